@@ -1,0 +1,114 @@
+/**
+ * Every error code there is. Stable: operators' workflows and dashboards compare against them.
+ * docs/errors.md says for each what it means and what to do.
+ */
+export const ERROR_CODES = [
+  'missing_input',
+  'invalid_input',
+  'invalid_plan',
+  'invalid_host_config',
+  'network',
+  'timeout',
+  'bad_response',
+  'insecure_url',
+  'not_found',
+  'authentication_failed',
+  'no_published_version',
+  'artifact_unavailable',
+  'missing_signature',
+  'invalid_signature_format',
+  'signature_mismatch',
+  'digest_mismatch',
+  'untrusted_signer',
+  'decryption_failed',
+  'invalid_archive',
+  'unsafe_archive',
+  'archive_too_large',
+  'empty_artifact',
+  'not_a_plugin',
+  'invalid_manifest',
+  'content_mismatch',
+  'source_not_supported',
+  'version_mismatch',
+  'downgrade_refused',
+  'version_reused',
+  'disk_full',
+  'host_not_writable',
+  'locked',
+  'step_failed',
+  'step_timed_out',
+  'unhealthy',
+  'cancelled',
+  'interrupted',
+  'report_refused',
+  'rollback_failed',
+  'inconsistent',
+  'internal_error',
+] as const
+
+export type ErrorCode = (typeof ERROR_CODES)[number]
+
+export interface ErrorOptions {
+  cause?: unknown
+}
+
+/**
+ * What an operator is told: a stable `code` and one sentence that says what was expected, what was found,
+ * where, and what to do. The classes below say whose side the cause is on.
+ */
+export class DeployError extends Error {
+  override readonly name: string = 'DeployError'
+  readonly code: ErrorCode
+
+  constructor(code: ErrorCode, message: string, options: ErrorOptions = {}) {
+    super(message, 'cause' in options ? { cause: options.cause } : undefined)
+    this.code = code
+  }
+}
+
+/** The operator's own input, plan or host config is wrong; nothing was fetched. */
+export class ConfigError extends DeployError {
+  override readonly name: string = 'ConfigError'
+}
+
+/** The hub did not accept who we are. */
+export class AuthenticationError extends DeployError {
+  override readonly name: string = 'AuthenticationError'
+}
+
+/** What the hub serves could not be fetched or must not be used. */
+export class ArtifactError extends DeployError {
+  override readonly name: string = 'ArtifactError'
+}
+
+/** The artifact is not what its signature, pin or digest says. */
+export class SignatureError extends ArtifactError {
+  override readonly name: string = 'SignatureError'
+}
+
+/** The archive is damaged or holds something that must not be extracted. */
+export class ArchiveError extends ArtifactError {
+  override readonly name: string = 'ArchiveError'
+}
+
+/** Something on this host failed: disk, lock, step, health. */
+export class DeploymentError extends DeployError {
+  override readonly name: string = 'DeploymentError'
+}
+
+/** Undoing failed; the host may run neither version whole. */
+export class RollbackError extends DeploymentError {
+  override readonly name: string = 'RollbackError'
+}
+
+/** The error as a DeployError: as it is when it is one, else `internal_error` with its message and the cause kept. */
+export function toDeployError(error: unknown): DeployError {
+  if (error instanceof DeployError) return error
+  const message = error instanceof Error ? error.message : String(error)
+  return new DeployError('internal_error', `Unexpected error: ${message}`, { cause: error })
+}
+
+/** The errno code (`ENOSPC`, `EACCES`, ...) of a system error, or undefined. */
+export function errnoOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
+}

@@ -1,0 +1,30 @@
+import { z } from 'zod'
+
+/** The names that may reach a path, a URL or a log line (docs/contracts.md, "Names"). */
+export const slugSchema = z.string().regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
+  error: 'must be 1 to 128 of a-z, 0-9, "_", "." and "-", starting with a letter or digit',
+})
+
+/** The directory below `plugins/` or `extensions/`; same alphabet as a slug. */
+export const idSchema = slugSchema
+
+export const stepIdSchema = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, {
+  error: 'must be 1 to 64 of a-z, 0-9, "_" and "-", starting with a letter or digit',
+})
+
+export const versionSchema = z.string().regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
+  error: 'must be 1 to 128 of 0-9, A-Z, a-z, ".", "+", "_" and "-", starting with a letter or digit',
+})
+
+export const projectIdSchema = z.string().regex(/^[A-Za-z0-9_.-]{1,128}$/, {
+  error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-"',
+})
+
+/** SHA-256 as 64 hex digits; upper case is accepted and folded. */
+export const sha256Schema = z
+  .string()
+  .regex(/^[0-9a-fA-F]{64}$/, { error: 'must be 64 hex digits' })
+  .transform(hex => hex.toLowerCase())
+
+export const kindSchema = z.enum(['plugin', 'service'], { error: 'must be plugin or service' })
+export type Kind = z.infer<typeof kindSchema>

@@ -1,0 +1,12 @@
+/** Limits of the contracts (docs/contracts.md), in bytes unless the name says otherwise. The first three are defaults of inputs. */
+export const DEFAULT_MAX_ARTIFACT_BYTES = 512 * 1024 * 1024
+export const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024
+export const DEFAULT_MAX_ENTRIES = 100_000
+export const MAX_NAME_BYTES = 255
+export const MAX_PATH_BYTES = 4096
+export const MAX_PATH_LEVELS = 64
+export const MAX_COMPRESSION_RATIO = 1000
+export const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024
+export const MAX_JSON_BODY_BYTES = 1024 * 1024
+export const MAX_PLAN_BYTES = 256 * 1024
+export const MAX_FOREIGN_TEXT_CHARS = 500
