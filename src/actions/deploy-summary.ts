@@ -1,0 +1,96 @@
+import { cleanForeignText } from '../core/foreign-text.ts'
+import type { Outcome } from '../core/outcome.ts'
+import type { LocalReport } from '../install/local-report.ts'
+
+export interface SummaryFacts {
+  report: LocalReport
+  reportPath?: string | undefined
+  plannedSteps: readonly { id: string; action: string }[]
+}
+
+/** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
+export function buildDeploySummary({ report, reportPath, plannedSteps }: SummaryFacts): string {
+  const blocks = [
+    `### ${headline(report)}`,
+    table(['', ''], facts(report, reportPath)),
+    ...failure(report),
+    ...rollback(report),
+    table(['State', 'Entered', 'Duration'], states(report)),
+    ...(report.steps.length > 0 ? [table(['Step', 'Action', 'Result', 'Duration'], steps(report))] : []),
+    ...(plannedSteps.length > 0
+      ? [`Plan: ${plannedSteps.map(step => `${code(step.id)} ${step.action}`).join(' → ')}`]
+      : []),
+  ]
+  return `${blocks.join('\n\n')}\n`
+}
+
+const WORDS: Record<Outcome, string> = {
+  success: '✅ Deployed',
+  failed: '❌ Failed, nothing was changed',
+  rolled_back: '↩️ Rolled back, the old version is in place',
+  interrupted: '⚠️ Interrupted',
+  inconsistent: '🛑 Inconsistent, this host needs attention',
+}
+
+function headline(report: LocalReport): string {
+  return `${wordFor(report)}: ${cell(report.slug ?? 'unknown')} ${cell(report.previous_version ?? 'nothing')} → ${cell(report.version ?? report.requested_version ?? 'unknown')} on ${cell(report.host_id)}`
+}
+
+function wordFor({ outcome, changed, state }: LocalReport): string {
+  if (outcome !== 'success' || changed) return WORDS[outcome]
+  return state === 'succeeded' ? '✅ Nothing to change' : '🔎 Dry run, nothing was done'
+}
+
+function facts(report: LocalReport, reportPath: string | undefined): string[][] {
+  const { accepted, error } = report.reported
+  return [
+    [
+      'Artifact',
+      report.artifact_sha256 === null
+        ? 'not fetched'
+        : `sha256 ${code(report.artifact_sha256)}, ${report.artifact_size} bytes`,
+    ],
+    ['Deployment', code(report.deployment_id)],
+    ['Local report', reportPath === undefined ? 'none' : code(reportPath)],
+    ['Hub', accepted ? 'has the report' : `does not have the report (${cell(error ?? 'not sent')})`],
+  ]
+}
+
+function failure(report: LocalReport): string[] {
+  if (report.error === null) return []
+  const { code: errorCode, message, step } = report.error
+  return [`**${step === null ? '' : `Step ${code(step)}: `}${code(errorCode)}** ${cell(message)}`]
+}
+
+function rollback(report: LocalReport): string[] {
+  if (report.rollback === null) return []
+  const { restored, problems, verified } = report.rollback
+  const result = restored ? 'Everything was taken back' : 'Taking back failed'
+  const check = verified === true ? ', and the restored files are as recorded' : ''
+  return [[`Rollback: ${result}${check}.`, ...problems.map(problem => `- ${cell(problem)}`)].join('\n')]
+}
+
+function states(report: LocalReport): string[][] {
+  return report.states.map(({ state, at }, index) => {
+    const next = report.states[index + 1]?.at ?? report.completed_at
+    return [cell(state), at, `${Math.max(0, Date.parse(next) - Date.parse(at))} ms`]
+  })
+}
+
+function steps(report: LocalReport): string[][] {
+  return report.steps.map(step => [code(step.id), step.action, step.status, `${step.duration_ms} ms`])
+}
+
+function table(head: string[], rows: string[][]): string {
+  const line = (cells: string[]): string => `| ${cells.join(' | ')} |`
+  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
+}
+
+/** Foreign text as Markdown that shows it and does nothing else. */
+function cell(text: string): string {
+  return cleanForeignText(text, 1500).replace(/[\\`*_{}[\]<>|#!~&@]/g, character => `&#${character.codePointAt(0)};`)
+}
+
+function code(text: string): string {
+  return `<code>${cell(text)}</code>`
+}

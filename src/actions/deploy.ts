@@ -1,0 +1,106 @@
+import { randomUUID } from 'node:crypto'
+import { tmpdir } from 'node:os'
+import * as core from '@actions/core'
+import { DeployError, DeploymentError } from '../core/errors.ts'
+import { createRedactor } from '../core/secrets.ts'
+import { deploy as runDeploy } from '../marketplace/deploy.ts'
+import type { DeployRequest, DeployResult, DeployTools } from '../marketplace/deploy-request.ts'
+import { refuseRequest } from '../marketplace/refuse.ts'
+import { createWire } from '../net/wire.ts'
+import { annotateFailure } from './annotations.ts'
+import { type Connection, type DeployInputs, readDeployInputs } from './deploy-inputs.ts'
+import { buildDeployOutputs, writeOutputs } from './deploy-outputs.ts'
+import { buildDeploySummary } from './deploy-summary.ts'
+import { inputError } from './input-reader.ts'
+import { readRunFacts } from './run-facts.ts'
+import { createRunnerLog, type RunnerLog } from './runner-log.ts'
+import { USER_AGENT } from './user-agent.ts'
+
+/** The deploy action: inputs in, one deployment, outputs and summary out. Fails the step unless the outcome is success. */
+export async function deploy(): Promise<void> {
+  const inputs = readDeployInputs(process.env['GITHUB_WORKSPACE'] ?? process.cwd())
+  const redact = createRedactor(inputs.secrets)
+  const log = createRunnerLog(redact)
+  const cancel = listenForCancel()
+  try {
+    await report(await run(inputs, redact, log, cancel.signal), redact, log)
+  } finally {
+    cancel.stop()
+  }
+}
+
+async function run(
+  inputs: DeployInputs,
+  redact: (text: string) => string,
+  log: RunnerLog,
+  signal: AbortSignal,
+): Promise<DeployResult> {
+  const tools = createTools(inputs.connection, redact, log, signal)
+  if (inputs.problems.length > 0) return refuseRequest(inputs.request, inputError(inputs.problems), tools)
+  // Without problems every required input was parsed; what is undefined may be.
+  return runDeploy(inputs.request as DeployRequest, tools)
+}
+
+function createTools(
+  connection: Connection,
+  redact: (text: string) => string,
+  log: RunnerLog,
+  signal: AbortSignal,
+): DeployTools {
+  const { allowHttp, ca } = connection
+  const options = {
+    allowHttp,
+    userAgent: USER_AGENT,
+    log: (line: string) => log.info(line),
+    ...(ca === undefined ? {} : { ca }),
+  }
+  return {
+    wire: createWire({ ...options, signal }),
+    reportWire: createWire(options),
+    log,
+    signal,
+    now: () => new Date(),
+    redact,
+    run: readRunFacts(process.env),
+    deploymentId: randomUUID(),
+    temporaryFolder: process.env['RUNNER_TEMP'] || tmpdir(),
+    variables: { ...process.env },
+    onLocked(interrupted) {
+      core.saveState('locked', 'true')
+      writeOutputs(buildDeployOutputs({ report: interrupted }), redact)
+    },
+  }
+}
+
+async function report(result: DeployResult, redact: (text: string) => string, log: RunnerLog): Promise<void> {
+  log.end()
+  writeOutputs(buildDeployOutputs(result), redact)
+  if (process.env['GITHUB_STEP_SUMMARY']) await core.summary.addRaw(redact(buildDeploySummary(result))).write()
+  const { outcome, previous_version: previous, version, error } = result.report
+  log.info(`Outcome: ${outcome}${error === null ? `, ${previous ?? 'nothing'} → ${version}` : ''}.`)
+  if (outcome === 'success') return
+  process.exitCode = 1
+  annotateFailure(
+    result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`),
+    result.report,
+    redact,
+  )
+}
+
+/** The runner cancels a step with SIGINT and, 7.5 s later, SIGTERM: the first one heard cancels what is under way. */
+function listenForCancel(): { signal: AbortSignal; stop(): void } {
+  const controller = new AbortController()
+  const cancel = (signal: NodeJS.Signals): void =>
+    controller.abort(
+      new DeploymentError('cancelled', `The run was cancelled (${signal}) before the new version was complete.`),
+    )
+  process.on('SIGINT', cancel)
+  process.on('SIGTERM', cancel)
+  return {
+    signal: controller.signal,
+    stop() {
+      process.off('SIGINT', cancel)
+      process.off('SIGTERM', cancel)
+    },
+  }
+}

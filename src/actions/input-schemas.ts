@@ -1,0 +1,69 @@
+import { isAbsolute, normalize } from 'node:path'
+import { z } from 'zod'
+
+const isBaseUrl = (text: string): boolean => {
+  const url = URL.parse(text)
+  return (
+    url !== null &&
+    (url.protocol === 'https:' || url.protocol === 'http:') &&
+    url.username === '' &&
+    url.password === '' &&
+    url.search === '' &&
+    url.hash === ''
+  )
+}
+
+export const baseUrlSchema = z
+  .string()
+  .refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' })
+  .transform(text => text.replace(/\/+$/, ''))
+
+export const booleanSchema = z
+  .string()
+  .regex(/^(true|false)$/i, { error: 'must be true or false' })
+  .transform(text => text.toLowerCase() === 'true')
+
+export function integerSchema(least: number, most: number) {
+  const error = { error: `must be a whole number from ${least} to ${most}` }
+  return z
+    .string()
+    .regex(/^\d{1,16}$/, error)
+    .transform(Number)
+    .refine(value => value >= least && value <= most, error)
+}
+
+export const minutesSchema = z
+  .string()
+  .transform(Number)
+  .refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' })
+
+export const projectRootSchema = z
+  .string()
+  .refine(path => isAbsolute(path) && !path.includes('\0'), {
+    error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
+  })
+  .transform(path => normalize(path).replace(/(?<=.)\/+$/, ''))
+
+export const hostIdSchema = z.string().regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
+  error: 'must be 1 to 255 characters without control characters',
+})
+
+export const keepPathsSchema = z
+  .string()
+  .transform(text =>
+    text
+      .split(/\r?\n/)
+      .map(line => line.trim().replace(/\/+$/, ''))
+      .filter(line => line !== ''),
+  )
+  .refine(paths => paths.every(isKeepPath), {
+    error: 'must hold relative paths inside the installed directory, one a line, without ".", ".." or backslashes',
+  })
+
+function isKeepPath(path: string): boolean {
+  return (
+    !isAbsolute(path) &&
+    !/[\\\p{Cc}]/u.test(path) &&
+    path.split('/').every(part => part !== '' && part !== '.' && part !== '..')
+  )
+}

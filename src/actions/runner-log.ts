@@ -1,0 +1,34 @@
+import { performance } from 'node:perf_hooks'
+import * as core from '@actions/core'
+import { cleanForeignText } from '../core/foreign-text.ts'
+import type { Log } from '../core/log.ts'
+
+const MAX_LINE_CHARS = 4000
+
+export interface RunnerLog extends Log {
+  /** Closes the open group, with its duration. */
+  end(): void
+}
+
+/** The workflow log: one group a state with its duration; every line redacted and free of runner commands. */
+export function createRunnerLog(redact: (text: string) => string): RunnerLog {
+  const safe = (line: string): string => cleanForeignText(redact(line), MAX_LINE_CHARS)
+  let openedAt: number | undefined
+  const end = (): void => {
+    if (openedAt === undefined) return
+    core.info(`(${Math.round(performance.now() - openedAt)} ms)`)
+    core.endGroup()
+    openedAt = undefined
+  }
+  return {
+    end,
+    group(title) {
+      end()
+      core.startGroup(safe(title))
+      openedAt = performance.now()
+    },
+    info: line => core.info(safe(line)),
+    notice: line => core.notice(safe(line)),
+    warning: line => core.warning(safe(line)),
+  }
+}

@@ -1,0 +1,17 @@
+import { z } from 'zod'
+
+const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 } as const
+const DURATION_FORM = /^(\d{1,6})([smh])$/
+
+/** A length of time as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of them. */
+export function durationSchema(min: number, max: number) {
+  const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`
+  return z
+    .union([z.number(), z.string().regex(DURATION_FORM).transform(secondsOf)], { error })
+    .refine(seconds => Number.isInteger(seconds) && seconds >= min && seconds <= max, { error })
+}
+
+function secondsOf(text: string): number {
+  const [, count, unit] = DURATION_FORM.exec(text) ?? []
+  return Number(count) * SECONDS_PER_UNIT[unit as keyof typeof SECONDS_PER_UNIT]
+}

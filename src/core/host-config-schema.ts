@@ -1,0 +1,118 @@
+import { z } from 'zod'
+import { durationSchema } from './duration.ts'
+import { idSchema, stepIdSchema } from './identifiers.ts'
+
+export const SUPERVISORS = ['none', 'systemd', 'docker', 'kubernetes'] as const
+
+const MAX_PROBE_SECONDS = 600
+const MAX_PROVISION_SECONDS = 3600
+const MAX_NOTIFY_SECONDS = 600
+const DEFAULT_PROVISION_SECONDS = 300
+const DEFAULT_NOTIFY_SECONDS = 30
+const DEFAULT_HTTP_STATUS = 200
+
+const textSchema = z.string().regex(/^[^\p{Cc}]+$/u, { error: 'must be text on one line' })
+const argumentSchema = z.string().regex(/^[^\0]*$/, { error: 'must not hold a NUL character' })
+const commandSchema = z.tuple([argumentSchema.min(1, { error: 'must name a program' })], argumentSchema, {
+  error: 'must be a list: the program and its arguments',
+})
+const environmentSchema = z.record(
+  z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' }),
+  argumentSchema,
+)
+
+/** Names of the supervisor's own objects; `{id}` stands for the id, and nothing in them can be taken for an option. */
+const unitSchema = nameTemplateSchema(/^[A-Za-z0-9_{][A-Za-z0-9:_.@\\{}-]{0,254}$/)
+const containerSchema = nameTemplateSchema(/^[A-Za-z0-9{][A-Za-z0-9_.{}-]{0,254}$/)
+const deploymentSchema = nameTemplateSchema(/^[a-z0-9{][a-z0-9.{}-]{0,252}$/)
+const namespaceSchema = z
+  .string()
+  .regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be a namespace of the cluster' })
+
+const httpStatusError = { error: 'must be an HTTP status from 100 to 599' }
+
+const healthcheckSchema = z
+  .strictObject({
+    http: z.exactOptional(
+      z.string().refine(isHttpUrl, { error: 'must be an http or https URL without user and password' }),
+    ),
+    tcp: z.exactOptional(z.string().refine(isHostAndPort, { error: 'must be written host:port' })),
+    command: z.exactOptional(commandSchema),
+    status: z.exactOptional(z.int(httpStatusError).min(100, httpStatusError).max(599, httpStatusError)),
+    interval: durationSchema(1, MAX_PROBE_SECONDS).default(1),
+    stable_for: durationSchema(0, MAX_PROBE_SECONDS).default(0),
+  })
+  .refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
+    error: 'must have exactly one of http, tcp and command',
+  })
+  .refine(({ http, status }) => status === undefined || http !== undefined, {
+    error: 'must have status only beside http',
+  })
+
+/** The host config as it is written; unknown keys are refused everywhere. */
+export const hostConfigSchema = z.strictObject({
+  version: z.literal([1, '1']),
+  supervisor: z.exactOptional(z.enum(SUPERVISORS)),
+  systemd: z
+    .strictObject({
+      scope: z.enum(['system', 'user']).default('system'),
+      unit: unitSchema.default('{id}.service'),
+      project_unit: z.exactOptional(unitSchema),
+    })
+    .prefault({}),
+  docker: z.strictObject({ container: containerSchema.default('{id}') }).prefault({}),
+  kubernetes: z
+    .strictObject({
+      namespace: namespaceSchema.default('default'),
+      deployment: deploymentSchema.default('{id}'),
+      kubeconfig: z.exactOptional(textSchema),
+      context: z.exactOptional(textSchema.regex(/^[^-]/, { error: 'must not start with "-"' })),
+    })
+    .prefault({}),
+  plugins: z
+    .record(
+      idSchema,
+      z.strictObject({
+        unit: z.exactOptional(unitSchema),
+        container: z.exactOptional(containerSchema),
+        deployment: z.exactOptional(deploymentSchema),
+        healthcheck: z.exactOptional(healthcheckSchema),
+      }),
+    )
+    .default({}),
+  provision: hostCommandsSchema(idSchema, MAX_PROVISION_SECONDS, DEFAULT_PROVISION_SECONDS),
+  notify: hostCommandsSchema(stepIdSchema, MAX_NOTIFY_SECONDS, DEFAULT_NOTIFY_SECONDS),
+})
+
+export type WrittenHostConfig = z.infer<typeof hostConfigSchema>
+export type WrittenHealthcheck = z.infer<typeof healthcheckSchema>
+
+/** The HTTP status that a healthy answer has. */
+export function expectedStatus(healthcheck: WrittenHealthcheck): number {
+  return healthcheck.status ?? DEFAULT_HTTP_STATUS
+}
+
+function hostCommandsSchema(name: typeof idSchema, maxSeconds: number, defaultSeconds: number) {
+  const entry = z.strictObject({
+    command: commandSchema,
+    env: environmentSchema.default({}),
+    timeout: durationSchema(1, maxSeconds).default(defaultSeconds),
+  })
+  return z.record(name, entry).default({})
+}
+
+function nameTemplateSchema(form: RegExp) {
+  return z.string().refine(name => form.test(name) && !/[{}]/.test(name.replaceAll('{id}', '')), {
+    error: 'must be a name that the supervisor accepts, in which "{id}" stands for the id',
+  })
+}
+
+function isHttpUrl(text: string): boolean {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  return url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === ''
+}
+
+function isHostAndPort(text: string): boolean {
+  const port = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/.exec(text)?.[1]
+  return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535
+}

@@ -1,0 +1,87 @@
+/** What ordering needs to know of a step. */
+export interface DependentStep {
+  readonly id: string
+  readonly dependsOn: readonly string[]
+}
+
+/** Steps that wait for each other: `ids` from the first one round to itself again, closed by an entry of `step`. */
+export interface DependencyCycle<Step> {
+  readonly ids: readonly string[]
+  readonly step: Step
+  /** Index in `step.dependsOn`. */
+  readonly entry: number
+}
+
+/** Enough to see what is wrong; a hostile plan must not make us write out every way round. */
+const MAX_CYCLES = 20
+
+/**
+ * The steps in the order in which they run: depth-first over the steps as written, dependencies first, so that the
+ * same plan always gives the same order. Expects what `parsePlan` has checked; any number and depth of steps.
+ */
+export function orderSteps<Step extends DependentStep>({ steps }: { readonly steps: readonly Step[] }): Step[] {
+  return new DependencyWalk(steps).order
+}
+
+/** The dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`; a step's dependency on itself aside. */
+export function findCycles<Step extends DependentStep>(steps: readonly Step[]): DependencyCycle<Step>[] {
+  return new DependencyWalk(steps).cycles
+}
+
+interface Frame<Step> {
+  readonly step: Step
+  nextEntry: number
+}
+
+/** A depth-first walk that keeps its own stack, because a plan may be deeper than the machine's. */
+class DependencyWalk<Step extends DependentStep> {
+  readonly order: Step[] = []
+  readonly cycles: DependencyCycle<Step>[] = []
+  readonly #byId: ReadonlyMap<string, Step>
+  readonly #entered = new Set<Step>()
+  readonly #waiting = new Set<Step>()
+  readonly #path: Frame<Step>[] = []
+
+  constructor(steps: readonly Step[]) {
+    this.#byId = new Map(steps.toReversed().map(step => [step.id, step]))
+    for (const step of steps) this.#walkFrom(step)
+  }
+
+  #walkFrom(root: Step): void {
+    this.#enter(root)
+    for (let frame = this.#path.at(-1); frame !== undefined; frame = this.#path.at(-1)) this.#advance(frame)
+  }
+
+  #advance(frame: Frame<Step>): void {
+    const entry = frame.nextEntry++
+    const id = frame.step.dependsOn[entry]
+    if (id === undefined) this.#leave(frame.step)
+    else this.#follow(this.#byId.get(id), frame.step, entry)
+  }
+
+  #follow(dependency: Step | undefined, step: Step, entry: number): void {
+    if (dependency === undefined || dependency === step) return
+    if (this.#waiting.has(dependency)) this.#noteCycle(dependency, step, entry)
+    else this.#enter(dependency)
+  }
+
+  #enter(step: Step): void {
+    if (this.#entered.has(step)) return
+    this.#entered.add(step)
+    this.#waiting.add(step)
+    this.#path.push({ step, nextEntry: 0 })
+  }
+
+  #leave(step: Step): void {
+    this.#path.pop()
+    this.#waiting.delete(step)
+    this.order.push(step)
+  }
+
+  #noteCycle(first: Step, last: Step, entry: number): void {
+    if (this.cycles.length >= MAX_CYCLES) return
+    const steps = this.#path.map(frame => frame.step)
+    const around = steps.slice(steps.indexOf(first))
+    this.cycles.push({ ids: [...around, first].map(step => step.id), step: last, entry })
+  }
+}

@@ -1,0 +1,41 @@
+const WINDOWS_DEVICE = /^(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$) *(?:\.|$)/i
+const WINDOWS_FORBIDDEN = /[<>:"|?*]/
+const WINDOWS_DROPPED_END = /[. ]$/
+const MACOS_IGNORED = /\p{Default_Ignorable_Code_Point}/gu
+const NON_ASCII = /[^\p{ASCII}]/u
+
+/** What the platform would make of a path component that is not the name itself, or undefined when it keeps the name. */
+export function platformNameProblem(component: string, platform: NodeJS.Platform): string | undefined {
+  if (platform === 'win32') return windowsProblem(component)
+  if (platform === 'darwin') return macosProblem(component)
+  return undefined
+}
+
+/**
+ * Two paths with one key may be one file on the platform: keys are in Unicode's NFC, and without case on Windows and
+ * macOS. The slashes stay, so that the keys of a path's parents are the beginnings of its key.
+ */
+export function comparisonKey(path: string, platform: NodeJS.Platform): string {
+  const composed = NON_ASCII.test(path) ? path.normalize('NFC') : path
+  if (platform === 'win32') return foldCase(composed)
+  if (platform === 'darwin') return foldCase(composed.replace(MACOS_IGNORED, ''))
+  return composed
+}
+
+function windowsProblem(component: string): string | undefined {
+  if (WINDOWS_DEVICE.test(component)) return 'has a name that Windows keeps for a device'
+  if (WINDOWS_FORBIDDEN.test(component)) return 'has a character in its name that Windows does not allow'
+  if (WINDOWS_DROPPED_END.test(component)) return 'has a name ending in a dot or space, which Windows drops'
+  return undefined
+}
+
+function macosProblem(component: string): string | undefined {
+  if (component.includes(':')) return 'has a colon in its name, which macOS takes for a slash'
+  if (component.toLowerCase() === '..namedfork') return 'has a name that macOS keeps for resource forks'
+  return undefined
+}
+
+/** Upper case first: it also unites what has several lower cases (`ß` and `ss`, the two lower sigmas). */
+function foldCase(text: string): string {
+  return text.toUpperCase().toLowerCase().normalize('NFC')
+}

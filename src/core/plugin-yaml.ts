@@ -1,0 +1,78 @@
+import { isMap, isScalar, LineCounter, parseDocument } from 'yaml'
+import { z } from 'zod'
+import { ArtifactError } from './errors.ts'
+import { cleanForeignText } from './foreign-text.ts'
+
+/** What we read of a plugin's own description; its other keys are none of our business. */
+export interface PluginYaml {
+  name: string | undefined
+  /** As a Python host prints it: `1.0` is `1.0`, an unquoted `1.10` is `1.1`. */
+  version: string | undefined
+  /** As it is written in the file. */
+  versionAsWritten: string | undefined
+  executionMode: string | undefined
+  entryPoint: string | undefined
+  environment: { required: string[]; optional: string[] }
+}
+
+const variableNames = z.array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/)).nullish()
+const schema = z.object({
+  name: z.union([z.string(), z.number()]).transform(String).nullish(),
+  version: z.union([z.string(), z.number()]).nullish(),
+  execution_mode: z.string().nullish(),
+  entry_point: z.string().min(1).nullish(),
+  environment: z.object({ required: variableNames, optional: variableNames }).nullish(),
+})
+
+/**
+ * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
+ * fields that we read has another type than the host expects. Aliases are refused, unknown keys are fine.
+ */
+export function parsePluginYaml(text: string): PluginYaml {
+  const document = parseDocument(text, { lineCounter: new LineCounter(), uniqueKeys: true, logLevel: 'error' })
+  const problem = document.errors[0]
+  if (problem !== undefined) throw notAPlugin(`is not valid YAML (${cleanForeignText(problem.message)})`)
+  const parsed = schema.safeParse(toPlainValue(() => document.toJS({ maxAliasCount: 0 })))
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0]
+    throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`)
+  }
+  const versionNode = isMap(document.contents) ? document.contents.get('version', true) : undefined
+  const source = isScalar(versionNode) ? versionNode.source : undefined
+  return toPluginYaml(parsed.data, source)
+}
+
+function toPluginYaml(data: z.infer<typeof schema>, versionSource: string | undefined): PluginYaml {
+  const version = data.version ?? undefined
+  return {
+    name: data.name ?? undefined,
+    version: typeof version === 'number' ? asPythonPrints(version, versionSource) : version,
+    versionAsWritten: version === undefined ? undefined : (versionSource ?? String(version)),
+    executionMode: data.execution_mode ?? undefined,
+    entryPoint: data.entry_point ?? undefined,
+    environment: {
+      required: data.environment?.required ?? [],
+      optional: data.environment?.optional ?? [],
+    },
+  }
+}
+
+function asPythonPrints(value: number, source: string | undefined): string {
+  const isFloat = source !== undefined && /[.eE]/.test(source) && !/^0x/i.test(source)
+  return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value)
+}
+
+function toPlainValue(read: () => unknown): unknown {
+  try {
+    return read()
+  } catch (error) {
+    throw notAPlugin(`cannot be read (${cleanForeignText(error instanceof Error ? error.message : String(error))})`)
+  }
+}
+
+function notAPlugin(what: string): ArtifactError {
+  return new ArtifactError(
+    'not_a_plugin',
+    `The artifact's plugin.yaml ${what}: nothing was installed. The publisher has to repair it; for a service set kind: service.`,
+  )
+}

@@ -1,0 +1,37 @@
+/** For each state the states that may follow it. What is not listed is impossible. */
+export type Transitions<State extends string> = Readonly<Record<State, readonly State[]>>
+
+export interface StateChange<State extends string> {
+  state: State
+  /** ISO 8601, UTC. */
+  at: string
+}
+
+export interface StateMachine<State extends string> {
+  readonly current: State
+  readonly history: readonly StateChange<State>[]
+  /** Moves on, or throws when the table does not have this transition: that is an error in this program. */
+  enter(state: State): StateChange<State>
+}
+
+export function createStateMachine<State extends string>(
+  transitions: Transitions<State>,
+  initial: State,
+  now: () => Date,
+): StateMachine<State> {
+  let current = initial
+  const history: StateChange<State>[] = [{ state: initial, at: now().toISOString() }]
+  return {
+    get current() {
+      return current
+    },
+    history,
+    enter(state) {
+      if (!transitions[current].includes(state)) throw new Error(`No transition from ${current} to ${state}.`)
+      current = state
+      const change = { state, at: now().toISOString() }
+      history.push(change)
+      return change
+    },
+  }
+}

@@ -1,0 +1,40 @@
+import { createHash } from 'node:crypto'
+
+export interface DigestedFile {
+  /** Relative to the tree's root, `/` between the parts. */
+  path: string
+  /** Lowercase hex SHA-256 of the file's bytes. */
+  sha256: string
+}
+
+/**
+ * The tree digest (docs/contracts.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
+ * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
+ */
+export function treeDigest(files: readonly DigestedFile[]): string {
+  const lines = [...files].sort((a, b) => comparePaths(a.path, b.path)).map(file => `${file.path}:${file.sha256}`)
+  return createHash('sha256').update(lines.join('\n'), 'utf8').digest('hex')
+}
+
+/** Orders paths by the lists of their parts, each part by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
+export function comparePaths(a: string, b: string): number {
+  const [partsA, partsB] = [a.split('/'), b.split('/')]
+  for (let i = 0; i < partsA.length && i < partsB.length; i++) {
+    const order = compareCodePoints(partsA[i] as string, partsB[i] as string)
+    if (order !== 0) return order
+  }
+  return partsA.length - partsB.length
+}
+
+function compareCodePoints(a: string, b: string): number {
+  if (a === b) return 0
+  let at = 0
+  while (at < a.length && at < b.length && a.charCodeAt(at) === b.charCodeAt(at)) at++
+  if (at > 0 && isLowSurrogate(a, at) && isLowSurrogate(b, at)) at--
+  return (a.codePointAt(at) ?? -1) - (b.codePointAt(at) ?? -1)
+}
+
+function isLowSurrogate(text: string, at: number): boolean {
+  const unit = text.charCodeAt(at)
+  return unit >= 0xdc00 && unit <= 0xdfff
+}

@@ -1,0 +1,25 @@
+import semver from 'semver'
+
+/** Whether two version strings name the same version, an optional leading `v` aside. */
+export function isSameVersion(a: string, b: string): boolean {
+  return withoutLeadingV(a) === withoutLeadingV(b)
+}
+
+/**
+ * Whether `candidate` is older than `installed` by semantic versioning; `undefined` when either is not a semantic
+ * version (short forms as `1.4` count as `1.4.0`).
+ */
+export function isOlderVersion(candidate: string, installed: string): boolean | undefined {
+  const [a, b] = [comparable(candidate), comparable(installed)]
+  return a === null || b === null ? undefined : semver.lt(a, b)
+}
+
+function comparable(version: string): semver.SemVer | null {
+  const text = withoutLeadingV(version)
+  const full = /^\d+(\.\d+)?$/.test(text) ? `${text}${text.includes('.') ? '.0' : '.0.0'}` : text
+  return semver.parse(full)
+}
+
+function withoutLeadingV(version: string): string {
+  return version.replace(/^v(?=\d)/, '')
+}

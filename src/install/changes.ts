@@ -1,0 +1,97 @@
+import { link, mkdir, rename, rmdir, unlink } from 'node:fs/promises'
+import { dirname, isAbsolute, join, normalize } from 'node:path'
+import { z } from 'zod'
+import { errnoOf } from '../core/errors.ts'
+import { syncDirectory } from './durable-files.ts'
+import { exists, isAbsent, statOf } from './tree-walk.ts'
+
+/**
+ * The changes that a deployment makes outside its staging folder, as data: what the journal announces and what an undo
+ * needs to know. Paths are relative to the project root.
+ */
+export const relativePathSchema = z.string().refine(isInside, { error: 'must stay below the project root' })
+export const changeSchema = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('make_directory'), path: relativePathSchema }),
+  z.object({ type: z.literal('move'), from: relativePathSchema, to: relativePathSchema }),
+  /** A second name for a complete staged file, which stays in staging as the proof that the file is ours. */
+  z.object({ type: z.literal('create_file'), staged: relativePathSchema, path: relativePathSchema }),
+])
+export type Change = z.infer<typeof changeSchema>
+
+/** Makes a change and makes it durable. Never replaces anything that is there. */
+export async function applyChange(root: string, change: Change): Promise<void> {
+  switch (change.type) {
+    case 'make_directory':
+      await mkdir(join(root, change.path), { mode: 0o755 })
+      return syncDirectory(dirname(join(root, change.path)))
+    case 'move':
+      return moveDurably(join(root, change.from), join(root, change.to))
+    case 'create_file':
+      await link(join(root, change.staged), join(root, change.path))
+      return syncDirectory(dirname(join(root, change.path)))
+  }
+}
+
+/**
+ * Takes a change back, whether it was made, half made or not made at all, and any number of times.
+ * Throws when what is found fits neither the state before nor the state after the change.
+ */
+export async function undoChange(root: string, change: Change): Promise<void> {
+  switch (change.type) {
+    case 'make_directory':
+      return removeIfEmpty(join(root, change.path))
+    case 'move':
+      return moveBack(root, change.from, change.to)
+    case 'create_file':
+      return removeIfOurs(join(root, change.staged), join(root, change.path))
+  }
+}
+
+/** One sentence on a change, for an operator who has to see to it by hand. */
+export function describeChange(change: Change): string {
+  switch (change.type) {
+    case 'make_directory':
+      return `the directory ${change.path} was made`
+    case 'move':
+      return `${change.from} was moved to ${change.to}`
+    case 'create_file':
+      return `${change.path} was created`
+  }
+}
+
+async function moveDurably(from: string, to: string): Promise<void> {
+  if (await exists(to)) throw new Error(`${to} exists already`)
+  await rename(from, to)
+  await syncDirectory(dirname(to))
+  if (dirname(from) !== dirname(to)) await syncDirectory(dirname(from))
+}
+
+async function moveBack(root: string, from: string, to: string): Promise<void> {
+  const [before, after] = [join(root, from), join(root, to)]
+  const [isBefore, isAfter] = [await exists(before), await exists(after)]
+  if (isBefore && !isAfter) return
+  if (isBefore && isAfter) throw new Error(`both ${from} and ${to} exist, so ${to} cannot be moved back`)
+  if (!isAfter) throw new Error(`neither ${from} nor ${to} exists`)
+  await moveDurably(after, before)
+}
+
+async function removeIfOurs(staged: string, path: string): Promise<void> {
+  const [ours, there] = [await statOf(staged), await statOf(path)]
+  if (ours === undefined || there === undefined || ours.ino !== there.ino || ours.dev !== there.dev) return
+  await unlink(path)
+  await syncDirectory(dirname(path))
+}
+
+async function removeIfEmpty(path: string): Promise<void> {
+  try {
+    await rmdir(path)
+    await syncDirectory(dirname(path))
+  } catch (error) {
+    const inUse = ['ENOTEMPTY', 'EEXIST'].includes(errnoOf(error) ?? '')
+    if (!isAbsent(error) && !inUse) throw error
+  }
+}
+
+function isInside(path: string): boolean {
+  return path !== '' && !isAbsolute(path) && normalize(path) === path && !path.split('/').includes('..')
+}

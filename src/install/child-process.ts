@@ -1,0 +1,117 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { setTimeout as startTimer } from 'node:timers'
+import { setTimeout } from 'node:timers/promises'
+
+export interface ChildRequest {
+  /** The program and its arguments; no shell. */
+  command: readonly [string, ...string[]]
+  env: Readonly<Record<string, string>>
+  cwd?: string
+  timeoutMs: number
+  signal?: AbortSignal | undefined
+}
+
+export type ChildEnd =
+  | { kind: 'exited'; code: number; output: string }
+  | { kind: 'signalled'; signal: string; output: string }
+  | { kind: 'not_started'; error: Error }
+  | { kind: 'timed_out'; output: string }
+
+const KILL_AFTER_TERM_MS = 5000
+const MAX_OUTPUT_BYTES = 2048
+/** How long a child that has ended may keep its output open (a daemon that it left behind) before we stop reading. */
+const DRAIN_MS = 200
+
+/**
+ * Runs a program in a process group of its own with stdin closed, and resolves when it has ended, however it ended.
+ * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM and 5 s later SIGKILL; an abort then rejects with
+ * the signal's reason. Keeps the first 2 KiB of stdout and stderr together. Never blocks the event loop.
+ */
+export async function runChild(request: ChildRequest): Promise<ChildEnd> {
+  request.signal?.throwIfAborted()
+  const [program, ...args] = request.command
+  const child = spawn(program, args, {
+    env: { ...request.env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
+    ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
+  })
+  const output = collectOutput([child.stdout, child.stderr])
+  const closed = new Promise(resolve => child.once('close', resolve))
+  const exited = new Promise<[number | null, NodeJS.Signals | null]>(resolve =>
+    child.once('exit', (code, signal) => resolve([code, signal])),
+  )
+  const failure = await startFailure(child)
+  if (failure !== undefined) return { kind: 'not_started', error: failure }
+  const stop = stopOn(child.pid as number, request)
+  const [code, signal] = await exited
+  stop.clear()
+  await Promise.race([closed, setTimeout(DRAIN_MS)])
+  child.stdout.destroy()
+  child.stderr.destroy()
+  request.signal?.throwIfAborted()
+  if (stop.timedOut()) return { kind: 'timed_out', output: output() }
+  return code === null
+    ? { kind: 'signalled', signal: String(signal), output: output() }
+    : { kind: 'exited', code, output: output() }
+}
+
+/** What a child of ours may know of the environment: never the runner's inputs, tokens or tracking id. */
+export function allowedEnvironment(extra: Readonly<Record<string, string>> = {}): Record<string, string> {
+  const inherited = ['PATH', 'HOME', 'LANG', 'TZ'].flatMap(name => {
+    const value = process.env[name]
+    return value === undefined ? [] : [[name, value] as const]
+  })
+  return { ...Object.fromEntries(inherited), ...extra }
+}
+
+function startFailure(child: ChildProcess): Promise<Error | undefined> {
+  return new Promise(resolve => {
+    child.once('spawn', () => resolve(undefined))
+    child.once('error', resolve)
+  })
+}
+
+function collectOutput(streams: readonly NodeJS.ReadableStream[]): () => string {
+  const chunks: Buffer[] = []
+  let kept = 0
+  for (const stream of streams) {
+    stream.on('data', (chunk: Buffer) => {
+      if (kept >= MAX_OUTPUT_BYTES) return
+      chunks.push(chunk.subarray(0, MAX_OUTPUT_BYTES - kept))
+      kept += chunk.length
+    })
+    stream.on('error', () => {})
+  }
+  return () => Buffer.concat(chunks).toString('utf8')
+}
+
+function stopOn(pid: number, request: ChildRequest): { clear(): void; timedOut(): boolean } {
+  let timedOut = false
+  let killTimer: NodeJS.Timeout | undefined
+  const stop = (): void => {
+    signalGroup(pid, 'SIGTERM')
+    killTimer ??= startTimer(() => signalGroup(pid, 'SIGKILL'), KILL_AFTER_TERM_MS)
+  }
+  const timer = startTimer(() => {
+    timedOut = true
+    stop()
+  }, request.timeoutMs)
+  request.signal?.addEventListener('abort', stop, { once: true })
+  return {
+    timedOut: () => timedOut,
+    clear() {
+      clearTimeout(timer)
+      clearTimeout(killTimer)
+      request.signal?.removeEventListener('abort', stop)
+    },
+  }
+}
+
+function signalGroup(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(-pid, signal)
+  } catch {
+    // The group is gone already.
+  }
+}

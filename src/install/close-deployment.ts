@@ -1,0 +1,77 @@
+import { toDeployError } from '../core/errors.ts'
+import type { Log } from '../core/log.ts'
+import { appendAudit } from './audit.ts'
+import type { DeploymentRecord } from './deployment-record.ts'
+import type { Layout } from './layout.ts'
+import {
+  buildLocalReport,
+  type DeploymentEnd,
+  type LocalReport,
+  type Reported,
+  writeLocalReport,
+} from './local-report.ts'
+import { keepInOutbox, type ReportSender } from './outbox.ts'
+
+export interface ClosingHost {
+  layout: Layout
+  log: Log
+  redact: (text: string) => string
+  /** Undefined when there is no hub to tell. */
+  sender: ReportSender | undefined
+}
+
+export interface ClosedDeployment {
+  report: LocalReport
+  /** Undefined when it could not be written. */
+  reportPath: string | undefined
+}
+
+const UNSENT: Reported = { accepted: false, attempts: 0, error: 'not sent' }
+
+/**
+ * Tells how a deployment ended: the local report first, always; then the hub, as best it can (contract 4.3, rules 7 and 8);
+ * what the hub did not accept waits in the outbox; one audit line. `address` is where the report of that deployment belongs,
+ * null when there is no hub to tell. Never throws: what cannot be written is a warning and changes no outcome.
+ */
+export async function closeDeployment(
+  host: ClosingHost,
+  record: DeploymentRecord,
+  end: DeploymentEnd,
+  address: string | null,
+): Promise<ClosedDeployment> {
+  const unsent = buildLocalReport(record, end, UNSENT)
+  await orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, unsent, host.redact))
+  const report = { ...unsent, reported: await tellHub(host, unsent, address) }
+  const reportPath = await orWarn(host.log, 'the local report', () =>
+    writeLocalReport(host.layout, report, host.redact),
+  )
+  await orWarn(host.log, 'the audit line', () => appendAudit(host.layout, report, host.redact))
+  return { report, reportPath }
+}
+
+async function tellHub(host: ClosingHost, report: LocalReport, address: string | null): Promise<Reported> {
+  const { sender, log, redact } = host
+  if (address === null) return UNSENT
+  if (sender?.address !== address) {
+    await keepForLater(host, address, report)
+    return { ...UNSENT, error: 'waits in the outbox for a run that talks to its hub' }
+  }
+  const delivery = await sender.send(report, true)
+  if (delivery.accepted) return { accepted: true, attempts: delivery.attempts, error: null }
+  log.warning(`The hub was not told of this deployment, which changes nothing on the host: ${delivery.error}`)
+  await keepForLater(host, address, report)
+  return { accepted: false, attempts: delivery.attempts, error: redact(delivery.error) }
+}
+
+async function keepForLater({ layout, log, redact }: ClosingHost, address: string, report: LocalReport): Promise<void> {
+  await orWarn(log, 'the report in the outbox', () => keepInOutbox(layout, address, report, redact))
+}
+
+async function orWarn<T>(log: Log, what: string, write: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await write()
+  } catch (error) {
+    log.warning(`Could not write ${what}: ${toDeployError(error).message}`)
+    return undefined
+  }
+}

@@ -1,0 +1,83 @@
+import { randomUUID } from 'node:crypto'
+import { constants } from 'node:fs'
+import { type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { allowedEnvironment, runChild } from './child-process.ts'
+
+const SYNC_TIMEOUT_MS = 10 * 60_000
+const PARALLEL_SYNCS = 4
+
+/** Writes a file so that after a crash it holds either the old text or the new one; 0600. The directory must exist. */
+export async function replaceFile(path: string, text: string): Promise<void> {
+  const temporary = `${path}.${randomUUID()}.tmp`
+  try {
+    await writeNewFile(temporary, text)
+    await rename(temporary, path)
+  } catch (error) {
+    await rm(temporary, { force: true })
+    throw error
+  }
+  await syncDirectory(dirname(path))
+}
+
+/** Creates a file that must not exist yet, 0600 until its bytes are complete and durable, then of the given mode. */
+export async function writeNewFile(path: string, text: string, mode = 0o600): Promise<void> {
+  const file = await open(path, 'wx', 0o600)
+  await using(file, async () => {
+    await file.writeFile(text)
+    if (mode !== 0o600) await file.chmod(mode)
+    await file.sync()
+  })
+}
+
+/** Makes what was created, renamed or removed in a directory durable. */
+export async function syncDirectory(path: string): Promise<void> {
+  const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY)
+  await using(directory, () => directory.sync())
+}
+
+/**
+ * Makes a whole tree durable: one syncfs of its file system by `sync -f` (coreutils), because an fsync a file costs
+ * ten times the whole deployment; where that is missing or fails, an fsync of every file and directory.
+ * Throws when the bytes could not be made durable.
+ */
+export async function syncTree(root: string, signal?: AbortSignal): Promise<'syncfs' | 'fsync'> {
+  const end = await runChild({
+    command: ['sync', '-f', root],
+    env: allowedEnvironment({ LC_ALL: 'C' }),
+    timeoutMs: SYNC_TIMEOUT_MS,
+    signal,
+  })
+  if (end.kind === 'exited' && end.code === 0) return 'syncfs'
+  await syncEveryFile(root)
+  return 'fsync'
+}
+
+/** Creates a directory and its missing parents, 0700, durably. */
+export async function makePrivateDirectory(path: string): Promise<void> {
+  const first = await mkdir(path, { recursive: true, mode: 0o700 })
+  if (first !== undefined) await syncDirectory(dirname(first))
+}
+
+async function syncEveryFile(root: string): Promise<void> {
+  const entries = await readdir(root, { recursive: true, withFileTypes: true })
+  const paths = entries
+    .filter(entry => entry.isFile() || entry.isDirectory())
+    .map(entry => join(entry.parentPath, entry.name))
+  paths.push(root)
+  const workers = Array.from({ length: PARALLEL_SYNCS }, async () => {
+    for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
+      const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW)
+      await using(file, () => file.sync())
+    }
+  })
+  await Promise.all(workers)
+}
+
+async function using(file: FileHandle, act: () => Promise<void>): Promise<void> {
+  try {
+    await act()
+  } finally {
+    await file.close()
+  }
+}

@@ -1,0 +1,79 @@
+import { mkdir } from 'node:fs/promises'
+import { cleanStaging, finishCommitted } from './cleanup.ts'
+import type { ClosingHost } from './close-deployment.ts'
+import type { DeploymentRecord } from './deployment-record.ts'
+import type { InstalledRow } from './installed.ts'
+import { openJournal, removeJournal } from './journal.ts'
+import { stagingPath } from './layout.ts'
+import { acquireLock } from './lock.ts'
+import { sendOutbox } from './outbox.ts'
+import { recover } from './recovery.ts'
+import { beginTransaction, type Transaction } from './transaction.ts'
+
+export interface SessionRequest {
+  host: ClosingHost
+  lockTimeoutMs: number
+  runUrl: string | null
+  signal: AbortSignal
+}
+
+/** A host that is ours: locked, with nothing left over from an earlier run. */
+export interface HostSession {
+  /** Starts the journal of a deployment; from now on whoever comes next can take it back. */
+  begin(record: DeploymentRecord, keepPaths: readonly string[]): Promise<OpenDeployment>
+  /** Gives the host back. */
+  release(): Promise<void>
+}
+
+export interface OpenDeployment {
+  /** An empty private folder of this deployment, on the file system of the project root. */
+  readonly stagingFolder: string
+  readonly transaction: Transaction
+  /** Cleans up after a commit; what fails here is repeated by the next run and does not change the outcome. */
+  finish(row: InstalledRow, discard: readonly string[]): Promise<void>
+  /** Nothing is left to recover: removes the staging folder and the journal. */
+  settle(): Promise<void>
+  /** Leaves the journal for the next run. */
+  abandon(): Promise<void>
+}
+
+/**
+ * Locks a prepared host, ends what a dead run left (recovery), and sends the reports that wait in the outbox.
+ * Throws DeploymentError `locked` or `inconsistent`.
+ */
+export async function openHostSession(request: SessionRequest): Promise<HostSession> {
+  const { host, signal, runUrl, lockTimeoutMs } = request
+  const log = (line: string): void => host.log.info(line)
+  const lock = await acquireLock({ path: host.layout.lock, timeoutMs: lockTimeoutMs, runUrl, signal, log })
+  try {
+    await recover(host)
+    if (host.sender !== undefined) await sendOutbox(host.layout, host.sender, host.log)
+  } catch (error) {
+    await lock.release()
+    throw error
+  }
+  return { begin: (record, keepPaths) => beginDeployment(host, record, keepPaths), release: () => lock.release() }
+}
+
+async function beginDeployment(
+  host: ClosingHost,
+  record: DeploymentRecord,
+  keepPaths: readonly string[],
+): Promise<OpenDeployment> {
+  const { layout } = host
+  const stagingFolder = stagingPath(layout, record.facts.deployment_id)
+  const journal = await openJournal(layout.journal)
+  await record.startJournal(journal, { reportAddress: host.sender?.address ?? null, keepPaths })
+  await mkdir(stagingFolder, { mode: 0o700 })
+  return {
+    stagingFolder,
+    transaction: beginTransaction(layout.root, journal),
+    finish: (row, discard) => finishCommitted(layout, row, discard),
+    async settle() {
+      await journal.close()
+      await cleanStaging(layout)
+      await removeJournal(layout.journal)
+    },
+    abandon: () => journal.close(),
+  }
+}

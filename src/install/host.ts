@@ -1,0 +1,116 @@
+import { access, chmod, constants, mkdir, stat, statfs } from 'node:fs/promises'
+import { join } from 'node:path'
+import { DeploymentError, errnoOf } from '../core/errors.ts'
+import type { Log } from '../core/log.ts'
+import { makePrivateDirectory } from './durable-files.ts'
+import { toHostError } from './host-errors.ts'
+import type { Layout, Shelf } from './layout.ts'
+import { statOf } from './tree-walk.ts'
+
+/** Room for our own records; the artifact's own need is checked when its listing is known. */
+const MIN_FREE_BYTES = 1024 * 1024
+
+/**
+ * Makes a project root ready to be locked: the root itself (when its parent exists), and `.hub-deploy/` with its
+ * folders, 0700, ours alone. Throws DeploymentError `host_not_writable` or `disk_full`.
+ */
+export async function prepareHost(layout: Layout, log: Log): Promise<void> {
+  try {
+    await requireRoot(layout.root, log)
+    await requireOwnFolder(layout.own)
+    for (const folder of [layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox]) {
+      await makePrivateDirectory(folder)
+    }
+  } catch (error) {
+    throw toHostError(error, `preparing ${layout.own}`)
+  }
+}
+
+/**
+ * Checks, before anything is fetched, that this run can switch what is on the shelf: it is a writable directory on the
+ * same file system as `.hub-deploy/`, so that a switch is a rename, and at least `neededBytes` are free.
+ * Throws DeploymentError `host_not_writable` or `disk_full`.
+ */
+export async function checkHost(layout: Layout, shelf: Shelf, neededBytes: number): Promise<void> {
+  try {
+    await requireSwitchableShelf(layout, shelf)
+  } catch (error) {
+    throw toHostError(error, `checking ${join(layout.root, shelf)}`)
+  }
+  await requireSpace(layout.staging, Math.max(neededBytes, MIN_FREE_BYTES))
+}
+
+/** Throws DeploymentError `disk_full` unless `neededBytes` are free at the path. */
+export async function requireSpace(path: string, neededBytes: number): Promise<void> {
+  const { bavail, bsize } = await statfs(path)
+  const free = bavail * bsize
+  if (free >= neededBytes) return
+  throw new DeploymentError(
+    'disk_full',
+    `${path} has ${mebibytes(free)} free, this deployment needs ${mebibytes(neededBytes)}: free some space and run again. Nothing was changed.`,
+  )
+}
+
+async function requireRoot(root: string, log: Log): Promise<void> {
+  const found = await stat(root).catch(error => {
+    if (errnoOf(error) === 'ENOENT') return undefined
+    throw error
+  })
+  if (found?.isDirectory()) return
+  if (found !== undefined) {
+    throw new DeploymentError(
+      'host_not_writable',
+      `project-root ${root} is not a directory: name the directory that holds plugins/ and extensions/.`,
+    )
+  }
+  await mkdir(root, { mode: 0o755 }).catch(error => {
+    if (errnoOf(error) !== 'ENOENT') throw error
+    throw new DeploymentError(
+      'host_not_writable',
+      `project-root ${root} does not exist, nor does its parent: create it, or correct the path.`,
+    )
+  })
+  log.notice(`project-root ${root} did not exist and was created: is this the first deployment on this host?`)
+}
+
+/** Who can write in `.hub-deploy/` decides what a recovery does, so it must be a real directory of ours that no one else can enter. */
+async function requireOwnFolder(own: string): Promise<void> {
+  await makePrivateDirectory(own)
+  const found = await statOf(own)
+  if (found === undefined || !found.isDirectory()) {
+    throw new DeploymentError(
+      'host_not_writable',
+      `${own} is not a directory: remove what is there; this action keeps its records in it.`,
+    )
+  }
+  const uid = process.getuid?.()
+  if (uid !== undefined && Number(found.uid) !== uid) {
+    throw new DeploymentError(
+      'host_not_writable',
+      `${own} belongs to uid ${found.uid}, this runner works as uid ${uid}: let one user deploy to this project root, or change the owner of that directory.`,
+    )
+  }
+  if ((Number(found.mode) & 0o077) !== 0) await chmod(own, 0o700)
+}
+
+async function requireSwitchableShelf(layout: Layout, shelf: Shelf): Promise<void> {
+  const path = join(layout.root, shelf)
+  const found = await stat(path).catch(error => {
+    if (errnoOf(error) === 'ENOENT') return undefined
+    throw error
+  })
+  await access(found === undefined ? layout.root : path, constants.W_OK | constants.X_OK)
+  if (found === undefined) return
+  if (!found.isDirectory())
+    throw new DeploymentError('host_not_writable', `${path} is not a directory: remove what is there.`)
+  if (found.dev !== (await stat(layout.own)).dev) {
+    throw new DeploymentError(
+      'host_not_writable',
+      `${path} is on another file system than ${layout.own}, so that a switch could not be one rename: put both on one file system.`,
+    )
+  }
+}
+
+function mebibytes(bytes: number): string {
+  return `${(bytes / 1024 / 1024).toFixed(1)} MiB`
+}

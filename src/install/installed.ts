@@ -1,0 +1,74 @@
+import { readFile } from 'node:fs/promises'
+import { z } from 'zod'
+import { DeploymentError, errnoOf } from '../core/errors.ts'
+import { replaceFile } from './durable-files.ts'
+import type { Layout, Shelf } from './layout.ts'
+
+const versionSchema = z.object({
+  version: z.string().nullable(),
+  /** Of the artifact; null for what we did not install ourselves. */
+  artifact_sha256: z.string().nullable(),
+  tree_digest: z.string().nullable(),
+  installed_at: z.string().nullable(),
+  deployment_id: z.string().nullable(),
+  run_url: z.string().nullable(),
+})
+export type InstalledVersion = z.infer<typeof versionSchema>
+
+const snapshotSchema = versionSchema.extend({
+  /** The directory's name, `<n>-<version>`. */
+  name: z.string(),
+})
+export type SnapshotRow = z.infer<typeof snapshotSchema>
+
+export const installedRowSchema = versionSchema.extend({
+  contract: z.enum(['marketplace', 'project']),
+  kind: z.enum(['plugin', 'service']),
+  slug: z.string(),
+  id: z.string(),
+  /** Retained previous versions, newest last. */
+  snapshots: z.array(snapshotSchema),
+})
+export type InstalledRow = z.infer<typeof installedRowSchema>
+
+const fileSchema = z.object({ schema: z.literal(1), installed: z.array(installedRowSchema) })
+
+/**
+ * What is installed on this host, as recorded; empty when nothing was ever installed.
+ * Throws DeploymentError `inconsistent` when the record cannot be read as what we write.
+ */
+export async function readInstalled(layout: Layout): Promise<InstalledRow[]> {
+  try {
+    return fileSchema.parse(JSON.parse(await readFile(layout.installed, 'utf8'))).installed
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return []
+    throw new DeploymentError(
+      'inconsistent',
+      `${layout.installed} is not the record that this action writes: restore it, or move it away to start afresh (what is installed then counts as foreign and is kept).`,
+      { cause: error },
+    )
+  }
+}
+
+/** Records one row in place of the one with the same shelf and id; durable when it returns. */
+export async function recordInstalled(layout: Layout, row: InstalledRow): Promise<void> {
+  const others = (await readInstalled(layout)).filter(other => !isSamePlace(other, row))
+  const installed = [...others, row].sort((a, b) => placeOf(a).localeCompare(placeOf(b), 'en'))
+  await replaceFile(layout.installed, `${JSON.stringify({ schema: 1, installed }, null, 2)}\n`)
+}
+
+export function findInstalled(rows: readonly InstalledRow[], shelf: Shelf, id: string): InstalledRow | undefined {
+  return rows.find(row => shelfOf(row.kind) === shelf && row.id === id)
+}
+
+export function shelfOf(kind: 'plugin' | 'service'): Shelf {
+  return kind === 'plugin' ? 'plugins' : 'extensions'
+}
+
+function isSamePlace(a: InstalledRow, b: InstalledRow): boolean {
+  return placeOf(a) === placeOf(b)
+}
+
+function placeOf(row: InstalledRow): string {
+  return `${shelfOf(row.kind)}/${row.id}`
+}

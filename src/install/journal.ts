@@ -1,0 +1,76 @@
+import { open, readFile, unlink } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { z } from 'zod'
+import { errnoOf } from '../core/errors.ts'
+import { changeSchema, relativePathSchema } from './changes.ts'
+import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './deployment-facts.ts'
+import { syncDirectory } from './durable-files.ts'
+import { installedRowSchema } from './installed.ts'
+
+/** What stands in `journal.jsonl`, one record a line, oldest first. */
+const recordSchema = z.discriminatedUnion('record', [
+  z.object({
+    record: z.literal('begin'),
+    facts: deploymentFactsSchema,
+    /** Where its report goes; see ReportSender. */
+    report_address: z.string().nullable(),
+    keep_paths: z.array(z.string()),
+  }),
+  z.object({ record: z.literal('facts'), facts: deploymentFactsSchema.partial() }),
+  stateEntrySchema.extend({ record: z.literal('state') }),
+  stepEntrySchema.extend({ record: z.literal('step') }),
+  /** Announces a change that is about to be made. */
+  z.object({ record: z.literal('change'), change: changeSchema }),
+  /** The point of no return: the new version is what this host runs. */
+  z.object({
+    record: z.literal('commit'),
+    at: z.string(),
+    row: installedRowSchema,
+    discard: z.array(relativePathSchema),
+  }),
+  z.object({ record: z.literal('recovery'), at: z.string() }),
+])
+export type JournalRecord = z.infer<typeof recordSchema>
+
+/** Records that announce a change or decide the outcome are on the disk before `append` returns; the others need not be. */
+const DURABLE: ReadonlySet<JournalRecord['record']> = new Set(['begin', 'change', 'commit', 'recovery'])
+
+export interface Journal {
+  append(record: JournalRecord): Promise<void>
+  close(): Promise<void>
+}
+
+/** Opens the journal for appending behind its last whole record, creating it (0600) when there is none. */
+export async function openJournal(path: string): Promise<Journal> {
+  const file = await open(path, 'a+', 0o600)
+  await file.truncate((await file.readFile()).lastIndexOf('\n') + 1)
+  await syncDirectory(dirname(path))
+  return {
+    async append(record) {
+      await file.appendFile(`${JSON.stringify(record)}\n`)
+      if (DURABLE.has(record.record)) await file.sync()
+    },
+    close: () => file.close(),
+  }
+}
+
+/**
+ * The records of the journal, or undefined when there is no journal or it was killed before its first record was
+ * whole. A torn last line is one whose change was never made, and is left out. Throws when an earlier line is damaged.
+ */
+export async function readJournal(path: string): Promise<JournalRecord[] | undefined> {
+  const text = await readFile(path, 'utf8').catch(error => {
+    if (errnoOf(error) === 'ENOENT') return ''
+    throw error
+  })
+  const lines = text.split('\n').slice(0, -1)
+  return lines.length === 0 ? undefined : lines.map(line => recordSchema.parse(JSON.parse(line)))
+}
+
+/** Ends a deployment: without a journal there is nothing to recover. */
+export async function removeJournal(path: string): Promise<void> {
+  await unlink(path).catch(error => {
+    if (errnoOf(error) !== 'ENOENT') throw error
+  })
+  await syncDirectory(dirname(path))
+}

@@ -1,0 +1,49 @@
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { DeploymentError } from '../core/errors.ts'
+import { exists, statOf } from './tree-walk.ts'
+
+/**
+ * Which of the keep-paths the installed directory really holds, and that its replacement can take: the parents are real
+ * directories on both sides. Throws DeploymentError `step_failed` when one of them is a symlink or a file.
+ */
+export async function findKeptPaths(
+  installed: string,
+  staged: string,
+  keepPaths: readonly string[],
+): Promise<string[]> {
+  const kept: string[] = []
+  for (const path of keepPaths) {
+    if (!(await exists(join(installed, path)))) continue
+    await requireRealParents(installed, path)
+    await requireRealParents(staged, path)
+    kept.push(path)
+  }
+  return kept
+}
+
+/** Removes from a staged tree what the host keeps its own of. Returns the names that the artifact had shipped. */
+export async function dropShipped(staged: string, kept: readonly string[]): Promise<string[]> {
+  const shipped: string[] = []
+  for (const path of kept) {
+    if (!(await exists(join(staged, path)))) continue
+    await rm(join(staged, path), { recursive: true })
+    shipped.push(path)
+  }
+  return shipped
+}
+
+async function requireRealParents(root: string, path: string): Promise<void> {
+  const parts = path.split('/').slice(0, -1)
+  for (let depth = 1; depth <= parts.length; depth++) {
+    const parent = join(root, ...parts.slice(0, depth))
+    const stat = await statOf(parent)
+    if (stat === undefined) return
+    if (!stat.isDirectory()) {
+      throw new DeploymentError(
+        'step_failed',
+        `keep-paths names ${path}, but ${parent} is not a directory, so ${path} cannot be carried over: keep that path itself.`,
+      )
+    }
+  }
+}

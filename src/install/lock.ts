@@ -1,0 +1,165 @@
+import { createHash, randomUUID } from 'node:crypto'
+import { link, readFile, rename, unlink } from 'node:fs/promises'
+import { setTimeout } from 'node:timers/promises'
+import { z } from 'zod'
+import { DeploymentError, errnoOf } from '../core/errors.ts'
+import { cleanForeignText } from '../core/foreign-text.ts'
+import { writeNewFile } from './durable-files.ts'
+import { toHostError } from './host-errors.ts'
+import { isProvablyDead, type ProcessIdentity, readOwnIdentity } from './process-identity.ts'
+
+const POLL_MS = 250
+const TELL_EVERY_MS = 10_000
+
+const holderSchema = z.object({
+  id: z.string().regex(/^[0-9a-f-]{36}$/),
+  pid: z.int().positive(),
+  start_time: z.string().nullable(),
+  boot_id: z.string().nullable(),
+  pid_namespace: z.string().nullable(),
+  hostname: z.string(),
+  run_url: z.string().nullable(),
+  since: z.string(),
+})
+type Holder = z.infer<typeof holderSchema>
+
+export interface LockRequest {
+  /** Path of the lock file, in a directory of ours. */
+  path: string
+  timeoutMs: number
+  runUrl: string | null
+  /** Told who holds the lock while we wait. */
+  log: (line: string) => void
+  signal?: AbortSignal | undefined
+}
+
+export interface HeldLock {
+  /** Gives the lock back; does nothing when it is not ours any more. */
+  release(): Promise<void>
+}
+
+/**
+ * Takes the lock of a project root, waiting up to `timeoutMs` for its holder. A lock whose holder is provably dead,
+ * or whose content is garbage, is taken over at once; one of another host never. Losing a race never harms the winner:
+ * only who created the one take-over mark of a dead holder may replace its lock.
+ * Throws DeploymentError `locked` with the holder and its link, or `host_not_writable` / `disk_full`.
+ */
+export async function acquireLock(request: LockRequest): Promise<HeldLock> {
+  const own: Holder = {
+    id: randomUUID(),
+    ...(await readOwnIdentity()),
+    run_url: request.runUrl,
+    since: new Date().toISOString(),
+  }
+  const candidate = `${request.path}.${own.id}`
+  try {
+    await writeNewFile(candidate, `${JSON.stringify(own)}\n`)
+    await waitForTurn(request, candidate, own)
+  } catch (error) {
+    throw toHostError(error, `taking the lock ${request.path}`)
+  } finally {
+    await unlink(candidate).catch(() => {})
+  }
+  return { release: () => release(request.path, own.id) }
+}
+
+async function waitForTurn(request: LockRequest, candidate: string, own: Holder): Promise<void> {
+  const deadline = Date.now() + request.timeoutMs
+  let toldAt = Number.NEGATIVE_INFINITY
+  for (;;) {
+    request.signal?.throwIfAborted()
+    if (await tryTake(request.path, candidate, own)) return
+    const found = await readLock(request.path)
+    if (found === undefined) continue
+    if (Date.now() >= deadline) throw lockedError(found, request)
+    if (Date.now() - toldAt >= TELL_EVERY_MS) {
+      request.log(`Waiting for the lock of this host: ${describeHolder(found)}.`)
+      toldAt = Date.now()
+    }
+    await setTimeout(Math.min(POLL_MS, Math.max(1, deadline - Date.now())), undefined, { signal: request.signal })
+  }
+}
+
+/** One attempt: an atomic link where nothing is, else the take-over of a dead holder. */
+async function tryTake(path: string, candidate: string, own: Holder): Promise<boolean> {
+  if (await linkIfAbsent(candidate, path)) return true
+  const found = await readLock(path)
+  if (found === undefined || !(await isAbandoned(found, own))) return false
+  return takeOver(path, found, candidate, own)
+}
+
+/**
+ * The mark is itself a lock, named after the dead holder, so that contenders of different dead holders never meet and
+ * a contender that died holding it is taken over in turn. Holding it, nobody else may touch the lock of that holder.
+ */
+async function takeOver(path: string, dead: FoundLock, candidate: string, own: Holder): Promise<boolean> {
+  const mark = `${path}.takeover-${dead.id}`
+  if (!(await tryTake(mark, candidate, own))) return false
+  try {
+    if ((await readLock(path))?.id !== dead.id) return false
+    const replacement = `${candidate}.replacement`
+    await link(candidate, replacement)
+    await rename(replacement, path)
+    return true
+  } finally {
+    await release(mark, own.id)
+  }
+}
+
+interface FoundLock {
+  id: string
+  /** Undefined when the content is garbage. */
+  holder: Holder | undefined
+}
+
+async function readLock(path: string): Promise<FoundLock | undefined> {
+  const text = await readFile(path, 'utf8').catch(error => {
+    if (errnoOf(error) === 'ENOENT') return undefined
+    throw error
+  })
+  if (text === undefined) return undefined
+  const holder = parseHolder(text)
+  return { id: holder?.id ?? createHash('sha256').update(text).digest('hex').slice(0, 32), holder }
+}
+
+function parseHolder(text: string): Holder | undefined {
+  try {
+    return holderSchema.parse(JSON.parse(text))
+  } catch {
+    return undefined
+  }
+}
+
+async function isAbandoned(found: FoundLock, own: ProcessIdentity): Promise<boolean> {
+  return found.holder === undefined || isProvablyDead(found.holder, own)
+}
+
+async function linkIfAbsent(from: string, to: string): Promise<boolean> {
+  try {
+    await link(from, to)
+    return true
+  } catch (error) {
+    if (errnoOf(error) === 'EEXIST') return false
+    throw error
+  }
+}
+
+async function release(path: string, id: string): Promise<void> {
+  if ((await readLock(path))?.id === id) await unlink(path)
+}
+
+function describeHolder({ holder }: FoundLock): string {
+  if (holder === undefined) return 'its content is garbage'
+  const where = `process ${holder.pid} on ${cleanForeignText(holder.hostname, 100)}`
+  const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`
+  return `${where} holds it since ${cleanForeignText(holder.since, 40)}${run}`
+}
+
+function lockedError(found: FoundLock, request: LockRequest): DeploymentError {
+  const waited = `${Math.round(request.timeoutMs / 1000)} s`
+  return new DeploymentError(
+    'locked',
+    `Another deployment holds this host and did not finish within ${waited} (lock-timeout-seconds): ${describeHolder(found)}. ` +
+      `Wait for it or cancel it; if that host is gone for good, remove ${request.path}.`,
+  )
+}

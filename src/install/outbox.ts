@@ -1,0 +1,80 @@
+import { readdir, readFile, unlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import { z } from 'zod'
+import type { Log } from '../core/log.ts'
+import { replaceFile } from './durable-files.ts'
+import type { Layout } from './layout.ts'
+import { type LocalReport, localReportSchema } from './local-report.ts'
+
+const MAX_WAITING = 200
+
+const schema = z.object({ schema: z.literal(1), address: z.string(), report: localReportSchema })
+
+/** What became of a report that was sent. `final` means that sending it again would not help. */
+export type Delivery =
+  | { accepted: true; attempts: number }
+  | { accepted: false; attempts: number; error: string; final: boolean }
+
+/** How reports reach the hub; each contract brings its own. Never throws: reporting changes no outcome (contract 4.3, rule 8). */
+export interface ReportSender {
+  /** Names the hub and what the credentials are good for: a waiting report goes only to where it was meant to go. */
+  readonly address: string
+  send(report: LocalReport, retry: boolean): Promise<Delivery>
+}
+
+/** Keeps a report that the hub has not accepted, for the next run that talks to the same address. */
+export async function keepInOutbox(
+  layout: Layout,
+  address: string,
+  report: LocalReport,
+  redact: (text: string) => string,
+): Promise<void> {
+  const text = redact(JSON.stringify({ schema: 1, address, report }, null, 2))
+  await replaceFile(
+    join(layout.outbox, `${report.started_at.replaceAll(':', '-')}-${report.deployment_id}.json`),
+    `${text}\n`,
+  )
+}
+
+/**
+ * Sends each waiting report of this address once, oldest first. What is accepted or finally refused leaves the outbox;
+ * at the first one that cannot be delivered the rest wait for the next run.
+ */
+export async function sendOutbox(layout: Layout, sender: ReportSender, log: Log): Promise<void> {
+  const names = (await readdir(layout.outbox)).filter(name => name.endsWith('.json')).sort()
+  await dropOldest(layout, names, log)
+  for (const name of names.slice(-MAX_WAITING)) {
+    const path = join(layout.outbox, name)
+    const waiting = await readWaiting(path)
+    if (waiting === undefined) {
+      log.warning(`${path} is not a report of ours and is left alone.`)
+      continue
+    }
+    if (waiting.address !== sender.address) continue
+    if (!(await deliver(path, waiting.report, sender, log))) return
+  }
+}
+
+async function deliver(path: string, report: LocalReport, sender: ReportSender, log: Log): Promise<boolean> {
+  const delivery = await sender.send(report, false)
+  if (delivery.accepted) log.info(`The hub has now accepted the report of ${report.started_at}.`)
+  else log.warning(`The report of ${report.started_at} was not accepted: ${delivery.error}`)
+  if (!delivery.accepted && !delivery.final) return false
+  await unlink(path)
+  return true
+}
+
+async function readWaiting(path: string): Promise<z.infer<typeof schema> | undefined> {
+  try {
+    return schema.parse(JSON.parse(await readFile(path, 'utf8')))
+  } catch {
+    return undefined
+  }
+}
+
+async function dropOldest(layout: Layout, names: readonly string[], log: Log): Promise<void> {
+  const excess = names.slice(0, Math.max(0, names.length - MAX_WAITING))
+  for (const name of excess) await unlink(join(layout.outbox, name))
+  if (excess.length > 0)
+    log.warning(`${excess.length} reports older than the newest ${MAX_WAITING} were dropped from the outbox.`)
+}

@@ -1,0 +1,27 @@
+import { mkdtemp, open, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { toHostError } from './host-errors.ts'
+
+export interface PrivateFile {
+  readonly fd: number
+  close(): Promise<void>
+}
+
+/**
+ * An open file for a download: made in a private directory (0700) below `parent`, then unlinked, so that no other
+ * job can reach it by a name and nothing stays behind, however this process ends.
+ * Throws DeploymentError `disk_full` or `host_not_writable`.
+ */
+export async function openPrivateFile(parent: string): Promise<PrivateFile> {
+  try {
+    const directory = await mkdtemp(join(parent, 'hub-deploy-'))
+    try {
+      const file = await open(join(directory, 'artifact'), 'wx+', 0o600)
+      return { fd: file.fd, close: () => file.close() }
+    } finally {
+      await rm(directory, { recursive: true, force: true })
+    }
+  } catch (error) {
+    throw toHostError(error, `creating the download's private file in ${parent}`)
+  }
+}

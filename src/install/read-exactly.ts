@@ -1,0 +1,14 @@
+import { readSync } from 'node:fs'
+import { invalidArchive } from '../core/archive-entry.ts'
+
+/**
+ * Fills `buffer` from `position` of the file, wherever its descriptor's own position is.
+ * Throws ArchiveError `invalid_archive` when the file ends before.
+ */
+export function readExactly(fd: number, buffer: Buffer, position: number): void {
+  for (let at = 0; at < buffer.length; ) {
+    const count = readSync(fd, buffer, at, buffer.length - at, position + at)
+    if (count === 0) throw invalidArchive('its file is shorter than it was')
+    at += count
+  }
+}

@@ -1,0 +1,136 @@
+import { DeploymentError, toDeployError } from '../core/errors.ts'
+import type { Outcome } from '../core/outcome.ts'
+import { cleanStaging, finishCommitted } from './cleanup.ts'
+import { type ClosedDeployment, type ClosingHost, closeDeployment } from './close-deployment.ts'
+import { type DeploymentRecord, recordFromJournal } from './deployment-record.ts'
+import { shelfOf } from './installed.ts'
+import { type Journal, type JournalRecord, openJournal, readJournal, removeJournal } from './journal.ts'
+import type { DeploymentEnd, RollbackFacts } from './local-report.ts'
+import { rollBack } from './rollback.ts'
+import { undoChanges } from './transaction.ts'
+
+const MAX_RECOVERIES = 5
+
+type Begin = Extract<JournalRecord, { record: 'begin' }>
+type Commit = Extract<JournalRecord, { record: 'commit' }>
+
+/**
+ * Ends what a dead run left: before its commit by taking everything back, after it by finishing the cleanup. Reports the
+ * dead run's outcome in its own name. The caller holds the lock. Returns undefined when nothing was left.
+ * Throws DeploymentError `inconsistent` when the host could not be brought back, or after 5 failed tries.
+ */
+export async function recover(host: ClosingHost): Promise<ClosedDeployment | undefined> {
+  const { layout, log } = host
+  const records = await readRecords(layout.journal)
+  const begin = records.find(record => record.record === 'begin')
+  if (begin === undefined) {
+    await removeJournal(layout.journal)
+    await cleanStaging(layout)
+    return undefined
+  }
+  log.group('Recovering an interrupted deployment')
+  const journal = await openJournal(layout.journal)
+  try {
+    return await recoverDeployment(host, begin, records, journal)
+  } finally {
+    await journal.close()
+  }
+}
+
+async function recoverDeployment(
+  host: ClosingHost,
+  begin: Begin,
+  records: readonly JournalRecord[],
+  journal: Journal,
+): Promise<ClosedDeployment> {
+  const tried = records.filter(record => record.record === 'recovery').length
+  if (tried >= MAX_RECOVERIES) throw givenUp(host.layout.journal, begin)
+  await journal.append({ record: 'recovery', at: new Date().toISOString() })
+  const record = recordFromJournal(begin.facts, records)
+  const commit = records.find(entry => entry.record === 'commit')
+  host.log.info(
+    `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} was cut off in state ${lastState(record)}.`,
+  )
+  const end = commit === undefined ? await takeBack(host, begin, record, records) : await finish(host, commit)
+  await record.enter({ state: terminalState(end.outcome, record), at: end.completedAt.toISOString() })
+  const closed = await closeDeployment(host, record, end, begin.report_address)
+  if (end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
+  await removeJournal(host.layout.journal)
+  host.log.notice(`An interrupted deployment of ${begin.facts.slug} was recovered: ${end.outcome}.`)
+  return closed
+}
+
+async function takeBack(
+  host: ClosingHost,
+  begin: Begin,
+  record: DeploymentRecord,
+  records: readonly JournalRecord[],
+): Promise<DeploymentEnd> {
+  const { layout, log } = host
+  const changes = records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))
+  const { kind, id, started_at } = record.facts
+  const rollback = await rollBack({
+    layout,
+    log,
+    place: id === null || kind === null ? null : { shelf: shelfOf(kind === 'service' ? 'service' : 'plugin'), id },
+    keepPaths: begin.keep_paths,
+    startedAt: new Date(started_at),
+    undo: () => undoChanges(layout.root, changes),
+  })
+  if (rollback.restored) await cleanStaging(layout)
+  const message = `The run was cut off in state ${lastState(record)} and taken back by the next one.`
+  return {
+    outcome: outcomeOf(changes.length > 0, rollback),
+    changed: !rollback.restored,
+    error: { code: 'interrupted', message, step: null },
+    rollback: changes.length > 0 ? rollback : null,
+    completedAt: new Date(),
+  }
+}
+
+async function finish(host: ClosingHost, commit: Commit): Promise<DeploymentEnd> {
+  await finishCommitted(host.layout, commit.row, commit.discard)
+  return { outcome: 'success', changed: true, error: null, rollback: null, completedAt: new Date() }
+}
+
+/** How a run that did not commit has ended, by what taking it back came to. */
+export function outcomeOf(changed: boolean, rollback: RollbackFacts): Outcome {
+  if (!rollback.restored || rollback.problems.length > 0) return 'inconsistent'
+  return changed ? 'rolled_back' : 'failed'
+}
+
+function terminalState(outcome: Outcome, record: DeploymentRecord): string {
+  if (outcome === 'success') return 'succeeded'
+  if (outcome === 'rolled_back') return 'rolled_back'
+  return lastState(record) === 'pending' ? 'pending' : 'failed'
+}
+
+function lastState(record: DeploymentRecord): string {
+  return record.states.at(-1)?.state ?? 'pending'
+}
+
+async function readRecords(path: string): Promise<readonly JournalRecord[]> {
+  try {
+    return (await readJournal(path)) ?? []
+  } catch (error) {
+    throw new DeploymentError(
+      'inconsistent',
+      `The journal ${path} of an interrupted deployment is damaged, so it cannot be taken back by itself: compare plugins/ and extensions/ with ${path} and the snapshots, then remove it.`,
+      { cause: toDeployError(error) },
+    )
+  }
+}
+
+function givenUp(path: string, begin: Begin): DeploymentError {
+  return new DeploymentError(
+    'inconsistent',
+    `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be taken back ${MAX_RECOVERIES} times, so nothing more is tried: see its report and ${path}, repair by hand, then remove that file.`,
+  )
+}
+
+function stillInconsistent(begin: Begin, rollback: RollbackFacts): DeploymentError {
+  return new DeploymentError(
+    'inconsistent',
+    `The interrupted deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be taken back, so nothing new is deployed: ${rollback.problems.join(' ')}`,
+  )
+}

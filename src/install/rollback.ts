@@ -1,0 +1,69 @@
+import { lstat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { toDeployError } from '../core/errors.ts'
+import type { Log } from '../core/log.ts'
+import { findInstalled, readInstalled } from './installed.ts'
+import { installPath, type Layout, type Shelf } from './layout.ts'
+import type { RollbackFacts } from './local-report.ts'
+import { compareTree, readTreeRecord } from './tree-record.ts'
+
+export interface RollbackRequest {
+  layout: Layout
+  log: Log
+  /** What was deployed; null when the run died before it knew. */
+  place: { shelf: Shelf; id: string } | null
+  keepPaths: readonly string[]
+  startedAt: Date
+  undo(): Promise<void>
+}
+
+/** Takes a deployment back and checks the restored tree against its record. Never throws: what is off is told. */
+export async function rollBack(request: RollbackRequest): Promise<RollbackFacts> {
+  try {
+    await request.undo()
+  } catch (error) {
+    return { restored: false, problems: [toDeployError(error).message], verified: null, healthy: null }
+  }
+  const damage = await findDamage(request).catch(error => [
+    `The restored tree could not be checked: ${toDeployError(error).message}`,
+  ])
+  return {
+    restored: true,
+    problems: damage ?? [],
+    verified: damage === undefined ? null : damage.length === 0,
+    healthy: null,
+  }
+}
+
+/**
+ * What of the recorded old version is missing or other than recorded, and became so since the deployment started; what
+ * was so before is the host's own doing and only told. Undefined when there is no record to compare with.
+ */
+async function findDamage({
+  layout,
+  log,
+  place,
+  keepPaths,
+  startedAt,
+}: RollbackRequest): Promise<string[] | undefined> {
+  if (place === null) return undefined
+  const digest = findInstalled(await readInstalled(layout), place.shelf, place.id)?.tree_digest
+  const record = digest ? await readTreeRecord(layout, digest) : undefined
+  if (record === undefined) return undefined
+  const root = installPath(layout, place.shelf, place.id)
+  const { removed, changed } = await compareTree(root, record, keepPaths)
+  const since = await Promise.all([...removed, ...changed].map(path => hasChangedSince(join(root, path), startedAt)))
+  const damage = [...removed, ...changed].filter((_, index) => since[index])
+  const drift = removed.length + changed.length - damage.length
+  if (drift > 0)
+    log.notice(`${drift} files of the restored version had been changed on this host before this deployment.`)
+  return damage.map(path => `${place.shelf}/${place.id}/${path} is not as it was installed`)
+}
+
+/** A rename leaves the change time of what is inside a directory alone; a write, chmod or removal does not. */
+async function hasChangedSince(path: string, start: Date): Promise<boolean> {
+  const stat = await lstat(path).catch(() => undefined)
+  if (stat !== undefined) return stat.ctimeMs >= start.getTime()
+  const parent = await lstat(dirname(path)).catch(() => undefined)
+  return parent === undefined || parent.mtimeMs >= start.getTime()
+}

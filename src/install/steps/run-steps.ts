@@ -1,0 +1,38 @@
+import { performance } from 'node:perf_hooks'
+import type { PlanStep } from '../../core/plan-step.ts'
+import type { StepEntry } from '../deployment-facts.ts'
+import type { DeploymentRecord } from '../deployment-record.ts'
+
+export type StepStatus = 'done' | 'unchanged' | 'skipped'
+
+/**
+ * Runs steps in the given order and records each with its duration. At the first that throws, the others are recorded
+ * as not run and its error is thrown as it is.
+ */
+export async function runSteps(
+  steps: readonly PlanStep[],
+  record: DeploymentRecord,
+  signal: AbortSignal,
+  perform: (step: PlanStep) => Promise<StepStatus>,
+): Promise<void> {
+  for (const [index, step] of steps.entries()) {
+    const started = performance.now()
+    const entry = (status: StepEntry['status'], error: string | null): StepEntry => ({
+      id: step.id,
+      action: step.action,
+      status,
+      duration_ms: Math.round(performance.now() - started),
+      error,
+    })
+    try {
+      signal.throwIfAborted()
+      await record.addStep(entry(await perform(step), null))
+    } catch (error) {
+      await record.addStep(entry('failed', error instanceof Error ? error.message : String(error)))
+      for (const { id, action } of steps.slice(index + 1)) {
+        await record.addStep({ id, action, status: 'not_run', duration_ms: 0, error: null })
+      }
+      throw error
+    }
+  }
+}

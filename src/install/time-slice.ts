@@ -1,0 +1,25 @@
+import { setImmediate } from 'node:timers/promises'
+
+/** Milliseconds of synchronous work before signals and timers get their turn. */
+const SLICE_MS = 25
+
+/** Cuts long synchronous work into slices, so that a cancellation is heard: `if (slice.isOver()) await slice.giveBack()`. */
+export class TimeSlice {
+  readonly #signal: AbortSignal | undefined
+  #endsAt = performance.now() + SLICE_MS
+
+  constructor(signal?: AbortSignal) {
+    this.#signal = signal
+  }
+
+  isOver(): boolean {
+    return performance.now() >= this.#endsAt
+  }
+
+  /** Lets the event loop turn once and starts the next slice. Throws the signal's reason when it has been aborted. */
+  async giveBack(): Promise<void> {
+    await setImmediate()
+    this.#signal?.throwIfAborted()
+    this.#endsAt = performance.now() + SLICE_MS
+  }
+}

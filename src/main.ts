@@ -1,0 +1,2 @@
+export { deploy } from './actions/deploy.ts'
+export { deployPost } from './actions/deploy-post.ts'

@@ -1,0 +1,181 @@
+import { ArtifactError, AuthenticationError, type DeployError } from '../core/errors.ts'
+import { cleanForeignText } from '../core/foreign-text.ts'
+import { type Kind, versionSchema } from '../core/identifiers.ts'
+import type { FetchedArtifact } from '../core/signature.ts'
+import type { JsonAnswer, Wire } from '../net/wire.ts'
+import { detailSchema, parseErrorText, type ReportBody } from './wire.ts'
+
+const DETAIL_TIMEOUT_MS = 60_000
+const REPORT_TIMEOUT_MS = 10_000
+
+/** Where a hub mounts the three groups of routes; each base may carry a path. */
+export interface HubBases {
+  hub: string
+  services: string
+  deployments: string
+}
+
+export interface MarketplaceSubject {
+  kind: Kind
+  slug: string
+}
+
+export interface ArtifactRequest {
+  version: string
+  /** An open, empty file of ours. */
+  fd: number
+  maxBytes: number
+  timeoutMs: number
+  signingSecret: string
+  onProgress: (received: number, total: number | undefined) => void
+}
+
+/** An artifact as the hub served it, nothing of it verified. */
+export interface ServedArtifact {
+  artifact: FetchedArtifact
+  /** HMAC-SHA256 of the bytes under the signing secret. */
+  hmac: Buffer
+  signatureHeader: string | undefined
+  /** From `X-Plugin` / `X-Service: name@version`; the signature does not cover it. */
+  headerVersion: string | undefined
+  /** From `X-Repo: owner/repo@tag`; informative. */
+  repo: string | undefined
+}
+
+export interface MarketplaceClient {
+  /** The latest published version, by the public detail route and without a key (contract 4.3, rule 1). */
+  readLatestVersion(): Promise<string>
+  /** Fetches one version's artifact with the key (contract 4.3, rule 2). `latest` lets the hub choose. */
+  fetchArtifact(request: ArtifactRequest): Promise<ServedArtifact>
+  /** Sends one report (contract 4.1). Resolves with the answer whatever its status. */
+  sendReport(body: ReportBody, retry: boolean): Promise<JsonAnswer>
+}
+
+/**
+ * The client side of the marketplace contract for one plugin or service. Failures: AuthenticationError
+ * `authentication_failed` for 401 and 403, ArtifactError `not_found` for 404, `no_published_version`,
+ * `artifact_unavailable` for other refusals, and what the wire throws.
+ */
+export function createMarketplaceClient(
+  wire: Wire,
+  bases: HubBases,
+  subject: MarketplaceSubject,
+  apiKey: string,
+): MarketplaceClient {
+  const detailUrl = routeOf(subject.kind === 'plugin' ? bases.hub : bases.services, `${subject.kind}s`, subject.slug)
+  const credentials = { 'X-API-Key': apiKey }
+  return {
+    async readLatestVersion() {
+      const answer = await wire.requestJson({
+        method: 'GET',
+        url: detailUrl,
+        retry: 'transient',
+        timeoutMs: DETAIL_TIMEOUT_MS,
+      })
+      if (answer.status !== 200) throw refusal(answer, subject, 'the version')
+      return parseLatestVersion(answer.body, subject)
+    },
+    async fetchArtifact(request) {
+      const answer = await wire.download({
+        url: `${detailUrl}/install?version=${encodeURIComponent(request.version)}`,
+        credentials,
+        fd: request.fd,
+        maxBytes: request.maxBytes,
+        timeoutMs: request.timeoutMs,
+        hmacSecret: request.signingSecret,
+        onProgress: request.onProgress,
+      })
+      if (!answer.ok) throw refusal(answer, subject, `version ${request.version}`)
+      return {
+        artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256 },
+        hmac: answer.hmacSha256 as Buffer,
+        signatureHeader: answer.headers['x-signature'],
+        headerVersion: parseHeaderVersion(answer.headers[subject.kind === 'plugin' ? 'x-plugin' : 'x-service']),
+        repo: parseRepo(answer.headers['x-repo']),
+      }
+    },
+    sendReport: (body, retry) =>
+      wire.requestJson({
+        method: 'POST',
+        url: routeOf(bases.deployments, 'deployments', 'report'),
+        credentials,
+        body,
+        retry: retry ? 'transient' : 'never',
+        timeoutMs: REPORT_TIMEOUT_MS,
+      }),
+  }
+}
+
+/** Whether a fetch failed because the hub does not serve this version, which a hub may still list as its latest. */
+export function isNotServed(error: unknown): boolean {
+  return error instanceof ArtifactError && error.code === 'not_found'
+}
+
+function routeOf(base: string, ...parts: string[]): string {
+  return [base.replace(/\/+$/, ''), ...parts.map(encodeURIComponent)].join('/')
+}
+
+function parseLatestVersion(body: unknown, { kind, slug }: MarketplaceSubject): string {
+  const parsed = detailSchema.safeParse(body)
+  if (!parsed.success) {
+    throw new ArtifactError(
+      'bad_response',
+      `The hub's record of ${kind} ${slug} is not the JSON object with latest_version that was expected: check hub-url.`,
+    )
+  }
+  const latest = parsed.data.latest_version?.trim()
+  if (!latest) {
+    throw new ArtifactError(
+      'no_published_version',
+      `The hub has no published version of ${kind} ${slug}: publish one, or name a version.`,
+    )
+  }
+  if (!versionSchema.safeParse(latest).success) {
+    throw new ArtifactError(
+      'bad_response',
+      `The hub's latest_version of ${kind} ${slug} is "${cleanForeignText(latest, 60)}", which is not a version: tell who runs the hub.`,
+    )
+  }
+  return latest
+}
+
+function refusal(
+  answer: { status: number; body: unknown; url: string },
+  { kind, slug }: MarketplaceSubject,
+  wanted: string,
+): DeployError {
+  const told = parseErrorText(answer.body)
+  const said = `the hub answered ${answer.status}${told === undefined ? '' : ` (${cleanForeignText(told)})`}`
+  switch (answer.status) {
+    case 401:
+      return new AuthenticationError(
+        'authentication_failed',
+        `Fetching ${wanted} of ${kind} ${slug}: ${said}. Check api-key: it may be wrong, revoked or expired.`,
+      )
+    case 403:
+      return new AuthenticationError(
+        'authentication_failed',
+        `Fetching ${wanted} of ${kind} ${slug}: ${said}. A key may be bound to one kind and slug: a matrix over slugs needs a key for each.`,
+      )
+    case 404:
+      return new ArtifactError(
+        'not_found',
+        `Fetching ${wanted} of ${kind} ${slug}: ${said}. Check slug, kind, version and hub-url.`,
+      )
+    default:
+      return new ArtifactError(
+        'artifact_unavailable',
+        `Fetching ${wanted} of ${kind} ${slug}: ${said}. Try again later, or ask who runs the hub.`,
+      )
+  }
+}
+
+function parseHeaderVersion(header: string | undefined): string | undefined {
+  return versionSchema.safeParse(header?.slice(header.lastIndexOf('@') + 1)).data
+}
+
+function parseRepo(header: string | undefined): string | undefined {
+  return header !== undefined && /^[\w.-]+\/[\w.-]+(@[\w./+-]+)?$/.test(header) && header.length <= 300
+    ? header
+    : undefined
+}

@@ -1,0 +1,165 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { toDeployError } from '../core/errors.ts'
+import { parsePluginYaml } from '../core/plugin-yaml.ts'
+import { type ClosedDeployment, closeDeployment } from '../install/close-deployment.ts'
+import { checkHost, prepareHost } from '../install/host.ts'
+import { type HostSession, type OpenDeployment, openHostSession } from '../install/host-session.ts'
+import { findInstalled, readInstalled } from '../install/installed.ts'
+import { installPath } from '../install/layout.ts'
+import { buildLocalReport, type DeploymentEnd, type RollbackFacts } from '../install/local-report.ts'
+import { outcomeOf } from '../install/recovery.ts'
+import { rollBack } from '../install/rollback.ts'
+import { type ReadyPlan, readyPlan } from './bind-plan.ts'
+import type { DeployRequest, DeployResult, DeployTools } from './deploy-request.ts'
+import { dryRun } from './dry-run.ts'
+import { installPrepared, type Previous } from './install-prepared.ts'
+import { prepareArtifact } from './prepare-artifact.ts'
+import { type Run, startRun } from './run.ts'
+
+/**
+ * Deploys one plugin or service by the marketplace contract. However it ends, the host runs exactly the old version or
+ * exactly the new one (or the outcome says `inconsistent`), the local report says which, and the hub is told as best it
+ * can be (contract 4.3). Never throws for what happens on the way: it is in the result.
+ */
+export async function deploy(request: DeployRequest, tools: DeployTools): Promise<DeployResult> {
+  const run = startRun(request, tools)
+  return request.dryRun ? dryRun(run) : deployOnHost(run)
+}
+
+async function deployOnHost(run: Run): Promise<DeployResult> {
+  let ready: ReadyPlan | undefined
+  let session: HostSession | undefined
+  try {
+    await prepareHost(run.layout, run.tools.log)
+    ready = readyPlan(run.request)
+    await run.record.update({ id: ready.id })
+    session = await openHostSession({
+      host: run.host,
+      lockTimeoutMs: run.request.lockTimeoutMs,
+      runUrl: run.tools.run.url,
+      signal: run.tools.signal,
+    })
+    return await deployInSession(run, ready, session)
+  } catch (error) {
+    return conclude(run, ready, { end: refusedEnd(run, error), error: toDeployError(error) })
+  } finally {
+    await session?.release()
+  }
+}
+
+interface Ending {
+  end: DeploymentEnd
+  error: Error | undefined
+}
+
+async function deployInSession(run: Run, ready: ReadyPlan, session: HostSession): Promise<DeployResult> {
+  const deployment = await session.begin(run.record, run.request.keepPaths)
+  run.tools.onLocked(interruptedReport(run))
+  const ending = await attempt(run, ready, deployment)
+  const result = await conclude(run, ready, ending)
+  await (ending.settled ? deployment.settle() : deployment.abandon())
+  return result
+}
+
+async function attempt(run: Run, ready: ReadyPlan, deployment: OpenDeployment): Promise<Ending & { settled: boolean }> {
+  try {
+    const previous = await readPrevious(run, ready.id)
+    await checkHost(run.layout, run.shelf, 0)
+    const prepared = await prepareArtifact(run, ready, deployment.stagingFolder, previous.installed)
+    const { row, discard } = await installPrepared(run, prepared, previous, deployment)
+    run.tools.signal.throwIfAborted()
+    await deployment.transaction.commit(row, discard)
+    const settled = await finish(run, () => deployment.finish(row, discard))
+    await run.enter('succeeded')
+    return { end: successEnd(run, deployment.transaction.changed), error: undefined, settled }
+  } catch (error) {
+    return takeBack(run, ready, deployment, error)
+  }
+}
+
+async function readPrevious(run: Run, id: string): Promise<Previous> {
+  const installed = findInstalled(await readInstalled(run.layout), run.shelf, id)
+  const version = installed?.version ?? (await readForeignVersion(installPath(run.layout, run.shelf, id)))
+  await run.record.update({ previous_version: version })
+  return { installed, version }
+}
+
+/** What stands in the place without a record of ours may still say in its plugin.yaml which version it is. */
+async function readForeignVersion(path: string): Promise<string | null> {
+  try {
+    return parsePluginYaml(await readFile(join(path, 'plugin.yaml'), 'utf8')).version ?? null
+  } catch {
+    return null
+  }
+}
+
+/** The new version is committed: what fails from here on is left to the next run and changes no outcome. */
+async function finish(run: Run, clean: () => Promise<void>): Promise<boolean> {
+  try {
+    await clean()
+    return true
+  } catch (error) {
+    run.tools.log.warning(
+      `The new version is in place, but the cleanup is left to the next run: ${toDeployError(error).message}`,
+    )
+    return false
+  }
+}
+
+async function takeBack(
+  run: Run,
+  ready: ReadyPlan,
+  deployment: OpenDeployment,
+  thrown: unknown,
+): Promise<Ending & { settled: boolean }> {
+  const { changed } = deployment.transaction
+  const rollback = await rollBack({
+    layout: run.layout,
+    log: run.tools.log,
+    place: changed ? { shelf: run.shelf, id: ready.id } : null,
+    keepPaths: run.request.keepPaths,
+    startedAt: new Date(run.record.facts.started_at),
+    undo: () => deployment.transaction.rollback(),
+  })
+  const outcome = outcomeOf(changed, rollback)
+  if (run.machine.current !== 'pending') await run.enter(outcome === 'rolled_back' ? 'rolled_back' : 'failed')
+  const end = { ...failedEnd(run, thrown), outcome, changed: !rollback.restored, rollback: changed ? rollback : null }
+  return { end, error: toDeployError(thrown), settled: rollback.restored }
+}
+
+function successEnd(run: Run, changed: boolean): DeploymentEnd {
+  return { outcome: 'success', changed, error: null, rollback: null, completedAt: run.tools.now() }
+}
+
+/** Ended before the host was ours, so nothing can have changed. */
+function refusedEnd(run: Run, thrown: unknown): DeploymentEnd {
+  return { ...failedEnd(run, thrown), outcome: 'failed', changed: false, rollback: null as RollbackFacts | null }
+}
+
+function failedEnd(run: Run, thrown: unknown): Pick<DeploymentEnd, 'error' | 'completedAt'> {
+  const { code, message } = toDeployError(run.tools.signal.aborted ? run.tools.signal.reason : thrown)
+  const step = run.record.steps.find(({ status }) => status === 'failed')?.id ?? null
+  return { error: { code, message, step }, completedAt: run.tools.now() }
+}
+
+function interruptedReport(run: Run) {
+  const end = {
+    outcome: 'interrupted' as const,
+    changed: false,
+    error: null,
+    rollback: null,
+    completedAt: run.tools.now(),
+  }
+  return buildLocalReport(run.record, end, { accepted: false, attempts: 0, error: null })
+}
+
+async function conclude(run: Run, ready: ReadyPlan | undefined, { end, error }: Ending): Promise<DeployResult> {
+  const closed: ClosedDeployment = await closeDeployment(run.host, run.record, end, run.host.sender?.address ?? null)
+  return {
+    ...closed,
+    installPath: ready && installPath(run.layout, run.shelf, ready.id),
+    error,
+    plannedSteps: ready?.steps.map(({ id, action }) => ({ id, action })) ?? [],
+  }
+}

@@ -1,0 +1,80 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { toDeployError } from '../core/errors.ts'
+import { findInstalled, readInstalled } from '../install/installed.ts'
+import { installPath } from '../install/layout.ts'
+import { buildLocalReport } from '../install/local-report.ts'
+import { buildTreeRecord, compareTree } from '../install/tree-record.ts'
+import { exists, statOf } from '../install/tree-walk.ts'
+import { type ReadyPlan, readyPlan } from './bind-plan.ts'
+import type { DeployResult } from './deploy-request.ts'
+import { type Prepared, prepareArtifact } from './prepare-artifact.ts'
+import type { Run } from './run.ts'
+
+/**
+ * Everything up to the plan, then what would be done: the ordered steps and how the files differ from what is installed.
+ * Writes nothing below the project root and reports nothing.
+ */
+export async function dryRun(run: Run): Promise<DeployResult> {
+  let ready: ReadyPlan | undefined
+  try {
+    ready = readyPlan(run.request)
+    await run.record.update({ id: ready.id })
+    await rehearse(run, ready)
+    return result(run, ready, undefined)
+  } catch (error) {
+    return result(run, ready, run.tools.signal.aborted ? run.tools.signal.reason : error)
+  }
+}
+
+async function rehearse(run: Run, ready: ReadyPlan): Promise<void> {
+  const folder = await mkdtemp(join(run.tools.temporaryFolder, 'hub-deploy-dry-run-'))
+  try {
+    const installed = findInstalled(await readInstalled(run.layout), run.shelf, ready.id)
+    await run.record.update({ previous_version: installed?.version ?? null })
+    if (await exists(run.layout.journal))
+      run.tools.log.notice('An interrupted deployment waits to be recovered: a real run would do that first.')
+    const prepared = await prepareArtifact(run, ready, folder, installed)
+    await tellDifferences(run, prepared)
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+async function tellDifferences(run: Run, prepared: Prepared): Promise<void> {
+  const { log } = run.tools
+  const place = installPath(run.layout, run.shelf, prepared.ready.id)
+  const record = buildTreeRecord(prepared.tree, run.request.keepPaths)
+  // Seen from the record, what is "added" on the host is what the deployment would remove, and the other way round.
+  const { added, removed, changed } = await compareTree(place, record, run.request.keepPaths, run.tools.signal)
+  const newSizes = new Map(record.files.map(file => [file.path, file.size]))
+  const sizeOnHost = async (path: string): Promise<string> => bytes((await statOf(join(place, path)))?.size)
+  log.group(`Dry run: ${run.record.facts.previous_version ?? 'nothing'} → ${prepared.version}`)
+  for (const [index, step] of prepared.ready.steps.entries()) log.info(`step ${index + 1}: ${step.id} (${step.action})`)
+  for (const path of removed) log.info(`added    ${path} (${bytes(newSizes.get(path))})`)
+  for (const path of added) log.info(`removed  ${path} (${await sizeOnHost(path)})`)
+  for (const path of changed) log.info(`changed  ${path} (${await sizeOnHost(path)} → ${bytes(newSizes.get(path))})`)
+  log.info(`${removed.length} added, ${added.length} removed, ${changed.length} changed. Nothing was done.`)
+}
+
+function bytes(size: number | bigint | undefined): string {
+  return size === undefined ? 'symlink' : `${size} bytes`
+}
+
+function result(run: Run, ready: ReadyPlan | undefined, thrown: unknown): DeployResult {
+  const error = thrown === undefined ? undefined : toDeployError(thrown)
+  const end = {
+    outcome: error === undefined ? ('success' as const) : ('failed' as const),
+    changed: false,
+    error: error === undefined ? null : { code: error.code, message: error.message, step: null },
+    rollback: null,
+    completedAt: run.tools.now(),
+  }
+  return {
+    report: buildLocalReport(run.record, end, { accepted: false, attempts: 0, error: 'a dry run reports nothing' }),
+    reportPath: undefined,
+    installPath: ready && installPath(run.layout, run.shelf, ready.id),
+    error,
+    plannedSteps: ready?.steps.map(({ id, action }) => ({ id, action })) ?? [],
+  }
+}
