@@ -1,0 +1,106 @@
+import { deflateRawSync } from 'node:zlib'
+import { buildZip, directory, FILE, file, PROGRAM, symlink, unicodePath, type ZipItem, type ZipShape, zip64Extra } from './zip-builder.ts'
+
+export interface AcceptedZip {
+  readonly name: string
+  readonly bytes: Buffer
+  readonly flattened?: string
+  readonly files: Readonly<Record<string, string | Buffer>>
+  readonly programs?: readonly string[]
+  readonly symlinks?: Readonly<Record<string, string>>
+  readonly directories?: readonly string[]
+}
+
+const LARGE = Buffer.from(Array.from({ length: 3 * 1024 * 1024 }, (_, index) => (index * index * 31 + (index >> 7)) & 0xff))
+const NESTED = buildZip([file('inner')])
+const MANY = Array.from({ length: 300 }, (_, index) => file(`many/${index}`, `content ${index}`))
+
+function accepted(name: string, items: ZipItem[], expected: Partial<AcceptedZip> = {}, shape: ZipShape = {}): AcceptedZip {
+  return { name, bytes: buildZip(items, shape), files: contentsOf(items), ...expected }
+}
+
+function contentsOf(items: readonly ZipItem[]): Record<string, string | Buffer> {
+  const files = items.filter(item => !item.name.endsWith('/') && (item.mode ?? FILE) >>> 12 === FILE >>> 12)
+  return Object.fromEntries(files.map(item => [item.name, item.data ?? '']))
+}
+
+const A = file('a', 'first')
+const B = file('b', 'second')
+
+export const ACCEPTED_ZIPS: readonly AcceptedZip[] = [
+  accepted('one file', [A]),
+  accepted('an empty stored file', [{ ...file('empty', ''), stored: true }]),
+  accepted('an empty deflated file', [file('empty', '')]),
+  accepted('empty directories', [A, directory('d/'), directory('d/e/')], { directories: ['d', 'd/e'] }),
+  accepted('a deflated directory', [A, { name: 'd/', data: '', mode: 0o040755 }], { directories: ['d'] }),
+  accepted('a directory by DOS attributes', [A, { ...directory('d/'), mode: 0, dosAttributes: 0x10 }], { directories: ['d'] }),
+  accepted('a directory by its name only', [A, { ...directory('d/'), mode: 0 }], { directories: ['d'] }),
+  accepted('a directory listed after its files', [A, file('d/x'), directory('d/')], { directories: ['d'] }),
+  accepted('implied directories', [A, file('d/e/x')], { directories: ['d', 'd/e'] }),
+  accepted('a single top-level directory', [directory('top/'), file('top/a', 'x'), file('top/d/b', 'y')], {
+    flattened: 'top',
+    files: { a: 'x', 'd/b': 'y' },
+    directories: ['d'],
+  }),
+  accepted('an implied single top-level directory', [file('top/a', 'x')], { flattened: 'top', files: { a: 'x' } }),
+  accepted('one level flattened only', [file('top/only/a', 'x')], { flattened: 'top', files: { 'only/a': 'x' }, directories: ['only'] }),
+  accepted('a top-level directory and file', [file('top/a'), B], { directories: ['top'] }),
+  accepted('two top-level directories', [file('one/a'), file('two/a')], { directories: ['one', 'two'] }),
+  accepted('the executable bit', [{ ...A, mode: PROGRAM }, B], { files: { a: 'first', b: 'second' }, programs: ['a'] }),
+  accepted('set-uid, set-gid and sticky bits, dropped', [{ ...A, mode: 0o107755 }], { files: { a: 'first' }, programs: ['a'] }),
+  accepted('world-writable modes, dropped', [{ ...A, mode: 0o100666 }]),
+  accepted('no Unix attributes', [{ ...A, mode: 0 }], { files: { a: 'first' } }),
+  accepted('no x bit for the owner', [{ ...A, mode: 0o100011 }]),
+  accepted('a symlink to a file', [A, symlink('l', 'a')], { symlinks: { l: 'a' } }),
+  accepted('a symlink before its target', [symlink('l', 'a'), A], { symlinks: { l: 'a' } }),
+  accepted('a symlink to a directory', [file('d/x'), A, symlink('l', 'd/')], { symlinks: { l: 'd/' }, directories: ['d'] }),
+  accepted('a symlink that goes up inside', [A, symlink('d/l', '../a')], { symlinks: { 'd/l': '../a' }, directories: ['d'] }),
+  accepted('a symlink inside a flattened tree', [file('top/a', 'x'), symlink('top/d/l', '.././a')], {
+    flattened: 'top',
+    files: { a: 'x' },
+    symlinks: { 'd/l': '.././a' },
+    directories: ['d'],
+  }),
+  accepted('a deflated symlink', [A, { ...symlink('l', 'a'), stored: false }], { symlinks: { l: 'a' } }),
+  accepted('UTF-8 names', [file('grün'), file('日本/文'), file('😀')], { directories: ['日本'] }),
+  accepted('a byte order mark in a name', [file('\ufeffa'), A]),
+  accepted('names that only Windows keeps', [file('aux'), file('ab:c'), file('x.'), file('q?')]),
+  accepted('names that differ in case', [file('readme'), file('README')]),
+  accepted('names with dots', [file('...'), file('..a'), file('a..'), file('.hidden')]),
+  accepted('64 levels', [A, file(Array.from({ length: 64 }, () => 'd').join('/'))], {
+    directories: Array.from({ length: 63 }, (_, index) => Array.from({ length: index + 1 }, () => 'd').join('/')),
+  }),
+  accepted('a name of 255 bytes', [file('n'.repeat(255))]),
+  accepted('an equal Unicode path', [{ ...A, both: { extra: unicodePath(Buffer.from('a'), 'a') } }]),
+  accepted('an archive comment', [A], {}, { comment: Buffer.from('0123456789abcdef0123456789abcdef01234567') }),
+  accepted('the longest archive comment', [A], {}, { comment: Buffer.alloc(0xffff, 'c') }),
+  accepted('an end record mark in the comment', [A], {}, { comment: Buffer.from('PK\x05\x06 is how one starts, and nothing more') }),
+  accepted('a nested stored ZIP', [{ ...file('nested.zip', NESTED), stored: true }]),
+  accepted('a nested stored ZIP64', [{ ...file('nested.zip', buildZip([A], saturated())), stored: true }]),
+  accepted('data descriptors', [{ ...A, descriptor: true }, { ...B, descriptor: true, stored: true }]),
+  accepted('zip64 with saturated fields', [A, B], {}, saturated()),
+  accepted('zip64 with one saturated field', [A, B], {}, { zip64: {}, end: { count: 0xffff } }),
+  accepted('zip64 with an extensible area', [A, B], {}, { ...saturated(), zip64: { extensible: Buffer.from('more') } }),
+  accepted('zip64 sizes of an entry', [zip64Item()]),
+  accepted('zip64 sizes only in the local header', [{ ...A, local: { size: 0xffffffff, packedSize: 0xffffffff, extra: zip64Extra(5, deflateRawSync(Buffer.from('first')).length) } }]),
+  accepted('a few bytes after the last extra field', [{ ...A, both: { extra: Buffer.alloc(3) } }]),
+  accepted('a large deflated file', [{ ...file('large', LARGE), mode: PROGRAM }, A], { files: { large: LARGE, a: 'first' }, programs: ['large'] }),
+  accepted('a large stored file', [{ ...file('large', LARGE), stored: true }, A]),
+  accepted('a small file in many packed bytes', [{ ...A, packed: Buffer.concat([emptyBlocks(300_000), deflateRawSync(Buffer.from('first'))]) }]),
+  accepted('many files', MANY, { flattened: 'many', files: Object.fromEntries(MANY.map(item => [item.name.slice(5), item.data ?? ''])) }),
+]
+
+function saturated(): ZipShape {
+  return { zip64: {}, end: { count: 0xffff, size: 0xffffffff, offset: 0xffffffff } }
+}
+
+function zip64Item(): ZipItem {
+  const size = 5
+  const extra = zip64Extra(size, deflateRawSync(Buffer.from('first')).length)
+  return { ...A, both: { size: 0xffffffff, packedSize: 0xffffffff, extra } }
+}
+
+/** Stored deflate blocks of nothing, not final. */
+function emptyBlocks(count: number): Buffer {
+  return Buffer.alloc(count * 5, Buffer.from([0, 0, 0, 0xff, 0xff]))
+}

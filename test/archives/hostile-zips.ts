@@ -1,0 +1,311 @@
+import { deflateRawSync } from 'node:zlib'
+import { buildZip, directory, FILE, file, SYMLINK, symlink, unicodePath, UTF8_NAME, type ZipItem, type ZipShape, zip64Extra } from './zip-builder.ts'
+
+export interface HostileZip {
+  /** `<code>--<what is wrong>`. */
+  readonly name: string
+  readonly bytes: () => Buffer
+  readonly platform?: NodeJS.Platform
+  /** Only the data itself gives it away, so files before it have been written. */
+  readonly onlyWhileExtracting?: true
+}
+
+/** More than these is too large in these archives. */
+export const HOSTILE_LIMITS = { maxExtractedBytes: 8 * 1024 * 1024, maxEntries: 50 }
+
+const KIB = 1024
+const MIB = 1024 * KIB
+const GOOD = file('good.txt')
+const UNIX_TYPE = { fifo: 0o010644, characterDevice: 0o020644, blockDevice: 0o060644, socket: 0o140644, unknown: 0o110644 }
+
+function zip(name: string, items: ZipItem[], shape: ZipShape = {}): HostileZip {
+  return { name, bytes: () => buildZip(items, shape) }
+}
+
+function named(what: string, entryName: string, more: Partial<ZipItem> = {}): HostileZip {
+  return zip(`unsafe_archive--${what}`, [GOOD, { ...file(entryName, 'evil'), ...more }])
+}
+
+/** An entry whose name are bytes that no string has. */
+function rawNamed(what: string, rawName: Buffer, flags: number): HostileZip {
+  return named(what, 'x', { both: { rawName, flags } })
+}
+
+function onPlatform(platform: NodeJS.Platform, what: string, names: string[]): HostileZip {
+  return { ...zip(`unsafe_archive--${platform}-${what}`, [GOOD, ...names.map(name => file(name))]), platform }
+}
+
+function whileExtracting(name: string, item: ZipItem): HostileZip {
+  return { ...zip(name, [item]), onlyWhileExtracting: true }
+}
+
+const names: HostileZip[] = [
+  named('dotdot-first', '../evil'),
+  named('dotdot-in-the-middle', 'a/../../evil'),
+  named('dotdot-that-stays-inside', 'a/../b'),
+  named('dotdot-last', 'a/..'),
+  named('dotdot-alone', '..'),
+  named('dotdot-directory', '../', { mode: 0o040755 }),
+  named('dotdot-after-flattening', 'x', { both: { rawName: Buffer.from('good.txt/../../x') } }),
+  zip('unsafe_archive--dotdot-as-top-level', [file('../a'), file('../b')]),
+  zip('unsafe_archive--drive-letter-after-flattening', [file('top/C:/evil'), file('top/b')]),
+  zip('unsafe_archive--absolute-after-flattening', [file('top//evil'), file('top/b')]),
+  named('dot-component', 'a/./b'),
+  named('dot-first', './a'),
+  named('empty-component', 'a//b'),
+  named('two-final-slashes', 'a//', { mode: 0o040755 }),
+  named('empty-name', ''),
+  named('slash-alone', '/', { mode: 0o040755 }),
+  named('absolute', '/etc/cron.d/evil'),
+  named('absolute-network', '//server/share/evil'),
+  named('drive-letter', 'C:/Windows/evil'),
+  named('drive-letter-relative', 'c:evil'),
+  named('backslash-dotdot', '..\\evil'),
+  named('backslash-separator', 'a\\b'),
+  named('nul', 'a\0b'),
+  named('newline', 'a\nb'),
+  named('carriage-return', 'a\rb'),
+  named('escape', 'a\u001b[2Jb'),
+  named('delete-character', 'a\u007fb'),
+  named('c1-control', 'a\u0085b'),
+  rawNamed('bad-utf8', Buffer.from([0x61, 0xff, 0x62]), UTF8_NAME),
+  rawNamed('overlong-utf8-slash', Buffer.from([0x2e, 0x2e, 0xc0, 0xaf, 0x61]), UTF8_NAME),
+  rawNamed('utf8-surrogate', Buffer.from([0xed, 0xa0, 0x80]), UTF8_NAME),
+  rawNamed('cut-utf8', Buffer.from([0x61, 0xe2, 0x82]), UTF8_NAME),
+  rawNamed('utf8-without-its-flag', Buffer.from('grün'), 0),
+  rawNamed('code-page-437', Buffer.from([0x67, 0x72, 0x81, 0x6e]), 0),
+  named('unicode-path-differs', 'safe', { both: { extra: unicodePath(Buffer.from('safe'), '../evil') } }),
+  named('unicode-path-differs-locally', 'safe', { local: { extra: unicodePath(Buffer.from('safe'), 'other') } }),
+  named('name-of-256-bytes', 'n'.repeat(256)),
+  named('name-of-256-bytes-in-utf8', 'ü'.repeat(128)),
+  named('path-of-4097-bytes', `${'p'.repeat(241)}/${Array.from({ length: 16 }, () => 'p'.repeat(240)).join('/')}`),
+  named('65-levels', Array.from({ length: 65 }, () => 'd').join('/')),
+]
+
+const platforms: HostileZip[] = [
+  onPlatform('darwin', 'equal-without-case', ['Readme', 'README']),
+  onPlatform('darwin', 'equal-directories-without-case', ['src/a', 'Src/b']),
+  onPlatform('darwin', 'equal-by-full-case-folding', ['straße', 'STRASSE']),
+  onPlatform('darwin', 'equal-by-ignored-character', ['a', 'a\u200d']),
+  onPlatform('darwin', 'colon', ['a:b']),
+  onPlatform('darwin', 'resource-fork', ['a/..namedfork/rsrc']),
+  onPlatform('win32', 'equal-without-case', ['Readme', 'README']),
+  onPlatform('win32', 'device', ['a/NUL']),
+  onPlatform('win32', 'device-with-ending', ['com1.txt']),
+  onPlatform('win32', 'device-superscript', ['lpt¹']),
+  onPlatform('win32', 'alternate-stream', ['file:stream']),
+  onPlatform('win32', 'final-dot', ['a.']),
+  onPlatform('win32', 'final-space', ['a /b']),
+  onPlatform('win32', 'wildcard', ['a*']),
+]
+
+const sameNames: HostileZip[] = [
+  zip('unsafe_archive--same-file-twice', [file('a', '1'), file('a', '2')]),
+  zip('unsafe_archive--same-directory-twice', [GOOD, directory('d/'), directory('d/')]),
+  zip('unsafe_archive--same-top-level-twice', [directory('d/'), directory('d/'), file('d/a')]),
+  zip('unsafe_archive--equal-in-nfc', [file('\u00e9'), file('e\u0301')]),
+  zip('unsafe_archive--equal-directories-in-nfc', [file('\u00e9/a'), file('e\u0301/b')]),
+  zip('unsafe_archive--file-as-directory', [file('a'), file('a/b')]),
+  zip('unsafe_archive--directory-as-file', [file('a/b'), file('a')]),
+  zip('unsafe_archive--file-and-directory', [GOOD, file('a'), directory('a/')]),
+  zip('unsafe_archive--symlink-and-file', [GOOD, symlink('a', 'good.txt'), file('a')]),
+  zip('unsafe_archive--below-a-symlink', [GOOD, directory('d/'), symlink('l', 'd'), file('l/evil')]),
+  zip('unsafe_archive--below-a-later-symlink', [GOOD, directory('d/'), file('l/evil'), symlink('l', 'd')]),
+]
+
+const types: HostileZip[] = [
+  named('fifo', 'x', { mode: UNIX_TYPE.fifo }),
+  named('character-device', 'x', { mode: UNIX_TYPE.characterDevice }),
+  named('block-device', 'x', { mode: UNIX_TYPE.blockDevice }),
+  named('socket', 'x', { mode: UNIX_TYPE.socket }),
+  named('unknown-type', 'x', { mode: UNIX_TYPE.unknown }),
+  named('directory-type-with-a-file-name', 'x', { mode: 0o040755, data: '' }),
+  named('dos-directory-with-a-file-name', 'x', { mode: 0, dosAttributes: 0x10, data: '' }),
+  named('file-type-with-a-directory-name', 'x/', { mode: FILE, data: '' }),
+  named('directory-with-data', 'x/', { mode: 0o040755 }),
+  named('directory-with-packed-data', 'x/', { mode: 0o040755, data: '', packed: Buffer.from('hidden') }),
+]
+
+const symlinks: HostileZip[] = [
+  zip('unsafe_archive--symlink-absolute', [GOOD, symlink('l', '/etc/passwd')]),
+  zip('unsafe_archive--symlink-drive', [GOOD, symlink('l', 'C:/x')]),
+  zip('unsafe_archive--symlink-escapes', [GOOD, symlink('l', '../outside')]),
+  zip('unsafe_archive--symlink-escapes-and-returns', [GOOD, file('t/x'), symlink('l', '../t/x')]),
+  zip('unsafe_archive--symlink-escapes-in-the-middle', [GOOD, file('d/x'), symlink('l', 'd/../../good.txt')]),
+  zip('unsafe_archive--symlink-escapes-only-after-flattening', [file('top/a'), symlink('top/l', '../top/a')]),
+  zip('unsafe_archive--symlink-dangles', [GOOD, symlink('l', 'nothing')]),
+  zip('unsafe_archive--symlink-dangles-on-the-way', [GOOD, symlink('l', 'nothing/../good.txt')]),
+  zip('unsafe_archive--symlink-to-itself', [GOOD, symlink('l', 'l')]),
+  zip('unsafe_archive--symlink-loop', [GOOD, symlink('a', 'b'), symlink('b', 'a')]),
+  zip('unsafe_archive--symlink-to-a-symlink', [GOOD, symlink('a', 'good.txt'), symlink('b', 'a')]),
+  zip('unsafe_archive--symlink-through-a-symlink', [file('d/x'), GOOD, symlink('a', 'd'), symlink('b', 'a/x')]),
+  zip('unsafe_archive--symlink-through-a-file', [GOOD, symlink('l', 'good.txt/../good.txt')]),
+  zip('unsafe_archive--symlink-to-a-file-as-directory', [GOOD, symlink('l', 'good.txt/')]),
+  zip('unsafe_archive--symlink-other-spelling', [GOOD, file('\u00e9'), symlink('l', 'e\u0301')]),
+  zip('unsafe_archive--symlink-empty', [GOOD, symlink('l', '')]),
+  zip('unsafe_archive--symlink-backslash', [GOOD, symlink('l', 'd\\x')]),
+  zip('unsafe_archive--symlink-nul', [GOOD, symlink('l', 'good.txt\0')]),
+  zip('unsafe_archive--symlink-bad-utf8', [GOOD, { name: 'l', data: Buffer.from([0xff]), mode: SYMLINK, stored: true }]),
+  zip('unsafe_archive--symlink-huge-target', [GOOD, symlink('l', './'.repeat(3 * KIB))]),
+  zip('unsafe_archive--symlink-many-components', [GOOD, symlink('l', `${'./'.repeat(100)}good.txt`)]),
+  zip('unsafe_archive--symlink-directory-name', [GOOD, symlink('l/', 'good.txt')]),
+  zip('invalid_archive--symlink-wrong-crc', [GOOD, { ...symlink('l', 'good.txt'), both: { crc: 1 } }]),
+  zip('invalid_archive--symlink-padded', [GOOD, { ...symlink('l', 'good.txt'), stored: false, packed: Buffer.concat([deflateRawSync(Buffer.from('good.txt')), Buffer.alloc(2 * MIB)]) }]),
+]
+
+function damaged(what: string, item: Partial<ZipItem>): HostileZip {
+  return zip(`invalid_archive--${what}`, [GOOD, { ...file('x', 'some data'), ...item }])
+}
+
+const headers: HostileZip[] = [
+  damaged('encrypted', { both: { flags: 0x0001 } }),
+  damaged('encrypted-only-locally', { local: { flags: 0x0001 } }),
+  damaged('patched', { both: { flags: 0x0020 } }),
+  damaged('strongly-encrypted', { both: { flags: 0x0040 } }),
+  damaged('masked', { both: { flags: 0x2000 } }),
+  damaged('method-1', { both: { method: 1 } }),
+  damaged('method-9', { both: { method: 9 } }),
+  damaged('method-12', { both: { method: 12 } }),
+  damaged('method-14', { both: { method: 14 } }),
+  damaged('method-93', { both: { method: 93 } }),
+  damaged('method-99', { both: { method: 99 } }),
+  damaged('local-name-differs', { local: { rawName: Buffer.from('y') } }),
+  damaged('local-name-longer', { local: { rawName: Buffer.from('xy') } }),
+  damaged('local-method-differs', { local: { method: 0 } }),
+  damaged('local-crc-differs', { local: { crc: 1 } }),
+  damaged('local-size-differs', { local: { size: 1 } }),
+  damaged('local-packed-size-differs', { local: { packedSize: 1 } }),
+  damaged('local-zip64-size-differs', { local: { size: 0xffffffff, extra: zip64Extra(8) } }),
+  damaged('local-signature', { local: { signature: 0x04034b51 } }),
+  damaged('central-signature', { central: { signature: 0x02014b51 } }),
+  damaged('on-another-disk', { central: { disk: 1 } }),
+  damaged('local-header-beyond-the-end', { central: { offset: 0x7fffffff } }),
+  damaged('local-header-in-the-directory', { central: { offset: 60 } }),
+  damaged('stored-with-two-sizes', { stored: true, both: { size: 5 } }),
+  damaged('extra-field-cut-short', { central: { extra: Buffer.from([1, 0, 9, 0, 0]) } }),
+  damaged('extra-zip64-twice', { central: { extra: Buffer.concat([zip64Extra(1), zip64Extra(2)]) } }),
+  damaged('extra-zip64-missing', { central: { size: 0xffffffff } }),
+  damaged('extra-zip64-cut-short', { central: { size: 0xffffffff, extra: Buffer.from([1, 0, 4, 0, 9, 0, 0, 0]) } }),
+  damaged('extra-zip64-beyond-all-measure', { central: { size: 0xffffffff, extra: Buffer.concat([Buffer.from([1, 0, 8, 0]), Buffer.alloc(8, 0xff)]) } }),
+  damaged('data-beyond-the-directory', { both: { packedSize: 5000 } }),
+]
+
+const END_MARK = Buffer.from('PK\x05\x06', 'latin1')
+const ZIP64_SHAPE: ZipShape = { zip64: {}, end: { count: 0xffff, size: 0xffffffff, offset: 0xffffffff } }
+
+function structure(what: string, shape: ZipShape, items: ZipItem[] = [GOOD, file('x')]): HostileZip {
+  return zip(`invalid_archive--${what}`, items, shape)
+}
+
+function zip64Lie(what: string, lie: NonNullable<ZipShape['zip64']>): HostileZip {
+  return structure(`zip64-${what}`, { ...ZIP64_SHAPE, zip64: lie })
+}
+
+const structures: HostileZip[] = [
+  structure('prefix', { prefix: Buffer.from('#!/bin/sh\n') }),
+  structure('trailing-data', { trailing: Buffer.from('more') }),
+  structure('trailing-zeros', { trailing: Buffer.alloc(512) }),
+  structure('two-end-records', { comment: Buffer.concat([END_MARK, Buffer.alloc(18)]) }),
+  structure('end-record-disk', { end: { disk: 1 } }),
+  structure('end-record-directory-disk', { end: { directoryDisk: 1 } }),
+  structure('end-record-count-here', { end: { countHere: 1 } }),
+  structure('count-too-small', { end: { count: 1 } }),
+  structure('count-too-large', { end: { count: 3 } }),
+  structure('count-zero', { end: { count: 0 } }),
+  structure('directory-offset-too-small', { end: { offset: 1 } }),
+  structure('directory-offset-beyond-the-end', { end: { offset: 0x7fffffff } }),
+  structure('directory-size-too-small', { end: { size: 10 } }),
+  structure('directory-size-zero', { end: { size: 0 } }),
+  structure('data-in-directory', { inDirectory: Buffer.from('hidden data between the headers and the end record') }),
+  structure('data-after-directory', { beforeEnd: Buffer.from('hidden') }),
+  structure('header-cut-short', { inDirectory: Buffer.from('PK\x01\x02', 'latin1'), end: { count: 3 } }),
+  structure('zip64-without-saturation', { zip64: {} }),
+  zip64Lie('locator-offset-wrong', { locatorOffset: 1 }),
+  zip64Lie('locator-offset-beyond-the-end', { locatorOffset: 0x7fffffff }),
+  zip64Lie('locator-disk', { locatorDisk: 1 }),
+  zip64Lie('locator-disks', { disks: 2 }),
+  zip64Lie('record-size-wrong', { recordSize: 45 }),
+  zip64Lie('record-not-at-locator', { afterRecord: Buffer.from('gap') }),
+  zip64Lie('count-wrong', { count: 3 }),
+  zip64Lie('count-here-wrong', { countHere: 1 }),
+  zip64Lie('directory-offset-wrong', { offset: 1 }),
+  zip64Lie('directory-size-wrong', { size: 1 }),
+  structure('zip64-contradicts-the-end-record', { zip64: {}, end: { count: 1, size: 0xffffffff } }),
+  { name: 'invalid_archive--zip64-stray-locator-in-the-data', bytes: strayLocator },
+  { name: 'invalid_archive--truncated', bytes: () => buildZip([GOOD, file('x')]).subarray(0, -10) },
+  { name: 'invalid_archive--truncated-in-the-comment', bytes: () => buildZip([GOOD], { comment: Buffer.from('hello') }).subarray(0, -1) },
+  { name: 'invalid_archive--start-cut-off', bytes: () => buildZip([GOOD, file('x')]).subarray(10) },
+  { name: 'invalid_archive--no-bytes', bytes: () => Buffer.alloc(0) },
+  { name: 'invalid_archive--not-a-zip', bytes: () => Buffer.from('<!doctype html><title>Sign in</title>') },
+  { name: 'invalid_archive--overlap-quoted', bytes: quotedOverlap },
+  { name: 'invalid_archive--overlap-same-entry', bytes: sharedEntry },
+]
+
+/** The comment of the last header looks like a locator, where some readers look for one. */
+function strayLocator(): Buffer {
+  const decoy = Buffer.alloc(20)
+  decoy.writeUInt32LE(0x07064b50, 0)
+  decoy.writeUInt32LE(1, 16)
+  return buildZip([GOOD, { ...file('x'), central: { comment: decoy } }])
+}
+
+/** The first entry's data quotes the second entry whole, so that both unpack the same bytes. */
+function quotedOverlap(): Buffer {
+  const inner = buildZip([file('kernel', Buffer.alloc(100 * KIB))])
+  const kernelBytes = 30 + 'kernel'.length + deflateRawSync(Buffer.alloc(100 * KIB)).length
+  const quoted = inner.subarray(0, kernelBytes)
+  const outer: ZipItem = { ...file('quote', quoted), stored: true }
+  const alias: ZipItem = { ...file('kernel', Buffer.alloc(100 * KIB)), central: { offset: 30 + 'quote'.length } }
+  return buildZip([outer, alias])
+}
+
+function sharedEntry(): Buffer {
+  return buildZip([file('a', 'data'), { ...file('b', 'data'), local: { rawName: Buffer.from('a') }, central: { offset: 0 } }])
+}
+
+const nothing: HostileZip[] = [
+  zip('empty_artifact--no-entries', []),
+  zip('empty_artifact--no-entries-with-a-comment', [], { comment: Buffer.from('nothing') }),
+  zip('empty_artifact--only-a-top-level-directory', [directory('top/')]),
+  zip('empty_artifact--only-directories', [directory('a/'), directory('b/'), directory('b/c/')]),
+]
+
+const LARGE = HOSTILE_LIMITS.maxExtractedBytes + 1
+const sizes: HostileZip[] = [
+  zip('archive_too_large--too-many-entries', Array.from({ length: 51 }, (_, index) => file(`f${index}`))),
+  zip('archive_too_large--too-many-implied-directories', [GOOD, file(Array.from({ length: 52 }, () => 'd').join('/'))]),
+  zip('archive_too_large--one-declared-size', [GOOD, { ...file('x'), both: { size: LARGE, packedSize: 9000 }, packed: Buffer.alloc(9000) }]),
+  zip('archive_too_large--sum-of-declared-sizes', Array.from({ length: 9 }, (_, index) => ({ ...file(`f${index}`), both: { size: MIB } }))),
+  zip('unsafe_archive--bomb-by-ratio-of-an-entry', [GOOD, file('x', Buffer.alloc(7 * MIB))]),
+  zip('unsafe_archive--bomb-by-ratio-of-the-whole', Array.from({ length: 7 }, (_, index) => ({ ...file(`f${index}`), both: { size: MIB } }))),
+]
+
+const SPREAD = Buffer.from(Array.from({ length: 2 * MIB }, (_, index) => (index * index * 31 + (index >> 7)) & 0xff))
+const JUNK = Buffer.from('junk')
+
+function lying(what: string, item: Partial<ZipItem>): HostileZip[] {
+  return [
+    whileExtracting(`invalid_archive--${what}`, { ...file('x', SPREAD.subarray(0, 9000)), ...item }),
+    whileExtracting(`invalid_archive--${what}-large`, { ...file('x', SPREAD), ...item }),
+  ]
+}
+
+const data: HostileZip[] = [
+  ...lying('crc-wrong', { both: { crc: 1 } }),
+  ...lying('crc-wrong-stored', { stored: true, both: { crc: 1 } }),
+  whileExtracting('invalid_archive--more-than-declared', { ...file('x', SPREAD.subarray(0, 9000)), both: { size: 8999 } }),
+  whileExtracting('invalid_archive--more-than-declared-large', { ...file('x', SPREAD), both: { size: 2 * MIB - 1 } }),
+  whileExtracting('invalid_archive--less-than-declared', { ...file('x', SPREAD.subarray(0, 9000)), both: { size: 9001 } }),
+  whileExtracting('invalid_archive--less-than-declared-large', { ...file('x', SPREAD), both: { size: 2 * MIB + 1 } }),
+  whileExtracting('invalid_archive--nothing-declared', { ...file('x', 'y'), both: { size: 0 } }),
+  whileExtracting('invalid_archive--packed-data-left-over', { ...file('x', SPREAD.subarray(0, 9000)), packed: Buffer.concat([deflateRawSync(SPREAD.subarray(0, 9000)), JUNK]) }),
+  whileExtracting('invalid_archive--packed-data-left-over-large', { ...file('x', SPREAD), packed: Buffer.concat([deflateRawSync(SPREAD), JUNK]) }),
+  whileExtracting('invalid_archive--packed-data-cut-short', { ...file('x', SPREAD.subarray(0, 9000)), packed: deflateRawSync(SPREAD.subarray(0, 9000)).subarray(0, -5) }),
+  whileExtracting('invalid_archive--packed-data-cut-short-large', { ...file('x', SPREAD), packed: deflateRawSync(SPREAD).subarray(0, -5) }),
+  whileExtracting('invalid_archive--no-deflate', { ...file('x', 'abc'), packed: Buffer.from([0x07, 0x07, 0x07]) }),
+  whileExtracting('invalid_archive--no-packed-data', { ...file('x', 'abc'), packed: Buffer.alloc(0) }),
+]
+
+export const HOSTILE_ZIPS: readonly HostileZip[] = [
+  ...names, ...platforms, ...sameNames, ...types, ...symlinks, ...headers, ...structures, ...nothing, ...sizes, ...data,
+]

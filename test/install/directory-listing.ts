@@ -1,0 +1,20 @@
+import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { join } from 'node:path'
+
+/** Every path below a directory, with what it is: `644 <content>`, `755 directory` or `-> <target>`. */
+export function listTree(root: string, below = ''): Record<string, string> {
+  const listing: Record<string, string> = {}
+  for (const name of readdirSync(join(root, below))) {
+    const path = join(below, name)
+    listing[path] = describePath(join(root, path))
+    if (listing[path].endsWith(' directory')) Object.assign(listing, listTree(root, path))
+  }
+  return listing
+}
+
+function describePath(path: string): string {
+  const stat = lstatSync(path)
+  if (stat.isSymbolicLink()) return `-> ${readlinkSync(path)}`
+  const mode = (stat.mode & 0o7777).toString(8)
+  return stat.isDirectory() ? `${mode} directory` : `${mode} ${readFileSync(path, 'latin1')}`
+}
