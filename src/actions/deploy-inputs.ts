@@ -11,6 +11,7 @@ import {
   MAX_PLAN_BYTES,
 } from '../core/limits.ts'
 import type { DeployRequest, IncompleteRequest, SourceFile } from '../marketplace/deploy-request.ts'
+import { readTrust } from '../net/trust.ts'
 import { createInputReader, type InputProblem, type InputReader } from './input-reader.ts'
 import {
   baseUrlSchema,
@@ -65,11 +66,12 @@ export function readDeployInputs(workspace: string): DeployInputs {
   }
   const connection = {
     allowHttp: read.optional('allow-http', booleanSchema) ?? false,
-    ca: readSource(read, workspace, read.optional('ca-file', z.string()), 'ca-file', MAX_CA_BYTES)?.text,
+    ca: readAuthorities(read, workspace),
   }
   return { request, connection, secrets: Object.values(secrets), problems: read.problems }
 }
 
+const utf8 = new TextDecoder('utf-8', { fatal: true })
 const kindFromText = z.string().pipe(kindSchema)
 
 function readBases(read: InputReader): DeployRequest['bases'] | undefined {
@@ -100,6 +102,18 @@ function readLimits(read: InputReader) {
   }
 }
 
+function readAuthorities(read: InputReader, workspace: string): string | undefined {
+  const path = read.optional('ca-file', z.string())
+  const ca = readSource(read, workspace, path, 'ca-file', MAX_CA_BYTES)?.text
+  try {
+    readTrust(ca)
+    return ca
+  } catch {
+    read.refuse('ca-file', `names ${path}, which holds no certificate in PEM form`)
+    return undefined
+  }
+}
+
 /** A file of the operator's; undefined, and a problem, when it cannot be read. */
 function readSource(
   read: InputReader,
@@ -112,11 +126,11 @@ function readSource(
   const found = resolve(workspace, path)
   try {
     if (statSync(found).size > maxBytes) read.refuse(input, `names ${path}, which is larger than ${maxBytes} bytes`)
-    else return { path, text: readFileSync(found, 'utf8') }
+    else return { path, text: utf8.decode(readFileSync(found)) }
   } catch (error) {
     read.refuse(
       input,
-      `names ${path}, which cannot be read at ${found} (${errnoOf(error)}): was the repository checked out?`,
+      `names ${path}, which cannot be read at ${found} (${errnoOf(error) ?? 'not UTF-8 text'}): was the repository checked out?`,
     )
   }
   return undefined

@@ -14,6 +14,7 @@ import { buildDeploySummary } from './deploy-summary.ts'
 import { inputError } from './input-reader.ts'
 import { readRunFacts } from './run-facts.ts'
 import { createRunnerLog, type RunnerLog } from './runner-log.ts'
+import { readStepVariables } from './step-variables.ts'
 import { USER_AGENT } from './user-agent.ts'
 
 /** The deploy action: inputs in, one deployment, outputs and summary out. Fails the step unless the outcome is success. */
@@ -64,7 +65,7 @@ function createTools(
     run: readRunFacts(process.env),
     deploymentId: randomUUID(),
     temporaryFolder: process.env['RUNNER_TEMP'] || tmpdir(),
-    variables: { ...process.env },
+    variables: readStepVariables(process.env),
     onLocked(interrupted) {
       core.saveState('locked', 'true')
       writeOutputs(buildDeployOutputs({ report: interrupted }), redact)

@@ -33,13 +33,15 @@ export async function applyChange(root: string, change: Change): Promise<void> {
 }
 
 /**
- * Takes a change back, whether it was made, half made or not made at all, and any number of times.
+ * Takes a change back, whether it was made, half made or not made at all, and any number of times. Returns whether what
+ * the host runs had been changed and is now back; a directory that was only made does not count.
  * Throws when what is found fits neither the state before nor the state after the change.
  */
-export async function undoChange(root: string, change: Change): Promise<void> {
+export async function undoChange(root: string, change: Change): Promise<boolean> {
   switch (change.type) {
     case 'make_directory':
-      return removeIfEmpty(join(root, change.path))
+      await removeIfEmpty(join(root, change.path))
+      return false
     case 'move':
       return moveBack(root, change.from, change.to)
     case 'create_file':
@@ -66,20 +68,22 @@ async function moveDurably(from: string, to: string): Promise<void> {
   if (dirname(from) !== dirname(to)) await syncDirectory(dirname(from))
 }
 
-async function moveBack(root: string, from: string, to: string): Promise<void> {
+async function moveBack(root: string, from: string, to: string): Promise<boolean> {
   const [before, after] = [join(root, from), join(root, to)]
   const [isBefore, isAfter] = [await exists(before), await exists(after)]
-  if (isBefore && !isAfter) return
+  if (isBefore && !isAfter) return false
   if (isBefore && isAfter) throw new Error(`both ${from} and ${to} exist, so ${to} cannot be moved back`)
   if (!isAfter) throw new Error(`neither ${from} nor ${to} exists`)
   await moveDurably(after, before)
+  return true
 }
 
-async function removeIfOurs(staged: string, path: string): Promise<void> {
+async function removeIfOurs(staged: string, path: string): Promise<boolean> {
   const [ours, there] = [await statOf(staged), await statOf(path)]
-  if (ours === undefined || there === undefined || ours.ino !== there.ino || ours.dev !== there.dev) return
+  if (ours === undefined || there === undefined || ours.ino !== there.ino || ours.dev !== there.dev) return false
   await unlink(path)
   await syncDirectory(dirname(path))
+  return true
 }
 
 async function removeIfEmpty(path: string): Promise<void> {

@@ -1,26 +1,67 @@
-import { readdir, rm } from 'node:fs/promises'
-import { join } from 'node:path'
-import type { InstalledRow } from './installed.ts'
-import { readInstalled, recordInstalled } from './installed.ts'
+import { readdir, rename, rm } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import { toDeployError } from '../core/errors.ts'
+import type { Log } from '../core/log.ts'
+import { ownerOfTemporary } from './durable-files.ts'
+import { type InstalledRow, readInstalled, recordInstalled } from './installed.ts'
 import type { Layout } from './layout.ts'
+import { pidExists } from './process-identity.ts'
 import { pruneTreeRecords } from './tree-record.ts'
+import { isAbsent } from './tree-walk.ts'
 
 /**
  * What follows a commit, and may be repeated until it is done: the record of what is installed, then the removal of the
  * snapshots that are not retained (`discard`, relative to the project root), then the staging folder.
+ * Throws only when the record cannot be written; what cannot be removed is a warning and is tried again by later runs.
  */
-export async function finishCommitted(layout: Layout, row: InstalledRow, discard: readonly string[]): Promise<void> {
+export async function finishCommitted(
+  layout: Layout,
+  log: Log,
+  row: InstalledRow,
+  discard: readonly string[],
+): Promise<void> {
   await recordInstalled(layout, row)
-  for (const path of discard) await rm(join(layout.root, path), { recursive: true, force: true })
-  await cleanStaging(layout)
-  const used = (await readInstalled(layout)).flatMap(installed =>
-    [installed, ...installed.snapshots].flatMap(version => version.tree_digest ?? []),
-  )
-  await pruneTreeRecords(layout, new Set(used))
+  for (const path of discard) await putAside(layout, path, log)
+  await cleanStaging(layout, log)
 }
 
-/** Removes everything in the staging folder; only who holds the lock may. */
-export async function cleanStaging(layout: Layout): Promise<void> {
-  for (const name of await readdir(layout.staging))
-    await rm(join(layout.staging, name), { recursive: true, force: true })
+/** Removes everything in the staging folder and the tree records that nothing names; only who holds the lock may. */
+export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
+  for (const name of await readdir(layout.staging)) {
+    await orWarn(log, () => rm(join(layout.staging, name), { recursive: true, force: true }))
+  }
+  await orWarn(log, async () => pruneTreeRecords(layout, await usedDigests(layout)))
+}
+
+/** Removes what killed processes were just writing: files with a temporary name of a process that is no more. */
+export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<void> {
+  for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
+    for (const name of await readdir(folder)) {
+      const owner = ownerOfTemporary(name)
+      if (owner === undefined || pidExists(owner)) continue
+      await orWarn(log, () => rm(join(folder, name), { force: true }))
+    }
+  }
+}
+
+/** By a rename, so that a snapshot is there whole or not at all, and a removal that fails is tried again with the staging folder. */
+async function putAside(layout: Layout, path: string, log: Log): Promise<void> {
+  await orWarn(log, () =>
+    rename(join(layout.root, path), join(layout.staging, `discarded-${basename(path)}`)).catch(error => {
+      if (!isAbsent(error)) throw error
+    }),
+  )
+}
+
+async function usedDigests(layout: Layout): Promise<Set<string>> {
+  const rows = await readInstalled(layout)
+  return new Set(rows.flatMap(row => [row, ...row.snapshots].flatMap(version => version.tree_digest ?? [])))
+}
+
+async function orWarn(log: Log, act: () => Promise<void>): Promise<void> {
+  try {
+    await act()
+  } catch (error) {
+    log.warning(`Not removed yet, later runs try again: ${toDeployError(error).message}`)
+  }
 }

@@ -1,15 +1,10 @@
 import { toDeployError } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
 import { appendAudit } from './audit.ts'
+import type { DeploymentEnd } from './deployment-end.ts'
 import type { DeploymentRecord } from './deployment-record.ts'
 import type { Layout } from './layout.ts'
-import {
-  buildLocalReport,
-  type DeploymentEnd,
-  type LocalReport,
-  type Reported,
-  writeLocalReport,
-} from './local-report.ts'
+import { buildLocalReport, type LocalReport, type Reported, writeLocalReport } from './local-report.ts'
 import { keepInOutbox, type ReportSender } from './outbox.ts'
 
 export interface ClosingHost {

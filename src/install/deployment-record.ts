@@ -49,10 +49,8 @@ export function createDeploymentRecord(
 
 /** The record of a dead run, from its journal. */
 export function recordFromJournal(begun: DeploymentFacts, records: readonly JournalRecord[]): DeploymentRecord {
-  const facts = records.reduce(
-    (known, record) => (record.record === 'facts' ? { ...known, ...definedOnly(record.facts) } : known),
-    begun,
-  )
+  const later = records.flatMap(record => (record.record === 'facts' ? [definedOnly(record.facts)] : []))
+  const facts = Object.assign({ ...begun }, ...later)
   const record = createDeploymentRecord(
     facts,
     records.flatMap(entry => (entry.record === 'state' ? [{ state: entry.state, at: entry.at }] : [])),

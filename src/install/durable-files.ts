@@ -9,7 +9,7 @@ const PARALLEL_SYNCS = 4
 
 /** Writes a file so that after a crash it holds either the old text or the new one; 0600. The directory must exist. */
 export async function replaceFile(path: string, text: string): Promise<void> {
-  const temporary = `${path}.${randomUUID()}.tmp`
+  const temporary = temporaryName(path)
   try {
     await writeNewFile(temporary, text)
     await rename(temporary, path)
@@ -18,6 +18,17 @@ export async function replaceFile(path: string, text: string): Promise<void> {
     throw error
   }
   await syncDirectory(dirname(path))
+}
+
+/** A name beside `path` that says which process it belongs to, so that what a killed one leaves can be told and removed. */
+export function temporaryName(path: string): string {
+  return `${path}.${process.pid}.${randomUUID()}.tmp`
+}
+
+/** The process that a temporary name belongs to, or undefined for any other name. */
+export function ownerOfTemporary(name: string): number | undefined {
+  const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1]
+  return pid === undefined ? undefined : Number(pid)
 }
 
 /** Creates a file that must not exist yet, 0600 until its bytes are complete and durable, then of the given mode. */

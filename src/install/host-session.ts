@@ -1,6 +1,7 @@
 import { mkdir } from 'node:fs/promises'
 import { cleanStaging, finishCommitted } from './cleanup.ts'
 import type { ClosingHost } from './close-deployment.ts'
+import type { DeploymentEnd } from './deployment-end.ts'
 import type { DeploymentRecord } from './deployment-record.ts'
 import type { InstalledRow } from './installed.ts'
 import { openJournal, removeJournal } from './journal.ts'
@@ -31,6 +32,8 @@ export interface OpenDeployment {
   readonly transaction: Transaction
   /** Cleans up after a commit; what fails here is repeated by the next run and does not change the outcome. */
   finish(row: InstalledRow, discard: readonly string[]): Promise<void>
+  /** Notes how the deployment ended before anybody is told, so that whoever has to finish the telling says the same. */
+  noteEnd(end: DeploymentEnd): Promise<void>
   /** Nothing is left to recover: removes the staging folder and the journal. */
   settle(): Promise<void>
   /** Leaves the journal for the next run. */
@@ -68,10 +71,11 @@ async function beginDeployment(
   return {
     stagingFolder,
     transaction: beginTransaction(layout.root, journal),
-    finish: (row, discard) => finishCommitted(layout, row, discard),
+    finish: (row, discard) => finishCommitted(layout, host.log, row, discard),
+    noteEnd: end => journal.append({ record: 'end', end }),
     async settle() {
       await journal.close()
-      await cleanStaging(layout)
+      await cleanStaging(layout, host.log)
       await removeJournal(layout.journal)
     },
     abandon: () => journal.close(),

@@ -9,6 +9,7 @@ import { statOf } from './tree-walk.ts'
 
 /** Room for our own records; the artifact's own need is checked when its listing is known. */
 const MIN_FREE_BYTES = 1024 * 1024
+const MIN_FREE_INODES = 16
 
 /**
  * Makes a project root ready to be locked: the root itself (when its parent exists), and `.hub-deploy/` with its
@@ -42,8 +43,10 @@ export async function checkHost(layout: Layout, shelf: Shelf, neededBytes: numbe
 
 /** Throws DeploymentError `disk_full` unless `neededBytes` are free at the path. */
 export async function requireSpace(path: string, neededBytes: number): Promise<void> {
-  const { bavail, bsize } = await statfs(path)
+  const { bavail, bsize, files, ffree } = await statfs(path)
   const free = bavail * bsize
+  // A file system that makes inodes as it needs them says that it has none.
+  if (files > 0 && ffree < MIN_FREE_INODES) throw outOfInodes(path, ffree)
   if (free >= neededBytes) return
   throw new DeploymentError(
     'disk_full',
@@ -109,6 +112,13 @@ async function requireSwitchableShelf(layout: Layout, shelf: Shelf): Promise<voi
       `${path} is on another file system than ${layout.own}, so that a switch could not be one rename: put both on one file system.`,
     )
   }
+}
+
+function outOfInodes(path: string, free: number): DeploymentError {
+  return new DeploymentError(
+    'disk_full',
+    `The file system of ${path} has ${free} inodes left, this deployment needs at least ${MIN_FREE_INODES}: remove some files and run again. Nothing was changed.`,
+  )
 }
 
 function mebibytes(bytes: number): string {

@@ -3,6 +3,7 @@ import { dirname } from 'node:path'
 import { z } from 'zod'
 import { errnoOf } from '../core/errors.ts'
 import { changeSchema, relativePathSchema } from './changes.ts'
+import { deploymentEndSchema } from './deployment-end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './deployment-facts.ts'
 import { syncDirectory } from './durable-files.ts'
 import { installedRowSchema } from './installed.ts'
@@ -21,6 +22,8 @@ const recordSchema = z.discriminatedUnion('record', [
   stepEntrySchema.extend({ record: z.literal('step') }),
   /** Announces a change that is about to be made. */
   z.object({ record: z.literal('change'), change: changeSchema }),
+  /** A change that had been made and was taken back. */
+  z.object({ record: z.literal('undone'), change: changeSchema }),
   /** The point of no return: the new version is what this host runs. */
   z.object({
     record: z.literal('commit'),
@@ -28,11 +31,16 @@ const recordSchema = z.discriminatedUnion('record', [
     row: installedRowSchema,
     discard: z.array(relativePathSchema),
   }),
+  /** How the run itself said that it ended, before it told anybody. */
+  z.object({ record: z.literal('end'), end: deploymentEndSchema }),
   z.object({ record: z.literal('recovery'), at: z.string() }),
 ])
 export type JournalRecord = z.infer<typeof recordSchema>
 
-/** Records that announce a change or decide the outcome are on the disk before `append` returns; the others need not be. */
+/**
+ * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The others
+ * only tell more, and are given up when there is no room for them: taking back must not need any.
+ */
 const DURABLE: ReadonlySet<JournalRecord['record']> = new Set(['begin', 'change', 'commit', 'recovery'])
 
 export interface Journal {
@@ -43,12 +51,21 @@ export interface Journal {
 /** Opens the journal for appending behind its last whole record, creating it (0600) when there is none. */
 export async function openJournal(path: string): Promise<Journal> {
   const file = await open(path, 'a+', 0o600)
-  await file.truncate((await file.readFile()).lastIndexOf('\n') + 1)
+  let length = (await file.readFile()).lastIndexOf('\n') + 1
+  await file.truncate(length)
   await syncDirectory(dirname(path))
   return {
     async append(record) {
-      await file.appendFile(`${JSON.stringify(record)}\n`)
-      if (DURABLE.has(record.record)) await file.sync()
+      const line = Buffer.from(`${JSON.stringify(record)}\n`)
+      const isDurable = DURABLE.has(record.record)
+      try {
+        await file.appendFile(line)
+        if (isDurable) await file.sync()
+        length += line.length
+      } catch (error) {
+        await file.truncate(length)
+        if (isDurable) throw error
+      }
     },
     close: () => file.close(),
   }

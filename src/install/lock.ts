@@ -4,7 +4,7 @@ import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod'
 import { DeploymentError, errnoOf } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
-import { writeNewFile } from './durable-files.ts'
+import { temporaryName, writeNewFile } from './durable-files.ts'
 import { toHostError } from './host-errors.ts'
 import { isProvablyDead, type ProcessIdentity, readOwnIdentity } from './process-identity.ts'
 
@@ -51,7 +51,7 @@ export async function acquireLock(request: LockRequest): Promise<HeldLock> {
     run_url: request.runUrl,
     since: new Date().toISOString(),
   }
-  const candidate = `${request.path}.${own.id}`
+  const candidate = temporaryName(request.path)
   try {
     await writeNewFile(candidate, `${JSON.stringify(own)}\n`)
     await waitForTurn(request, candidate, own)
@@ -97,7 +97,7 @@ async function takeOver(path: string, dead: FoundLock, candidate: string, own: H
   if (!(await tryTake(mark, candidate, own))) return false
   try {
     if ((await readLock(path))?.id !== dead.id) return false
-    const replacement = `${candidate}.replacement`
+    const replacement = temporaryName(path)
     await link(candidate, replacement)
     await rename(replacement, path)
     return true

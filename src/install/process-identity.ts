@@ -35,7 +35,8 @@ export async function isProvablyDead(holder: ProcessIdentity, own: ProcessIdenti
   return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time
 }
 
-function pidExists(pid: number): boolean {
+/** Whether any process has this pid now, ours to signal or not. */
+export function pidExists(pid: number): boolean {
   try {
     process.kill(pid, 0)
     return true

@@ -1,12 +1,12 @@
 import { DeploymentError, toDeployError } from '../core/errors.ts'
 import type { Outcome } from '../core/outcome.ts'
-import { cleanStaging, finishCommitted } from './cleanup.ts'
+import { cleanStaging, finishCommitted, removeStrayTemporaries } from './cleanup.ts'
 import { type ClosedDeployment, type ClosingHost, closeDeployment } from './close-deployment.ts'
+import type { DeploymentEnd, RollbackFacts } from './deployment-end.ts'
 import { type DeploymentRecord, recordFromJournal } from './deployment-record.ts'
 import { shelfOf } from './installed.ts'
 import { type Journal, type JournalRecord, openJournal, readJournal, removeJournal } from './journal.ts'
-import type { DeploymentEnd, RollbackFacts } from './local-report.ts'
-import { rollBack } from './rollback.ts'
+import { takeBack } from './rollback.ts'
 import { undoChanges } from './transaction.ts'
 
 const MAX_RECOVERIES = 5
@@ -21,11 +21,12 @@ type Commit = Extract<JournalRecord, { record: 'commit' }>
  */
 export async function recover(host: ClosingHost): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
+  await removeStrayTemporaries(layout, log)
   const records = await readRecords(layout.journal)
   const begin = records.find(record => record.record === 'begin')
   if (begin === undefined) {
     await removeJournal(layout.journal)
-    await cleanStaging(layout)
+    await cleanStaging(layout, log)
     return undefined
   }
   log.group('Recovering an interrupted deployment')
@@ -47,12 +48,15 @@ async function recoverDeployment(
   if (tried >= MAX_RECOVERIES) throw givenUp(host.layout.journal, begin)
   await journal.append({ record: 'recovery', at: new Date().toISOString() })
   const record = recordFromJournal(begin.facts, records)
-  const commit = records.find(entry => entry.record === 'commit')
   host.log.info(
     `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} was cut off in state ${lastState(record)}.`,
   )
-  const end = commit === undefined ? await takeBack(host, begin, record, records) : await finish(host, commit)
-  await record.enter({ state: terminalState(end.outcome, record), at: end.completedAt.toISOString() })
+  const commit = records.find(entry => entry.record === 'commit')
+  const end =
+    commit === undefined
+      ? await endBack(host, begin, record, records, journal)
+      : await endCommitted(host, commit, records)
+  await enterTerminal(record, end)
   const closed = await closeDeployment(host, record, end, begin.report_address)
   if (end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
   await removeJournal(host.layout.journal)
@@ -60,43 +64,57 @@ async function recoverDeployment(
   return closed
 }
 
-async function takeBack(
+/** The run died before its commit, or could not take itself back. */
+async function endBack(
   host: ClosingHost,
   begin: Begin,
   record: DeploymentRecord,
   records: readonly JournalRecord[],
+  journal: Journal,
 ): Promise<DeploymentEnd> {
   const { layout, log } = host
   const changes = records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))
+  const wasUndone = records.some(entry => entry.record === 'undone')
   const { kind, id, started_at } = record.facts
-  const rollback = await rollBack({
+  const taken = await takeBack({
     layout,
     log,
     place: id === null || kind === null ? null : { shelf: shelfOf(kind === 'service' ? 'service' : 'plugin'), id },
     keepPaths: begin.keep_paths,
     startedAt: new Date(started_at),
-    undo: () => undoChanges(layout.root, changes),
+    undo: async () => (await undoChanges(layout.root, changes, journal)) || wasUndone,
   })
-  if (rollback.restored) await cleanStaging(layout)
-  const message = `The run was cut off in state ${lastState(record)} and taken back by the next one.`
+  if (taken.rollback?.restored !== false) await cleanStaging(layout, log)
+  const told = findEnd(records)
+  if (told?.outcome === taken.outcome) return told
+  const message = `The run was cut off in state ${lastState(record)} and taken back afterwards.`
   return {
-    outcome: outcomeOf(changes.length > 0, rollback),
-    changed: !rollback.restored,
-    error: { code: 'interrupted', message, step: null },
-    rollback: changes.length > 0 ? rollback : null,
-    completedAt: new Date(),
+    ...taken,
+    changed: taken.rollback?.restored === false,
+    completed_at: new Date().toISOString(),
+    error: told?.error ?? { code: 'interrupted', message, step: null },
   }
 }
 
-async function finish(host: ClosingHost, commit: Commit): Promise<DeploymentEnd> {
-  await finishCommitted(host.layout, commit.row, commit.discard)
-  return { outcome: 'success', changed: true, error: null, rollback: null, completedAt: new Date() }
+/** The run died after its commit: the new version stays. */
+async function endCommitted(
+  host: ClosingHost,
+  commit: Commit,
+  records: readonly JournalRecord[],
+): Promise<DeploymentEnd> {
+  await finishCommitted(host.layout, host.log, commit.row, commit.discard)
+  const changed = records.some(entry => entry.record === 'change' && entry.change.type !== 'make_directory')
+  const told = findEnd(records)
+  return told ?? { outcome: 'success', changed, error: null, rollback: null, completed_at: new Date().toISOString() }
 }
 
-/** How a run that did not commit has ended, by what taking it back came to. */
-export function outcomeOf(changed: boolean, rollback: RollbackFacts): Outcome {
-  if (!rollback.restored || rollback.problems.length > 0) return 'inconsistent'
-  return changed ? 'rolled_back' : 'failed'
+function findEnd(records: readonly JournalRecord[]): DeploymentEnd | undefined {
+  return records.findLast(entry => entry.record === 'end')?.end
+}
+
+async function enterTerminal(record: DeploymentRecord, end: DeploymentEnd): Promise<void> {
+  const state = terminalState(end.outcome, record)
+  if (state !== lastState(record)) await record.enter({ state, at: end.completed_at })
 }
 
 function terminalState(outcome: Outcome, record: DeploymentRecord): string {

@@ -2,36 +2,45 @@ import { lstat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { toDeployError } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
+import type { RollbackFacts } from './deployment-end.ts'
 import { findInstalled, readInstalled } from './installed.ts'
 import { installPath, type Layout, type Shelf } from './layout.ts'
-import type { RollbackFacts } from './local-report.ts'
 import { compareTree, readTreeRecord } from './tree-record.ts'
 
 export interface RollbackRequest {
   layout: Layout
   log: Log
-  /** What was deployed; null when the run died before it knew. */
+  /** What was deployed; null when the run ended before it knew. */
   place: { shelf: Shelf; id: string } | null
   keepPaths: readonly string[]
   startedAt: Date
-  undo(): Promise<void>
+  /** Takes the changes back; resolves to whether there were any. */
+  undo(): Promise<boolean>
+}
+
+export interface TakenBack {
+  outcome: 'failed' | 'rolled_back' | 'inconsistent'
+  /** Null when nothing had been changed. */
+  rollback: RollbackFacts | null
 }
 
 /** Takes a deployment back and checks the restored tree against its record. Never throws: what is off is told. */
-export async function rollBack(request: RollbackRequest): Promise<RollbackFacts> {
+export async function takeBack(request: RollbackRequest): Promise<TakenBack> {
+  let wasChanged: boolean
   try {
-    await request.undo()
+    wasChanged = await request.undo()
   } catch (error) {
-    return { restored: false, problems: [toDeployError(error).message], verified: null, healthy: null }
+    const problems = [toDeployError(error).message]
+    return { outcome: 'inconsistent', rollback: { restored: false, problems, verified: null, healthy: null } }
   }
+  if (!wasChanged) return { outcome: 'failed', rollback: null }
   const damage = await findDamage(request).catch(error => [
     `The restored tree could not be checked: ${toDeployError(error).message}`,
   ])
+  const verified = damage === undefined ? null : damage.length === 0
   return {
-    restored: true,
-    problems: damage ?? [],
-    verified: damage === undefined ? null : damage.length === 0,
-    healthy: null,
+    outcome: verified === false ? 'inconsistent' : 'rolled_back',
+    rollback: { restored: true, problems: damage ?? [], verified, healthy: null },
   }
 }
 

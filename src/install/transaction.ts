@@ -6,21 +6,24 @@ import type { Journal } from './journal.ts'
 
 /** What a deployment does to the host outside its staging folder: all of it is kept, or all of it is taken back. */
 export interface Transaction {
-  /** Whether anything was changed so far. */
+  /** Whether anything that the host runs was changed so far. */
   readonly changed: boolean
   /** Announces a change in the journal, durably, then makes it. */
   apply(change: Change): Promise<void>
   /** The point of no return: one durable record. `discard` names what the cleanup removes, relative to the project root. */
   commit(row: InstalledRow, discard: readonly string[]): Promise<void>
-  /** Takes every change back, newest first. Throws RollbackError `rollback_failed` with all that could not be undone. */
-  rollback(): Promise<void>
+  /**
+   * Takes every change back, newest first; returns whether there was anything to take back.
+   * Throws RollbackError `rollback_failed` with all that could not be undone.
+   */
+  rollback(): Promise<boolean>
 }
 
 export function beginTransaction(root: string, journal: Journal): Transaction {
   const changes: Change[] = []
   return {
     get changed() {
-      return changes.length > 0
+      return changes.some(change => change.type !== 'make_directory')
     },
     async apply(change) {
       await journal.append({ record: 'change', change })
@@ -29,24 +32,30 @@ export function beginTransaction(root: string, journal: Journal): Transaction {
     },
     commit: (row, discard) =>
       journal.append({ record: 'commit', at: new Date().toISOString(), row, discard: [...discard] }),
-    rollback: () => undoChanges(root, changes),
+    rollback: () => undoChanges(root, changes, journal),
   }
 }
 
 /**
- * Takes announced changes back, newest first, whether or not they were made; may be repeated.
+ * Takes announced changes back, newest first, whether or not they were made; may be repeated. Returns whether there was
+ * anything to take back, and notes it in the journal, so that a repetition knows.
  * Stops at the first that cannot be undone, because the older ones build on it; throws RollbackError `rollback_failed` naming what remains.
  */
-export async function undoChanges(root: string, changes: readonly Change[]): Promise<void> {
+export async function undoChanges(root: string, changes: readonly Change[], journal: Journal): Promise<boolean> {
   const pending = [...changes]
+  let wasChanged = false
   for (let change = pending.at(-1); change !== undefined; change = pending.at(-1)) {
     try {
-      await undoChange(root, change)
+      if (await undoChange(root, change)) {
+        wasChanged = true
+        await journal.append({ record: 'undone', change })
+      }
     } catch (error) {
       throw rollbackFailed(pending, error)
     }
     pending.pop()
   }
+  return wasChanged
 }
 
 function rollbackFailed(pending: readonly Change[], error: unknown): RollbackError {

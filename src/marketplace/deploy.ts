@@ -3,13 +3,13 @@ import { join } from 'node:path'
 import { toDeployError } from '../core/errors.ts'
 import { parsePluginYaml } from '../core/plugin-yaml.ts'
 import { type ClosedDeployment, closeDeployment } from '../install/close-deployment.ts'
+import type { DeploymentEnd } from '../install/deployment-end.ts'
 import { checkHost, prepareHost } from '../install/host.ts'
 import { type HostSession, type OpenDeployment, openHostSession } from '../install/host-session.ts'
 import { findInstalled, readInstalled } from '../install/installed.ts'
 import { installPath } from '../install/layout.ts'
-import { buildLocalReport, type DeploymentEnd, type RollbackFacts } from '../install/local-report.ts'
-import { outcomeOf } from '../install/recovery.ts'
-import { rollBack } from '../install/rollback.ts'
+import { buildLocalReport, type LocalReport } from '../install/local-report.ts'
+import { takeBack } from '../install/rollback.ts'
 import { type ReadyPlan, readyPlan } from './bind-plan.ts'
 import type { DeployRequest, DeployResult, DeployTools } from './deploy-request.ts'
 import { dryRun } from './dry-run.ts'
@@ -42,7 +42,7 @@ async function deployOnHost(run: Run): Promise<DeployResult> {
     })
     return await deployInSession(run, ready, session)
   } catch (error) {
-    return conclude(run, ready, { end: refusedEnd(run, error), error: toDeployError(error) })
+    return conclude(run, ready, { end: failedEnd(run, error), error: toDeployError(error) })
   } finally {
     await session?.release()
   }
@@ -57,6 +57,7 @@ async function deployInSession(run: Run, ready: ReadyPlan, session: HostSession)
   const deployment = await session.begin(run.record, run.request.keepPaths)
   run.tools.onLocked(interruptedReport(run))
   const ending = await attempt(run, ready, deployment)
+  await deployment.noteEnd(ending.end)
   const result = await conclude(run, ready, ending)
   await (ending.settled ? deployment.settle() : deployment.abandon())
   return result
@@ -74,7 +75,7 @@ async function attempt(run: Run, ready: ReadyPlan, deployment: OpenDeployment): 
     await run.enter('succeeded')
     return { end: successEnd(run, deployment.transaction.changed), error: undefined, settled }
   } catch (error) {
-    return takeBack(run, ready, deployment, error)
+    return endFailed(run, ready, deployment, error)
   }
 }
 
@@ -107,50 +108,38 @@ async function finish(run: Run, clean: () => Promise<void>): Promise<boolean> {
   }
 }
 
-async function takeBack(
+async function endFailed(
   run: Run,
   ready: ReadyPlan,
   deployment: OpenDeployment,
   thrown: unknown,
 ): Promise<Ending & { settled: boolean }> {
-  const { changed } = deployment.transaction
-  const rollback = await rollBack({
+  const taken = await takeBack({
     layout: run.layout,
     log: run.tools.log,
-    place: changed ? { shelf: run.shelf, id: ready.id } : null,
+    place: { shelf: run.shelf, id: ready.id },
     keepPaths: run.request.keepPaths,
     startedAt: new Date(run.record.facts.started_at),
     undo: () => deployment.transaction.rollback(),
   })
-  const outcome = outcomeOf(changed, rollback)
-  if (run.machine.current !== 'pending') await run.enter(outcome === 'rolled_back' ? 'rolled_back' : 'failed')
-  const end = { ...failedEnd(run, thrown), outcome, changed: !rollback.restored, rollback: changed ? rollback : null }
-  return { end, error: toDeployError(thrown), settled: rollback.restored }
+  if (run.machine.current !== 'pending') await run.enter(taken.outcome === 'rolled_back' ? 'rolled_back' : 'failed')
+  const settled = taken.rollback?.restored !== false
+  return { end: { ...failedEnd(run, thrown), ...taken, changed: !settled }, error: toDeployError(thrown), settled }
 }
 
 function successEnd(run: Run, changed: boolean): DeploymentEnd {
-  return { outcome: 'success', changed, error: null, rollback: null, completedAt: run.tools.now() }
+  return { outcome: 'success', changed, error: null, rollback: null, completed_at: run.tools.now().toISOString() }
 }
 
-/** Ended before the host was ours, so nothing can have changed. */
-function refusedEnd(run: Run, thrown: unknown): DeploymentEnd {
-  return { ...failedEnd(run, thrown), outcome: 'failed', changed: false, rollback: null as RollbackFacts | null }
-}
-
-function failedEnd(run: Run, thrown: unknown): Pick<DeploymentEnd, 'error' | 'completedAt'> {
+/** Nothing of this run is on the host. */
+function failedEnd(run: Run, thrown: unknown): DeploymentEnd {
   const { code, message } = toDeployError(run.tools.signal.aborted ? run.tools.signal.reason : thrown)
   const step = run.record.steps.find(({ status }) => status === 'failed')?.id ?? null
-  return { error: { code, message, step }, completedAt: run.tools.now() }
+  return { ...successEnd(run, false), outcome: 'failed', error: { code, message, step } }
 }
 
-function interruptedReport(run: Run) {
-  const end = {
-    outcome: 'interrupted' as const,
-    changed: false,
-    error: null,
-    rollback: null,
-    completedAt: run.tools.now(),
-  }
+function interruptedReport(run: Run): LocalReport {
+  const end = { ...successEnd(run, false), outcome: 'interrupted' as const }
   return buildLocalReport(run.record, end, { accepted: false, attempts: 0, error: null })
 }
 

@@ -68,7 +68,7 @@ function result(run: Run, ready: ReadyPlan | undefined, thrown: unknown): Deploy
     changed: false,
     error: error === undefined ? null : { code: error.code, message: error.message, step: null },
     rollback: null,
-    completedAt: run.tools.now(),
+    completed_at: run.tools.now().toISOString(),
   }
   return {
     report: buildLocalReport(run.record, end, { accepted: false, attempts: 0, error: 'a dry run reports nothing' }),

@@ -2,10 +2,11 @@ import { stat } from 'node:fs/promises'
 import type { DeployError } from '../core/errors.ts'
 import { createStateMachine } from '../core/state-machine.ts'
 import { closeDeployment } from '../install/close-deployment.ts'
+import type { DeploymentEnd } from '../install/deployment-end.ts'
 import { createDeploymentRecord } from '../install/deployment-record.ts'
 import { prepareHost } from '../install/host.ts'
 import { layoutOf } from '../install/layout.ts'
-import { buildLocalReport, type DeploymentEnd } from '../install/local-report.ts'
+import { buildLocalReport } from '../install/local-report.ts'
 import type { ReportSender } from '../install/outbox.ts'
 import { createMarketplaceClient } from './client.ts'
 import type { DeployResult, DeployTools, IncompleteRequest } from './deploy-request.ts'
@@ -33,7 +34,7 @@ export async function refuseRequest(
     changed: false,
     error: { code: error.code, message: error.message, step: null },
     rollback: null,
-    completedAt: tools.now(),
+    completed_at: tools.now().toISOString(),
   }
   const rest = { installPath: undefined, error, plannedSteps: [] }
   if (request.dryRun === true || !(await isDirectory(request.projectRoot))) {

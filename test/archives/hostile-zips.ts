@@ -75,6 +75,7 @@ const names: HostileZip[] = [
   rawNamed('utf8-without-its-flag', Buffer.from('grün'), 0),
   rawNamed('code-page-437', Buffer.from([0x67, 0x72, 0x81, 0x6e]), 0),
   named('unicode-path-differs', 'safe', { both: { extra: unicodePath(Buffer.from('safe'), '../evil') } }),
+  named('unicode-path-differs-centrally', 'safe', { central: { extra: unicodePath(Buffer.from('safe'), 'other') } }),
   named('unicode-path-differs-locally', 'safe', { local: { extra: unicodePath(Buffer.from('safe'), 'other') } }),
   named('name-of-256-bytes', 'n'.repeat(256)),
   named('name-of-256-bytes-in-utf8', 'ü'.repeat(128)),
@@ -105,6 +106,7 @@ const sameNames: HostileZip[] = [
   zip('unsafe_archive--same-top-level-twice', [directory('d/'), directory('d/'), file('d/a')]),
   zip('unsafe_archive--equal-in-nfc', [file('\u00e9'), file('e\u0301')]),
   zip('unsafe_archive--equal-directories-in-nfc', [file('\u00e9/a'), file('e\u0301/b')]),
+  zip('unsafe_archive--listed-and-implied-directory-equal-in-nfc', [file('\u00e9/a'), directory('e\u0301/'), GOOD]),
   zip('unsafe_archive--file-as-directory', [file('a'), file('a/b')]),
   zip('unsafe_archive--directory-as-file', [file('a/b'), file('a')]),
   zip('unsafe_archive--file-and-directory', [GOOD, file('a'), directory('a/')]),
@@ -147,6 +149,7 @@ const symlinks: HostileZip[] = [
   zip('unsafe_archive--symlink-nul', [GOOD, symlink('l', 'good.txt\0')]),
   zip('unsafe_archive--symlink-bad-utf8', [GOOD, { name: 'l', data: Buffer.from([0xff]), mode: SYMLINK, stored: true }]),
   zip('unsafe_archive--symlink-huge-target', [GOOD, symlink('l', './'.repeat(3 * KIB))]),
+  zip('unsafe_archive--symlink-huge-target-judged-before-it-is-read', [GOOD, { ...symlink('l', './'.repeat(3 * KIB)), both: { crc: 1 } }]),
   zip('unsafe_archive--symlink-many-components', [GOOD, symlink('l', `${'./'.repeat(100)}good.txt`)]),
   zip('unsafe_archive--symlink-directory-name', [GOOD, symlink('l/', 'good.txt')]),
   zip('invalid_archive--symlink-wrong-crc', [GOOD, { ...symlink('l', 'good.txt'), both: { crc: 1 } }]),
@@ -159,6 +162,7 @@ function damaged(what: string, item: Partial<ZipItem>): HostileZip {
 
 const headers: HostileZip[] = [
   damaged('encrypted', { both: { flags: 0x0001 } }),
+  damaged('encrypted-only-centrally', { central: { flags: 0x0001 } }),
   damaged('encrypted-only-locally', { local: { flags: 0x0001 } }),
   damaged('patched', { both: { flags: 0x0020 } }),
   damaged('strongly-encrypted', { both: { flags: 0x0040 } }),

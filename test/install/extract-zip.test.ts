@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { fstatSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { fstatSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { promisify } from 'node:util'
-import { ArchiveError } from '../../src/core/errors.ts'
+import { ArchiveError, errnoOf } from '../../src/core/errors.ts'
 import { DEFAULT_MAX_ENTRIES, DEFAULT_MAX_EXTRACTED_BYTES } from '../../src/core/limits.ts'
 import { type ExtractedTree, extractZip } from '../../src/install/extract-zip.ts'
 import { ACCEPTED_ZIPS, type AcceptedZip } from '../archives/accepted-zips.ts'
@@ -105,6 +105,24 @@ describe('extractZip', () => {
       })
     })
   }
+
+  it('writes no more of a large entry than it declares', async () => {
+    await inTemporaryDirectory(async directory => {
+      const declared = 1024 * 1024 + 1
+      const bytes = buildZip([{ ...file('a', Buffer.alloc(16 * declared, 'abc')), both: { size: declared } }])
+      await assert.rejects(extractIn(directory, bytes), { code: 'invalid_archive' })
+      assert.ok(statSync(join(directory, 'target/a')).size <= declared)
+    })
+  })
+
+  it('unpacks no more of a small entry than it declares', async () => {
+    await inTemporaryDirectory(async directory => {
+      const bytes = buildZip([{ ...file('a', Buffer.alloc(16 * 1024 * 1024)), both: { size: 10 } }])
+      const isCapped = (error: unknown) =>
+        error instanceof ArchiveError && errnoOf(error.cause) === 'ERR_BUFFER_TOO_LARGE'
+      await assert.rejects(extractIn(directory, bytes), isCapped)
+    })
+  })
 
   it('throws the reason of a signal that is already aborted, and writes nothing', async () => {
     await inTemporaryDirectory(async directory => {

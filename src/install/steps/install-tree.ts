@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises'
 import { dirname, join, relative } from 'node:path'
 import type { Log } from '../../core/log.ts'
-import { makePrivateDirectory, syncTree } from '../durable-files.ts'
+import { syncTree } from '../durable-files.ts'
 import { dropShipped, findKeptPaths } from '../keep-paths.ts'
 import { installPath, type Layout, type Shelf, snapshotsPath } from '../layout.ts'
 import { nextSnapshotName } from '../snapshots.ts'
@@ -52,9 +52,16 @@ async function moveToSnapshot(installation: TreeInstallation, place: string): Pr
   const { layout, transaction, shelf, id, previousVersion } = installation
   const name = await nextSnapshotName(layout, shelf, id, previousVersion)
   const path = join(snapshotsPath(layout, shelf, id), name)
-  await makePrivateDirectory(dirname(path))
+  await makeMissingFolders(installation, dirname(path))
   await transaction.apply({ type: 'move', from: relative(layout.root, place), to: relative(layout.root, path) })
   return { name, path }
+}
+
+async function makeMissingFolders({ layout, transaction }: TreeInstallation, folder: string): Promise<void> {
+  for (const missing of [dirname(folder), folder]) {
+    if (!(await exists(missing)))
+      await transaction.apply({ type: 'make_directory', path: relative(layout.root, missing) })
+  }
 }
 
 async function carryOver(installation: TreeInstallation, snapshot: string, kept: readonly string[]): Promise<void> {

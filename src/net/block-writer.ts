@@ -1,0 +1,84 @@
+import { write } from 'node:fs'
+import { promisify } from 'node:util'
+import { DeploymentError, errnoOf } from '../core/errors.ts'
+import { WRITE_BLOCK_BYTES } from './limits.ts'
+
+/**
+ * Writes a stream of chunks to a file descriptor from position 0 in large blocks, one being filled while the other is
+ * written. `onBlock` sees every byte once, in order. Throws DeploymentError `disk_full` or `host_not_writable`.
+ */
+export class BlockWriter {
+  readonly #fd: number
+  readonly #onBlock: (block: Buffer) => void
+  #filling = Buffer.allocUnsafeSlow(WRITE_BLOCK_BYTES)
+  #spare = Buffer.allocUnsafeSlow(WRITE_BLOCK_BYTES)
+  #used = 0
+  #position = 0
+  #writing: Promise<void> = Promise.resolve()
+
+  constructor(fd: number, onBlock: (block: Buffer) => void) {
+    this.#fd = fd
+    this.#onBlock = onBlock
+  }
+
+  /** Takes the chunk's bytes; waits while both blocks are full. */
+  async add(chunk: Buffer): Promise<void> {
+    for (let taken = 0; taken < chunk.length; ) {
+      const copied = chunk.copy(this.#filling, this.#used, taken)
+      taken += copied
+      this.#used += copied
+      if (this.#used === this.#filling.length) await this.#turn()
+    }
+  }
+
+  /** Writes what is left; after it every byte has been handed to the operating system. */
+  async finish(): Promise<void> {
+    await this.#turn()
+    await this.#writing
+  }
+
+  /** Waits until no write is under way, so that the descriptor may be closed. Never throws. */
+  async settle(): Promise<void> {
+    await this.#writing.catch(() => {})
+  }
+
+  async #turn(): Promise<void> {
+    await this.#writing
+    const block = this.#filling.subarray(0, this.#used)
+    this.#writing = writeAll(this.#fd, block, this.#position)
+    this.#writing.catch(() => {})
+    this.#onBlock(block)
+    this.#position += block.length
+    this.#used = 0
+    ;[this.#filling, this.#spare] = [this.#spare, this.#filling]
+  }
+}
+
+/** A system error while a download is written, as the operator needs it told. */
+export function toWriteError(error: unknown): DeploymentError {
+  const errno = errnoOf(error) ?? 'unknown error'
+  return errno === 'ENOSPC' || errno === 'EDQUOT'
+    ? new DeploymentError(
+        'disk_full',
+        `No space left for the download (${errno}): free space in the runner's temporary folder.`,
+        { cause: error },
+      )
+    : new DeploymentError(
+        'host_not_writable',
+        `The download could not be written (${errno}): check the runner's temporary folder.`,
+        { cause: error },
+      )
+}
+
+const writeAt = promisify(write)
+
+async function writeAll(fd: number, block: Buffer, position: number): Promise<void> {
+  try {
+    for (let done = 0; done < block.length; ) {
+      const { bytesWritten } = await writeAt(fd, block, done, block.length - done, position + done)
+      done += bytesWritten
+    }
+  } catch (error) {
+    throw toWriteError(error)
+  }
+}

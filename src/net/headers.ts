@@ -1,0 +1,37 @@
+import { type IncomingHttpHeaders, validateHeaderName, validateHeaderValue } from 'node:http'
+import { ConfigError } from '../core/errors.ts'
+import { cleanForeignText } from '../core/foreign-text.ts'
+
+export type Headers = Record<string, string>
+
+/**
+ * The headers under lower-case names. Throws ConfigError `invalid_input` for a name or value that a header cannot carry,
+ * such as a secret with a line break; the message names the header and never its value.
+ */
+export function readRequestHeaders(headers: Headers | undefined): Headers {
+  return Object.fromEntries(Object.entries(headers ?? {}).map(([name, value]) => [checkedName(name, value), value]))
+}
+
+function checkedName(name: string, value: string): string {
+  try {
+    validateHeaderName(name)
+    validateHeaderValue(name, value)
+    return name.toLowerCase()
+  } catch {
+    throw new ConfigError(
+      'invalid_input',
+      `The value for the header "${cleanForeignText(name, 60)}" holds a character that no header can carry: look for a line break or other stray character in that input.`,
+    )
+  }
+}
+
+/**
+ * An answer's headers under lower-case names, repeated ones joined with `, ` so that a header sent twice with
+ * different values never passes for one of them.
+ */
+export function readResponseHeaders(headers: IncomingHttpHeaders): Headers {
+  const entries = Object.entries(headers).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name, [value].flat().join(', ')]],
+  )
+  return Object.fromEntries(entries)
+}

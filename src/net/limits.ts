@@ -1,0 +1,14 @@
+/** Limits of the wire; a wire's `timeouts` option may replace the two time-outs. */
+export const CONNECT_TIMEOUT_MS = 10_000
+export const IDLE_TIMEOUT_MS = 30_000
+export const MAX_REDIRECTS = 5
+/** Attempts after the first one. */
+export const MAX_RETRIES = 3
+/** The n-th wait is a random part of base * 2^(n-1), at most the cap. */
+export const BACKOFF_BASE_MS = 500
+export const BACKOFF_CAP_MS = 8_000
+export const RETRY_AFTER_CAP_MS = 30_000
+/** Of a foreign body, as far as a message may quote it. */
+export const MAX_QUOTED_BODY_CHARS = 2048
+/** Two blocks of this size are all that a download keeps in memory. */
+export const WRITE_BLOCK_BYTES = 1024 * 1024

@@ -1,0 +1,78 @@
+import { ConfigError } from '../core/errors.ts'
+import { cleanForeignText } from '../core/foreign-text.ts'
+
+export interface UrlPolicy {
+  /** Plain http is accepted for any host; without it for loopback addresses only. */
+  allowHttp: boolean
+}
+
+/**
+ * The URL as it may be requested: https, or plain http for a loopback address (any host with `allowHttp`), without userinfo.
+ * Throws ConfigError `invalid_input` when the text is no URL, `insecure_url` when the policy refuses it.
+ */
+export function parseRequestUrl(text: string, policy: UrlPolicy): URL {
+  if (!URL.canParse(text)) {
+    throw new ConfigError(
+      'invalid_input',
+      `Expected an absolute https URL, found "${withoutSecrets(text)}": check the input.`,
+    )
+  }
+  const url = new URL(text)
+  refuseInsecureUrl(url, policy)
+  return url
+}
+
+/** Throws ConfigError `insecure_url` unless the URL may be requested at all; see `parseRequestUrl`. */
+export function refuseInsecureUrl(url: URL, policy: UrlPolicy): void {
+  if (url.protocol !== 'https:' && url.protocol !== 'http:') {
+    throw insecure(`Expected an https URL, found the scheme "${url.protocol.slice(0, -1)}": check the URL.`)
+  }
+  if (url.username !== '' || url.password !== '') {
+    throw insecure(`The URL of ${url.host} carries a user name or password: give credentials by their own inputs.`)
+  }
+  if (url.protocol === 'http:' && !policy.allowHttp && !isLoopback(url.hostname)) {
+    throw insecure(
+      `${url.origin} is plain http, which anyone on the way can read and change: use https, or allow-http where that is meant.`,
+    )
+  }
+}
+
+/**
+ * Refuses a redirect that leaves TLS, or that leads from elsewhere to this host's own services, whatever `allowHttp` says.
+ * Throws ConfigError `insecure_url`.
+ */
+export function refuseInsecureHop(from: URL, to: URL): void {
+  if (from.protocol === 'https:' && to.protocol !== 'https:') {
+    throw insecure(
+      `${from.origin} redirects from https to ${to.origin}, which is not https: not followed. Report it to the hub.`,
+    )
+  }
+  if (!reachesThisHost(from.hostname) && reachesThisHost(to.hostname)) {
+    throw insecure(
+      `${from.origin} redirects to ${to.origin}, an address of this host itself: not followed. Report it to the hub.`,
+    )
+  }
+}
+
+/** Whether plain http to the host cannot leave the machine: 127.0.0.0/8, ::1 and `localhost`, nothing that merely looks like them. */
+export function isLoopback(hostname: string): boolean {
+  return hostname === 'localhost' || hostname === '[::1]' || LOOPBACK_IPV4.test(hostname)
+}
+
+const LOOPBACK_IPV4 = /^127(?:\.\d{1,3}){3}$/
+
+// Wider than isLoopback: that one grants, this one refuses, so each errs to its safe side.
+function reachesThisHost(hostname: string): boolean {
+  const name = hostname.replace(/\.$/, '')
+  return isLoopback(name) || name.endsWith('.localhost') || UNSPECIFIED_OR_MAPPED.test(name)
+}
+
+const UNSPECIFIED_OR_MAPPED = /^(?:0\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::\]|\[::ffff:(?:7f[0-9a-f]{2}|0):[0-9a-f]{1,4}\])$/
+
+function withoutSecrets(text: string): string {
+  return cleanForeignText(text.replace(/[?#].*$/s, '').replace(/\/\/[^/]*@/, '//'), 100)
+}
+
+function insecure(message: string): ConfigError {
+  return new ConfigError('insecure_url', message)
+}

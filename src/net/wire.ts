@@ -1,0 +1,24 @@
+import { type DownloadAnswer, type DownloadRequest, download } from './download.ts'
+import { type JsonAnswer, type JsonRequest, requestJson } from './json-request.ts'
+import { readSettings, type WireOptions } from './settings.ts'
+
+export type { DownloadAnswer, DownloadRequest } from './download.ts'
+export type { JsonAnswer, JsonRequest } from './json-request.ts'
+export type { WireOptions } from './settings.ts'
+
+/** HTTP as this project speaks it: each request on a connection of its own, none left open. */
+export interface Wire {
+  /** See `requestJson`. */
+  requestJson: (request: JsonRequest) => Promise<JsonAnswer>
+  /** See `download`. */
+  download: (request: DownloadRequest) => Promise<DownloadAnswer>
+}
+
+/** Proxies are those of the environment. Throws ConfigError `invalid_input` when `ca` holds no certificate. */
+export function createWire(options: WireOptions): Wire {
+  const settings = readSettings(options)
+  return {
+    requestJson: request => requestJson(request, settings),
+    download: request => download(request, settings),
+  }
+}
