@@ -1,0 +1,40 @@
+import { hashCredential, matchesHash, newCredential } from './credentials.ts'
+import { HubError } from './errors.ts'
+import { inTransaction, type Store } from './store.ts'
+
+const SETTING = 'admin_token_hash'
+const MIN_GIVEN_CHARS = 16
+
+/** The admin token where this call made one, to be shown once; undefined when the data folder has one already. */
+export function ensureAdminToken(store: Store): string | undefined {
+  return inTransaction(store, () => (readHash(store) === undefined ? renewAdminToken(store) : undefined))
+}
+
+/** A new random admin token; the one before it stops working at once, also for a hub that is running. */
+export function renewAdminToken(store: Store): string {
+  const token = newCredential('admin')
+  saveHash(store, token)
+  return token
+}
+
+/** Makes the given token the admin token. Throws HubError 400 when it has fewer than 16 characters. */
+export function setAdminToken(store: Store, token: string): void {
+  if (token.length < MIN_GIVEN_CHARS) {
+    throw new HubError(400, `The admin token must have at least ${MIN_GIVEN_CHARS} characters, found ${token.length}.`)
+  }
+  saveHash(store, token)
+}
+
+export function isAdminToken(store: Store, token: string): boolean {
+  const hash = readHash(store)
+  return hash !== undefined && matchesHash(token, hash)
+}
+
+function readHash(store: Store): string | undefined {
+  const value = store.db.prepare('SELECT value FROM settings WHERE name = ?').get(SETTING)?.['value']
+  return typeof value === 'string' ? value : undefined
+}
+
+function saveHash(store: Store, token: string): void {
+  store.db.prepare('INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)').run(SETTING, hashCredential(token))
+}

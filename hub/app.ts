@@ -1,0 +1,77 @@
+import { type Context, Hono } from 'hono'
+import { bodyLimit } from 'hono/body-limit'
+import { methodNotAllowed } from 'hono/method-not-allowed'
+import { requireAdmin } from './access.ts'
+import { HubError } from './errors.ts'
+import { buildFleetPage, FLEET_PAGE_POLICY } from './fleet-page.ts'
+import { isLoopbackAuthority } from './loopback.ts'
+import { listCatalogue } from './marketplace/catalogue.ts'
+import { listFleet } from './marketplace/reports.ts'
+import { marketplaceRoutes } from './marketplace/routes.ts'
+import type { Store } from './store.ts'
+
+const MAX_BODY_BYTES = 1024 * 1024
+
+export interface AppOptions {
+  readonly store: Store
+  /** Whether the hub listens on a loopback address only. */
+  readonly isLocal: boolean
+  /** Takes one line about an error that no caller is told about. */
+  readonly log: (line: string) => void
+}
+
+/** All routes of the hub. Every refusal and failure is JSON with `error`, and never shows a stack. */
+export function buildApp(options: AppOptions): Hono {
+  const app = new Hono()
+  app.use(protectAnswer)
+  app.use(
+    methodNotAllowed({
+      app,
+      onMethodNotAllowed: (c, methods) =>
+        c.json({ error: `${c.req.method} is not possible here.` }, 405, { Allow: methods.join(', ') }),
+    }),
+  )
+  app.use(bodyLimit({ maxSize: MAX_BODY_BYTES, onError: refuseBody }))
+  app.get('/', c => answerFleetPage(c, options))
+  app.get('/healthz', c => answerHealth(c, options.store))
+  app.route('/', marketplaceRoutes(options.store))
+  app.notFound(c => c.json({ error: 'There is nothing here.' }, 404))
+  app.onError((error, c) => answerError(c, error, options.log))
+  return app
+}
+
+async function protectAnswer(c: Context, next: () => Promise<void>): Promise<void> {
+  await next()
+  c.res.headers.set('X-Content-Type-Options', 'nosniff')
+  c.res.headers.set('Referrer-Policy', 'no-referrer')
+  c.res.headers.set('Cache-Control', 'no-store')
+}
+
+function refuseBody(): never {
+  throw new HubError(413, `The body is larger than ${MAX_BODY_BYTES} bytes.`)
+}
+
+/**
+ * The fleet of all owners: shown freely only on the machine itself. The Host header is checked as well, because a
+ * web page elsewhere can point a name of its own at a loopback address and read what is served there.
+ */
+function answerFleetPage(c: Context, { store, isLocal }: AppOptions): Response | Promise<Response> {
+  if (!isLocal || !isLoopbackAuthority(c.req.header('host'))) {
+    c.header('WWW-Authenticate', 'Basic realm="hub", charset="UTF-8"')
+    requireAdmin(c, store)
+  }
+  return c.html(buildFleetPage(listFleet(store), listCatalogue(store)), 200, {
+    'Content-Security-Policy': FLEET_PAGE_POLICY,
+  })
+}
+
+function answerHealth(c: Context, store: Store): Response {
+  store.db.prepare('SELECT 1').get()
+  return c.json({ status: 'ok' })
+}
+
+function answerError(c: Context, error: Error, log: AppOptions['log']): Response {
+  if (error instanceof HubError && error.status !== 500) return c.json({ error: error.message }, error.status)
+  log(`${c.req.method} ${c.req.path} failed: ${error.message}`)
+  return c.json({ error: 'The hub failed to answer; its log says why.' }, 500)
+}

@@ -1,0 +1,56 @@
+import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
+import { UsageError } from '../errors.ts'
+import { openStore, type Store } from '../store.ts'
+
+export interface Command {
+  /** What it does, in one line. */
+  readonly summary: string
+  /** The text for `--help`. */
+  readonly usage: string
+  /** Throws UsageError for a command line it does not understand. */
+  readonly run: (args: string[]) => Promise<void>
+}
+
+export const DATA_OPTION = { data: { type: 'string', default: '.hub-data' } } as const
+export const DATA_USAGE = '  --data DIR       the data folder (default .hub-data)'
+
+/** The options and positional arguments, strictly. Throws UsageError for an unknown, repeated or incomplete one. */
+export function parseCommandLine<T extends ParseArgsOptionsConfig>(args: string[], options: T, positionals = 0) {
+  const parsed = parseOrThrow(args, options)
+  if (parsed.positionals.length > positionals) {
+    throw new UsageError(`The argument ${JSON.stringify(parsed.positionals[positionals])} is not understood.`)
+  }
+  return parsed
+}
+
+/** The option's value. Throws UsageError when it was not given. */
+export function requireOption(name: string, value: string | undefined): string {
+  if (!value) throw new UsageError(`The option --${name} is missing.`)
+  return value
+}
+
+/** Runs the work on the opened data folder, and closes it however the work ends. */
+export async function withStore<T>(dataDir: string, work: (store: Store) => T | Promise<T>): Promise<T> {
+  const store = openStore(dataDir)
+  try {
+    return await work(store)
+  } finally {
+    store.close()
+  }
+}
+
+/** Rows of text in columns, for a terminal; the first row is the heading. */
+export function formatTable(rows: readonly (readonly string[])[]): string {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map(row => row[column]?.length ?? 0)))
+  const lines = rows.map(row => row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  '))
+  return lines.map(line => line.trimEnd()).join('\n')
+}
+
+function parseOrThrow<T extends ParseArgsOptionsConfig>(args: string[], options: T) {
+  try {
+    return parseArgs({ args, options, allowPositionals: true, strict: true })
+  } catch (error) {
+    const [sentence = ''] = (error instanceof Error ? error.message : String(error)).split('\n')
+    throw new UsageError(sentence)
+  }
+}

@@ -1,0 +1,56 @@
+import { execFile } from 'node:child_process'
+import { basename, resolve } from 'node:path'
+import { promisify } from 'node:util'
+import { HubError } from './errors.ts'
+
+const run = promisify(execFile)
+const MAX_ARCHIVE_BYTES = 512 * 1024 * 1024
+
+export interface GitSource {
+  /** Path of a repository on this machine, bare or not. */
+  readonly repository: string
+  /** Tag, branch or commit. */
+  readonly ref: string
+  /** First part of the name of the archive's top-level directory; the repository folder's name unless given. */
+  readonly name?: string | undefined
+}
+
+/**
+ * What a code host offers for download: a ZIP of the commit with one top-level directory `<name>-<ref>/`. Throws
+ * HubError 400 when the repository has no such commit, or git cannot be run.
+ */
+export async function zipGitCommit(source: GitSource): Promise<Buffer> {
+  const commit = await resolveCommit(source)
+  const prefix = `--prefix=${topLevelDirectory(source)}/`
+  return git(source, ['-c', 'core.autocrlf=false', 'archive', '--format=zip', prefix, commit])
+}
+
+async function resolveCommit(source: GitSource): Promise<string> {
+  const args = ['rev-parse', '--verify', '--end-of-options', `${source.ref}^{commit}`]
+  return (await git(source, args)).toString().trim()
+}
+
+function topLevelDirectory({ repository, ref, name }: GitSource): string {
+  const folder = basename(resolve(repository)).replace(/\.git$/, '')
+  return `${name ?? folder}-${ref.replaceAll('/', '-')}`
+}
+
+async function git(source: GitSource, args: string[]): Promise<Buffer> {
+  const options = { encoding: 'buffer', env: withoutGitSettings(), maxBuffer: MAX_ARCHIVE_BYTES } as const
+  try {
+    return (await run('git', ['-C', resolve(source.repository), ...args], options)).stdout
+  } catch (error) {
+    throw new HubError(400, `git could not archive ${source.ref} of ${source.repository}: ${reasonOf(error)}.`)
+  }
+}
+
+/** A caller's own GIT_DIR (of a hook, say) must not decide which repository is published. */
+function withoutGitSettings(): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('GIT_')))
+}
+
+function reasonOf(error: unknown): string {
+  const stderr = error instanceof Error && 'stderr' in error ? String(error.stderr).trim() : ''
+  const reason = stderr || (error instanceof Error ? error.message : String(error))
+  return (reason.split('\n')[0] ?? '').replace(/[.\s]+$/, '')
+}

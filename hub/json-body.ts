@@ -1,0 +1,19 @@
+import type { Context } from 'hono'
+import type { z } from 'zod'
+import { HubError } from './errors.ts'
+import { parseInput } from './names.ts'
+
+/** The request's JSON body. Throws HubError 415 for another content type, 400 for malformed JSON or a wrong field. */
+export async function readJsonBody<T>(c: Context, schema: z.ZodType<T>): Promise<T> {
+  const contentType = c.req.header('content-type')?.split(';')[0]?.trim().toLowerCase()
+  if (contentType !== 'application/json') throw new HubError(415, 'The body must be sent as application/json.')
+  return parseInput(schema, parseJson(await c.req.text()))
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new HubError(400, 'The body is not valid JSON.')
+  }
+}

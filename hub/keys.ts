@@ -1,0 +1,87 @@
+import { randomUUID } from 'node:crypto'
+import { z } from 'zod'
+import { hashCredential, newCredential } from './credentials.ts'
+import { HubError } from './errors.ts'
+import { kindSchema, labelSchema, parseInput, slugSchema } from './names.ts'
+import type { Store } from './store.ts'
+
+const LABEL = 'hub'
+const PREFIX_CHARS = 10
+
+/** `owner` is whose fleet the key reports to, the key's name unless given; `kind` and `slug` bind the key to one listing. */
+export const keyRequestSchema = z
+  .object({
+    name: labelSchema,
+    owner: labelSchema.optional(),
+    kind: kindSchema.optional(),
+    slug: slugSchema.optional(),
+  })
+  .refine(request => (request.kind === undefined) === (request.slug === undefined), {
+    path: ['kind'],
+    error: 'kind and slug are given both or not at all',
+  })
+export type KeyRequest = z.input<typeof keyRequestSchema>
+
+const apiKeySchema = z.object({
+  id: z.string(),
+  name: z.string(),
+  prefix: z.string(),
+  owner: z.string(),
+  kind: kindSchema.nullable(),
+  slug: z.string().nullable(),
+  is_active: z.number().transform(value => value === 1),
+  created_at: z.string(),
+  last_used_at: z.string().nullable(),
+})
+export type ApiKey = z.infer<typeof apiKeySchema>
+
+/** `key` is the value itself: it exists here and nowhere else. */
+export interface IssuedKey {
+  readonly key: string
+  readonly record: ApiKey
+}
+
+const COLUMNS = 'id, name, prefix, owner, kind, slug, revoked_at IS NULL AS is_active, created_at, last_used_at'
+
+/** A new API key, of which only a hash and the first 10 characters are stored. Throws HubError 400 on a bad request. */
+export function createKey(store: Store, request: KeyRequest): IssuedKey {
+  const { name, owner = name, kind = null, slug = null } = parseInput(keyRequestSchema, request)
+  const key = newCredential(LABEL)
+  const id = randomUUID()
+  store.db
+    .prepare(
+      'INSERT INTO api_keys (id, name, prefix, hash, owner, kind, slug, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
+    )
+    .run(id, name, key.slice(0, PREFIX_CHARS), hashCredential(key), owner, kind, slug, new Date().toISOString())
+  return { key, record: readKey(store, id) }
+}
+
+export function listKeys(store: Store): ApiKey[] {
+  const rows = store.db.prepare(`SELECT ${COLUMNS} FROM api_keys ORDER BY created_at, id`).all()
+  return rows.map(row => apiKeySchema.parse(row))
+}
+
+/** From now on the key is refused. Throws HubError 404 when there is none with this id. */
+export function revokeKey(store: Store, id: string): ApiKey {
+  store.db
+    .prepare('UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?')
+    .run(new Date().toISOString(), id)
+  return readKey(store, id)
+}
+
+/**
+ * The active key with this value, marked as used just now; undefined when there is none. It is looked up by its
+ * SHA-256, so the time taken tells nothing about how much of a guess was right.
+ */
+export function useKey(store: Store, value: string): ApiKey | undefined {
+  const row = store.db
+    .prepare(`UPDATE api_keys SET last_used_at = ? WHERE hash = ? AND revoked_at IS NULL RETURNING ${COLUMNS}`)
+    .get(new Date().toISOString(), hashCredential(value))
+  return row === undefined ? undefined : apiKeySchema.parse(row)
+}
+
+function readKey(store: Store, id: string): ApiKey {
+  const row = store.db.prepare(`SELECT ${COLUMNS} FROM api_keys WHERE id = ?`).get(id)
+  if (row === undefined) throw new HubError(404, `There is no API key with the id ${JSON.stringify(id)}.`)
+  return apiKeySchema.parse(row)
+}

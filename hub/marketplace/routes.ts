@@ -1,0 +1,104 @@
+import { type Context, Hono } from 'hono'
+import { requireAdmin, requireBinding, requireKey } from '../access.ts'
+import { streamArtifact } from '../artifacts.ts'
+import { HubError } from '../errors.ts'
+import { readJsonBody } from '../json-body.ts'
+import { createKey, keyRequestSchema } from '../keys.ts'
+import { kindSchema } from '../names.ts'
+import type { Store } from '../store.ts'
+import {
+  chooseVersion,
+  type Listing,
+  type ListingId,
+  latestVersion,
+  type PublishedVersion,
+  readListing,
+} from './catalogue.ts'
+import { listHosts, recordReport, reportSchema } from './reports.ts'
+
+const KIND_OF_SEGMENT = { plugins: 'plugin', services: 'service' } as const
+const VERSION_HEADER = { plugin: 'X-Plugin', service: 'X-Service' } as const
+
+/** The marketplace contract's routes (contract 4.1), without a version prefix (contract 9, rule 2). */
+export function marketplaceRoutes(store: Store): Hono {
+  const app = new Hono()
+  app.get('/:segment{plugins|services}/:slug', c => answerDetail(c, store))
+  app.get('/:segment{plugins|services}/:slug/install', c => answerArtifact(c, store))
+  app.post('/devkeys/api-keys', c => issueKey(c, store))
+  app.post('/deployments/report', c => acceptReport(c, store))
+  app.get('/deployments/:kind/:slug/hosts', c => answerHosts(c, store))
+  return app
+}
+
+/** Public (contract 4.3, rule 1). */
+function answerDetail(c: Context, store: Store): Response {
+  const listing = readListing(store, listingFromPath(c))
+  const { kind, slug, name } = listing
+  return c.json({
+    kind,
+    slug,
+    name,
+    latest_version: latestVersion(listing),
+    versions: listing.versions.map(describeVersion),
+  })
+}
+
+async function answerArtifact(c: Context, store: Store): Promise<Response> {
+  const wanted = listingFromPath(c)
+  requireBinding(requireKey(c, store), wanted.kind, wanted.slug)
+  const listing = readListing(store, wanted)
+  const version = chooseVersion(listing, c.req.query('version') || 'latest')
+  const bytes = await streamArtifact(store, version)
+  const headers = artifactHeaders(listing, version)
+  if (c.req.method !== 'HEAD') return c.body(bytes as globalThis.ReadableStream, 200, headers)
+  await bytes.cancel()
+  return c.body(null, 200, headers)
+}
+
+async function issueKey(c: Context, store: Store): Promise<Response> {
+  requireAdmin(c, store)
+  const { key, record } = createKey(store, await readJsonBody(c, keyRequestSchema))
+  const { id, name, prefix, is_active, created_at, last_used_at } = record
+  return c.json({ id, name, prefix, is_active, created_at, last_used_at, key }, 201)
+}
+
+async function acceptReport(c: Context, store: Store): Promise<Response> {
+  const key = requireKey(c, store)
+  const report = await readJsonBody(c, reportSchema)
+  requireBinding(key, report.kind, report.slug)
+  return c.json(recordReport(store, key.owner, report), 201)
+}
+
+/** A key sees its owner's hosts; the admin token, sent without a key, sees everybody's. */
+function answerHosts(c: Context, store: Store): Response {
+  const kind = kindSchema.safeParse(c.req.param('kind'))
+  if (!kind.success) throw new HubError(404, 'The fleet is kept for a plugin or a service: there is nothing here.')
+  const wanted = { kind: kind.data, slug: c.req.param('slug') ?? '' }
+  if (c.req.header('x-api-key') === undefined && c.req.header('authorization') !== undefined) {
+    requireAdmin(c, store)
+    return c.json(listHosts(store, wanted))
+  }
+  const key = requireKey(c, store)
+  requireBinding(key, wanted.kind, wanted.slug)
+  return c.json(listHosts(store, wanted, key.owner))
+}
+
+function listingFromPath(c: Context): ListingId {
+  const segment = c.req.param('segment') === 'plugins' ? 'plugins' : 'services'
+  return { kind: KIND_OF_SEGMENT[segment], slug: c.req.param('slug') ?? '' }
+}
+
+function describeVersion({ version, sha256, size, repo, published_at, yanked_at }: PublishedVersion) {
+  return { version, sha256, size, repo, published_at, yanked: yanked_at !== null }
+}
+
+function artifactHeaders({ kind, slug }: Listing, artifact: PublishedVersion): Record<string, string> {
+  return {
+    'Content-Type': 'application/zip',
+    'Content-Length': String(artifact.size),
+    'Content-Disposition': `attachment; filename="${slug}-${artifact.version}.zip"`,
+    'X-Signature': artifact.signature,
+    [VERSION_HEADER[kind]]: `${slug}@${artifact.version}`,
+    ...(artifact.repo === null ? {} : { 'X-Repo': artifact.repo }),
+  }
+}

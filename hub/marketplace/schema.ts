@@ -1,0 +1,42 @@
+/** Plugins and services, their versions, and the journal of reports, which the database itself keeps append-only. */
+export const MARKETPLACE_SCHEMA = `
+  CREATE TABLE IF NOT EXISTS listings (
+    kind TEXT NOT NULL,
+    slug TEXT NOT NULL,
+    name TEXT NOT NULL,
+    PRIMARY KEY (kind, slug)
+  ) STRICT;
+  CREATE TABLE IF NOT EXISTS versions (
+    kind TEXT NOT NULL,
+    slug TEXT NOT NULL,
+    version TEXT NOT NULL,
+    sha256 TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    signature TEXT NOT NULL,
+    repo TEXT,
+    published_at TEXT NOT NULL,
+    yanked_at TEXT,
+    PRIMARY KEY (kind, slug, version),
+    FOREIGN KEY (kind, slug) REFERENCES listings (kind, slug)
+  ) STRICT;
+  CREATE TABLE IF NOT EXISTS reports (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    deployer_id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    slug TEXT NOT NULL,
+    version TEXT NOT NULL,
+    host_id TEXT NOT NULL,
+    status TEXT NOT NULL,
+    repo TEXT,
+    error_message TEXT,
+    started_at TEXT NOT NULL,
+    completed_at TEXT NOT NULL,
+    created_at TEXT NOT NULL
+  ) STRICT;
+  CREATE INDEX IF NOT EXISTS reports_by_host ON reports (kind, slug, deployer_id, host_id);
+  CREATE TRIGGER IF NOT EXISTS reports_never_change BEFORE UPDATE ON reports
+    BEGIN SELECT RAISE(ABORT, 'the report journal is append-only'); END;
+  CREATE TRIGGER IF NOT EXISTS reports_never_go BEFORE DELETE ON reports
+    BEGIN SELECT RAISE(ABORT, 'the report journal is append-only'); END;
+`

@@ -1,0 +1,33 @@
+import { z } from 'zod'
+import { HubError } from './errors.ts'
+
+export const kindSchema = z.enum(['plugin', 'service'], { error: 'must be plugin or service' })
+export type Kind = z.infer<typeof kindSchema>
+
+export const slugSchema = z.string().regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
+  error: 'must be 1 to 128 of a-z, 0-9, "_", "." and "-", starting with a letter or digit',
+})
+
+export const versionSchema = z.string().regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
+  error: 'must be 1 to 128 of 0-9, A-Z, a-z, ".", "+", "_" and "-", starting with a letter or digit',
+})
+
+export const repoSchema = z.string().regex(/^[\w.-]{1,100}\/[\w.-]{1,100}@[\w.+/-]{1,200}$/, {
+  error: 'must read owner/repo@tag',
+})
+
+/** One line a person reads: the name of a key, an owner, a plugin, a host. */
+export const labelSchema = z.string().regex(/^[^\p{Cc}\p{Zl}\p{Zp}]{1,255}$/u, {
+  error: 'must be 1 to 255 characters without control characters',
+})
+
+/** The value as the schema makes it. Throws HubError 400 whose sentence names every field that is wrong. */
+export function parseInput<T>(schema: z.ZodType<T>, value: unknown): T {
+  const result = schema.safeParse(value, { error: issue => (issue.input === undefined ? 'is missing' : undefined) })
+  if (result.success) return result.data
+  throw new HubError(400, result.error.issues.map(describeIssue).join('; '))
+}
+
+function describeIssue(issue: z.core.$ZodIssue): string {
+  return `${issue.path.join('.') || 'body'}: ${issue.message}`
+}

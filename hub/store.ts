@@ -1,0 +1,82 @@
+import { closeSync, mkdirSync, openSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { HubError } from './errors.ts'
+import { MARKETPLACE_SCHEMA } from './marketplace/schema.ts'
+
+const SCHEMA_VERSION = 1
+const BUSY_TIMEOUT_MS = 10_000
+
+const HUB_SCHEMA = `
+  CREATE TABLE IF NOT EXISTS settings (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+  ) STRICT;
+  CREATE TABLE IF NOT EXISTS api_keys (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    prefix TEXT NOT NULL,
+    hash TEXT NOT NULL UNIQUE,
+    owner TEXT NOT NULL,
+    kind TEXT,
+    slug TEXT,
+    created_at TEXT NOT NULL,
+    last_used_at TEXT,
+    revoked_at TEXT
+  ) STRICT;
+`
+
+/** Everything the hub remembers: a database and files in one folder that only its user can read. */
+export interface Store {
+  readonly dataDir: string
+  readonly db: DatabaseSync
+  close(): void
+}
+
+/**
+ * Opens the data folder and makes what is missing in it. Several processes may have it open at once: a writer waits
+ * up to 10 s for another one. Throws HubError 500 when a newer hub has written it.
+ */
+export function openStore(dataDir: string): Store {
+  const folder = resolve(dataDir)
+  mkdirSync(join(folder, 'artifacts'), { recursive: true, mode: 0o700 })
+  const file = join(folder, 'hub.sqlite')
+  closeSync(openSync(file, 'a', 0o600))
+  const db = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS })
+  try {
+    prepareDatabase(db, folder)
+  } catch (error) {
+    db.close()
+    throw error
+  }
+  return { dataDir: folder, db, close: () => db.close() }
+}
+
+/** Runs the work with the write lock held from its start; what it wrote is kept only when it returns. */
+export function inTransaction<T>(store: Pick<Store, 'db'>, work: () => T): T {
+  store.db.exec('BEGIN IMMEDIATE')
+  try {
+    const result = work()
+    store.db.exec('COMMIT')
+    return result
+  } catch (error) {
+    if (store.db.isTransaction) store.db.exec('ROLLBACK')
+    throw error
+  }
+}
+
+function prepareDatabase(db: DatabaseSync, folder: string): void {
+  db.exec('PRAGMA journal_mode = WAL')
+  inTransaction({ db }, () => {
+    const found = Number(db.prepare('PRAGMA user_version').get()?.['user_version'])
+    if (found > SCHEMA_VERSION) {
+      throw new HubError(
+        500,
+        `The data folder ${folder} was written by a newer hub (schema ${found}): update this one.`,
+      )
+    }
+    db.exec(HUB_SCHEMA)
+    db.exec(MARKETPLACE_SCHEMA)
+    db.exec(`PRAGMA user_version = ${SCHEMA_VERSION}`)
+  })
+}

@@ -1,0 +1,162 @@
+import assert from 'node:assert/strict'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join, resolve } from 'node:path'
+import { createInterface } from 'node:readline'
+import { describe, it, type TestContext } from 'node:test'
+import { readListing } from '../../hub/marketplace/catalogue.ts'
+import { openStore } from '../../hub/store.ts'
+import { newFolder, SIGNING_SECRET } from './running-hub.ts'
+
+const CLI = resolve(import.meta.dirname, '../../hub/cli.ts')
+const SECRET_ENV = { ...process.env, HUB_TEST_SECRET: SIGNING_SECRET }
+const HELLO = ['--kind', 'plugin', '--slug', 'hello', '--version', '1.0.0']
+const SECRET = ['--signing-secret-env', 'HUB_TEST_SECRET']
+
+interface Ended {
+  readonly code: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+describe('the command line', { concurrency: 3 }, () => {
+  it('publishes, lists, yanks and replaces', async t => {
+    const data = ['--data', join(newFolder(t), 'data')]
+    const publish = ['publish', ...HELLO, ...SECRET, ...data, '--from']
+    assert.equal((await hub(...publish, newFolder(t, { 'plugin.yaml': 'a' }))).code, 0)
+    assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +served/)
+    assert.equal((await hub('yank', ...HELLO, ...data)).code, 0)
+    assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +yanked/)
+    const changed = newFolder(t, { 'plugin.yaml': 'b' })
+    assert.equal((await hub(...publish, changed)).code, 1)
+    assert.equal((await hub(...publish, changed, '--replace')).code, 0)
+    assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +served/)
+  })
+
+  it('publishes a ZIP as it is, with a secret from a file', async t => {
+    const folder = newFolder(t, { secret: `${SIGNING_SECRET}\n`, 'a.zip': 'any bytes' })
+    const secret = ['--signing-secret-file', join(folder, 'secret')]
+    const data = ['--data', join(folder, 'data')]
+    const ended = await hub('publish', ...HELLO, ...secret, ...data, '--archive', join(folder, 'a.zip'))
+    assert.equal(ended.code, 0, ended.stderr)
+    const store = openStore(join(folder, 'data'))
+    t.after(() => store.close())
+    const version = readListing(store, { kind: 'plugin', slug: 'hello' }).versions[0]
+    assert.equal(version?.signature, 'hmac_sha256:b622e56688a819fdceac3b01c70943d3c4adca5260123672f29672a0137ced14')
+  })
+
+  it('makes a key, alone on standard output, lists it without its value, and revokes it', async t => {
+    const data = ['--data', join(newFolder(t), 'data')]
+    const key = (await hub('keys', 'create', '--name', 'ci', '--owner', 'alice', ...data)).stdout.trim()
+    assert.match(key, /^hub_[\w-]{43}$/)
+    const listed = (await hub('keys', 'list', ...data)).stdout
+    assert.equal(listed.includes(key), false)
+    const id = /^([0-9a-f-]{36}) .* alice .* active /m.exec(listed)?.[1] ?? ''
+    assert.equal((await hub('keys', 'revoke', id, ...data)).code, 0)
+    assert.match((await hub('keys', 'list', ...data)).stdout, /revoked/)
+  })
+
+  it('serves, shares its data folder with other commands, and ends on a signal', async t => {
+    const data = join(newFolder(t), 'data')
+    const server = await serve(t, data)
+    assert.match(server.lines[1] ?? '', /admin_/)
+    await hub('publish', ...HELLO, ...SECRET, '--data', data, '--from', newFolder(t, { 'plugin.yaml': 'a' }))
+    const key = (await hub('keys', 'create', '--name', 'ci', '--data', data)).stdout.trim()
+    const response = await fetch(`${server.url}/plugins/hello/install`, { headers: { 'X-API-Key': key } })
+    assert.equal(response.status, 200)
+    await response.arrayBuffer()
+    assert.equal(await server.stop(), 0)
+    assert.equal((await serve(t, data)).lines.length, 1)
+  })
+
+  it('opens one new data folder from several processes at once', async t => {
+    const data = join(newFolder(t), 'data')
+    const names = ['a', 'b', 'c', 'd', 'e', 'f']
+    const ended = await Promise.all(names.map(name => hub('keys', 'create', '--name', name, '--data', data)))
+    assert.deepEqual(
+      ended.map(({ code, stderr }) => [code, code === 0 ? '' : stderr]),
+      names.map(() => [0, '']),
+    )
+    assert.equal((await hub('keys', 'list', '--data', data)).stdout.trim().split('\n').length, names.length + 1)
+  })
+
+  for (const args of [
+    ['bogus'],
+    ['constructor'],
+    ['serve', '--bogus'],
+    ['serve', '--port', 'x'],
+    ['serve', '--port', '65536'],
+    ['serve', 'extra'],
+    ['--port'],
+    ['keys'],
+    ['keys', 'bogus'],
+    ['keys', 'create'],
+    ['keys', 'revoke'],
+    ['yank', '--kind', 'theme', '--slug', 'hello', '--version', '1.0.0'],
+    ['publish', ...HELLO, ...SECRET],
+    ['publish', ...HELLO, ...SECRET, '--from', '.', '--git', '.'],
+    ['publish', ...HELLO, ...SECRET, '--git', '.'],
+    ['publish', ...HELLO, '--from', '.'],
+    ['publish', ...HELLO, '--from', '.', '--signing-secret-env', 'HUB_TEST_UNSET'],
+    ['publish', ...HELLO, '--from', '.', '--signing-secret', 'argv'],
+    ['publish', '--slug', 'hello', '--version', '1.0.0', ...SECRET, '--from', '.'],
+  ]) {
+    it(`ends with 2 and one sentence after "${args.join(' ')}"`, async t => {
+      const ended = await hub(...args, '--data', join(newFolder(t), 'data'))
+      assert.equal(ended.code, 2)
+      assert.equal(ended.stderr.trim().split('\n').length, 1)
+      assert.equal(ended.stdout, '')
+    })
+  }
+
+  for (const [name, args] of [
+    ['an unknown key', ['keys', 'revoke', 'unknown']],
+    ['an unknown version', ['yank', ...HELLO]],
+    ['a missing folder', ['publish', ...HELLO, ...SECRET, '--from', '/missing']],
+    ['a missing file', ['publish', ...HELLO, ...SECRET, '--archive', '/missing']],
+    ['a bad slug', ['publish', '--kind', 'plugin', '--slug', '../x', '--version', '1', ...SECRET, '--from', '.']],
+  ] as const) {
+    it(`ends with 1 and one sentence for ${name}`, async t => {
+      const ended = await hub(...args, '--data', join(newFolder(t), 'data'))
+      assert.equal(ended.code, 1)
+      assert.equal(ended.stderr.trim().split('\n').length, 1)
+    })
+  }
+
+  for (const args of [
+    ['--help'],
+    ['-h'],
+    ...['serve', 'publish', 'keys', 'yank', 'versions'].map(c => [c, '--help']),
+  ]) {
+    it(`explains itself after "${args.join(' ')}"`, async () => {
+      const ended = await hub(...args)
+      assert.equal(ended.code, 0)
+      assert.match(ended.stdout, /npm run hub -- /)
+      assert.equal(ended.stderr, '')
+    })
+  }
+})
+
+function hub(...args: string[]): Promise<Ended> {
+  return new Promise(resolved => {
+    execFile(process.execPath, [CLI, ...args], { env: SECRET_ENV }, (error, stdout, stderr) => {
+      resolved({ code: typeof error?.code === 'number' ? error.code : error ? -1 : 0, stdout, stderr })
+    })
+  })
+}
+
+async function serve(t: TestContext, data: string) {
+  const child = spawn(process.execPath, [CLI, '--port', '0', '--data', data], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const exited = once(child, 'exit')
+  t.after(() => child.kill('SIGKILL'))
+  const lines: string[] = []
+  const reader = createInterface(child.stdout).on('line', line => lines.push(line))
+  await once(reader, 'line')
+  const url = /http:\S+/.exec(lines[0] ?? '')?.[0] ?? ''
+  await (await fetch(`${url}/healthz`)).arrayBuffer()
+  const stop = async () => {
+    child.kill('SIGTERM')
+    return (await exited)[0] as number | null
+  }
+  return { url, lines, stop }
+}

@@ -1,0 +1,90 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import type { TestContext } from 'node:test'
+import { createKey, type KeyRequest } from '../../hub/keys.ts'
+import { type Publication, publishFolder } from '../../hub/marketplace/publish.ts'
+import { type HubOptions, startHub } from '../../hub/server.ts'
+import { openStore, type Store } from '../../hub/store.ts'
+
+export const ADMIN_TOKEN = 'admin-token-of-the-tests'
+export const SIGNING_SECRET = 'signing-secret-of-the-tests'
+
+export interface HubUnderTest {
+  readonly url: string
+  readonly dataDir: string
+  readonly store: Store
+  readonly log: string[]
+  readonly newKey: (request?: Partial<KeyRequest>) => string
+  readonly publish: (publication?: Partial<Publication>, files?: Record<string, string>) => Promise<void>
+  readonly call: (path: string, options?: CallOptions) => Promise<Response>
+}
+
+export interface CallOptions {
+  readonly method?: string
+  readonly key?: string
+  readonly bearer?: string
+  readonly headers?: Record<string, string>
+  readonly json?: unknown
+  readonly body?: string
+}
+
+/** A hub on a free port and a new data folder; both go when the test ends. */
+export async function runHub(t: TestContext, options: Partial<HubOptions> = {}): Promise<HubUnderTest> {
+  const dataDir = join(newFolder(t), 'data')
+  const log: string[] = []
+  const hub = await startHub({ dataDir, adminToken: ADMIN_TOKEN, log: line => log.push(line), ...options })
+  const store = openStore(dataDir)
+  t.after(async () => {
+    store.close()
+    await hub.close()
+  })
+  return {
+    url: hub.url,
+    dataDir,
+    store,
+    log,
+    newKey: (request = {}) => createKey(store, { name: 'test', ...request }).key,
+    publish: async (publication = {}, files = { 'plugin.yaml': 'name: hello\n' }) => {
+      const complete = { ...PUBLICATION, signingSecret: SIGNING_SECRET, ...publication }
+      await publishFolder(store, newFolder(t, files), complete)
+    },
+    call: (path, callOptions = {}) => fetch(hub.url + path, buildRequest(callOptions)),
+  }
+}
+
+/** A temporary folder with these files, which goes when the test ends. */
+export function newFolder(t: TestContext, files: Record<string, string> = {}): string {
+  const folder = mkdtempSync(join(tmpdir(), 'hub-test-'))
+  t.after(() => rmSync(folder, { recursive: true, force: true }))
+  for (const [path, content] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, path)), { recursive: true })
+    writeFileSync(join(folder, path), content)
+  }
+  return folder
+}
+
+/** The `error` of a JSON answer, after checking that it is a plain sentence with the headers every answer has. */
+export async function errorOf(response: Response): Promise<string> {
+  const text = await response.text()
+  if (!response.headers.get('content-type')?.startsWith('application/json')) throw new Error(`not JSON: ${text}`)
+  if (response.headers.get('x-content-type-options') !== 'nosniff') throw new Error('the answer may be sniffed')
+  if (/\n\s+at /.test(text)) throw new Error(`the answer holds a stack: ${text}`)
+  return (JSON.parse(text) as { error: string }).error
+}
+
+const PUBLICATION = { kind: 'plugin', slug: 'hello', version: '1.0.0' } as const
+
+function buildRequest({ method, key, bearer, headers, json, body }: CallOptions): RequestInit {
+  const hasBody = json !== undefined || body !== undefined
+  return {
+    method: method ?? (hasBody ? 'POST' : 'GET'),
+    headers: {
+      ...(key === undefined ? {} : { 'X-API-Key': key }),
+      ...(bearer === undefined ? {} : { Authorization: `Bearer ${bearer}` }),
+      ...(hasBody ? { 'Content-Type': 'application/json' } : {}),
+      ...headers,
+    },
+    ...(hasBody ? { body: body ?? JSON.stringify(json) } : {}),
+  }
+}
