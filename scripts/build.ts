@@ -1,0 +1,43 @@
+import { execFileSync } from 'node:child_process'
+import { readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+
+const ROOT = join(import.meta.dirname, '..')
+const BUILD = join(ROOT, 'build')
+const DIST = join(ROOT, 'dist')
+
+rmSync(BUILD, { recursive: true, force: true })
+rmSync(DIST, { recursive: true, force: true })
+compile()
+bundle()
+await writeStubs()
+process.stdout.write(`dist: ${readdirSync(DIST).toSorted().join(', ')}\n`)
+
+function compile(): void {
+  runTool('tsc', ['-p', 'tsconfig.build.json'])
+}
+
+/** Not minified: operators must be able to read what they run. Not cached: the same sources must give the same bytes. */
+function bundle(): void {
+  const options = ['--out', DIST, '--license', 'licenses.txt', '--target', 'es2022', '--no-cache', '--quiet']
+  runTool('ncc', ['build', join(BUILD, 'main.js'), ...options])
+}
+
+/** For each function that the bundle exports, a file that runs it: `deployPost` is run by `deploy-post.js`. */
+async function writeStubs(): Promise<void> {
+  const bundled: Record<string, unknown> = await import(pathToFileURL(join(DIST, 'index.js')).href)
+  const actions = Object.keys(bundled).filter(name => typeof bundled[name] === 'function')
+  if (actions.length === 0) throw new Error('The bundle exports no action: src/main.ts must hand on at least one.')
+  for (const action of actions) {
+    writeFileSync(join(DIST, stubName(action)), `import { ${action} } from './index.js'\nawait ${action}()\n`)
+  }
+}
+
+function stubName(action: string): string {
+  return `${action.replace(/[A-Z]/g, letter => `-${letter.toLowerCase()}`)}.js`
+}
+
+function runTool(name: string, args: readonly string[]): void {
+  execFileSync(join(ROOT, 'node_modules', '.bin', name), args, { cwd: ROOT, stdio: 'inherit' })
+}
