@@ -88,8 +88,6 @@ async function* watchedBody(message: IncomingMessage, url: URL, watch: Connectio
     }
   } catch (error) {
     throw explained(error, url, watch)
-  } finally {
-    watch.close()
   }
 }
 

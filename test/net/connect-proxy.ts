@@ -1,0 +1,63 @@
+import http from 'node:http'
+import https from 'node:https'
+import net, { type AddressInfo, type Socket } from 'node:net'
+import type { TestContext } from 'node:test'
+import type { Certificate } from './certificates.ts'
+
+export interface ConnectProxy {
+  url: string
+  /** The `host:port` of every CONNECT that came, in order. */
+  targets: string[]
+  authorizations: (string | undefined)[]
+}
+
+/** A CONNECT proxy on loopback that takes every host name to 127.0.0.1 at the port asked for; `stalled` never answers. With a certificate it speaks TLS itself. */
+export async function startConnectProxy(
+  t: TestContext,
+  behaviour: 'works' | 'stalled' | 'refuses' = 'works',
+  certificate?: Certificate,
+): Promise<ConnectProxy> {
+  const targets: string[] = []
+  const authorizations: (string | undefined)[] = []
+  const sockets = new Set<Socket>()
+  const server = certificate === undefined ? http.createServer() : https.createServer(certificate)
+  server.on('connection', socket => sockets.add(socket))
+  server.on('connect', (request, socket: Socket) => {
+    targets.push(request.url ?? '')
+    authorizations.push(request.headers['proxy-authorization'])
+    socket.on('error', () => {})
+    if (behaviour === 'refuses') socket.end('HTTP/1.1 403 Forbidden\r\n\r\n')
+    if (behaviour === 'works') sockets.add(joinSockets(socket, Number(new URL(`http://${request.url}`).port || 80)))
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.after(async () => {
+    for (const socket of sockets) socket.destroy()
+    await new Promise(resolve => server.close(resolve))
+  })
+  const scheme = certificate === undefined ? 'http' : 'https'
+  return { url: `${scheme}://127.0.0.1:${(server.address() as AddressInfo).port}`, targets, authorizations }
+}
+
+/** Sets the proxy variables for the rest of the test; a variable that is not named is unset. */
+export function useProxyEnvironment(t: TestContext, variables: Record<string, string>): void {
+  const names = ['http_proxy', 'https_proxy', 'no_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY']
+  const before = names.map(name => [name, process.env[name]] as const)
+  for (const name of names) delete process.env[name]
+  Object.assign(process.env, variables)
+  t.after(() => {
+    for (const [name, value] of before) {
+      if (value === undefined) delete process.env[name]
+      else process.env[name] = value
+    }
+  })
+}
+
+function joinSockets(client: Socket, port: number): Socket {
+  const upstream = net.connect(port, '127.0.0.1', () => {
+    client.write('HTTP/1.1 200 Connection established\r\n\r\n')
+    client.pipe(upstream).pipe(client)
+  })
+  upstream.on('error', () => client.destroy())
+  client.on('close', () => upstream.destroy())
+  return upstream
+}

@@ -1,0 +1,181 @@
+import assert from 'node:assert/strict'
+import { createHash, createHmac, randomBytes } from 'node:crypto'
+import { closeSync, openSync, writeSync } from 'node:fs'
+import { describe, it } from 'node:test'
+import { gzipSync } from 'node:zlib'
+import { WRITE_BLOCK_BYTES } from '../../src/net/limits.ts'
+import { serve, serveSocket } from './loopback-server.ts'
+import { openPrivateFile } from './private-file.ts'
+import { createTestedWire } from './tested-wire.ts'
+
+const MEBIBYTE = 1024 * 1024
+const LIMITS = { maxBytes: 16 * MEBIBYTE, timeoutMs: 30_000 }
+
+function sha256(bytes: Buffer): string {
+  return createHash('sha256').update(bytes).digest('hex')
+}
+
+describe('download', () => {
+  for (const size of [0, 1, WRITE_BLOCK_BYTES - 1, WRITE_BLOCK_BYTES, WRITE_BLOCK_BYTES + 1, 5_000_000]) {
+    it(`stores ${size} bytes with their digests`, async t => {
+      const bytes = randomBytes(size)
+      const server = await serve(t, (_, response) => response.writeHead(200, { 'X-Signature': 's' }).end(bytes))
+      const file = openPrivateFile(t)
+      const answer = await createTestedWire().download({
+        url: server.url,
+        fd: file.fd,
+        hmacSecret: 'schlüssel',
+        ...LIMITS,
+      })
+      assert.ok(answer.ok)
+      assert.deepEqual([answer.size, answer.sha256, answer.headers['x-signature']], [size, sha256(bytes), 's'])
+      assert.deepEqual(answer.hmacSha256, createHmac('sha256', Buffer.from('schlüssel', 'utf8')).update(bytes).digest())
+      assert.ok(file.read().equals(bytes))
+    })
+  }
+
+  it('computes no HMAC without a secret, and refuses an empty one', async t => {
+    const server = await serve(t, (_, response) => response.end('zip'))
+    const { fd } = openPrivateFile(t)
+    const answer = await createTestedWire().download({ url: server.url, fd, ...LIMITS })
+    assert.ok(answer.ok && !('hmacSha256' in answer))
+    const unsigned = createTestedWire().download({ url: server.url, fd, hmacSecret: '', ...LIMITS })
+    await assert.rejects(unsigned, { name: 'ConfigError', code: 'invalid_input' })
+  })
+
+  it('tells its progress', async t => {
+    const server = await serve(t, (_, response) =>
+      response.writeHead(200, { 'Content-Length': 2_000_000 }).end(randomBytes(2_000_000)),
+    )
+    const told: [number, number | undefined][] = []
+    const onProgress = (received: number, total: number | undefined) => told.push([received, total])
+    await createTestedWire().download({ url: server.url, fd: openPrivateFile(t).fd, onProgress, ...LIMITS })
+    assert.ok(told.length > 1)
+    assert.deepEqual(told.at(-1), [2_000_000, 2_000_000])
+  })
+
+  it('takes a body of undeclared length', async t => {
+    const server = await serveSocket(t, socket => socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\n\r\nzip')))
+    const file = openPrivateFile(t)
+    const answer = await createTestedWire().download({ url: server.url, fd: file.fd, ...LIMITS })
+    assert.deepEqual([answer.ok, file.read().toString()], [true, 'zip'])
+  })
+
+  it('replaces what the file held, also what a longer attempt left', async t => {
+    const server = await serve(t, (request, response, nth) => {
+      if (nth === 2) {
+        response.end('short')
+        return
+      }
+      response.writeHead(200, { 'Content-Length': 9_000_000 }).write(Buffer.alloc(3_000_000, 'x'))
+      setTimeout(() => request.socket.destroy(), 100)
+    })
+    const file = openPrivateFile(t)
+    writeSync(file.fd, 'y'.repeat(100))
+    const answer = await createTestedWire().download({ url: server.url, fd: file.fd, ...LIMITS })
+    assert.ok(answer.ok)
+    assert.deepEqual([answer.attempts, answer.size, answer.sha256], [2, 5, sha256(Buffer.from('short'))])
+    assert.equal(file.read().toString(), 'short')
+  })
+
+  const broken: [name: string, destroy: 'destroy' | 'resetAndDestroy' | 'end'][] = [
+    ['is cut short', 'end'],
+    ['is closed', 'destroy'],
+    ['is reset', 'resetAndDestroy'],
+  ]
+  for (const [name, how] of broken) {
+    it(`is network when every attempt's body ${name}`, async t => {
+      const server = await serveSocket(t, socket =>
+        socket.once('data', () => {
+          socket.write(`HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n${'x'.repeat(500)}`)
+          setTimeout(() => socket[how](), 20)
+        }),
+      )
+      const wire = createTestedWire()
+      const { fd } = openPrivateFile(t)
+      await assert.rejects(wire.download({ url: server.url, fd, ...LIMITS }), {
+        name: 'ArtifactError',
+        code: 'network',
+      })
+      assert.deepEqual([server.connections(), wire.lines.length], [4, 3])
+    })
+  }
+
+  it('refuses by Content-Length before it reads or writes', async t => {
+    const server = await serveSocket(t, socket => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n'))
+    const file = openPrivateFile(t)
+    writeSync(file.fd, 'untouched')
+    const call = createTestedWire().download({ url: server.url, fd: file.fd, ...LIMITS, maxBytes: 100 })
+    await assert.rejects(call, {
+      name: 'ArchiveError',
+      code: 'archive_too_large',
+      message: /100.*max-artifact-bytes|max-artifact-bytes.*100/,
+    })
+    assert.deepEqual([server.connections(), file.read().toString()], [1, 'untouched'])
+  })
+
+  it('refuses an endless body of undeclared length', async t => {
+    const server = await serve(t, (_, response) => {
+      const timer = setInterval(() => response.write(Buffer.alloc(100_000)), 1)
+      response.on('close', () => clearInterval(timer))
+    })
+    const file = openPrivateFile(t)
+    const call = createTestedWire().download({ url: server.url, fd: file.fd, ...LIMITS, maxBytes: MEBIBYTE })
+    await assert.rejects(call, { name: 'ArchiveError', code: 'archive_too_large' })
+    assert.ok(file.read().length <= MEBIBYTE)
+  })
+
+  it('takes exactly as much as is allowed', async t => {
+    const server = await serve(t, (_, response) => response.end('x'.repeat(100)))
+    const answer = await createTestedWire().download({
+      url: server.url,
+      fd: openPrivateFile(t).fd,
+      ...LIMITS,
+      maxBytes: 100,
+    })
+    assert.equal(answer.ok, true)
+  })
+
+  it('refuses an encoded body, as the signature is over the exact bytes', async t => {
+    const server = await serve(t, (_, response) =>
+      response.writeHead(200, { 'Content-Encoding': 'gzip' }).end(gzipSync('zip')),
+    )
+    const call = createTestedWire().download({ url: server.url, fd: openPrivateFile(t).fd, ...LIMITS })
+    await assert.rejects(call, { name: 'ArtifactError', code: 'bad_response' })
+    assert.equal(server.requests[0]?.headers['accept-encoding'], 'identity')
+  })
+
+  it('takes the identity encoding', async t => {
+    const server = await serve(t, (_, response) =>
+      response.writeHead(200, { 'Content-Encoding': 'Identity' }).end('zip'),
+    )
+    assert.equal(
+      (await createTestedWire().download({ url: server.url, fd: openPrivateFile(t).fd, ...LIMITS })).ok,
+      true,
+    )
+  })
+
+  for (const status of [201, 204, 206]) {
+    it(`refuses ${status} for a file`, async t => {
+      const server = await serve(t, (_, response) => response.writeHead(status).end())
+      const call = createTestedWire().download({ url: server.url, fd: openPrivateFile(t).fd, ...LIMITS })
+      await assert.rejects(call, { name: 'ArtifactError', code: 'bad_response' })
+    })
+  }
+
+  it('gives a refusal to the caller', async t => {
+    const server = await serve(t, (_, response) => response.writeHead(403).end('{"error":"wrong slug"}'))
+    const answer = await createTestedWire().download({ url: server.url, fd: openPrivateFile(t).fd, ...LIMITS })
+    assert.ok(!answer.ok)
+    assert.deepEqual([answer.status, answer.body, answer.attempts], [403, { error: 'wrong slug' }, 1])
+  })
+
+  it('is host_not_writable when the descriptor is not open for writing', async t => {
+    const server = await serve(t, (_, response) => response.end('zip'))
+    const fd = openSync('/dev/null', 'r')
+    t.after(() => closeSync(fd))
+    const call = createTestedWire().download({ url: server.url, fd, ...LIMITS })
+    await assert.rejects(call, { name: 'DeploymentError', code: 'host_not_writable' })
+    assert.equal(server.connections(), 1)
+  })
+})

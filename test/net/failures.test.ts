@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { explainFailure } from '../../src/net/failures.ts'
+import { closedPort, serveSocket } from './loopback-server.ts'
+import { createTestedWire, get } from './tested-wire.ts'
+
+const QUERY = '/blob?X-Amz-Signature=s3cret'
+
+describe('a failing connection', () => {
+  it('is told with host and cause, without the query', async () => {
+    const port = await closedPort()
+    await assert.rejects(
+      createTestedWire().requestJson(get(`http://127.0.0.1:${port}${QUERY}`)),
+      (error: Error & { code: string }) => {
+        assert.equal(error.code, 'network')
+        assert.match(error.message, new RegExp(`127\\.0\\.0\\.1:${port}.*ECONNREFUSED`))
+        assert.doesNotMatch(error.message, /s3cret/)
+        return true
+      },
+    )
+  })
+
+  it('is told with the cause when localhost has several addresses', async () => {
+    const call = createTestedWire().requestJson(get(`http://localhost:${await closedPort()}`))
+    await assert.rejects(call, { code: 'network', message: /ECONNREFUSED/ })
+  })
+
+  it('is network when TLS meets a server that speaks none', async t => {
+    const server = await serveSocket(t, socket => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'))
+    await assert.rejects(createTestedWire().requestJson(get(server.url.replace('http:', 'https:'))), {
+      code: 'network',
+    })
+  })
+
+  const broken: [name: string, said: string, code: string][] = [
+    ['closes without an answer', '', 'network'],
+    ['closes in the head', 'HTTP/1.1 200 OK\r\nContent-', 'network'],
+    ['sends a body shorter than its Content-Length', 'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}', 'network'],
+    ['ends in the middle of the chunks', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n', 'network'],
+    ['does not speak HTTP', 'SSH-2.0-OpenSSH_9.9\r\n', 'bad_response'],
+    ['sends an endless head', `HTTP/1.1 200 OK\r\n${'X-Long: x\r\n'.repeat(20_000)}`, 'bad_response'],
+    ['sends two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}', 'bad_response'],
+  ]
+  for (const [name, said, code] of broken) {
+    it(`is ${code} when the server ${name}`, async t => {
+      const server = await serveSocket(t, socket => socket.once('data', () => socket.end(said)))
+      await assert.rejects(createTestedWire().requestJson(get(server.url)), { name: 'ArtifactError', code })
+    })
+  }
+})
+
+describe('explainFailure', () => {
+  it('cleans what the system error quotes', () => {
+    const error = explainFailure(new Error('bad\n::error::name'), 'https://hub.test', false)
+    assert.doesNotMatch(error.message, /\n|::/)
+  })
+})

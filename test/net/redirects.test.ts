@@ -1,0 +1,170 @@
+import assert from 'node:assert/strict'
+import type { ServerResponse } from 'node:http'
+import { describe, it } from 'node:test'
+import { startConnectProxy, useProxyEnvironment } from './connect-proxy.ts'
+import { serve, serveSocket } from './loopback-server.ts'
+import { createTestedWire, get } from './tested-wire.ts'
+
+const SECRETS = {
+  credentials: { 'X-API-Key': 'key' },
+  headers: { Authorization: 'Bearer t', Cookie: 'c=1', 'X-Kept': 'yes' },
+}
+
+function redirect(response: ServerResponse, location: string, status = 302): void {
+  response.writeHead(status, { Location: location }).end('moved')
+}
+
+describe('followRedirects', () => {
+  for (const status of [301, 302, 303, 307, 308]) {
+    it(`follows ${status} to a relative Location`, async t => {
+      const server = await serve(t, (request, response) => {
+        if (request.url === '/a/b?x=1') redirect(response, '../c?y=2', status)
+        else response.end(JSON.stringify(request.url))
+      })
+      const answer = await createTestedWire().requestJson(get(`${server.url}/a/b?x=1`))
+      assert.equal(answer.body, '/c?y=2')
+      assert.equal(answer.url, `${server.url}/c?y=2`)
+      assert.equal(answer.attempts, 1)
+    })
+  }
+
+  for (const status of [300, 304, 305]) {
+    it(`gives ${status} as an answer`, async t => {
+      const server = await serve(t, (_, response) => redirect(response, '/other', status))
+      assert.equal((await createTestedWire().requestJson(get(server.url))).status, status)
+      assert.equal(server.requests.length, 1)
+    })
+  }
+
+  it('keeps credentials within the origin', async t => {
+    const server = await serve(t, (request, response) =>
+      request.url === '/' ? redirect(response, '/x') : response.end('{}'),
+    )
+    await createTestedWire().requestJson({ ...get(server.url), ...SECRETS })
+    assert.deepEqual(
+      server.requests.map(request => [request.headers['x-api-key'], request.headers.authorization]),
+      [
+        ['key', 'Bearer t'],
+        ['key', 'Bearer t'],
+      ],
+    )
+  })
+
+  it('drops credentials, authorization and cookie when the port changes', async t => {
+    const other = await serve(t, (_, response) => response.end('{}'))
+    const first = await serve(t, (_, response) => redirect(response, `${other.url}/blob`))
+    await createTestedWire().requestJson({ ...get(first.url), ...SECRETS })
+    const { headers } = other.requests[0] as { headers: Record<string, unknown> }
+    assert.deepEqual(
+      [headers['x-api-key'], headers['authorization'], headers['cookie']],
+      [undefined, undefined, undefined],
+    )
+    assert.equal(headers['x-kept'], 'yes')
+  })
+
+  it('drops a credential that was also given as a plain header', async t => {
+    const other = await serve(t, (_, response) => response.end('{}'))
+    const first = await serve(t, (_, response) => redirect(response, other.url))
+    const request = { ...get(first.url), credentials: { 'X-API-Key': 'key' }, headers: { 'x-api-key': 'key' } }
+    await createTestedWire().requestJson(request)
+    assert.equal(other.requests[0]?.headers['x-api-key'], undefined)
+  })
+
+  it('keeps them dropped when a later hop comes back to the first origin', async t => {
+    const other = await serve(t, (_, response) => redirect(response, `${first.url}/back`))
+    const first = await serve(t, (request, response) =>
+      request.url === '/' ? redirect(response, other.url) : response.end('{}'),
+    )
+    await createTestedWire().requestJson({ ...get(first.url), ...SECRETS })
+    const back = first.requests[1]
+    assert.equal(back?.url, '/back')
+    assert.deepEqual([back?.headers['x-api-key'], back?.headers.authorization], [undefined, undefined])
+  })
+
+  it('never redirects a POST', async t => {
+    const server = await serve(t, (_, response) => redirect(response, '/other', 307))
+    const answer = await createTestedWire().requestJson({
+      ...get(server.url),
+      method: 'POST',
+      followRedirects: true,
+      body: {},
+    })
+    assert.deepEqual([answer.status, answer.headers['location'], server.requests.length], [307, '/other', 1])
+  })
+
+  it('gives the redirect as the answer when it is told not to follow', async t => {
+    const server = await serve(t, (_, response) => redirect(response, '/other'))
+    const answer = await createTestedWire().requestJson({ ...get(server.url), followRedirects: false })
+    assert.deepEqual([answer.status, server.requests.length], [302, 1])
+  })
+
+  it('follows five redirects and refuses the sixth', async t => {
+    const server = await serve(t, (request, response) => {
+      const left = Number(request.url?.slice(1))
+      if (left === 0) response.end('{}')
+      else redirect(response, `/${left - 1}`)
+    })
+    assert.equal((await createTestedWire().requestJson(get(`${server.url}/5`))).status, 200)
+    const sixth = createTestedWire().requestJson(get(`${server.url}/6`))
+    await assert.rejects(sixth, { name: 'ArtifactError', code: 'bad_response' })
+  })
+
+  const useless: [name: string, headers: Record<string, string>][] = [
+    ['without a Location', {}],
+    ['with an empty Location', { Location: '' }],
+    ['with a Location that is no URL', { Location: 'https://[half' }],
+    ['in a circle', { Location: '/' }],
+  ]
+  for (const [name, headers] of useless) {
+    it(`refuses a redirect ${name}, once and for all`, async t => {
+      const server = await serve(t, (_, response) => response.writeHead(302, headers).end())
+      const request = { ...get(`${server.url}/`), retry: 'transient' } as const
+      await assert.rejects(createTestedWire().requestJson(request), { name: 'ArtifactError', code: 'bad_response' })
+      assert.equal(server.requests.length, 1)
+    })
+  }
+
+  for (const target of ['http://hub.test/', 'file:///etc/passwd', 'ftp://127.0.0.1/', 'http://user:pw@127.0.0.1:9/']) {
+    it(`refuses a redirect to ${target}`, async t => {
+      const server = await serve(t, (_, response) => redirect(response, target))
+      await assert.rejects(createTestedWire().requestJson(get(server.url)), {
+        name: 'ConfigError',
+        code: 'insecure_url',
+      })
+    })
+  }
+
+  it('refuses a redirect from another host to this one', async t => {
+    const proxy = await startConnectProxy(t)
+    useProxyEnvironment(t, { http_proxy: proxy.url })
+    const inside = await serve(t, (_, response) => response.end('{}'))
+    const outside = await serve(t, (_, response) => redirect(response, inside.url))
+    const wire = createTestedWire({ allowHttp: true })
+    await assert.rejects(wire.requestJson(get(`http://hub.test:${outside.port}/`)), { code: 'insecure_url' })
+    assert.deepEqual([outside.requests.length, inside.requests.length], [1, 0])
+  })
+
+  it('closes the connection of a redirect without reading its body', async t => {
+    const closed = Promise.withResolvers<void>()
+    const server = await serveSocket(t, async (socket, nth) => {
+      if (nth === 1) {
+        socket.resume().on('close', () => closed.resolve())
+        socket.write('HTTP/1.1 302 Found\r\nLocation: /next\r\nContent-Length: 999999999\r\n\r\nendless')
+        return
+      }
+      await closed.promise
+      socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}')
+    })
+    assert.equal((await createTestedWire().requestJson(get(`${server.url}/`))).status, 200)
+  })
+
+  it('logs a line that names no path and no query', async t => {
+    const server = await serve(t, (request, response) =>
+      request.url === '/' ? redirect(response, '/blob-s3cret?token=s3cret') : response.end('{}'),
+    )
+    const wire = createTestedWire()
+    await wire.requestJson(get(server.url))
+    assert.equal(wire.lines.length, 1)
+    assert.doesNotMatch(wire.lines.join(), /s3cret/)
+  })
+})

@@ -1,0 +1,165 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import fc from 'fast-check'
+import { BACKOFF_BASE_MS, BACKOFF_CAP_MS, MAX_RETRIES, RETRY_AFTER_CAP_MS } from '../../src/net/limits.ts'
+import { parseRetryAfter } from '../../src/net/retries.ts'
+import { closedPort, serve, serveSocket } from './loopback-server.ts'
+import { createTestedWire, get } from './tested-wire.ts'
+
+const POST = { method: 'POST', body: { a: 1 }, timeoutMs: 20_000 } as const
+
+describe('withRetries', () => {
+  for (const status of [408, 429, 500, 502, 503, 504, 599]) {
+    it(`tries again after ${status} until it succeeds`, async t => {
+      const server = await serve(t, (_, response, nth) => response.writeHead(nth < 3 ? status : 200).end('{}'))
+      const wire = createTestedWire()
+      const answer = await wire.requestJson({ ...get(server.url), retry: 'transient' })
+      assert.deepEqual([answer.status, answer.attempts, wire.lines.length], [200, 3, 2])
+    })
+  }
+
+  for (const status of [400, 401, 403, 404, 409, 410, 413, 422]) {
+    it(`takes ${status} for the answer`, async t => {
+      const server = await serve(t, (_, response) => response.writeHead(status).end('{"error":"no"}'))
+      const answer = await createTestedWire().requestJson({ ...get(server.url), retry: 'transient' })
+      assert.deepEqual([answer.status, answer.attempts, answer.body], [status, 1, { error: 'no' }])
+    })
+  }
+
+  it('gives the last answer after four attempts', async t => {
+    const server = await serve(t, (_, response, nth) => response.writeHead(503).end(`{"error":"${nth}"}`))
+    const answer = await createTestedWire().requestJson({ ...get(server.url), retry: 'transient' })
+    assert.deepEqual([answer.status, answer.attempts, answer.body], [503, 1 + MAX_RETRIES, { error: '4' }])
+  })
+
+  it('sends a retried POST whole again', async t => {
+    const bodies: string[] = []
+    const server = await serve(t, (request, response, nth) => {
+      request.setEncoding('utf8').on('data', text => bodies.push(text))
+      request.on('end', () => response.writeHead(nth === 1 ? 502 : 201).end('{}'))
+    })
+    const answer = await createTestedWire().requestJson({ ...POST, url: server.url, retry: 'transient' })
+    assert.deepEqual([answer.status, bodies], [201, ['{"a":1}', '{"a":1}']])
+  })
+
+  it('waits exponentially with jitter', async t => {
+    const server = await serve(t, (_, response) => response.writeHead(500).end())
+    const wire = createTestedWire({ random: () => 0.5 })
+    await wire.requestJson({ ...get(server.url), retry: 'transient' })
+    const [base, cap] = [BACKOFF_BASE_MS, BACKOFF_CAP_MS]
+    assert.deepEqual(wire.waits, [base / 2, base, Math.min(base * 2, cap / 2)])
+  })
+
+  it('waits as long as Retry-After asks', async t => {
+    const server = await serve(t, (_, response, nth) =>
+      response.writeHead(nth === 1 ? 429 : 200, { 'Retry-After': '7' }).end(),
+    )
+    const wire = createTestedWire()
+    await wire.requestJson({ ...get(server.url), retry: 'transient' })
+    assert.deepEqual(wire.waits, [7000])
+  })
+
+  it('does not begin a wait that would reach the deadline', async t => {
+    const server = await serve(t, (_, response) => response.writeHead(503, { 'Retry-After': '25' }).end('{}'))
+    const wire = createTestedWire()
+    const answer = await wire.requestJson({ ...get(server.url), retry: 'transient', timeoutMs: 20_000 })
+    assert.deepEqual([answer.status, answer.attempts, wire.waits], [503, 1, []])
+  })
+
+  it('attempts nothing more once it is cancelled', async t => {
+    const cancel = new AbortController()
+    const reason = new Error('cancelled by the operator')
+    const server = await serve(t, (_, response) => response.writeHead(503).end())
+    const sleep = async () => cancel.abort(reason)
+    const wire = createTestedWire({ signal: cancel.signal, sleep })
+    await assert.rejects(wire.requestJson({ ...get(server.url), retry: 'transient' }), reason)
+    assert.equal(server.connections(), 1)
+  })
+
+  it('tries again after a reset, and follows redirects from the start', async t => {
+    const paths: (string | undefined)[] = []
+    const server = await serve(t, (request, response, nth) => {
+      paths.push(request.url)
+      if (request.url === '/') response.writeHead(302, { Location: `/signed-${nth}` }).end()
+      else if (nth === 2) request.socket.resetAndDestroy()
+      else response.end('{}')
+    })
+    const answer = await createTestedWire().requestJson({ ...get(`${server.url}/`), retry: 'transient' })
+    assert.deepEqual([answer.attempts, paths], [2, ['/', '/signed-1', '/', '/signed-3']])
+  })
+
+  it('never retries where the caller forbids it', async t => {
+    const server = await serve(t, (_, response) => response.writeHead(503).end())
+    const answer = await createTestedWire().requestJson({ ...get(server.url), retry: 'never' })
+    assert.equal(answer.attempts, 1)
+  })
+})
+
+describe('a connection-only retry', () => {
+  it('tries again when nobody listens', async () => {
+    const wire = createTestedWire()
+    const call = wire.requestJson({ ...POST, url: `http://127.0.0.1:${await closedPort()}`, retry: 'connection-only' })
+    await assert.rejects(call, { name: 'ArtifactError', code: 'network' })
+    assert.equal(wire.waits.length, MAX_RETRIES)
+  })
+
+  it('tries again when the name is unknown', async () => {
+    const wire = createTestedWire({ allowHttp: true })
+    const call = wire.requestJson({ ...POST, url: `http://${UNRESOLVABLE}`, retry: 'connection-only' })
+    await assert.rejects(call, { code: 'network' })
+    assert.equal(wire.waits.length, MAX_RETRIES)
+  })
+
+  it('never sends again what a server may have processed', async t => {
+    const server = await serveSocket(t, socket => socket.once('data', () => socket.resetAndDestroy()))
+    const call = createTestedWire().requestJson({ ...POST, url: server.url, retry: 'connection-only' })
+    await assert.rejects(call, { code: 'network' })
+    assert.equal(server.connections(), 1)
+  })
+
+  it('takes 503 for the answer', async t => {
+    const server = await serve(t, (_, response) => response.writeHead(503).end())
+    const answer = await createTestedWire().requestJson({ ...POST, url: server.url, retry: 'connection-only' })
+    assert.deepEqual([answer.status, answer.attempts], [503, 1])
+  })
+})
+
+// A label longer than DNS allows: refused by the resolver without a query.
+const UNRESOLVABLE = `${'a'.repeat(64)}.test`
+
+describe('parseRetryAfter', () => {
+  const now = Date.parse('2026-03-01T12:00:00Z')
+  const table: [header: string | undefined, ms: number][] = [
+    [undefined, 0],
+    ['', 0],
+    ['5', 5000],
+    [' 5 ', 5000],
+    ['0', 0],
+    ['-5', 0],
+    ['1.5', 0],
+    ['999999999999999999999', RETRY_AFTER_CAP_MS],
+    ['Sun, 01 Mar 2026 12:00:10 GMT', 10_000],
+    ['Sun, 01 Mar 2026 11:00:00 GMT', 0],
+    ['Mon, 01 Mar 2100 00:00:00 GMT', RETRY_AFTER_CAP_MS],
+    ['Sun, 99 Foo 2026 12:00:10 GMT', 0],
+    ['soon, 2099', 0],
+  ]
+  for (const [header, ms] of table)
+    it(`reads ${header} as ${ms} ms`, () => assert.equal(parseRetryAfter(header, now), ms))
+
+  it('stays between 0 and the cap whatever it is given', () => {
+    fc.assert(
+      fc.property(
+        fc.oneof(
+          fc.string(),
+          fc.integer().map(String),
+          fc.date({ noInvalidDate: true }).map(date => date.toUTCString()),
+        ),
+        text => {
+          const ms = parseRetryAfter(text, now)
+          return ms >= 0 && ms <= RETRY_AFTER_CAP_MS
+        },
+      ),
+    )
+  })
+})

@@ -1,0 +1,133 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import net from 'node:net'
+import { Readable } from 'node:stream'
+import { describe, it } from 'node:test'
+import { startConnectProxy } from './connect-proxy.ts'
+import { serve, serveSocket } from './loopback-server.ts'
+import { createTestedWire, get } from './tested-wire.ts'
+
+const WIRE = new URL('../../src/net/wire.ts', import.meta.url).href
+const ANSWER = 'HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\n{}'
+
+interface Ended {
+  code: number | null
+  output: string
+}
+
+/** Runs a program that has a `wire`; one that does not end by itself is killed after a minute, with the code null. */
+async function runProgram(body: string, env: Record<string, string> = {}): Promise<Ended> {
+  const program = `
+    import { openSync } from 'node:fs'
+    import { createWire } from ${JSON.stringify(WIRE)}
+    const wire = createWire({ allowHttp: true, userAgent: 'test', log: () => {}, timeouts: JSON.parse(process.env.TIMEOUTS ?? '{}') })
+    const get = url => ({ method: 'GET', url, retry: 'never', timeoutMs: 600_000 })
+    ${body}`
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', program], {
+    env: { PATH: process.env['PATH'] ?? '', ...env },
+    stdio: ['ignore', 'pipe', 'inherit'],
+    timeout: 60_000,
+  })
+  let output = ''
+  child.stdout.setEncoding('utf8').on('data', text => {
+    output += text
+  })
+  const [code] = await once(child, 'close')
+  return { code, output }
+}
+
+describe('createWire', () => {
+  it('uses a connection of its own for each request, and says so', async t => {
+    const server = await serve(t, (_, response) => response.end('{}'))
+    const wire = createTestedWire()
+    await wire.requestJson(get(server.url))
+    await wire.requestJson(get(server.url))
+    assert.equal(server.connections(), 2)
+    assert.deepEqual(
+      server.requests.map(request => request.headers.connection),
+      ['close', 'close'],
+    )
+  })
+
+  it('speaks to IPv6 addresses', async t => {
+    const server = net.createServer(socket => socket.end(ANSWER))
+    server.listen(0, '::1')
+    const listening = await Promise.race([
+      once(server, 'listening').then(() => true),
+      once(server, 'error').then(() => false),
+    ])
+    if (!listening) return t.skip('there is no IPv6 here')
+    t.after(() => server.close())
+    const { port } = server.address() as net.AddressInfo
+    assert.equal((await createTestedWire().requestJson(get(`http://[::1]:${port}/`))).status, 200)
+  })
+})
+
+describe('the process', () => {
+  it('ends after an answer, though the server keeps the connection', async t => {
+    const server = await serveSocket(t, socket => socket.once('data', () => socket.write(ANSWER)))
+    const ended = await runProgram(`console.log((await wire.requestJson(get(${JSON.stringify(server.url)}))).status)`)
+    assert.deepEqual(ended, { code: 0, output: '200\n' })
+  })
+
+  it('ends after an answer whose body was not read', async t => {
+    const server = await serveSocket(t, socket => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n'))
+    const url = JSON.stringify(server.url)
+    const ended = await runProgram(`
+      const download = wire.download({ url: ${url}, fd: openSync('/dev/null', 'w'), maxBytes: 1, timeoutMs: 600_000 })
+      console.log(await download.catch(error => error.code))`)
+    assert.deepEqual(ended, { code: 0, output: 'archive_too_large\n' })
+  })
+
+  it('ends after a time-out', async t => {
+    const server = await serveSocket(t, () => {})
+    const ended = await runProgram(
+      `console.log(await wire.requestJson(get(${JSON.stringify(server.url)})).catch(error => error.code))`,
+      {
+        TIMEOUTS: '{"idleMs":100}',
+      },
+    )
+    assert.deepEqual(ended, { code: 0, output: 'timeout\n' })
+  })
+
+  it('ends after a proxy stalled', async t => {
+    const proxy = await startConnectProxy(t, 'stalled')
+    const ended = await runProgram(
+      `console.log(await wire.requestJson(get('https://hub.test/')).catch(error => error.code))`,
+      {
+        https_proxy: proxy.url,
+        TIMEOUTS: '{"connectMs":200}',
+      },
+    )
+    assert.deepEqual(ended, { code: 0, output: 'timeout\n' })
+  })
+
+  it('ends after a TLS handshake through a proxy stalled', async t => {
+    const proxy = await startConnectProxy(t)
+    const server = await serveSocket(t, () => {})
+    const ended = await runProgram(
+      `console.log(await wire.requestJson(get('https://hub.test:${server.port}/')).catch(error => error.code))`,
+      { https_proxy: proxy.url, TIMEOUTS: '{"connectMs":200}' },
+    )
+    assert.deepEqual(ended, { code: 0, output: 'timeout\n' })
+  })
+
+  it('needs the same memory for a large download as for a small one', async t => {
+    const block = Buffer.alloc(1024 * 1024)
+    const server = await serve(t, (_, response) => {
+      Readable.from(Array.from({ length: 384 }, () => block)).pipe(response)
+    })
+    const ended = await runProgram(`
+      const { mkdtempSync, rmSync } = await import('node:fs')
+      const { tmpdir } = await import('node:os')
+      const folder = mkdtempSync(tmpdir() + '/hub-deploy-test-')
+      const fd = openSync(folder + '/artifact', 'wx+')
+      rmSync(folder, { recursive: true })
+      const { size } = await wire.download({ url: ${JSON.stringify(server.url)}, fd, maxBytes: 2 ** 40, timeoutMs: 600_000 })
+      console.log(JSON.stringify([size, process.resourceUsage().maxRSS]))`)
+    const [size, maxRssKib] = JSON.parse(ended.output)
+    assert.equal(size, 384 * block.length)
+    assert.ok(maxRssKib < 256 * 1024, `${maxRssKib} KiB`)
+  })
+})
