@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { describe, it } from 'node:test'
+import { ERROR_CODES } from '../src/core/errors.ts'
+import { DEPLOY_TRANSITIONS } from '../src/marketplace/states.ts'
+
+const ROOT = join(import.meta.dirname, '..')
+const PAGES = [
+  ...['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md'],
+  ...readdirSync(join(ROOT, 'docs')).map(name => `docs/${name}`),
+]
+
+describe('docs/errors.md', () => {
+  it('explains every error code once, and no other', () => {
+    const explained = [...read('docs/errors.md').matchAll(/^\| `([a-z_]+)` \|/gm)].map(([, code]) => code)
+    assert.deepEqual(explained.toSorted(), [...ERROR_CODES].toSorted())
+  })
+})
+
+describe('docs/contracts.md', () => {
+  it('has the sections that the sources refer to', () => {
+    const sources = listSources('src').map(read).join('\n')
+    const referred = [...sources.matchAll(/docs\/contracts\.md, "([^"]+)"/g)].map(([, title]) => title as string)
+    assert.notEqual(referred.length, 0)
+    assert.deepEqual(
+      referred.filter(title => !headings('docs/contracts.md').includes(title)),
+      [],
+    )
+  })
+
+  it('names every state of the flow', () => {
+    const text = read('docs/contracts.md')
+    assert.deepEqual(
+      Object.keys(DEPLOY_TRANSITIONS).filter(state => !text.includes(`\`${state}\``)),
+      [],
+    )
+  })
+})
+
+describe('the README', () => {
+  it('holds the tables of action.yml', () => {
+    execFileSync(process.execPath, [join(ROOT, 'scripts/docs.ts'), '--check'])
+  })
+
+  it('names only error codes that exist', () => {
+    const table = read('README.md').split('| Look here first |')[1]?.split('\n\n')[0] ?? ''
+    const named = [...table.matchAll(/^\|.*?\|/gm)].flatMap(([cell]) => [...cell.matchAll(/`(\w+)`/g)].map(m => m[1]))
+    assert.notEqual(named.length, 0)
+    assert.deepEqual(
+      named.filter(code => !(ERROR_CODES as readonly (string | undefined)[]).includes(code)),
+      [],
+    )
+  })
+})
+
+for (const page of PAGES) {
+  describe(page, () => {
+    it('links only to what is there', () => {
+      assert.deepEqual(links(page).filter(isBroken(page)), [])
+    })
+  })
+}
+
+function links(page: string): string[] {
+  return [...read(page).matchAll(/\]\(([^)\s]+)\)/g)]
+    .map(([, target]) => target as string)
+    .filter(target => !/^https?:/.test(target))
+}
+
+function isBroken(page: string): (target: string) => boolean {
+  return target => {
+    const [path, anchor] = target.split('#')
+    const file = path ? join(dirname(page), path) : page
+    if (!existsSync(join(ROOT, file))) return true
+    return anchor !== undefined && !headings(file).map(anchorOf).includes(anchor)
+  }
+}
+
+function headings(page: string): string[] {
+  return [...read(page).matchAll(/^#+ (.+)$/gm)].map(([, title]) => title as string)
+}
+
+function anchorOf(heading: string): string {
+  return heading
+    .toLowerCase()
+    .replace(/[^\w\- ]/g, '')
+    .replaceAll(' ', '-')
+}
+
+function listSources(folder: string): string[] {
+  const entries = readdirSync(join(ROOT, folder), { recursive: true, withFileTypes: true })
+  const files = entries.filter(entry => entry.isFile() && entry.name.endsWith('.ts'))
+  return files.map(file => relative(ROOT, join(file.parentPath, file.name)))
+}
+
+function read(path: string): string {
+  return readFileSync(join(ROOT, path), 'utf8')
+}

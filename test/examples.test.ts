@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { describe, it } from 'node:test'
+import { parse } from 'yaml'
+import { openStage, SIGNING_SECRET, type Stage } from './e2e/stage.ts'
+
+const ROOT = join(import.meta.dirname, '..')
+const EXAMPLES = join(ROOT, 'examples')
+const ACTION_INPUTS = Object.keys(parse(read('action.yml')).inputs)
+
+/** What stands for an operator's own values in the examples. */
+const EXPRESSIONS: Readonly<Record<string, string>> = {
+  'inputs.version': '1.0.0',
+  'matrix.host': 'app-2',
+}
+
+interface Step {
+  uses?: string
+  with?: Record<string, unknown>
+}
+
+const WORKFLOWS = [
+  ...readdirSync(join(EXAMPLES, 'workflows')).map(name => ({ name, text: read(`examples/workflows/${name}`) })),
+  { name: 'the first workflow of the README', text: codeBlocks('yaml')[0] ?? '' },
+]
+
+for (const { name, text } of WORKFLOWS) {
+  describe(name, () => {
+    it('is what actionlint accepts', t => {
+      const lint = spawnSync('actionlint', ['-ignore', 'label ".+" is unknown', '-'], { input: text, encoding: 'utf8' })
+      if (lint.error !== undefined) return t.skip('actionlint is not on PATH')
+      assert.equal(lint.status, 0, lint.stdout)
+    })
+
+    it('deploys, with its own inputs', async () => {
+      await withExamplePublished(async (stage, sha256) => {
+        const inputs = readDeployInputs(text, { ...EXPRESSIONS, 'inputs.sha256': sha256, ...secretsOf(stage) })
+        // Each workflow names a hub and a host of its own; everything else is run as it is written.
+        const { outputs, log } = await stage.deploy({ ...inputs, 'hub-url': stage.hub.url, 'project-root': stage.root })
+        assert.equal(outputs['outcome'], 'success', log)
+        assert.equal(outputs['version'], '1.0.0')
+        assert.equal(existsSync(join(stage.root, 'plugins/greeter/plugin.yaml')), inputs['dry-run'] !== 'true')
+      })
+    })
+  })
+}
+
+describe('the plans', () => {
+  it('deploy the service of the examples', async () => {
+    await withExamplePublished(async stage => {
+      await stage.publish('1.0.0', sources('service'), { kind: 'service', slug: 'clock' })
+      stage.writePlan(read('examples/install-service.yaml'))
+      const { outputs, log } = await stage.deploy({ kind: 'service', slug: 'clock' })
+      assert.equal(outputs['outcome'], 'success', log)
+    })
+  })
+
+  it('seed the settings of a plugin that needs some', async () => {
+    await withExamplePublished(async stage => {
+      await stage.publish('2.0.0', { ...sources('plugin'), ...NEEDS_SETTINGS })
+      stage.writePlan(read('examples/install-with-settings.yaml'))
+      const { outputs, log } = await stage.deploy({}, { env: { GREETER_TOKEN: 'from the step' } })
+      assert.equal(outputs['outcome'], 'success', log)
+      assert.equal(readFileSync(join(stage.root, 'plugins/greeter.env'), 'utf8'), 'GREETER_TOKEN=from the step\n')
+    })
+  })
+
+  it('include the one that the README shows', () => {
+    assert.ok(codeBlocks('yaml').includes(read('examples/install.yaml')))
+  })
+})
+
+const NEEDS_SETTINGS = {
+  'plugin.yaml': 'name: greeter\nversion: "2.0.0"\nenvironment:\n  required: [GREETER_TOKEN]\n',
+  '.env.template': 'GREETER_TOKEN=\n',
+}
+
+/** A hub with the example's plugin, and the operator's repository with its plan where the workflows look for it. */
+async function withExamplePublished(act: (stage: Stage, sha256: string) => Promise<void>): Promise<void> {
+  const stage = await openStage()
+  try {
+    await stage.publish('1.0.0', sources('plugin'))
+    const plan = join(stage.workspace.path, 'deploy/install.yaml')
+    mkdirSync(dirname(plan))
+    writeFileSync(plan, read('examples/install.yaml'))
+    const record = await (await fetch(`${stage.hub.url}/plugins/greeter`)).json()
+    await act(stage, (record as { versions: { sha256: string }[] }).versions[0]?.sha256 ?? '')
+  } finally {
+    await stage.close()
+  }
+}
+
+/** The `with:` of the one step that uses this action, as the runner hands it over. */
+function readDeployInputs(workflow: string, values: Readonly<Record<string, string>>): Record<string, string> {
+  const jobs: { steps: Step[] }[] = Object.values(parse(workflow).jobs)
+  const steps = jobs.flatMap(job => job.steps).filter(step => step.uses === 'OWNER/hub-deploy@v1')
+  assert.equal(steps.length, 1)
+  const given = Object.entries(steps[0]?.with ?? {})
+  assert.deepEqual(
+    given.map(([name]) => name).filter(name => !ACTION_INPUTS.includes(name)),
+    [],
+  )
+  return Object.fromEntries(given.map(([name, value]) => [name, evaluate(String(value), values)]))
+}
+
+function evaluate(text: string, values: Readonly<Record<string, string>>): string {
+  return text.replace(/\$\{\{ (.+?) \}\}/g, (_, expression) => {
+    const value = values[expression]
+    assert.ok(value !== undefined, `The test knows no value for ${expression}`)
+    return value
+  })
+}
+
+function secretsOf(stage: Stage): Record<string, string> {
+  return { 'secrets.HUB_API_KEY': stage.apiKey, 'secrets.GREETER_SIGNING_SECRET': SIGNING_SECRET }
+}
+
+function sources(example: 'plugin' | 'service'): Record<string, string> {
+  const folder = join(EXAMPLES, example)
+  const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter(entry => entry.isFile())
+  const paths = files.map(file => join(file.parentPath, file.name))
+  return Object.fromEntries(paths.map(path => [path.slice(folder.length + 1), readFileSync(path, 'utf8')]))
+}
+
+/** The fenced blocks of a language in the README, in their order. */
+function codeBlocks(language: string): string[] {
+  const blocks = read('README.md').matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, 'gm'))
+  return [...blocks].map(([, code]) => code as string)
+}
+
+function read(path: string): string {
+  return readFileSync(join(ROOT, path), 'utf8')
+}
