@@ -13,8 +13,12 @@ export interface ActionRun {
   inputs: Readonly<Record<string, string>>
   /** A folder of the run's own; see `makeWorkspace`. */
   workspace: Workspace
-  /** The step's `env:`. */
-  env?: Readonly<Record<string, string>>
+  /** Where the built repository lies: its `dist/` and each `action.yml`. Default: this one. */
+  repository?: string
+  /** A command that gets the action's own command line appended and runs it, say `strace -o log`. */
+  through?: readonly string[]
+  /** The step's `env:`; undefined takes a variable of the runner's away. */
+  env?: Readonly<Record<string, string | undefined>>
   /** What the main phase saved, for the post phase. */
   state?: Readonly<Record<string, string>>
   onStart?: (pid: number) => void
@@ -52,10 +56,12 @@ export function makeWorkspace(parent: string = tmpdir()): Workspace {
  * inputs and their defaults as `INPUT_*`, the runner's command files, and nothing else of this process's environment but PATH and HOME.
  */
 export async function runAction(run: ActionRun): Promise<ActionResult> {
-  const folder = resolve(REPOSITORY, run.action ?? '.')
+  const folder = resolve(run.repository ?? REPOSITORY, run.action ?? '.')
   const definition = parse(readFileSync(join(folder, 'action.yml'), 'utf8'))
   const files = commandFiles(run.workspace)
-  const child = spawn(process.execPath, [join(folder, definition.runs[run.phase ?? 'main'])], {
+  const node = [process.execPath, join(folder, definition.runs[run.phase ?? 'main'])]
+  const [program, ...args] = [...(run.through ?? []), ...node] as [string, ...string[]]
+  const child = spawn(program, args, {
     cwd: run.workspace.path,
     env: { ...runnerEnvironment(run, files), ...inputEnvironment(definition.inputs, run.inputs), ...run.env },
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -130,7 +130,7 @@ function readSource(
   } catch (error) {
     read.refuse(
       input,
-      `names ${path}, which cannot be read at ${found} (${errnoOf(error) ?? 'not UTF-8 text'}): was the repository checked out?`,
+      `names ${path}, which cannot be read at ${found} (${errnoOf(error) ?? 'not UTF-8 text'}; was the repository checked out?)`,
     )
   }
   return undefined

@@ -33,7 +33,13 @@ const WORDS: Record<Outcome, string> = {
 }
 
 function headline(report: LocalReport): string {
-  return `${wordFor(report)}: ${cell(report.slug ?? 'unknown')} ${cell(report.previous_version ?? 'nothing')} → ${cell(report.version ?? report.requested_version ?? 'unknown')} on ${cell(report.host_id)}`
+  const slug = cell(report.slug ?? 'unknown')
+  const [before, after] = [
+    cell(report.previous_version ?? 'nothing'),
+    cell(report.version ?? report.requested_version ?? 'unknown'),
+  ]
+  const move = report.outcome === 'success' ? `${before} → ${after}` : `${after} was asked for, ${before} was there`
+  return `${wordFor(report)}: ${slug} ${move}, on ${cell(report.host_id)}`
 }
 
 function wordFor({ outcome, changed, state }: LocalReport): string {

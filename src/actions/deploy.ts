@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import * as core from '@actions/core'
-import { DeployError, DeploymentError } from '../core/errors.ts'
+import { DeployError, DeploymentError, toDeployError } from '../core/errors.ts'
 import { createRedactor } from '../core/secrets.ts'
 import { deploy as runDeploy } from '../marketplace/deploy.ts'
 import type { DeployRequest, DeployResult, DeployTools } from '../marketplace/deploy-request.ts'
 import { refuseRequest } from '../marketplace/refuse.ts'
+import { parseRequestUrl } from '../net/url-policy.ts'
 import { createWire } from '../net/wire.ts'
 import { annotateFailure } from './annotations.ts'
 import { type Connection, type DeployInputs, readDeployInputs } from './deploy-inputs.ts'
@@ -38,8 +39,29 @@ async function run(
 ): Promise<DeployResult> {
   const tools = createTools(inputs.connection, redact, log, signal)
   if (inputs.problems.length > 0) return refuseRequest(inputs.request, inputError(inputs.problems), tools)
+  const insecure = findInsecureBase(inputs)
+  if (insecure !== undefined)
+    return refuseRequest({ ...inputs.request, bases: insecure.speakable }, insecure.error, tools)
   // Without problems every required input was parsed; what is undefined may be.
   return runDeploy(inputs.request as DeployRequest, tools)
+}
+
+/** A base that must not be spoken to refuses the run before anything is locked or sent; the report only if that base is its own. */
+function findInsecureBase({ request: { bases }, connection }: DeployInputs) {
+  if (bases === undefined) return undefined
+  const refusals = Object.values(bases).map(base => insecurityOf(base, connection))
+  const error = refusals.find(refusal => refusal !== undefined)
+  const speakable = insecurityOf(bases.deployments, connection) === undefined ? bases : undefined
+  return error === undefined ? undefined : { error, speakable }
+}
+
+function insecurityOf(base: string, connection: Connection): DeployError | undefined {
+  try {
+    parseRequestUrl(base, connection)
+    return undefined
+  } catch (error) {
+    return toDeployError(error)
+  }
 }
 
 function createTools(
@@ -75,8 +97,9 @@ function createTools(
 
 async function report(result: DeployResult, redact: (text: string) => string, log: RunnerLog): Promise<void> {
   log.end()
+  core.saveState('locked', 'false')
   writeOutputs(buildDeployOutputs(result), redact)
-  if (process.env['GITHUB_STEP_SUMMARY']) await core.summary.addRaw(redact(buildDeploySummary(result))).write()
+  await writeSummary(result, redact, log)
   const { outcome, previous_version: previous, version, error } = result.report
   log.info(`Outcome: ${outcome}${error === null ? `, ${previous ?? 'nothing'} → ${version}` : ''}.`)
   if (outcome === 'success') return
@@ -86,6 +109,16 @@ async function report(result: DeployResult, redact: (text: string) => string, lo
     result.report,
     redact,
   )
+}
+
+/** What cannot be written here changes no outcome. */
+async function writeSummary(result: DeployResult, redact: (text: string) => string, log: RunnerLog): Promise<void> {
+  if (!process.env['GITHUB_STEP_SUMMARY']) return
+  try {
+    await core.summary.addRaw(redact(buildDeploySummary(result))).write()
+  } catch (error) {
+    log.warning(`The job summary could not be written: ${error instanceof Error ? error.message : String(error)}`)
+  }
 }
 
 /** The runner cancels a step with SIGINT and, 7.5 s later, SIGTERM: the first one heard cancels what is under way. */

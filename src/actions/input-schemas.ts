@@ -53,7 +53,7 @@ export const keepPathsSchema = z
   .transform(text =>
     text
       .split(/\r?\n/)
-      .map(line => line.trim().replace(/\/+$/, ''))
+      .map(line => line.trim().replace(/(?<=[^/])\/+$/, ''))
       .filter(line => line !== ''),
   )
   .refine(paths => paths.every(isKeepPath), {

@@ -46,6 +46,25 @@ export function seedSettings(
   return { text: `${seeded.join('\n')}\n`, fromEnvironment: [...fromEnvironment] }
 }
 
+/**
+ * Refuses existing settings in which a required key is missing or empty: DeploymentError `step_failed`, naming the keys
+ * and the file.
+ */
+export function verifySettings(text: string, required: readonly string[], path: string): void {
+  const set = new Set(
+    text.split(/\r?\n/).flatMap(line => {
+      const [, , key, , value] = ASSIGNMENT.exec(line) ?? []
+      return key === undefined || isEmpty((value ?? '').trim()) ? [] : [key]
+    }),
+  )
+  const missing = required.filter(key => !set.has(key))
+  if (missing.length === 0) return
+  throw new DeploymentError(
+    'step_failed',
+    `plugin.yaml requires ${missing.join(', ')}, which ${path} does not set: add ${missing.length === 1 ? 'it' : 'them'} there, because a deployment never changes existing settings.`,
+  )
+}
+
 function quoted(value: string): string {
   if (!/^\s|\s$|["'\\#$`]/.test(value)) return value
   return value.includes("'") ? `"${value.replace(/["\\$`]/g, '\\$&')}"` : `'${value}'`

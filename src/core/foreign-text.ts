@@ -3,7 +3,7 @@ import { MAX_FOREIGN_TEXT_CHARS } from './limits.ts'
 // biome-ignore lint/suspicious/noControlCharactersInRegex: finding control characters is what it is for
 const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g
 const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu
-const WORKFLOW_COMMAND = /::|##\[/g
+const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g
 
 /**
  * Text that came from a hub, a child process or an archive, made safe to print on one line of a workflow log:
@@ -15,7 +15,7 @@ export function cleanForeignText(text: string, maxChars: number = MAX_FOREIGN_TE
     .slice(0, maxChars * 4)
     .replace(ANSI_SEQUENCE, '')
     .replace(CONTROL_OR_FORMAT, ' ')
-    .replace(WORKFLOW_COMMAND, mark => [...mark].join('\u00b7'))
+    .replace(WORKFLOW_COMMAND, '$&\u00b7')
     .trim()
   const characters = [...flat]
   return characters.length <= maxChars ? flat : `${characters.slice(0, maxChars).join('')}… (cut)`

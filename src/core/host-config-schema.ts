@@ -10,6 +10,7 @@ const MAX_NOTIFY_SECONDS = 600
 const DEFAULT_PROVISION_SECONDS = 300
 const DEFAULT_NOTIFY_SECONDS = 30
 const DEFAULT_HTTP_STATUS = 200
+const MAX_BODY_MATCH_CHARS = 500
 
 const textSchema = z.string().regex(/^[^\p{Cc}]+$/u, { error: 'must be text on one line' })
 const argumentSchema = z.string().regex(/^[^\0]*$/, { error: 'must not hold a NUL character' })
@@ -39,14 +40,15 @@ const healthcheckSchema = z
     tcp: z.exactOptional(z.string().refine(isHostAndPort, { error: 'must be written host:port' })),
     command: z.exactOptional(commandSchema),
     status: z.exactOptional(z.int(httpStatusError).min(100, httpStatusError).max(599, httpStatusError)),
+    body: z.exactOptional(textSchema.max(MAX_BODY_MATCH_CHARS)),
     interval: durationSchema(1, MAX_PROBE_SECONDS).default(1),
     stable_for: durationSchema(0, MAX_PROBE_SECONDS).default(0),
   })
   .refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
     error: 'must have exactly one of http, tcp and command',
   })
-  .refine(({ http, status }) => status === undefined || http !== undefined, {
-    error: 'must have status only beside http',
+  .refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
+    error: 'must have status and body only beside http',
   })
 
 /** The host config as it is written; unknown keys are refused everywhere. */

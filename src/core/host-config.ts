@@ -20,7 +20,7 @@ export interface HostCommand {
 }
 
 export type HealthProbe =
-  | { readonly type: 'http'; readonly url: string; readonly status: number }
+  | { readonly type: 'http'; readonly url: string; readonly status: number; readonly body?: string }
   | { readonly type: 'tcp'; readonly address: string }
   | { readonly type: 'command'; readonly command: readonly [string, ...string[]] }
 
@@ -111,7 +111,10 @@ function buildHealthcheck(written: WrittenHealthcheck): HostHealthcheck {
 }
 
 function buildProbe(written: WrittenHealthcheck): HealthProbe {
-  if (written.http !== undefined) return { type: 'http', url: written.http, status: expectedStatus(written) }
+  if (written.http !== undefined) {
+    const http = { type: 'http' as const, url: written.http, status: expectedStatus(written) }
+    return written.body === undefined ? http : { ...http, body: written.body }
+  }
   if (written.tcp !== undefined) return { type: 'tcp', address: written.tcp }
   // The schema has seen to it that exactly one of the three is there.
   return { type: 'command', command: written.command as HostCommand['command'] }

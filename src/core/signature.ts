@@ -70,7 +70,7 @@ export function verifyPinnedDigest(artifact: VerifiedArtifact, pinnedSha256: str
     throw new SignatureError(
       'digest_mismatch',
       `artifact-sha256 pins ${pinnedSha256}, the hub served ${artifact.sha256}: nothing was installed. ` +
-        'Pin the digest that the verify action printed, or find out why the hub serves other bytes.',
+        'Find out why the hub serves other bytes, and pin their digest only if they are the ones that were reviewed.',
     )
   }
   return artifact

@@ -1,8 +1,14 @@
-import { open } from 'node:fs/promises'
+import { type FileHandle, open } from 'node:fs/promises'
 import type { Layout } from './layout.ts'
 import type { LocalReport } from './local-report.ts'
 
-/** Appends the one line that stays for ever of a finished deployment. */
+/** How far back a line is looked for that a dead run wrote before its recovery repeats it. */
+const TAIL_BYTES = 64 * 1024
+
+/**
+ * Appends the one line that stays for ever of a finished deployment, durably. One that stands there already, because the
+ * run died just after it, is not repeated; a line that was cut off by a crash does not damage the next.
+ */
 export async function appendAudit(
   layout: Layout,
   report: LocalReport,
@@ -26,11 +32,21 @@ export async function appendAudit(
     actor: report.run.actor,
     run_url: report.run.url,
   }
-  const file = await open(layout.audit, 'a', 0o600)
+  const text = redact(JSON.stringify(line))
+  const file = await open(layout.audit, 'a+', 0o600)
   try {
-    await file.appendFile(`${redact(JSON.stringify(line))}\n`)
+    const lines = (await readTail(file)).split('\n')
+    if (lines.includes(text)) return
+    await file.appendFile(`${lines.at(-1) === '' ? '' : '\n'}${text}\n`)
     await file.sync()
   } finally {
     await file.close()
   }
+}
+
+async function readTail(file: FileHandle): Promise<string> {
+  const { size } = await file.stat()
+  const length = Math.min(size, TAIL_BYTES)
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, size - length)
+  return buffer.toString('utf8', 0, bytesRead)
 }

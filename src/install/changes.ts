@@ -1,8 +1,8 @@
-import { link, mkdir, rename, rmdir, unlink } from 'node:fs/promises'
+import { link, rename, rmdir, unlink } from 'node:fs/promises'
 import { dirname, isAbsolute, join, normalize } from 'node:path'
 import { z } from 'zod'
 import { errnoOf } from '../core/errors.ts'
-import { syncDirectory } from './durable-files.ts'
+import { makeOpenDirectory, syncDirectory } from './durable-files.ts'
 import { exists, isAbsent, statOf } from './tree-walk.ts'
 
 /**
@@ -18,11 +18,22 @@ export const changeSchema = z.discriminatedUnion('type', [
 ])
 export type Change = z.infer<typeof changeSchema>
 
+/**
+ * Throws when a change cannot be made because its source is missing or its target is taken. Asked before the change is
+ * announced: an undo of what was never possible could not tell the host's own things from ours.
+ */
+export async function requirePossible(root: string, change: Change): Promise<void> {
+  const target = change.type === 'move' ? change.to : change.path
+  if (await exists(join(root, target))) throw new Error(`${target} exists already`)
+  if (change.type === 'move' && !(await exists(join(root, change.from))))
+    throw new Error(`${change.from} does not exist`)
+}
+
 /** Makes a change and makes it durable. Never replaces anything that is there. */
 export async function applyChange(root: string, change: Change): Promise<void> {
   switch (change.type) {
     case 'make_directory':
-      await mkdir(join(root, change.path), { mode: 0o755 })
+      await makeOpenDirectory(join(root, change.path))
       return syncDirectory(dirname(join(root, change.path)))
     case 'move':
       return moveDurably(join(root, change.from), join(root, change.to))
@@ -97,5 +108,5 @@ async function removeIfEmpty(path: string): Promise<void> {
 }
 
 function isInside(path: string): boolean {
-  return path !== '' && !isAbsolute(path) && normalize(path) === path && !path.split('/').includes('..')
+  return !isAbsolute(path) && normalize(path) === path && path.split('/').every(part => !['', '.', '..'].includes(part))
 }

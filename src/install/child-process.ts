@@ -24,8 +24,8 @@ const DRAIN_MS = 200
 
 /**
  * Runs a program in a process group of its own with stdin closed, and resolves when it has ended, however it ended.
- * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM and 5 s later SIGKILL; an abort then rejects with
- * the signal's reason. Keeps the first 2 KiB of stdout and stderr together. Never blocks the event loop.
+ * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program
+ * has ended; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together. Never blocks the event loop.
  */
 export async function runChild(request: ChildRequest): Promise<ChildEnd> {
   request.signal?.throwIfAborted()
@@ -98,11 +98,13 @@ function stopOn(pid: number, request: ChildRequest): { clear(): void; timedOut()
     stop()
   }, request.timeoutMs)
   request.signal?.addEventListener('abort', stop, { once: true })
+  if (request.signal?.aborted) stop()
   return {
     timedOut: () => timedOut,
     clear() {
       clearTimeout(timer)
       clearTimeout(killTimer)
+      if (killTimer !== undefined) signalGroup(pid, 'SIGKILL')
       request.signal?.removeEventListener('abort', stop)
     },
   }

@@ -12,17 +12,20 @@ import { isAbsent } from './tree-walk.ts'
 /**
  * What follows a commit, and may be repeated until it is done: the record of what is installed, then the removal of the
  * snapshots that are not retained (`discard`, relative to the project root), then the staging folder.
- * Throws only when the record cannot be written; what cannot be removed is a warning and is tried again by later runs.
+ * Throws only when the record cannot be written; what cannot be removed is a warning. Returns whether every snapshot that
+ * goes was at least put aside: if not, only a repetition of this finds it again.
  */
 export async function finishCommitted(
   layout: Layout,
   log: Log,
   row: InstalledRow,
   discard: readonly string[],
-): Promise<void> {
+): Promise<boolean> {
   await recordInstalled(layout, row)
-  for (const path of discard) await putAside(layout, path, log)
+  let isDone = true
+  for (const path of discard) isDone = (await putAside(layout, path, log)) && isDone
   await cleanStaging(layout, log)
+  return isDone
 }
 
 /** Removes everything in the staging folder and the tree records that nothing names; only who holds the lock may. */
@@ -45,8 +48,8 @@ export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<
 }
 
 /** By a rename, so that a snapshot is there whole or not at all, and a removal that fails is tried again with the staging folder. */
-async function putAside(layout: Layout, path: string, log: Log): Promise<void> {
-  await orWarn(log, () =>
+async function putAside(layout: Layout, path: string, log: Log): Promise<boolean> {
+  return orWarn(log, () =>
     rename(join(layout.root, path), join(layout.staging, `discarded-${basename(path)}`)).catch(error => {
       if (!isAbsent(error)) throw error
     }),
@@ -58,10 +61,12 @@ async function usedDigests(layout: Layout): Promise<Set<string>> {
   return new Set(rows.flatMap(row => [row, ...row.snapshots].flatMap(version => version.tree_digest ?? [])))
 }
 
-async function orWarn(log: Log, act: () => Promise<void>): Promise<void> {
+async function orWarn(log: Log, act: () => Promise<void>): Promise<boolean> {
   try {
     await act()
+    return true
   } catch (error) {
     log.warning(`Not removed yet, later runs try again: ${toDeployError(error).message}`)
+    return false
   }
 }

@@ -34,7 +34,7 @@ export async function closeDeployment(
   end: DeploymentEnd,
   address: string | null,
 ): Promise<ClosedDeployment> {
-  const unsent = buildLocalReport(record, end, UNSENT)
+  const unsent = buildLocalReport(record, withoutSecrets(end, host.redact), UNSENT)
   await orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, unsent, host.redact))
   const report = { ...unsent, reported: await tellHub(host, unsent, address) }
   const reportPath = await orWarn(host.log, 'the local report', () =>
@@ -42,6 +42,11 @@ export async function closeDeployment(
   )
   await orWarn(host.log, 'the audit line', () => appendAudit(host.layout, report, host.redact))
   return { report, reportPath }
+}
+
+/** What is said of an error may quote a hub or a child, and goes over the wire. */
+function withoutSecrets(end: DeploymentEnd, redact: (text: string) => string): DeploymentEnd {
+  return end.error === null ? end : { ...end, error: { ...end.error, message: redact(end.error.message) } }
 }
 
 async function tellHub(host: ClosingHost, report: LocalReport, address: string | null): Promise<Reported> {

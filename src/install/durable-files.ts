@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { constants } from 'node:fs'
-import { type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
+import { chmod, type FileHandle, link, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { errnoOf } from '../core/errors.ts'
 import { allowedEnvironment, runChild } from './child-process.ts'
 
 const SYNC_TIMEOUT_MS = 10 * 60_000
@@ -18,6 +19,22 @@ export async function replaceFile(path: string, text: string): Promise<void> {
     throw error
   }
   await syncDirectory(dirname(path))
+}
+
+/** The same for a file that must not exist: whole and durable, or not there. Returns false when the name is taken. */
+export async function createFile(path: string, text: string): Promise<boolean> {
+  const temporary = temporaryName(path)
+  try {
+    await writeNewFile(temporary, text)
+    await link(temporary, path)
+  } catch (error) {
+    if (errnoOf(error) === 'EEXIST') return false
+    throw error
+  } finally {
+    await rm(temporary, { force: true })
+  }
+  await syncDirectory(dirname(path))
+  return true
 }
 
 /** A name beside `path` that says which process it belongs to, so that what a killed one leaves can be told and removed. */
@@ -68,6 +85,12 @@ export async function syncTree(root: string, signal?: AbortSignal): Promise<'syn
 export async function makePrivateDirectory(path: string): Promise<void> {
   const first = await mkdir(path, { recursive: true, mode: 0o700 })
   if (first !== undefined) await syncDirectory(dirname(first))
+}
+
+/** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */
+export async function makeOpenDirectory(path: string): Promise<void> {
+  await mkdir(path, { mode: 0o755 })
+  await chmod(path, 0o755)
 }
 
 async function syncEveryFile(root: string): Promise<void> {

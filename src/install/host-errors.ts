@@ -1,6 +1,11 @@
 import { DeployError, DeploymentError, errnoOf } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 
+/** Whether the operating system refused something, as opposed to an error of this program. */
+export function isSystemError(error: unknown): boolean {
+  return error instanceof Error && 'syscall' in error && 'errno' in error
+}
+
 /**
  * A system error told as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`, naming what was
  * being done. A DeployError passes as it is.

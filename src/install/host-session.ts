@@ -1,4 +1,5 @@
 import { mkdir } from 'node:fs/promises'
+import { toDeployError } from '../core/errors.ts'
 import { cleanStaging, finishCommitted } from './cleanup.ts'
 import type { ClosingHost } from './close-deployment.ts'
 import type { DeploymentEnd } from './deployment-end.ts'
@@ -16,6 +17,8 @@ export interface SessionRequest {
   lockTimeoutMs: number
   runUrl: string | null
   signal: AbortSignal
+  /** Called as soon as the host is ours, before anything is recovered. */
+  onLocked(): void
 }
 
 /** A host that is ours: locked, with nothing left over from an earlier run. */
@@ -30,11 +33,21 @@ export interface OpenDeployment {
   /** An empty private folder of this deployment, on the file system of the project root. */
   readonly stagingFolder: string
   readonly transaction: Transaction
-  /** Cleans up after a commit; what fails here is repeated by the next run and does not change the outcome. */
-  finish(row: InstalledRow, discard: readonly string[]): Promise<void>
-  /** Notes how the deployment ended before anybody is told, so that whoever has to finish the telling says the same. */
-  noteEnd(end: DeploymentEnd): Promise<void>
-  /** Nothing is left to recover: removes the staging folder and the journal. */
+  /**
+   * Cleans up after a commit. Resolves to whether it is done; what fails here, or throws, is for the next run to repeat
+   * and does not change the outcome.
+   */
+  finish(row: InstalledRow, discard: readonly string[]): Promise<boolean>
+  /**
+   * Notes how the deployment ended before anybody is told, so that whoever has to finish the telling says the same.
+   * Resolves to whether it could be noted.
+   */
+  noteEnd(end: DeploymentEnd): Promise<boolean>
+  /**
+   * Nothing is left to recover: removes the journal, and only then the staging folder, because a recovery of a journal
+   * whose staged tree is gone would take what is in its place for that tree. Never throws: what cannot be removed is a
+   * warning and left to the next run, and changes no outcome.
+   */
   settle(): Promise<void>
   /** Leaves the journal for the next run. */
   abandon(): Promise<void>
@@ -49,6 +62,7 @@ export async function openHostSession(request: SessionRequest): Promise<HostSess
   const log = (line: string): void => host.log.info(line)
   const lock = await acquireLock({ path: host.layout.lock, timeoutMs: lockTimeoutMs, runUrl, signal, log })
   try {
+    request.onLocked()
     await recover(host)
     if (host.sender !== undefined) await sendOutbox(host.layout, host.sender, host.log)
   } catch (error) {
@@ -65,9 +79,9 @@ async function beginDeployment(
 ): Promise<OpenDeployment> {
   const { layout } = host
   const stagingFolder = stagingPath(layout, record.facts.deployment_id)
+  await mkdir(stagingFolder, { mode: 0o700 })
   const journal = await openJournal(layout.journal)
   await record.startJournal(journal, { reportAddress: host.sender?.address ?? null, keepPaths })
-  await mkdir(stagingFolder, { mode: 0o700 })
   return {
     stagingFolder,
     transaction: beginTransaction(layout.root, journal),
@@ -75,8 +89,12 @@ async function beginDeployment(
     noteEnd: end => journal.append({ record: 'end', end }),
     async settle() {
       await journal.close()
-      await cleanStaging(layout, host.log)
-      await removeJournal(layout.journal)
+      try {
+        await removeJournal(layout.journal)
+        await cleanStaging(layout, host.log)
+      } catch (error) {
+        host.log.warning(`Not removed yet, the next run does it: ${toDeployError(error).message}`)
+      }
     },
     abandon: () => journal.close(),
   }

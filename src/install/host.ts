@@ -1,11 +1,11 @@
-import { access, chmod, constants, mkdir, stat, statfs } from 'node:fs/promises'
+import { access, chmod, constants, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { DeploymentError, errnoOf } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
-import { makePrivateDirectory } from './durable-files.ts'
+import { makeOpenDirectory, makePrivateDirectory } from './durable-files.ts'
 import { toHostError } from './host-errors.ts'
 import type { Layout, Shelf } from './layout.ts'
-import { statOf } from './tree-walk.ts'
+import { exists, statOf } from './tree-walk.ts'
 
 /** Room for our own records; the artifact's own need is checked when its listing is known. */
 const MIN_FREE_BYTES = 1024 * 1024
@@ -66,7 +66,8 @@ async function requireRoot(root: string, log: Log): Promise<void> {
       `project-root ${root} is not a directory: name the directory that holds plugins/ and extensions/.`,
     )
   }
-  await mkdir(root, { mode: 0o755 }).catch(error => {
+  await makeOpenDirectory(root).catch(error => {
+    if (errnoOf(error) === 'EEXIST') return
     if (errnoOf(error) !== 'ENOENT') throw error
     throw new DeploymentError(
       'host_not_writable',
@@ -102,10 +103,10 @@ async function requireSwitchableShelf(layout: Layout, shelf: Shelf): Promise<voi
     if (errnoOf(error) === 'ENOENT') return undefined
     throw error
   })
-  await access(found === undefined ? layout.root : path, constants.W_OK | constants.X_OK)
-  if (found === undefined) return
-  if (!found.isDirectory())
+  if (found === undefined && !(await exists(path))) return access(layout.root, constants.W_OK | constants.X_OK)
+  if (found === undefined || !found.isDirectory())
     throw new DeploymentError('host_not_writable', `${path} is not a directory: remove what is there.`)
+  await access(path, constants.W_OK | constants.X_OK)
   if (found.dev !== (await stat(layout.own)).dev) {
     throw new DeploymentError(
       'host_not_writable',

@@ -54,7 +54,8 @@ export async function readInstalled(layout: Layout): Promise<InstalledRow[]> {
 export async function recordInstalled(layout: Layout, row: InstalledRow): Promise<void> {
   const others = (await readInstalled(layout)).filter(other => !isSamePlace(other, row))
   const installed = [...others, row].sort((a, b) => placeOf(a).localeCompare(placeOf(b), 'en'))
-  await replaceFile(layout.installed, `${JSON.stringify({ schema: 1, installed }, null, 2)}\n`)
+  // Parsed, so that the keys have one order, and the same rows are always the same bytes.
+  await replaceFile(layout.installed, `${JSON.stringify(fileSchema.parse({ schema: 1, installed }), null, 2)}\n`)
 }
 
 export function findInstalled(rows: readonly InstalledRow[], shelf: Shelf, id: string): InstalledRow | undefined {

@@ -2,7 +2,7 @@ import { open, readFile, unlink } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { z } from 'zod'
 import { errnoOf } from '../core/errors.ts'
-import { changeSchema, relativePathSchema } from './changes.ts'
+import { type Change, changeSchema, relativePathSchema } from './changes.ts'
 import { deploymentEndSchema } from './deployment-end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './deployment-facts.ts'
 import { syncDirectory } from './durable-files.ts'
@@ -22,8 +22,8 @@ const recordSchema = z.discriminatedUnion('record', [
   stepEntrySchema.extend({ record: z.literal('step') }),
   /** Announces a change that is about to be made. */
   z.object({ record: z.literal('change'), change: changeSchema }),
-  /** A change that had been made and was taken back. */
-  z.object({ record: z.literal('undone'), change: changeSchema }),
+  /** The newest change that was not taken back yet is taken back; `was_made` says whether it had been made at all. */
+  z.object({ record: z.literal('undone'), change: changeSchema, was_made: z.boolean() }),
   /** The point of no return: the new version is what this host runs. */
   z.object({
     record: z.literal('commit'),
@@ -42,9 +42,11 @@ export type JournalRecord = z.infer<typeof recordSchema>
  * only tell more, and are given up when there is no room for them: taking back must not need any.
  */
 const DURABLE: ReadonlySet<JournalRecord['record']> = new Set(['begin', 'change', 'commit', 'recovery'])
+const SYNCED: ReadonlySet<JournalRecord['record']> = new Set([...DURABLE, 'undone'])
 
 export interface Journal {
-  append(record: JournalRecord): Promise<void>
+  /** Resolves to whether the record was written; one that must be durable is, or this throws. */
+  append(record: JournalRecord): Promise<boolean>
   close(): Promise<void>
 }
 
@@ -57,14 +59,15 @@ export async function openJournal(path: string): Promise<Journal> {
   return {
     async append(record) {
       const line = Buffer.from(`${JSON.stringify(record)}\n`)
-      const isDurable = DURABLE.has(record.record)
       try {
         await file.appendFile(line)
-        if (isDurable) await file.sync()
+        if (SYNCED.has(record.record)) await file.sync()
         length += line.length
+        return true
       } catch (error) {
         await file.truncate(length)
-        if (isDurable) throw error
+        if (DURABLE.has(record.record)) throw error
+        return false
       }
     },
     close: () => file.close(),
@@ -73,7 +76,8 @@ export async function openJournal(path: string): Promise<Journal> {
 
 /**
  * The records of the journal, or undefined when there is no journal or it was killed before its first record was
- * whole. A torn last line is one whose change was never made, and is left out. Throws when an earlier line is damaged.
+ * whole. A torn last line is one whose change was never made, and is left out. Throws when an earlier line is damaged, or
+ * the first one is not a beginning.
  */
 export async function readJournal(path: string): Promise<JournalRecord[] | undefined> {
   const text = await readFile(path, 'utf8').catch(error => {
@@ -81,7 +85,22 @@ export async function readJournal(path: string): Promise<JournalRecord[] | undef
     throw error
   })
   const lines = text.split('\n').slice(0, -1)
-  return lines.length === 0 ? undefined : lines.map(line => recordSchema.parse(JSON.parse(line)))
+  if (lines.length === 0) return undefined
+  const records = lines.map(line => recordSchema.parse(JSON.parse(line)))
+  if (records[0]?.record !== 'begin') throw new Error('it does not start with the beginning of a deployment')
+  return records
+}
+
+/** The changes that were announced and not taken back yet, oldest first. */
+export function pendingChanges(records: readonly JournalRecord[]): Change[] {
+  const pending: Change[] = []
+  for (const record of records) {
+    if (record.record === 'change') pending.push(record.change)
+    else if (record.record === 'undone') pending.pop()
+    // There may have been no room to note each.
+    else if (record.record === 'end' && record.end.rollback?.restored !== false) pending.length = 0
+  }
+  return pending
 }
 
 /** Ends a deployment: without a journal there is nothing to recover. */

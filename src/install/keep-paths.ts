@@ -4,8 +4,8 @@ import { DeploymentError } from '../core/errors.ts'
 import { exists, statOf } from './tree-walk.ts'
 
 /**
- * Which of the keep-paths the installed directory really holds, and that its replacement can take: the parents are real
- * directories on both sides. Throws DeploymentError `step_failed` when one of them is a symlink or a file.
+ * Which of the keep-paths the installed directory really holds, and that its replacement can take: the directory and the
+ * parents are real directories on both sides. One inside another goes with it and is not named twice. Throws DeploymentError `step_failed` when one of them is a symlink or a file.
  */
 export async function findKeptPaths(
   installed: string,
@@ -13,7 +13,7 @@ export async function findKeptPaths(
   keepPaths: readonly string[],
 ): Promise<string[]> {
   const kept: string[] = []
-  for (const path of keepPaths) {
+  for (const path of outermost(keepPaths)) {
     if (!(await exists(join(installed, path)))) continue
     await requireRealParents(installed, path)
     await requireRealParents(staged, path)
@@ -33,9 +33,14 @@ export async function dropShipped(staged: string, kept: readonly string[]): Prom
   return shipped
 }
 
+function outermost(paths: readonly string[]): string[] {
+  const unique = [...new Set(paths)]
+  return unique.filter(path => !unique.some(other => path.startsWith(`${other}/`)))
+}
+
 async function requireRealParents(root: string, path: string): Promise<void> {
   const parts = path.split('/').slice(0, -1)
-  for (let depth = 1; depth <= parts.length; depth++) {
+  for (let depth = 0; depth <= parts.length; depth++) {
     const parent = join(root, ...parts.slice(0, depth))
     const stat = await statOf(parent)
     if (stat === undefined) return

@@ -1,10 +1,11 @@
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { reportStatusOf } from '../core/outcome.ts'
 import { type DeploymentEnd, deploymentEndSchema } from './deployment-end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './deployment-facts.ts'
 import type { DeploymentRecord } from './deployment-record.ts'
-import { replaceFile } from './durable-files.ts'
+import { createFile, replaceFile } from './durable-files.ts'
 import type { Layout } from './layout.ts'
 
 const reportedSchema = z.object({ accepted: z.boolean(), attempts: z.number(), error: z.string().nullable() })
@@ -38,21 +39,29 @@ export function buildLocalReport(record: DeploymentRecord, end: DeploymentEnd, r
   }
 }
 
-/** Where a deployment's report lies; the same for whoever writes it, so that there is exactly one. */
-export function localReportPath(
-  layout: Layout,
-  facts: { started_at: string; slug: string | null; deployment_id: string },
-): string {
-  return join(layout.reports, `${facts.started_at.replaceAll(':', '-')}-${facts.slug ?? facts.deployment_id}.json`)
-}
-
-/** Writes the report, redacted, by rename and 0600; returns its path. */
+/**
+ * Writes the report, redacted, by rename and 0600; returns its path, which is the same for whoever writes it, so that
+ * there is exactly one. Of deployments that started in one millisecond, the later ones have their id in the name.
+ */
 export async function writeLocalReport(
   layout: Layout,
   report: LocalReport,
   redact: (text: string) => string,
 ): Promise<string> {
-  const path = localReportPath(layout, report)
-  await replaceFile(path, `${redact(JSON.stringify(report, null, 2))}\n`)
-  return path
+  const text = `${redact(JSON.stringify(report, null, 2))}\n`
+  const { started_at, slug, deployment_id: id } = report
+  const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`
+  const path = join(layout.reports, `${name}.json`)
+  if (await createFile(path, text)) return path
+  const own = (await isReportOf(path, id)) ? path : join(layout.reports, `${name}-${id}.json`)
+  await replaceFile(own, text)
+  return own
+}
+
+async function isReportOf(path: string, deploymentId: string): Promise<boolean> {
+  try {
+    return localReportSchema.parse(JSON.parse(await readFile(path, 'utf8'))).deployment_id === deploymentId
+  } catch {
+    return false
+  }
 }

@@ -1,5 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto'
-import { link, readFile, rename, unlink } from 'node:fs/promises'
+import { link, readdir, readFile, rename, unlink } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod'
 import { DeploymentError, errnoOf } from '../core/errors.ts'
@@ -10,6 +11,7 @@ import { isProvablyDead, type ProcessIdentity, readOwnIdentity } from './process
 
 const POLL_MS = 250
 const TELL_EVERY_MS = 10_000
+const MARK = '.takeover-'
 
 const holderSchema = z.object({
   id: z.string().regex(/^[0-9a-f-]{36}$/),
@@ -34,7 +36,7 @@ export interface LockRequest {
 }
 
 export interface HeldLock {
-  /** Gives the lock back; does nothing when it is not ours any more. */
+  /** Gives the lock back; does nothing when it is not ours any more. One that cannot be removed is taken over by the next run. */
   release(): Promise<void>
 }
 
@@ -42,7 +44,7 @@ export interface HeldLock {
  * Takes the lock of a project root, waiting up to `timeoutMs` for its holder. A lock whose holder is provably dead,
  * or whose content is garbage, is taken over at once; one of another host never. Losing a race never harms the winner:
  * only who created the one take-over mark of a dead holder may replace its lock.
- * Throws DeploymentError `locked` with the holder and its link, or `host_not_writable` / `disk_full`.
+ * Throws DeploymentError `locked` with the holder and its link, or `host_not_writable` / `disk_full`; the signal's reason once it is aborted.
  */
 export async function acquireLock(request: LockRequest): Promise<HeldLock> {
   const own: Holder = {
@@ -56,11 +58,26 @@ export async function acquireLock(request: LockRequest): Promise<HeldLock> {
     await writeNewFile(candidate, `${JSON.stringify(own)}\n`)
     await waitForTurn(request, candidate, own)
   } catch (error) {
+    request.signal?.throwIfAborted()
     throw toHostError(error, `taking the lock ${request.path}`)
   } finally {
     await unlink(candidate).catch(() => {})
   }
-  return { release: () => release(request.path, own.id) }
+  return { release: () => giveBack(request, own.id) }
+}
+
+/**
+ * Removes the take-over marks that killed processes left beside a lock; only who holds the lock may. What cannot be
+ * removed harms nobody and is tried again by the next run.
+ */
+export async function removeDeadMarks(path: string): Promise<void> {
+  const own = await readOwnIdentity()
+  for (const name of await readdir(dirname(path))) {
+    if (!name.startsWith(`${basename(path)}${MARK}`)) continue
+    const mark = join(dirname(path), name)
+    const found = await readLock(mark)
+    if (found !== undefined && (await isAbandoned(found, own))) await unlink(mark).catch(() => {})
+  }
 }
 
 async function waitForTurn(request: LockRequest, candidate: string, own: Holder): Promise<void> {
@@ -93,7 +110,7 @@ async function tryTake(path: string, candidate: string, own: Holder): Promise<bo
  * a contender that died holding it is taken over in turn. Holding it, nobody else may touch the lock of that holder.
  */
 async function takeOver(path: string, dead: FoundLock, candidate: string, own: Holder): Promise<boolean> {
-  const mark = `${path}.takeover-${dead.id}`
+  const mark = `${path}${MARK}${dead.id}`
   if (!(await tryTake(mark, candidate, own))) return false
   try {
     if ((await readLock(path))?.id !== dead.id) return false
@@ -141,6 +158,14 @@ async function linkIfAbsent(from: string, to: string): Promise<boolean> {
   } catch (error) {
     if (errnoOf(error) === 'EEXIST') return false
     throw error
+  }
+}
+
+async function giveBack({ path, log }: LockRequest, id: string): Promise<void> {
+  try {
+    await release(path, id)
+  } catch (error) {
+    log(`The lock stays until the next run takes it over: ${toHostError(error, `removing ${path}`).message}`)
   }
 }
 

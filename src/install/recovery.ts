@@ -5,7 +5,8 @@ import { type ClosedDeployment, type ClosingHost, closeDeployment } from './clos
 import type { DeploymentEnd, RollbackFacts } from './deployment-end.ts'
 import { type DeploymentRecord, recordFromJournal } from './deployment-record.ts'
 import { shelfOf } from './installed.ts'
-import { type Journal, type JournalRecord, openJournal, readJournal, removeJournal } from './journal.ts'
+import { type Journal, type JournalRecord, openJournal, pendingChanges, readJournal, removeJournal } from './journal.ts'
+import { removeDeadMarks } from './lock.ts'
 import { takeBack } from './rollback.ts'
 import { undoChanges } from './transaction.ts'
 
@@ -22,6 +23,7 @@ type Commit = Extract<JournalRecord, { record: 'commit' }>
 export async function recover(host: ClosingHost): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
   await removeStrayTemporaries(layout, log)
+  await removeDeadMarks(layout.lock)
   const records = await readRecords(layout.journal)
   const begin = records.find(record => record.record === 'begin')
   if (begin === undefined) {
@@ -56,10 +58,12 @@ async function recoverDeployment(
     commit === undefined
       ? await endBack(host, begin, record, records, journal)
       : await endCommitted(host, commit, records)
+  if (end !== findEnd(records)) await journal.append({ record: 'end', end })
   await enterTerminal(record, end)
   const closed = await closeDeployment(host, record, end, begin.report_address)
   if (end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
   await removeJournal(host.layout.journal)
+  await cleanStaging(host.layout, host.log)
   host.log.notice(`An interrupted deployment of ${begin.facts.slug} was recovered: ${end.outcome}.`)
   return closed
 }
@@ -73,8 +77,9 @@ async function endBack(
   journal: Journal,
 ): Promise<DeploymentEnd> {
   const { layout, log } = host
-  const changes = records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))
-  const wasUndone = records.some(entry => entry.record === 'undone')
+  const told = findEnd(records)
+  const wasUndone =
+    told?.outcome === 'rolled_back' || records.some(entry => entry.record === 'undone' && entry.was_made)
   const { kind, id, started_at } = record.facts
   const taken = await takeBack({
     layout,
@@ -82,10 +87,8 @@ async function endBack(
     place: id === null || kind === null ? null : { shelf: shelfOf(kind === 'service' ? 'service' : 'plugin'), id },
     keepPaths: begin.keep_paths,
     startedAt: new Date(started_at),
-    undo: async () => (await undoChanges(layout.root, changes, journal)) || wasUndone,
+    undo: async () => (await undoChanges(layout.root, pendingChanges(records), journal)) || wasUndone,
   })
-  if (taken.rollback?.restored !== false) await cleanStaging(layout, log)
-  const told = findEnd(records)
   if (told?.outcome === taken.outcome) return told
   const message = `The run was cut off in state ${lastState(record)} and taken back afterwards.`
   return {

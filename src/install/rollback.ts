@@ -1,4 +1,3 @@
-import { lstat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { toDeployError } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
@@ -6,6 +5,7 @@ import type { RollbackFacts } from './deployment-end.ts'
 import { findInstalled, readInstalled } from './installed.ts'
 import { installPath, type Layout, type Shelf } from './layout.ts'
 import { compareTree, readTreeRecord } from './tree-record.ts'
+import { exists, statOf } from './tree-walk.ts'
 
 export interface RollbackRequest {
   layout: Layout
@@ -61,7 +61,8 @@ async function findDamage({
   if (record === undefined) return undefined
   const root = installPath(layout, place.shelf, place.id)
   const { removed, changed } = await compareTree(root, record, keepPaths)
-  const since = await Promise.all([...removed, ...changed].map(path => hasChangedSince(join(root, path), startedAt)))
+  const moved = await foldersOfKept(root, keepPaths)
+  const since = await Promise.all([...removed, ...changed].map(path => hasChangedSince(root, path, startedAt, moved)))
   const damage = [...removed, ...changed].filter((_, index) => since[index])
   const drift = removed.length + changed.length - damage.length
   if (drift > 0)
@@ -69,10 +70,21 @@ async function findDamage({
   return damage.map(path => `${place.shelf}/${place.id}/${path} is not as it was installed`)
 }
 
-/** A rename leaves the change time of what is inside a directory alone; a write, chmod or removal does not. */
-async function hasChangedSince(path: string, start: Date): Promise<boolean> {
-  const stat = await lstat(path).catch(() => undefined)
-  if (stat !== undefined) return stat.ctimeMs >= start.getTime()
-  const parent = await lstat(dirname(path)).catch(() => undefined)
-  return parent === undefined || parent.mtimeMs >= start.getTime()
+/** The folders, relative to the root, that carrying the kept paths over has changed itself. */
+async function foldersOfKept(root: string, keepPaths: readonly string[]): Promise<Set<string>> {
+  const present = await Promise.all(keepPaths.map(path => exists(join(root, path))))
+  return new Set(keepPaths.filter((_, index) => present[index]).map(path => dirname(path)))
+}
+
+/**
+ * A rename leaves the change time of what is inside a directory alone; a write, chmod or removal does not. Where a
+ * folder's own time says nothing because kept paths were moved in it, what is missing counts as missing before.
+ */
+async function hasChangedSince(root: string, path: string, start: Date, moved: ReadonlySet<string>): Promise<boolean> {
+  const stat = await statOf(join(root, path))
+  if (stat !== undefined) return Number(stat.ctimeMs) >= start.getTime()
+  let folder = dirname(path)
+  while (folder !== '.' && !(await exists(join(root, folder)))) folder = dirname(folder)
+  const found = await statOf(join(root, folder))
+  return found === undefined || (!moved.has(folder) && Number(found.mtimeMs) >= start.getTime())
 }

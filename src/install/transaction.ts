@@ -1,6 +1,6 @@
 import { RollbackError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
-import { applyChange, type Change, describeChange, undoChange } from './changes.ts'
+import { applyChange, type Change, describeChange, requirePossible, undoChange } from './changes.ts'
 import type { InstalledRow } from './installed.ts'
 import type { Journal } from './journal.ts'
 
@@ -8,7 +8,7 @@ import type { Journal } from './journal.ts'
 export interface Transaction {
   /** Whether anything that the host runs was changed so far. */
   readonly changed: boolean
-  /** Announces a change in the journal, durably, then makes it. */
+  /** Announces a change in the journal, durably, then makes it. One that cannot be made is refused unannounced. */
   apply(change: Change): Promise<void>
   /** The point of no return: one durable record. `discard` names what the cleanup removes, relative to the project root. */
   commit(row: InstalledRow, discard: readonly string[]): Promise<void>
@@ -26,30 +26,31 @@ export function beginTransaction(root: string, journal: Journal): Transaction {
       return changes.some(change => change.type !== 'make_directory')
     },
     async apply(change) {
+      await requirePossible(root, change)
       await journal.append({ record: 'change', change })
       changes.push(change)
       await applyChange(root, change)
     },
-    commit: (row, discard) =>
-      journal.append({ record: 'commit', at: new Date().toISOString(), row, discard: [...discard] }),
+    async commit(row, discard) {
+      await journal.append({ record: 'commit', at: new Date().toISOString(), row, discard: [...discard] })
+    },
     rollback: () => undoChanges(root, changes, journal),
   }
 }
 
 /**
- * Takes announced changes back, newest first, whether or not they were made; may be repeated. Returns whether there was
- * anything to take back, and notes it in the journal, so that a repetition knows.
+ * Takes announced changes back, newest first, whether or not they were made, and removes each from `pending` once it is;
+ * so a repetition goes on where the last one stopped. Returns whether any of them had been made. Notes each in the
+ * journal: undone twice, a change could take the restored version for its own.
  * Stops at the first that cannot be undone, because the older ones build on it; throws RollbackError `rollback_failed` naming what remains.
  */
-export async function undoChanges(root: string, changes: readonly Change[], journal: Journal): Promise<boolean> {
-  const pending = [...changes]
+export async function undoChanges(root: string, pending: Change[], journal: Journal): Promise<boolean> {
   let wasChanged = false
   for (let change = pending.at(-1); change !== undefined; change = pending.at(-1)) {
     try {
-      if (await undoChange(root, change)) {
-        wasChanged = true
-        await journal.append({ record: 'undone', change })
-      }
+      const wasMade = await undoChange(root, change)
+      await journal.append({ record: 'undone', change, was_made: wasMade })
+      wasChanged ||= wasMade
     } catch (error) {
       throw rollbackFailed(pending, error)
     }

@@ -1,8 +1,9 @@
-import { type HostConfig, parseHostConfig } from '../core/host-config.ts'
+import { type HostConfig, HostConfigError, parseHostConfig } from '../core/host-config.ts'
 import { type Plan, PlanError, parsePlan } from '../core/plan.ts'
 import { checkPlanNeeds } from '../core/plan-needs.ts'
 import type { PlanStep } from '../core/plan-step.ts'
 import { type BoundPlan, bindPlanToArtifact } from '../core/single-artifact-plan.ts'
+import { SourceError, type SourceProblem } from '../core/source-problem.ts'
 import type { ExtractedTree } from '../install/extract-zip.ts'
 import type { DeployRequest } from './deploy-request.ts'
 
@@ -15,20 +16,17 @@ export interface ReadyPlan extends BoundPlan {
 
 /**
  * The operator's plan, bound to what is deployed and to what this host can do, before anything is fetched (contract 4.3, rule 6).
- * Throws PlanError `invalid_plan` or ConfigError `invalid_host_config` with every problem at its place.
+ * Throws PlanError `invalid_plan` (or HostConfigError `invalid_host_config` when only that file is wrong) with every problem at its place.
  */
 export function readyPlan(request: DeployRequest): ReadyPlan {
-  const plan = parsePlan(request.plan.text, request.plan.path)
-  const hostConfig = request.hostConfig && parseHostConfig(request.hostConfig.text, request.hostConfig.path)
-  const bound = bindPlanToArtifact(plan, request)
+  const { plan, hostConfig } = parseSources(request)
+  const bound = collectProblems(() => bindPlanToArtifact(plan, request))
   const needs = checkPlanNeeds(plan, hostConfig)
-  if (needs.problems.length > 0) throw new PlanError(needs.problems)
   const skipped = new Set(needs.skipped.map(step => step.id))
-  refuseUnsupported(
-    plan,
-    bound.steps.filter(step => !skipped.has(step.id)),
-  )
-  return { ...bound, plan, hostConfig, skipped }
+  const unsupported = unsupportedProblems(plan, skipped)
+  const problems = [...bound.problems, ...(needs.problems.length > 0 ? needs.problems : unsupported)]
+  if (problems.length > 0 || bound.value === undefined) throw new PlanError(problems)
+  return { ...bound.value, plan, hostConfig, skipped }
 }
 
 /** Checks what the plan takes from the artifact: every template is a regular file of it. Throws PlanError `invalid_plan`. */
@@ -42,16 +40,34 @@ export function bindToTree(ready: ReadyPlan, tree: ExtractedTree): void {
   if (problems.length > 0) throw new PlanError(problems)
 }
 
-function refuseUnsupported(plan: Plan, steps: readonly PlanStep[]): void {
-  const problems = steps
-    .filter(step => NEEDS_COMMANDS.has(step.action))
+function parseSources(request: DeployRequest): { plan: Plan; hostConfig: HostConfig | undefined } {
+  const plan = collectProblems(() => parsePlan(request.plan.text, request.plan.path))
+  const source = request.hostConfig
+  const hostConfig = collectProblems(() => source && parseHostConfig(source.text, source.path))
+  if (plan.value === undefined) throw new PlanError([...plan.problems, ...hostConfig.problems])
+  if (hostConfig.problems.length > 0) throw new HostConfigError(hostConfig.problems)
+  return { plan: plan.value, hostConfig: hostConfig.value }
+}
+
+/** The value, or the problems of the operator's file, so that the next file is looked at as well. */
+function collectProblems<T>(read: () => T): { value: T | undefined; problems: readonly SourceProblem[] } {
+  try {
+    return { value: read(), problems: [] }
+  } catch (error) {
+    if (!(error instanceof SourceError)) throw error
+    return { value: undefined, problems: error.problems }
+  }
+}
+
+function unsupportedProblems(plan: Plan, skipped: ReadonlySet<string>): SourceProblem[] {
+  return plan.steps
+    .filter(step => NEEDS_COMMANDS.has(step.action) && !skipped.has(step.id))
     .map(({ id, action, line, column }) => ({
       message: `step "${id}": ${action} runs a command of this host, which this version does not do yet: leave the step out, or write supervisor: none for start, stop, restart and healthcheck`,
       file: plan.file,
       line,
       column,
     }))
-  if (problems.length > 0) throw new PlanError(problems)
 }
 
 const NEEDS_COMMANDS: ReadonlySet<PlanStep['action']> = new Set([

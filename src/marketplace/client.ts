@@ -171,7 +171,7 @@ function refusal(
 }
 
 function parseHeaderVersion(header: string | undefined): string | undefined {
-  return versionSchema.safeParse(header?.slice(header.lastIndexOf('@') + 1)).data
+  return versionSchema.safeParse(header?.match(/@([^@]*)$/)?.[1]).data
 }
 
 function parseRepo(header: string | undefined): string | undefined {

@@ -1,20 +1,18 @@
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { toDeployError } from '../core/errors.ts'
-import { parsePluginYaml } from '../core/plugin-yaml.ts'
+import { type DeployError, toDeployError } from '../core/errors.ts'
 import { type ClosedDeployment, closeDeployment } from '../install/close-deployment.ts'
 import type { DeploymentEnd } from '../install/deployment-end.ts'
 import { checkHost, prepareHost } from '../install/host.ts'
+import { isSystemError, toHostError } from '../install/host-errors.ts'
 import { type HostSession, type OpenDeployment, openHostSession } from '../install/host-session.ts'
-import { findInstalled, readInstalled } from '../install/installed.ts'
 import { installPath } from '../install/layout.ts'
 import { buildLocalReport, type LocalReport } from '../install/local-report.ts'
 import { takeBack } from '../install/rollback.ts'
 import { type ReadyPlan, readyPlan } from './bind-plan.ts'
 import type { DeployRequest, DeployResult, DeployTools } from './deploy-request.ts'
 import { dryRun } from './dry-run.ts'
-import { installPrepared, type Previous } from './install-prepared.ts'
+import { installPrepared } from './install-prepared.ts'
 import { prepareArtifact } from './prepare-artifact.ts'
+import { readPrevious } from './previous.ts'
 import { type Run, startRun } from './run.ts'
 
 /**
@@ -39,10 +37,12 @@ async function deployOnHost(run: Run): Promise<DeployResult> {
       lockTimeoutMs: run.request.lockTimeoutMs,
       runUrl: run.tools.run.url,
       signal: run.tools.signal,
+      onLocked: () => run.tools.onLocked(interruptedReport(run)),
     })
     return await deployInSession(run, ready, session)
   } catch (error) {
-    return conclude(run, ready, { end: failedEnd(run, error), error: toDeployError(error) })
+    const cause = causeOf(run, error)
+    return conclude(run, ready, { end: failedEnd(run, cause), error: cause })
   } finally {
     await session?.release()
   }
@@ -55,11 +55,12 @@ interface Ending {
 
 async function deployInSession(run: Run, ready: ReadyPlan, session: HostSession): Promise<DeployResult> {
   const deployment = await session.begin(run.record, run.request.keepPaths)
-  run.tools.onLocked(interruptedReport(run))
   const ending = await attempt(run, ready, deployment)
-  await deployment.noteEnd(ending.end)
+  const isNoted = await deployment.noteEnd(ending.end)
   const result = await conclude(run, ready, ending)
-  await (ending.settled ? deployment.settle() : deployment.abandon())
+  const isTold = result.reportPath !== undefined
+  // Without a local report the next run writes it, if the journal tells how this one ended.
+  await (ending.settled && (isTold || !isNoted) ? deployment.settle() : deployment.abandon())
   return result
 }
 
@@ -75,31 +76,14 @@ async function attempt(run: Run, ready: ReadyPlan, deployment: OpenDeployment): 
     await run.enter('succeeded')
     return { end: successEnd(run, deployment.transaction.changed), error: undefined, settled }
   } catch (error) {
-    return endFailed(run, ready, deployment, error)
-  }
-}
-
-async function readPrevious(run: Run, id: string): Promise<Previous> {
-  const installed = findInstalled(await readInstalled(run.layout), run.shelf, id)
-  const version = installed?.version ?? (await readForeignVersion(installPath(run.layout, run.shelf, id)))
-  await run.record.update({ previous_version: version })
-  return { installed, version }
-}
-
-/** What stands in the place without a record of ours may still say in its plugin.yaml which version it is. */
-async function readForeignVersion(path: string): Promise<string | null> {
-  try {
-    return parsePluginYaml(await readFile(join(path, 'plugin.yaml'), 'utf8')).version ?? null
-  } catch {
-    return null
+    return endFailed(run, ready, deployment, causeOf(run, error))
   }
 }
 
 /** The new version is committed: what fails from here on is left to the next run and changes no outcome. */
-async function finish(run: Run, clean: () => Promise<void>): Promise<boolean> {
+async function finish(run: Run, clean: () => Promise<boolean>): Promise<boolean> {
   try {
-    await clean()
-    return true
+    return await clean()
   } catch (error) {
     run.tools.log.warning(
       `The new version is in place, but the cleanup is left to the next run: ${toDeployError(error).message}`,
@@ -112,7 +96,7 @@ async function endFailed(
   run: Run,
   ready: ReadyPlan,
   deployment: OpenDeployment,
-  thrown: unknown,
+  cause: DeployError,
 ): Promise<Ending & { settled: boolean }> {
   const taken = await takeBack({
     layout: run.layout,
@@ -124,18 +108,24 @@ async function endFailed(
   })
   if (run.machine.current !== 'pending') await run.enter(taken.outcome === 'rolled_back' ? 'rolled_back' : 'failed')
   const settled = taken.rollback?.restored !== false
-  return { end: { ...failedEnd(run, thrown), ...taken, changed: !settled }, error: toDeployError(thrown), settled }
+  return { end: { ...failedEnd(run, cause), ...taken, changed: !settled }, error: cause, settled }
 }
 
 function successEnd(run: Run, changed: boolean): DeploymentEnd {
   return { outcome: 'success', changed, error: null, rollback: null, completed_at: run.tools.now().toISOString() }
 }
 
-/** Nothing of this run is on the host. */
-function failedEnd(run: Run, thrown: unknown): DeploymentEnd {
-  const { code, message } = toDeployError(run.tools.signal.aborted ? run.tools.signal.reason : thrown)
+/** Nothing of this run is on the host, though an earlier one may have left it neither old nor new. */
+function failedEnd(run: Run, { code, message }: DeployError): DeploymentEnd {
   const step = run.record.steps.find(({ status }) => status === 'failed')?.id ?? null
-  return { ...successEnd(run, false), outcome: 'failed', error: { code, message, step } }
+  const outcome = code === 'inconsistent' ? code : 'failed'
+  return { ...successEnd(run, false), outcome, error: { code, message, step } }
+}
+
+/** Why a run fails: the cancel rather than what it led to; asked before the undo, which a later cancel does not explain. */
+function causeOf({ tools, layout }: Run, thrown: unknown): DeployError {
+  if (tools.signal.aborted) return toDeployError(tools.signal.reason)
+  return isSystemError(thrown) ? toHostError(thrown, `deploying below ${layout.root}`) : toDeployError(thrown)
 }
 
 function interruptedReport(run: Run): LocalReport {

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { toDeployError } from '../core/errors.ts'
-import { findInstalled, readInstalled } from '../install/installed.ts'
+import { toHostError } from '../install/host-errors.ts'
 import { installPath } from '../install/layout.ts'
 import { buildLocalReport } from '../install/local-report.ts'
 import { buildTreeRecord, compareTree } from '../install/tree-record.ts'
@@ -9,6 +9,7 @@ import { exists, statOf } from '../install/tree-walk.ts'
 import { type ReadyPlan, readyPlan } from './bind-plan.ts'
 import type { DeployResult } from './deploy-request.ts'
 import { type Prepared, prepareArtifact } from './prepare-artifact.ts'
+import { readPrevious } from './previous.ts'
 import type { Run } from './run.ts'
 
 /**
@@ -28,16 +29,23 @@ export async function dryRun(run: Run): Promise<DeployResult> {
 }
 
 async function rehearse(run: Run, ready: ReadyPlan): Promise<void> {
-  const folder = await mkdtemp(join(run.tools.temporaryFolder, 'hub-deploy-dry-run-'))
+  const folder = await makeFolder(run.tools.temporaryFolder)
   try {
-    const installed = findInstalled(await readInstalled(run.layout), run.shelf, ready.id)
-    await run.record.update({ previous_version: installed?.version ?? null })
+    const { installed } = await readPrevious(run, ready.id)
     if (await exists(run.layout.journal))
       run.tools.log.notice('An interrupted deployment waits to be recovered: a real run would do that first.')
     const prepared = await prepareArtifact(run, ready, folder, installed)
     await tellDifferences(run, prepared)
   } finally {
     await rm(folder, { recursive: true, force: true })
+  }
+}
+
+async function makeFolder(parent: string): Promise<string> {
+  try {
+    return await mkdtemp(join(parent, 'hub-deploy-dry-run-'))
+  } catch (error) {
+    throw toHostError(error, `making a folder in ${parent}`)
   }
 }
 

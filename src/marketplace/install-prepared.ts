@@ -6,16 +6,11 @@ import { installPath } from '../install/layout.ts'
 import { chooseRetained, existingSnapshots } from '../install/snapshots.ts'
 import { installTree } from '../install/steps/install-tree.ts'
 import { runSteps, type StepStatus } from '../install/steps/run-steps.ts'
+import type { Previous } from '../install/steps/step-context.ts'
 import { writeEnv } from '../install/steps/write-env.ts'
 import { buildTreeRecord, compareTree, type TreeRecord, writeTreeRecord } from '../install/tree-record.ts'
 import type { Prepared } from './prepare-artifact.ts'
 import type { Run } from './run.ts'
-
-/** What stood in the place before. */
-export interface Previous {
-  installed: InstalledRow | undefined
-  version: string | null
-}
 
 export interface Installation {
   row: InstalledRow

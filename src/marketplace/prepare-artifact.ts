@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
-import { mkdir, readFile, rm } from 'node:fs/promises'
+import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ArtifactError } from '../core/errors.ts'
 import { type PluginYaml, parsePluginYaml } from '../core/plugin-yaml.ts'
 import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '../core/signature.ts'
-import { writeNewFile } from '../install/durable-files.ts'
+import { makeOpenDirectory, writeNewFile } from '../install/durable-files.ts'
 import { type ExtractedTree, extractZip } from '../install/extract-zip.ts'
 import { requireSpace } from '../install/host.ts'
 import type { InstalledRow } from '../install/installed.ts'
@@ -69,7 +69,7 @@ async function verify(run: Run, served: ServedArtifact): Promise<VerifiedArtifac
 
 async function extract(run: Run, artifact: VerifiedArtifact, staged: string): Promise<ExtractedTree> {
   await requireSpace(join(staged, '..'), artifact.size)
-  await mkdir(staged, { mode: 0o755 })
+  await makeOpenDirectory(staged)
   const tree = await extractZip(artifact, staged, run.request.extraction, run.tools.signal)
   const flattened = tree.flattened === null ? '' : `, out of the top-level directory ${tree.flattened}`
   run.tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`)

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path'
 import { createKey } from '../../hub/keys.ts'
 import { publishArchive, publishFolder } from '../../hub/marketplace/publish.ts'
 import { type RunningHub, startHub } from '../../hub/server.ts'
-import { openStore } from '../../hub/store.ts'
+import { openStore, type Store } from '../../hub/store.ts'
 import {
   type ActionResult,
   type ActionRun,
@@ -18,6 +18,8 @@ export const SIGNING_SECRET = 'the developer signs with this'
 /** A real hub, a host folder and a workspace, all of them temporary. */
 export interface Stage {
   hub: RunningHub
+  /** What the hub remembers. */
+  store: Store
   /** The project root of the host. */
   root: string
   workspace: Workspace
@@ -82,6 +84,7 @@ export async function openStage(): Promise<Stage> {
   })
   return {
     hub,
+    store,
     root,
     workspace,
     apiKey,

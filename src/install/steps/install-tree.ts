@@ -1,7 +1,6 @@
-import { mkdir } from 'node:fs/promises'
 import { dirname, join, relative } from 'node:path'
 import type { Log } from '../../core/log.ts'
-import { syncTree } from '../durable-files.ts'
+import { makeOpenDirectory, syncTree } from '../durable-files.ts'
 import { dropShipped, findKeptPaths } from '../keep-paths.ts'
 import { installPath, type Layout, type Shelf, snapshotsPath } from '../layout.ts'
 import { nextSnapshotName } from '../snapshots.ts'
@@ -44,8 +43,16 @@ async function prepareKeptPaths(installation: TreeInstallation, place: string): 
   for (const path of await dropShipped(staged, kept)) {
     log.notice(`The artifact ships ${path}, which keep-paths names: the host's own stays.`)
   }
-  for (const path of kept) await mkdir(dirname(join(staged, path)), { recursive: true, mode: 0o755 })
+  for (const path of kept) await makeParents(staged, path)
   return kept
+}
+
+async function makeParents(staged: string, path: string): Promise<void> {
+  const parts = path.split('/').slice(0, -1)
+  for (let depth = 1; depth <= parts.length; depth++) {
+    const parent = join(staged, ...parts.slice(0, depth))
+    if (!(await exists(parent))) await makeOpenDirectory(parent)
+  }
 }
 
 async function moveToSnapshot(installation: TreeInstallation, place: string): Promise<{ name: string; path: string }> {

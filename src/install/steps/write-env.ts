@@ -1,7 +1,7 @@
 import { constants } from 'node:fs'
-import { open } from 'node:fs/promises'
+import { open, readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
-import { seedSettings } from '../../core/env-template.ts'
+import { seedSettings, verifySettings } from '../../core/env-template.ts'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import { writeNewFile } from '../durable-files.ts'
@@ -27,12 +27,14 @@ export interface SettingsSeed {
 }
 
 /**
- * Seeds `<shelf>/<id>.env` (0600 from its first byte, moved into place whole) from a template; an existing file is never
- * changed. Throws DeploymentError `step_failed` when the template is not a regular file or a required key ends up empty.
+ * Seeds `<shelf>/<id>.env` (0600 from its first byte, in place whole or not at all) from a template; an existing file is
+ * never changed. Throws DeploymentError `step_failed` when the template is not a regular file or a required key is or
+ * ends up empty.
  */
 export async function writeEnv(seed: SettingsSeed): Promise<'done' | 'unchanged'> {
   const target = settingsPath(seed.layout, seed.shelf, seed.id)
   if (await exists(target)) {
+    verifySettings(await readFile(target, 'utf8'), seed.environment.required, target)
     seed.log.info(`${target} exists and stays as it is.`)
     return 'unchanged'
   }

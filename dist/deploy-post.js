@@ -1,0 +1,2 @@
+import { deployPost } from './index.js'
+await deployPost()

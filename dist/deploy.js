@@ -1,0 +1,2 @@
+import { deploy } from './index.js'
+await deploy()

@@ -1,0 +1,261 @@
+import assert from 'node:assert/strict'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { parse } from 'yaml'
+import { type DeployInputs, readDeployInputs } from '../../src/actions/deploy-inputs.ts'
+import { inputError } from '../../src/actions/input-reader.ts'
+import type { DeployRequest } from '../../src/marketplace/deploy-request.ts'
+import { withInputs } from './action-environment.ts'
+
+const DEFINITION: { inputs: Record<string, { required?: boolean; default?: string }> } = parse(
+  readFileSync(join(import.meta.dirname, '..', '..', 'action.yml'), 'utf8'),
+)
+const REQUIRED = {
+  'hub-url': 'https://hub.example',
+  slug: 'greeter',
+  'api-key': 'the api key',
+  'signing-secret': 'the signing secret',
+  'install-plan': 'install.yaml',
+  'project-root': '/srv/app',
+}
+
+function readInputs(more: Readonly<Record<string, string>> = {}): DeployInputs {
+  return withInputs({ ...REQUIRED, ...more }, workspace => readDeployInputs(workspace)).result
+}
+
+function problemsWith(more: Readonly<Record<string, string>>): string[] {
+  return readInputs(more).problems.map(problem => `${problem.kind} ${problem.message.split(' ')[0]}`)
+}
+
+describe('readDeployInputs', () => {
+  it('needs exactly the inputs that action.yml calls required, and tells all that are missing at once', () => {
+    const required = Object.keys(DEFINITION.inputs).filter(name => DEFINITION.inputs[name]?.required)
+    const { problems } = withInputs({}, workspace => readDeployInputs(workspace)).result
+    assert.deepEqual(problems.map(({ message }) => message.split(' ')[0]).toSorted(), required.toSorted())
+    assert.ok(problems.every(({ kind }) => kind === 'missing'))
+    assert.equal(inputError(problems).code, 'missing_input')
+  })
+
+  it('has the defaults of action.yml for what the runner leaves out', () => {
+    const defaults = Object.fromEntries(
+      Object.entries(DEFINITION.inputs).flatMap(([name, input]) =>
+        input.default === undefined ? [] : [[name, input.default]],
+      ),
+    )
+    assert.deepEqual(readInputs(), readInputs(defaults))
+    assert.ok(Object.keys(defaults).length >= 11)
+  })
+
+  it('has the agreed defaults', () => {
+    const { request, connection } = readInputs()
+    const { bases, plan: _, signingSecret, ...rest } = request
+    assert.deepEqual(rest, {
+      apiKey: 'the api key',
+      pluginSecretKey: undefined,
+      slug: 'greeter',
+      kind: 'plugin',
+      version: 'latest',
+      projectRoot: '/srv/app',
+      hostId: hostname(),
+      hostConfig: undefined,
+      artifactSha256: undefined,
+      keepPaths: ['.env', 'data'],
+      allowDowngrade: false,
+      dryRun: false,
+      keepSnapshots: 3,
+      lockTimeoutMs: 300_000,
+      downloadTimeoutMs: 900_000,
+      maxArtifactBytes: 512 * 1024 ** 2,
+      extraction: { maxExtractedBytes: 2 * 1024 ** 3, maxEntries: 100_000 },
+    })
+    assert.deepEqual(connection, { allowHttp: false, ca: undefined })
+    assert.deepEqual(bases, {
+      hub: 'https://hub.example',
+      services: 'https://hub.example',
+      deployments: 'https://hub.example',
+    })
+  })
+
+  it('reads the plan relative to the workspace and keeps its name as written', () => {
+    assert.deepEqual(readInputs().request.plan, { path: 'install.yaml', text: 'steps: []\n' })
+  })
+
+  it('takes bases elsewhere, with a path, without a slash at the end', () => {
+    const more = {
+      'hub-url': 'https://hub.example/api/',
+      'services-url': 'https://s.example/x//',
+      'deployments-url': 'https://d.example',
+    }
+    assert.deepEqual(readInputs(more).request.bases, {
+      hub: 'https://hub.example/api',
+      services: 'https://s.example/x',
+      deployments: 'https://d.example',
+    })
+  })
+
+  it('tells all that is missing or malformed at once', () => {
+    const more = {
+      slug: '',
+      kind: 'theme',
+      version: '../1',
+      'keep-snapshots': '-1',
+      'dry-run': 'yes',
+      'host-config': 'none.yaml',
+    }
+    assert.deepEqual(problemsWith(more).toSorted(), [
+      'invalid dry-run',
+      'invalid host-config',
+      'invalid keep-snapshots',
+      'invalid kind',
+      'invalid version',
+      'missing slug',
+    ])
+    assert.equal(inputError(readInputs({ kind: 'theme' }).problems).code, 'invalid_input')
+  })
+
+  it('masks every secret, each line of it, and hands them on for redaction', () => {
+    const secrets = { 'api-key': 'key-1', 'signing-secret': 'first\nsecond', 'plugin-secret-key': 'key-3' }
+    const { result, output } = withInputs({ ...REQUIRED, ...secrets }, workspace => readDeployInputs(workspace))
+    for (const secret of ['key-1', 'first', 'second', 'key-3']) assert.ok(output.includes(`::add-mask::${secret}`))
+    assert.deepEqual(result.secrets, ['key-1', 'first\nsecond', 'key-3'])
+  })
+
+  it('leaves no input in the environment that children inherit', () => {
+    const every = Object.fromEntries(Object.keys(DEFINITION.inputs).map(name => [name, 'x']))
+    const { result } = withInputs({ ...every, ...REQUIRED }, workspace => {
+      readDeployInputs(workspace)
+      return Object.keys(process.env).filter(name => name.startsWith('INPUT_'))
+    })
+    assert.deepEqual(result, [])
+  })
+
+  it('never quotes a secret in a problem', () => {
+    for (const name of ['api-key', 'signing-secret', 'plugin-secret-key']) {
+      const { problems } = readInputs({ [name]: 'hunter22', slug: 'Not A Slug' })
+      assert.ok(!JSON.stringify(problems).includes('hunter22'))
+    }
+  })
+
+  it('cleans what it quotes', () => {
+    const [problem] = readInputs({ slug: 'x\r\n::error::y' }).problems
+    assert.doesNotMatch(problem?.message ?? '', /::|[\r\n]/)
+  })
+
+  const borders: Record<
+    string,
+    { good: Record<string, unknown>; bad: string[]; of: (request: DeployRequest) => unknown }
+  > = {
+    'dry-run': {
+      good: { true: true, false: false, True: true, FALSE: false },
+      bad: ['yes', '1', '0', 'on', 'truee', 'true false'],
+      of: request => request.dryRun,
+    },
+    'allow-downgrade': { good: { true: true, false: false }, bad: ['no'], of: request => request.allowDowngrade },
+    'keep-snapshots': {
+      good: { '0': 0, '1000': 1000, '007': 7 },
+      bad: ['-1', '1001', '1.5', '1e2', '0x1', 'three', '1 2'],
+      of: request => request.keepSnapshots,
+    },
+    'lock-timeout-seconds': {
+      good: { '0': 0, '86400': 86_400_000 },
+      bad: ['86401', '-1', '0.5'],
+      of: request => request.lockTimeoutMs,
+    },
+    'timeout-minutes': {
+      good: { '0.5': 30_000, '1440': 86_400_000, '15': 900_000 },
+      bad: ['0', '-1', '1441', 'Infinity', 'NaN', 'ten'],
+      of: request => request.downloadTimeoutMs,
+    },
+    'max-artifact-bytes': {
+      good: { '1': 1, '1099511627776': 1024 ** 4 },
+      bad: ['0', '1099511627777', '512MiB', '99999999999999999999'],
+      of: request => request.maxArtifactBytes,
+    },
+    'max-extracted-bytes': { good: { '1': 1 }, bad: ['0', '-5'], of: request => request.extraction.maxExtractedBytes },
+    'max-entries': {
+      good: { '1': 1, '10000000': 10_000_000 },
+      bad: ['0', '10000001'],
+      of: request => request.extraction.maxEntries,
+    },
+    slug: {
+      good: { a: 'a', 'a.b_c-1': 'a.b_c-1', ['a'.repeat(128)]: 'a'.repeat(128) },
+      bad: ['A', '-a', '.a', 'a/b', '..', 'a b', 'a'.repeat(129), 'é'],
+      of: request => request.slug,
+    },
+    kind: { good: { plugin: 'plugin', service: 'service' }, bad: ['Plugin', 'services'], of: request => request.kind },
+    version: {
+      good: { latest: 'latest', '1.4.0': '1.4.0', 'v1+b_2-c': 'v1+b_2-c' },
+      bad: ['../1', '-1', '1/2', '1 2', 'a'.repeat(129), '1?x=2'],
+      of: request => request.version,
+    },
+    'artifact-sha256': {
+      good: { ['AB'.repeat(32)]: 'ab'.repeat(32) },
+      bad: ['ab', 'g'.repeat(64), 'ab'.repeat(33), `sha256:${'ab'.repeat(32)}`],
+      of: request => request.artifactSha256,
+    },
+    'project-root': {
+      good: { '/srv/app/': '/srv/app', '/srv/../srv//app': '/srv/app', '/': '/' },
+      bad: ['srv/app', './x', '~/app'],
+      of: request => request.projectRoot,
+    },
+    'host-id': {
+      good: { 'Web 1 (Kraków)': 'Web 1 (Kraków)', ['h'.repeat(255)]: 'h'.repeat(255) },
+      bad: ['h'.repeat(256), 'a\u202eb', 'a\tb', 'a\nb', 'a\u2028b'],
+      of: request => request.hostId,
+    },
+    'hub-url': {
+      good: {},
+      bad: [
+        'hub.example',
+        'ftp://hub.example',
+        'https://u:p@hub.example',
+        'https://hub.example?x=1',
+        'https://hub.example/#a',
+        'file:///etc',
+      ],
+      of: request => request.bases.hub,
+    },
+    'keep-paths': {
+      good: {
+        'one\ntwo/three': ['one', 'two/three'],
+        ' data/ \r\n\n.env\n': ['data', '.env'],
+        '.hidden\na..b': ['.hidden', 'a..b'],
+      },
+      bad: ['/', '/data', '..', '../x', 'a/../b', './a', 'a//b', 'a\\b', 'a\tb', '.'],
+      of: request => request.keepPaths,
+    },
+    'allow-http': { good: {}, bad: ['maybe'], of: () => undefined },
+    'install-plan': { good: {}, bad: ['none.yaml', '.'], of: () => undefined },
+    'ca-file': { good: {}, bad: ['none.pem', 'install.yaml'], of: () => undefined },
+  }
+  for (const [name, { good, bad, of }] of Object.entries(borders)) {
+    for (const [text, value] of Object.entries(good)) {
+      it(`reads ${name} ${JSON.stringify(text.slice(0, 30))}`, () => {
+        const { request, problems } = readInputs({ [name]: text })
+        assert.deepEqual(problems, [])
+        assert.deepEqual(of(request as DeployRequest), value)
+      })
+    }
+    for (const text of bad) {
+      it(`refuses ${name} ${JSON.stringify(text.slice(0, 30))}`, () => {
+        assert.deepEqual(problemsWith({ [name]: text }), [`invalid ${name}`])
+      })
+    }
+  }
+
+  for (const [name, bytes] of [
+    ['is not UTF-8', Buffer.from([0xff, 0xfe])],
+    ['is larger than 256 KiB', Buffer.alloc(256 * 1024 + 1, 0x20)],
+  ] as const) {
+    it(`refuses a plan that ${name}`, () => {
+      const { result } = withInputs(REQUIRED, workspace => {
+        writeFileSync(join(workspace, 'install.yaml'), bytes)
+        return readDeployInputs(workspace)
+      })
+      assert.equal(inputError(result.problems).code, 'invalid_input')
+      assert.equal(result.request.plan, undefined)
+    })
+  }
+})

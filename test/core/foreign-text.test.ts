@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import fc from 'fast-check'
+import { cleanForeignText } from '../../src/core/foreign-text.ts'
+
+const CASES = {
+  'a line break becomes a space': ['a\nb', 'a b'],
+  'a carriage return becomes a space': ['a\r\nb\rc', 'a b c'],
+  'colours go': ['\u001b[31mred\u001b[0m', 'red'],
+  'a terminal link goes': ['\u001b]8;;http://x.example\u0007text\u001b]8;;\u0007', 'text'],
+  'a command is broken': ['::error::x', ':·:error:·:x'],
+  'three colons hold no pair any more': [':::stop', ':·:·:stop'],
+  'an old command is broken': ['a ##[error]x', 'a #·#[error]x'],
+  'a command hidden by a colour is broken': [':\u001b[0m:error', ':·:error'],
+  'a command hidden by a zero-width space is broken': [':\u200b:error', ': :error'],
+  'direction marks become a space': ['a\u202eb', 'a b'],
+  'line separators become a space': ['a\u2028b\u2029c', 'a b c'],
+  'NUL and DEL become a space': ['a\0b\u007fc', 'a b c'],
+  'other languages stay': ['Zażółć 日本語 😀', 'Zażółć 日本語 😀'],
+} as const
+
+describe('cleanForeignText', () => {
+  for (const [name, [text, cleaned]] of Object.entries(CASES)) {
+    it(name, () => assert.equal(cleanForeignText(text), cleaned))
+  }
+
+  it('cuts by characters and says so', () => {
+    assert.equal(cleanForeignText('😀😀😀', 2), '😀😀… (cut)')
+    assert.equal(cleanForeignText('😀😀', 2), '😀😀')
+  })
+
+  it('leaves nothing that a runner or a terminal would act on, whatever comes', () => {
+    const piece = fc.oneof(
+      fc.constantFrom(
+        ':',
+        '::',
+        '##[',
+        '#',
+        '[',
+        '\u001b',
+        '\u001b[0m',
+        '\u001b]',
+        '\r',
+        '\n',
+        '\u200b',
+        '\u202e',
+        '\u0007',
+      ),
+      fc.string({ unit: 'binary', maxLength: 3 }),
+    )
+    fc.assert(
+      fc.property(
+        fc.array(piece).map(pieces => pieces.join('')),
+        text => {
+          assert.doesNotMatch(cleanForeignText(text), /::|##\[|[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u)
+        },
+      ),
+      { numRuns: 2000 },
+    )
+  })
+})

@@ -1,0 +1,104 @@
+import assert from 'node:assert/strict'
+import { lstatSync, readdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import type { ActionResult } from '../../scripts/local-runner.ts'
+import { acceptedReports, commandsIn } from './evidence.ts'
+import { assertNoSecret } from './refusal.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './stage.ts'
+
+let stage: Stage
+beforeEach(async () => {
+  stage = await openStage()
+  await stage.publish('1.0.0', pluginFiles('1.0.0', { 'src/old.py': 'old', 'src/same.py': 'same' }))
+})
+afterEach(() => stage.close())
+
+/** Every path of the host with its inode, mode, size and times. */
+function listUntouched(): string[] {
+  const paths = ['.', ...readdirSync(stage.root, { recursive: true, encoding: 'utf8' })].sort()
+  return paths.map(path => {
+    const { ino, mode, size, mtimeMs, ctimeMs } = lstatSync(join(stage.root, path))
+    return [path, ino, mode, size, mtimeMs, ctimeMs].join(' ')
+  })
+}
+
+/** A dry run touches neither the host nor the hub's journal, and leaves no file of its own. */
+async function rehearse(inputs: Record<string, string> = {}): Promise<ActionResult> {
+  const [host, reports] = [listUntouched(), acceptedReports(stage)]
+  const result = await stage.deploy({ 'dry-run': 'true', ...inputs })
+  assert.deepEqual(listUntouched(), host)
+  assert.deepEqual(acceptedReports(stage), reports)
+  assert.deepEqual(
+    readdirSync(stage.workspace.temp).filter(name => !name.startsWith('commands-')),
+    [],
+  )
+  assert.deepEqual(
+    [result.outputs['changed'], result.outputs['reported'], result.outputs['report-path']],
+    ['false', 'false', ''],
+  )
+  assertNoSecret(stage, result)
+  return result
+}
+
+describe('a dry run', () => {
+  it('tells what a first deployment would do', async () => {
+    const { exitCode, outputs, log, summary } = await rehearse()
+    assert.deepEqual(
+      [exitCode, outputs['outcome'], outputs['version'], outputs['previous-version']],
+      [0, 'success', '1.0.0', ''],
+      log,
+    )
+    assert.match(log, /prepare[\s\S]*files \(install_plugin\)/)
+    for (const path of ['plugin.yaml', 'src/main.py', 'src/old.py']) assert.match(log, new RegExp(`added +${path}`))
+    assert.match(summary, /Dry run/)
+  })
+
+  it('tells what an update would add, remove and change, with sizes', async () => {
+    assert.equal((await stage.deploy()).exitCode, 0)
+    writeFiles(join(stage.root, 'plugins/greeter'), { 'data/rows': 'mine' })
+    await stage.publish('1.10.0', pluginFiles('1.10.0', { 'src/new.py': 'newer', 'src/same.py': 'same' }))
+    const { exitCode, outputs, log } = await rehearse()
+    assert.deepEqual([exitCode, outputs['version'], outputs['previous-version']], [0, '1.10.0', '1.0.0'])
+    assert.match(log, /added +src\/new\.py.*5 bytes/)
+    assert.match(log, /removed +src\/old\.py.*3 bytes/)
+    assert.match(log, /changed +src\/main\.py.*26 bytes.*27 bytes/)
+    assert.doesNotMatch(log, /same\.py|data/)
+  })
+
+  it('sees what was changed on the host since', async () => {
+    assert.equal((await stage.deploy()).exitCode, 0)
+    writeFiles(join(stage.root, 'plugins/greeter'), { 'src/old.py': 'by hand' })
+    const { log } = await rehearse()
+    assert.match(log, /changed +src\/old\.py/)
+  })
+
+  it('does not need the project root to be there', async () => {
+    rmSync(stage.root, { recursive: true })
+    const result = await stage.deploy({ 'dry-run': 'true' })
+    assert.equal(result.exitCode, 0, result.log)
+    assert.throws(() => lstatSync(stage.root))
+  })
+
+  const failing: Record<string, [Record<string, string>, string]> = {
+    'an input is malformed': [{ 'keep-snapshots': 'x' }, 'invalid_input'],
+    'an input is missing': [{ slug: '' }, 'missing_input'],
+    'the signature does not hold': [{ 'signing-secret': 'secret of somebody' }, 'signature_mismatch'],
+    'the version is not there': [{ version: '9.9.9' }, 'not_found'],
+    'the archive is too large': [{ 'max-entries': '1' }, 'archive_too_large'],
+  }
+  for (const [name, [inputs, code]] of Object.entries(failing)) {
+    it(`fails when ${name}`, async () => {
+      const { exitCode, outputs, log } = await rehearse(inputs)
+      assert.deepEqual([exitCode, outputs['outcome'], outputs['error-code']], [1, 'failed', code])
+      assert.equal(commandsIn(log, 'error').length, 1)
+    })
+  }
+
+  it('fails on a plan that cannot be used, at its lines', async () => {
+    stage.writePlan(`${PLUGIN_PLAN}  - {id: x, action: run}\n`)
+    const { outputs, log } = await rehearse()
+    assert.equal(outputs['error-code'], 'invalid_plan')
+    assert.match(commandsIn(log, 'error')[0] ?? '', /file=install\.yaml,line=7/)
+  })
+})

@@ -1,0 +1,253 @@
+import assert from 'node:assert/strict'
+import { existsSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import { makeCertificate } from '../net/certificates.ts'
+import { serveTls } from '../net/loopback-server.ts'
+import { acceptedReports, commandsIn, readLocalReport } from './evidence.ts'
+import { assertNoSecret, assertRefuses } from './refusal.ts'
+import { openStage, SERVICE_PLAN, type Stage } from './stage.ts'
+import {
+  type Answer,
+  type Answers,
+  answerJson,
+  pluginZip,
+  redirectTo,
+  serveArtifact,
+  serveUntrustedHub,
+  signatureOf,
+} from './untrusted-hub.ts'
+
+let stage: Stage
+beforeEach(async () => {
+  stage = await openStage()
+})
+afterEach(() => stage.close())
+
+/** Inputs that fetch from there and report to the hub of the stage. */
+function from(url: string): Record<string, string> {
+  return { 'hub-url': url, 'deployments-url': stage.hub.url }
+}
+
+describe('a redirect of the artifact', () => {
+  it('to another origin is followed without the key', async t => {
+    const storage = await serveUntrustedHub(t)
+    const hub = await serveUntrustedHub(t, { artifact: redirectTo(`${storage.url}/blob/install`) })
+    const result = await stage.deploy(from(hub.url))
+    assert.equal(result.exitCode, 0, result.log)
+    assert.equal(hub.requestsFor('artifact')[0]?.headers['x-api-key'], stage.apiKey)
+    const [request] = storage.requests
+    assert.equal(storage.requests.length, 1)
+    assert.doesNotMatch(JSON.stringify([request?.url, request?.rawHeaders]), new RegExp(stage.apiKey))
+  })
+
+  it('within the origin keeps the key', async t => {
+    const artifact: Answer = (response, request) => {
+      const answer = request.url?.startsWith('/plugins')
+        ? redirectTo('/moved/install', 308)
+        : serveArtifact(pluginZip())
+      answer(response, request)
+    }
+    const hub = await serveUntrustedHub(t, { artifact })
+    assert.equal((await stage.deploy(from(hub.url))).exitCode, 0)
+    assert.deepEqual(
+      hub.requestsFor('artifact').map(({ headers }) => headers['x-api-key']),
+      [stage.apiKey, stage.apiKey],
+    )
+  })
+
+  it('away and back again does not bring the key back', async t => {
+    const away = await serveUntrustedHub(t, { artifact: (response, request) => back(response, request) })
+    let back: Answer = () => {}
+    const hub = await serveUntrustedHub(t, {
+      artifact(response, request) {
+        const first = request.url?.startsWith('/plugins')
+        const answer = first ? redirectTo(`${away.url}/install`) : serveArtifact(pluginZip())
+        answer(response, request)
+      },
+    })
+    back = redirectTo(`${hub.url}/again/install`)
+    assert.equal((await stage.deploy(from(hub.url))).exitCode, 0)
+    assert.deepEqual(
+      hub.requestsFor('artifact').map(({ headers }) => headers['x-api-key']),
+      [stage.apiKey, undefined],
+    )
+  })
+
+  const refused: Record<string, [string, 'insecure_url' | 'bad_response']> = {
+    'to plain http elsewhere': ['http://storage.example/install', 'insecure_url'],
+    'to a file': ['file:///etc/passwd', 'insecure_url'],
+    'with a password in it': ['https://user:pass@storage.example/install', 'insecure_url'],
+    'to itself': ['', 'bad_response'],
+    'to nowhere': ['http://[', 'bad_response'],
+  }
+  for (const [name, [location, code]] of Object.entries(refused)) {
+    it(`is not followed ${name}`, async t => {
+      const artifact: Answer = (response, request) => redirectTo(location || String(request.url))(response, request)
+      const hub = await serveUntrustedHub(t, { artifact })
+      await assertRefuses(stage, { code, during: 'fetching' }, from(hub.url))
+      assert.equal(hub.requestsFor('artifact').length, 1)
+    })
+  }
+
+  it('is not followed more than five times', async t => {
+    let count = 0
+    const artifact: Answer = (response, request) => redirectTo(`/install/${++count}`)(response, request)
+    const hub = await serveUntrustedHub(t, { artifact })
+    await assertRefuses(stage, { code: 'bad_response', during: 'fetching' }, from(hub.url))
+    assert.equal(hub.requestsFor('artifact').length, 6)
+  })
+})
+
+describe('a hub over TLS', () => {
+  const certificate = makeCertificate()
+  const skip = certificate === undefined ? 'there is no openssl' : false
+
+  it('is trusted by ca-file, not without it, and cannot lead back to plain http', { skip }, async t => {
+    const plain = await serveUntrustedHub(t)
+    const secure = await serveTls(t, certificate ?? {}, (request, response) => {
+      const isArtifact = request.url?.includes('/install')
+      const answer = isArtifact ? redirectTo(`${plain.url}/install`) : answerJson(200, { latest_version: '2.0.0' })
+      answer(response, request)
+    })
+    writeFileSync(join(stage.workspace.path, 'ca.pem'), certificate?.cert ?? '')
+    await assertRefuses(stage, { code: 'network', during: 'fetching' }, from(secure.url))
+    const refusal = { code: 'insecure_url', during: 'fetching' } as const
+    await assertRefuses(stage, refusal, { ...from(secure.url), 'ca-file': 'ca.pem' })
+    assert.equal(plain.requests.length, 0)
+  })
+})
+
+describe('a hub that lies about its bytes', () => {
+  const bytes = pluginZip()
+  const lies: Record<string, [Partial<Answers>, Parameters<typeof assertRefuses>[1]['code'], string?]> = {
+    'promises more than it sends': [
+      { artifact: response => response.writeHead(200, { 'content-length': bytes.length + 5 }).end(bytes) },
+      'network',
+    ],
+    'sends an encoded body': [{ artifact: serveArtifact(bytes, { 'content-encoding': 'gzip' }) }, 'bad_response'],
+    'answers 204': [{ artifact: response => response.writeHead(204).end() }, 'bad_response'],
+    'sends nothing': [{ artifact: serveArtifact(Buffer.alloc(0)) }, 'invalid_archive', 'extracting'],
+    'sends two signatures': [
+      {
+        artifact: response => {
+          response.setHeader('x-signature', [signatureOf(bytes), signatureOf(bytes)])
+          response.end(bytes)
+        },
+      },
+      'invalid_signature_format',
+      'verifying_signature',
+    ],
+    'sends a page for an error': [
+      {
+        artifact: response =>
+          response.writeHead(404, { 'content-type': 'text/html' }).end('<script>alert(1)</script>'.repeat(100)),
+      },
+      'not_found',
+    ],
+    'sends more than a mebibyte of JSON': [
+      { detail: answerJson(200, { latest_version: '2.0.0', more: 'x'.repeat(1024 * 1024) }) },
+      'bad_response',
+    ],
+    'sends a page for a record': [{ detail: response => response.end('<h1>Welcome</h1>') }, 'bad_response'],
+    'names a version that is a path': [{ detail: answerJson(200, { latest_version: '../../x' }) }, 'bad_response'],
+    'names a version that is a number': [{ detail: answerJson(200, { latest_version: 2 }) }, 'bad_response'],
+    'names no version': [{ detail: answerJson(200, { latest_version: null }) }, 'no_published_version'],
+    'has an error that is no text': [{ detail: answerJson(410, { error: { deep: [1] } }) }, 'artifact_unavailable'],
+  }
+  for (const [name, [answers, code, during]] of Object.entries(lies)) {
+    it(`is refused when it ${name}`, async t => {
+      const hub = await serveUntrustedHub(t, answers)
+      const { log } = await assertRefuses(stage, { code, during: during ?? 'fetching' }, from(hub.url))
+      assert.ok(log.length < 20_000)
+      assert.equal(existsSync(join(stage.root, 'plugins')), false)
+    })
+  }
+
+  it('is given up when it only drips', async t => {
+    const artifact: Answer = response => {
+      const drip = setInterval(() => response.write('x'), 20)
+      response.on('close', () => clearInterval(drip))
+    }
+    const hub = await serveUntrustedHub(t, { artifact })
+    await assertRefuses(stage, { code: 'timeout', during: 'fetching' }, { ...from(hub.url), 'timeout-minutes': '0.01' })
+  })
+
+  it('is cut off where it sends without end', async t => {
+    const artifact: Answer = response => {
+      const send = () => {
+        while (!response.destroyed && response.write(Buffer.alloc(64 * 1024)));
+      }
+      response.on('drain', send)
+      send()
+    }
+    const hub = await serveUntrustedHub(t, { artifact })
+    const refusal = { code: 'archive_too_large', during: 'fetching' } as const
+    await assertRefuses(stage, refusal, { ...from(hub.url), 'max-artifact-bytes': '1000000' })
+  })
+
+  it('is not believed about what the signature does not cover', async t => {
+    const headers = { 'x-plugin': 'greeter@9.9.9', 'x-repo': 'dev/greeter@::error::x' }
+    const hub = await serveUntrustedHub(t, { artifact: serveArtifact(bytes, headers) })
+    const result = await stage.deploy(from(hub.url))
+    assert.deepEqual([result.exitCode, result.outputs['version']], [0, '2.0.0'])
+    assert.equal(readLocalReport(result).repo, null)
+  })
+
+  it('is refused when it names another version of a service than the one asked for', async t => {
+    stage.writePlan(SERVICE_PLAN)
+    const hub = await serveUntrustedHub(t, { artifact: serveArtifact(bytes, { 'x-service': 'clock@2.0.1' }) })
+    const inputs = { ...from(hub.url), kind: 'service', slug: 'clock' }
+    await assertRefuses(stage, { code: 'version_mismatch', during: 'extracting' }, inputs)
+  })
+})
+
+describe('what a hub says of its error', () => {
+  const HOSTILE = [
+    '::error::forged',
+    'line\r\n::set-output name=outcome::success',
+    '##[error]forged',
+    '::add-mask::e',
+    '\u001b[2J\u001b[31mred\u001b]0;title\u0007',
+    '\u202eright to left\u2028\u0000',
+    '<img src=x> [link](javascript:alert(1)) | cell @everyone',
+  ].join(' ')
+
+  for (const field of ['error', 'detail', 'message']) {
+    it(`is told without what a runner or a terminal would obey, from "${field}"`, async t => {
+      const hub = await serveUntrustedHub(t, { artifact: answerJson(410, { [field]: HOSTILE }) })
+      const { log, summary } = await assertRefuses(
+        stage,
+        { code: 'artifact_unavailable', during: 'fetching' },
+        from(hub.url),
+      )
+      assert.match(commandsIn(log, 'error')[0] ?? '', /410.*forged/)
+      // biome-ignore lint/suspicious/noControlCharactersInRegex: that there are none is what is tested
+      assert.doesNotMatch(log, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u2028\u2029\u202e]/)
+      assert.doesNotMatch(log, /##\[/)
+      const commands = log.split('\n').filter(line => line.startsWith('::'))
+      assert.ok(commands.every(line => /^::(add-mask|group|endgroup|error|notice|warning)\b/.test(line)))
+      assert.equal(commands.filter(line => line.startsWith('::add-mask::')).length, 2)
+      assert.ok(log.split('\n').every(line => line.lastIndexOf('::') <= line.indexOf('::', 2)))
+      assert.doesNotMatch(summary, /<img|\]\(|@everyone/)
+    })
+  }
+
+  it('does not bring a secret that it knows into the log, the summary or a report', async t => {
+    const answer: Answer = (response, request) =>
+      answerJson(403, { error: `unknown key ${request.headers['x-api-key']}` })(response, request)
+    const hub = await serveUntrustedHub(t, { artifact: answer, report: answer })
+    const refusal = { code: 'authentication_failed', during: 'fetching' } as const
+    await assertRefuses(stage, refusal, from(hub.url))
+    assert.equal(acceptedReports(stage).length, 1)
+    const result = await stage.deploy({ 'hub-url': hub.url })
+    assertNoSecret(stage, result)
+    assert.doesNotMatch(JSON.stringify(hub.reports), new RegExp(stage.apiKey))
+  })
+
+  it('does not make a page of the log', async t => {
+    const hub = await serveUntrustedHub(t, { artifact: answerJson(410, { error: 'long '.repeat(100_000) }) })
+    const { log } = await assertRefuses(stage, { code: 'artifact_unavailable', during: 'fetching' }, from(hub.url))
+    assert.ok(log.length < 10_000)
+  })
+})

@@ -1,0 +1,144 @@
+import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { commandsIn } from './evidence.ts'
+import { assertNoSecret, assertRefuses } from './refusal.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './stage.ts'
+
+let stage: Stage
+
+/** A host that runs 1.0.0, and a hub whose latest is 2.0.0. */
+before(async () => {
+  stage = await openStage()
+  await stage.publish('1.0.0', pluginFiles('1.0.0'))
+  assert.equal((await stage.deploy()).exitCode, 0)
+  await stage.publish('2.0.0', pluginFiles('2.0.0'))
+})
+
+after(() => stage.close())
+
+describe('an input that cannot be used', () => {
+  it('is told together with all the others that are missing', async () => {
+    const required = ['hub-url', 'slug', 'api-key', 'signing-secret', 'install-plan']
+    const empty = Object.fromEntries(required.map(name => [name, '']))
+    const refusal = { code: 'missing_input', during: 'pending', reported: false } as const
+    const { log } = await assertRefuses(stage, refusal, { ...empty, 'keep-snapshots': 'many' })
+    for (const name of [...required, 'keep-snapshots'])
+      assert.match(commandsIn(log, 'error')[0] ?? '', new RegExp(name))
+  })
+
+  it('leaves no report where the project root is missing itself', async () => {
+    const result = await stage.deploy({ 'project-root': '' })
+    assert.deepEqual(
+      [result.exitCode, result.outputs['error-code'], result.outputs['report-path'], result.outputs['outcome']],
+      [1, 'missing_input', '', 'failed'],
+    )
+    assert.equal(commandsIn(result.log, 'error').length, 1)
+    assertNoSecret(stage, result)
+  })
+
+  const malformed: Record<string, string> = {
+    'allow-downgrade': 'perhaps',
+    'allow-http': '1',
+    'artifact-sha256': 'abc',
+    'ca-file': 'no-such.pem',
+    'deployments-url': 'ftp://hub.example',
+    'dry-run': 'yes please',
+    'host-config': 'no-such.yaml',
+    'host-id': 'two\nlines',
+    'hub-url': 'https://user@hub.example',
+    'install-plan': 'no-such.yaml',
+    'keep-paths': '../outside',
+    'keep-snapshots': '-1',
+    kind: 'theme',
+    'lock-timeout-seconds': 'never',
+    'max-artifact-bytes': '0',
+    'max-entries': '1e3',
+    'max-extracted-bytes': '12 MiB',
+    'services-url': 'not a URL',
+    slug: '../greeter',
+    'timeout-minutes': '0',
+    version: 'v1/../2',
+  }
+
+  it('is told together with all the others that are malformed', async () => {
+    const refusal = { code: 'invalid_input', during: 'pending', reported: false } as const
+    const { log } = await assertRefuses(stage, refusal, malformed)
+    for (const name of Object.keys(malformed)) assert.match(commandsIn(log, 'error')[0] ?? '', new RegExp(name))
+  })
+
+  it('is reported to the hub where the hub is known', async () => {
+    await assertRefuses(stage, { code: 'invalid_input', during: 'pending' }, { 'artifact-sha256': 'abc' })
+  })
+
+  it('is a project root that is not absolute', async () => {
+    const result = await stage.deploy({ 'project-root': 'srv/app' })
+    assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'invalid_input'])
+  })
+})
+
+describe('a plan that cannot be used', () => {
+  const refused: Record<string, { plan: string; at: [number, number][] }> = {
+    'is for another project': { plan: PLUGIN_PLAN.replace('project_id: greeter', 'project_id: clock'), at: [[2, 13]] },
+    'is no YAML': { plan: 'format_version: "1"\nsteps: [\n', at: [[3, 1]] },
+    'has an unknown action and a key that no step has': {
+      plan: `${PLUGIN_PLAN}  - {id: shell, action: run}\n  - {id: again, action: prepare, command: reboot}\n`,
+      at: [
+        [7, 25],
+        [8, 34],
+      ],
+    },
+    'depends in a circle': {
+      plan: `${PLUGIN_PLAN}  - {id: a, action: prepare, depends_on: [b]}\n  - {id: b, action: prepare, depends_on: [a]}\n`,
+      at: [[8, 43]],
+    },
+    'installs the other kind': { plan: SERVICE_PLAN.replaceAll('clock', 'greeter'), at: [[5, 5]] },
+    'installs nothing': {
+      plan: 'format_version: "1"\nproject_id: greeter\nversion: "1"\nsteps:\n  - {id: a, action: prepare}\n',
+      at: [[4, 1]],
+    },
+    'needs a supervisor that nobody has configured': {
+      plan: `${PLUGIN_PLAN}  - {id: up, action: restart, depends_on: [files]}\n`,
+      at: [[7, 5]],
+    },
+    'needs a provision command that nobody has configured': {
+      plan: `${PLUGIN_PLAN}  - {id: database, action: provision, plugin: greeter}\n`,
+      at: [[7, 5]],
+    },
+    'seeds settings from a file that the artifact lacks': {
+      plan: `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/none, depends_on: [files]}\n`,
+      at: [[7, 5]],
+    },
+  }
+
+  for (const [name, { plan, at }] of Object.entries(refused)) {
+    it(`is refused at its lines: ${name}`, async () => {
+      stage.writePlan(plan)
+      const during = name.includes('artifact') ? 'loading_plan' : 'pending'
+      const refusal = { code: 'invalid_plan', during, annotations: at.length } as const
+      const { log } = await assertRefuses(stage, refusal)
+      stage.writePlan(PLUGIN_PLAN)
+      const places = commandsIn(log, 'error').map(line => /file=(.*?),line=(\d+),col=(\d+)/.exec(line)?.slice(1, 4))
+      assert.deepEqual(
+        places,
+        at.map(([line, column]) => ['install.yaml', String(line), String(column)]),
+      )
+    })
+  }
+
+  it('is told of at ten lines at most, and below that in the log', async () => {
+    const more = Array.from({ length: 12 }, (_, index) => `  - {id: s${index}, action: run}\n`)
+    stage.writePlan(`${PLUGIN_PLAN}${more.join('')}`)
+    const { log } = await assertRefuses(stage, { code: 'invalid_plan', during: 'pending', annotations: 10 })
+    stage.writePlan(PLUGIN_PLAN)
+    assert.match(log, /install\.yaml:18:/)
+  })
+
+  it('is annotated in the host config where that is what is wrong', async () => {
+    writeFileSync(join(stage.workspace.path, 'host.yaml'), 'version: 1\nsupervisor: magic\n')
+    const refusal = { code: 'invalid_host_config', during: 'pending' } as const
+    const { log } = await assertRefuses(stage, refusal, { 'host-config': 'host.yaml' })
+    assert.match(commandsIn(log, 'error')[0] ?? '', /file=host\.yaml,line=2,col=13/)
+  })
+})

@@ -1,0 +1,296 @@
+import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
+import { appendFileSync, existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import { yankVersion } from '../../hub/marketplace/catalogue.ts'
+import { listTree } from '../install/directory-listing.ts'
+import { acceptedReports, commandsIn, listHost, listOwn, readLocalReport } from './evidence.ts'
+import { assertNoSecret, assertRefuses } from './refusal.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './stage.ts'
+import { answerJson, serveUntrustedHub } from './untrusted-hub.ts'
+
+let stage: Stage
+beforeEach(async () => {
+  stage = await openStage()
+  await stage.publish('1.0.0', pluginFiles('1.0.0'))
+})
+afterEach(() => stage.close())
+
+/** Runs a deployment that must succeed; returns its outputs. */
+async function deployed(inputs: Record<string, string> = {}): Promise<Record<string, string>> {
+  const result = await stage.deploy(inputs)
+  assert.equal(result.exitCode, 0, result.log)
+  assert.equal(commandsIn(result.log, 'error').length, 0)
+  assertNoSecret(stage, result)
+  return result.outputs
+}
+
+/** What the installed plugin says that it is. */
+function runningVersion(id = 'greeter'): string {
+  return /hello from (\S+)"/.exec(readFileSync(join(stage.root, 'plugins', id, 'src/main.py'), 'utf8'))?.[1] ?? ''
+}
+
+function installedRows(): { id: string; version: string; snapshots: { name: string }[] }[] {
+  return JSON.parse(readFileSync(join(stage.root, '.hub-deploy/installed.json'), 'utf8')).installed
+}
+
+describe('a first deployment', () => {
+  it('installs exactly the files of the artifact and says so everywhere', async () => {
+    const outputs = await deployed()
+    assert.deepEqual(listTree(join(stage.root, 'plugins')), {
+      greeter: '755 directory',
+      'greeter/plugin.yaml': `644 ${pluginFiles('1.0.0')['plugin.yaml']}`,
+      'greeter/src': '755 directory',
+      'greeter/src/main.py': `644 ${pluginFiles('1.0.0')['src/main.py']}`,
+    })
+    const { 'deployment-id': id, 'duration-ms': duration, 'report-path': reportPath, ...rest } = outputs
+    assert.match(id ?? '', /^[0-9a-f-]{36}$/)
+    assert.match(duration ?? '', /^\d+$/)
+    assert.equal(reportPath, join(stage.root, '.hub-deploy/reports', listOwn(stage, 'reports')[0] ?? ''))
+    assert.deepEqual(rest, {
+      outcome: 'success',
+      changed: 'true',
+      version: '1.0.0',
+      'previous-version': '',
+      'artifact-sha256': servedSha256('1.0.0'),
+      'host-id': 'host-1',
+      'install-path': join(stage.root, 'plugins/greeter'),
+      reported: 'true',
+      'failed-step': '',
+      'error-code': '',
+      state: 'succeeded',
+    })
+    assert.deepEqual(
+      installedRows().map(row => [row.id, row.version]),
+      [['greeter', '1.0.0']],
+    )
+    assert.deepEqual(
+      acceptedReports(stage).map(row => [row.kind, row.slug, row.version, row.status, row.host_id]),
+      [['plugin', 'greeter', '1.0.0', 'success', 'host-1']],
+    )
+  })
+
+  it('leaves a private folder of its own, and nothing of the run', async () => {
+    await deployed()
+    assert.equal(statSync(join(stage.root, '.hub-deploy')).mode & 0o777, 0o700)
+    assert.deepEqual(
+      listOwn(stage, '.').filter(name => name !== 'trees'),
+      ['audit.jsonl', 'installed.json', 'outbox', 'reports', 'snapshots', 'staging'],
+    )
+    for (const folder of ['outbox', 'snapshots', 'staging']) assert.deepEqual(listOwn(stage, folder), [])
+    assert.deepEqual(
+      readdirSync(stage.workspace.temp).filter(name => !name.startsWith('commands-')),
+      [],
+    )
+  })
+
+  it('creates a project root whose parent is there, with a notice', async () => {
+    const root = join(stage.workspace.path, 'new-host')
+    const result = await stage.deploy({ 'project-root': root })
+    assert.equal(result.exitCode, 0, result.log)
+    assert.ok(existsSync(join(root, 'plugins/greeter/plugin.yaml')))
+    assert.equal(commandsIn(result.log, 'notice').length, 1)
+  })
+
+  it('keeps a foreign directory that stood in its place', async () => {
+    const path = join(stage.root, 'plugins/greeter')
+    await deployed()
+    rmSync(join(stage.root, '.hub-deploy'), { recursive: true })
+    appendFileSync(join(path, 'by-hand'), 'precious')
+    await deployed({ 'keep-snapshots': '0' })
+    const [snapshot] = listOwn(stage, 'snapshots/plugins/greeter')
+    const kept = join(stage.root, '.hub-deploy/snapshots/plugins/greeter', snapshot ?? '', 'by-hand')
+    assert.equal(readFileSync(kept, 'utf8'), 'precious')
+  })
+})
+
+describe('an update', () => {
+  it('puts the new version in the place of the old one and retains the old one', async () => {
+    await deployed()
+    const old = listTree(join(stage.root, 'plugins/greeter'))
+    await stage.publish('1.1.0', pluginFiles('1.1.0', { 'src/new.py': '' }))
+    const outputs = await deployed()
+    assert.deepEqual(
+      [outputs['version'], outputs['previous-version'], outputs['changed'], runningVersion()],
+      ['1.1.0', '1.0.0', 'true', '1.1.0'],
+    )
+    assert.deepEqual(listOwn(stage, 'snapshots/plugins/greeter'), ['1-1.0.0'])
+    assert.deepEqual(listTree(join(stage.root, '.hub-deploy/snapshots/plugins/greeter/1-1.0.0')), old)
+  })
+
+  it('retains nothing where no step asks for a snapshot', async () => {
+    stage.writePlan(PLUGIN_PLAN.replace('snapshot: true, ', ''))
+    await deployed()
+    await stage.publish('1.1.0', pluginFiles('1.1.0'))
+    await deployed()
+    assert.deepEqual(listOwn(stage, 'snapshots/plugins/greeter'), [])
+    assert.equal(runningVersion(), '1.1.0')
+  })
+
+  it('removes the oldest snapshots beyond keep-snapshots, never the last good one', async () => {
+    await deployed()
+    for (const version of ['1.1.0', '1.2.0', '1.3.0']) {
+      await stage.publish(version, pluginFiles(version))
+      await deployed({ 'keep-snapshots': '2' })
+    }
+    assert.deepEqual(listOwn(stage, 'snapshots/plugins/greeter'), ['2-1.1.0', '3-1.2.0'])
+    assert.deepEqual(
+      installedRows()[0]?.snapshots.map(({ name }) => name),
+      ['2-1.1.0', '3-1.2.0'],
+    )
+    await stage.publish('1.4.0', pluginFiles('1.4.0'))
+    await deployed({ 'keep-snapshots': '0' })
+    assert.deepEqual(listOwn(stage, 'snapshots/plugins/greeter'), ['4-1.3.0'])
+  })
+})
+
+describe('the same version again', () => {
+  it('changes nothing, and is reported all the same', async () => {
+    await deployed()
+    const before = listHost(stage.root)
+    const { mtimeMs, ino } = statSync(join(stage.root, 'plugins/greeter/src/main.py'))
+    const outputs = await deployed()
+    assert.deepEqual(
+      [outputs['outcome'], outputs['changed'], outputs['previous-version']],
+      ['success', 'false', '1.0.0'],
+    )
+    assert.deepEqual(listHost(stage.root), before)
+    const after = statSync(join(stage.root, 'plugins/greeter/src/main.py'))
+    assert.deepEqual([after.mtimeMs, after.ino], [mtimeMs, ino])
+    assert.equal(acceptedReports(stage).length, 2)
+  })
+
+  it('repairs what was changed or removed on the host', async () => {
+    await deployed()
+    const installed = listTree(join(stage.root, 'plugins'))
+    appendFileSync(join(stage.root, 'plugins/greeter/src/main.py'), '# tampered\n')
+    rmSync(join(stage.root, 'plugins/greeter/plugin.yaml'))
+    assert.equal((await deployed())['changed'], 'true')
+    assert.deepEqual(listTree(join(stage.root, 'plugins')), installed)
+  })
+})
+
+describe('the choice of a version', () => {
+  beforeEach(async () => {
+    await stage.publish('2.0.0', pluginFiles('2.0.0'))
+    await deployed()
+    assert.equal(runningVersion(), '2.0.0')
+    yankVersion(stage.store, { kind: 'plugin', slug: 'greeter' }, '2.0.0')
+  })
+
+  it('does not go back to an older latest', async () => {
+    await assertRefuses(stage, { code: 'downgrade_refused', during: 'fetching' })
+    assert.equal(runningVersion(), '2.0.0')
+  })
+
+  it('goes back where the operator allows it', async () => {
+    const outputs = await deployed({ 'allow-downgrade': 'true' })
+    assert.deepEqual([outputs['version'], outputs['previous-version'], runningVersion()], ['1.0.0', '2.0.0', '1.0.0'])
+  })
+
+  it('goes back where the operator names the version', async () => {
+    const outputs = await deployed({ version: '1.0.0' })
+    assert.deepEqual([outputs['version'], outputs['previous-version'], runningVersion()], ['1.0.0', '2.0.0', '1.0.0'])
+  })
+
+  it('takes a version that is published with a "v" for the one that its plugin.yaml names without', async () => {
+    await stage.publish('v2.1.0', pluginFiles('2.1.0'))
+    const outputs = await deployed({ version: 'v2.1.0' })
+    assert.deepEqual([outputs['outcome'], outputs['state'], runningVersion()], ['success', 'succeeded', '2.1.0'])
+  })
+
+  it('does not fall back to an older version than the installed one when the latest was yanked', async t => {
+    const hub = await serveYanked(t)
+    const refusal = { code: 'downgrade_refused', during: 'extracting' } as const
+    await assertRefuses(stage, refusal, { 'hub-url': hub.url, 'deployments-url': stage.hub.url })
+  })
+})
+
+describe('a latest version that the hub lists and does not serve', () => {
+  it('is replaced by what it serves as latest, with a notice that says which', async t => {
+    await stage.publish('2.0.0', pluginFiles('2.0.0'))
+    yankVersion(stage.store, { kind: 'plugin', slug: 'greeter' }, '2.0.0')
+    const hub = await serveYanked(t)
+    const result = await stage.deploy({ 'hub-url': hub.url, 'deployments-url': stage.hub.url })
+    assert.equal(result.exitCode, 0, result.log)
+    assert.deepEqual([result.outputs['version'], runningVersion()], ['1.0.0', '1.0.0'])
+    assert.match(commandsIn(result.log, 'notice').join(), /2\.0\.0.*1\.0\.0/)
+  })
+})
+
+/** A hub that lists 2.0.0 as its latest and does not serve it. */
+function serveYanked(t: Parameters<typeof serveUntrustedHub>[0]) {
+  return serveUntrustedHub(t, {
+    detail: answerJson(200, { latest_version: '2.0.0' }),
+    async artifact(response, request) {
+      const headers = { 'x-api-key': String(request.headers['x-api-key']) }
+      const served = await fetch(`${stage.hub.url}${request.url}`, { headers })
+      response.writeHead(served.status, Object.fromEntries(served.headers)).end(Buffer.from(await served.arrayBuffer()))
+    },
+  })
+}
+
+describe('a version with other bytes than before', () => {
+  const files = pluginFiles('1.0.0', { 'src/more.py': '' })
+
+  it('is taken when exactly these bytes are pinned', async () => {
+    await deployed()
+    await stage.publish('1.0.0', files, { replace: true })
+    await assertRefuses(stage, { code: 'version_reused', during: 'extracting' })
+    const outputs = await deployed({ 'artifact-sha256': servedSha256('1.0.0').toUpperCase() })
+    assert.deepEqual([outputs['version'], outputs['changed']], ['1.0.0', 'true'])
+    assert.ok(existsSync(join(stage.root, 'plugins/greeter/src/more.py')))
+  })
+
+  it('is refused also when it comes back after another version', async () => {
+    await deployed()
+    await stage.publish('1.1.0', pluginFiles('1.1.0'))
+    await deployed()
+    await stage.publish('1.0.0', files, { replace: true })
+    await assertRefuses(stage, { code: 'version_reused', during: 'extracting' }, { version: '1.0.0' })
+  })
+})
+
+describe('a service', () => {
+  it('is installed as an extension, without a plugin.yaml, by the version that the header names', async () => {
+    await stage.publish('3.1.0', { 'clock.py': 'tick' }, { kind: 'service', slug: 'clock' })
+    stage.writePlan(SERVICE_PLAN)
+    const result = await stage.deploy({ kind: 'service', slug: 'clock', 'plugin-secret-key': 'secret of the host' })
+    assert.equal(result.exitCode, 0, result.log)
+    assertNoSecret(stage, result, ['secret of the host'])
+    assert.deepEqual(listTree(join(stage.root, 'extensions')), { clock: '755 directory', 'clock/clock.py': '644 tick' })
+    assert.match(commandsIn(result.log, 'notice').join(), /plugin-secret-key/)
+    const { kind, id, version, version_source } = readLocalReport(result)
+    assert.deepEqual([kind, id, version, version_source], ['service', 'clock', '3.1.0', 'header'])
+    assert.equal(acceptedReports(stage)[0]?.kind, 'service')
+  })
+
+  it('comes from services-url, and its report goes to deployments-url', async t => {
+    const [services, deployments] = [await serveUntrustedHub(t), await serveUntrustedHub(t)]
+    stage.writePlan(SERVICE_PLAN)
+    const urls = {
+      'hub-url': 'https://hub.example',
+      'services-url': `${services.url}/at/`,
+      'deployments-url': deployments.url,
+    }
+    const result = await stage.deploy({ kind: 'service', slug: 'clock', ...urls })
+    assert.equal(result.exitCode, 0, result.log)
+    assert.deepEqual(
+      services.requests.map(({ url }) => url),
+      ['/at/services/clock', '/at/services/clock/install?version=2.0.0'],
+    )
+    assert.deepEqual(
+      deployments.requests.map(({ method, url }) => [method, url]),
+      [['POST', '/deployments/report']],
+    )
+  })
+})
+
+function servedSha256(version: string): string {
+  const row = stage.store.db.prepare('SELECT sha256 FROM versions WHERE version = ?').get(version)
+  const sha256 = String(row?.['sha256'])
+  const bytes = readFileSync(join(stage.store.dataDir, 'artifacts', sha256))
+  assert.equal(createHash('sha256').update(bytes).digest('hex'), sha256)
+  return sha256
+}

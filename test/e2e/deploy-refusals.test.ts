@@ -1,0 +1,255 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { createKey } from '../../hub/keys.ts'
+import { yankVersion } from '../../hub/marketplace/catalogue.ts'
+import { HOSTILE_ZIPS } from '../archives/hostile-zips.ts'
+import { closedPort } from '../net/loopback-server.ts'
+import { commandsIn, listOwn, readLocalReport } from './evidence.ts'
+import { assertRefuses } from './refusal.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './stage.ts'
+import {
+  answerJson,
+  pluginZip,
+  redirectTo,
+  serveArtifact,
+  serveUntrustedHub,
+  signatureOf,
+  VERSION,
+} from './untrusted-hub.ts'
+
+let stage: Stage
+
+/** A host that runs 1.0.0, and a hub whose latest is 2.0.0. */
+before(async () => {
+  stage = await openStage()
+  await stage.publish('1.0.0', pluginFiles('1.0.0'))
+  assert.equal((await stage.deploy()).exitCode, 0)
+  await stage.publish(VERSION, pluginFiles(VERSION))
+})
+
+after(() => stage.close())
+
+describe('a hub that does not serve', () => {
+  const told = () => ({ 'deployments-url': stage.hub.url })
+
+  it('is not asked at all over plain http', async () => {
+    const refusal = { code: 'insecure_url', during: 'pending', reported: false } as const
+    await assertRefuses(stage, refusal, { 'hub-url': 'http://hub.example' })
+  })
+
+  it('is given up when nobody listens', async () => {
+    const url = `http://127.0.0.1:${await closedPort()}`
+    await assertRefuses(stage, { code: 'network', during: 'fetching' }, { ...told(), 'hub-url': url })
+  })
+
+  it('is given up when it keeps answering 500', async t => {
+    const hub = await serveUntrustedHub(t, { artifact: answerJson(500, { error: 'out of order' }) })
+    const refusal = { code: 'artifact_unavailable', during: 'fetching' } as const
+    const { log } = await assertRefuses(stage, refusal, { ...told(), 'hub-url': hub.url })
+    assert.match(commandsIn(log, 'error')[0] ?? '', /500.*out of order/)
+    assert.equal(hub.requestsFor('artifact').length, 4)
+  })
+
+  it('says that there is no such plugin', async () => {
+    stage.writePlan(PLUGIN_PLAN.replace('project_id: greeter', 'project_id: nobody'))
+    await assertRefuses(stage, { code: 'not_found', during: 'fetching' }, { slug: 'nobody' })
+    stage.writePlan(PLUGIN_PLAN)
+  })
+
+  it('says that there is no such version', async () => {
+    await assertRefuses(stage, { code: 'not_found', during: 'fetching' }, { version: '9.9.9' })
+  })
+
+  it('has no published version', async () => {
+    await stage.publish('1.0.0', pluginFiles('1.0.0'), { slug: 'empty' })
+    yankVersion(stage.store, { kind: 'plugin', slug: 'empty' }, '1.0.0')
+    stage.writePlan(PLUGIN_PLAN.replace('project_id: greeter', 'project_id: empty'))
+    await assertRefuses(stage, { code: 'no_published_version', during: 'fetching' }, { slug: 'empty' })
+    stage.writePlan(PLUGIN_PLAN)
+  })
+
+  it('answers what is no detail record', async t => {
+    const hub = await serveUntrustedHub(t, { detail: answerJson(200, ['2.0.0']) })
+    await assertRefuses(stage, { code: 'bad_response', during: 'fetching' }, { ...told(), 'hub-url': hub.url })
+  })
+
+  it('does not know the key', async () => {
+    const refusal = { code: 'authentication_failed', during: 'fetching', reported: false } as const
+    const { log } = await assertRefuses(stage, refusal, { 'api-key': 'secret nobody issued' })
+    assert.match(commandsIn(log, 'error')[0] ?? '', /401/)
+    assert.equal(listOwn(stage, 'outbox').length, 1)
+  })
+
+  it('has bound the key to another plugin', async () => {
+    const { key } = createKey(stage.store, { name: 'bound', kind: 'plugin', slug: 'clock' })
+    const refusal = { code: 'authentication_failed', during: 'fetching', reported: false } as const
+    const { log } = await assertRefuses(stage, refusal, { 'api-key': key })
+    assert.match(commandsIn(log, 'error')[0] ?? '', /403.*bound to the plugin clock.*a key for each/)
+    assert.doesNotMatch(log.replaceAll(`::add-mask::${key}`, ''), new RegExp(key))
+  })
+})
+
+describe('an artifact that is not what was signed', () => {
+  const bytes = pluginZip()
+  const flipped = Buffer.from(bytes).fill((bytes[40] ?? 0) ^ 1, 40, 41)
+  const signature = signatureOf(bytes)
+  const served: Record<string, [Buffer, string | undefined, string]> = {
+    'without a signature': [bytes, undefined, 'missing_signature'],
+    'with an empty signature': [bytes, '', 'missing_signature'],
+    'with another algorithm': [bytes, signature.replace('hmac_sha256', 'hmac_md5'), 'invalid_signature_format'],
+    'with a signature cut short': [bytes, signature.slice(0, -1), 'invalid_signature_format'],
+    'with a bare digest': [bytes, signature.replace('hmac_sha256:', ''), 'invalid_signature_format'],
+    'with one bit of it changed': [flipped, signature, 'signature_mismatch'],
+    'with a byte more': [Buffer.concat([bytes, Buffer.alloc(1)]), signature, 'signature_mismatch'],
+    'with a signature of another secret': [bytes, signatureOf(bytes, 'another secret'), 'signature_mismatch'],
+  }
+
+  for (const [name, [served_, header, code]] of Object.entries(served)) {
+    it(`is refused: ${name}`, async t => {
+      const hub = await serveUntrustedHub(t, { artifact: serveArtifact(served_, { 'x-signature': header }) })
+      await assertRefuses(
+        stage,
+        { code: code as 'missing_signature', during: 'verifying_signature' },
+        { 'hub-url': hub.url, 'deployments-url': stage.hub.url },
+      )
+    })
+  }
+
+  it('is refused when the signing secret is another one', async () => {
+    const refusal = { code: 'signature_mismatch', during: 'verifying_signature' } as const
+    await assertRefuses(stage, refusal, { 'signing-secret': 'secret of somebody else' })
+  })
+
+  it('is refused when other bytes are pinned', async () => {
+    const refusal = { code: 'digest_mismatch', during: 'verifying_signature' } as const
+    await assertRefuses(stage, refusal, { 'artifact-sha256': 'ab'.repeat(32) })
+  })
+})
+
+describe('an archive that must not be extracted', () => {
+  const refused = [
+    'unsafe_archive--dotdot-first',
+    'unsafe_archive--absolute',
+    'unsafe_archive--symlink-escapes',
+    'unsafe_archive--below-a-symlink',
+    'unsafe_archive--same-file-twice',
+    'unsafe_archive--escape',
+    'invalid_archive--not-a-zip',
+    'invalid_archive--crc-wrong',
+    'empty_artifact--only-directories',
+  ]
+  for (const hostile of HOSTILE_ZIPS.filter(({ name }) => refused.includes(name))) {
+    it(`is refused: ${hostile.name}`, async () => {
+      await stage.publishBytes(VERSION, hostile.bytes(), { replace: true })
+      const code = hostile.name.split('--')[0] as 'unsafe_archive'
+      await assertRefuses(stage, { code, during: 'extracting' })
+    })
+  }
+
+  const limits: Record<string, string> = {
+    'max-artifact-bytes': 'fetching',
+    'max-extracted-bytes': 'extracting',
+    'max-entries': 'extracting',
+  }
+  for (const [input, during] of Object.entries(limits)) {
+    it(`is refused beyond ${input}`, async () => {
+      await stage.publish(VERSION, pluginFiles(VERSION), { replace: true })
+      await assertRefuses(stage, { code: 'archive_too_large', during }, { [input]: '1' })
+    })
+  }
+})
+
+describe('a version that is not the one meant', () => {
+  const other: Record<string, [Record<string, string>, string]> = {
+    'is no plugin': [{ 'README.md': 'hello' }, 'not_a_plugin'],
+    'has a plugin.yaml of another version': [pluginFiles('2.0.1'), 'version_mismatch'],
+    'has a plugin.yaml that is a list': [{ 'plugin.yaml': '- 1\n' }, 'not_a_plugin'],
+  }
+  for (const [name, [files, code]] of Object.entries(other)) {
+    it(`is refused when it ${name}`, async () => {
+      await stage.publish(VERSION, files, { replace: true })
+      await assertRefuses(stage, { code: code as 'not_a_plugin', during: 'extracting' })
+    })
+  }
+
+  it('is refused when it is older than what is installed, before it is fetched', async t => {
+    const hub = await serveUntrustedHub(t, { detail: answerJson(200, { latest_version: '0.9.0' }) })
+    const refusal = { code: 'downgrade_refused', during: 'fetching' } as const
+    await assertRefuses(stage, refusal, { 'hub-url': hub.url, 'deployments-url': stage.hub.url })
+    assert.equal(hub.requestsFor('artifact').length, 0)
+  })
+
+  it('is refused when it is the installed version with other bytes', async () => {
+    await stage.publish('1.0.0', pluginFiles('1.0.0', { more: 'bytes' }), { replace: true })
+    await assertRefuses(stage, { code: 'version_reused', during: 'extracting' }, { version: '1.0.0' })
+  })
+})
+
+describe('a host that cannot take it', () => {
+  it('is locked by another deployment, whose run is named', async t => {
+    await stage.publish(VERSION, pluginFiles(VERSION), { replace: true })
+    let letGo = () => {}
+    const asked = Promise.withResolvers<void>()
+    const hub = await serveUntrustedHub(t, {
+      detail(response, request) {
+        letGo = () => redirectTo(`${stage.hub.url}${request.url}`)(response, request)
+        asked.resolve()
+      },
+      artifact: answerJson(410, {}),
+    })
+    const holder = stage.deploy({ 'hub-url': hub.url, 'deployments-url': stage.hub.url })
+    await asked.promise
+    const result = await stage.deploy({ 'lock-timeout-seconds': '0' })
+    letGo()
+    const { error, states } = readLocalReport(result)
+    assert.deepEqual([result.exitCode, error?.code, states.at(-1)?.state], [1, 'locked', 'pending'])
+    assert.match(
+      commandsIn(result.log, 'error')[0] ?? '',
+      /code-host\.example\/example\/operations\/actions\/runs\/1001/,
+    )
+    assert.equal(result.outputs['reported'], 'true')
+    assert.equal((await holder).outputs['error-code'], 'artifact_unavailable')
+  })
+
+  it('keeps a path whose parent is no directory any more', async () => {
+    writeFileSync(join(stage.root, 'plugins/greeter/kept'), 'the host has a file here')
+    mkdirSync(join(stage.root, 'plugins/greeter/settings'))
+    writeFileSync(join(stage.root, 'plugins/greeter/settings/local'), 'mine')
+    await stage.publish(VERSION, pluginFiles(VERSION, { settings: 'a file' }), { replace: true })
+    const refusal = { code: 'step_failed', during: 'installing', step: 'files' } as const
+    await assertRefuses(stage, refusal, { 'keep-paths': 'settings/local' })
+  })
+
+  const blocked: Record<string, (root: string) => void> = {
+    'plugins/ is a file': root => writeFileSync(join(root, 'plugins'), ''),
+    '.hub-deploy/ is a symlink': root => {
+      mkdirSync(join(root, 'elsewhere'), { mode: 0o700 })
+      symlinkSync('elsewhere', join(root, '.hub-deploy'))
+    },
+  }
+  for (const [name, block] of Object.entries(blocked)) {
+    it(`is not writable: ${name}`, async () => {
+      const root = join(stage.workspace.path, 'other-host')
+      mkdirSync(root)
+      block(root)
+      const result = await stage.deploy({ 'project-root': root })
+      assert.deepEqual(
+        [result.exitCode, result.outputs['error-code'], result.outputs['outcome'], result.outputs['changed']],
+        [1, 'host_not_writable', 'failed', 'false'],
+      )
+      assert.equal(commandsIn(result.log, 'error').length, 1)
+      rmSync(root, { recursive: true })
+    })
+  }
+
+  const unusable = { 'a file': 'install.yaml', 'below a folder that is not there': 'no/such/folder' }
+  for (const [name, path] of Object.entries(unusable)) {
+    it(`is not writable: the project root is ${name}`, async () => {
+      const result = await stage.deploy({ 'project-root': join(stage.workspace.path, path) })
+      assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'host_not_writable'])
+      assert.equal(result.outputs['report-path'], '')
+    })
+  }
+})

@@ -1,0 +1,178 @@
+import assert from 'node:assert/strict'
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import { listTree } from '../install/directory-listing.ts'
+import { acceptedReports, commandsIn, listHost, listOwn, readLocalReport } from './evidence.ts'
+import { openStage, pluginFiles, type Stage } from './stage.ts'
+import { serveUntrustedHub } from './untrusted-hub.ts'
+
+let stage: Stage
+beforeEach(async () => {
+  stage = await openStage()
+  await stage.publish('1.0.0', pluginFiles('1.0.0'))
+})
+afterEach(() => stage.close())
+
+/** The records of the newest GITHUB_OUTPUT file, in the order of their writing. */
+function outputRecords(): [string, string][] {
+  const [folder] = readdirSync(stage.workspace.temp).filter(name => name.startsWith('commands-'))
+  const text = readFileSync(join(stage.workspace.temp, folder ?? '', 'output'), 'utf8')
+  const records = [...text.matchAll(/([\w-]+)<<(\S+)\n([\s\S]*?)\n\2\n/g)]
+  assert.equal(records.map(([record]) => record).join(''), text)
+  return records.map(([, name, , value]) => [name as string, value as string])
+}
+
+describe('the outputs', () => {
+  it('say that the run was interrupted, until it has ended', async () => {
+    const { outputs } = await stage.deploy()
+    const records = outputRecords()
+    const outcomes = records.flatMap(([name, value]) => (name === 'outcome' ? [value] : []))
+    assert.deepEqual(outcomes, ['interrupted', 'success'])
+    assert.deepEqual(Object.fromEntries(records), outputs)
+    assert.equal(records.length, 2 * Object.keys(outputs).length)
+  })
+
+  it('never claim anything of a host that the run did not get hold of', async () => {
+    await stage.deploy({ 'hub-url': '' })
+    assert.deepEqual(
+      outputRecords().filter(([name]) => name === 'outcome'),
+      [['outcome', 'failed']],
+    )
+  })
+})
+
+describe('the environment', () => {
+  const runner = [
+    'CI',
+    'GITHUB_ACTIONS',
+    'GITHUB_ACTOR',
+    'GITHUB_JOB',
+    'GITHUB_OUTPUT',
+    'GITHUB_REPOSITORY',
+    'GITHUB_RUN_ATTEMPT',
+    'GITHUB_RUN_ID',
+    'GITHUB_SERVER_URL',
+    'GITHUB_STATE',
+    'GITHUB_STEP_SUMMARY',
+    'GITHUB_WORKFLOW',
+    'GITHUB_WORKSPACE',
+    'RUNNER_TRACKING_ID',
+  ]
+
+  it('may lack everything that a runner sets', async () => {
+    const result = await stage.deploy({}, { env: Object.fromEntries(runner.map(name => [name, undefined])) })
+    assert.equal(result.exitCode, 0, result.log)
+    const [path] = listOwn(stage, 'reports')
+    const { run } = JSON.parse(readFileSync(join(stage.root, '.hub-deploy/reports', path ?? ''), 'utf8'))
+    const nothing = { workflow: null, run_id: null, run_attempt: null, job: null, actor: null, url: null }
+    assert.deepEqual(run, nothing)
+  })
+
+  it('may lack RUNNER_TEMP: then the temporary folder of the system is used, and left clean', async () => {
+    const temporary = join(stage.workspace.path, 'tmp')
+    mkdirSync(temporary)
+    const result = await stage.deploy({}, { env: { RUNNER_TEMP: undefined, TMPDIR: temporary } })
+    assert.equal(result.exitCode, 0, result.log)
+    assert.deepEqual(readdirSync(temporary), [])
+  })
+
+  it('reaches no child with inputs, tokens or the name of the job', async () => {
+    const bin = join(stage.workspace.path, 'bin')
+    const seen = join(stage.workspace.path, 'seen')
+    mkdirSync(bin)
+    writeFileSync(join(bin, 'sync'), `#!/bin/sh\nenv > ${seen}\nexec /bin/sync "$@"\n`)
+    chmodSync(join(bin, 'sync'), 0o755)
+    const secrets = { GITHUB_TOKEN: 'a-token', ACTIONS_RUNTIME_TOKEN: 'a-token', AWS_SECRET_ACCESS_KEY: 'a-token' }
+    const result = await stage.deploy({}, { env: { PATH: `${bin}:${process.env['PATH']}`, ...secrets } })
+    assert.equal(result.exitCode, 0, result.log)
+    const environment = readFileSync(seen, 'utf8')
+    assert.match(environment, /^PATH=/m)
+    assert.doesNotMatch(environment, /INPUT_|GITHUB_|ACTIONS_|RUNNER_|a-token/)
+    assert.ok(!environment.includes(stage.apiKey))
+  })
+
+  it('may offer a summary that cannot be written, which costs a warning and not the outcome', async () => {
+    const result = await stage.deploy({}, { env: { GITHUB_STEP_SUMMARY: join(stage.root, 'no/such/file') } })
+    assert.deepEqual([result.exitCode, result.outputs['outcome']], [0, 'success'], result.log)
+    assert.equal(commandsIn(result.log, 'warning').length, 1)
+    const refused = await stage.deploy(
+      { version: '9.9.9' },
+      { env: { GITHUB_STEP_SUMMARY: join(stage.root, 'no/such/file') } },
+    )
+    assert.deepEqual([refused.exitCode, commandsIn(refused.log, 'error').length], [1, 1], refused.log)
+  })
+
+  for (const umask of [0o077, 0o000]) {
+    it(`decides no mode with a umask of ${umask.toString(8)}`, async () => {
+      const usual = process.umask(umask)
+      try {
+        assert.equal((await stage.deploy()).exitCode, 0)
+      } finally {
+        process.umask(usual)
+      }
+      const modes = Object.entries(listTree(stage.root)).map(([path, what]) => [path, what.split(' ')[0]])
+      const modeOf = Object.fromEntries(modes)
+      assert.deepEqual(
+        ['plugins', 'plugins/greeter', 'plugins/greeter/src', 'plugins/greeter/plugin.yaml'].map(path => modeOf[path]),
+        ['755', '755', '755', '644'],
+      )
+      for (const [path, mode] of modes.filter(([path]) => path?.startsWith('.hub-deploy')))
+        assert.match(mode ?? '', /^[67]00$/, path)
+    })
+  }
+})
+
+describe('a run that is cancelled', () => {
+  it('changes nothing, says so and leaves nothing behind', async t => {
+    let pid = 0
+    const hub = await serveUntrustedHub(t, { artifact: () => process.kill(pid, 'SIGINT') })
+    const inputs = { 'hub-url': hub.url, 'deployments-url': stage.hub.url }
+    const result = await stage.deploy(inputs, {
+      onStart: started => {
+        pid = started
+      },
+    })
+    const { outputs } = result
+    assert.deepEqual(
+      [result.exitCode, outputs['outcome'], outputs['error-code']],
+      [1, 'failed', 'cancelled'],
+      result.log,
+    )
+    assert.equal(commandsIn(result.log, 'error').length, 1)
+    assert.deepEqual(listHost(stage.root), {})
+    assert.equal(acceptedReports(stage).at(-1)?.status, 'failed')
+  })
+})
+
+describe('a run that is killed', () => {
+  it('has said that it was interrupted, and its post step ends it', async t => {
+    let pid = 0
+    const hub = await serveUntrustedHub(t, { artifact: () => process.kill(pid, 'SIGKILL') })
+    const inputs = { 'hub-url': hub.url, 'deployments-url': stage.hub.url }
+    const onStart = (started: number): void => {
+      pid = started
+    }
+    const killed = await stage.deploy(inputs, { onStart })
+    assert.deepEqual([killed.signal, killed.outputs['outcome']], ['SIGKILL', 'interrupted'])
+    const post = await stage.deploy(inputs, { phase: 'post', state: killed.state })
+    assert.deepEqual([post.exitCode, post.outputs], [0, {}], post.log)
+    assert.deepEqual(listHost(stage.root), {})
+    const [row] = acceptedReports(stage)
+    assert.deepEqual([row?.status, row?.version], ['failed', '2.0.0'])
+    const [path] = listOwn(stage, 'reports')
+    const report = JSON.parse(readFileSync(join(stage.root, '.hub-deploy/reports', path ?? ''), 'utf8'))
+    assert.deepEqual([report.deployment_id, report.outcome], [killed.outputs['deployment-id'], 'failed'])
+    assert.equal(report.error.code, 'interrupted')
+  })
+
+  it('that ended by itself leaves its post step nothing to do', async () => {
+    const main = await stage.deploy()
+    const before = [listHost(stage.root), acceptedReports(stage)]
+    const post = await stage.deploy({}, { phase: 'post', state: main.state })
+    assert.equal(post.exitCode, 0, post.log)
+    assert.deepEqual([listHost(stage.root), acceptedReports(stage)], before)
+    assert.equal(readLocalReport(main).outcome, 'success')
+    assert.ok(existsSync(join(stage.root, 'plugins/greeter')))
+  })
+})

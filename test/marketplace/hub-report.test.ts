@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { createMarketplaceClient } from '../../src/marketplace/client.ts'
+import { buildReportBody, createReportSender } from '../../src/marketplace/hub-report.ts'
+import { reportOf } from '../install/prepared-host.ts'
+import { closedPort, type Handler, serve } from '../net/loopback-server.ts'
+import { createTestedWire } from '../net/tested-wire.ts'
+
+const GREETER = { kind: 'plugin', slug: 'greeter' } as const
+
+function senderTo(url: string) {
+  const client = createMarketplaceClient(
+    createTestedWire(),
+    { hub: url, services: url, deployments: url },
+    GREETER,
+    'key',
+  )
+  return createReportSender(client, url, GREETER)
+}
+
+describe('createReportSender', () => {
+  const answers: [number, object][] = [
+    [200, { accepted: true }],
+    [201, { accepted: true }],
+    [302, { accepted: false, final: true }],
+    [400, { accepted: false, final: true }],
+    [401, { accepted: false, final: true }],
+    [404, { accepted: false, final: true }],
+    [408, { accepted: false, final: false }],
+    [429, { accepted: false, final: false }],
+    [500, { accepted: false, final: false }],
+    [503, { accepted: false, final: false }],
+  ]
+  for (const [status, expected] of answers) {
+    it(`takes ${status} for ${JSON.stringify(expected)}`, async t => {
+      const handler: Handler = (_, response) => response.writeHead(status, { Location: '/' }).end('{"error":"why"}')
+      const server = await serve(t, handler)
+      assert.partialDeepStrictEqual(await senderTo(server.url).send(reportOf(), false), expected)
+      assert.equal(server.requests.length, 1)
+    })
+  }
+
+  it('never throws, and lets a report wait that reached nobody', async () => {
+    const sender = senderTo(`http://127.0.0.1:${await closedPort()}`)
+    assert.partialDeepStrictEqual(await sender.send(reportOf(), false), { accepted: false, final: false })
+  })
+
+  it('retries a report of this run, and sends one that waited once', async t => {
+    const handler: Handler = (_, response, nth) => response.writeHead(nth % 2 === 1 ? 503 : 201).end('{}')
+    const server = await serve(t, handler)
+    assert.deepEqual(await senderTo(server.url).send(reportOf(), true), { accepted: true, attempts: 2 })
+    assert.partialDeepStrictEqual(await senderTo(server.url).send(reportOf(), false), { accepted: false, attempts: 1 })
+  })
+
+  it('has an address of hub, kind and slug, whatever slashes the base ends with', () => {
+    assert.equal(senderTo('https://hub.example/').address, senderTo('https://hub.example').address)
+    assert.notEqual(senderTo('https://hub.example').address, senderTo('https://other.example').address)
+  })
+})
+
+describe('buildReportBody', () => {
+  it('is what the contract names, and nothing else', () => {
+    assert.deepEqual(buildReportBody(reportOf({ repo: 'example/greeter@v2' }), GREETER), {
+      kind: 'plugin',
+      slug: 'greeter',
+      version: '2.0.0',
+      status: 'success',
+      started_at: '2026-01-02T03:04:05.678Z',
+      completed_at: '2026-01-02T03:04:07.000Z',
+      host_id: 'host-1',
+      repo: 'example/greeter@v2',
+      error_message: null,
+    })
+  })
+
+  it('names the version asked for where none was found, and cuts the error', () => {
+    const error = { code: 'network' as const, message: 'x'.repeat(5000), step: null }
+    const body = buildReportBody(reportOf({ version: null, requested_version: '3.0.0', error }), GREETER)
+    assert.deepEqual([body.version, body.error_message?.length], ['3.0.0', 2000])
+    assert.equal(buildReportBody(reportOf({ version: null, requested_version: null }), GREETER).version, 'unknown')
+  })
+})

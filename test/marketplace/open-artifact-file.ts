@@ -1,0 +1,18 @@
+import { tmpdir } from 'node:os'
+import type { TestContext } from 'node:test'
+import { openPrivateFile } from '../../src/install/private-file.ts'
+import type { ArtifactRequest } from '../../src/marketplace/client.ts'
+
+/** A fetch of one version into a file without a name that ends with the test. */
+export async function artifactRequest(t: TestContext, version: string): Promise<ArtifactRequest> {
+  const file = await openPrivateFile(tmpdir())
+  t.after(() => file.close())
+  return {
+    version,
+    fd: file.fd,
+    maxBytes: 1024 * 1024,
+    timeoutMs: 20_000,
+    signingSecret: 'the developer signs with this',
+    onProgress: () => {},
+  }
+}

@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, it } from 'node:test'
+import { AuthenticationError } from '../../src/core/errors.ts'
+import { verifyHmacSignature } from '../../src/core/signature.ts'
+import { createMarketplaceClient, isNotServed, type MarketplaceClient } from '../../src/marketplace/client.ts'
+import { createReportSender } from '../../src/marketplace/hub-report.ts'
+import { openStage, pluginFiles, SIGNING_SECRET, type Stage } from '../e2e/stage.ts'
+import { reportOf } from '../install/prepared-host.ts'
+import { createTestedWire } from '../net/tested-wire.ts'
+import { artifactRequest } from './open-artifact-file.ts'
+
+const GREETER = { kind: 'plugin', slug: 'greeter' } as const
+
+describe('the marketplace client with the reference hub', () => {
+  let stage: Stage
+  before(async () => {
+    stage = await openStage()
+    await stage.publish('1.0.0', pluginFiles('1.0.0'))
+    await stage.publish('1.1.0', pluginFiles('1.1.0'))
+  })
+  after(() => stage.close())
+
+  function client(apiKey = stage.apiKey): MarketplaceClient {
+    const { url } = stage.hub
+    return createMarketplaceClient(createTestedWire(), { hub: url, services: url, deployments: url }, GREETER, apiKey)
+  }
+
+  it('reads the latest version without a key that the hub knows', async () => {
+    assert.equal(await client('unknown').readLatestVersion(), '1.1.0')
+  })
+
+  it('fetches a version whose signature holds', async t => {
+    const request = { ...(await artifactRequest(t, '1.0.0')), signingSecret: SIGNING_SECRET }
+    const served = await client().fetchArtifact(request)
+    verifyHmacSignature(served.artifact, served.hmac, served.signatureHeader)
+    assert.equal(served.headerVersion, '1.0.0')
+  })
+
+  it('is refused with a key that the hub does not know', async t => {
+    const request = await artifactRequest(t, '1.0.0')
+    await assert.rejects(client('unknown').fetchArtifact(request), AuthenticationError)
+  })
+
+  it('is told that a version is not served', async t => {
+    const request = await artifactRequest(t, '9.0.0')
+    await assert.rejects(client().fetchArtifact(request), isNotServed)
+  })
+
+  it('has its report accepted, once for each deployment, and refused for good with another key', async () => {
+    const report = reportOf({
+      error: { code: 'network', message: 'm', step: null },
+      status: 'failed',
+      outcome: 'failed',
+    })
+    const deliveryWith = (apiKey?: string) =>
+      createReportSender(client(apiKey), stage.hub.url, GREETER).send(report, false)
+    assert.deepEqual(await deliveryWith(), { accepted: true, attempts: 1 })
+    const refused = await deliveryWith('unknown')
+    assert.ok(!refused.accepted && refused.final && refused.error.includes('401'))
+  })
+})

@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { DeployError } from '../../src/core/errors.ts'
+import { parsePluginYaml } from '../../src/core/plugin-yaml.ts'
+import { decideVersion, refuseDowngrade, refuseReusedVersion } from '../../src/marketplace/served-version.ts'
+import { rowOf } from '../install/prepared-host.ts'
+
+const [THESE, OTHER] = ['aa'.repeat(32), 'bb'.repeat(32)]
+
+function refusedWith(code: string) {
+  return (error: unknown): boolean => error instanceof DeployError && error.code === code
+}
+
+describe('decideVersion', () => {
+  const decided: [string | undefined, string | undefined, string | undefined, string, string][] = [
+    ['1.4.0', '9.9.9', 'version: "1.4.0"', '1.4.0', 'plugin.yaml'],
+    ['v1.4.0', undefined, 'version: 1.4.0', '1.4.0', 'plugin.yaml'],
+    ['1.4.0', undefined, 'version: v1.4.0', 'v1.4.0', 'plugin.yaml'],
+    ['1.10', undefined, 'version: 1.10', '1.10', 'plugin.yaml'],
+    ['1.1', undefined, 'version: 1.10', '1.1', 'plugin.yaml'],
+    [undefined, undefined, 'version: 1.10', '1.10', 'plugin.yaml'],
+    ['1.4.0', '1.4.0', 'name: x', '1.4.0', 'header'],
+    ['1.4.0', undefined, 'name: x', '1.4.0', 'requested'],
+    ['1.4.0', 'v1.4.0', undefined, 'v1.4.0', 'header'],
+    [undefined, '1.4.0', undefined, '1.4.0', 'header'],
+    ['1.4.0', undefined, undefined, '1.4.0', 'requested'],
+  ]
+  for (const [asked, header, yaml, version, source] of decided) {
+    it(`asked ${asked}, header ${header}, ${yaml}: ${version} by ${source}`, () => {
+      const plugin = yaml === undefined ? undefined : parsePluginYaml(yaml)
+      assert.deepEqual(decideVersion(asked, header, plugin), { version, source })
+    })
+  }
+
+  const refused: [string | undefined, string | undefined, string | undefined, string][] = [
+    ['1.4.0', undefined, 'version: "1.4.1"', 'version_mismatch'],
+    ['1.4.0', '1.4.0', 'version: "1.4.1"', 'version_mismatch'],
+    ['1.4.0', '1.4.1', undefined, 'version_mismatch'],
+    [undefined, undefined, 'version: "../../x"', 'version_mismatch'],
+    [undefined, undefined, 'version: ""', 'version_mismatch'],
+    [undefined, undefined, undefined, 'no_published_version'],
+    [undefined, undefined, 'name: x', 'no_published_version'],
+  ]
+  for (const [asked, header, yaml, code] of refused) {
+    it(`asked ${asked}, header ${header}, ${yaml}: ${code}`, () => {
+      const plugin = yaml === undefined ? undefined : parsePluginYaml(yaml)
+      assert.throws(() => decideVersion(asked, header, plugin), refusedWith(code))
+    })
+  }
+})
+
+describe('refuseDowngrade', () => {
+  const cases: [string, string | null, boolean][] = [
+    ['1.0.0', '1.0.1', true],
+    ['1.0.0-rc.1', '1.0.0', true],
+    ['1.0.0', '1.0.0', false],
+    ['2.0.0', '1.0.0', false],
+    ['1.0.0', null, false],
+    ['nightly', '1.0.0', false],
+  ]
+  for (const [latest, installed, isRefused] of cases) {
+    it(`${latest} over ${installed}: ${isRefused ? 'refused' : 'let pass'}`, () => {
+      if (isRefused) assert.throws(() => refuseDowngrade(latest, installed), refusedWith('downgrade_refused'))
+      else refuseDowngrade(latest, installed)
+    })
+  }
+})
+
+describe('refuseReusedVersion', () => {
+  const { snapshots: _, contract, kind, slug, id, ...version } = rowOf({ version: '1.0.0', artifact_sha256: OTHER })
+  const installed = rowOf({
+    version: '2.0.0',
+    artifact_sha256: THESE,
+    snapshots: [
+      { ...version, name: '1-1.0.0' },
+      { ...version, name: '2-0.9', version: '0.9', artifact_sha256: null },
+    ],
+  })
+  it('refuses an installed or retained version with other bytes', () => {
+    assert.throws(() => refuseReusedVersion('2.0.0', OTHER, installed, undefined), refusedWith('version_reused'))
+    assert.throws(() => refuseReusedVersion('v2.0.0', OTHER, installed, undefined), refusedWith('version_reused'))
+    assert.throws(() => refuseReusedVersion('1.0.0', THESE, installed, undefined), refusedWith('version_reused'))
+    assert.throws(() => refuseReusedVersion('2.0.0', OTHER, installed, THESE), refusedWith('version_reused'))
+  })
+
+  it('lets the same bytes pass, a new version, what is pinned, and what was not installed by us', () => {
+    refuseReusedVersion('2.0.0', THESE, installed, undefined)
+    refuseReusedVersion('2.0.1', OTHER, installed, undefined)
+    refuseReusedVersion('2.0.0', OTHER, installed, OTHER)
+    refuseReusedVersion('0.9', OTHER, installed, undefined)
+    refuseReusedVersion('2.0.0', OTHER, undefined, undefined)
+  })
+})
