@@ -30,11 +30,6 @@ function compareCodePoints(a: string, b: string): number {
   if (a === b) return 0
   let at = 0
   while (at < a.length && at < b.length && a.charCodeAt(at) === b.charCodeAt(at)) at++
-  if (at > 0 && isLowSurrogate(a, at) && isLowSurrogate(b, at)) at--
+  // Inside two surrogate pairs that begin alike, their second halves are in the order of the code points.
   return (a.codePointAt(at) ?? -1) - (b.codePointAt(at) ?? -1)
-}
-
-function isLowSurrogate(text: string, at: number): boolean {
-  const unit = text.charCodeAt(at)
-  return unit >= 0xdc00 && unit <= 0xdfff
 }

@@ -36,12 +36,15 @@ export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
   await orWarn(log, async () => pruneTreeRecords(layout, await usedDigests(layout)))
 }
 
-/** Removes what killed processes were just writing: files with a temporary name of a process that is no more. */
+/**
+ * Removes what killed processes were just writing: files with a temporary name of a process that is no more. Those of
+ * the lock are left to `removeDeadMarks`, because who waits for it may be a process that this one cannot see.
+ */
 export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<void> {
   for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
     for (const name of await readdir(folder)) {
       const owner = ownerOfTemporary(name)
-      if (owner === undefined || pidExists(owner)) continue
+      if (owner === undefined || pidExists(owner) || name.startsWith(`${basename(layout.lock)}.`)) continue
       await orWarn(log, () => rm(join(folder, name), { force: true }))
     }
   }

@@ -5,9 +5,9 @@ import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod'
 import { DeploymentError, errnoOf } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
-import { temporaryName, writeNewFile } from './durable-files.ts'
+import { ownerOfTemporary, temporaryName, writeNewFile } from './durable-files.ts'
 import { toHostError } from './host-errors.ts'
-import { isProvablyDead, type ProcessIdentity, readOwnIdentity } from './process-identity.ts'
+import { isProvablyDead, type ProcessIdentity, pidExists, readOwnIdentity } from './process-identity.ts'
 
 const POLL_MS = 250
 const TELL_EVERY_MS = 10_000
@@ -67,17 +67,25 @@ export async function acquireLock(request: LockRequest): Promise<HeldLock> {
 }
 
 /**
- * Removes the take-over marks that killed processes left beside a lock; only who holds the lock may. What cannot be
+ * Removes what killed processes left beside a lock: take-over marks, and the files with which they waited; only who holds
+ * the lock may. Those of a process that may live, on another host or in another pid namespace, stay. What cannot be
  * removed harms nobody and is tried again by the next run.
  */
 export async function removeDeadMarks(path: string): Promise<void> {
   const own = await readOwnIdentity()
   for (const name of await readdir(dirname(path))) {
-    if (!name.startsWith(`${basename(path)}${MARK}`)) continue
-    const mark = join(dirname(path), name)
-    const found = await readLock(mark)
-    if (found !== undefined && (await isAbandoned(found, own))) await unlink(mark).catch(() => {})
+    if (!name.startsWith(`${basename(path)}.`)) continue
+    const beside = join(dirname(path), name)
+    const found = await readLock(beside)
+    if (found !== undefined && (await isLeftOver(name, found, own))) await unlink(beside).catch(() => {})
   }
+}
+
+async function isLeftOver(name: string, found: FoundLock, own: ProcessIdentity): Promise<boolean> {
+  const writer = ownerOfTemporary(name)
+  if (writer === undefined || found.holder !== undefined) return isAbandoned(found, own)
+  // Not garbage for certain: its process may be just writing it.
+  return !pidExists(writer)
 }
 
 async function waitForTurn(request: LockRequest, candidate: string, own: Holder): Promise<void> {

@@ -1,0 +1,41 @@
+import { z } from 'zod'
+import type { HostConfig, HostHealthcheck } from '../../core/host-config.ts'
+import type { PlanStep } from '../../core/plan-step.ts'
+import { serviceOf, serviceSchema } from '../supervisors/service.ts'
+
+const probeSchema = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('http'), url: z.string(), status: z.number(), body: z.string().exactOptional() }),
+  z.object({ type: z.literal('tcp'), address: z.string() }),
+  z.object({ type: z.literal('command'), command: z.tuple([z.string()], z.string()).readonly() }),
+])
+
+/** What a healthcheck step looks at; as written to the journal, so that a rollback can check the old version by it. */
+export const healthcheckSchema = z.object({
+  id: z.string(),
+  service: serviceSchema.nullable(),
+  check: z.object({ probe: probeSchema, intervalSeconds: z.number(), stableForSeconds: z.number() }).nullable(),
+  timeout_seconds: z.number(),
+  retries: z.number(),
+})
+export type Healthcheck = z.infer<typeof healthcheckSchema>
+
+type HealthcheckStep = Extract<PlanStep, { action: 'healthcheck' }>
+
+/** The checks of one step: of its plugin, else of everything that the plan installs. */
+export function healthchecksOf(step: HealthcheckStep, config: HostConfig, ids: readonly string[]): Healthcheck[] {
+  return (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
+    id,
+    service: serviceOf(config, id, step.plugin === undefined) ?? null,
+    check: config.plugins.get(id)?.healthcheck ?? null,
+    timeout_seconds: step.timeoutSeconds,
+    retries: step.retries,
+  }))
+}
+
+/** The check with `{version}` in its `body` replaced, so that an old process that still answers does not pass for the new one. */
+export function expectVersion(check: HostHealthcheck | null, version: string | null): HostHealthcheck | undefined {
+  if (check === null) return undefined
+  const { probe } = check
+  if (probe.type !== 'http' || probe.body === undefined) return check
+  return { ...check, probe: { ...probe, body: probe.body.replaceAll('{version}', version ?? '') } }
+}

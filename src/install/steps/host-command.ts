@@ -1,0 +1,44 @@
+import { DeploymentError } from '../../core/errors.ts'
+import type { HostCommand } from '../../core/host-config.ts'
+import { allowedEnvironment, runChild } from '../child-process.ts'
+import type { DeploymentFacts } from '../deployment-facts.ts'
+import { describeEnd } from '../supervisors/supervise.ts'
+
+export interface HostCommandRequest {
+  command: HostCommand
+  /** Appended to the command's own arguments. */
+  args: readonly string[]
+  /** What this command is told beside the deployment's facts. */
+  variables: Readonly<Record<string, string>>
+  facts: DeploymentFacts
+  signal: AbortSignal
+}
+
+/**
+ * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed.
+ * Throws DeploymentError `step_failed` with its exit code and the first of its output, or `step_timed_out`.
+ */
+export async function runHostCommand(request: HostCommandRequest): Promise<void> {
+  const { command, env, timeoutSeconds } = request.command
+  const [program, ...args] = command
+  const end = await runChild({
+    command: [program, ...args, ...request.args],
+    env: allowedEnvironment({ ...factVariables(request.facts), ...env, ...request.variables }),
+    timeoutMs: timeoutSeconds * 1000,
+    signal: request.signal,
+  })
+  if (end.kind === 'exited' && end.code === 0) return
+  const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed'
+  throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (time-out ${timeoutSeconds} s).`)
+}
+
+function factVariables(facts: DeploymentFacts): Record<string, string> {
+  return {
+    DEPLOYMENT_ID: facts.deployment_id,
+    DEPLOYMENT_KIND: facts.kind ?? '',
+    DEPLOYMENT_SLUG: facts.slug ?? '',
+    DEPLOYMENT_VERSION: facts.version ?? '',
+    DEPLOYMENT_PREVIOUS_VERSION: facts.previous_version ?? '',
+    DEPLOYMENT_HOST_ID: facts.host_id,
+  }
+}

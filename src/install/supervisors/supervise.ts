@@ -1,0 +1,67 @@
+import { DeploymentError } from '../../core/errors.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
+import { allowedEnvironment, type ChildEnd, runChild } from '../child-process.ts'
+import { actionCommand, type ParsedState, parseState, type ServiceAction, stateCommand } from './commands.ts'
+import { describeService, type Service } from './service.ts'
+
+const ACTION_TIMEOUT_MS = 5 * 60_000
+const STATE_TIMEOUT_MS = 30_000
+
+export interface ServiceState extends ParsedState {
+  /** What the supervisor said, one line. */
+  evidence: string
+}
+
+/**
+ * Has the supervisor start, stop or restart a service. Throws DeploymentError `step_failed` with what it said, or
+ * `step_timed_out` after 5 minutes.
+ */
+export async function superviseService(
+  service: Service,
+  action: ServiceAction,
+  replicas: number | null,
+  signal?: AbortSignal,
+): Promise<void> {
+  const command = actionCommand(service, action, replicas)
+  const end = await runChild({ command, env: environmentFor(service), timeoutMs: ACTION_TIMEOUT_MS, signal })
+  if (end.kind === 'exited' && end.code === 0) return
+  const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed'
+  throw new DeploymentError(
+    code,
+    `To ${action} ${describeService(service)}, ${command.join(' ')} ${describeEnd(end)}: look at the service on this host.`,
+  )
+}
+
+/** What the supervisor says of a service. A supervisor that cannot be asked counts as "does not run", and says why. */
+export async function readServiceState(service: Service, signal?: AbortSignal): Promise<ServiceState> {
+  const command = stateCommand(service)
+  const end = await runChild({ command, env: environmentFor(service), timeoutMs: STATE_TIMEOUT_MS, signal })
+  const state = end.kind === 'exited' ? parseState(service, end.code, end.output) : { running: false, replicas: null }
+  return { ...state, evidence: `${describeService(service)}: ${command[0]} ${describeEnd(end)}` }
+}
+
+/** How a child ended, for a message. */
+export function describeEnd(end: ChildEnd): string {
+  switch (end.kind) {
+    case 'exited':
+      return `ended with exit code ${end.code}${said(end.output)}`
+    case 'signalled':
+      return `was ended by ${end.signal}${said(end.output)}`
+    case 'timed_out':
+      return `did not end in time${said(end.output)}`
+    case 'not_started':
+      return `could not be started (${cleanForeignText(end.error.message)})`
+  }
+}
+
+function said(output: string): string {
+  const text = cleanForeignText(output, 2048)
+  return text === '' ? ' and said nothing' : ` and said "${text}"`
+}
+
+/** A user manager is found through the runtime directory of the user, which a service's environment may lack. */
+function environmentFor(service: Service): Record<string, string> {
+  const uid = process.getuid?.()
+  if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined) return allowedEnvironment()
+  return allowedEnvironment({ XDG_RUNTIME_DIR: process.env['XDG_RUNTIME_DIR'] ?? `/run/user/${uid}` })
+}

@@ -1,0 +1,134 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { applyChange, type Change, changeSchema, requirePossible, undoChange } from '../../src/install/changes.ts'
+import { listTree } from './directory-listing.ts'
+import { temporaryDirectory, writeTree } from './temporary-directory.ts'
+
+const KINDS: { name: string; change: Change; countsAsChange: boolean }[] = [
+  { name: 'make_directory', change: { type: 'make_directory', path: 'plugins' }, countsAsChange: false },
+  { name: 'move of a tree', change: { type: 'move', from: 'old/tree', to: 'new/tree' }, countsAsChange: true },
+  {
+    name: 'create_file',
+    change: { type: 'create_file', staged: 'old/tree/file', path: 'new/file' },
+    countsAsChange: true,
+  },
+]
+
+function makeRoot(t: Parameters<typeof temporaryDirectory>[0]): string {
+  const root = temporaryDirectory(t)
+  writeTree(root, { 'old/tree/file': 'kept' })
+  mkdirSync(join(root, 'new'))
+  return root
+}
+
+describe('undoChange', () => {
+  for (const { name, change, countsAsChange } of KINDS) {
+    it(`restores the exact tree after a ${name}, any number of times`, async t => {
+      const root = makeRoot(t)
+      const before = listTree(root)
+      await applyChange(root, change)
+      assert.notDeepEqual(listTree(root), before)
+      assert.equal(await undoChange(root, change), countsAsChange)
+      assert.deepEqual(listTree(root), before)
+      assert.equal(await undoChange(root, change), false)
+      assert.deepEqual(listTree(root), before)
+    })
+
+    it(`does nothing for a ${name} that was announced but not made`, async t => {
+      const root = makeRoot(t)
+      const before = listTree(root)
+      assert.equal(await undoChange(root, change), false)
+      assert.deepEqual(listTree(root), before)
+    })
+  }
+
+  it('leaves a directory that somebody uses by now', async t => {
+    const root = makeRoot(t)
+    const change: Change = { type: 'make_directory', path: 'plugins' }
+    await applyChange(root, change)
+    writeFileSync(join(root, 'plugins/theirs'), '')
+    await undoChange(root, change)
+    assert.ok('plugins/theirs' in listTree(root))
+  })
+
+  it('does not remove a file of somebody else in the place of ours', async t => {
+    const root = makeRoot(t)
+    const change: Change = { type: 'create_file', staged: 'old/tree/file', path: 'new/file' }
+    writeFileSync(join(root, 'new/file'), 'kept')
+    assert.equal(await undoChange(root, change), false)
+    assert.ok('new/file' in listTree(root))
+  })
+
+  it('does not remove a created file without the staged one that proves it ours', async t => {
+    const root = makeRoot(t)
+    writeFileSync(join(root, 'new/file'), '')
+    await undoChange(root, { type: 'create_file', staged: 'old/gone', path: 'new/file' })
+    assert.ok('new/file' in listTree(root))
+  })
+
+  const move: Change = { type: 'move', from: 'old/tree', to: 'new/tree' }
+  it('throws and touches nothing when both ends of a move exist', async t => {
+    const root = makeRoot(t)
+    writeTree(root, { 'new/tree/other': '' })
+    const before = listTree(root)
+    await assert.rejects(undoChange(root, move))
+    assert.deepEqual(listTree(root), before)
+  })
+
+  it('throws when neither end of a move exists', async t => {
+    await assert.rejects(undoChange(temporaryDirectory(t), move))
+  })
+})
+
+describe('applyChange', () => {
+  const taken: [string, Change][] = [
+    ['a directory', { type: 'make_directory', path: 'new' }],
+    ['a file by a directory', { type: 'make_directory', path: 'old/tree/file' }],
+    ['an empty directory by a moved tree', { type: 'move', from: 'old/tree', to: 'new' }],
+    ['a file by a moved one', { type: 'move', from: 'old/tree/file', to: 'old/other' }],
+    ['a file by a created one', { type: 'create_file', staged: 'old/tree/file', path: 'old/other' }],
+  ]
+  for (const [name, change] of taken) {
+    it(`never replaces ${name}`, async t => {
+      const root = makeRoot(t)
+      writeTree(root, { 'old/other': 'theirs' })
+      const before = listTree(root)
+      await assert.rejects(applyChange(root, change))
+      await assert.rejects(requirePossible(root, change))
+      assert.deepEqual(listTree(root), before)
+    })
+  }
+})
+
+describe('requirePossible', () => {
+  it('refuses a move of what is not there', async t => {
+    await assert.rejects(requirePossible(makeRoot(t), { type: 'move', from: 'gone', to: 'new/x' }))
+  })
+
+  it('lets everything else pass', async t => {
+    const root = makeRoot(t)
+    for (const { change } of KINDS) await requirePossible(root, change)
+  })
+})
+
+describe('changeSchema', () => {
+  const outside = ['', '.', '..', '../x', 'a/../../x', 'a/../b', '/etc', './a', 'a//b', 'a/', 'a/.', '../../tmp/x']
+  for (const path of outside) {
+    it(`refuses ${JSON.stringify(path)} in every place`, () => {
+      const changes = [
+        { type: 'make_directory', path },
+        { type: 'move', from: path, to: 'a' },
+        { type: 'move', from: 'a', to: path },
+        { type: 'create_file', staged: path, path: 'a' },
+        { type: 'create_file', staged: 'a', path },
+      ]
+      for (const change of changes) assert.ok(!changeSchema.safeParse(change).success)
+    })
+  }
+
+  for (const path of ['a', 'plugins/greeter', '.hub-deploy/snapshots/plugins/x/1-1.0', 'a/..b', 'a/b..']) {
+    it(`takes ${path}`, () => assert.ok(changeSchema.safeParse({ type: 'make_directory', path }).success))
+  }
+})

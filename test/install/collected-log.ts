@@ -1,0 +1,13 @@
+import type { Log } from '../../src/core/log.ts'
+
+export interface CollectedLog extends Log {
+  /** Each line as `<level> <text>`. */
+  readonly lines: string[]
+}
+
+/** A log that keeps its lines. */
+export function collectLog(): CollectedLog {
+  const lines: string[] = []
+  const keep = (level: string) => (line: string) => void lines.push(`${level} ${line}`)
+  return { lines, group: keep('group'), info: keep('info'), notice: keep('notice'), warning: keep('warning') }
+}

@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict'
+import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { describe, it } from 'node:test'
+import { DeploymentError } from '../../src/core/errors.ts'
+import { findInstalled, readInstalled, recordInstalled } from '../../src/install/installed.ts'
+import { prepareTemporaryHost, rowOf } from './prepared-host.ts'
+
+describe('the record of what is installed', () => {
+  it('is empty at first', async t => {
+    assert.deepEqual(await readInstalled(await prepareTemporaryHost(t)), [])
+  })
+
+  it('has one row for each place, 0600, the same bytes for the same rows', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const rows = [rowOf(), rowOf({ kind: 'service' }), rowOf({ id: 'another' }), rowOf({ version: '3.0.0' })]
+    for (const row of rows) await recordInstalled(layout, row)
+    const text = readFileSync(layout.installed, 'utf8')
+    assert.equal(statSync(layout.installed).mode & 0o777, 0o600)
+    const installed = await readInstalled(layout)
+    assert.deepEqual(installed, [rows[1], rows[2], rows[3]])
+    assert.equal(findInstalled(installed, 'plugins', 'greeter')?.version, '3.0.0')
+    assert.equal(findInstalled(installed, 'extensions', 'another'), undefined)
+    for (const row of installed.toReversed()) await recordInstalled(layout, row)
+    assert.equal(readFileSync(layout.installed, 'utf8'), text)
+  })
+
+  for (const text of ['', '{', '[]', '{"schema":2,"installed":[]}', '{"schema":1,"installed":[{"id":"x"}]}']) {
+    it(`is refused when it reads ${JSON.stringify(text)}, and not overwritten`, async t => {
+      const layout = await prepareTemporaryHost(t)
+      writeFileSync(layout.installed, text)
+      for (const act of [() => readInstalled(layout), () => recordInstalled(layout, rowOf())]) {
+        await assert.rejects(act, error => error instanceof DeploymentError && error.code === 'inconsistent')
+      }
+      assert.equal(readFileSync(layout.installed, 'utf8'), text)
+    })
+  }
+})

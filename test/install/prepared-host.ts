@@ -1,0 +1,93 @@
+import type { TestContext } from 'node:test'
+import type { DeploymentFacts } from '../../src/install/deployment-facts.ts'
+import { prepareHost } from '../../src/install/host.ts'
+import type { InstalledRow } from '../../src/install/installed.ts'
+import { type Layout, layoutOf } from '../../src/install/layout.ts'
+import type { LocalReport } from '../../src/install/local-report.ts'
+import type { Delivery, ReportSender } from '../../src/install/outbox.ts'
+import { collectLog } from './collected-log.ts'
+import { temporaryDirectory } from './temporary-directory.ts'
+
+export const DEPLOYMENT_ID = '7f6c7a52-7a0a-4d4b-9d53-6f6a3f6d1b11'
+export const NO_REDACTION = (text: string): string => text
+
+/** A temporary project root with its `.hub-deploy/` folders. */
+export async function prepareTemporaryHost(t: TestContext): Promise<Layout> {
+  const layout = layoutOf(temporaryDirectory(t))
+  await prepareHost(layout, collectLog())
+  return layout
+}
+
+export function factsOf(more: Partial<DeploymentFacts> = {}): DeploymentFacts {
+  return {
+    deployment_id: DEPLOYMENT_ID,
+    contract: 'marketplace',
+    kind: 'plugin',
+    slug: 'greeter',
+    id: 'greeter',
+    requested_version: 'latest',
+    version: '2.0.0',
+    version_source: 'plugin.yaml',
+    previous_version: '1.0.0',
+    artifact_sha256: 'ab'.repeat(32),
+    artifact_size: 1000,
+    repo: null,
+    host_id: 'host-1',
+    started_at: '2026-01-02T03:04:05.678Z',
+    run: { workflow: null, run_id: null, run_attempt: null, job: null, actor: 'operator', url: null },
+    ...more,
+  }
+}
+
+export function rowOf(more: Partial<InstalledRow> = {}): InstalledRow {
+  return {
+    contract: 'marketplace',
+    kind: 'plugin',
+    slug: 'greeter',
+    id: 'greeter',
+    version: '2.0.0',
+    artifact_sha256: 'ab'.repeat(32),
+    tree_digest: null,
+    installed_at: '2026-01-02T03:04:06.000Z',
+    deployment_id: DEPLOYMENT_ID,
+    run_url: null,
+    snapshots: [],
+    ...more,
+  }
+}
+
+export function reportOf(more: Partial<LocalReport> = {}): LocalReport {
+  return {
+    schema: 1,
+    ...factsOf(),
+    status: 'success',
+    outcome: 'success',
+    state: 'succeeded',
+    changed: true,
+    completed_at: '2026-01-02T03:04:07.000Z',
+    duration_ms: 1322,
+    states: [],
+    steps: [],
+    error: null,
+    rollback: null,
+    reported: { accepted: false, attempts: 0, error: 'not sent' },
+    ...more,
+  }
+}
+
+export interface RecordingSender extends ReportSender {
+  readonly sent: { report: LocalReport; retry: boolean }[]
+}
+
+/** A way to a hub that answers every report with the same delivery. */
+export function senderThat(delivery: Delivery, address = 'http://hub greeter'): RecordingSender {
+  const sent: RecordingSender['sent'] = []
+  return {
+    address,
+    sent,
+    async send(report, retry) {
+      sent.push({ report, retry })
+      return delivery
+    },
+  }
+}
