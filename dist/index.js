@@ -53706,13 +53706,8 @@ function compareCodePoints(a, b) {
     let at = 0;
     while (at < a.length && at < b.length && a.charCodeAt(at) === b.charCodeAt(at))
         at++;
-    if (at > 0 && isLowSurrogate(a, at) && isLowSurrogate(b, at))
-        at--;
+    // Inside two surrogate pairs that begin alike, their second halves are in the order of the code points.
     return (a.codePointAt(at) ?? -1) - (b.codePointAt(at) ?? -1);
-}
-function isLowSurrogate(text, at) {
-    const unit = text.charCodeAt(at);
-    return unit >= 0xdc00 && unit <= 0xdfff;
 }
 
 ;// CONCATENATED MODULE: ./build/install/tree-walk.js
@@ -54142,12 +54137,15 @@ async function cleanStaging(layout, log) {
     }
     await cleanup_orWarn(log, async () => pruneTreeRecords(layout, await usedDigests(layout)));
 }
-/** Removes what killed processes were just writing: files with a temporary name of a process that is no more. */
+/**
+ * Removes what killed processes were just writing: files with a temporary name of a process that is no more. Those of
+ * the lock are left to `removeDeadMarks`, because who waits for it may be a process that this one cannot see.
+ */
 async function removeStrayTemporaries(layout, log) {
     for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
         for (const name of await (0,promises_namespaceObject.readdir)(folder)) {
             const owner = ownerOfTemporary(name);
-            if (owner === undefined || pidExists(owner))
+            if (owner === undefined || pidExists(owner) || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
                 continue;
             await cleanup_orWarn(log, () => (0,promises_namespaceObject.rm)((0,external_node_path_namespaceObject.join)(folder, name), { force: true }));
         }
@@ -54336,18 +54334,28 @@ async function openJournal(path) {
     let length = (await file.readFile()).lastIndexOf('\n') + 1;
     await file.truncate(length);
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+    // Whether something may stand behind the last whole record, which has to go before the next one is written.
+    let isTorn = false;
+    const cut = async () => {
+        await file.truncate(length);
+        isTorn = false;
+    };
     return {
         async append(record) {
             const line = Buffer.from(`${JSON.stringify(record)}\n`);
             try {
+                if (isTorn)
+                    await cut();
+                isTorn = true;
                 await file.appendFile(line);
                 if (SYNCED.has(record.record))
                     await file.sync();
                 length += line.length;
+                isTorn = false;
                 return true;
             }
             catch (error) {
-                await file.truncate(length);
+                await cut().catch(() => { });
                 if (DURABLE.has(record.record))
                     throw error;
                 return false;
@@ -54450,19 +54458,27 @@ async function acquireLock(request) {
     return { release: () => giveBack(request, own.id) };
 }
 /**
- * Removes the take-over marks that killed processes left beside a lock; only who holds the lock may. What cannot be
+ * Removes what killed processes left beside a lock: take-over marks, and the files with which they waited; only who holds
+ * the lock may. Those of a process that may live, on another host or in another pid namespace, stay. What cannot be
  * removed harms nobody and is tried again by the next run.
  */
 async function removeDeadMarks(path) {
     const own = await readOwnIdentity();
     for (const name of await (0,promises_namespaceObject.readdir)((0,external_node_path_namespaceObject.dirname)(path))) {
-        if (!name.startsWith(`${(0,external_node_path_namespaceObject.basename)(path)}${MARK}`))
+        if (!name.startsWith(`${(0,external_node_path_namespaceObject.basename)(path)}.`))
             continue;
-        const mark = (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name);
-        const found = await readLock(mark);
-        if (found !== undefined && (await isAbandoned(found, own)))
-            await (0,promises_namespaceObject.unlink)(mark).catch(() => { });
+        const beside = (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name);
+        const found = await readLock(beside);
+        if (found !== undefined && (await isLeftOver(name, found, own)))
+            await (0,promises_namespaceObject.unlink)(beside).catch(() => { });
     }
+}
+async function isLeftOver(name, found, own) {
+    const writer = ownerOfTemporary(name);
+    if (writer === undefined || found.holder !== undefined)
+        return isAbandoned(found, own);
+    // Not garbage for certain: its process may be just writing it.
+    return !pidExists(writer);
 }
 async function waitForTurn(request, candidate, own) {
     const deadline = Date.now() + request.timeoutMs;
@@ -54777,10 +54793,13 @@ async function recoverDeployment(host, begin, records, journal) {
     await journal.append({ record: 'recovery', at: new Date().toISOString() });
     const record = recordFromJournal(begin.facts, records);
     host.log.info(`The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} was cut off in state ${lastState(record)}.`);
-    const commit = records.find(entry => entry.record === 'commit');
+    const commit = findCommit(records);
     const end = commit === undefined
         ? await endBack(host, begin, record, records, journal)
         : await endCommitted(host, commit, records);
+    const wasToldBefore = tried > 0 && end === findEnd(records);
+    if (wasToldBefore && end.rollback?.restored === false)
+        throw stillInconsistent(begin, end.rollback);
     if (end !== findEnd(records))
         await journal.append({ record: 'end', end });
     await enterTerminal(record, end);
@@ -54822,6 +54841,11 @@ async function endCommitted(host, commit, records) {
     const changed = records.some(entry => entry.record === 'change' && entry.change.type !== 'make_directory');
     const told = findEnd(records);
     return told ?? { outcome: 'success', changed, error: null, rollback: null, completed_at: new Date().toISOString() };
+}
+/** A commit whose record could not be made durable was taken back by the run itself, which the journal then shows. */
+function findCommit(records) {
+    const wasTakenBack = records.some(entry => entry.record === 'undone');
+    return wasTakenBack ? undefined : records.find(entry => entry.record === 'commit');
 }
 function findEnd(records) {
     return records.findLast(entry => entry.record === 'end')?.end;
@@ -57346,7 +57370,6 @@ function parseErrorText(body) {
 
 
 const DETAIL_TIMEOUT_MS = 60_000;
-const REPORT_TIMEOUT_MS = 10_000;
 /**
  * The client side of the marketplace contract for one plugin or service. Failures: AuthenticationError
  * `authentication_failed` for 401 and 403, ArtifactError `not_found` for 404, `no_published_version`,
@@ -57387,13 +57410,13 @@ function createMarketplaceClient(wire, bases, subject, apiKey) {
                 repo: parseRepo(answer.headers['x-repo']),
             };
         },
-        sendReport: (body, retry) => wire.requestJson({
+        sendReport: (body, retry, timeoutMs) => wire.requestJson({
             method: 'POST',
             url: routeOf(bases.deployments, 'deployments', 'report'),
             credentials,
             body,
             retry: retry ? 'transient' : 'never',
-            timeoutMs: REPORT_TIMEOUT_MS,
+            timeoutMs,
         }),
     };
 }
@@ -58175,8 +58198,7 @@ async function describeInstallation(stage) {
     const known = await existingSnapshots(run.layout, run.shelf, id, previous.installed?.snapshots ?? []);
     const retention = chooseRetained(isRetained ? [...known, replaced] : known, run.request.keepSnapshots);
     const discarded = replaced === undefined || isRetained ? retention.discard : [...retention.discard, replaced];
-    for (const { name } of retention.discard)
-        run.tools.log.info(`Snapshot ${name} goes: keep-snapshots is ${run.request.keepSnapshots}.`);
+    explainRetention(run, retention);
     const isUnchanged = replaced === undefined && previous.installed !== undefined && !stage.deployment.transaction.changed;
     return {
         row: isUnchanged
@@ -58184,6 +58206,17 @@ async function describeInstallation(stage) {
             : { ...newVersion(stage, record), snapshots: retention.keep },
         discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${run.shelf}/${id}/${name}`),
     };
+}
+/** Why each snapshot stays or goes; what goes is removed after the commit only. */
+function explainRetention({ request, tools }, { keep, discard }) {
+    const rule = `keep-snapshots is ${request.keepSnapshots}`;
+    const newest = keep.at(-1);
+    for (const row of keep) {
+        const reason = row.artifact_sha256 === null ? 'nobody can fetch it again' : row === newest ? 'it is the last good one' : rule;
+        tools.log.info(`Snapshot ${row.name} stays: ${reason}.`);
+    }
+    for (const { name } of discard)
+        tools.log.info(`Snapshot ${name} goes: ${rule}.`);
 }
 function replacedSnapshot({ snapshot, previous }) {
     if (snapshot === undefined)
@@ -58238,15 +58271,18 @@ function createStateMachine(transitions, initial, now) {
 
 
 
+const REPORT_TIMEOUT_MS = 10_000;
+/** After a cancel the runner kills within 10 s of its first signal; what is not told by then waits in the outbox. */
+const CANCELLED_REPORT_TIMEOUT_MS = 2000;
 const MAX_ERROR_MESSAGE_CHARS = 2000;
 const RETRIED_STATUSES = new Set([408, 429]);
 /** Tells the hub of deployments of one plugin or service, best-effort (contract 4.3, rules 7 and 8). */
-function createReportSender(client, deploymentsBase, subject) {
+function createReportSender(client, deploymentsBase, subject, cancelled) {
     return {
         address: reportAddress(deploymentsBase, subject),
         async send(report, retry) {
             try {
-                const { status, body, attempts } = await client.sendReport(buildReportBody(report, subject), retry);
+                const { status, body, attempts } = await client.sendReport(buildReportBody(report, subject), retry, cancelled?.aborted ? CANCELLED_REPORT_TIMEOUT_MS : REPORT_TIMEOUT_MS);
                 if (status >= 200 && status < 300)
                     return { accepted: true, attempts };
                 const told = parseErrorText(body);
@@ -58305,7 +58341,7 @@ function startRun(request, tools) {
     const layout = layoutOf(request.projectRoot);
     const record = createDeploymentRecord(initialFacts(request, tools), machine.history);
     const reporter = createMarketplaceClient(tools.reportWire, request.bases, request, request.apiKey);
-    const sender = createReportSender(reporter, request.bases.deployments, request);
+    const sender = createReportSender(reporter, request.bases.deployments, request, tools.signal);
     return {
         request,
         tools,

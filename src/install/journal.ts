@@ -56,16 +56,25 @@ export async function openJournal(path: string): Promise<Journal> {
   let length = (await file.readFile()).lastIndexOf('\n') + 1
   await file.truncate(length)
   await syncDirectory(dirname(path))
+  // Whether something may stand behind the last whole record, which has to go before the next one is written.
+  let isTorn = false
+  const cut = async (): Promise<void> => {
+    await file.truncate(length)
+    isTorn = false
+  }
   return {
     async append(record) {
       const line = Buffer.from(`${JSON.stringify(record)}\n`)
       try {
+        if (isTorn) await cut()
+        isTorn = true
         await file.appendFile(line)
         if (SYNCED.has(record.record)) await file.sync()
         length += line.length
+        isTorn = false
         return true
       } catch (error) {
-        await file.truncate(length)
+        await cut().catch(() => {})
         if (DURABLE.has(record.record)) throw error
         return false
       }

@@ -53,11 +53,13 @@ async function recoverDeployment(
   host.log.info(
     `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} was cut off in state ${lastState(record)}.`,
   )
-  const commit = records.find(entry => entry.record === 'commit')
+  const commit = findCommit(records)
   const end =
     commit === undefined
       ? await endBack(host, begin, record, records, journal)
       : await endCommitted(host, commit, records)
+  const wasToldBefore = tried > 0 && end === findEnd(records)
+  if (wasToldBefore && end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
   if (end !== findEnd(records)) await journal.append({ record: 'end', end })
   await enterTerminal(record, end)
   const closed = await closeDeployment(host, record, end, begin.report_address)
@@ -109,6 +111,12 @@ async function endCommitted(
   const changed = records.some(entry => entry.record === 'change' && entry.change.type !== 'make_directory')
   const told = findEnd(records)
   return told ?? { outcome: 'success', changed, error: null, rollback: null, completed_at: new Date().toISOString() }
+}
+
+/** A commit whose record could not be made durable was taken back by the run itself, which the journal then shows. */
+function findCommit(records: readonly JournalRecord[]): Commit | undefined {
+  const wasTakenBack = records.some(entry => entry.record === 'undone')
+  return wasTakenBack ? undefined : records.find(entry => entry.record === 'commit')
 }
 
 function findEnd(records: readonly JournalRecord[]): DeploymentEnd | undefined {

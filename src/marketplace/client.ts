@@ -6,7 +6,6 @@ import type { JsonAnswer, Wire } from '../net/wire.ts'
 import { detailSchema, parseErrorText, type ReportBody } from './wire.ts'
 
 const DETAIL_TIMEOUT_MS = 60_000
-const REPORT_TIMEOUT_MS = 10_000
 
 /** Where a hub mounts the three groups of routes; each base may carry a path. */
 export interface HubBases {
@@ -48,7 +47,7 @@ export interface MarketplaceClient {
   /** Fetches one version's artifact with the key (contract 4.3, rule 2). `latest` lets the hub choose. */
   fetchArtifact(request: ArtifactRequest): Promise<ServedArtifact>
   /** Sends one report (contract 4.1). Resolves with the answer whatever its status. */
-  sendReport(body: ReportBody, retry: boolean): Promise<JsonAnswer>
+  sendReport(body: ReportBody, retry: boolean, timeoutMs: number): Promise<JsonAnswer>
 }
 
 /**
@@ -94,14 +93,14 @@ export function createMarketplaceClient(
         repo: parseRepo(answer.headers['x-repo']),
       }
     },
-    sendReport: (body, retry) =>
+    sendReport: (body, retry, timeoutMs) =>
       wire.requestJson({
         method: 'POST',
         url: routeOf(bases.deployments, 'deployments', 'report'),
         credentials,
         body,
         retry: retry ? 'transient' : 'never',
-        timeoutMs: REPORT_TIMEOUT_MS,
+        timeoutMs,
       }),
   }
 }

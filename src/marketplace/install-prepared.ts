@@ -3,7 +3,7 @@ import type { PlanStep } from '../core/plan-step.ts'
 import type { OpenDeployment } from '../install/host-session.ts'
 import type { InstalledRow, SnapshotRow } from '../install/installed.ts'
 import { installPath } from '../install/layout.ts'
-import { chooseRetained, existingSnapshots } from '../install/snapshots.ts'
+import { chooseRetained, existingSnapshots, type Retention } from '../install/snapshots.ts'
 import { installTree } from '../install/steps/install-tree.ts'
 import { runSteps, type StepStatus } from '../install/steps/run-steps.ts'
 import type { Previous } from '../install/steps/step-context.ts'
@@ -125,8 +125,7 @@ async function describeInstallation(stage: Stage): Promise<Installation> {
   const known = await existingSnapshots(run.layout, run.shelf, id, previous.installed?.snapshots ?? [])
   const retention = chooseRetained(isRetained ? [...known, replaced] : known, run.request.keepSnapshots)
   const discarded = replaced === undefined || isRetained ? retention.discard : [...retention.discard, replaced]
-  for (const { name } of retention.discard)
-    run.tools.log.info(`Snapshot ${name} goes: keep-snapshots is ${run.request.keepSnapshots}.`)
+  explainRetention(run, retention)
   const isUnchanged =
     replaced === undefined && previous.installed !== undefined && !stage.deployment.transaction.changed
   return {
@@ -135,6 +134,18 @@ async function describeInstallation(stage: Stage): Promise<Installation> {
       : { ...newVersion(stage, record), snapshots: retention.keep },
     discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${run.shelf}/${id}/${name}`),
   }
+}
+
+/** Why each snapshot stays or goes; what goes is removed after the commit only. */
+function explainRetention({ request, tools }: Run, { keep, discard }: Retention): void {
+  const rule = `keep-snapshots is ${request.keepSnapshots}`
+  const newest = keep.at(-1)
+  for (const row of keep) {
+    const reason =
+      row.artifact_sha256 === null ? 'nobody can fetch it again' : row === newest ? 'it is the last good one' : rule
+    tools.log.info(`Snapshot ${row.name} stays: ${reason}.`)
+  }
+  for (const { name } of discard) tools.log.info(`Snapshot ${name} goes: ${rule}.`)
 }
 
 function replacedSnapshot({ snapshot, previous }: Stage): SnapshotRow | undefined {

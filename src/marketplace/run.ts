@@ -28,7 +28,7 @@ export function startRun(request: DeployRequest, tools: DeployTools): Run {
   const layout = layoutOf(request.projectRoot)
   const record = createDeploymentRecord(initialFacts(request, tools), machine.history)
   const reporter = createMarketplaceClient(tools.reportWire, request.bases, request, request.apiKey)
-  const sender = createReportSender(reporter, request.bases.deployments, request)
+  const sender = createReportSender(reporter, request.bases.deployments, request, tools.signal)
   return {
     request,
     tools,

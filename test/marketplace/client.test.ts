@@ -67,7 +67,7 @@ describe('MarketplaceClient', () => {
     })
     await client.readLatestVersion()
     await client.fetchArtifact(await artifactRequest(t, '1.0.0'))
-    await client.sendReport(REPORT, false)
+    await client.sendReport(REPORT, false, 10_000)
     assert.deepEqual(calls(server), [
       ['GET', '/plugins/greeter', undefined],
       ['GET', '/plugins/greeter/install?version=1.0.0', 'the key'],
@@ -83,7 +83,7 @@ describe('MarketplaceClient', () => {
     const client = clientOf(hub.url, bases, 'service')
     await client.readLatestVersion()
     await client.fetchArtifact(await artifactRequest(t, 'latest'))
-    await client.sendReport(REPORT, false)
+    await client.sendReport(REPORT, false, 10_000)
     assert.deepEqual(
       services.requests.map(({ url }) => url),
       ['/market/v2/services/greeter', '/market/v2/services/greeter/install?version=latest'],

@@ -1,0 +1,183 @@
+import assert from 'node:assert/strict'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, it, type TestContext } from 'node:test'
+import type { ActionResult } from '../../scripts/local-runner.ts'
+import type { Outcome } from '../../src/core/outcome.ts'
+import { acquireLock } from '../../src/install/lock.ts'
+import { commandsIn } from './evidence.ts'
+import { forEver, openGate } from './hub-gate.ts'
+import { assertNothingStrays, assertSucceeds, type Fleet, openFleet, type PreparedHost } from './prepared-host.ts'
+import { isRunning, killAsTheRunnerDoes, NOTE_PID, onceInLog, readHolder, readNotedPid } from './processes.ts'
+import { standIn } from './stand-in.ts'
+import { cancelBefore, cancelBeforeAndBlockUndo } from './stops.ts'
+import { whyNoTracing } from './tracing.ts'
+
+/** Cancelled as it writes the record: the way on from there until it looks up may differ, what comes out of it may not. */
+const MOMENTS: readonly { at: string; outcome: Outcome }[] = [
+  { at: 'state fetching', outcome: 'failed' },
+  { at: 'state verifying_signature', outcome: 'failed' },
+  { at: 'state extracting', outcome: 'failed' },
+  { at: 'state loading_plan', outcome: 'failed' },
+  { at: 'state resolving_sequence', outcome: 'failed' },
+  { at: 'state installing', outcome: 'failed' },
+  { at: 'change .hub-deploy/snapshots/plugins/greeter/2-1.0.0', outcome: 'rolled_back' },
+  { at: 'change plugins/greeter', outcome: 'rolled_back' },
+  { at: 'step files', outcome: 'rolled_back' },
+  { at: 'change plugins/greeter.env', outcome: 'rolled_back' },
+  { at: 'state healthchecking', outcome: 'rolled_back' },
+  { at: 'commit', outcome: 'success' },
+  { at: 'state succeeded', outcome: 'success' },
+  { at: 'end', outcome: 'success' },
+]
+
+describe('a cancelled update', { concurrency: 4 }, () => {
+  let fleet: Fleet
+  before(async () => {
+    fleet = await openFleet()
+  })
+  after(() => fleet.close())
+  const skip = whyNoTracing()
+
+  for (const { at, outcome } of MOMENTS) {
+    it(`at its record "${at}" ends ${outcome}`, { skip }, async t => {
+      const host = fleet.newHost(`cancelled at ${at.replaceAll('/', ' ')}`)
+      const { run } = await cancelBefore(at).prepare(t, host, fleet)
+      const result = await host.deploy({}, run)
+      if (outcome === 'success') assertSucceeds(result)
+      else assertCancelled(fleet, host, result, outcome)
+      assert.deepEqual(host.tree(), outcome === 'success' ? fleet.new : fleet.old)
+      assert.deepEqual(host.reported(), [outcome])
+      assertNothingStrays(host)
+    })
+  }
+
+  for (const route of ['detail', 'artifact'] as const) {
+    it(`stops waiting for the hub's answer (${route})`, async t => {
+      const host = fleet.newHost(`waits-for-${route}`)
+      const gate = await openGate(t, fleet.stage.hub.url, asked => {
+        if (asked !== route) return undefined
+        process.kill(readHolder(host.root), 'SIGINT')
+        return forEver()
+      })
+      const result = await host.deploy({ version: 'latest', 'hub-url': gate.url })
+      assertCancelled(fleet, host, result, 'failed')
+    })
+  }
+
+  it('stops waiting for the lock, and leaves it to its holder', async () => {
+    const host = fleet.newHost('waits-for-the-lock')
+    const path = join(host.root, '.hub-deploy/lock')
+    const lock = await acquireLock({ path, timeoutMs: 0, runUrl: null, log: () => {} })
+    const result = await host.deploy(
+      {},
+      onceInLog('Waiting for the lock', pid => process.kill(pid, 'SIGINT')),
+    )
+    assert.ok(existsSync(path))
+    await lock.release()
+    assertCancelled(fleet, host, result, 'failed')
+    assert.notEqual(result.state['locked'], 'true')
+  })
+
+  const CANCELLING_CHILDREN = {
+    'ends a child that would go on': 'kill -INT $PPID; exec sleep 60',
+    'ends a child that ignores SIGTERM': `trap '' TERM; kill -INT $PPID; while :; do sleep 1; done`,
+    'ends what a child has started': `(trap '' TERM; ${NOTE_PID}; exec sleep 60) & kill -INT $PPID; exec sleep 60`,
+  }
+  for (const [what, script] of Object.entries(CANCELLING_CHILDREN)) {
+    it(what, async t => {
+      const host = fleet.newHost(what.replaceAll(' ', '-'))
+      const path = standIn(t, 'sync', script)
+      const result = await host.deploy({}, { env: { PATH: path } })
+      assertCancelled(fleet, host, result, 'failed')
+      assert.ok(!isRunning(readNotedPid(path)))
+    })
+  }
+
+  const SLOW_UNDO = 'killed by the runner in the middle of its undo'
+  it(`${SLOW_UNDO} is finished by post`, { skip }, async t => {
+    const host = fleet.newHost('finished-by-post')
+    await cancelWithSlowUndo(t, fleet, host)
+    assert.equal((await host.post()).exitCode, 0)
+    assertTakenBack(fleet, host)
+    assert.deepEqual(host.reported(), ['rolled_back'])
+    assertNothingStrays(host)
+  })
+
+  it(`${SLOW_UNDO} is finished by the next run when post never runs`, { skip }, async t => {
+    const host = fleet.newHost('finished-by-the-next-run')
+    await cancelWithSlowUndo(t, fleet, host)
+    assertSucceeds(await host.deploy())
+    assertTakenBack(fleet, host, fleet.new)
+    assert.deepEqual(host.reported(), ['rolled_back', 'success'])
+    assertNothingStrays(host)
+  })
+
+  it('killed by the runner while the hub does not take its report keeps what it said, for post to send', async t => {
+    const host = fleet.newHost('hanging-report')
+    let hangs = true
+    const gate = await openGate(t, fleet.stage.hub.url, route => {
+      if (hangs && route === 'artifact') void killAsTheRunnerDoes(readHolder(host.root))
+      return hangs && route !== 'detail' ? forEver() : undefined
+    })
+    const inputs = { 'hub-url': gate.url }
+    await host.deploy(inputs)
+    hangs = false
+    assert.equal((await host.post(inputs)).exitCode, 0)
+    assert.deepEqual(host.tree(), fleet.old)
+    assert.equal(host.localReports()[0]?.error?.code, 'cancelled')
+    assertSucceeds(await host.deploy(inputs))
+    assert.deepEqual(host.reported(), ['failed', 'success'])
+    assertNothingStrays(host)
+  })
+})
+
+describe('an update whose child', { concurrency: 2 }, () => {
+  let fleet: Fleet
+  before(async () => {
+    fleet = await openFleet()
+  })
+  after(() => fleet.close())
+
+  const HARMLESS_CHILDREN = {
+    'leaves a process behind that holds its output open': `setsid sh -c '${NOTE_PID}; exec sleep 60' & exit 0`,
+    'reads from its standard input': 'cat',
+    'says more than a pipe holds': 'head -c 1000000 /dev/zero',
+  }
+  for (const [what, script] of Object.entries(HARMLESS_CHILDREN)) {
+    it(`${what} succeeds`, async t => {
+      const host = fleet.newHost(what.replaceAll(' ', '-'))
+      const path = standIn(t, 'sync', script)
+      assertSucceeds(await host.deploy({}, { env: { PATH: path } }))
+      assert.deepEqual(host.tree(), fleet.new)
+      const pid = readNotedPid(path)
+      if (pid !== undefined) process.kill(pid, 'SIGKILL')
+    })
+  }
+})
+
+function assertCancelled(fleet: Fleet, host: PreparedHost, result: ActionResult, outcome: Outcome): void {
+  const { outputs, exitCode, log } = result
+  assert.deepEqual([outputs['outcome'], outputs['error-code'], exitCode], [outcome, 'cancelled', 1], log)
+  assert.equal(commandsIn(log, 'error').length, 1)
+  assert.equal(host.localReports()[0]?.error?.code, 'cancelled')
+  assert.deepEqual(host.reported(), [outcome])
+  assert.deepEqual(host.tree(), fleet.old)
+  assertNothingStrays(host)
+}
+
+function assertTakenBack(fleet: Fleet, host: PreparedHost, tree = fleet.old): void {
+  const [dead] = host.localReports()
+  assert.equal(dead?.outcome, 'rolled_back')
+  assert.equal(dead.states.at(-1)?.state, 'rolled_back')
+  assert.deepEqual(host.tree(), tree)
+}
+
+/** Cancelled right after the switch, and killed because the first change that it takes back does not come to an end. */
+async function cancelWithSlowUndo(t: TestContext, fleet: Fleet, host: PreparedHost): Promise<void> {
+  const { run } = await cancelBeforeAndBlockUndo('step files').prepare(t, host, fleet)
+  const killer = onceInLog('is now 2.0.0', () => killAsTheRunnerDoes(readHolder(host.root)))
+  const result = await host.deploy({}, { ...run, ...killer })
+  assert.equal(result.signal, 'SIGKILL', result.log)
+  assert.equal(result.outputs['outcome'], 'interrupted')
+}

@@ -1,0 +1,187 @@
+import assert from 'node:assert/strict'
+import { existsSync, mkdirSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import type { ActionResult } from '../../scripts/local-runner.ts'
+import type { ErrorCode } from '../../src/core/errors.ts'
+import type { Outcome } from '../../src/core/outcome.ts'
+import { openGate } from './hub-gate.ts'
+import { mountMemory, mountOver, run, whyNoImmutables, whyNoMounting } from './mounts.ts'
+import {
+  assertNothingStrays,
+  assertSucceeds,
+  FAILING_VERSION,
+  type Fleet,
+  openFleet,
+  type PreparedHost,
+} from './prepared-host.ts'
+import { standIn } from './stand-in.ts'
+import { tamper, whyNoTracing } from './tracing.ts'
+
+describe('an update on a disk', () => {
+  let fleet: Fleet
+  before(async () => {
+    fleet = await openFleet()
+  })
+  after(() => fleet.close())
+  const noMounting = whyNoMounting()
+  const noImmutables = whyNoImmutables()
+
+  const TOO_SMALL = { 'with no room': 'size=1m', 'out of inodes': 'nr_inodes=200' }
+  for (const [what, options] of Object.entries(TOO_SMALL)) {
+    it(`${what} is refused before anything is fetched`, { skip: noMounting }, async t => {
+      const host = fleet.newHost(what, join(mountMemory(t, options), 'host'))
+      useUpInodes(join(host.root, '..'))
+      const fetched = await updateThroughGate(t, fleet, host)
+      assertEnds(fleet, host, fetched.result, 'failed', 'disk_full')
+      assert.equal(fetched.artifacts, 0)
+    })
+  }
+
+  it('that is full while it installs is taken back without any room, and works once there is some', {
+    skip: noMounting,
+  }, async t => {
+    const host = fleet.newHost('fills-up', join(mountMemory(t, 'size=4m'), 'host'))
+    const filler = join(host.root, '..', 'filler')
+    const path = standIn(t, 'sync', `cat /dev/zero > ${filler} 2>/dev/null; exit 0`)
+    const result = await host.deploy({}, { env: { PATH: path } })
+    assert.equal(result.outputs['error-code'], 'disk_full', result.log)
+    assert.deepEqual(host.tree(), fleet.old)
+    assert.ok(host.localReports().length === 1 || result.log.includes('Could not write the local report'))
+    rmSync(filler)
+    await assertGoesOn(fleet, host)
+  })
+
+  it('that is read-only is refused', { skip: noMounting }, async t => {
+    const folder = mountMemory(t, 'size=8m')
+    const host = fleet.newHost('read-only', join(folder, 'host'))
+    run('mount', '-o', 'remount,ro', folder)
+    const result = await host.deploy()
+    assert.deepEqual([result.outputs['outcome'], result.outputs['error-code']], ['failed', 'host_not_writable'])
+    assert.deepEqual(host.reported(), ['failed'])
+    run('mount', '-o', 'remount,rw', folder)
+    await assertGoesOn(fleet, host)
+  })
+
+  it('with an immutable old version is not begun', { skip: noImmutables }, async t => {
+    const host = fleet.newHost('immutable-old')
+    const place = join(host.root, 'plugins/greeter')
+    run('chattr', '+i', place)
+    t.after(() => run('chattr', '-R', '-i', host.root))
+    assertEnds(fleet, host, await host.deploy(), 'failed', 'host_not_writable')
+    run('chattr', '-i', place)
+    await assertGoesOn(fleet, host)
+  })
+
+  it('whose new version cannot be moved any more is inconsistent until that is gone, and then repaired', {
+    skip: noImmutables || whyNoTracing(),
+  }, async t => {
+    const host = fleet.newHost('immutable-new')
+    const place = join(host.root, 'plugins/greeter')
+    const broken = await host.deploy({ version: FAILING_VERSION }, tamper(place, 'rename', 'error=EPERM', '2+'))
+    assert.deepEqual([broken.outputs['outcome'], broken.outputs['error-code']], ['inconsistent', 'step_failed'])
+    assert.match(host.localReports()[0]?.rollback?.problems.join() ?? '', /tree was moved to plugins\/greeter/)
+    run('chattr', '+i', place)
+    t.after(() => run('chattr', '-R', '-i', host.root))
+    const refused = await host.deploy()
+    assert.deepEqual([refused.outputs['outcome'], refused.outputs['error-code']], ['inconsistent', 'inconsistent'])
+    run('chattr', '-i', place)
+    await assertGoesOn(fleet, host)
+    assert.deepEqual([host.localReports()[0]?.outcome, host.reported().at(-2)], ['rolled_back', 'rolled_back'])
+  })
+
+  it('other than the temporary folder works', { skip: noMounting }, async t => {
+    const host = fleet.newHost('other-disk', join(mountMemory(t, 'size=8m'), 'host'))
+    await assertGoesOn(fleet, host)
+  })
+
+  it('where plugins/ is a symlink works', async () => {
+    const host = fleet.newHost('symlinked')
+    renameSync(join(host.root, 'plugins'), join(host.root, 'elsewhere'))
+    symlinkSync('elsewhere', join(host.root, 'plugins'))
+    await assertGoesOn(fleet, host)
+  })
+
+  it('where plugins/ is on another file system is refused before anything is fetched', {
+    skip: noMounting,
+  }, async t => {
+    const host = fleet.newHost('two-disks')
+    rmSync(join(host.root, 'plugins'), { recursive: true })
+    mountOver(t, join(host.root, 'plugins'), 'size=8m')
+    const { result, artifacts } = await updateThroughGate(t, fleet, host)
+    assert.deepEqual([result.outputs['outcome'], result.outputs['error-code']], ['failed', 'host_not_writable'])
+    assert.equal(artifacts, 0)
+  })
+
+  it('keeps a foreign directory in the place as a snapshot, for good', async () => {
+    const host = fleet.newHost('foreign')
+    rmSync(host.root, { recursive: true })
+    mkdirSync(join(host.root, 'plugins/greeter'), { recursive: true })
+    writeFileSync(join(host.root, 'plugins/greeter/precious'), 'made by hand')
+    for (const version of ['1.0.0', '2.0.0', '1.0.0']) assertSucceeds(await host.deploy({ version }))
+    const { log } = await host.deploy({ version: '2.0.0' })
+    for (const line of ['1-unknown stays', '3-2.0.0 goes', '4-1.0.0 stays'])
+      assert.ok(log.includes(`Snapshot ${line}: `), log)
+    assert.ok(existsSync(join(host.root, '.hub-deploy/snapshots/plugins/greeter/1-unknown/precious')))
+  })
+
+  for (const umask of [0o000, 0o077]) {
+    it(`under umask ${umask.toString(8).padStart(3, '0')} gives the same modes`, async () => {
+      const host = fleet.newHost(`umask-${umask}`)
+      assertSucceeds(await deployUnder(umask, host))
+      assert.deepEqual(host.tree(), fleet.new)
+      rmSync(host.root, { recursive: true })
+      assertSucceeds(await deployUnder(umask, host))
+      const modeOf = (path: string): number => statSync(join(host.root, path)).mode & 0o777
+      assert.deepEqual(['', 'plugins', 'plugins/greeter', '.hub-deploy'].map(modeOf), [0o755, 0o755, 0o755, 0o700])
+    })
+  }
+})
+
+/** All but a few of a small file system's; does nothing to one that has many. */
+function useUpInodes(folder: string): void {
+  const names = Array.from({ length: 200 }, (_, index) => join(folder, `filler-${index}`))
+  const made = names.filter(path => {
+    try {
+      writeFileSync(path, '')
+      return true
+    } catch {
+      return false
+    }
+  })
+  for (const path of made.slice(-8)) rmSync(path)
+}
+
+/** A process inherits the umask that holds as it is started. */
+function deployUnder(umask: number, host: PreparedHost): Promise<ActionResult> {
+  const usual = process.umask(umask)
+  try {
+    return host.deploy()
+  } finally {
+    process.umask(usual)
+  }
+}
+
+function assertEnds(fleet: Fleet, host: PreparedHost, result: ActionResult, outcome: Outcome, code: ErrorCode): void {
+  assert.deepEqual([result.outputs['outcome'], result.outputs['error-code']], [outcome, code], result.log)
+  assert.deepEqual(host.tree(), fleet.old)
+  assert.deepEqual(host.reported(), [outcome])
+}
+
+async function assertGoesOn(fleet: Fleet, host: PreparedHost): Promise<void> {
+  assertSucceeds(await host.deploy())
+  assert.deepEqual(host.tree(), fleet.new)
+  assertNothingStrays(host)
+}
+
+async function updateThroughGate(
+  t: Parameters<typeof openGate>[0],
+  fleet: Fleet,
+  host: PreparedHost,
+): Promise<{ result: ActionResult; artifacts: number }> {
+  let artifacts = 0
+  const gate = await openGate(t, fleet.stage.hub.url, route => {
+    if (route === 'artifact') artifacts++
+  })
+  return { result: await host.deploy({ 'hub-url': gate.url }), artifacts }
+}

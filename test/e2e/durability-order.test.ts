@@ -1,0 +1,176 @@
+import assert from 'node:assert/strict'
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
+import { delimiter, dirname, join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import type { ActionResult } from '../../scripts/local-runner.ts'
+import { listTree } from '../install/directory-listing.ts'
+import { NAME_CALLS, whyNoStrace } from './strace.ts'
+import { type HostCopy, openSweepHosts, type SweepHosts } from './sweep-hosts.ts'
+import { openTraces, type TracedCall, type Traces } from './traced-runs.ts'
+
+const CALLS = [...NAME_CALLS, 'write', 'pwrite64']
+
+/** What was done to a host, in its order, paths relative to the project root. */
+type Event =
+  | { kind: 'syncfs' | 'sync'; path: string }
+  | { kind: 'rename' | 'link'; from: string; to: string }
+  | { kind: 'remove'; path: string }
+  | { kind: 'record'; text: string }
+  | { kind: 'told'; text: string }
+
+describe('the order of an update on the disk', { skip: whyNoStrace() ?? false }, () => {
+  let hosts: SweepHosts
+  let traces: Traces
+  let update: { events: readonly Event[]; host: HostCopy }
+  let withoutSync: { events: readonly Event[]; host: HostCopy }
+
+  before(async () => {
+    hosts = await openSweepHosts()
+    traces = openTraces()
+    update = await traceUpdate('update', {})
+    withoutSync = await traceUpdate('without-sync', { PATH: failingSync(hosts.copy('tools').temp) })
+  })
+
+  after(async () => {
+    traces.close()
+    await hosts.close()
+  })
+
+  it('makes the staged tree durable by one syncfs before anything is moved', () => {
+    const { events } = update
+    const synced = indexOf(events, event => event.kind === 'syncfs' && /staging\/[^/]+\/tree$/.test(event.path))
+    assert.ok(synced < indexOf(events, isMove))
+  })
+
+  it('syncs every staged file and directory before anything is moved where sync -f fails', () => {
+    const { events, host } = withoutSync
+    const firstMove = indexOf(events, isMove)
+    const synced = events.slice(0, firstMove).flatMap(event => (event.kind === 'sync' ? [event.path] : []))
+    assert.deepEqual(
+      stagedPaths(host).filter(path => !synced.some(other => other.endsWith(`/tree${path}`))),
+      [],
+    )
+  })
+
+  it('writes and syncs the announcement of a change before the change', () => {
+    for (const { events } of [update, withoutSync]) {
+      const moves = events.filter(isChange)
+      assert.equal(moves.length, 5)
+      for (const move of moves) {
+        const [at, announced] = [events.indexOf(move), indexOf(events, event => isAnnouncement(event, move))]
+        assert.ok(announced < at, `${move.to} was announced`)
+        assert.ok(events.slice(announced, at).some(isJournalSync), `the announcement of ${move.to} was durable`)
+      }
+    }
+  })
+
+  it('syncs the directories of a change before the next record', () => {
+    for (const { events } of [update, withoutSync]) {
+      for (const move of events.filter(isChange)) {
+        const at = events.indexOf(move)
+        const next = events.findIndex((event, index) => index > at && event.kind === 'record')
+        const synced = events.slice(at, next).flatMap(event => (event.kind === 'sync' ? [event.path] : []))
+        const folders = move.kind === 'link' ? [dirname(move.to)] : [dirname(move.to), dirname(move.from)]
+        for (const folder of folders) assert.ok(synced.includes(folder), `${folder} is synced after ${move.to}`)
+      }
+    }
+  })
+
+  it('syncs the directory of each file of its own that it replaces', () => {
+    for (const { events } of [update, withoutSync]) {
+      const replaced = events.flatMap(event => (event.kind === 'rename' && event.from.endsWith('.tmp') ? [event] : []))
+      assert.ok(replaced.length >= 3)
+      for (const rename of replaced) {
+        const at = events.indexOf(rename)
+        const before = events.slice(0, at)
+        assert.ok(
+          before.some(event => event.kind === 'sync' && event.path === rename.from),
+          `${rename.to} is whole`,
+        )
+        const [next] = events.slice(at + 1)
+        assert.ok(next?.kind === 'sync' && next.path === dirname(rename.to), `${rename.to} is there for good`)
+      }
+    }
+  })
+
+  it('commits durably before anything old goes and before the success is told', () => {
+    for (const { events } of [update, withoutSync]) {
+      const commit = indexOf(events, event => event.kind === 'record' && event.text.includes('"record":"commit"'))
+      const durable = events.findIndex((event, index) => index > commit && isJournalSync(event))
+      const told = indexOf(events, event => event.kind === 'told' && event.text.includes('success'))
+      const discarded = indexOf(events, event => event.kind === 'rename' && event.to.includes('/discarded-'))
+      const recorded = indexOf(events, event => event.kind === 'rename' && event.to.endsWith('/installed.json'))
+      const removed = events.findIndex(event => event.kind === 'remove' && /snapshots|staging/.test(event.path))
+      for (const later of [told, discarded, recorded, removed]) assert.ok(commit < durable && durable < later)
+    }
+  })
+
+  async function traceUpdate(name: string, env: Record<string, string>): Promise<typeof update> {
+    const host = hosts.copy(name)
+    const tracing = { calls: CALLS, textLimit: 100_000 }
+    const { result, calls } = await traces.run(host, (on, run) => on.update(run), tracing, env)
+    assertSuccess(result)
+    return { host, events: calls.flatMap(call => eventsOf(call, host.root)) }
+  }
+})
+
+function assertSuccess({ outputs, log }: ActionResult): void {
+  assert.equal(outputs['outcome'], 'success', log)
+}
+
+/** A PATH on which `sync` fails. */
+function failingSync(parent: string): string {
+  const folder = join(parent, 'bin')
+  mkdirSync(folder)
+  writeFileSync(join(folder, 'sync'), '#!/bin/sh\nexit 1\n')
+  chmodSync(join(folder, 'sync'), 0o755)
+  return [folder, process.env['PATH']].join(delimiter)
+}
+
+/** What had been staged: the new tree without what the host kept, the root as the empty path. */
+function stagedPaths({ root }: HostCopy): string[] {
+  const paths = Object.keys(listTree(join(root, 'plugins/greeter')))
+  return ['', ...paths.filter(path => !/^(data|\.env)(\/|$)/.test(path)).map(path => `/${path}`)]
+}
+
+function eventsOf({ name, args, result }: TracedCall, root: string): Event[] {
+  if (result.startsWith('-1')) return []
+  const paths = [...args.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, path]) => (path ?? '').replace(`${root}/`, ''))
+  const open = /^\d+<([^>]*)>/.exec(args)?.[1]?.replace(`${root}/`, '') ?? ''
+  if (/^(fsync|fdatasync)$/.test(name)) return [{ kind: 'sync', path: open }]
+  if (name === 'syncfs') return [{ kind: 'syncfs', path: open }]
+  if (/^rename/.test(name)) return [{ kind: 'rename', from: paths[0] ?? '', to: paths[1] ?? '' }]
+  if (/^link/.test(name)) return [{ kind: 'link', from: paths[0] ?? '', to: paths[1] ?? '' }]
+  if (/^(unlink|rmdir)/.test(name)) return [{ kind: 'remove', path: paths[0] ?? '' }]
+  if (/write/.test(name) && open.endsWith('journal.jsonl')) return [{ kind: 'record', text: unquote(args) }]
+  if (/write/.test(name) && open.endsWith('/output')) return [{ kind: 'told', text: unquote(args) }]
+  return []
+}
+
+function unquote(args: string): string {
+  return args.replaceAll('\\"', '"')
+}
+
+function isMove(event: Event): boolean {
+  return event.kind === 'rename' && !event.from.endsWith('.tmp')
+}
+
+/** A change of what the host runs: not of our own records, nor of what is already out of use. */
+function isChange(event: Event): event is Extract<Event, { to: string }> {
+  if (event.kind !== 'rename' && event.kind !== 'link') return false
+  return !event.from.endsWith('.tmp') && !event.to.includes('/discarded-')
+}
+
+function isAnnouncement(event: Event, { to }: { to: string }): boolean {
+  return event.kind === 'record' && event.text.includes('"record":"change"') && event.text.includes(`"${to}"`)
+}
+
+function isJournalSync(event: Event): boolean {
+  return event.kind === 'sync' && event.path.endsWith('journal.jsonl')
+}
+
+function indexOf(events: readonly Event[], isWanted: (event: Event) => boolean): number {
+  const index = events.findIndex(isWanted)
+  assert.notEqual(index, -1, `seen: ${isWanted}`)
+  return index
+}

@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, it } from 'node:test'
+import { assertExactly, assertNoSecret, assertTold, type Listing, listLasting, listLive } from './invariants.ts'
+import { countOutcomes } from './outcome-counts.ts'
+import { failWith, whyNoStrace } from './strace.ts'
+import { type HostCopy, openSweepHosts, type SweepHosts } from './sweep-hosts.ts'
+import { assertTakenOver } from './taken-over.ts'
+import { type Act, openTraces, type TracedCall, type Traces } from './traced-runs.ts'
+
+const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
+const SAMPLED = 7
+
+const update: Act = (host, run) => host.update(run)
+
+/** What a disk, a full one and a guarded one answer. */
+const failures: { error: string; calls: RegExp }[] = [
+  { error: 'EIO', calls: /^f(data)?sync$/ },
+  { error: 'EIO', calls: /^rename/ },
+  { error: 'ENOSPC', calls: /^(rename|link|mkdir)/ },
+  { error: 'EACCES', calls: /^(rename|link|mkdir|unlink|rmdir)/ },
+]
+
+describe('a deployment of which any one call fails', { skip: whyNoStrace() ?? false }, () => {
+  let traces: Traces
+  let hosts: SweepHosts
+  let updateCalls: readonly TracedCall[]
+  let reference: { live: Listing; lasting: Listing }
+
+  before(async () => {
+    hosts = await openSweepHosts()
+    traces = openTraces()
+    const host = hosts.copy('reference')
+    updateCalls = (await traces.run(host, update)).calls
+    reference = { live: listLive(host.root), lasting: listLasting(host.root) }
+  })
+
+  after(async () => {
+    traces.close()
+    await hosts.close()
+  })
+
+  for (const [index, { error, calls }] of failures.entries()) {
+    it(`ends by itself, as it says: ${error} of ${calls.source}`, { concurrency: 2 }, async t => {
+      const concerned = updateCalls.filter(({ name, role }) => calls.test(name) && role !== 'child')
+      const swept = concerned.filter((_, at) => IS_FULL || at % SAMPLED === index % SAMPLED)
+      const outcomes: string[] = []
+      await Promise.all(
+        swept.map((call, at) =>
+          t.test(call.text, async () => {
+            outcomes.push(await failAndTakeOver(error, call, hosts.copy(`failed-${index}-${at}`)))
+          }),
+        ),
+      )
+      t.diagnostic(`${swept.length} of ${concerned.length} calls: ${countOutcomes(outcomes)}`)
+    })
+  }
+
+  async function failAndTakeOver(error: string, call: TracedCall, host: HostCopy): Promise<string> {
+    const { result, calls } = await traces.run(host, update, failWith(error, call))
+    const hit = calls.find(({ result: answer }) => answer.includes('INJECTED'))
+    assert.equal(hit?.text, call.text)
+    const { outcome = '' } = result.outputs
+    assert.match(outcome, /^(success|failed|rolled_back)$/)
+    if (result.outputs['report-path'] !== '') assertTold(host.root, result)
+    const live = assertExactly(host.root, { old: hosts.old, new: reference.live })
+    assert.equal(live, outcome === 'success' ? 'new' : 'old')
+    const deploymentId = result.outputs['deployment-id']
+    await assertTakenOver({
+      host,
+      hub: hosts.stage.store,
+      reference: reference.lasting,
+      deploymentId,
+      hasBegun: true,
+    })
+    // A local report that could not be written was so by the next run.
+    assertTold(host.root, result)
+    assertNoSecret(hosts.secrets, [host.root, host.temp], [result.log])
+    return outcome
+  }
+})

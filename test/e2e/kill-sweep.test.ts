@@ -1,0 +1,123 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, it } from 'node:test'
+import type { ActionResult } from '../../scripts/local-runner.ts'
+import { assertNoSecret, type Listing, listLasting, readReports } from './invariants.ts'
+import { countOutcomes } from './outcome-counts.ts'
+import { killBefore, whyNoStrace } from './strace.ts'
+import { type HostCopy, openSweepHosts, type SweepHosts } from './sweep-hosts.ts'
+import { assertTakenOver } from './taken-over.ts'
+import { type Act, openTraces, type TracedCall, type Traces } from './traced-runs.ts'
+
+const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
+const SAMPLED = 7
+
+interface Sweep {
+  what: string
+  /** The run that is killed. */
+  act: Act
+  /** Where the host stands before it: hosts, or with an update killed before the call that this finds. */
+  interruptedAt?: (call: string) => boolean
+  /** The last call that belongs to the swept part of the run; default is all of it. */
+  until?: (call: string) => boolean
+}
+
+const update: Act = (host, run) => host.update(run)
+const removesJournal = (call: string): boolean => /unlink\w*\(.*journal\.jsonl/.test(call)
+const linksSettings = (call: string): boolean => /link\w*\(.*greeter\.env", .*plugins\/greeter\.env/.test(call)
+const recordsInstalled = (call: string): boolean => /rename\w*\(.*installed\.json/.test(call)
+
+const sweeps: Sweep[] = [
+  { what: 'an update', act: update },
+  { what: 'a rollback', act: (host, run) => host.updateInVain(run) },
+  { what: 'taking back a dead update', act: update, interruptedAt: linksSettings, until: removesJournal },
+  { what: 'finishing a committed update', act: update, interruptedAt: recordsInstalled, until: removesJournal },
+  { what: 'the post step taking back', act: (host, run) => host.post(run), interruptedAt: linksSettings },
+  { what: 'the post step finishing', act: (host, run) => host.post(run), interruptedAt: recordsInstalled },
+]
+
+describe('a deployment killed before any one of its calls', { skip: whyNoStrace() ?? false }, () => {
+  let traces: Traces
+  let hosts: SweepHosts
+  let updateCalls: readonly TracedCall[]
+  let reference: Listing
+
+  before(async () => {
+    hosts = await openSweepHosts()
+    traces = openTraces()
+    const host = hosts.copy('reference')
+    updateCalls = (await traces.run(host, update)).calls
+    reference = listLasting(host.root)
+  })
+
+  after(async () => {
+    traces.close()
+    await hosts.close()
+  })
+
+  for (const [index, sweep] of sweeps.entries()) {
+    it(`${sweep.what} is finished by the next run`, { concurrency: 2 }, async t => {
+      const start = await startOf(sweep, `start-${index}`)
+      const calls = await census(sweep, hosts.copy(`census-${index}`, start?.host))
+      const swept = calls.filter((_, at) => IS_FULL || at % SAMPLED === index % SAMPLED)
+      const outcomes: string[] = []
+      await Promise.all(
+        swept.map((call, at) =>
+          t.test(call.text, async () => {
+            outcomes.push(await killAndTakeOver(sweep, call, hosts.copy(`killed-${index}-${at}`, start?.host), start))
+          }),
+        ),
+      )
+      t.diagnostic(`${swept.length} of ${calls.length} calls, the killed deployment ended: ${countOutcomes(outcomes)}`)
+    })
+  }
+
+  async function startOf({ interruptedAt }: Sweep, name: string): Promise<Start | undefined> {
+    if (interruptedAt === undefined) return undefined
+    const host = hosts.copy(name)
+    const next = updateCalls[updateCalls.findIndex(({ text }) => interruptedAt(text)) + 1]
+    assert.ok(next)
+    const { result } = await traces.run(host, update, killBefore(next))
+    return { host, deploymentId: result.outputs['deployment-id'] }
+  }
+
+  async function census({ act, until }: Sweep, host: HostCopy): Promise<readonly TracedCall[]> {
+    const { calls } = await traces.run(host, act)
+    assert.ok(calls.length > 10, 'the census sees the calls')
+    const last = until === undefined ? -1 : calls.findIndex(({ text }) => until(text))
+    return last === -1 ? calls : calls.slice(0, last + 2)
+  }
+
+  /** Returns how the deployment that was cut off ended in the end. */
+  async function killAndTakeOver(
+    sweep: Sweep,
+    call: TracedCall,
+    host: HostCopy,
+    start: Start | undefined,
+  ): Promise<string> {
+    const { calls, result } = await traces.run(host, sweep.act, killBefore(call))
+    assertKilled(call, calls, result)
+    const deploymentId = start?.deploymentId ?? result.outputs['deployment-id']
+    const hasBegun = start !== undefined || calls.some(isJournaled)
+    await assertTakenOver({ host, hub: hosts.stage.store, reference, deploymentId, hasBegun })
+    assertNoSecret(hosts.secrets, [host.root, host.temp], [result.log])
+    return readReports(host.root).get(deploymentId ?? '')?.outcome ?? 'not begun'
+  }
+})
+
+interface Start {
+  host: HostCopy
+  deploymentId: string | undefined
+}
+
+/** The kill came where it was meant to: this very call was the last one of its kind, and was not made. */
+function assertKilled(call: TracedCall, calls: readonly TracedCall[], { signal }: ActionResult): void {
+  const last = calls.findLast(({ role, name }) => role === call.role && name === call.name)
+  assert.equal(last?.text, call.text)
+  assert.match(last?.result ?? '', /^\?|^unfinished|INJECTED/)
+  // A child that is killed is only a failure to the run that started it.
+  assert.equal(signal, call.role === 'child' ? null : 'SIGKILL')
+}
+
+function isJournaled({ name, args, result }: TracedCall): boolean {
+  return /^f(data)?sync$/.test(name) && args.endsWith('journal.jsonl>') && result === '0'
+}

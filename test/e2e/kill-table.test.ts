@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, it, type TestContext } from 'node:test'
+import { type Ending, ERRORS, KILLED, type KilledRow } from './kill-rows.ts'
+import { assertNothingStrays, assertSucceeds, type Fleet, openFleet, type PreparedHost } from './prepared-host.ts'
+import type { Stop } from './stops.ts'
+import { whyNoTracing } from './tracing.ts'
+
+const noTracing = whyNoTracing()
+const whyNot = (stops: readonly Stop[]): string | false => stops.some(stop => stop.needsTracing) && noTracing
+
+describe('an update', { concurrency: 2 }, () => {
+  let fleet: Fleet
+  before(async () => {
+    fleet = await openFleet()
+  })
+  after(() => fleet.close())
+
+  for (const row of ERRORS) {
+    it(`${row.name} ends ${row.outcome}`, { skip: whyNot(row.stop ? [row.stop] : []) }, async t => {
+      const host = fleet.newHost(row.name)
+      const stopped = await row.stop?.prepare(t, host, fleet)
+      const result = await host.deploy({ ...row.inputs, ...stopped?.inputs }, stopped?.run)
+      assert.deepEqual(
+        { outcome: result.outputs['outcome'], code: result.outputs['error-code'], exit: result.exitCode },
+        { outcome: row.outcome, code: row.code, exit: 1 },
+        result.log,
+      )
+      assertEnded(fleet, host, row)
+      await assertGoesOn(fleet, host)
+    })
+  }
+
+  for (const row of KILLED) {
+    it(`${row.name} is recovered by ${row.recoveredBy} and ends ${row.outcome}`, {
+      skip: whyNot(row.stops),
+    }, async t => {
+      const host = fleet.newHost(row.name)
+      const inputs = await killInTurn(t, fleet, host, row)
+      if (row.recoveredBy === 'post') {
+        assert.equal((await host.post(inputs)).exitCode, 0)
+        assertEnded(fleet, host, row)
+      } else {
+        const next = await host.deploy({ ...inputs, version: '9.9.9' })
+        assert.equal(next.outputs['error-code'], 'not_found', next.log)
+        assertEnded(fleet, host, { ...row, reports: [...row.reports, 'failed'] })
+      }
+      await assertGoesOn(fleet, host)
+    })
+  }
+})
+
+/** Runs until each stop in turn has killed it; returns the inputs that lead to the same hub. */
+async function killInTurn(
+  t: TestContext,
+  fleet: Fleet,
+  host: PreparedHost,
+  { stops, version = '2.0.0' }: KilledRow,
+): Promise<Record<string, string>> {
+  const [first, ...later] = stops
+  const stopped = await first.prepare(t, host, fleet)
+  const inputs = { version, ...stopped.inputs }
+  const dead = await host.deploy(inputs, stopped.run)
+  assert.equal(dead.signal, 'SIGKILL', dead.log)
+  assert.equal(dead.outputs['outcome'], 'interrupted')
+  for (const stop of later) {
+    const recovery = await host.post(inputs, (await stop.prepare(t, host, fleet)).run)
+    assert.equal(recovery.signal, 'SIGKILL', recovery.log)
+  }
+  return inputs
+}
+
+/** That the dead deployment's report, the hub and the disk tell the same story. */
+function assertEnded(fleet: Fleet, host: PreparedHost, ending: Ending): void {
+  const [report] = host.localReports()
+  assert.equal(report?.outcome, ending.outcome)
+  assert.equal(report.states.map(({ state }) => state).join(' '), ending.states)
+  assert.equal(report.state, report.states.at(-1)?.state)
+  assert.deepEqual(host.reported(), ending.reports)
+  assert.deepEqual(host.tree(), fleet[ending.tree])
+}
+
+/** That the next normal run needs no one's help. */
+async function assertGoesOn(fleet: Fleet, host: PreparedHost): Promise<void> {
+  assertSucceeds(await host.deploy())
+  assert.deepEqual(host.tree(), fleet.new)
+  assertNothingStrays(host)
+}

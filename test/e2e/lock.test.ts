@@ -1,0 +1,114 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import type { LocalReport } from '../../src/install/local-report.ts'
+import { readOwnIdentity } from '../../src/install/process-identity.ts'
+import { openGate } from './hub-gate.ts'
+import { assertNothingStrays, assertSucceeds, type Fleet, openFleet, type PreparedHost } from './prepared-host.ts'
+import { readHolder } from './processes.ts'
+import { pluginFiles } from './stage.ts'
+
+const RUNS_AT_ONCE = 8
+const ROUNDS = process.env['CI'] === 'true' ? 50 : 5
+const HOLDER = { id: '00000000-0000-4000-8000-000000000000', run_url: 'https://code-host.example/run/7', since: 'noon' }
+
+describe('the lock of a host', () => {
+  let fleet: Fleet
+  before(async () => {
+    fleet = await openFleet()
+  })
+  after(() => fleet.close())
+
+  it(`lets ${RUNS_AT_ONCE} runs that start at once work one after the other, ${ROUNDS} times`, async () => {
+    for (let round = 1; round <= ROUNDS; round++) {
+      const host = fleet.newHost(`round-${round}`)
+      if (round % 2 === 0) rmSync(host.root, { recursive: true })
+      await assertOneAfterTheOther(host)
+    }
+  })
+
+  const own = readOwnIdentity()
+  const abandoned: Record<string, () => Promise<string>> = {
+    'a process that has ended': async () => lockOf({ ...(await own), pid: spawnSync('true').pid }),
+    'an earlier process with a pid that is used again': async () => lockOf({ ...(await own), start_time: '1' }),
+    'a process before the last boot': async () => lockOf({ ...(await own), boot_id: 'another' }),
+    'nobody (an empty file)': async () => '',
+    'nobody (garbage)': async () => '{"pid": "many"',
+  }
+  for (const [whose, content] of Object.entries(abandoned)) {
+    it(`of ${whose} is taken over at once`, async () => {
+      const host = fleet.newHost(`of ${whose}`)
+      writeFileSync(join(host.root, '.hub-deploy/lock'), await content())
+      assertSucceeds(await host.deploy({ 'lock-timeout-seconds': '0' }))
+      assertNothingStrays(host)
+    })
+  }
+
+  const held: Record<string, () => Promise<string>> = {
+    'a process that runs': async () => lockOf(await own),
+    'a process on another host': async () =>
+      lockOf({ ...(await own), hostname: 'elsewhere', pid: spawnSync('true').pid }),
+  }
+  for (const [whose, content] of Object.entries(held)) {
+    it(`of ${whose} is waited for and left alone`, async () => {
+      const host = fleet.newHost(`of ${whose}`)
+      const path = join(host.root, '.hub-deploy/lock')
+      const text = await content()
+      writeFileSync(path, text)
+      const { outputs, log } = await host.deploy({ 'lock-timeout-seconds': '1' })
+      assert.deepEqual([outputs['outcome'], outputs['error-code'], outputs['state']], ['failed', 'locked', 'pending'])
+      assert.ok(log.includes(HOLDER.run_url))
+      assert.equal(readFileSync(path, 'utf8'), text)
+      assert.deepEqual(host.tree(), fleet.old)
+      assert.deepEqual(host.reported(), ['failed'])
+    })
+  }
+
+  it('of a run that was stopped is waited for, and is its own again when it goes on', async t => {
+    const host = fleet.newHost('stopped')
+    const stopped = Promise.withResolvers<number>()
+    const gate = await openGate(t, fleet.stage.hub.url, route => {
+      if (route !== 'artifact') return
+      const pid = readHolder(host.root)
+      process.kill(pid, 'SIGSTOP')
+      stopped.resolve(pid)
+    })
+    const first = host.deploy({ 'hub-url': gate.url })
+    const pid = await stopped.promise
+    const second = await host.deploy({ 'lock-timeout-seconds': '1' })
+    process.kill(pid, 'SIGCONT')
+    assert.equal(second.outputs['error-code'], 'locked')
+    assert.ok(second.log.includes(`process ${pid} `))
+    assertSucceeds(await first)
+    assert.deepEqual(host.tree(), fleet.new)
+    assertNothingStrays(host)
+  })
+})
+
+function lockOf(identity: Awaited<ReturnType<typeof readOwnIdentity>>): string {
+  return `${JSON.stringify({ ...HOLDER, ...identity })}\n`
+}
+
+async function assertOneAfterTheOther(host: PreparedHost): Promise<void> {
+  const versions = Array.from({ length: RUNS_AT_ONCE }, (_, index) => (index % 2 === 0 ? '1.0.0' : '2.0.0'))
+  const results = await Promise.all(versions.map(version => host.deploy({ version })))
+  for (const result of results) assertSucceeds(result)
+  const reports = host.localReports().sort((a, b) => a.completed_at.localeCompare(b.completed_at))
+  assert.equal(reports.length, RUNS_AT_ONCE)
+  assertDisjoint(reports)
+  const last = reports.at(-1)?.version ?? ''
+  assert.equal(host.tree()['greeter/src/main.py'], `644 ${pluginFiles(last)['src/main.py']}`)
+  assert.equal(host.reported().length, RUNS_AT_ONCE)
+  assertNothingStrays(host)
+}
+
+/** That no run fetched anything before the one before it had succeeded. */
+function assertDisjoint(reports: readonly LocalReport[]): void {
+  for (const [index, report] of reports.entries()) {
+    const earlier = reports[index - 1]
+    const begun = report.states[1]?.at ?? ''
+    if (earlier !== undefined) assert.ok(begun >= earlier.completed_at, `${begun} is before ${earlier.completed_at}`)
+  }
+}

@@ -1,0 +1,48 @@
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+
+/** Why no file system can be mounted here, or false: what a test's `skip` takes. */
+export function whyNoMounting(): string | false {
+  const folder = mkdtempSync(join(tmpdir(), 'mount-'))
+  const mounted = spawnSync('mount', ['-t', 'tmpfs', 'tmpfs', folder]).status === 0
+  if (mounted) spawnSync('umount', [folder])
+  rmSync(folder, { recursive: true })
+  return mounted ? false : 'needs root, and leave to mount'
+}
+
+/** Why no file can be made immutable here, or false. */
+export function whyNoImmutables(): string | false {
+  const folder = mkdtempSync(join(tmpdir(), 'immutable-'))
+  const path = join(folder, 'file')
+  writeFileSync(path, '')
+  const made = spawnSync('chattr', ['+i', path]).status === 0
+  if (made) spawnSync('chattr', ['-i', path])
+  rmSync(folder, { recursive: true })
+  return made ? false : 'needs root, chattr and a file system that has immutable files'
+}
+
+/** A file system in memory, gone when the test ends. */
+export function mountMemory(t: TestContext, options: string): string {
+  const folder = mkdtempSync(join(tmpdir(), 'mounted-'))
+  run('mount', '-t', 'tmpfs', '-o', options, 'tmpfs', folder)
+  t.after(() => {
+    run('umount', '-l', folder)
+    rmSync(folder, { recursive: true, force: true })
+  })
+  return folder
+}
+
+/** The same at a place in a host, over what is there. */
+export function mountOver(t: TestContext, path: string, options: string): void {
+  mkdirSync(path, { recursive: true })
+  run('mount', '-t', 'tmpfs', '-o', options, 'tmpfs', path)
+  t.after(() => run('umount', '-l', path))
+}
+
+export function run(program: string, ...args: string[]): void {
+  const { status, stderr, error } = spawnSync(program, args, { encoding: 'utf8' })
+  if (status !== 0) throw new Error(`${program} ${args.join(' ')}: ${error?.message ?? stderr}`)
+}

@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, it, type TestContext } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
+import type { ActionResult } from '../../scripts/local-runner.ts'
+import { assertNoSecret, type Listing, listLasting, readReports } from './invariants.ts'
+import { countOutcomes } from './outcome-counts.ts'
+import { type HostCopy, openSweepHosts, type SweepHosts } from './sweep-hosts.ts'
+import { assertTakenOver } from './taken-over.ts'
+
+const KILLS = Number(process.env['RANDOM_KILLS'] ?? (process.env['CI'] === 'true' ? 200 : 20))
+const SEED = Number(process.env['RANDOM_SEED'] ?? Date.now() % 1_000_000)
+
+describe('a deployment killed at any time', () => {
+  let hosts: SweepHosts
+  let reference: Listing
+  let undisturbedMs: number
+
+  before(async () => {
+    hosts = await openSweepHosts()
+    const host = hosts.copy('reference')
+    const started = performance.now()
+    assert.equal((await host.update()).exitCode, 0)
+    undisturbedMs = performance.now() - started
+    reference = listLasting(host.root)
+  })
+
+  after(() => hosts.close())
+
+  it(`is taken over by the next run, ${KILLS} times (RANDOM_SEED=${SEED})`, async t => {
+    t.diagnostic(`RANDOM_SEED=${SEED} RANDOM_KILLS=${KILLS}, an undisturbed run takes ${Math.round(undisturbedMs)} ms`)
+    const random = createRandom(SEED)
+    const seen: Ending[] = []
+    for (let kill = 0; kill < KILLS; kill++) seen.push(await killAndTakeOver(hosts.copy(`killed-${kill}`), random))
+    tell(t, seen)
+  })
+
+  /** Kills the deployment, and every second time the run that recovers it, too. */
+  async function killAndTakeOver(host: HostCopy, random: () => number): Promise<Ending> {
+    const killed = await killAfter(host, random() * undisturbedMs)
+    const deploymentId = killed.outputs['deployment-id']
+    const hasBegun = isJournaled(host.root, deploymentId)
+    const second = random() < 0.5 ? await killAfter(host, random() * undisturbedMs) : undefined
+    const tookMs = await assertTakenOver({ host, hub: hosts.stage.store, reference, deploymentId, hasBegun })
+    assertNoSecret(hosts.secrets, [host.root, host.temp], [killed.log, second?.log ?? ''])
+    return { outcome: readReports(host.root).get(deploymentId ?? '')?.outcome ?? 'not begun', tookMs }
+  }
+})
+
+interface Ending {
+  outcome: string
+  tookMs: number
+}
+
+async function killAfter(host: HostCopy, ms: number): Promise<ActionResult> {
+  const ended = new AbortController()
+  const result = await host.update({
+    onStart: pid => {
+      setTimeout(ms, undefined, { signal: ended.signal }).then(
+        () => process.kill(pid, 'SIGKILL'),
+        () => {},
+      )
+    },
+  })
+  ended.abort()
+  return result
+}
+
+/** Asked before anyone else works on the host. */
+function isJournaled(root: string, deploymentId: string | undefined): boolean {
+  const journal = join(root, '.hub-deploy/journal.jsonl')
+  if (deploymentId === undefined || !existsSync(journal)) return false
+  const [begin, rest] = readFileSync(journal, 'utf8').split('\n', 2)
+  return rest !== undefined && (begin?.includes(deploymentId) ?? false)
+}
+
+function tell(t: TestContext, seen: readonly Ending[]): void {
+  t.diagnostic(`the killed deployments ended: ${countOutcomes(seen.map(({ outcome }) => outcome))}`)
+  t.diagnostic(`the slowest run that took one over: ${Math.round(Math.max(...seen.map(({ tookMs }) => tookMs)))} ms`)
+}
+
+/** Mulberry32: equal seeds give equal numbers in [0, 1). */
+function createRandom(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}

@@ -1,0 +1,108 @@
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+
+/** The calls that change which names and bytes survive, under the names that they have on the various machines. */
+export const NAME_CALLS = [
+  ...['rename', 'renameat', 'renameat2', 'link', 'linkat', 'unlink', 'unlinkat', 'rmdir', 'mkdir', 'mkdirat'],
+  ...['truncate', 'ftruncate', 'fsync', 'fdatasync', 'syncfs'],
+]
+
+/** One call into the system, as strace saw it begin. */
+export interface SystemCall {
+  name: string
+  /** As strace prints them, file descriptors with their paths. */
+  args: string
+  /** `? ` when the process died before it returned. */
+  result: string
+  /** The action's main thread, the one thread that does its file work, or a child process of it. */
+  role: 'main' | 'worker' | 'child'
+  /** Which of its name and role it is, counted from 1 as strace's `when` counts. */
+  nth: number
+}
+
+/** Why nothing can be traced here, or undefined when it can. */
+export function whyNoStrace(): string | undefined {
+  const { error, status, stderr } = spawnSync('strace', ['-f', '-o', '/dev/null', 'true'], { encoding: 'utf8' })
+  if (error !== undefined) return `strace is not installed (${error.message})`
+  return status === 0 ? undefined : `strace is not allowed to trace: ${stderr.trim()}`
+}
+
+/** The environment in which all file work of the action is one thread's, so that counting calls means something. */
+export const ONE_WORKER = { UV_THREADPOOL_SIZE: '1' }
+
+export interface Tracing {
+  log: string
+  /** Of which calls; default NAME_CALLS. */
+  calls?: readonly string[]
+  /** What to do to which call, in strace's own words: `fsync:error=EIO:when=3`. */
+  inject?: string
+  /** How much of each text is noted. */
+  textLimit?: number
+  /** Only the main thread is traced, so that its calls are counted alone. */
+  mainOnly?: boolean
+}
+
+/** The command to run an action through. */
+export function traceCommand({ log, calls = NAME_CALLS, inject, textLimit = 0, mainOnly = false }: Tracing): string[] {
+  const names = ['execve', ...calls].map(name => `?${name}`)
+  return [
+    'strace',
+    ...(mainOnly ? [] : ['-f']),
+    ...['-y', '-s', String(textLimit), '-o', log, '-e', `trace=${names.join(',')}`],
+    ...(inject === undefined ? [] : ['-e', `inject=${inject}`]),
+  ]
+}
+
+/** Kills the whole process instead of making a call: the signal is fatal, and the error keeps the call from being made. */
+export function killBefore(call: SystemCall): Pick<Tracing, 'inject' | 'mainOnly'> {
+  return { inject: `${call.name}:error=EINTR:signal=KILL:when=${call.nth}`, mainOnly: call.role === 'main' }
+}
+
+/** Makes a call fail with this error, without being made. */
+export function failWith(error: string, call: SystemCall): Pick<Tracing, 'inject' | 'mainOnly'> {
+  return { inject: `${call.name}:error=${error}:when=${call.nth}`, mainOnly: call.role === 'main' }
+}
+
+/** The calls in the order in which they began. */
+export function readTrace(log: string): SystemCall[] {
+  const lines = readFileSync(log, 'utf8').split('\n').flatMap(parseLine)
+  const main = lines.find(line => line.name === 'execve')?.thread
+  const children = new Set(lines.filter(line => line.name === 'execve').map(line => line.thread))
+  const counts = new Map<string, number>()
+  return lines.map(({ thread, name, args, result }) => {
+    const role = thread === main ? 'main' : children.has(thread) ? 'child' : 'worker'
+    const nth = (counts.get(`${role} ${name}`) ?? 0) + 1
+    counts.set(`${role} ${name}`, nth)
+    return { name, args, result, role, nth }
+  })
+}
+
+/** A call without what differs from run to run: ids, process numbers, times, lengths, random names, these folders. */
+export function describeCall({ role, name, args, nth }: SystemCall, folders: Readonly<Record<string, string>>): string {
+  const placed = Object.entries(folders).reduce((text, [label, folder]) => text.replaceAll(folder, `<${label}>`), args)
+  const timeless = placed
+    .replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, '<id>')
+    .replaceAll(/\.\d+\.<id>\.tmp/g, '.<tmp>')
+    .replaceAll(/\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z/g, '<time>')
+    .replaceAll(/hub-deploy-\w{6}/g, 'hub-deploy-<random>')
+    .replaceAll(/\d+</g, '<')
+    .replace(/^(.*journal\.jsonl>), \d+$/, '$1, <length>')
+  // A removal goes through a directory in no certain order.
+  const ordered = /^(unlink|rmdir)/.test(name) ? timeless.replace(/(staging\/)[^"]+/, '$1*') : timeless
+  return `${role} ${name}(${ordered}) #${nth}`
+}
+
+interface TraceLine {
+  thread: string
+  name: string
+  args: string
+  result: string
+}
+
+/** `<thread> name(args) = result`; a call that another thread's line cuts in two is taken where it began. */
+function parseLine(line: string): TraceLine[] {
+  const begun = /^(?:(\d+) +)?(\w+)\((.*?)(?: <unfinished \.\.\.>|\) += (.*))$/.exec(line)
+  if (begun === null) return []
+  const [, thread = '', name = '', args = '', result = 'unfinished'] = begun
+  return [{ thread, name, args, result }]
+}
