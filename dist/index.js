@@ -40493,2953 +40493,6 @@ __nccwpck_require__.d(__webpack_exports__, {
 var external_node_crypto_ = __nccwpck_require__(7598);
 ;// CONCATENATED MODULE: external "node:os"
 const external_node_os_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:os");
-;// CONCATENATED MODULE: external "os"
-const external_os_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("os");
-;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/utils.js
-// We use any as a valid input type
-/* eslint-disable @typescript-eslint/no-explicit-any */
-/**
- * Sanitizes an input into a string so it can be passed into issueCommand safely
- * @param input input to sanitize into a string
- */
-function utils_toCommandValue(input) {
-    if (input === null || input === undefined) {
-        return '';
-    }
-    else if (typeof input === 'string' || input instanceof String) {
-        return input;
-    }
-    return JSON.stringify(input);
-}
-/**
- *
- * @param annotationProperties
- * @returns The command properties to send with the actual annotation command
- * See IssueCommandProperties: https://github.com/actions/runner/blob/main/src/Runner.Worker/ActionCommandManager.cs#L646
- */
-function toCommandProperties(annotationProperties) {
-    if (!Object.keys(annotationProperties).length) {
-        return {};
-    }
-    return {
-        title: annotationProperties.title,
-        file: annotationProperties.file,
-        line: annotationProperties.startLine,
-        endLine: annotationProperties.endLine,
-        col: annotationProperties.startColumn,
-        endColumn: annotationProperties.endColumn
-    };
-}
-//# sourceMappingURL=utils.js.map
-;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/command.js
-
-
-/**
- * Issues a command to the GitHub Actions runner
- *
- * @param command - The command name to issue
- * @param properties - Additional properties for the command (key-value pairs)
- * @param message - The message to include with the command
- * @remarks
- * This function outputs a specially formatted string to stdout that the Actions
- * runner interprets as a command. These commands can control workflow behavior,
- * set outputs, create annotations, mask values, and more.
- *
- * Command Format:
- *   ::name key=value,key=value::message
- *
- * @example
- * ```typescript
- * // Issue a warning annotation
- * issueCommand('warning', {}, 'This is a warning message');
- * // Output: ::warning::This is a warning message
- *
- * // Set an environment variable
- * issueCommand('set-env', { name: 'MY_VAR' }, 'some value');
- * // Output: ::set-env name=MY_VAR::some value
- *
- * // Add a secret mask
- * issueCommand('add-mask', {}, 'secretValue123');
- * // Output: ::add-mask::secretValue123
- * ```
- *
- * @internal
- * This is an internal utility function that powers the public API functions
- * such as setSecret, warning, error, and exportVariable.
- */
-function command_issueCommand(command, properties, message) {
-    const cmd = new Command(command, properties, message);
-    process.stdout.write(cmd.toString() + external_os_namespaceObject.EOL);
-}
-function command_issue(name, message = '') {
-    command_issueCommand(name, {}, message);
-}
-const CMD_STRING = '::';
-class Command {
-    constructor(command, properties, message) {
-        if (!command) {
-            command = 'missing.command';
-        }
-        this.command = command;
-        this.properties = properties;
-        this.message = message;
-    }
-    toString() {
-        let cmdStr = CMD_STRING + this.command;
-        if (this.properties && Object.keys(this.properties).length > 0) {
-            cmdStr += ' ';
-            let first = true;
-            for (const key in this.properties) {
-                if (this.properties.hasOwnProperty(key)) {
-                    const val = this.properties[key];
-                    if (val) {
-                        if (first) {
-                            first = false;
-                        }
-                        else {
-                            cmdStr += ',';
-                        }
-                        cmdStr += `${key}=${escapeProperty(val)}`;
-                    }
-                }
-            }
-        }
-        cmdStr += `${CMD_STRING}${escapeData(this.message)}`;
-        return cmdStr;
-    }
-}
-function escapeData(s) {
-    return utils_toCommandValue(s)
-        .replace(/%/g, '%25')
-        .replace(/\r/g, '%0D')
-        .replace(/\n/g, '%0A');
-}
-function escapeProperty(s) {
-    return utils_toCommandValue(s)
-        .replace(/%/g, '%25')
-        .replace(/\r/g, '%0D')
-        .replace(/\n/g, '%0A')
-        .replace(/:/g, '%3A')
-        .replace(/,/g, '%2C');
-}
-//# sourceMappingURL=command.js.map
-;// CONCATENATED MODULE: external "crypto"
-const external_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("crypto");
-;// CONCATENATED MODULE: external "fs"
-const external_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("fs");
-;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/file-command.js
-// For internal use, subject to change.
-// We use any as a valid input type
-/* eslint-disable @typescript-eslint/no-explicit-any */
-
-
-
-
-function file_command_issueFileCommand(command, message) {
-    const filePath = process.env[`GITHUB_${command}`];
-    if (!filePath) {
-        throw new Error(`Unable to find environment variable for file command ${command}`);
-    }
-    if (!external_fs_namespaceObject.existsSync(filePath)) {
-        throw new Error(`Missing file at path: ${filePath}`);
-    }
-    external_fs_namespaceObject.appendFileSync(filePath, `${utils_toCommandValue(message)}${external_os_namespaceObject.EOL}`, {
-        encoding: 'utf8'
-    });
-}
-function file_command_prepareKeyValueMessage(key, value) {
-    const delimiter = `ghadelimiter_${external_crypto_namespaceObject.randomUUID()}`;
-    const convertedValue = utils_toCommandValue(value);
-    // These should realistically never happen, but just in case someone finds a
-    // way to exploit uuid generation let's not allow keys or values that contain
-    // the delimiter.
-    if (key.includes(delimiter)) {
-        throw new Error(`Unexpected input: name should not contain the delimiter "${delimiter}"`);
-    }
-    if (convertedValue.includes(delimiter)) {
-        throw new Error(`Unexpected input: value should not contain the delimiter "${delimiter}"`);
-    }
-    return `${key}<<${delimiter}${external_os_namespaceObject.EOL}${convertedValue}${external_os_namespaceObject.EOL}${delimiter}`;
-}
-//# sourceMappingURL=file-command.js.map
-;// CONCATENATED MODULE: external "path"
-const external_path_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("path");
-// EXTERNAL MODULE: external "http"
-var external_http_ = __nccwpck_require__(8611);
-var external_http_namespaceObject = /*#__PURE__*/__nccwpck_require__.t(external_http_, 2);
-// EXTERNAL MODULE: external "https"
-var external_https_ = __nccwpck_require__(5692);
-var external_https_namespaceObject = /*#__PURE__*/__nccwpck_require__.t(external_https_, 2);
-;// CONCATENATED MODULE: ./node_modules/@actions/http-client/lib/proxy.js
-function getProxyUrl(reqUrl) {
-    const usingSsl = reqUrl.protocol === 'https:';
-    if (checkBypass(reqUrl)) {
-        return undefined;
-    }
-    const proxyVar = (() => {
-        if (usingSsl) {
-            return process.env['https_proxy'] || process.env['HTTPS_PROXY'];
-        }
-        else {
-            return process.env['http_proxy'] || process.env['HTTP_PROXY'];
-        }
-    })();
-    if (proxyVar) {
-        try {
-            return new DecodedURL(proxyVar);
-        }
-        catch (_a) {
-            if (!proxyVar.startsWith('http://') && !proxyVar.startsWith('https://'))
-                return new DecodedURL(`http://${proxyVar}`);
-        }
-    }
-    else {
-        return undefined;
-    }
-}
-function checkBypass(reqUrl) {
-    if (!reqUrl.hostname) {
-        return false;
-    }
-    const reqHost = reqUrl.hostname;
-    if (isLoopbackAddress(reqHost)) {
-        return true;
-    }
-    const noProxy = process.env['no_proxy'] || process.env['NO_PROXY'] || '';
-    if (!noProxy) {
-        return false;
-    }
-    // Determine the request port
-    let reqPort;
-    if (reqUrl.port) {
-        reqPort = Number(reqUrl.port);
-    }
-    else if (reqUrl.protocol === 'http:') {
-        reqPort = 80;
-    }
-    else if (reqUrl.protocol === 'https:') {
-        reqPort = 443;
-    }
-    // Format the request hostname and hostname with port
-    const upperReqHosts = [reqUrl.hostname.toUpperCase()];
-    if (typeof reqPort === 'number') {
-        upperReqHosts.push(`${upperReqHosts[0]}:${reqPort}`);
-    }
-    // Compare request host against noproxy
-    for (const upperNoProxyItem of noProxy
-        .split(',')
-        .map(x => x.trim().toUpperCase())
-        .filter(x => x)) {
-        if (upperNoProxyItem === '*' ||
-            upperReqHosts.some(x => x === upperNoProxyItem ||
-                x.endsWith(`.${upperNoProxyItem}`) ||
-                (upperNoProxyItem.startsWith('.') &&
-                    x.endsWith(`${upperNoProxyItem}`)))) {
-            return true;
-        }
-    }
-    return false;
-}
-function isLoopbackAddress(host) {
-    const hostLower = host.toLowerCase();
-    return (hostLower === 'localhost' ||
-        hostLower.startsWith('127.') ||
-        hostLower.startsWith('[::1]') ||
-        hostLower.startsWith('[0:0:0:0:0:0:0:1]'));
-}
-class DecodedURL extends URL {
-    constructor(url, base) {
-        super(url, base);
-        this._decodedUsername = decodeURIComponent(super.username);
-        this._decodedPassword = decodeURIComponent(super.password);
-    }
-    get username() {
-        return this._decodedUsername;
-    }
-    get password() {
-        return this._decodedPassword;
-    }
-}
-//# sourceMappingURL=proxy.js.map
-// EXTERNAL MODULE: ./node_modules/tunnel/index.js
-var tunnel = __nccwpck_require__(770);
-// EXTERNAL MODULE: ./node_modules/undici/index.js
-var undici = __nccwpck_require__(6752);
-;// CONCATENATED MODULE: ./node_modules/@actions/http-client/lib/index.js
-/* eslint-disable @typescript-eslint/no-explicit-any */
-var __awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
-    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
-    return new (P || (P = Promise))(function (resolve, reject) {
-        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
-        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
-        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
-        step((generator = generator.apply(thisArg, _arguments || [])).next());
-    });
-};
-
-
-
-
-
-var HttpCodes;
-(function (HttpCodes) {
-    HttpCodes[HttpCodes["OK"] = 200] = "OK";
-    HttpCodes[HttpCodes["MultipleChoices"] = 300] = "MultipleChoices";
-    HttpCodes[HttpCodes["MovedPermanently"] = 301] = "MovedPermanently";
-    HttpCodes[HttpCodes["ResourceMoved"] = 302] = "ResourceMoved";
-    HttpCodes[HttpCodes["SeeOther"] = 303] = "SeeOther";
-    HttpCodes[HttpCodes["NotModified"] = 304] = "NotModified";
-    HttpCodes[HttpCodes["UseProxy"] = 305] = "UseProxy";
-    HttpCodes[HttpCodes["SwitchProxy"] = 306] = "SwitchProxy";
-    HttpCodes[HttpCodes["TemporaryRedirect"] = 307] = "TemporaryRedirect";
-    HttpCodes[HttpCodes["PermanentRedirect"] = 308] = "PermanentRedirect";
-    HttpCodes[HttpCodes["BadRequest"] = 400] = "BadRequest";
-    HttpCodes[HttpCodes["Unauthorized"] = 401] = "Unauthorized";
-    HttpCodes[HttpCodes["PaymentRequired"] = 402] = "PaymentRequired";
-    HttpCodes[HttpCodes["Forbidden"] = 403] = "Forbidden";
-    HttpCodes[HttpCodes["NotFound"] = 404] = "NotFound";
-    HttpCodes[HttpCodes["MethodNotAllowed"] = 405] = "MethodNotAllowed";
-    HttpCodes[HttpCodes["NotAcceptable"] = 406] = "NotAcceptable";
-    HttpCodes[HttpCodes["ProxyAuthenticationRequired"] = 407] = "ProxyAuthenticationRequired";
-    HttpCodes[HttpCodes["RequestTimeout"] = 408] = "RequestTimeout";
-    HttpCodes[HttpCodes["Conflict"] = 409] = "Conflict";
-    HttpCodes[HttpCodes["Gone"] = 410] = "Gone";
-    HttpCodes[HttpCodes["TooManyRequests"] = 429] = "TooManyRequests";
-    HttpCodes[HttpCodes["InternalServerError"] = 500] = "InternalServerError";
-    HttpCodes[HttpCodes["NotImplemented"] = 501] = "NotImplemented";
-    HttpCodes[HttpCodes["BadGateway"] = 502] = "BadGateway";
-    HttpCodes[HttpCodes["ServiceUnavailable"] = 503] = "ServiceUnavailable";
-    HttpCodes[HttpCodes["GatewayTimeout"] = 504] = "GatewayTimeout";
-})(HttpCodes || (HttpCodes = {}));
-var Headers;
-(function (Headers) {
-    Headers["Accept"] = "accept";
-    Headers["ContentType"] = "content-type";
-})(Headers || (Headers = {}));
-var MediaTypes;
-(function (MediaTypes) {
-    MediaTypes["ApplicationJson"] = "application/json";
-})(MediaTypes || (MediaTypes = {}));
-/**
- * Returns the proxy URL, depending upon the supplied url and proxy environment variables.
- * @param serverUrl  The server URL where the request will be sent. For example, https://api.github.com
- */
-function lib_getProxyUrl(serverUrl) {
-    const proxyUrl = pm.getProxyUrl(new URL(serverUrl));
-    return proxyUrl ? proxyUrl.href : '';
-}
-const HttpRedirectCodes = [
-    HttpCodes.MovedPermanently,
-    HttpCodes.ResourceMoved,
-    HttpCodes.SeeOther,
-    HttpCodes.TemporaryRedirect,
-    HttpCodes.PermanentRedirect
-];
-const HttpResponseRetryCodes = [
-    HttpCodes.BadGateway,
-    HttpCodes.ServiceUnavailable,
-    HttpCodes.GatewayTimeout
-];
-const RetryableHttpVerbs = ['OPTIONS', 'GET', 'DELETE', 'HEAD'];
-const ExponentialBackoffCeiling = 10;
-const ExponentialBackoffTimeSlice = 5;
-class HttpClientError extends Error {
-    constructor(message, statusCode) {
-        super(message);
-        this.name = 'HttpClientError';
-        this.statusCode = statusCode;
-        Object.setPrototypeOf(this, HttpClientError.prototype);
-    }
-}
-class HttpClientResponse {
-    constructor(message) {
-        this.message = message;
-    }
-    readBody() {
-        return __awaiter(this, void 0, void 0, function* () {
-            return new Promise((resolve) => __awaiter(this, void 0, void 0, function* () {
-                let output = Buffer.alloc(0);
-                this.message.on('data', (chunk) => {
-                    output = Buffer.concat([output, chunk]);
-                });
-                this.message.on('end', () => {
-                    resolve(output.toString());
-                });
-            }));
-        });
-    }
-    readBodyBuffer() {
-        return __awaiter(this, void 0, void 0, function* () {
-            return new Promise((resolve) => __awaiter(this, void 0, void 0, function* () {
-                const chunks = [];
-                this.message.on('data', (chunk) => {
-                    chunks.push(chunk);
-                });
-                this.message.on('end', () => {
-                    resolve(Buffer.concat(chunks));
-                });
-            }));
-        });
-    }
-}
-function isHttps(requestUrl) {
-    const parsedUrl = new URL(requestUrl);
-    return parsedUrl.protocol === 'https:';
-}
-class lib_HttpClient {
-    constructor(userAgent, handlers, requestOptions) {
-        this._ignoreSslError = false;
-        this._allowRedirects = true;
-        this._allowRedirectDowngrade = false;
-        this._maxRedirects = 50;
-        this._allowRetries = false;
-        this._maxRetries = 1;
-        this._keepAlive = false;
-        this._disposed = false;
-        this.userAgent = this._getUserAgentWithOrchestrationId(userAgent);
-        this.handlers = handlers || [];
-        this.requestOptions = requestOptions;
-        if (requestOptions) {
-            if (requestOptions.ignoreSslError != null) {
-                this._ignoreSslError = requestOptions.ignoreSslError;
-            }
-            this._socketTimeout = requestOptions.socketTimeout;
-            if (requestOptions.allowRedirects != null) {
-                this._allowRedirects = requestOptions.allowRedirects;
-            }
-            if (requestOptions.allowRedirectDowngrade != null) {
-                this._allowRedirectDowngrade = requestOptions.allowRedirectDowngrade;
-            }
-            if (requestOptions.maxRedirects != null) {
-                this._maxRedirects = Math.max(requestOptions.maxRedirects, 0);
-            }
-            if (requestOptions.keepAlive != null) {
-                this._keepAlive = requestOptions.keepAlive;
-            }
-            if (requestOptions.allowRetries != null) {
-                this._allowRetries = requestOptions.allowRetries;
-            }
-            if (requestOptions.maxRetries != null) {
-                this._maxRetries = requestOptions.maxRetries;
-            }
-        }
-    }
-    options(requestUrl, additionalHeaders) {
-        return __awaiter(this, void 0, void 0, function* () {
-            return this.request('OPTIONS', requestUrl, null, additionalHeaders || {});
-        });
-    }
-    get(requestUrl, additionalHeaders) {
-        return __awaiter(this, void 0, void 0, function* () {
-            return this.request('GET', requestUrl, null, additionalHeaders || {});
-        });
-    }
-    del(requestUrl, additionalHeaders) {
-        return __awaiter(this, void 0, void 0, function* () {
-            return this.request('DELETE', requestUrl, null, additionalHeaders || {});
-        });
-    }
-    post(requestUrl, data, additionalHeaders) {
-        return __awaiter(this, void 0, void 0, function* () {
-            return this.request('POST', requestUrl, data, additionalHeaders || {});
-        });
-    }
-    patch(requestUrl, data, additionalHeaders) {
-        return __awaiter(this, void 0, void 0, function* () {
-            return this.request('PATCH', requestUrl, data, additionalHeaders || {});
-        });
-    }
-    put(requestUrl, data, additionalHeaders) {
-        return __awaiter(this, void 0, void 0, function* () {
-            return this.request('PUT', requestUrl, data, additionalHeaders || {});
-        });
-    }
-    head(requestUrl, additionalHeaders) {
-        return __awaiter(this, void 0, void 0, function* () {
-            return this.request('HEAD', requestUrl, null, additionalHeaders || {});
-        });
-    }
-    sendStream(verb, requestUrl, stream, additionalHeaders) {
-        return __awaiter(this, void 0, void 0, function* () {
-            return this.request(verb, requestUrl, stream, additionalHeaders);
-        });
-    }
-    /**
-     * Gets a typed object from an endpoint
-     * Be aware that not found returns a null.  Other errors (4xx, 5xx) reject the promise
-     */
-    getJson(requestUrl_1) {
-        return __awaiter(this, arguments, void 0, function* (requestUrl, additionalHeaders = {}) {
-            additionalHeaders[Headers.Accept] = this._getExistingOrDefaultHeader(additionalHeaders, Headers.Accept, MediaTypes.ApplicationJson);
-            const res = yield this.get(requestUrl, additionalHeaders);
-            return this._processResponse(res, this.requestOptions);
-        });
-    }
-    postJson(requestUrl_1, obj_1) {
-        return __awaiter(this, arguments, void 0, function* (requestUrl, obj, additionalHeaders = {}) {
-            const data = JSON.stringify(obj, null, 2);
-            additionalHeaders[Headers.Accept] = this._getExistingOrDefaultHeader(additionalHeaders, Headers.Accept, MediaTypes.ApplicationJson);
-            additionalHeaders[Headers.ContentType] =
-                this._getExistingOrDefaultContentTypeHeader(additionalHeaders, MediaTypes.ApplicationJson);
-            const res = yield this.post(requestUrl, data, additionalHeaders);
-            return this._processResponse(res, this.requestOptions);
-        });
-    }
-    putJson(requestUrl_1, obj_1) {
-        return __awaiter(this, arguments, void 0, function* (requestUrl, obj, additionalHeaders = {}) {
-            const data = JSON.stringify(obj, null, 2);
-            additionalHeaders[Headers.Accept] = this._getExistingOrDefaultHeader(additionalHeaders, Headers.Accept, MediaTypes.ApplicationJson);
-            additionalHeaders[Headers.ContentType] =
-                this._getExistingOrDefaultContentTypeHeader(additionalHeaders, MediaTypes.ApplicationJson);
-            const res = yield this.put(requestUrl, data, additionalHeaders);
-            return this._processResponse(res, this.requestOptions);
-        });
-    }
-    patchJson(requestUrl_1, obj_1) {
-        return __awaiter(this, arguments, void 0, function* (requestUrl, obj, additionalHeaders = {}) {
-            const data = JSON.stringify(obj, null, 2);
-            additionalHeaders[Headers.Accept] = this._getExistingOrDefaultHeader(additionalHeaders, Headers.Accept, MediaTypes.ApplicationJson);
-            additionalHeaders[Headers.ContentType] =
-                this._getExistingOrDefaultContentTypeHeader(additionalHeaders, MediaTypes.ApplicationJson);
-            const res = yield this.patch(requestUrl, data, additionalHeaders);
-            return this._processResponse(res, this.requestOptions);
-        });
-    }
-    /**
-     * Makes a raw http request.
-     * All other methods such as get, post, patch, and request ultimately call this.
-     * Prefer get, del, post and patch
-     */
-    request(verb, requestUrl, data, headers) {
-        return __awaiter(this, void 0, void 0, function* () {
-            if (this._disposed) {
-                throw new Error('Client has already been disposed.');
-            }
-            const parsedUrl = new URL(requestUrl);
-            let info = this._prepareRequest(verb, parsedUrl, headers);
-            // Only perform retries on reads since writes may not be idempotent.
-            const maxTries = this._allowRetries && RetryableHttpVerbs.includes(verb)
-                ? this._maxRetries + 1
-                : 1;
-            let numTries = 0;
-            let response;
-            do {
-                response = yield this.requestRaw(info, data);
-                // Check if it's an authentication challenge
-                if (response &&
-                    response.message &&
-                    response.message.statusCode === HttpCodes.Unauthorized) {
-                    let authenticationHandler;
-                    for (const handler of this.handlers) {
-                        if (handler.canHandleAuthentication(response)) {
-                            authenticationHandler = handler;
-                            break;
-                        }
-                    }
-                    if (authenticationHandler) {
-                        return authenticationHandler.handleAuthentication(this, info, data);
-                    }
-                    else {
-                        // We have received an unauthorized response but have no handlers to handle it.
-                        // Let the response return to the caller.
-                        return response;
-                    }
-                }
-                let redirectsRemaining = this._maxRedirects;
-                while (response.message.statusCode &&
-                    HttpRedirectCodes.includes(response.message.statusCode) &&
-                    this._allowRedirects &&
-                    redirectsRemaining > 0) {
-                    const redirectUrl = response.message.headers['location'];
-                    if (!redirectUrl) {
-                        // if there's no location to redirect to, we won't
-                        break;
-                    }
-                    const parsedRedirectUrl = new URL(redirectUrl);
-                    if (parsedUrl.protocol === 'https:' &&
-                        parsedUrl.protocol !== parsedRedirectUrl.protocol &&
-                        !this._allowRedirectDowngrade) {
-                        throw new Error('Redirect from HTTPS to HTTP protocol. This downgrade is not allowed for security reasons. If you want to allow this behavior, set the allowRedirectDowngrade option to true.');
-                    }
-                    // we need to finish reading the response before reassigning response
-                    // which will leak the open socket.
-                    yield response.readBody();
-                    // strip authorization header if redirected to a different hostname
-                    if (parsedRedirectUrl.hostname !== parsedUrl.hostname) {
-                        for (const header in headers) {
-                            // header names are case insensitive
-                            if (header.toLowerCase() === 'authorization') {
-                                delete headers[header];
-                            }
-                        }
-                    }
-                    // let's make the request with the new redirectUrl
-                    info = this._prepareRequest(verb, parsedRedirectUrl, headers);
-                    response = yield this.requestRaw(info, data);
-                    redirectsRemaining--;
-                }
-                if (!response.message.statusCode ||
-                    !HttpResponseRetryCodes.includes(response.message.statusCode)) {
-                    // If not a retry code, return immediately instead of retrying
-                    return response;
-                }
-                numTries += 1;
-                if (numTries < maxTries) {
-                    yield response.readBody();
-                    yield this._performExponentialBackoff(numTries);
-                }
-            } while (numTries < maxTries);
-            return response;
-        });
-    }
-    /**
-     * Needs to be called if keepAlive is set to true in request options.
-     */
-    dispose() {
-        if (this._agent) {
-            this._agent.destroy();
-        }
-        this._disposed = true;
-    }
-    /**
-     * Raw request.
-     * @param info
-     * @param data
-     */
-    requestRaw(info, data) {
-        return __awaiter(this, void 0, void 0, function* () {
-            return new Promise((resolve, reject) => {
-                function callbackForResult(err, res) {
-                    if (err) {
-                        reject(err);
-                    }
-                    else if (!res) {
-                        // If `err` is not passed, then `res` must be passed.
-                        reject(new Error('Unknown error'));
-                    }
-                    else {
-                        resolve(res);
-                    }
-                }
-                this.requestRawWithCallback(info, data, callbackForResult);
-            });
-        });
-    }
-    /**
-     * Raw request with callback.
-     * @param info
-     * @param data
-     * @param onResult
-     */
-    requestRawWithCallback(info, data, onResult) {
-        if (typeof data === 'string') {
-            if (!info.options.headers) {
-                info.options.headers = {};
-            }
-            info.options.headers['Content-Length'] = Buffer.byteLength(data, 'utf8');
-        }
-        let callbackCalled = false;
-        function handleResult(err, res) {
-            if (!callbackCalled) {
-                callbackCalled = true;
-                onResult(err, res);
-            }
-        }
-        const req = info.httpModule.request(info.options, (msg) => {
-            const res = new HttpClientResponse(msg);
-            handleResult(undefined, res);
-        });
-        let socket;
-        req.on('socket', sock => {
-            socket = sock;
-        });
-        // If we ever get disconnected, we want the socket to timeout eventually
-        req.setTimeout(this._socketTimeout || 3 * 60000, () => {
-            if (socket) {
-                socket.end();
-            }
-            handleResult(new Error(`Request timeout: ${info.options.path}`));
-        });
-        req.on('error', function (err) {
-            // err has statusCode property
-            // res should have headers
-            handleResult(err);
-        });
-        if (data && typeof data === 'string') {
-            req.write(data, 'utf8');
-        }
-        if (data && typeof data !== 'string') {
-            data.on('close', function () {
-                req.end();
-            });
-            data.pipe(req);
-        }
-        else {
-            req.end();
-        }
-    }
-    /**
-     * Gets an http agent. This function is useful when you need an http agent that handles
-     * routing through a proxy server - depending upon the url and proxy environment variables.
-     * @param serverUrl  The server URL where the request will be sent. For example, https://api.github.com
-     */
-    getAgent(serverUrl) {
-        const parsedUrl = new URL(serverUrl);
-        return this._getAgent(parsedUrl);
-    }
-    getAgentDispatcher(serverUrl) {
-        const parsedUrl = new URL(serverUrl);
-        const proxyUrl = getProxyUrl(parsedUrl);
-        const useProxy = proxyUrl && proxyUrl.hostname;
-        if (!useProxy) {
-            return;
-        }
-        return this._getProxyAgentDispatcher(parsedUrl, proxyUrl);
-    }
-    _prepareRequest(method, requestUrl, headers) {
-        const info = {};
-        info.parsedUrl = requestUrl;
-        const usingSsl = info.parsedUrl.protocol === 'https:';
-        info.httpModule = usingSsl ? external_https_namespaceObject : external_http_namespaceObject;
-        const defaultPort = usingSsl ? 443 : 80;
-        info.options = {};
-        info.options.host = info.parsedUrl.hostname;
-        info.options.port = info.parsedUrl.port
-            ? parseInt(info.parsedUrl.port)
-            : defaultPort;
-        info.options.path =
-            (info.parsedUrl.pathname || '') + (info.parsedUrl.search || '');
-        info.options.method = method;
-        info.options.headers = this._mergeHeaders(headers);
-        if (this.userAgent != null) {
-            info.options.headers['user-agent'] = this.userAgent;
-        }
-        info.options.agent = this._getAgent(info.parsedUrl);
-        // gives handlers an opportunity to participate
-        if (this.handlers) {
-            for (const handler of this.handlers) {
-                handler.prepareRequest(info.options);
-            }
-        }
-        return info;
-    }
-    _mergeHeaders(headers) {
-        if (this.requestOptions && this.requestOptions.headers) {
-            return Object.assign({}, lowercaseKeys(this.requestOptions.headers), lowercaseKeys(headers || {}));
-        }
-        return lowercaseKeys(headers || {});
-    }
-    /**
-     * Gets an existing header value or returns a default.
-     * Handles converting number header values to strings since HTTP headers must be strings.
-     * Note: This returns string | string[] since some headers can have multiple values.
-     * For headers that must always be a single string (like Content-Type), use the
-     * specialized _getExistingOrDefaultContentTypeHeader method instead.
-     */
-    _getExistingOrDefaultHeader(additionalHeaders, header, _default) {
-        let clientHeader;
-        if (this.requestOptions && this.requestOptions.headers) {
-            const headerValue = lowercaseKeys(this.requestOptions.headers)[header];
-            if (headerValue) {
-                clientHeader =
-                    typeof headerValue === 'number' ? headerValue.toString() : headerValue;
-            }
-        }
-        const additionalValue = additionalHeaders[header];
-        if (additionalValue !== undefined) {
-            return typeof additionalValue === 'number'
-                ? additionalValue.toString()
-                : additionalValue;
-        }
-        if (clientHeader !== undefined) {
-            return clientHeader;
-        }
-        return _default;
-    }
-    /**
-     * Specialized version of _getExistingOrDefaultHeader for Content-Type header.
-     * Always returns a single string (not an array) since Content-Type should be a single value.
-     * Converts arrays to comma-separated strings and numbers to strings to ensure type safety.
-     * This was split from _getExistingOrDefaultHeader to provide stricter typing for callers
-     * that assign the result to places expecting a string (e.g., additionalHeaders[Headers.ContentType]).
-     */
-    _getExistingOrDefaultContentTypeHeader(additionalHeaders, _default) {
-        let clientHeader;
-        if (this.requestOptions && this.requestOptions.headers) {
-            const headerValue = lowercaseKeys(this.requestOptions.headers)[Headers.ContentType];
-            if (headerValue) {
-                if (typeof headerValue === 'number') {
-                    clientHeader = String(headerValue);
-                }
-                else if (Array.isArray(headerValue)) {
-                    clientHeader = headerValue.join(', ');
-                }
-                else {
-                    clientHeader = headerValue;
-                }
-            }
-        }
-        const additionalValue = additionalHeaders[Headers.ContentType];
-        // Return the first non-undefined value, converting numbers or arrays to strings if necessary
-        if (additionalValue !== undefined) {
-            if (typeof additionalValue === 'number') {
-                return String(additionalValue);
-            }
-            else if (Array.isArray(additionalValue)) {
-                return additionalValue.join(', ');
-            }
-            else {
-                return additionalValue;
-            }
-        }
-        if (clientHeader !== undefined) {
-            return clientHeader;
-        }
-        return _default;
-    }
-    _getAgent(parsedUrl) {
-        let agent;
-        const proxyUrl = getProxyUrl(parsedUrl);
-        const useProxy = proxyUrl && proxyUrl.hostname;
-        if (this._keepAlive && useProxy) {
-            agent = this._proxyAgent;
-        }
-        if (!useProxy) {
-            agent = this._agent;
-        }
-        // if agent is already assigned use that agent.
-        if (agent) {
-            return agent;
-        }
-        const usingSsl = parsedUrl.protocol === 'https:';
-        let maxSockets = 100;
-        if (this.requestOptions) {
-            maxSockets = this.requestOptions.maxSockets || external_http_.globalAgent.maxSockets;
-        }
-        // This is `useProxy` again, but we need to check `proxyURl` directly for TypeScripts's flow analysis.
-        if (proxyUrl && proxyUrl.hostname) {
-            const agentOptions = {
-                maxSockets,
-                keepAlive: this._keepAlive,
-                proxy: Object.assign(Object.assign({}, ((proxyUrl.username || proxyUrl.password) && {
-                    proxyAuth: `${proxyUrl.username}:${proxyUrl.password}`
-                })), { host: proxyUrl.hostname, port: proxyUrl.port })
-            };
-            let tunnelAgent;
-            const overHttps = proxyUrl.protocol === 'https:';
-            if (usingSsl) {
-                tunnelAgent = overHttps ? tunnel.httpsOverHttps : tunnel.httpsOverHttp;
-            }
-            else {
-                tunnelAgent = overHttps ? tunnel.httpOverHttps : tunnel.httpOverHttp;
-            }
-            agent = tunnelAgent(agentOptions);
-            this._proxyAgent = agent;
-        }
-        // if tunneling agent isn't assigned create a new agent
-        if (!agent) {
-            const options = { keepAlive: this._keepAlive, maxSockets };
-            agent = usingSsl ? new external_https_.Agent(options) : new external_http_.Agent(options);
-            this._agent = agent;
-        }
-        if (usingSsl && this._ignoreSslError) {
-            // we don't want to set NODE_TLS_REJECT_UNAUTHORIZED=0 since that will affect request for entire process
-            // http.RequestOptions doesn't expose a way to modify RequestOptions.agent.options
-            // we have to cast it to any and change it directly
-            agent.options = Object.assign(agent.options || {}, {
-                rejectUnauthorized: false
-            });
-        }
-        return agent;
-    }
-    _getProxyAgentDispatcher(parsedUrl, proxyUrl) {
-        let proxyAgent;
-        if (this._keepAlive) {
-            proxyAgent = this._proxyAgentDispatcher;
-        }
-        // if agent is already assigned use that agent.
-        if (proxyAgent) {
-            return proxyAgent;
-        }
-        const usingSsl = parsedUrl.protocol === 'https:';
-        proxyAgent = new undici/* ProxyAgent */.kT(Object.assign({ uri: proxyUrl.href, pipelining: !this._keepAlive ? 0 : 1 }, ((proxyUrl.username || proxyUrl.password) && {
-            token: `Basic ${Buffer.from(`${proxyUrl.username}:${proxyUrl.password}`).toString('base64')}`
-        })));
-        this._proxyAgentDispatcher = proxyAgent;
-        if (usingSsl && this._ignoreSslError) {
-            // we don't want to set NODE_TLS_REJECT_UNAUTHORIZED=0 since that will affect request for entire process
-            // http.RequestOptions doesn't expose a way to modify RequestOptions.agent.options
-            // we have to cast it to any and change it directly
-            proxyAgent.options = Object.assign(proxyAgent.options.requestTls || {}, {
-                rejectUnauthorized: false
-            });
-        }
-        return proxyAgent;
-    }
-    _getUserAgentWithOrchestrationId(userAgent) {
-        const baseUserAgent = userAgent || 'actions/http-client';
-        const orchId = process.env['ACTIONS_ORCHESTRATION_ID'];
-        if (orchId) {
-            // Sanitize the orchestration ID to ensure it contains only valid characters
-            // Valid characters: 0-9, a-z, _, -, .
-            const sanitizedId = orchId.replace(/[^a-z0-9_.-]/gi, '_');
-            return `${baseUserAgent} actions_orchestration_id/${sanitizedId}`;
-        }
-        return baseUserAgent;
-    }
-    _performExponentialBackoff(retryNumber) {
-        return __awaiter(this, void 0, void 0, function* () {
-            retryNumber = Math.min(ExponentialBackoffCeiling, retryNumber);
-            const ms = ExponentialBackoffTimeSlice * Math.pow(2, retryNumber);
-            return new Promise(resolve => setTimeout(() => resolve(), ms));
-        });
-    }
-    _processResponse(res, options) {
-        return __awaiter(this, void 0, void 0, function* () {
-            return new Promise((resolve, reject) => __awaiter(this, void 0, void 0, function* () {
-                const statusCode = res.message.statusCode || 0;
-                const response = {
-                    statusCode,
-                    result: null,
-                    headers: {}
-                };
-                // not found leads to null obj returned
-                if (statusCode === HttpCodes.NotFound) {
-                    resolve(response);
-                }
-                // get the result from the body
-                function dateTimeDeserializer(key, value) {
-                    if (typeof value === 'string') {
-                        const a = new Date(value);
-                        if (!isNaN(a.valueOf())) {
-                            return a;
-                        }
-                    }
-                    return value;
-                }
-                let obj;
-                let contents;
-                try {
-                    contents = yield res.readBody();
-                    if (contents && contents.length > 0) {
-                        if (options && options.deserializeDates) {
-                            obj = JSON.parse(contents, dateTimeDeserializer);
-                        }
-                        else {
-                            obj = JSON.parse(contents);
-                        }
-                        response.result = obj;
-                    }
-                    response.headers = res.message.headers;
-                }
-                catch (err) {
-                    // Invalid resource (contents not json);  leaving result obj null
-                }
-                // note that 3xx redirects are handled by the http layer.
-                if (statusCode > 299) {
-                    let msg;
-                    // if exception/error in body, attempt to get better error
-                    if (obj && obj.message) {
-                        msg = obj.message;
-                    }
-                    else if (contents && contents.length > 0) {
-                        // it may be the case that the exception is in the body message as string
-                        msg = contents;
-                    }
-                    else {
-                        msg = `Failed request: (${statusCode})`;
-                    }
-                    const err = new HttpClientError(msg, statusCode);
-                    err.result = response.result;
-                    reject(err);
-                }
-                else {
-                    resolve(response);
-                }
-            }));
-        });
-    }
-}
-const lowercaseKeys = (obj) => Object.keys(obj).reduce((c, k) => ((c[k.toLowerCase()] = obj[k]), c), {});
-//# sourceMappingURL=index.js.map
-;// CONCATENATED MODULE: ./node_modules/@actions/http-client/lib/auth.js
-var auth_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
-    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
-    return new (P || (P = Promise))(function (resolve, reject) {
-        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
-        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
-        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
-        step((generator = generator.apply(thisArg, _arguments || [])).next());
-    });
-};
-class BasicCredentialHandler {
-    constructor(username, password) {
-        this.username = username;
-        this.password = password;
-    }
-    prepareRequest(options) {
-        if (!options.headers) {
-            throw Error('The request has no headers');
-        }
-        options.headers['Authorization'] = `Basic ${Buffer.from(`${this.username}:${this.password}`).toString('base64')}`;
-    }
-    // This handler cannot handle 401
-    canHandleAuthentication() {
-        return false;
-    }
-    handleAuthentication() {
-        return auth_awaiter(this, void 0, void 0, function* () {
-            throw new Error('not implemented');
-        });
-    }
-}
-class auth_BearerCredentialHandler {
-    constructor(token) {
-        this.token = token;
-    }
-    // currently implements pre-authorization
-    // TODO: support preAuth = false where it hooks on 401
-    prepareRequest(options) {
-        if (!options.headers) {
-            throw Error('The request has no headers');
-        }
-        options.headers['Authorization'] = `Bearer ${this.token}`;
-    }
-    // This handler cannot handle 401
-    canHandleAuthentication() {
-        return false;
-    }
-    handleAuthentication() {
-        return auth_awaiter(this, void 0, void 0, function* () {
-            throw new Error('not implemented');
-        });
-    }
-}
-class PersonalAccessTokenCredentialHandler {
-    constructor(token) {
-        this.token = token;
-    }
-    // currently implements pre-authorization
-    // TODO: support preAuth = false where it hooks on 401
-    prepareRequest(options) {
-        if (!options.headers) {
-            throw Error('The request has no headers');
-        }
-        options.headers['Authorization'] = `Basic ${Buffer.from(`PAT:${this.token}`).toString('base64')}`;
-    }
-    // This handler cannot handle 401
-    canHandleAuthentication() {
-        return false;
-    }
-    handleAuthentication() {
-        return auth_awaiter(this, void 0, void 0, function* () {
-            throw new Error('not implemented');
-        });
-    }
-}
-//# sourceMappingURL=auth.js.map
-;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/oidc-utils.js
-var oidc_utils_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
-    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
-    return new (P || (P = Promise))(function (resolve, reject) {
-        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
-        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
-        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
-        step((generator = generator.apply(thisArg, _arguments || [])).next());
-    });
-};
-
-
-
-class oidc_utils_OidcClient {
-    static createHttpClient(allowRetry = true, maxRetry = 10) {
-        const requestOptions = {
-            allowRetries: allowRetry,
-            maxRetries: maxRetry
-        };
-        return new HttpClient('actions/oidc-client', [new BearerCredentialHandler(oidc_utils_OidcClient.getRequestToken())], requestOptions);
-    }
-    static getRequestToken() {
-        const token = process.env['ACTIONS_ID_TOKEN_REQUEST_TOKEN'];
-        if (!token) {
-            throw new Error('Unable to get ACTIONS_ID_TOKEN_REQUEST_TOKEN env variable');
-        }
-        return token;
-    }
-    static getIDTokenUrl() {
-        const runtimeUrl = process.env['ACTIONS_ID_TOKEN_REQUEST_URL'];
-        if (!runtimeUrl) {
-            throw new Error('Unable to get ACTIONS_ID_TOKEN_REQUEST_URL env variable');
-        }
-        return runtimeUrl;
-    }
-    static getCall(id_token_url) {
-        return oidc_utils_awaiter(this, void 0, void 0, function* () {
-            var _a;
-            const httpclient = oidc_utils_OidcClient.createHttpClient();
-            const res = yield httpclient
-                .getJson(id_token_url)
-                .catch(error => {
-                throw new Error(`Failed to get ID Token. \n 
-        Error Code : ${error.statusCode}\n 
-        Error Message: ${error.message}`);
-            });
-            const id_token = (_a = res.result) === null || _a === void 0 ? void 0 : _a.value;
-            if (!id_token) {
-                throw new Error('Response json body do not have ID Token field');
-            }
-            return id_token;
-        });
-    }
-    static getIDToken(audience) {
-        return oidc_utils_awaiter(this, void 0, void 0, function* () {
-            try {
-                // New ID Token is requested from action service
-                let id_token_url = oidc_utils_OidcClient.getIDTokenUrl();
-                if (audience) {
-                    const encodedAudience = encodeURIComponent(audience);
-                    id_token_url = `${id_token_url}&audience=${encodedAudience}`;
-                }
-                debug(`ID token url is ${id_token_url}`);
-                const id_token = yield oidc_utils_OidcClient.getCall(id_token_url);
-                setSecret(id_token);
-                return id_token;
-            }
-            catch (error) {
-                throw new Error(`Error message: ${error.message}`);
-            }
-        });
-    }
-}
-//# sourceMappingURL=oidc-utils.js.map
-;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/summary.js
-var summary_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
-    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
-    return new (P || (P = Promise))(function (resolve, reject) {
-        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
-        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
-        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
-        step((generator = generator.apply(thisArg, _arguments || [])).next());
-    });
-};
-
-
-const { access, appendFile, writeFile } = external_fs_namespaceObject.promises;
-const SUMMARY_ENV_VAR = 'GITHUB_STEP_SUMMARY';
-const SUMMARY_DOCS_URL = 'https://docs.github.com/actions/using-workflows/workflow-commands-for-github-actions#adding-a-job-summary';
-class Summary {
-    constructor() {
-        this._buffer = '';
-    }
-    /**
-     * Finds the summary file path from the environment, rejects if env var is not found or file does not exist
-     * Also checks r/w permissions.
-     *
-     * @returns step summary file path
-     */
-    filePath() {
-        return summary_awaiter(this, void 0, void 0, function* () {
-            if (this._filePath) {
-                return this._filePath;
-            }
-            const pathFromEnv = process.env[SUMMARY_ENV_VAR];
-            if (!pathFromEnv) {
-                throw new Error(`Unable to find environment variable for $${SUMMARY_ENV_VAR}. Check if your runtime environment supports job summaries.`);
-            }
-            try {
-                yield access(pathFromEnv, external_fs_namespaceObject.constants.R_OK | external_fs_namespaceObject.constants.W_OK);
-            }
-            catch (_a) {
-                throw new Error(`Unable to access summary file: '${pathFromEnv}'. Check if the file has correct read/write permissions.`);
-            }
-            this._filePath = pathFromEnv;
-            return this._filePath;
-        });
-    }
-    /**
-     * Wraps content in an HTML tag, adding any HTML attributes
-     *
-     * @param {string} tag HTML tag to wrap
-     * @param {string | null} content content within the tag
-     * @param {[attribute: string]: string} attrs key-value list of HTML attributes to add
-     *
-     * @returns {string} content wrapped in HTML element
-     */
-    wrap(tag, content, attrs = {}) {
-        const htmlAttrs = Object.entries(attrs)
-            .map(([key, value]) => ` ${key}="${value}"`)
-            .join('');
-        if (!content) {
-            return `<${tag}${htmlAttrs}>`;
-        }
-        return `<${tag}${htmlAttrs}>${content}</${tag}>`;
-    }
-    /**
-     * Writes text in the buffer to the summary buffer file and empties buffer. Will append by default.
-     *
-     * @param {SummaryWriteOptions} [options] (optional) options for write operation
-     *
-     * @returns {Promise<Summary>} summary instance
-     */
-    write(options) {
-        return summary_awaiter(this, void 0, void 0, function* () {
-            const overwrite = !!(options === null || options === void 0 ? void 0 : options.overwrite);
-            const filePath = yield this.filePath();
-            const writeFunc = overwrite ? writeFile : appendFile;
-            yield writeFunc(filePath, this._buffer, { encoding: 'utf8' });
-            return this.emptyBuffer();
-        });
-    }
-    /**
-     * Clears the summary buffer and wipes the summary file
-     *
-     * @returns {Summary} summary instance
-     */
-    clear() {
-        return summary_awaiter(this, void 0, void 0, function* () {
-            return this.emptyBuffer().write({ overwrite: true });
-        });
-    }
-    /**
-     * Returns the current summary buffer as a string
-     *
-     * @returns {string} string of summary buffer
-     */
-    stringify() {
-        return this._buffer;
-    }
-    /**
-     * If the summary buffer is empty
-     *
-     * @returns {boolen} true if the buffer is empty
-     */
-    isEmptyBuffer() {
-        return this._buffer.length === 0;
-    }
-    /**
-     * Resets the summary buffer without writing to summary file
-     *
-     * @returns {Summary} summary instance
-     */
-    emptyBuffer() {
-        this._buffer = '';
-        return this;
-    }
-    /**
-     * Adds raw text to the summary buffer
-     *
-     * @param {string} text content to add
-     * @param {boolean} [addEOL=false] (optional) append an EOL to the raw text (default: false)
-     *
-     * @returns {Summary} summary instance
-     */
-    addRaw(text, addEOL = false) {
-        this._buffer += text;
-        return addEOL ? this.addEOL() : this;
-    }
-    /**
-     * Adds the operating system-specific end-of-line marker to the buffer
-     *
-     * @returns {Summary} summary instance
-     */
-    addEOL() {
-        return this.addRaw(external_os_namespaceObject.EOL);
-    }
-    /**
-     * Adds an HTML codeblock to the summary buffer
-     *
-     * @param {string} code content to render within fenced code block
-     * @param {string} lang (optional) language to syntax highlight code
-     *
-     * @returns {Summary} summary instance
-     */
-    addCodeBlock(code, lang) {
-        const attrs = Object.assign({}, (lang && { lang }));
-        const element = this.wrap('pre', this.wrap('code', code), attrs);
-        return this.addRaw(element).addEOL();
-    }
-    /**
-     * Adds an HTML list to the summary buffer
-     *
-     * @param {string[]} items list of items to render
-     * @param {boolean} [ordered=false] (optional) if the rendered list should be ordered or not (default: false)
-     *
-     * @returns {Summary} summary instance
-     */
-    addList(items, ordered = false) {
-        const tag = ordered ? 'ol' : 'ul';
-        const listItems = items.map(item => this.wrap('li', item)).join('');
-        const element = this.wrap(tag, listItems);
-        return this.addRaw(element).addEOL();
-    }
-    /**
-     * Adds an HTML table to the summary buffer
-     *
-     * @param {SummaryTableCell[]} rows table rows
-     *
-     * @returns {Summary} summary instance
-     */
-    addTable(rows) {
-        const tableBody = rows
-            .map(row => {
-            const cells = row
-                .map(cell => {
-                if (typeof cell === 'string') {
-                    return this.wrap('td', cell);
-                }
-                const { header, data, colspan, rowspan } = cell;
-                const tag = header ? 'th' : 'td';
-                const attrs = Object.assign(Object.assign({}, (colspan && { colspan })), (rowspan && { rowspan }));
-                return this.wrap(tag, data, attrs);
-            })
-                .join('');
-            return this.wrap('tr', cells);
-        })
-            .join('');
-        const element = this.wrap('table', tableBody);
-        return this.addRaw(element).addEOL();
-    }
-    /**
-     * Adds a collapsable HTML details element to the summary buffer
-     *
-     * @param {string} label text for the closed state
-     * @param {string} content collapsable content
-     *
-     * @returns {Summary} summary instance
-     */
-    addDetails(label, content) {
-        const element = this.wrap('details', this.wrap('summary', label) + content);
-        return this.addRaw(element).addEOL();
-    }
-    /**
-     * Adds an HTML image tag to the summary buffer
-     *
-     * @param {string} src path to the image you to embed
-     * @param {string} alt text description of the image
-     * @param {SummaryImageOptions} options (optional) addition image attributes
-     *
-     * @returns {Summary} summary instance
-     */
-    addImage(src, alt, options) {
-        const { width, height } = options || {};
-        const attrs = Object.assign(Object.assign({}, (width && { width })), (height && { height }));
-        const element = this.wrap('img', null, Object.assign({ src, alt }, attrs));
-        return this.addRaw(element).addEOL();
-    }
-    /**
-     * Adds an HTML section heading element
-     *
-     * @param {string} text heading text
-     * @param {number | string} [level=1] (optional) the heading level, default: 1
-     *
-     * @returns {Summary} summary instance
-     */
-    addHeading(text, level) {
-        const tag = `h${level}`;
-        const allowedTag = ['h1', 'h2', 'h3', 'h4', 'h5', 'h6'].includes(tag)
-            ? tag
-            : 'h1';
-        const element = this.wrap(allowedTag, text);
-        return this.addRaw(element).addEOL();
-    }
-    /**
-     * Adds an HTML thematic break (<hr>) to the summary buffer
-     *
-     * @returns {Summary} summary instance
-     */
-    addSeparator() {
-        const element = this.wrap('hr', null);
-        return this.addRaw(element).addEOL();
-    }
-    /**
-     * Adds an HTML line break (<br>) to the summary buffer
-     *
-     * @returns {Summary} summary instance
-     */
-    addBreak() {
-        const element = this.wrap('br', null);
-        return this.addRaw(element).addEOL();
-    }
-    /**
-     * Adds an HTML blockquote to the summary buffer
-     *
-     * @param {string} text quote text
-     * @param {string} cite (optional) citation url
-     *
-     * @returns {Summary} summary instance
-     */
-    addQuote(text, cite) {
-        const attrs = Object.assign({}, (cite && { cite }));
-        const element = this.wrap('blockquote', text, attrs);
-        return this.addRaw(element).addEOL();
-    }
-    /**
-     * Adds an HTML anchor tag to the summary buffer
-     *
-     * @param {string} text link text/content
-     * @param {string} href hyperlink
-     *
-     * @returns {Summary} summary instance
-     */
-    addLink(text, href) {
-        const element = this.wrap('a', text, { href });
-        return this.addRaw(element).addEOL();
-    }
-}
-const _summary = new Summary();
-/**
- * @deprecated use `core.summary`
- */
-const markdownSummary = (/* unused pure expression or super */ null && (_summary));
-const summary = _summary;
-//# sourceMappingURL=summary.js.map
-;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/path-utils.js
-
-/**
- * toPosixPath converts the given path to the posix form. On Windows, \\ will be
- * replaced with /.
- *
- * @param pth. Path to transform.
- * @return string Posix path.
- */
-function toPosixPath(pth) {
-    return pth.replace(/[\\]/g, '/');
-}
-/**
- * toWin32Path converts the given path to the win32 form. On Linux, / will be
- * replaced with \\.
- *
- * @param pth. Path to transform.
- * @return string Win32 path.
- */
-function toWin32Path(pth) {
-    return pth.replace(/[/]/g, '\\');
-}
-/**
- * toPlatformPath converts the given path to a platform-specific path. It does
- * this by replacing instances of / and \ with the platform-specific path
- * separator.
- *
- * @param pth The path to platformize.
- * @return string The platform-specific path.
- */
-function toPlatformPath(pth) {
-    return pth.replace(/[/\\]/g, path.sep);
-}
-//# sourceMappingURL=path-utils.js.map
-// EXTERNAL MODULE: external "string_decoder"
-var external_string_decoder_ = __nccwpck_require__(3193);
-// EXTERNAL MODULE: external "events"
-var external_events_ = __nccwpck_require__(4434);
-;// CONCATENATED MODULE: external "child_process"
-const external_child_process_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("child_process");
-// EXTERNAL MODULE: external "assert"
-var external_assert_ = __nccwpck_require__(2613);
-;// CONCATENATED MODULE: ./node_modules/@actions/io/lib/io-util.js
-var io_util_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
-    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
-    return new (P || (P = Promise))(function (resolve, reject) {
-        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
-        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
-        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
-        step((generator = generator.apply(thisArg, _arguments || [])).next());
-    });
-};
-
-
-const { chmod, copyFile, lstat, mkdir, open: io_util_open, readdir, rename, rm, rmdir, stat, symlink, unlink } = external_fs_namespaceObject.promises;
-// export const {open} = 'fs'
-const IS_WINDOWS = process.platform === 'win32';
-/**
- * Custom implementation of readlink to ensure Windows junctions
- * maintain trailing backslash for backward compatibility with Node.js < 24
- *
- * In Node.js 20, Windows junctions (directory symlinks) always returned paths
- * with trailing backslashes. Node.js 24 removed this behavior, which breaks
- * code that relied on this format for path operations.
- *
- * This implementation restores the Node 20 behavior by adding a trailing
- * backslash to all junction results on Windows.
- */
-function readlink(fsPath) {
-    return io_util_awaiter(this, void 0, void 0, function* () {
-        const result = yield fs.promises.readlink(fsPath);
-        // On Windows, restore Node 20 behavior: add trailing backslash to all results
-        // since junctions on Windows are always directory links
-        if (IS_WINDOWS && !result.endsWith('\\')) {
-            return `${result}\\`;
-        }
-        return result;
-    });
-}
-// See https://github.com/nodejs/node/blob/d0153aee367422d0858105abec186da4dff0a0c5/deps/uv/include/uv/win.h#L691
-const UV_FS_O_EXLOCK = 0x10000000;
-const READONLY = external_fs_namespaceObject.constants.O_RDONLY;
-function exists(fsPath) {
-    return io_util_awaiter(this, void 0, void 0, function* () {
-        try {
-            yield stat(fsPath);
-        }
-        catch (err) {
-            if (err.code === 'ENOENT') {
-                return false;
-            }
-            throw err;
-        }
-        return true;
-    });
-}
-function isDirectory(fsPath_1) {
-    return io_util_awaiter(this, arguments, void 0, function* (fsPath, useStat = false) {
-        const stats = useStat ? yield stat(fsPath) : yield lstat(fsPath);
-        return stats.isDirectory();
-    });
-}
-/**
- * On OSX/Linux, true if path starts with '/'. On Windows, true for paths like:
- * \, \hello, \\hello\share, C:, and C:\hello (and corresponding alternate separator cases).
- */
-function isRooted(p) {
-    p = normalizeSeparators(p);
-    if (!p) {
-        throw new Error('isRooted() parameter "p" cannot be empty');
-    }
-    if (IS_WINDOWS) {
-        return (p.startsWith('\\') || /^[A-Z]:/i.test(p) // e.g. \ or \hello or \\hello
-        ); // e.g. C: or C:\hello
-    }
-    return p.startsWith('/');
-}
-/**
- * Best effort attempt to determine whether a file exists and is executable.
- * @param filePath    file path to check
- * @param extensions  additional file extensions to try
- * @return if file exists and is executable, returns the file path. otherwise empty string.
- */
-function tryGetExecutablePath(filePath, extensions) {
-    return io_util_awaiter(this, void 0, void 0, function* () {
-        let stats = undefined;
-        try {
-            // test file exists
-            stats = yield stat(filePath);
-        }
-        catch (err) {
-            if (err.code !== 'ENOENT') {
-                // eslint-disable-next-line no-console
-                console.log(`Unexpected error attempting to determine if executable file exists '${filePath}': ${err}`);
-            }
-        }
-        if (stats && stats.isFile()) {
-            if (IS_WINDOWS) {
-                // on Windows, test for valid extension
-                const upperExt = external_path_namespaceObject.extname(filePath).toUpperCase();
-                if (extensions.some(validExt => validExt.toUpperCase() === upperExt)) {
-                    return filePath;
-                }
-            }
-            else {
-                if (isUnixExecutable(stats)) {
-                    return filePath;
-                }
-            }
-        }
-        // try each extension
-        const originalFilePath = filePath;
-        for (const extension of extensions) {
-            filePath = originalFilePath + extension;
-            stats = undefined;
-            try {
-                stats = yield stat(filePath);
-            }
-            catch (err) {
-                if (err.code !== 'ENOENT') {
-                    // eslint-disable-next-line no-console
-                    console.log(`Unexpected error attempting to determine if executable file exists '${filePath}': ${err}`);
-                }
-            }
-            if (stats && stats.isFile()) {
-                if (IS_WINDOWS) {
-                    // preserve the case of the actual file (since an extension was appended)
-                    try {
-                        const directory = external_path_namespaceObject.dirname(filePath);
-                        const upperName = external_path_namespaceObject.basename(filePath).toUpperCase();
-                        for (const actualName of yield readdir(directory)) {
-                            if (upperName === actualName.toUpperCase()) {
-                                filePath = external_path_namespaceObject.join(directory, actualName);
-                                break;
-                            }
-                        }
-                    }
-                    catch (err) {
-                        // eslint-disable-next-line no-console
-                        console.log(`Unexpected error attempting to determine the actual case of the file '${filePath}': ${err}`);
-                    }
-                    return filePath;
-                }
-                else {
-                    if (isUnixExecutable(stats)) {
-                        return filePath;
-                    }
-                }
-            }
-        }
-        return '';
-    });
-}
-function normalizeSeparators(p) {
-    p = p || '';
-    if (IS_WINDOWS) {
-        // convert slashes on Windows
-        p = p.replace(/\//g, '\\');
-        // remove redundant slashes
-        return p.replace(/\\\\+/g, '\\');
-    }
-    // remove redundant slashes
-    return p.replace(/\/\/+/g, '/');
-}
-// on Mac/Linux, test the execute bit
-//     R   W  X  R  W X R W X
-//   256 128 64 32 16 8 4 2 1
-function isUnixExecutable(stats) {
-    return ((stats.mode & 1) > 0 ||
-        ((stats.mode & 8) > 0 &&
-            process.getgid !== undefined &&
-            stats.gid === process.getgid()) ||
-        ((stats.mode & 64) > 0 &&
-            process.getuid !== undefined &&
-            stats.uid === process.getuid()));
-}
-// Get the path of cmd.exe in windows
-function getCmdPath() {
-    var _a;
-    return (_a = process.env['COMSPEC']) !== null && _a !== void 0 ? _a : `cmd.exe`;
-}
-//# sourceMappingURL=io-util.js.map
-;// CONCATENATED MODULE: ./node_modules/@actions/io/lib/io.js
-var io_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
-    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
-    return new (P || (P = Promise))(function (resolve, reject) {
-        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
-        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
-        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
-        step((generator = generator.apply(thisArg, _arguments || [])).next());
-    });
-};
-
-
-
-/**
- * Copies a file or folder.
- * Based off of shelljs - https://github.com/shelljs/shelljs/blob/9237f66c52e5daa40458f94f9565e18e8132f5a6/src/cp.js
- *
- * @param     source    source path
- * @param     dest      destination path
- * @param     options   optional. See CopyOptions.
- */
-function cp(source_1, dest_1) {
-    return io_awaiter(this, arguments, void 0, function* (source, dest, options = {}) {
-        const { force, recursive, copySourceDirectory } = readCopyOptions(options);
-        const destStat = (yield ioUtil.exists(dest)) ? yield ioUtil.stat(dest) : null;
-        // Dest is an existing file, but not forcing
-        if (destStat && destStat.isFile() && !force) {
-            return;
-        }
-        // If dest is an existing directory, should copy inside.
-        const newDest = destStat && destStat.isDirectory() && copySourceDirectory
-            ? path.join(dest, path.basename(source))
-            : dest;
-        if (!(yield ioUtil.exists(source))) {
-            throw new Error(`no such file or directory: ${source}`);
-        }
-        const sourceStat = yield ioUtil.stat(source);
-        if (sourceStat.isDirectory()) {
-            if (!recursive) {
-                throw new Error(`Failed to copy. ${source} is a directory, but tried to copy without recursive flag.`);
-            }
-            else {
-                yield cpDirRecursive(source, newDest, 0, force);
-            }
-        }
-        else {
-            if (path.relative(source, newDest) === '') {
-                // a file cannot be copied to itself
-                throw new Error(`'${newDest}' and '${source}' are the same file`);
-            }
-            yield io_copyFile(source, newDest, force);
-        }
-    });
-}
-/**
- * Moves a path.
- *
- * @param     source    source path
- * @param     dest      destination path
- * @param     options   optional. See MoveOptions.
- */
-function mv(source_1, dest_1) {
-    return io_awaiter(this, arguments, void 0, function* (source, dest, options = {}) {
-        if (yield ioUtil.exists(dest)) {
-            let destExists = true;
-            if (yield ioUtil.isDirectory(dest)) {
-                // If dest is directory copy src into dest
-                dest = path.join(dest, path.basename(source));
-                destExists = yield ioUtil.exists(dest);
-            }
-            if (destExists) {
-                if (options.force == null || options.force) {
-                    yield rmRF(dest);
-                }
-                else {
-                    throw new Error('Destination already exists');
-                }
-            }
-        }
-        yield mkdirP(path.dirname(dest));
-        yield ioUtil.rename(source, dest);
-    });
-}
-/**
- * Remove a path recursively with force
- *
- * @param inputPath path to remove
- */
-function rmRF(inputPath) {
-    return io_awaiter(this, void 0, void 0, function* () {
-        if (ioUtil.IS_WINDOWS) {
-            // Check for invalid characters
-            // https://docs.microsoft.com/en-us/windows/win32/fileio/naming-a-file
-            if (/[*"<>|]/.test(inputPath)) {
-                throw new Error('File path must not contain `*`, `"`, `<`, `>` or `|` on Windows');
-            }
-        }
-        try {
-            // note if path does not exist, error is silent
-            yield ioUtil.rm(inputPath, {
-                force: true,
-                maxRetries: 3,
-                recursive: true,
-                retryDelay: 300
-            });
-        }
-        catch (err) {
-            throw new Error(`File was unable to be removed ${err}`);
-        }
-    });
-}
-/**
- * Make a directory.  Creates the full path with folders in between
- * Will throw if it fails
- *
- * @param   fsPath        path to create
- * @returns Promise<void>
- */
-function mkdirP(fsPath) {
-    return io_awaiter(this, void 0, void 0, function* () {
-        ok(fsPath, 'a path argument must be provided');
-        yield ioUtil.mkdir(fsPath, { recursive: true });
-    });
-}
-/**
- * Returns path of a tool had the tool actually been invoked.  Resolves via paths.
- * If you check and the tool does not exist, it will throw.
- *
- * @param     tool              name of the tool
- * @param     check             whether to check if tool exists
- * @returns   Promise<string>   path to tool
- */
-function which(tool, check) {
-    return io_awaiter(this, void 0, void 0, function* () {
-        if (!tool) {
-            throw new Error("parameter 'tool' is required");
-        }
-        // recursive when check=true
-        if (check) {
-            const result = yield which(tool, false);
-            if (!result) {
-                if (IS_WINDOWS) {
-                    throw new Error(`Unable to locate executable file: ${tool}. Please verify either the file path exists or the file can be found within a directory specified by the PATH environment variable. Also verify the file has a valid extension for an executable file.`);
-                }
-                else {
-                    throw new Error(`Unable to locate executable file: ${tool}. Please verify either the file path exists or the file can be found within a directory specified by the PATH environment variable. Also check the file mode to verify the file is executable.`);
-                }
-            }
-            return result;
-        }
-        const matches = yield findInPath(tool);
-        if (matches && matches.length > 0) {
-            return matches[0];
-        }
-        return '';
-    });
-}
-/**
- * Returns a list of all occurrences of the given tool on the system path.
- *
- * @returns   Promise<string[]>  the paths of the tool
- */
-function findInPath(tool) {
-    return io_awaiter(this, void 0, void 0, function* () {
-        if (!tool) {
-            throw new Error("parameter 'tool' is required");
-        }
-        // build the list of extensions to try
-        const extensions = [];
-        if (IS_WINDOWS && process.env['PATHEXT']) {
-            for (const extension of process.env['PATHEXT'].split(external_path_namespaceObject.delimiter)) {
-                if (extension) {
-                    extensions.push(extension);
-                }
-            }
-        }
-        // if it's rooted, return it if exists. otherwise return empty.
-        if (isRooted(tool)) {
-            const filePath = yield tryGetExecutablePath(tool, extensions);
-            if (filePath) {
-                return [filePath];
-            }
-            return [];
-        }
-        // if any path separators, return empty
-        if (tool.includes(external_path_namespaceObject.sep)) {
-            return [];
-        }
-        // build the list of directories
-        //
-        // Note, technically "where" checks the current directory on Windows. From a toolkit perspective,
-        // it feels like we should not do this. Checking the current directory seems like more of a use
-        // case of a shell, and the which() function exposed by the toolkit should strive for consistency
-        // across platforms.
-        const directories = [];
-        if (process.env.PATH) {
-            for (const p of process.env.PATH.split(external_path_namespaceObject.delimiter)) {
-                if (p) {
-                    directories.push(p);
-                }
-            }
-        }
-        // find all matches
-        const matches = [];
-        for (const directory of directories) {
-            const filePath = yield tryGetExecutablePath(external_path_namespaceObject.join(directory, tool), extensions);
-            if (filePath) {
-                matches.push(filePath);
-            }
-        }
-        return matches;
-    });
-}
-function readCopyOptions(options) {
-    const force = options.force == null ? true : options.force;
-    const recursive = Boolean(options.recursive);
-    const copySourceDirectory = options.copySourceDirectory == null
-        ? true
-        : Boolean(options.copySourceDirectory);
-    return { force, recursive, copySourceDirectory };
-}
-function cpDirRecursive(sourceDir, destDir, currentDepth, force) {
-    return io_awaiter(this, void 0, void 0, function* () {
-        // Ensure there is not a run away recursive copy
-        if (currentDepth >= 255)
-            return;
-        currentDepth++;
-        yield mkdirP(destDir);
-        const files = yield ioUtil.readdir(sourceDir);
-        for (const fileName of files) {
-            const srcFile = `${sourceDir}/${fileName}`;
-            const destFile = `${destDir}/${fileName}`;
-            const srcFileStat = yield ioUtil.lstat(srcFile);
-            if (srcFileStat.isDirectory()) {
-                // Recurse
-                yield cpDirRecursive(srcFile, destFile, currentDepth, force);
-            }
-            else {
-                yield io_copyFile(srcFile, destFile, force);
-            }
-        }
-        // Change the mode for the newly created directory
-        yield ioUtil.chmod(destDir, (yield ioUtil.stat(sourceDir)).mode);
-    });
-}
-// Buffered file copy
-function io_copyFile(srcFile, destFile, force) {
-    return io_awaiter(this, void 0, void 0, function* () {
-        if ((yield ioUtil.lstat(srcFile)).isSymbolicLink()) {
-            // unlink/re-link it
-            try {
-                yield ioUtil.lstat(destFile);
-                yield ioUtil.unlink(destFile);
-            }
-            catch (e) {
-                // Try to override file permission
-                if (e.code === 'EPERM') {
-                    yield ioUtil.chmod(destFile, '0666');
-                    yield ioUtil.unlink(destFile);
-                }
-                // other errors = it doesn't exist, no work to do
-            }
-            // Copy over symlink
-            const symlinkFull = yield ioUtil.readlink(srcFile);
-            yield ioUtil.symlink(symlinkFull, destFile, ioUtil.IS_WINDOWS ? 'junction' : null);
-        }
-        else if (!(yield ioUtil.exists(destFile)) || force) {
-            yield ioUtil.copyFile(srcFile, destFile);
-        }
-    });
-}
-//# sourceMappingURL=io.js.map
-;// CONCATENATED MODULE: external "timers"
-const external_timers_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("timers");
-;// CONCATENATED MODULE: ./node_modules/@actions/exec/lib/toolrunner.js
-var toolrunner_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
-    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
-    return new (P || (P = Promise))(function (resolve, reject) {
-        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
-        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
-        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
-        step((generator = generator.apply(thisArg, _arguments || [])).next());
-    });
-};
-
-
-
-
-
-
-
-/* eslint-disable @typescript-eslint/unbound-method */
-const toolrunner_IS_WINDOWS = process.platform === 'win32';
-/*
- * Class for running command line tools. Handles quoting and arg parsing in a platform agnostic way.
- */
-class ToolRunner extends external_events_.EventEmitter {
-    constructor(toolPath, args, options) {
-        super();
-        if (!toolPath) {
-            throw new Error("Parameter 'toolPath' cannot be null or empty.");
-        }
-        this.toolPath = toolPath;
-        this.args = args || [];
-        this.options = options || {};
-    }
-    _debug(message) {
-        if (this.options.listeners && this.options.listeners.debug) {
-            this.options.listeners.debug(message);
-        }
-    }
-    _getCommandString(options, noPrefix) {
-        const toolPath = this._getSpawnFileName();
-        const args = this._getSpawnArgs(options);
-        let cmd = noPrefix ? '' : '[command]'; // omit prefix when piped to a second tool
-        if (toolrunner_IS_WINDOWS) {
-            // Windows + cmd file
-            if (this._isCmdFile()) {
-                cmd += toolPath;
-                for (const a of args) {
-                    cmd += ` ${a}`;
-                }
-            }
-            // Windows + verbatim
-            else if (options.windowsVerbatimArguments) {
-                cmd += `"${toolPath}"`;
-                for (const a of args) {
-                    cmd += ` ${a}`;
-                }
-            }
-            // Windows (regular)
-            else {
-                cmd += this._windowsQuoteCmdArg(toolPath);
-                for (const a of args) {
-                    cmd += ` ${this._windowsQuoteCmdArg(a)}`;
-                }
-            }
-        }
-        else {
-            // OSX/Linux - this can likely be improved with some form of quoting.
-            // creating processes on Unix is fundamentally different than Windows.
-            // on Unix, execvp() takes an arg array.
-            cmd += toolPath;
-            for (const a of args) {
-                cmd += ` ${a}`;
-            }
-        }
-        return cmd;
-    }
-    _processLineBuffer(data, strBuffer, onLine) {
-        try {
-            let s = strBuffer + data.toString();
-            let n = s.indexOf(external_os_namespaceObject.EOL);
-            while (n > -1) {
-                const line = s.substring(0, n);
-                onLine(line);
-                // the rest of the string ...
-                s = s.substring(n + external_os_namespaceObject.EOL.length);
-                n = s.indexOf(external_os_namespaceObject.EOL);
-            }
-            return s;
-        }
-        catch (err) {
-            // streaming lines to console is best effort.  Don't fail a build.
-            this._debug(`error processing line. Failed with error ${err}`);
-            return '';
-        }
-    }
-    _getSpawnFileName() {
-        if (toolrunner_IS_WINDOWS) {
-            if (this._isCmdFile()) {
-                return process.env['COMSPEC'] || 'cmd.exe';
-            }
-        }
-        return this.toolPath;
-    }
-    _getSpawnArgs(options) {
-        if (toolrunner_IS_WINDOWS) {
-            if (this._isCmdFile()) {
-                let argline = `/D /S /C "${this._windowsQuoteCmdArg(this.toolPath)}`;
-                for (const a of this.args) {
-                    argline += ' ';
-                    argline += options.windowsVerbatimArguments
-                        ? a
-                        : this._windowsQuoteCmdArg(a);
-                }
-                argline += '"';
-                return [argline];
-            }
-        }
-        return this.args;
-    }
-    _endsWith(str, end) {
-        return str.endsWith(end);
-    }
-    _isCmdFile() {
-        const upperToolPath = this.toolPath.toUpperCase();
-        return (this._endsWith(upperToolPath, '.CMD') ||
-            this._endsWith(upperToolPath, '.BAT'));
-    }
-    _windowsQuoteCmdArg(arg) {
-        // for .exe, apply the normal quoting rules that libuv applies
-        if (!this._isCmdFile()) {
-            return this._uvQuoteCmdArg(arg);
-        }
-        // otherwise apply quoting rules specific to the cmd.exe command line parser.
-        // the libuv rules are generic and are not designed specifically for cmd.exe
-        // command line parser.
-        //
-        // for a detailed description of the cmd.exe command line parser, refer to
-        // http://stackoverflow.com/questions/4094699/how-does-the-windows-command-interpreter-cmd-exe-parse-scripts/7970912#7970912
-        // need quotes for empty arg
-        if (!arg) {
-            return '""';
-        }
-        // determine whether the arg needs to be quoted
-        const cmdSpecialChars = [
-            ' ',
-            '\t',
-            '&',
-            '(',
-            ')',
-            '[',
-            ']',
-            '{',
-            '}',
-            '^',
-            '=',
-            ';',
-            '!',
-            "'",
-            '+',
-            ',',
-            '`',
-            '~',
-            '|',
-            '<',
-            '>',
-            '"'
-        ];
-        let needsQuotes = false;
-        for (const char of arg) {
-            if (cmdSpecialChars.some(x => x === char)) {
-                needsQuotes = true;
-                break;
-            }
-        }
-        // short-circuit if quotes not needed
-        if (!needsQuotes) {
-            return arg;
-        }
-        // the following quoting rules are very similar to the rules that by libuv applies.
-        //
-        // 1) wrap the string in quotes
-        //
-        // 2) double-up quotes - i.e. " => ""
-        //
-        //    this is different from the libuv quoting rules. libuv replaces " with \", which unfortunately
-        //    doesn't work well with a cmd.exe command line.
-        //
-        //    note, replacing " with "" also works well if the arg is passed to a downstream .NET console app.
-        //    for example, the command line:
-        //          foo.exe "myarg:""my val"""
-        //    is parsed by a .NET console app into an arg array:
-        //          [ "myarg:\"my val\"" ]
-        //    which is the same end result when applying libuv quoting rules. although the actual
-        //    command line from libuv quoting rules would look like:
-        //          foo.exe "myarg:\"my val\""
-        //
-        // 3) double-up slashes that precede a quote,
-        //    e.g.  hello \world    => "hello \world"
-        //          hello\"world    => "hello\\""world"
-        //          hello\\"world   => "hello\\\\""world"
-        //          hello world\    => "hello world\\"
-        //
-        //    technically this is not required for a cmd.exe command line, or the batch argument parser.
-        //    the reasons for including this as a .cmd quoting rule are:
-        //
-        //    a) this is optimized for the scenario where the argument is passed from the .cmd file to an
-        //       external program. many programs (e.g. .NET console apps) rely on the slash-doubling rule.
-        //
-        //    b) it's what we've been doing previously (by deferring to node default behavior) and we
-        //       haven't heard any complaints about that aspect.
-        //
-        // note, a weakness of the quoting rules chosen here, is that % is not escaped. in fact, % cannot be
-        // escaped when used on the command line directly - even though within a .cmd file % can be escaped
-        // by using %%.
-        //
-        // the saving grace is, on the command line, %var% is left as-is if var is not defined. this contrasts
-        // the line parsing rules within a .cmd file, where if var is not defined it is replaced with nothing.
-        //
-        // one option that was explored was replacing % with ^% - i.e. %var% => ^%var^%. this hack would
-        // often work, since it is unlikely that var^ would exist, and the ^ character is removed when the
-        // variable is used. the problem, however, is that ^ is not removed when %* is used to pass the args
-        // to an external program.
-        //
-        // an unexplored potential solution for the % escaping problem, is to create a wrapper .cmd file.
-        // % can be escaped within a .cmd file.
-        let reverse = '"';
-        let quoteHit = true;
-        for (let i = arg.length; i > 0; i--) {
-            // walk the string in reverse
-            reverse += arg[i - 1];
-            if (quoteHit && arg[i - 1] === '\\') {
-                reverse += '\\'; // double the slash
-            }
-            else if (arg[i - 1] === '"') {
-                quoteHit = true;
-                reverse += '"'; // double the quote
-            }
-            else {
-                quoteHit = false;
-            }
-        }
-        reverse += '"';
-        return reverse.split('').reverse().join('');
-    }
-    _uvQuoteCmdArg(arg) {
-        // Tool runner wraps child_process.spawn() and needs to apply the same quoting as
-        // Node in certain cases where the undocumented spawn option windowsVerbatimArguments
-        // is used.
-        //
-        // Since this function is a port of quote_cmd_arg from Node 4.x (technically, lib UV,
-        // see https://github.com/nodejs/node/blob/v4.x/deps/uv/src/win/process.c for details),
-        // pasting copyright notice from Node within this function:
-        //
-        //      Copyright Joyent, Inc. and other Node contributors. All rights reserved.
-        //
-        //      Permission is hereby granted, free of charge, to any person obtaining a copy
-        //      of this software and associated documentation files (the "Software"), to
-        //      deal in the Software without restriction, including without limitation the
-        //      rights to use, copy, modify, merge, publish, distribute, sublicense, and/or
-        //      sell copies of the Software, and to permit persons to whom the Software is
-        //      furnished to do so, subject to the following conditions:
-        //
-        //      The above copyright notice and this permission notice shall be included in
-        //      all copies or substantial portions of the Software.
-        //
-        //      THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
-        //      IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
-        //      FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
-        //      AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
-        //      LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING
-        //      FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS
-        //      IN THE SOFTWARE.
-        if (!arg) {
-            // Need double quotation for empty argument
-            return '""';
-        }
-        if (!arg.includes(' ') && !arg.includes('\t') && !arg.includes('"')) {
-            // No quotation needed
-            return arg;
-        }
-        if (!arg.includes('"') && !arg.includes('\\')) {
-            // No embedded double quotes or backslashes, so I can just wrap
-            // quote marks around the whole thing.
-            return `"${arg}"`;
-        }
-        // Expected input/output:
-        //   input : hello"world
-        //   output: "hello\"world"
-        //   input : hello""world
-        //   output: "hello\"\"world"
-        //   input : hello\world
-        //   output: hello\world
-        //   input : hello\\world
-        //   output: hello\\world
-        //   input : hello\"world
-        //   output: "hello\\\"world"
-        //   input : hello\\"world
-        //   output: "hello\\\\\"world"
-        //   input : hello world\
-        //   output: "hello world\\" - note the comment in libuv actually reads "hello world\"
-        //                             but it appears the comment is wrong, it should be "hello world\\"
-        let reverse = '"';
-        let quoteHit = true;
-        for (let i = arg.length; i > 0; i--) {
-            // walk the string in reverse
-            reverse += arg[i - 1];
-            if (quoteHit && arg[i - 1] === '\\') {
-                reverse += '\\';
-            }
-            else if (arg[i - 1] === '"') {
-                quoteHit = true;
-                reverse += '\\';
-            }
-            else {
-                quoteHit = false;
-            }
-        }
-        reverse += '"';
-        return reverse.split('').reverse().join('');
-    }
-    _cloneExecOptions(options) {
-        options = options || {};
-        const result = {
-            cwd: options.cwd || process.cwd(),
-            env: options.env || process.env,
-            silent: options.silent || false,
-            windowsVerbatimArguments: options.windowsVerbatimArguments || false,
-            failOnStdErr: options.failOnStdErr || false,
-            ignoreReturnCode: options.ignoreReturnCode || false,
-            delay: options.delay || 10000
-        };
-        result.outStream = options.outStream || process.stdout;
-        result.errStream = options.errStream || process.stderr;
-        return result;
-    }
-    _getSpawnOptions(options, toolPath) {
-        options = options || {};
-        const result = {};
-        result.cwd = options.cwd;
-        result.env = options.env;
-        result['windowsVerbatimArguments'] =
-            options.windowsVerbatimArguments || this._isCmdFile();
-        if (options.windowsVerbatimArguments) {
-            result.argv0 = `"${toolPath}"`;
-        }
-        return result;
-    }
-    /**
-     * Exec a tool.
-     * Output will be streamed to the live console.
-     * Returns promise with return code
-     *
-     * @param     tool     path to tool to exec
-     * @param     options  optional exec options.  See ExecOptions
-     * @returns   number
-     */
-    exec() {
-        return toolrunner_awaiter(this, void 0, void 0, function* () {
-            // root the tool path if it is unrooted and contains relative pathing
-            if (!isRooted(this.toolPath) &&
-                (this.toolPath.includes('/') ||
-                    (toolrunner_IS_WINDOWS && this.toolPath.includes('\\')))) {
-                // prefer options.cwd if it is specified, however options.cwd may also need to be rooted
-                this.toolPath = external_path_namespaceObject.resolve(process.cwd(), this.options.cwd || process.cwd(), this.toolPath);
-            }
-            // if the tool is only a file name, then resolve it from the PATH
-            // otherwise verify it exists (add extension on Windows if necessary)
-            this.toolPath = yield which(this.toolPath, true);
-            return new Promise((resolve, reject) => toolrunner_awaiter(this, void 0, void 0, function* () {
-                this._debug(`exec tool: ${this.toolPath}`);
-                this._debug('arguments:');
-                for (const arg of this.args) {
-                    this._debug(`   ${arg}`);
-                }
-                const optionsNonNull = this._cloneExecOptions(this.options);
-                if (!optionsNonNull.silent && optionsNonNull.outStream) {
-                    optionsNonNull.outStream.write(this._getCommandString(optionsNonNull) + external_os_namespaceObject.EOL);
-                }
-                const state = new ExecState(optionsNonNull, this.toolPath);
-                state.on('debug', (message) => {
-                    this._debug(message);
-                });
-                if (this.options.cwd && !(yield exists(this.options.cwd))) {
-                    return reject(new Error(`The cwd: ${this.options.cwd} does not exist!`));
-                }
-                const fileName = this._getSpawnFileName();
-                const cp = external_child_process_namespaceObject.spawn(fileName, this._getSpawnArgs(optionsNonNull), this._getSpawnOptions(this.options, fileName));
-                let stdbuffer = '';
-                if (cp.stdout) {
-                    cp.stdout.on('data', (data) => {
-                        if (this.options.listeners && this.options.listeners.stdout) {
-                            this.options.listeners.stdout(data);
-                        }
-                        if (!optionsNonNull.silent && optionsNonNull.outStream) {
-                            optionsNonNull.outStream.write(data);
-                        }
-                        stdbuffer = this._processLineBuffer(data, stdbuffer, (line) => {
-                            if (this.options.listeners && this.options.listeners.stdline) {
-                                this.options.listeners.stdline(line);
-                            }
-                        });
-                    });
-                }
-                let errbuffer = '';
-                if (cp.stderr) {
-                    cp.stderr.on('data', (data) => {
-                        state.processStderr = true;
-                        if (this.options.listeners && this.options.listeners.stderr) {
-                            this.options.listeners.stderr(data);
-                        }
-                        if (!optionsNonNull.silent &&
-                            optionsNonNull.errStream &&
-                            optionsNonNull.outStream) {
-                            const s = optionsNonNull.failOnStdErr
-                                ? optionsNonNull.errStream
-                                : optionsNonNull.outStream;
-                            s.write(data);
-                        }
-                        errbuffer = this._processLineBuffer(data, errbuffer, (line) => {
-                            if (this.options.listeners && this.options.listeners.errline) {
-                                this.options.listeners.errline(line);
-                            }
-                        });
-                    });
-                }
-                cp.on('error', (err) => {
-                    state.processError = err.message;
-                    state.processExited = true;
-                    state.processClosed = true;
-                    state.CheckComplete();
-                });
-                cp.on('exit', (code) => {
-                    state.processExitCode = code;
-                    state.processExited = true;
-                    this._debug(`Exit code ${code} received from tool '${this.toolPath}'`);
-                    state.CheckComplete();
-                });
-                cp.on('close', (code) => {
-                    state.processExitCode = code;
-                    state.processExited = true;
-                    state.processClosed = true;
-                    this._debug(`STDIO streams have closed for tool '${this.toolPath}'`);
-                    state.CheckComplete();
-                });
-                state.on('done', (error, exitCode) => {
-                    if (stdbuffer.length > 0) {
-                        this.emit('stdline', stdbuffer);
-                    }
-                    if (errbuffer.length > 0) {
-                        this.emit('errline', errbuffer);
-                    }
-                    cp.removeAllListeners();
-                    if (error) {
-                        reject(error);
-                    }
-                    else {
-                        resolve(exitCode);
-                    }
-                });
-                if (this.options.input) {
-                    if (!cp.stdin) {
-                        throw new Error('child process missing stdin');
-                    }
-                    cp.stdin.end(this.options.input);
-                }
-            }));
-        });
-    }
-}
-/**
- * Convert an arg string to an array of args. Handles escaping
- *
- * @param    argString   string of arguments
- * @returns  string[]    array of arguments
- */
-function argStringToArray(argString) {
-    const args = [];
-    let inQuotes = false;
-    let escaped = false;
-    let arg = '';
-    function append(c) {
-        // we only escape double quotes.
-        if (escaped && c !== '"') {
-            arg += '\\';
-        }
-        arg += c;
-        escaped = false;
-    }
-    for (let i = 0; i < argString.length; i++) {
-        const c = argString.charAt(i);
-        if (c === '"') {
-            if (!escaped) {
-                inQuotes = !inQuotes;
-            }
-            else {
-                append(c);
-            }
-            continue;
-        }
-        if (c === '\\' && escaped) {
-            append(c);
-            continue;
-        }
-        if (c === '\\' && inQuotes) {
-            escaped = true;
-            continue;
-        }
-        if (c === ' ' && !inQuotes) {
-            if (arg.length > 0) {
-                args.push(arg);
-                arg = '';
-            }
-            continue;
-        }
-        append(c);
-    }
-    if (arg.length > 0) {
-        args.push(arg.trim());
-    }
-    return args;
-}
-class ExecState extends external_events_.EventEmitter {
-    constructor(options, toolPath) {
-        super();
-        this.processClosed = false; // tracks whether the process has exited and stdio is closed
-        this.processError = '';
-        this.processExitCode = 0;
-        this.processExited = false; // tracks whether the process has exited
-        this.processStderr = false; // tracks whether stderr was written to
-        this.delay = 10000; // 10 seconds
-        this.done = false;
-        this.timeout = null;
-        if (!toolPath) {
-            throw new Error('toolPath must not be empty');
-        }
-        this.options = options;
-        this.toolPath = toolPath;
-        if (options.delay) {
-            this.delay = options.delay;
-        }
-    }
-    CheckComplete() {
-        if (this.done) {
-            return;
-        }
-        if (this.processClosed) {
-            this._setResult();
-        }
-        else if (this.processExited) {
-            this.timeout = (0,external_timers_namespaceObject.setTimeout)(ExecState.HandleTimeout, this.delay, this);
-        }
-    }
-    _debug(message) {
-        this.emit('debug', message);
-    }
-    _setResult() {
-        // determine whether there is an error
-        let error;
-        if (this.processExited) {
-            if (this.processError) {
-                error = new Error(`There was an error when attempting to execute the process '${this.toolPath}'. This may indicate the process failed to start. Error: ${this.processError}`);
-            }
-            else if (this.processExitCode !== 0 && !this.options.ignoreReturnCode) {
-                error = new Error(`The process '${this.toolPath}' failed with exit code ${this.processExitCode}`);
-            }
-            else if (this.processStderr && this.options.failOnStdErr) {
-                error = new Error(`The process '${this.toolPath}' failed because one or more lines were written to the STDERR stream`);
-            }
-        }
-        // clear the timeout
-        if (this.timeout) {
-            clearTimeout(this.timeout);
-            this.timeout = null;
-        }
-        this.done = true;
-        this.emit('done', error, this.processExitCode);
-    }
-    static HandleTimeout(state) {
-        if (state.done) {
-            return;
-        }
-        if (!state.processClosed && state.processExited) {
-            const message = `The STDIO streams did not close within ${state.delay / 1000} seconds of the exit event from process '${state.toolPath}'. This may indicate a child process inherited the STDIO streams and has not yet exited.`;
-            state._debug(message);
-        }
-        state._setResult();
-    }
-}
-//# sourceMappingURL=toolrunner.js.map
-;// CONCATENATED MODULE: ./node_modules/@actions/exec/lib/exec.js
-var exec_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
-    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
-    return new (P || (P = Promise))(function (resolve, reject) {
-        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
-        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
-        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
-        step((generator = generator.apply(thisArg, _arguments || [])).next());
-    });
-};
-
-
-/**
- * Exec a command.
- * Output will be streamed to the live console.
- * Returns promise with return code
- *
- * @param     commandLine        command to execute (can include additional args). Must be correctly escaped.
- * @param     args               optional arguments for tool. Escaping is handled by the lib.
- * @param     options            optional exec options.  See ExecOptions
- * @returns   Promise<number>    exit code
- */
-function exec_exec(commandLine, args, options) {
-    return exec_awaiter(this, void 0, void 0, function* () {
-        const commandArgs = tr.argStringToArray(commandLine);
-        if (commandArgs.length === 0) {
-            throw new Error(`Parameter 'commandLine' cannot be null or empty.`);
-        }
-        // Path to tool to execute should be first arg
-        const toolPath = commandArgs[0];
-        args = commandArgs.slice(1).concat(args || []);
-        const runner = new tr.ToolRunner(toolPath, args, options);
-        return runner.exec();
-    });
-}
-/**
- * Exec a command and get the output.
- * Output will be streamed to the live console.
- * Returns promise with the exit code and collected stdout and stderr
- *
- * @param     commandLine           command to execute (can include additional args). Must be correctly escaped.
- * @param     args                  optional arguments for tool. Escaping is handled by the lib.
- * @param     options               optional exec options.  See ExecOptions
- * @returns   Promise<ExecOutput>   exit code, stdout, and stderr
- */
-function getExecOutput(commandLine, args, options) {
-    return exec_awaiter(this, void 0, void 0, function* () {
-        var _a, _b;
-        let stdout = '';
-        let stderr = '';
-        //Using string decoder covers the case where a mult-byte character is split
-        const stdoutDecoder = new StringDecoder('utf8');
-        const stderrDecoder = new StringDecoder('utf8');
-        const originalStdoutListener = (_a = options === null || options === void 0 ? void 0 : options.listeners) === null || _a === void 0 ? void 0 : _a.stdout;
-        const originalStdErrListener = (_b = options === null || options === void 0 ? void 0 : options.listeners) === null || _b === void 0 ? void 0 : _b.stderr;
-        const stdErrListener = (data) => {
-            stderr += stderrDecoder.write(data);
-            if (originalStdErrListener) {
-                originalStdErrListener(data);
-            }
-        };
-        const stdOutListener = (data) => {
-            stdout += stdoutDecoder.write(data);
-            if (originalStdoutListener) {
-                originalStdoutListener(data);
-            }
-        };
-        const listeners = Object.assign(Object.assign({}, options === null || options === void 0 ? void 0 : options.listeners), { stdout: stdOutListener, stderr: stdErrListener });
-        const exitCode = yield exec_exec(commandLine, args, Object.assign(Object.assign({}, options), { listeners }));
-        //flush any remaining characters
-        stdout += stdoutDecoder.end();
-        stderr += stderrDecoder.end();
-        return {
-            exitCode,
-            stdout,
-            stderr
-        };
-    });
-}
-//# sourceMappingURL=exec.js.map
-;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/platform.js
-var platform_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
-    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
-    return new (P || (P = Promise))(function (resolve, reject) {
-        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
-        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
-        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
-        step((generator = generator.apply(thisArg, _arguments || [])).next());
-    });
-};
-
-
-const getWindowsInfo = () => platform_awaiter(void 0, void 0, void 0, function* () {
-    const { stdout: version } = yield exec.getExecOutput('powershell -command "(Get-CimInstance -ClassName Win32_OperatingSystem).Version"', undefined, {
-        silent: true
-    });
-    const { stdout: name } = yield exec.getExecOutput('powershell -command "(Get-CimInstance -ClassName Win32_OperatingSystem).Caption"', undefined, {
-        silent: true
-    });
-    return {
-        name: name.trim(),
-        version: version.trim()
-    };
-});
-const getMacOsInfo = () => platform_awaiter(void 0, void 0, void 0, function* () {
-    var _a, _b, _c, _d;
-    const { stdout } = yield exec.getExecOutput('sw_vers', undefined, {
-        silent: true
-    });
-    const version = (_b = (_a = stdout.match(/ProductVersion:\s*(.+)/)) === null || _a === void 0 ? void 0 : _a[1]) !== null && _b !== void 0 ? _b : '';
-    const name = (_d = (_c = stdout.match(/ProductName:\s*(.+)/)) === null || _c === void 0 ? void 0 : _c[1]) !== null && _d !== void 0 ? _d : '';
-    return {
-        name,
-        version
-    };
-});
-const getLinuxInfo = () => platform_awaiter(void 0, void 0, void 0, function* () {
-    const { stdout } = yield exec.getExecOutput('lsb_release', ['-i', '-r', '-s'], {
-        silent: true
-    });
-    const [name, version] = stdout.trim().split('\n');
-    return {
-        name,
-        version
-    };
-});
-const platform = external_os_namespaceObject.platform();
-const arch = external_os_namespaceObject.arch();
-const isWindows = platform === 'win32';
-const isMacOS = platform === 'darwin';
-const isLinux = platform === 'linux';
-function getDetails() {
-    return platform_awaiter(this, void 0, void 0, function* () {
-        return Object.assign(Object.assign({}, (yield (isWindows
-            ? getWindowsInfo()
-            : isMacOS
-                ? getMacOsInfo()
-                : getLinuxInfo()))), { platform,
-            arch,
-            isWindows,
-            isMacOS,
-            isLinux });
-    });
-}
-//# sourceMappingURL=platform.js.map
-;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/core.js
-var core_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
-    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
-    return new (P || (P = Promise))(function (resolve, reject) {
-        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
-        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
-        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
-        step((generator = generator.apply(thisArg, _arguments || [])).next());
-    });
-};
-
-
-
-
-
-
-/**
- * The code to exit an action
- */
-var ExitCode;
-(function (ExitCode) {
-    /**
-     * A code indicating that the action was successful
-     */
-    ExitCode[ExitCode["Success"] = 0] = "Success";
-    /**
-     * A code indicating that the action was a failure
-     */
-    ExitCode[ExitCode["Failure"] = 1] = "Failure";
-})(ExitCode || (ExitCode = {}));
-//-----------------------------------------------------------------------
-// Variables
-//-----------------------------------------------------------------------
-/**
- * Sets env variable for this action and future actions in the job
- * @param name the name of the variable to set
- * @param val the value of the variable. Non-string values will be converted to a string via JSON.stringify
- */
-// eslint-disable-next-line @typescript-eslint/no-explicit-any
-function exportVariable(name, val) {
-    const convertedVal = toCommandValue(val);
-    process.env[name] = convertedVal;
-    const filePath = process.env['GITHUB_ENV'] || '';
-    if (filePath) {
-        return issueFileCommand('ENV', prepareKeyValueMessage(name, val));
-    }
-    issueCommand('set-env', { name }, convertedVal);
-}
-/**
- * Registers a secret which will get masked from logs
- *
- * @param secret - Value of the secret to be masked
- * @remarks
- * This function instructs the Actions runner to mask the specified value in any
- * logs produced during the workflow run. Once registered, the secret value will
- * be replaced with asterisks (***) whenever it appears in console output, logs,
- * or error messages.
- *
- * This is useful for protecting sensitive information such as:
- * - API keys
- * - Access tokens
- * - Authentication credentials
- * - URL parameters containing signatures (SAS tokens)
- *
- * Note that masking only affects future logs; any previous appearances of the
- * secret in logs before calling this function will remain unmasked.
- *
- * @example
- * ```typescript
- * // Register an API token as a secret
- * const apiToken = "abc123xyz456";
- * setSecret(apiToken);
- *
- * // Now any logs containing this value will show *** instead
- * console.log(`Using token: ${apiToken}`); // Outputs: "Using token: ***"
- * ```
- */
-function core_setSecret(secret) {
-    command_issueCommand('add-mask', {}, secret);
-}
-/**
- * Prepends inputPath to the PATH (for this action and future actions)
- * @param inputPath
- */
-function addPath(inputPath) {
-    const filePath = process.env['GITHUB_PATH'] || '';
-    if (filePath) {
-        issueFileCommand('PATH', inputPath);
-    }
-    else {
-        issueCommand('add-path', {}, inputPath);
-    }
-    process.env['PATH'] = `${inputPath}${path.delimiter}${process.env['PATH']}`;
-}
-/**
- * Gets the value of an input.
- * Unless trimWhitespace is set to false in InputOptions, the value is also trimmed.
- * Returns an empty string if the value is not defined.
- *
- * @param     name     name of the input to get
- * @param     options  optional. See InputOptions.
- * @returns   string
- */
-function getInput(name, options) {
-    const val = process.env[`INPUT_${name.replace(/ /g, '_').toUpperCase()}`] || '';
-    if (options && options.required && !val) {
-        throw new Error(`Input required and not supplied: ${name}`);
-    }
-    if (options && options.trimWhitespace === false) {
-        return val;
-    }
-    return val.trim();
-}
-/**
- * Gets the values of an multiline input.  Each value is also trimmed.
- *
- * @param     name     name of the input to get
- * @param     options  optional. See InputOptions.
- * @returns   string[]
- *
- */
-function getMultilineInput(name, options) {
-    const inputs = getInput(name, options)
-        .split('\n')
-        .filter(x => x !== '');
-    if (options && options.trimWhitespace === false) {
-        return inputs;
-    }
-    return inputs.map(input => input.trim());
-}
-/**
- * Gets the input value of the boolean type in the YAML 1.2 "core schema" specification.
- * Support boolean input list: `true | True | TRUE | false | False | FALSE` .
- * The return value is also in boolean type.
- * ref: https://yaml.org/spec/1.2/spec.html#id2804923
- *
- * @param     name     name of the input to get
- * @param     options  optional. See InputOptions.
- * @returns   boolean
- */
-function getBooleanInput(name, options) {
-    const trueValue = ['true', 'True', 'TRUE'];
-    const falseValue = ['false', 'False', 'FALSE'];
-    const val = getInput(name, options);
-    if (trueValue.includes(val))
-        return true;
-    if (falseValue.includes(val))
-        return false;
-    throw new TypeError(`Input does not meet YAML 1.2 "Core Schema" specification: ${name}\n` +
-        `Support boolean input list: \`true | True | TRUE | false | False | FALSE\``);
-}
-/**
- * Sets the value of an output.
- *
- * @param     name     name of the output to set
- * @param     value    value to store. Non-string values will be converted to a string via JSON.stringify
- */
-// eslint-disable-next-line @typescript-eslint/no-explicit-any
-function setOutput(name, value) {
-    const filePath = process.env['GITHUB_OUTPUT'] || '';
-    if (filePath) {
-        return file_command_issueFileCommand('OUTPUT', file_command_prepareKeyValueMessage(name, value));
-    }
-    process.stdout.write(external_os_namespaceObject.EOL);
-    command_issueCommand('set-output', { name }, utils_toCommandValue(value));
-}
-/**
- * Enables or disables the echoing of commands into stdout for the rest of the step.
- * Echoing is disabled by default if ACTIONS_STEP_DEBUG is not set.
- *
- */
-function setCommandEcho(enabled) {
-    issue('echo', enabled ? 'on' : 'off');
-}
-//-----------------------------------------------------------------------
-// Results
-//-----------------------------------------------------------------------
-/**
- * Sets the action status to failed.
- * When the action exits it will be with an exit code of 1
- * @param message add error issue message
- */
-function setFailed(message) {
-    process.exitCode = ExitCode.Failure;
-    core_error(message);
-}
-//-----------------------------------------------------------------------
-// Logging Commands
-//-----------------------------------------------------------------------
-/**
- * Gets whether Actions Step Debug is on or not
- */
-function isDebug() {
-    return process.env['RUNNER_DEBUG'] === '1';
-}
-/**
- * Writes debug message to user log
- * @param message debug message
- */
-function core_debug(message) {
-    issueCommand('debug', {}, message);
-}
-/**
- * Adds an error issue
- * @param message error issue message. Errors will be converted to string via toString()
- * @param properties optional properties to add to the annotation.
- */
-function core_error(message, properties = {}) {
-    command_issueCommand('error', toCommandProperties(properties), message instanceof Error ? message.toString() : message);
-}
-/**
- * Adds a warning issue
- * @param message warning issue message. Errors will be converted to string via toString()
- * @param properties optional properties to add to the annotation.
- */
-function warning(message, properties = {}) {
-    command_issueCommand('warning', toCommandProperties(properties), message instanceof Error ? message.toString() : message);
-}
-/**
- * Adds a notice issue
- * @param message notice issue message. Errors will be converted to string via toString()
- * @param properties optional properties to add to the annotation.
- */
-function notice(message, properties = {}) {
-    command_issueCommand('notice', toCommandProperties(properties), message instanceof Error ? message.toString() : message);
-}
-/**
- * Writes info to log with console.log.
- * @param message info message
- */
-function info(message) {
-    process.stdout.write(message + external_os_namespaceObject.EOL);
-}
-/**
- * Begin an output group.
- *
- * Output until the next `groupEnd` will be foldable in this group
- *
- * @param name The name of the output group
- */
-function startGroup(name) {
-    command_issue('group', name);
-}
-/**
- * End an output group.
- */
-function endGroup() {
-    command_issue('endgroup');
-}
-/**
- * Wrap an asynchronous function call in a group.
- *
- * Returns the same type as the function itself.
- *
- * @param name The name of the group
- * @param fn The function to wrap in the group
- */
-function group(name, fn) {
-    return core_awaiter(this, void 0, void 0, function* () {
-        startGroup(name);
-        let result;
-        try {
-            result = yield fn();
-        }
-        finally {
-            endGroup();
-        }
-        return result;
-    });
-}
-//-----------------------------------------------------------------------
-// Wrapper action state
-//-----------------------------------------------------------------------
-/**
- * Saves state for current action, the state can only be retrieved by this action's post job execution.
- *
- * @param     name     name of the state to store
- * @param     value    value to store. Non-string values will be converted to a string via JSON.stringify
- */
-// eslint-disable-next-line @typescript-eslint/no-explicit-any
-function saveState(name, value) {
-    const filePath = process.env['GITHUB_STATE'] || '';
-    if (filePath) {
-        return file_command_issueFileCommand('STATE', file_command_prepareKeyValueMessage(name, value));
-    }
-    command_issueCommand('save-state', { name }, utils_toCommandValue(value));
-}
-/**
- * Gets the value of an state set by this action's main execution.
- *
- * @param     name     name of the state to get
- * @returns   string
- */
-function getState(name) {
-    return process.env[`STATE_${name}`] || '';
-}
-function getIDToken(aud) {
-    return core_awaiter(this, void 0, void 0, function* () {
-        return yield OidcClient.getIDToken(aud);
-    });
-}
-/**
- * Summary exports
- */
-
-/**
- * @deprecated use core.summary
- */
-
-/**
- * Path exports
- */
-
-/**
- * Platform utilities exports
- */
-
-//# sourceMappingURL=core.js.map
 ;// CONCATENATED MODULE: ./build/core/errors.js
 /**
  * Every error code there is. Stable: operators' workflows and dashboards compare against them.
@@ -43548,7 +40601,7 @@ const SHORTEST_REDACTED = 4;
  */
 function createRedactor(secrets) {
     const known = secrets
-        .flatMap(secret => (secret === undefined ? [] : [secret, ...secret.split(/\r?\n/)]))
+        .flatMap(secret => (secret === undefined ? [] : [secret, secret.trim(), ...secret.split(/\r?\n/)]))
         .filter(secret => secret.length >= SHORTEST_REDACTED)
         .sort((a, b) => b.length - a.length);
     const forms = [
@@ -43559,52 +40612,6 @@ function createRedactor(secrets) {
 
 ;// CONCATENATED MODULE: external "node:fs/promises"
 const promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs/promises");
-;// CONCATENATED MODULE: ./build/install/audit.js
-
-/** How far back a line is looked for that a dead run wrote before its recovery repeats it. */
-const TAIL_BYTES = 64 * 1024;
-/**
- * Appends the one line that stays for ever of a finished deployment, durably. One that stands there already, because the
- * run died just after it, is not repeated; a line that was cut off by a crash does not damage the next.
- */
-async function appendAudit(layout, report, redact) {
-    const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id } = report;
-    const line = {
-        at: report.completed_at,
-        deployment_id,
-        contract,
-        kind,
-        slug,
-        id,
-        version,
-        previous_version,
-        artifact_sha256,
-        outcome,
-        error_code: report.error?.code ?? null,
-        host_id,
-        actor: report.run.actor,
-        run_url: report.run.url,
-    };
-    const text = redact(JSON.stringify(line));
-    const file = await (0,promises_namespaceObject.open)(layout.audit, 'a+', 0o600);
-    try {
-        const lines = (await readTail(file)).split('\n');
-        if (lines.includes(text))
-            return;
-        await file.appendFile(`${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
-        await file.sync();
-    }
-    finally {
-        await file.close();
-    }
-}
-async function readTail(file) {
-    const { size } = await file.stat();
-    const length = Math.min(size, TAIL_BYTES);
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, size - length);
-    return buffer.toString('utf8', 0, bytesRead);
-}
-
 ;// CONCATENATED MODULE: external "node:path"
 const external_node_path_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:path");
 ;// CONCATENATED MODULE: ./node_modules/zod/v4/core/util.js
@@ -53167,7 +50174,7 @@ const rollbackSchema = object({
     problems: array(schemas_string()),
     /** Whether the restored tree is what its record says; null when there was nothing to compare. */
     verified: schemas_boolean().nullable(),
-    /** Whether the old version is healthy again; null when the plan started nothing. */
+    /** Whether the old version is healthy again; null when there is nothing to check it by, or it did not run. */
     healthy: schemas_boolean().nullable(),
 });
 /** How a deployment ended, as written to the journal and the local report. */
@@ -53212,7 +50219,7 @@ const stateEntrySchema = object({ state: schemas_string(), at: schemas_string() 
 const stepEntrySchema = object({
     id: schemas_string(),
     action: schemas_string(),
-    status: schemas_enum(['done', 'unchanged', 'skipped', 'failed', 'not_run']),
+    status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
     duration_ms: schemas_number(),
     error: schemas_string().nullable(),
 });
@@ -53236,7 +50243,8 @@ const DRAIN_MS = 200;
 /**
  * Runs a program in a process group of its own with stdin closed, and resolves when it has ended, however it ended.
  * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program
- * has ended; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together. Never blocks the event loop.
+ * has ended; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and of
+ * stdout alone for who reads an answer. Never blocks the event loop.
  */
 async function runChild(request) {
     request.signal?.throwIfAborted();
@@ -53248,6 +50256,7 @@ async function runChild(request) {
         ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
     });
     const output = collectOutput([child.stdout, child.stderr]);
+    const stdout = collectOutput([child.stdout]);
     const closed = new Promise(resolve => child.once('close', resolve));
     const exited = new Promise(resolve => child.once('exit', (code, signal) => resolve([code, signal])));
     const failure = await startFailure(child);
@@ -53264,7 +50273,7 @@ async function runChild(request) {
         return { kind: 'timed_out', output: output() };
     return code === null
         ? { kind: 'signalled', signal: String(signal), output: output() }
-        : { kind: 'exited', code, output: output() };
+        : { kind: 'exited', code, output: output(), stdout: stdout() };
 }
 /** What a child of ours may know of the environment: never the runner's inputs, tokens or tracking id. */
 function allowedEnvironment(extra = {}) {
@@ -53409,11 +50418,17 @@ async function syncTree(root, signal) {
     await syncEveryFile(root);
     return 'fsync';
 }
-/** Creates a directory and its missing parents, 0700, durably. */
+/** Creates a directory, 0700, durably, when it is missing. Not its parents: Node's recursive mkdir never ends in some file systems. */
 async function makePrivateDirectory(path) {
-    const first = await (0,promises_namespaceObject.mkdir)(path, { recursive: true, mode: 0o700 });
-    if (first !== undefined)
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(first));
+    try {
+        await (0,promises_namespaceObject.mkdir)(path, { mode: 0o700 });
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return;
+        throw error;
+    }
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
 }
 /** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */
 async function makeOpenDirectory(path) {
@@ -53477,6 +50492,34 @@ function buildLocalReport(record, end, reported) {
         reported,
     };
 }
+/** Facts in words of our own, which hold no foreign text and must stay readable whatever a secret looks like. */
+const OWN_WORDS = new Set([
+    'deployment_id',
+    'contract',
+    'kind',
+    'status',
+    'outcome',
+    'state',
+    'at',
+    'action',
+    'code',
+    'started_at',
+    'completed_at',
+]);
+/** The report without any secret in any of its texts: done once, before anything is made of it. */
+function redactReport(report, redact) {
+    return redactTexts(report, redact);
+}
+function redactTexts(value, redact) {
+    if (typeof value === 'string')
+        return redact(value);
+    if (Array.isArray(value))
+        return value.map(item => redactTexts(item, redact));
+    if (typeof value !== 'object' || value === null)
+        return value;
+    const fields = Object.entries(value);
+    return Object.fromEntries(fields.map(([key, field]) => [key, OWN_WORDS.has(key) ? field : redactTexts(field, redact)]));
+}
 /**
  * Writes the report, redacted, by rename and 0600; returns its path, which is the same for whoever writes it, so that
  * there is exactly one. Of deployments that started in one millisecond, the later ones have their id in the name.
@@ -53501,13 +50544,63 @@ async function isReportOf(path, deploymentId) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/audit.js
+
+/** How far back a line is looked for that a dead run wrote before its recovery repeats it. */
+const TAIL_BYTES = 64 * 1024;
+/**
+ * Appends the one line that stays for ever of a finished deployment, durably. One that stands there already, because the
+ * run died just after it, is not repeated; a line that was cut off by a crash does not damage the next.
+ */
+async function appendAudit(layout, report, redact) {
+    const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id } = report;
+    const line = {
+        at: report.completed_at,
+        deployment_id,
+        contract,
+        kind,
+        slug,
+        id,
+        version,
+        previous_version,
+        artifact_sha256,
+        outcome,
+        error_code: report.error?.code ?? null,
+        host_id,
+        actor: report.run.actor,
+        run_url: report.run.url,
+    };
+    const text = redact(JSON.stringify(line));
+    const file = await (0,promises_namespaceObject.open)(layout.audit, 'a+', 0o600);
+    try {
+        const lines = (await readTail(file)).split('\n');
+        if (lines.includes(text))
+            return;
+        await file.appendFile(`${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
+        await file.sync();
+    }
+    finally {
+        await file.close();
+    }
+}
+async function readTail(file) {
+    const { size } = await file.stat();
+    const length = Math.min(size, TAIL_BYTES);
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, size - length);
+    return buffer.toString('utf8', 0, bytesRead);
+}
+
+// EXTERNAL MODULE: external "node:perf_hooks"
+var external_node_perf_hooks_ = __nccwpck_require__(643);
 ;// CONCATENATED MODULE: ./build/install/outbox.js
 
 
 
 
 
+
 const MAX_WAITING = 200;
+const OUTBOX_TIMEOUT_MS = 10_000;
 const schema = object({ schema: literal(1), address: schemas_string(), report: localReportSchema });
 /** Keeps a report that the hub has not accepted, for the next run that talks to the same address. */
 async function keepInOutbox(layout, address, report, redact) {
@@ -53515,10 +50608,11 @@ async function keepInOutbox(layout, address, report, redact) {
     await replaceFile((0,external_node_path_namespaceObject.join)(layout.outbox, `${report.started_at.replaceAll(':', '-')}-${report.deployment_id}.json`), `${text}\n`);
 }
 /**
- * Sends each waiting report of this address once, oldest first. What is accepted or finally refused leaves the outbox;
- * at the first one that cannot be delivered the rest wait for the next run.
+ * Sends each waiting report of this address once, oldest first, for 10 s in all. What is accepted or finally refused
+ * leaves the outbox; at the first one that cannot be delivered, or at a cancel, the rest wait for the next run.
  */
-async function sendOutbox(layout, sender, log) {
+async function sendOutbox(layout, sender, log, signal) {
+    const deadline = external_node_perf_hooks_.performance.now() + OUTBOX_TIMEOUT_MS;
     const names = (await (0,promises_namespaceObject.readdir)(layout.outbox)).filter(name => name.endsWith('.json')).sort();
     await dropOldest(layout, names, log);
     for (const name of names.slice(-MAX_WAITING)) {
@@ -53530,12 +50624,15 @@ async function sendOutbox(layout, sender, log) {
         }
         if (waiting.address !== sender.address)
             continue;
-        if (!(await deliver(path, waiting.report, sender, log)))
+        const timeoutMs = deadline - external_node_perf_hooks_.performance.now();
+        if (signal.aborted || timeoutMs < 1)
+            return;
+        if (!(await deliver(path, waiting.report, timeoutMs, sender, log)))
             return;
     }
 }
-async function deliver(path, report, sender, log) {
-    const delivery = await sender.send(report, false);
+async function deliver(path, report, timeoutMs, sender, log) {
+    const delivery = await sender.send(report, { retry: false, timeoutMs });
     if (delivery.accepted)
         log.info(`The hub has now accepted the report of ${report.started_at}.`);
     else
@@ -53573,16 +50670,12 @@ const UNSENT = { accepted: false, attempts: 0, error: 'not sent' };
  * null when there is no hub to tell. Never throws: what cannot be written is a warning and changes no outcome.
  */
 async function closeDeployment(host, record, end, address) {
-    const unsent = buildLocalReport(record, withoutSecrets(end, host.redact), UNSENT);
+    const unsent = redactReport(buildLocalReport(record, end, UNSENT), host.redact);
     await orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, unsent, host.redact));
     const report = { ...unsent, reported: await tellHub(host, unsent, address) };
     const reportPath = await orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, report, host.redact));
     await orWarn(host.log, 'the audit line', () => appendAudit(host.layout, report, host.redact));
     return { report, reportPath };
-}
-/** What is said of an error may quote a hub or a child, and goes over the wire. */
-function withoutSecrets(end, redact) {
-    return end.error === null ? end : { ...end, error: { ...end.error, message: redact(end.error.message) } };
 }
 async function tellHub(host, report, address) {
     const { sender, log, redact } = host;
@@ -53592,7 +50685,7 @@ async function tellHub(host, report, address) {
         await keepForLater(host, address, report);
         return { ...UNSENT, error: 'waits in the outbox for a run that talks to its hub' };
     }
-    const delivery = await sender.send(report, true);
+    const delivery = await sender.send(report, { retry: true, timeoutMs: host.reportTimeoutMs() });
     if (delivery.accepted)
         return { accepted: true, attempts: delivery.attempts, error: null };
     log.warning(`The hub was not told of this deployment, which changes nothing on the host: ${delivery.error}`);
@@ -53680,6 +50773,42 @@ function toHostError(error, doing) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/layout.js
+
+function layoutOf(projectRoot) {
+    const own = (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
+    return {
+        root: projectRoot,
+        own,
+        lock: (0,external_node_path_namespaceObject.join)(own, 'lock'),
+        journal: (0,external_node_path_namespaceObject.join)(own, 'journal.jsonl'),
+        installed: (0,external_node_path_namespaceObject.join)(own, 'installed.json'),
+        staging: (0,external_node_path_namespaceObject.join)(own, 'staging'),
+        snapshots: (0,external_node_path_namespaceObject.join)(own, 'snapshots'),
+        trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
+        reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
+        outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
+        audit: (0,external_node_path_namespaceObject.join)(own, 'audit.jsonl'),
+        reserve: (0,external_node_path_namespaceObject.join)(own, 'reserve'),
+    };
+}
+function installPath(layout, shelf, id) {
+    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, id);
+}
+/** Host-side settings of a plugin, beside its directory so that no deployment replaces them. */
+function settingsPath(layout, shelf, id) {
+    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, `${id}.env`);
+}
+function stagingPath(layout, deploymentId) {
+    return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
+}
+function snapshotsPath(layout, shelf, id) {
+    return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
+}
+function treeRecordPath(layout, treeDigest) {
+    return (0,external_node_path_namespaceObject.join)(layout.trees, `${treeDigest}.json`);
+}
+
 ;// CONCATENATED MODULE: ./build/core/tree-digest.js
 
 /**
@@ -53744,7 +50873,7 @@ async function sha256OfFile(path, signal) {
     return hash.digest('hex');
 }
 /** Whether anything is at the path, a dangling symlink included. */
-async function tree_walk_exists(path) {
+async function exists(path) {
     return (await statOf(path)) !== undefined;
 }
 /** lstat, or undefined when nothing is there. */
@@ -53779,7 +50908,27 @@ async function tree_walk_describe(root, path) {
     return stat.isFile() ? { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 } : { type: 'other', path };
 }
 
+;// CONCATENATED MODULE: ./build/install/reserve.js
+
+
+
+/** Enough for a lock, the records of a recovery and a report. */
+const RESERVE_BYTES = 64 * 1024;
+/** Keeps some disk space back, so that a host whose disk has filled up can still be locked and recovered. */
+async function keepReserve(layout) {
+    if (await exists(layout.reserve))
+        return;
+    // Random, because a file system may store what compresses well in no space at all.
+    await (0,promises_namespaceObject.writeFile)(layout.reserve, (0,external_node_crypto_.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 }).catch(() => (0,promises_namespaceObject.unlink)(layout.reserve).catch(() => { }));
+}
+/** Gives the reserve up; returns whether there was one. */
+async function spendReserve(layout) {
+    return (0,promises_namespaceObject.unlink)(layout.reserve).then(() => true, () => false);
+}
+
 ;// CONCATENATED MODULE: ./build/install/host.js
+
+
 
 
 
@@ -53800,24 +50949,27 @@ async function prepareHost(layout, log) {
         for (const folder of [layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox]) {
             await makePrivateDirectory(folder);
         }
+        await keepReserve(layout);
     }
     catch (error) {
-        throw toHostError(error, `preparing ${layout.own}`);
+        throw unusableRoot(toHostError(error, `preparing ${layout.own}`));
     }
 }
 /**
  * Checks, before anything is fetched, that this run can switch what is on the shelf: it is a writable directory on the
- * same file system as `.hub-deploy/`, so that a switch is a rename, and at least `neededBytes` are free.
+ * same file system as `.hub-deploy/`, so that a switch is a rename; what is in the place can be moved; some space is free
+ * (the artifact's own need is checked as soon as it is known).
  * Throws DeploymentError `host_not_writable` or `disk_full`.
  */
-async function checkHost(layout, shelf, neededBytes) {
+async function checkHost(layout, shelf, id) {
     try {
         await requireSwitchableShelf(layout, shelf);
+        await requireMovable(installPath(layout, shelf, id));
     }
     catch (error) {
         throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf)}`);
     }
-    await requireSpace(layout.staging, Math.max(neededBytes, MIN_FREE_BYTES));
+    await requireSpace(layout.staging, MIN_FREE_BYTES);
 }
 /** Throws DeploymentError `disk_full` unless `neededBytes` are free at the path. */
 async function requireSpace(path, neededBytes) {
@@ -53829,6 +50981,14 @@ async function requireSpace(path, neededBytes) {
     if (free >= neededBytes)
         return;
     throw new DeploymentError('disk_full', `${path} has ${mebibytes(free)} free, this deployment needs ${mebibytes(neededBytes)}: free some space and run again. Nothing was changed.`);
+}
+/** Whatever is odd about a root in which our folder cannot be made, it is the root that has to be mended. */
+function unusableRoot(error) {
+    if (error.code !== 'step_failed')
+        return error;
+    return new DeploymentError('host_not_writable', `${error.message} Is project-root the right directory?`, {
+        cause: error,
+    });
 }
 async function requireRoot(root, log) {
     const found = await (0,promises_namespaceObject.stat)(root).catch(error => {
@@ -53864,6 +51024,12 @@ async function requireOwnFolder(own) {
     if ((Number(found.mode) & 0o077) !== 0)
         await (0,promises_namespaceObject.chmod)(own, 0o700);
 }
+/** A directory is moved to another parent only by who may write in it. */
+async function requireMovable(place) {
+    const found = await statOf(place);
+    if (found?.isDirectory())
+        await (0,promises_namespaceObject.access)(place, promises_namespaceObject.constants.W_OK | promises_namespaceObject.constants.X_OK);
+}
 async function requireSwitchableShelf(layout, shelf) {
     const path = (0,external_node_path_namespaceObject.join)(layout.root, shelf);
     const found = await (0,promises_namespaceObject.stat)(path).catch(error => {
@@ -53871,7 +51037,7 @@ async function requireSwitchableShelf(layout, shelf) {
             return undefined;
         throw error;
     });
-    if (found === undefined && !(await tree_walk_exists(path)))
+    if (found === undefined && !(await exists(path)))
         return (0,promises_namespaceObject.access)(layout.root, promises_namespaceObject.constants.W_OK | promises_namespaceObject.constants.X_OK);
     if (found === undefined || !found.isDirectory())
         throw new DeploymentError('host_not_writable', `${path} is not a directory: remove what is there.`);
@@ -53888,6 +51054,7 @@ function mebibytes(bytes) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/installed.js
+
 
 
 
@@ -53916,15 +51083,21 @@ const installedRowSchema = versionSchema.extend({
 const fileSchema = object({ schema: literal(1), installed: array(installedRowSchema) });
 /**
  * What is installed on this host, as recorded; empty when nothing was ever installed.
- * Throws DeploymentError `inconsistent` when the record cannot be read as what we write.
+ * Throws DeploymentError `inconsistent` when the record is not what we write, and what the operating system says when
+ * it cannot be read at all.
  */
 async function readInstalled(layout) {
+    const text = await (0,promises_namespaceObject.readFile)(layout.installed, 'utf8').catch(error => {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw toHostError(error, `reading ${layout.installed}`);
+    });
+    if (text === undefined)
+        return [];
     try {
-        return fileSchema.parse(JSON.parse(await (0,promises_namespaceObject.readFile)(layout.installed, 'utf8'))).installed;
+        return fileSchema.parse(JSON.parse(text)).installed;
     }
     catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return [];
         throw new DeploymentError('inconsistent', `${layout.installed} is not the record that this action writes: restore it, or move it away to start afresh (what is installed then counts as foreign and is kept).`, { cause: error });
     }
 }
@@ -54001,41 +51174,6 @@ async function readStartTime(pid) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/layout.js
-
-function layoutOf(projectRoot) {
-    const own = (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
-    return {
-        root: projectRoot,
-        own,
-        lock: (0,external_node_path_namespaceObject.join)(own, 'lock'),
-        journal: (0,external_node_path_namespaceObject.join)(own, 'journal.jsonl'),
-        installed: (0,external_node_path_namespaceObject.join)(own, 'installed.json'),
-        staging: (0,external_node_path_namespaceObject.join)(own, 'staging'),
-        snapshots: (0,external_node_path_namespaceObject.join)(own, 'snapshots'),
-        trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
-        reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
-        outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
-        audit: (0,external_node_path_namespaceObject.join)(own, 'audit.jsonl'),
-    };
-}
-function installPath(layout, shelf, id) {
-    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, id);
-}
-/** Host-side settings of a plugin, beside its directory so that no deployment replaces them. */
-function settingsPath(layout, shelf, id) {
-    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, `${id}.env`);
-}
-function stagingPath(layout, deploymentId) {
-    return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
-}
-function snapshotsPath(layout, shelf, id) {
-    return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
-}
-function treeRecordPath(layout, treeDigest) {
-    return (0,external_node_path_namespaceObject.join)(layout.trees, `${treeDigest}.json`);
-}
-
 ;// CONCATENATED MODULE: ./build/install/tree-record.js
 
 
@@ -54063,7 +51201,7 @@ function buildTreeRecord(tree, keepPaths) {
 }
 async function writeTreeRecord(layout, record) {
     const path = treeRecordPath(layout, record.digest);
-    if (await tree_walk_exists(path))
+    if (await exists(path))
         return;
     await replaceFile(path, JSON.stringify({ files: record.files, symlinks: record.symlinks }));
 }
@@ -54187,20 +51325,31 @@ async function cleanup_orWarn(log, act) {
 const relativePathSchema = schemas_string().refine(isInside, { error: 'must stay below the project root' });
 const changeSchema = discriminatedUnion('type', [
     object({ type: literal('make_directory'), path: relativePathSchema }),
-    object({ type: literal('move'), from: relativePathSchema, to: relativePathSchema }),
+    object({
+        type: literal('move'),
+        from: relativePathSchema,
+        to: relativePathSchema,
+        /** Inode of what is moved, which tells it from whatever else has come to lie at the other path. */
+        ino: schemas_string().optional(),
+    }),
     /** A second name for a complete staged file, which stays in staging as the proof that the file is ours. */
     object({ type: literal('create_file'), staged: relativePathSchema, path: relativePathSchema }),
 ]);
 /**
- * Throws when a change cannot be made because its source is missing or its target is taken. Asked before the change is
- * announced: an undo of what was never possible could not tell the host's own things from ours.
+ * A change as it is announced: with the identity of what it moves. Throws DeploymentError `step_failed` when it cannot be
+ * made, because its source is missing or its target is taken; an undo of what was never possible could not tell the
+ * host's own things from ours.
  */
-async function requirePossible(root, change) {
+async function announceable(root, change) {
     const target = change.type === 'move' ? change.to : change.path;
-    if (await tree_walk_exists((0,external_node_path_namespaceObject.join)(root, target)))
-        throw new Error(`${target} exists already`);
-    if (change.type === 'move' && !(await tree_walk_exists((0,external_node_path_namespaceObject.join)(root, change.from))))
-        throw new Error(`${change.from} does not exist`);
+    if (await exists((0,external_node_path_namespaceObject.join)(root, target)))
+        throw taken(target);
+    if (change.type !== 'move')
+        return change;
+    const ino = await inodeOf((0,external_node_path_namespaceObject.join)(root, change.from));
+    if (ino === null)
+        throw new DeploymentError('step_failed', `${change.from} was there a moment ago and is gone: another process works on it. Stop it and run again.`);
+    return { ...change, ino };
 }
 /** Makes a change and makes it durable. Never replaces anything that is there. */
 async function applyChange(root, change) {
@@ -54216,19 +51365,19 @@ async function applyChange(root, change) {
     }
 }
 /**
- * Takes a change back, whether it was made, half made or not made at all, and any number of times. Returns whether what
- * the host runs had been changed and is now back; a directory that was only made does not count.
- * Throws when what is found fits neither the state before nor the state after the change.
+ * Takes a change back, whether it was made, half made or not made at all, and any number of times. What another process
+ * has put in the place meanwhile is set aside, never removed.
+ * Throws when nothing is found where it was nor where it was moved to.
  */
 async function undoChange(root, change) {
     switch (change.type) {
         case 'make_directory':
             await removeIfEmpty((0,external_node_path_namespaceObject.join)(root, change.path));
-            return false;
+            return { wasMade: false, setAside: null };
         case 'move':
-            return moveBack(root, change.from, change.to);
+            return moveBack(root, change);
         case 'create_file':
-            return removeIfOurs((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path));
+            return { wasMade: await removeIfOurs((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path)), setAside: null };
     }
 }
 /** One sentence on a change, for an operator who has to see to it by hand. */
@@ -54243,24 +51392,41 @@ function describeChange(change) {
     }
 }
 async function moveDurably(from, to) {
-    if (await tree_walk_exists(to))
-        throw new Error(`${to} exists already`);
+    if (await exists(to))
+        throw taken(to);
     await (0,promises_namespaceObject.rename)(from, to);
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(to));
     if ((0,external_node_path_namespaceObject.dirname)(from) !== (0,external_node_path_namespaceObject.dirname)(to))
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(from));
 }
-async function moveBack(root, from, to) {
-    const [before, after] = [(0,external_node_path_namespaceObject.join)(root, from), (0,external_node_path_namespaceObject.join)(root, to)];
-    const [isBefore, isAfter] = [await tree_walk_exists(before), await tree_walk_exists(after)];
-    if (isBefore && !isAfter)
-        return false;
-    if (isBefore && isAfter)
-        throw new Error(`both ${from} and ${to} exist, so ${to} cannot be moved back`);
-    if (!isAfter)
-        throw new Error(`neither ${from} nor ${to} exists`);
+async function moveBack(root, change) {
+    const [before, after] = [(0,external_node_path_namespaceObject.join)(root, change.from), (0,external_node_path_namespaceObject.join)(root, change.to)];
+    const [inoBefore, inoAfter] = [await inodeOf(before), await inodeOf(after)];
+    if (inoBefore === null && inoAfter === null) {
+        throw new Error(`what was moved from ${change.from} to ${change.to} is at neither place`);
+    }
+    if (inoAfter === null || inoBefore === change.ino)
+        return { wasMade: false, setAside: null };
+    const setAside = inoBefore === null ? null : await changes_putAside(root, change.from);
     await moveDurably(after, before);
-    return true;
+    return { wasMade: true, setAside };
+}
+/** Another process, the old version itself perhaps, made something where the old version has to go back to. */
+async function changes_putAside(root, path) {
+    const aside = (0,external_node_path_namespaceObject.join)('.hub-deploy', 'snapshots', 'set-aside', `${Date.now()}-${path.replaceAll('/', '_').slice(-100)}`);
+    await makePrivateDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, aside)));
+    await moveDurably((0,external_node_path_namespaceObject.join)(root, path), (0,external_node_path_namespaceObject.join)(root, aside));
+    return aside;
+}
+async function inodeOf(path) {
+    return (0,promises_namespaceObject.lstat)(path, { bigint: true }).then(found => String(found.ino), error => {
+        if (isAbsent(error))
+            return null;
+        throw error;
+    });
+}
+function taken(path) {
+    return new DeploymentError('step_failed', `${path} exists already, though it was free a moment ago: another process writes there. Stop it and run again.`);
 }
 async function removeIfOurs(staged, path) {
     const [ours, there] = [await statOf(staged), await statOf(path)];
@@ -54285,7 +51451,307 @@ function isInside(path) {
     return !(0,external_node_path_namespaceObject.isAbsolute)(path) && (0,external_node_path_namespaceObject.normalize)(path) === path && path.split('/').every(part => !['', '.', '..'].includes(part));
 }
 
+;// CONCATENATED MODULE: ./build/install/supervisors/service.js
+
+/** One thing that a supervisor of this host runs, by the names of the host config; as written to the journal. */
+const serviceSchema = discriminatedUnion('supervisor', [
+    object({ supervisor: literal('systemd'), scope: schemas_enum(['system', 'user']), unit: schemas_string() }),
+    object({ supervisor: literal('docker'), container: schemas_string() }),
+    object({
+        supervisor: literal('kubernetes'),
+        namespace: schemas_string(),
+        deployment: schemas_string(),
+        kubeconfig: schemas_string().nullable(),
+        context: schemas_string().nullable(),
+    }),
+]);
+/**
+ * The service of an id, or of the whole project where a step names no plugin and the host config has a project-wide unit.
+ * Undefined when the host config has no supervisor, or says `none`.
+ */
+function serviceOf(config, id, isProjectWide) {
+    const named = config.plugins.get(id);
+    const fill = (template) => template.replaceAll('{id}', id);
+    switch (config.supervisor) {
+        case undefined:
+        case 'none':
+            return undefined;
+        case 'systemd': {
+            const { scope, unit, projectUnit } = config.systemd;
+            const own = fill(named?.unit ?? unit);
+            return { supervisor: 'systemd', scope, unit: isProjectWide ? (projectUnit ?? own) : own };
+        }
+        case 'docker':
+            return { supervisor: 'docker', container: fill(named?.container ?? config.docker.container) };
+        case 'kubernetes': {
+            const { namespace, deployment, kubeconfig = null, context = null } = config.kubernetes;
+            return {
+                supervisor: 'kubernetes',
+                namespace,
+                deployment: fill(named?.deployment ?? deployment),
+                kubeconfig,
+                context,
+            };
+        }
+    }
+}
+/** How an operator calls the service. */
+function describeService(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return `${service.scope === 'user' ? 'user unit' : 'unit'} ${service.unit}`;
+        case 'docker':
+            return `container ${service.container}`;
+        case 'kubernetes':
+            return `deployment ${service.namespace}/${service.deployment}`;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/health/healthchecks.js
+
+
+const probeSchema = discriminatedUnion('type', [
+    object({ type: literal('http'), url: schemas_string(), status: schemas_number(), body: schemas_string().exactOptional() }),
+    object({ type: literal('tcp'), address: schemas_string() }),
+    object({ type: literal('command'), command: tuple([schemas_string()], schemas_string()).readonly() }),
+]);
+/** What a healthcheck step looks at; as written to the journal, so that a rollback can check the old version by it. */
+const healthcheckSchema = object({
+    id: schemas_string(),
+    service: serviceSchema.nullable(),
+    check: object({ probe: probeSchema, intervalSeconds: schemas_number(), stableForSeconds: schemas_number() }).nullable(),
+    timeout_seconds: schemas_number(),
+    retries: schemas_number(),
+});
+/** The checks of one step: of its plugin, else of everything that the plan installs. */
+function healthchecksOf(step, config, ids) {
+    return (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
+        id,
+        service: serviceOf(config, id, step.plugin === undefined) ?? null,
+        check: config.plugins.get(id)?.healthcheck ?? null,
+        timeout_seconds: step.timeoutSeconds,
+        retries: step.retries,
+    }));
+}
+/** The check with `{version}` in its `body` replaced, so that an old process that still answers does not pass for the new one. */
+function expectVersion(check, version) {
+    if (check === null)
+        return undefined;
+    const { probe } = check;
+    if (probe.type !== 'http' || probe.body === undefined)
+        return check;
+    return { ...check, probe: { ...probe, body: probe.body.replaceAll('{version}', version ?? '') } };
+}
+
+;// CONCATENATED MODULE: ./build/install/supervisors/commands.js
+/** The supervisor's own command line for an action: an argument list, no shell. `replicas` is how many a start makes of a Kubernetes deployment. */
+function actionCommand(service, action, replicas) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), action, service.unit];
+        case 'docker':
+            return ['docker', action, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), ...kubernetesAction(action, `deployment/${service.deployment}`, replicas)];
+    }
+}
+/** The command line that asks for a service's state; `parseState` reads its answer. */
+function stateCommand(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), 'is-active', service.unit];
+        case 'docker':
+            return ['docker', 'inspect', '--format', DOCKER_STATE, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_STATE}`];
+    }
+}
+/** What the answer to `stateCommand` says: its exit code and its standard output. */
+function parseState(service, exitCode, stdout) {
+    // systemctl is-active tells by its exit code as well, and what is "activating" is not 0.
+    const text = exitCode === 0 || service.supervisor === 'systemd' ? stdout.trim() : '';
+    switch (service.supervisor) {
+        case 'systemd':
+            return {
+                known: UP_UNITS.has(text) || DOWN_UNITS.has(text),
+                up: UP_UNITS.has(text),
+                running: text === 'active',
+                replicas: null,
+            };
+        case 'docker':
+            return {
+                known: text !== '',
+                up: /^(?:running|restarting)\b/.test(text),
+                running: text === 'running' || text === 'running healthy',
+                replicas: null,
+            };
+        case 'kubernetes': {
+            // A field that is 0 may be left out, which leaves its place empty.
+            const fields = text.split(' ');
+            const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.map(Number);
+            const isWhole = updated === wanted && available === wanted && all === wanted;
+            const running = observed >= generation && wanted > 0 && isWhole;
+            return { known: /^\d+$/.test(fields[2] ?? ''), up: wanted > 0, running, replicas: wanted };
+        }
+    }
+}
+const UP_UNITS = new Set(['active', 'activating', 'reloading', 'refreshing']);
+/** An old systemctl calls a unit that is not there `unknown`. */
+const DOWN_UNITS = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown']);
+const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}';
+const KUBERNETES_STATE = [
+    '{.metadata.generation}',
+    '{.status.observedGeneration}',
+    '{.spec.replicas}',
+    '{.status.updatedReplicas}',
+    '{.status.availableReplicas}',
+    '{.status.replicas}',
+].join(' ');
+function systemctl(service) {
+    return service.scope === 'user' ? ['systemctl', '--user'] : ['systemctl'];
+}
+function kubectl(service) {
+    const kubeconfig = service.kubeconfig === null ? [] : [`--kubeconfig=${service.kubeconfig}`];
+    const context = service.context === null ? [] : [`--context=${service.context}`];
+    return ['kubectl', ...kubeconfig, ...context, `--namespace=${service.namespace}`];
+}
+function kubernetesAction(action, deployment, replicas) {
+    switch (action) {
+        case 'start':
+            return ['scale', `--replicas=${replicas || 1}`, deployment];
+        case 'stop':
+            return ['scale', '--replicas=0', deployment];
+        case 'restart':
+            return ['rollout', 'restart', deployment];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/supervisors/supervise.js
+
+
+
+
+
+const ACTION_TIMEOUT_MS = 5 * 60_000;
+const STATE_TIMEOUT_MS = 30_000;
+/**
+ * Has the supervisor start, stop or restart a service. Throws DeploymentError `step_failed` with what it said, or
+ * `step_timed_out`.
+ */
+async function superviseService(service, action, { replicas, signal, timeoutMs = ACTION_TIMEOUT_MS }) {
+    const command = actionCommand(service, action, replicas);
+    const end = await runChild({ command, env: environmentFor(service), timeoutMs, signal });
+    if (end.kind === 'exited' && end.code === 0)
+        return;
+    const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
+    throw new DeploymentError(code, `To ${action} ${describeService(service)}, ${command.join(' ')} ${describeEnd(end)}: look at the service on this host.`);
+}
+/** What the supervisor says of a service. Where it cannot be asked, nothing is known, and the evidence says why. */
+async function readServiceState(service, signal, timeoutMs = STATE_TIMEOUT_MS) {
+    const command = stateCommand(service);
+    const end = await runChild({ command, env: environmentFor(service), timeoutMs, signal });
+    const state = end.kind === 'exited' ? parseState(service, end.code, end.stdout) : UNKNOWN;
+    return { ...state, evidence: `${describeService(service)}: ${command[0]} ${describeEnd(end)}` };
+}
+const UNKNOWN = { known: false, up: false, running: false, replicas: null };
+/** How a child ended, for a message. */
+function describeEnd(end) {
+    switch (end.kind) {
+        case 'exited':
+            return `ended with exit code ${end.code}${said(end.output)}`;
+        case 'signalled':
+            return `was ended by ${end.signal}${said(end.output)}`;
+        case 'timed_out':
+            return `did not end in time${said(end.output)}`;
+        case 'not_started':
+            return `could not be started (${cleanForeignText(end.error.message)})`;
+    }
+}
+function said(output) {
+    const text = cleanForeignText(output, 2048);
+    return text === '' ? ' and said nothing' : ` and said "${text}"`;
+}
+/** A user manager is found through the runtime directory of the user, which a service's environment may lack. */
+function environmentFor(service) {
+    const uid = process.getuid?.();
+    if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined)
+        return allowedEnvironment();
+    return allowedEnvironment({ XDG_RUNTIME_DIR: process.env['XDG_RUNTIME_DIR'] ?? `/run/user/${uid}` });
+}
+
+;// CONCATENATED MODULE: ./build/install/supervisors/service-changes.js
+
+
+
+
+/** That a plan has a service started, stopped or restarted, and how it was before; as written to the journal. */
+const serviceChangeSchema = object({
+    service: serviceSchema,
+    action: schemas_enum(['start', 'stop', 'restart']),
+    was_running: schemas_boolean(),
+    /** Of a Kubernetes deployment; null elsewhere. */
+    replicas: schemas_number().int().nonnegative().nullable(),
+});
+/**
+ * What is about to be done to a service, with what it is now; `earlier` are the changes of the same plan so far. Throws
+ * DeploymentError `step_failed` when its state cannot be told, because then nobody could bring it back.
+ */
+async function planServiceChange(service, action, earlier, signal) {
+    const state = await readServiceState(service, signal);
+    if (!state.known)
+        throw unknownState(service, action, state.evidence);
+    const known = earlier.find(change => keyOf(change.service) === keyOf(service) && change.replicas);
+    return { service, action, was_running: state.up, replicas: known?.replicas ?? state.replicas };
+}
+/**
+ * Brings the services that a plan touched back to how they were before it, newest first, after the old files are back:
+ * what ran is restarted on them, what did not run is stopped. Goes on after a failure and tells each; may be repeated.
+ */
+async function restoreServices(changes, log) {
+    const restored = { isRunning: false, problems: [] };
+    for (const { service, was_running, replicas } of touchedServices(changes)) {
+        try {
+            for (const action of await restoringActions(service, was_running)) {
+                log.info(`Back to the old version: ${action} ${describeService(service)}.`);
+                await superviseService(service, action, { replicas });
+            }
+            restored.isRunning ||= was_running;
+        }
+        catch (error) {
+            restored.problems.push(toDeployError(error).message);
+        }
+    }
+    return restored;
+}
+/** A step that failed may have done its work all the same, so what runs is asked, not concluded. */
+async function restoringActions(service, wasRunning) {
+    const { known, up } = await readServiceState(service);
+    if (!wasRunning)
+        return known && !up ? [] : ['stop'];
+    // A restart of a Kubernetes deployment leaves it at the none that a stop has made of it.
+    return service.supervisor === 'kubernetes' && !up ? ['start', 'restart'] : ['restart'];
+}
+/** The first change of each touched service, which knows how it was; the service touched last first. */
+function touchedServices(changes) {
+    const touched = new Map();
+    for (const change of changes) {
+        const key = keyOf(change.service);
+        const first = touched.get(key) ?? change;
+        touched.delete(key);
+        touched.set(key, first);
+    }
+    return [...touched.values()].reverse();
+}
+function unknownState(service, action, evidence) {
+    return new DeploymentError('step_failed', `Before ${describeService(service)} gets a ${action}, its state must be known, to bring it back if need be. ${evidence}: nothing was done to it.`);
+}
+function keyOf(service) {
+    return JSON.stringify(service);
+}
+
 ;// CONCATENATED MODULE: ./build/install/journal.js
+
+
 
 
 
@@ -54309,6 +51775,10 @@ const recordSchema = discriminatedUnion('record', [
     stepEntrySchema.extend({ record: literal('step') }),
     /** Announces a change that is about to be made. */
     object({ record: literal('change'), change: changeSchema }),
+    /** Announces that a service is about to be started, stopped or restarted. */
+    object({ record: literal('service'), change: serviceChangeSchema }),
+    /** By what the old version is checked after a rollback. */
+    object({ record: literal('healthchecks'), checks: array(healthcheckSchema) }),
     /** The newest change that was not taken back yet is taken back; `was_made` says whether it had been made at all. */
     object({ record: literal('undone'), change: changeSchema, was_made: schemas_boolean() }),
     /** The point of no return: the new version is what this host runs. */
@@ -54326,7 +51796,7 @@ const recordSchema = discriminatedUnion('record', [
  * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The others
  * only tell more, and are given up when there is no room for them: taking back must not need any.
  */
-const DURABLE = new Set(['begin', 'change', 'commit', 'recovery']);
+const DURABLE = new Set(['begin', 'change', 'service', 'commit', 'recovery']);
 const SYNCED = new Set([...DURABLE, 'undone']);
 /** Opens the journal for appending behind its last whole record, creating it (0600) when there is none. */
 async function openJournal(path) {
@@ -54417,10 +51887,11 @@ async function removeJournal(path) {
 
 
 
+
 const POLL_MS = 250;
 const TELL_EVERY_MS = 10_000;
 const MARK = '.takeover-';
-const holderSchema = object({
+const ownSchema = object({
     id: schemas_string().regex(/^[0-9a-f-]{36}$/),
     pid: schemas_int().positive(),
     start_time: schemas_string().nullable(),
@@ -54430,9 +51901,17 @@ const holderSchema = object({
     run_url: schemas_string().nullable(),
     since: schemas_string(),
 });
+/** Of another host, whose lock may be written by another version of this action: only where it is must be known. */
+const foreignSchema = object({
+    id: ownSchema.shape.id.nullable().catch(null),
+    pid: ownSchema.shape.pid.nullable().catch(null),
+    hostname: schemas_string().refine(name => name !== (0,external_node_os_namespaceObject.hostname)()),
+    run_url: schemas_string().nullable().catch(null),
+    since: schemas_string().nullable().catch(null),
+});
 /**
  * Takes the lock of a project root, waiting up to `timeoutMs` for its holder. A lock whose holder is provably dead,
- * or whose content is garbage, is taken over at once; one of another host never. Losing a race never harms the winner:
+ * or whose content is garbage, is taken over at once; one that names another host never. Losing a race never harms the winner:
  * only who created the one take-over mark of a dead holder may replace its lock.
  * Throws DeploymentError `locked` with the holder and its link, or `host_not_writable` / `disk_full`; the signal's reason once it is aborted.
  */
@@ -54541,14 +52020,17 @@ async function readLock(path) {
 }
 function parseHolder(text) {
     try {
-        return holderSchema.parse(JSON.parse(text));
+        return union([ownSchema, foreignSchema]).parse(JSON.parse(text));
     }
     catch {
         return undefined;
     }
 }
-async function isAbandoned(found, own) {
-    return found.holder === undefined || isProvablyDead(found.holder, own);
+/** Nothing can be proved of a holder of which only the host is known. */
+async function isAbandoned({ holder }, own) {
+    if (holder === undefined)
+        return true;
+    return 'boot_id' in holder && isProvablyDead(holder, own);
 }
 async function linkIfAbsent(from, to) {
     try {
@@ -54576,9 +52058,9 @@ async function release(path, id) {
 function describeHolder({ holder }) {
     if (holder === undefined)
         return 'its content is garbage';
-    const where = `process ${holder.pid} on ${cleanForeignText(holder.hostname, 100)}`;
+    const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`;
     const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`;
-    return `${where} holds it since ${cleanForeignText(holder.since, 40)}${run}`;
+    return `${where} holds it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${run}`;
 }
 function lockedError(found, request) {
     const waited = `${Math.round(request.timeoutMs / 1000)} s`;
@@ -54631,6 +52113,1716 @@ function definedOnly(facts) {
     return Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined));
 }
 
+// EXTERNAL MODULE: external "node:net"
+var external_node_net_ = __nccwpck_require__(7030);
+// EXTERNAL MODULE: external "node:util"
+var external_node_util_ = __nccwpck_require__(7975);
+;// CONCATENATED MODULE: ./build/net/limits.js
+/** Limits of the wire; a wire's `timeouts` option may replace the two time-outs. */
+const CONNECT_TIMEOUT_MS = 10_000;
+const IDLE_TIMEOUT_MS = 30_000;
+const MAX_REDIRECTS = 5;
+/** Attempts after the first one. */
+const MAX_RETRIES = 3;
+/** The n-th wait is a random part of base * 2^(n-1), at most the cap. */
+const BACKOFF_BASE_MS = 500;
+const BACKOFF_CAP_MS = 8_000;
+const RETRY_AFTER_CAP_MS = 30_000;
+/** Of a foreign body, as far as a message may quote it. */
+const MAX_QUOTED_BODY_CHARS = 2048;
+/** Two blocks of this size are all that a download keeps in memory. */
+const WRITE_BLOCK_BYTES = 1024 * 1024;
+
+;// CONCATENATED MODULE: ./build/net/answer-text.js
+
+
+
+/** Reads at most MAX_JSON_BODY_BYTES of an answer's body and closes it. Throws as the exchange's body does. */
+async function readAnswerText(exchange) {
+    if (isEncoded(exchange)) {
+        exchange.close();
+        return { body: undefined, decoded: '', text: '', cut: false };
+    }
+    const { bytes, cut } = await readCapped(exchange.body);
+    const decoded = new TextDecoder().decode(bytes);
+    const text = cleanForeignText(decoded, MAX_QUOTED_BODY_CHARS);
+    return { body: cut ? undefined : parseJson(decoded), decoded, text, cut };
+}
+/** Whether a Content-Encoding stands between us and the bytes; none is ever asked for. */
+function isEncoded(exchange) {
+    return !['', 'identity'].includes((exchange.headers['content-encoding'] ?? '').trim().toLowerCase());
+}
+async function readCapped(body) {
+    const chunks = [];
+    let size = 0;
+    for await (const chunk of body) {
+        chunks.push(chunk);
+        size += chunk.length;
+        if (size > MAX_JSON_BODY_BYTES)
+            break;
+    }
+    return { bytes: Buffer.concat(chunks).subarray(0, MAX_JSON_BODY_BYTES), cut: size > MAX_JSON_BODY_BYTES };
+}
+function parseJson(text) {
+    try {
+        return JSON.parse(text);
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/net/block-writer.js
+
+
+
+
+/**
+ * Writes a stream of chunks to a file descriptor from position 0 in large blocks, one being filled while the other is
+ * written. `onBlock` sees every byte once, in order. Throws DeploymentError `disk_full` or `host_not_writable`.
+ */
+class BlockWriter {
+    #fd;
+    #onBlock;
+    #filling = Buffer.allocUnsafeSlow(WRITE_BLOCK_BYTES);
+    #spare = Buffer.allocUnsafeSlow(WRITE_BLOCK_BYTES);
+    #used = 0;
+    #position = 0;
+    #writing = Promise.resolve();
+    constructor(fd, onBlock) {
+        this.#fd = fd;
+        this.#onBlock = onBlock;
+    }
+    /** Takes the chunk's bytes; waits while both blocks are full. */
+    async add(chunk) {
+        for (let taken = 0; taken < chunk.length;) {
+            const copied = chunk.copy(this.#filling, this.#used, taken);
+            taken += copied;
+            this.#used += copied;
+            if (this.#used === this.#filling.length)
+                await this.#turn();
+        }
+    }
+    /** Writes what is left; after it every byte has been handed to the operating system. */
+    async finish() {
+        await this.#turn();
+        await this.#writing;
+    }
+    /** Waits until no write is under way, so that the descriptor may be closed. Never throws. */
+    async settle() {
+        await this.#writing.catch(() => { });
+    }
+    async #turn() {
+        await this.#writing;
+        const block = this.#filling.subarray(0, this.#used);
+        this.#writing = writeAll(this.#fd, block, this.#position);
+        this.#writing.catch(() => { });
+        this.#onBlock(block);
+        this.#position += block.length;
+        this.#used = 0;
+        [this.#filling, this.#spare] = [this.#spare, this.#filling];
+    }
+}
+/** A system error while a download is written, as the operator needs it told. */
+function toWriteError(error) {
+    const errno = errnoOf(error) ?? 'unknown error';
+    return errno === 'ENOSPC' || errno === 'EDQUOT'
+        ? new DeploymentError('disk_full', `No space left for the download (${errno}): free space in the runner's temporary folder.`, { cause: error })
+        : new DeploymentError('host_not_writable', `The download could not be written (${errno}): check the runner's temporary folder.`, { cause: error });
+}
+const writeAt = (0,external_node_util_.promisify)(external_node_fs_namespaceObject.write);
+async function writeAll(fd, block, position) {
+    try {
+        for (let done = 0; done < block.length;) {
+            const { bytesWritten } = await writeAt(fd, block, done, block.length - done, position + done);
+            done += bytesWritten;
+        }
+    }
+    catch (error) {
+        throw toWriteError(error);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/net/deadline.js
+
+/**
+ * Runs an operation that must be over after `ms` milliseconds, everything it waits for included.
+ * Rejects with ArtifactError `timeout` when it is not, and with the reason of `cancel` when that is aborted first.
+ */
+async function withDeadline(ms, origin, cancel, operation) {
+    cancel?.throwIfAborted();
+    const expiry = new AbortController();
+    const timer = setTimeout(() => expiry.abort(overdue(ms, origin)), ms);
+    const endsAt = performance.now() + ms;
+    const signal = cancel === undefined ? expiry.signal : AbortSignal.any([cancel, expiry.signal]);
+    try {
+        return await operation({ signal, remainingMs: () => endsAt - performance.now() });
+    }
+    catch (error) {
+        throw signal.aborted ? signal.reason : error;
+    }
+    finally {
+        clearTimeout(timer);
+    }
+}
+function overdue(ms, origin) {
+    return new ArtifactError('timeout', `The exchange with ${origin} was not over after ${ms / 1000} s in all: check the server and the network, or allow it more time.`);
+}
+
+// EXTERNAL MODULE: external "node:http"
+var external_node_http_ = __nccwpck_require__(7067);
+;// CONCATENATED MODULE: external "node:https"
+const external_node_https_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:https");
+// EXTERNAL MODULE: external "http"
+var external_http_ = __nccwpck_require__(8611);
+var external_http_namespaceObject = /*#__PURE__*/__nccwpck_require__.t(external_http_, 2);
+// EXTERNAL MODULE: external "https"
+var external_https_ = __nccwpck_require__(5692);
+var external_https_namespaceObject = /*#__PURE__*/__nccwpck_require__.t(external_https_, 2);
+;// CONCATENATED MODULE: ./node_modules/@actions/http-client/lib/proxy.js
+function getProxyUrl(reqUrl) {
+    const usingSsl = reqUrl.protocol === 'https:';
+    if (checkBypass(reqUrl)) {
+        return undefined;
+    }
+    const proxyVar = (() => {
+        if (usingSsl) {
+            return process.env['https_proxy'] || process.env['HTTPS_PROXY'];
+        }
+        else {
+            return process.env['http_proxy'] || process.env['HTTP_PROXY'];
+        }
+    })();
+    if (proxyVar) {
+        try {
+            return new DecodedURL(proxyVar);
+        }
+        catch (_a) {
+            if (!proxyVar.startsWith('http://') && !proxyVar.startsWith('https://'))
+                return new DecodedURL(`http://${proxyVar}`);
+        }
+    }
+    else {
+        return undefined;
+    }
+}
+function checkBypass(reqUrl) {
+    if (!reqUrl.hostname) {
+        return false;
+    }
+    const reqHost = reqUrl.hostname;
+    if (isLoopbackAddress(reqHost)) {
+        return true;
+    }
+    const noProxy = process.env['no_proxy'] || process.env['NO_PROXY'] || '';
+    if (!noProxy) {
+        return false;
+    }
+    // Determine the request port
+    let reqPort;
+    if (reqUrl.port) {
+        reqPort = Number(reqUrl.port);
+    }
+    else if (reqUrl.protocol === 'http:') {
+        reqPort = 80;
+    }
+    else if (reqUrl.protocol === 'https:') {
+        reqPort = 443;
+    }
+    // Format the request hostname and hostname with port
+    const upperReqHosts = [reqUrl.hostname.toUpperCase()];
+    if (typeof reqPort === 'number') {
+        upperReqHosts.push(`${upperReqHosts[0]}:${reqPort}`);
+    }
+    // Compare request host against noproxy
+    for (const upperNoProxyItem of noProxy
+        .split(',')
+        .map(x => x.trim().toUpperCase())
+        .filter(x => x)) {
+        if (upperNoProxyItem === '*' ||
+            upperReqHosts.some(x => x === upperNoProxyItem ||
+                x.endsWith(`.${upperNoProxyItem}`) ||
+                (upperNoProxyItem.startsWith('.') &&
+                    x.endsWith(`${upperNoProxyItem}`)))) {
+            return true;
+        }
+    }
+    return false;
+}
+function isLoopbackAddress(host) {
+    const hostLower = host.toLowerCase();
+    return (hostLower === 'localhost' ||
+        hostLower.startsWith('127.') ||
+        hostLower.startsWith('[::1]') ||
+        hostLower.startsWith('[0:0:0:0:0:0:0:1]'));
+}
+class DecodedURL extends URL {
+    constructor(url, base) {
+        super(url, base);
+        this._decodedUsername = decodeURIComponent(super.username);
+        this._decodedPassword = decodeURIComponent(super.password);
+    }
+    get username() {
+        return this._decodedUsername;
+    }
+    get password() {
+        return this._decodedPassword;
+    }
+}
+//# sourceMappingURL=proxy.js.map
+// EXTERNAL MODULE: ./node_modules/tunnel/index.js
+var tunnel = __nccwpck_require__(770);
+// EXTERNAL MODULE: ./node_modules/undici/index.js
+var undici = __nccwpck_require__(6752);
+;// CONCATENATED MODULE: ./node_modules/@actions/http-client/lib/index.js
+/* eslint-disable @typescript-eslint/no-explicit-any */
+var __awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
+    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
+    return new (P || (P = Promise))(function (resolve, reject) {
+        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
+        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
+        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
+        step((generator = generator.apply(thisArg, _arguments || [])).next());
+    });
+};
+
+
+
+
+
+var HttpCodes;
+(function (HttpCodes) {
+    HttpCodes[HttpCodes["OK"] = 200] = "OK";
+    HttpCodes[HttpCodes["MultipleChoices"] = 300] = "MultipleChoices";
+    HttpCodes[HttpCodes["MovedPermanently"] = 301] = "MovedPermanently";
+    HttpCodes[HttpCodes["ResourceMoved"] = 302] = "ResourceMoved";
+    HttpCodes[HttpCodes["SeeOther"] = 303] = "SeeOther";
+    HttpCodes[HttpCodes["NotModified"] = 304] = "NotModified";
+    HttpCodes[HttpCodes["UseProxy"] = 305] = "UseProxy";
+    HttpCodes[HttpCodes["SwitchProxy"] = 306] = "SwitchProxy";
+    HttpCodes[HttpCodes["TemporaryRedirect"] = 307] = "TemporaryRedirect";
+    HttpCodes[HttpCodes["PermanentRedirect"] = 308] = "PermanentRedirect";
+    HttpCodes[HttpCodes["BadRequest"] = 400] = "BadRequest";
+    HttpCodes[HttpCodes["Unauthorized"] = 401] = "Unauthorized";
+    HttpCodes[HttpCodes["PaymentRequired"] = 402] = "PaymentRequired";
+    HttpCodes[HttpCodes["Forbidden"] = 403] = "Forbidden";
+    HttpCodes[HttpCodes["NotFound"] = 404] = "NotFound";
+    HttpCodes[HttpCodes["MethodNotAllowed"] = 405] = "MethodNotAllowed";
+    HttpCodes[HttpCodes["NotAcceptable"] = 406] = "NotAcceptable";
+    HttpCodes[HttpCodes["ProxyAuthenticationRequired"] = 407] = "ProxyAuthenticationRequired";
+    HttpCodes[HttpCodes["RequestTimeout"] = 408] = "RequestTimeout";
+    HttpCodes[HttpCodes["Conflict"] = 409] = "Conflict";
+    HttpCodes[HttpCodes["Gone"] = 410] = "Gone";
+    HttpCodes[HttpCodes["TooManyRequests"] = 429] = "TooManyRequests";
+    HttpCodes[HttpCodes["InternalServerError"] = 500] = "InternalServerError";
+    HttpCodes[HttpCodes["NotImplemented"] = 501] = "NotImplemented";
+    HttpCodes[HttpCodes["BadGateway"] = 502] = "BadGateway";
+    HttpCodes[HttpCodes["ServiceUnavailable"] = 503] = "ServiceUnavailable";
+    HttpCodes[HttpCodes["GatewayTimeout"] = 504] = "GatewayTimeout";
+})(HttpCodes || (HttpCodes = {}));
+var Headers;
+(function (Headers) {
+    Headers["Accept"] = "accept";
+    Headers["ContentType"] = "content-type";
+})(Headers || (Headers = {}));
+var MediaTypes;
+(function (MediaTypes) {
+    MediaTypes["ApplicationJson"] = "application/json";
+})(MediaTypes || (MediaTypes = {}));
+/**
+ * Returns the proxy URL, depending upon the supplied url and proxy environment variables.
+ * @param serverUrl  The server URL where the request will be sent. For example, https://api.github.com
+ */
+function lib_getProxyUrl(serverUrl) {
+    const proxyUrl = pm.getProxyUrl(new URL(serverUrl));
+    return proxyUrl ? proxyUrl.href : '';
+}
+const HttpRedirectCodes = [
+    HttpCodes.MovedPermanently,
+    HttpCodes.ResourceMoved,
+    HttpCodes.SeeOther,
+    HttpCodes.TemporaryRedirect,
+    HttpCodes.PermanentRedirect
+];
+const HttpResponseRetryCodes = [
+    HttpCodes.BadGateway,
+    HttpCodes.ServiceUnavailable,
+    HttpCodes.GatewayTimeout
+];
+const RetryableHttpVerbs = ['OPTIONS', 'GET', 'DELETE', 'HEAD'];
+const ExponentialBackoffCeiling = 10;
+const ExponentialBackoffTimeSlice = 5;
+class HttpClientError extends Error {
+    constructor(message, statusCode) {
+        super(message);
+        this.name = 'HttpClientError';
+        this.statusCode = statusCode;
+        Object.setPrototypeOf(this, HttpClientError.prototype);
+    }
+}
+class HttpClientResponse {
+    constructor(message) {
+        this.message = message;
+    }
+    readBody() {
+        return __awaiter(this, void 0, void 0, function* () {
+            return new Promise((resolve) => __awaiter(this, void 0, void 0, function* () {
+                let output = Buffer.alloc(0);
+                this.message.on('data', (chunk) => {
+                    output = Buffer.concat([output, chunk]);
+                });
+                this.message.on('end', () => {
+                    resolve(output.toString());
+                });
+            }));
+        });
+    }
+    readBodyBuffer() {
+        return __awaiter(this, void 0, void 0, function* () {
+            return new Promise((resolve) => __awaiter(this, void 0, void 0, function* () {
+                const chunks = [];
+                this.message.on('data', (chunk) => {
+                    chunks.push(chunk);
+                });
+                this.message.on('end', () => {
+                    resolve(Buffer.concat(chunks));
+                });
+            }));
+        });
+    }
+}
+function isHttps(requestUrl) {
+    const parsedUrl = new URL(requestUrl);
+    return parsedUrl.protocol === 'https:';
+}
+class lib_HttpClient {
+    constructor(userAgent, handlers, requestOptions) {
+        this._ignoreSslError = false;
+        this._allowRedirects = true;
+        this._allowRedirectDowngrade = false;
+        this._maxRedirects = 50;
+        this._allowRetries = false;
+        this._maxRetries = 1;
+        this._keepAlive = false;
+        this._disposed = false;
+        this.userAgent = this._getUserAgentWithOrchestrationId(userAgent);
+        this.handlers = handlers || [];
+        this.requestOptions = requestOptions;
+        if (requestOptions) {
+            if (requestOptions.ignoreSslError != null) {
+                this._ignoreSslError = requestOptions.ignoreSslError;
+            }
+            this._socketTimeout = requestOptions.socketTimeout;
+            if (requestOptions.allowRedirects != null) {
+                this._allowRedirects = requestOptions.allowRedirects;
+            }
+            if (requestOptions.allowRedirectDowngrade != null) {
+                this._allowRedirectDowngrade = requestOptions.allowRedirectDowngrade;
+            }
+            if (requestOptions.maxRedirects != null) {
+                this._maxRedirects = Math.max(requestOptions.maxRedirects, 0);
+            }
+            if (requestOptions.keepAlive != null) {
+                this._keepAlive = requestOptions.keepAlive;
+            }
+            if (requestOptions.allowRetries != null) {
+                this._allowRetries = requestOptions.allowRetries;
+            }
+            if (requestOptions.maxRetries != null) {
+                this._maxRetries = requestOptions.maxRetries;
+            }
+        }
+    }
+    options(requestUrl, additionalHeaders) {
+        return __awaiter(this, void 0, void 0, function* () {
+            return this.request('OPTIONS', requestUrl, null, additionalHeaders || {});
+        });
+    }
+    get(requestUrl, additionalHeaders) {
+        return __awaiter(this, void 0, void 0, function* () {
+            return this.request('GET', requestUrl, null, additionalHeaders || {});
+        });
+    }
+    del(requestUrl, additionalHeaders) {
+        return __awaiter(this, void 0, void 0, function* () {
+            return this.request('DELETE', requestUrl, null, additionalHeaders || {});
+        });
+    }
+    post(requestUrl, data, additionalHeaders) {
+        return __awaiter(this, void 0, void 0, function* () {
+            return this.request('POST', requestUrl, data, additionalHeaders || {});
+        });
+    }
+    patch(requestUrl, data, additionalHeaders) {
+        return __awaiter(this, void 0, void 0, function* () {
+            return this.request('PATCH', requestUrl, data, additionalHeaders || {});
+        });
+    }
+    put(requestUrl, data, additionalHeaders) {
+        return __awaiter(this, void 0, void 0, function* () {
+            return this.request('PUT', requestUrl, data, additionalHeaders || {});
+        });
+    }
+    head(requestUrl, additionalHeaders) {
+        return __awaiter(this, void 0, void 0, function* () {
+            return this.request('HEAD', requestUrl, null, additionalHeaders || {});
+        });
+    }
+    sendStream(verb, requestUrl, stream, additionalHeaders) {
+        return __awaiter(this, void 0, void 0, function* () {
+            return this.request(verb, requestUrl, stream, additionalHeaders);
+        });
+    }
+    /**
+     * Gets a typed object from an endpoint
+     * Be aware that not found returns a null.  Other errors (4xx, 5xx) reject the promise
+     */
+    getJson(requestUrl_1) {
+        return __awaiter(this, arguments, void 0, function* (requestUrl, additionalHeaders = {}) {
+            additionalHeaders[Headers.Accept] = this._getExistingOrDefaultHeader(additionalHeaders, Headers.Accept, MediaTypes.ApplicationJson);
+            const res = yield this.get(requestUrl, additionalHeaders);
+            return this._processResponse(res, this.requestOptions);
+        });
+    }
+    postJson(requestUrl_1, obj_1) {
+        return __awaiter(this, arguments, void 0, function* (requestUrl, obj, additionalHeaders = {}) {
+            const data = JSON.stringify(obj, null, 2);
+            additionalHeaders[Headers.Accept] = this._getExistingOrDefaultHeader(additionalHeaders, Headers.Accept, MediaTypes.ApplicationJson);
+            additionalHeaders[Headers.ContentType] =
+                this._getExistingOrDefaultContentTypeHeader(additionalHeaders, MediaTypes.ApplicationJson);
+            const res = yield this.post(requestUrl, data, additionalHeaders);
+            return this._processResponse(res, this.requestOptions);
+        });
+    }
+    putJson(requestUrl_1, obj_1) {
+        return __awaiter(this, arguments, void 0, function* (requestUrl, obj, additionalHeaders = {}) {
+            const data = JSON.stringify(obj, null, 2);
+            additionalHeaders[Headers.Accept] = this._getExistingOrDefaultHeader(additionalHeaders, Headers.Accept, MediaTypes.ApplicationJson);
+            additionalHeaders[Headers.ContentType] =
+                this._getExistingOrDefaultContentTypeHeader(additionalHeaders, MediaTypes.ApplicationJson);
+            const res = yield this.put(requestUrl, data, additionalHeaders);
+            return this._processResponse(res, this.requestOptions);
+        });
+    }
+    patchJson(requestUrl_1, obj_1) {
+        return __awaiter(this, arguments, void 0, function* (requestUrl, obj, additionalHeaders = {}) {
+            const data = JSON.stringify(obj, null, 2);
+            additionalHeaders[Headers.Accept] = this._getExistingOrDefaultHeader(additionalHeaders, Headers.Accept, MediaTypes.ApplicationJson);
+            additionalHeaders[Headers.ContentType] =
+                this._getExistingOrDefaultContentTypeHeader(additionalHeaders, MediaTypes.ApplicationJson);
+            const res = yield this.patch(requestUrl, data, additionalHeaders);
+            return this._processResponse(res, this.requestOptions);
+        });
+    }
+    /**
+     * Makes a raw http request.
+     * All other methods such as get, post, patch, and request ultimately call this.
+     * Prefer get, del, post and patch
+     */
+    request(verb, requestUrl, data, headers) {
+        return __awaiter(this, void 0, void 0, function* () {
+            if (this._disposed) {
+                throw new Error('Client has already been disposed.');
+            }
+            const parsedUrl = new URL(requestUrl);
+            let info = this._prepareRequest(verb, parsedUrl, headers);
+            // Only perform retries on reads since writes may not be idempotent.
+            const maxTries = this._allowRetries && RetryableHttpVerbs.includes(verb)
+                ? this._maxRetries + 1
+                : 1;
+            let numTries = 0;
+            let response;
+            do {
+                response = yield this.requestRaw(info, data);
+                // Check if it's an authentication challenge
+                if (response &&
+                    response.message &&
+                    response.message.statusCode === HttpCodes.Unauthorized) {
+                    let authenticationHandler;
+                    for (const handler of this.handlers) {
+                        if (handler.canHandleAuthentication(response)) {
+                            authenticationHandler = handler;
+                            break;
+                        }
+                    }
+                    if (authenticationHandler) {
+                        return authenticationHandler.handleAuthentication(this, info, data);
+                    }
+                    else {
+                        // We have received an unauthorized response but have no handlers to handle it.
+                        // Let the response return to the caller.
+                        return response;
+                    }
+                }
+                let redirectsRemaining = this._maxRedirects;
+                while (response.message.statusCode &&
+                    HttpRedirectCodes.includes(response.message.statusCode) &&
+                    this._allowRedirects &&
+                    redirectsRemaining > 0) {
+                    const redirectUrl = response.message.headers['location'];
+                    if (!redirectUrl) {
+                        // if there's no location to redirect to, we won't
+                        break;
+                    }
+                    const parsedRedirectUrl = new URL(redirectUrl);
+                    if (parsedUrl.protocol === 'https:' &&
+                        parsedUrl.protocol !== parsedRedirectUrl.protocol &&
+                        !this._allowRedirectDowngrade) {
+                        throw new Error('Redirect from HTTPS to HTTP protocol. This downgrade is not allowed for security reasons. If you want to allow this behavior, set the allowRedirectDowngrade option to true.');
+                    }
+                    // we need to finish reading the response before reassigning response
+                    // which will leak the open socket.
+                    yield response.readBody();
+                    // strip authorization header if redirected to a different hostname
+                    if (parsedRedirectUrl.hostname !== parsedUrl.hostname) {
+                        for (const header in headers) {
+                            // header names are case insensitive
+                            if (header.toLowerCase() === 'authorization') {
+                                delete headers[header];
+                            }
+                        }
+                    }
+                    // let's make the request with the new redirectUrl
+                    info = this._prepareRequest(verb, parsedRedirectUrl, headers);
+                    response = yield this.requestRaw(info, data);
+                    redirectsRemaining--;
+                }
+                if (!response.message.statusCode ||
+                    !HttpResponseRetryCodes.includes(response.message.statusCode)) {
+                    // If not a retry code, return immediately instead of retrying
+                    return response;
+                }
+                numTries += 1;
+                if (numTries < maxTries) {
+                    yield response.readBody();
+                    yield this._performExponentialBackoff(numTries);
+                }
+            } while (numTries < maxTries);
+            return response;
+        });
+    }
+    /**
+     * Needs to be called if keepAlive is set to true in request options.
+     */
+    dispose() {
+        if (this._agent) {
+            this._agent.destroy();
+        }
+        this._disposed = true;
+    }
+    /**
+     * Raw request.
+     * @param info
+     * @param data
+     */
+    requestRaw(info, data) {
+        return __awaiter(this, void 0, void 0, function* () {
+            return new Promise((resolve, reject) => {
+                function callbackForResult(err, res) {
+                    if (err) {
+                        reject(err);
+                    }
+                    else if (!res) {
+                        // If `err` is not passed, then `res` must be passed.
+                        reject(new Error('Unknown error'));
+                    }
+                    else {
+                        resolve(res);
+                    }
+                }
+                this.requestRawWithCallback(info, data, callbackForResult);
+            });
+        });
+    }
+    /**
+     * Raw request with callback.
+     * @param info
+     * @param data
+     * @param onResult
+     */
+    requestRawWithCallback(info, data, onResult) {
+        if (typeof data === 'string') {
+            if (!info.options.headers) {
+                info.options.headers = {};
+            }
+            info.options.headers['Content-Length'] = Buffer.byteLength(data, 'utf8');
+        }
+        let callbackCalled = false;
+        function handleResult(err, res) {
+            if (!callbackCalled) {
+                callbackCalled = true;
+                onResult(err, res);
+            }
+        }
+        const req = info.httpModule.request(info.options, (msg) => {
+            const res = new HttpClientResponse(msg);
+            handleResult(undefined, res);
+        });
+        let socket;
+        req.on('socket', sock => {
+            socket = sock;
+        });
+        // If we ever get disconnected, we want the socket to timeout eventually
+        req.setTimeout(this._socketTimeout || 3 * 60000, () => {
+            if (socket) {
+                socket.end();
+            }
+            handleResult(new Error(`Request timeout: ${info.options.path}`));
+        });
+        req.on('error', function (err) {
+            // err has statusCode property
+            // res should have headers
+            handleResult(err);
+        });
+        if (data && typeof data === 'string') {
+            req.write(data, 'utf8');
+        }
+        if (data && typeof data !== 'string') {
+            data.on('close', function () {
+                req.end();
+            });
+            data.pipe(req);
+        }
+        else {
+            req.end();
+        }
+    }
+    /**
+     * Gets an http agent. This function is useful when you need an http agent that handles
+     * routing through a proxy server - depending upon the url and proxy environment variables.
+     * @param serverUrl  The server URL where the request will be sent. For example, https://api.github.com
+     */
+    getAgent(serverUrl) {
+        const parsedUrl = new URL(serverUrl);
+        return this._getAgent(parsedUrl);
+    }
+    getAgentDispatcher(serverUrl) {
+        const parsedUrl = new URL(serverUrl);
+        const proxyUrl = getProxyUrl(parsedUrl);
+        const useProxy = proxyUrl && proxyUrl.hostname;
+        if (!useProxy) {
+            return;
+        }
+        return this._getProxyAgentDispatcher(parsedUrl, proxyUrl);
+    }
+    _prepareRequest(method, requestUrl, headers) {
+        const info = {};
+        info.parsedUrl = requestUrl;
+        const usingSsl = info.parsedUrl.protocol === 'https:';
+        info.httpModule = usingSsl ? external_https_namespaceObject : external_http_namespaceObject;
+        const defaultPort = usingSsl ? 443 : 80;
+        info.options = {};
+        info.options.host = info.parsedUrl.hostname;
+        info.options.port = info.parsedUrl.port
+            ? parseInt(info.parsedUrl.port)
+            : defaultPort;
+        info.options.path =
+            (info.parsedUrl.pathname || '') + (info.parsedUrl.search || '');
+        info.options.method = method;
+        info.options.headers = this._mergeHeaders(headers);
+        if (this.userAgent != null) {
+            info.options.headers['user-agent'] = this.userAgent;
+        }
+        info.options.agent = this._getAgent(info.parsedUrl);
+        // gives handlers an opportunity to participate
+        if (this.handlers) {
+            for (const handler of this.handlers) {
+                handler.prepareRequest(info.options);
+            }
+        }
+        return info;
+    }
+    _mergeHeaders(headers) {
+        if (this.requestOptions && this.requestOptions.headers) {
+            return Object.assign({}, lowercaseKeys(this.requestOptions.headers), lowercaseKeys(headers || {}));
+        }
+        return lowercaseKeys(headers || {});
+    }
+    /**
+     * Gets an existing header value or returns a default.
+     * Handles converting number header values to strings since HTTP headers must be strings.
+     * Note: This returns string | string[] since some headers can have multiple values.
+     * For headers that must always be a single string (like Content-Type), use the
+     * specialized _getExistingOrDefaultContentTypeHeader method instead.
+     */
+    _getExistingOrDefaultHeader(additionalHeaders, header, _default) {
+        let clientHeader;
+        if (this.requestOptions && this.requestOptions.headers) {
+            const headerValue = lowercaseKeys(this.requestOptions.headers)[header];
+            if (headerValue) {
+                clientHeader =
+                    typeof headerValue === 'number' ? headerValue.toString() : headerValue;
+            }
+        }
+        const additionalValue = additionalHeaders[header];
+        if (additionalValue !== undefined) {
+            return typeof additionalValue === 'number'
+                ? additionalValue.toString()
+                : additionalValue;
+        }
+        if (clientHeader !== undefined) {
+            return clientHeader;
+        }
+        return _default;
+    }
+    /**
+     * Specialized version of _getExistingOrDefaultHeader for Content-Type header.
+     * Always returns a single string (not an array) since Content-Type should be a single value.
+     * Converts arrays to comma-separated strings and numbers to strings to ensure type safety.
+     * This was split from _getExistingOrDefaultHeader to provide stricter typing for callers
+     * that assign the result to places expecting a string (e.g., additionalHeaders[Headers.ContentType]).
+     */
+    _getExistingOrDefaultContentTypeHeader(additionalHeaders, _default) {
+        let clientHeader;
+        if (this.requestOptions && this.requestOptions.headers) {
+            const headerValue = lowercaseKeys(this.requestOptions.headers)[Headers.ContentType];
+            if (headerValue) {
+                if (typeof headerValue === 'number') {
+                    clientHeader = String(headerValue);
+                }
+                else if (Array.isArray(headerValue)) {
+                    clientHeader = headerValue.join(', ');
+                }
+                else {
+                    clientHeader = headerValue;
+                }
+            }
+        }
+        const additionalValue = additionalHeaders[Headers.ContentType];
+        // Return the first non-undefined value, converting numbers or arrays to strings if necessary
+        if (additionalValue !== undefined) {
+            if (typeof additionalValue === 'number') {
+                return String(additionalValue);
+            }
+            else if (Array.isArray(additionalValue)) {
+                return additionalValue.join(', ');
+            }
+            else {
+                return additionalValue;
+            }
+        }
+        if (clientHeader !== undefined) {
+            return clientHeader;
+        }
+        return _default;
+    }
+    _getAgent(parsedUrl) {
+        let agent;
+        const proxyUrl = getProxyUrl(parsedUrl);
+        const useProxy = proxyUrl && proxyUrl.hostname;
+        if (this._keepAlive && useProxy) {
+            agent = this._proxyAgent;
+        }
+        if (!useProxy) {
+            agent = this._agent;
+        }
+        // if agent is already assigned use that agent.
+        if (agent) {
+            return agent;
+        }
+        const usingSsl = parsedUrl.protocol === 'https:';
+        let maxSockets = 100;
+        if (this.requestOptions) {
+            maxSockets = this.requestOptions.maxSockets || external_http_.globalAgent.maxSockets;
+        }
+        // This is `useProxy` again, but we need to check `proxyURl` directly for TypeScripts's flow analysis.
+        if (proxyUrl && proxyUrl.hostname) {
+            const agentOptions = {
+                maxSockets,
+                keepAlive: this._keepAlive,
+                proxy: Object.assign(Object.assign({}, ((proxyUrl.username || proxyUrl.password) && {
+                    proxyAuth: `${proxyUrl.username}:${proxyUrl.password}`
+                })), { host: proxyUrl.hostname, port: proxyUrl.port })
+            };
+            let tunnelAgent;
+            const overHttps = proxyUrl.protocol === 'https:';
+            if (usingSsl) {
+                tunnelAgent = overHttps ? tunnel.httpsOverHttps : tunnel.httpsOverHttp;
+            }
+            else {
+                tunnelAgent = overHttps ? tunnel.httpOverHttps : tunnel.httpOverHttp;
+            }
+            agent = tunnelAgent(agentOptions);
+            this._proxyAgent = agent;
+        }
+        // if tunneling agent isn't assigned create a new agent
+        if (!agent) {
+            const options = { keepAlive: this._keepAlive, maxSockets };
+            agent = usingSsl ? new external_https_.Agent(options) : new external_http_.Agent(options);
+            this._agent = agent;
+        }
+        if (usingSsl && this._ignoreSslError) {
+            // we don't want to set NODE_TLS_REJECT_UNAUTHORIZED=0 since that will affect request for entire process
+            // http.RequestOptions doesn't expose a way to modify RequestOptions.agent.options
+            // we have to cast it to any and change it directly
+            agent.options = Object.assign(agent.options || {}, {
+                rejectUnauthorized: false
+            });
+        }
+        return agent;
+    }
+    _getProxyAgentDispatcher(parsedUrl, proxyUrl) {
+        let proxyAgent;
+        if (this._keepAlive) {
+            proxyAgent = this._proxyAgentDispatcher;
+        }
+        // if agent is already assigned use that agent.
+        if (proxyAgent) {
+            return proxyAgent;
+        }
+        const usingSsl = parsedUrl.protocol === 'https:';
+        proxyAgent = new undici/* ProxyAgent */.kT(Object.assign({ uri: proxyUrl.href, pipelining: !this._keepAlive ? 0 : 1 }, ((proxyUrl.username || proxyUrl.password) && {
+            token: `Basic ${Buffer.from(`${proxyUrl.username}:${proxyUrl.password}`).toString('base64')}`
+        })));
+        this._proxyAgentDispatcher = proxyAgent;
+        if (usingSsl && this._ignoreSslError) {
+            // we don't want to set NODE_TLS_REJECT_UNAUTHORIZED=0 since that will affect request for entire process
+            // http.RequestOptions doesn't expose a way to modify RequestOptions.agent.options
+            // we have to cast it to any and change it directly
+            proxyAgent.options = Object.assign(proxyAgent.options.requestTls || {}, {
+                rejectUnauthorized: false
+            });
+        }
+        return proxyAgent;
+    }
+    _getUserAgentWithOrchestrationId(userAgent) {
+        const baseUserAgent = userAgent || 'actions/http-client';
+        const orchId = process.env['ACTIONS_ORCHESTRATION_ID'];
+        if (orchId) {
+            // Sanitize the orchestration ID to ensure it contains only valid characters
+            // Valid characters: 0-9, a-z, _, -, .
+            const sanitizedId = orchId.replace(/[^a-z0-9_.-]/gi, '_');
+            return `${baseUserAgent} actions_orchestration_id/${sanitizedId}`;
+        }
+        return baseUserAgent;
+    }
+    _performExponentialBackoff(retryNumber) {
+        return __awaiter(this, void 0, void 0, function* () {
+            retryNumber = Math.min(ExponentialBackoffCeiling, retryNumber);
+            const ms = ExponentialBackoffTimeSlice * Math.pow(2, retryNumber);
+            return new Promise(resolve => setTimeout(() => resolve(), ms));
+        });
+    }
+    _processResponse(res, options) {
+        return __awaiter(this, void 0, void 0, function* () {
+            return new Promise((resolve, reject) => __awaiter(this, void 0, void 0, function* () {
+                const statusCode = res.message.statusCode || 0;
+                const response = {
+                    statusCode,
+                    result: null,
+                    headers: {}
+                };
+                // not found leads to null obj returned
+                if (statusCode === HttpCodes.NotFound) {
+                    resolve(response);
+                }
+                // get the result from the body
+                function dateTimeDeserializer(key, value) {
+                    if (typeof value === 'string') {
+                        const a = new Date(value);
+                        if (!isNaN(a.valueOf())) {
+                            return a;
+                        }
+                    }
+                    return value;
+                }
+                let obj;
+                let contents;
+                try {
+                    contents = yield res.readBody();
+                    if (contents && contents.length > 0) {
+                        if (options && options.deserializeDates) {
+                            obj = JSON.parse(contents, dateTimeDeserializer);
+                        }
+                        else {
+                            obj = JSON.parse(contents);
+                        }
+                        response.result = obj;
+                    }
+                    response.headers = res.message.headers;
+                }
+                catch (err) {
+                    // Invalid resource (contents not json);  leaving result obj null
+                }
+                // note that 3xx redirects are handled by the http layer.
+                if (statusCode > 299) {
+                    let msg;
+                    // if exception/error in body, attempt to get better error
+                    if (obj && obj.message) {
+                        msg = obj.message;
+                    }
+                    else if (contents && contents.length > 0) {
+                        // it may be the case that the exception is in the body message as string
+                        msg = contents;
+                    }
+                    else {
+                        msg = `Failed request: (${statusCode})`;
+                    }
+                    const err = new HttpClientError(msg, statusCode);
+                    err.result = response.result;
+                    reject(err);
+                }
+                else {
+                    resolve(response);
+                }
+            }));
+        });
+    }
+}
+const lowercaseKeys = (obj) => Object.keys(obj).reduce((c, k) => ((c[k.toLowerCase()] = obj[k]), c), {});
+//# sourceMappingURL=index.js.map
+// EXTERNAL MODULE: external "node:tls"
+var external_node_tls_ = __nccwpck_require__(1692);
+;// CONCATENATED MODULE: ./build/net/failures.js
+
+
+/** A failure on the way that another attempt may not meet. */
+class TransientError extends ArtifactError {
+    /** False when no byte of the request can have reached the server. */
+    sent;
+    constructor(code, message, sent, cause) {
+        super(code, message, { cause });
+        this.sent = sent;
+    }
+}
+/**
+ * What a system error on the connection to `origin` means to the operator: `bad_response` for an answer that is not HTTP,
+ * else `network`, which is transient unless a certificate was refused. The message names no path and no query, as both may hold tokens.
+ */
+function explainFailure(error, origin, sent) {
+    const code = errnoOf(error) ?? '';
+    const reason = reasonOf(error);
+    if (code.startsWith('HPE_')) {
+        return new ArtifactError('bad_response', `${origin} did not answer in HTTP (${reason}): check the URL and its port.`, {
+            cause: error,
+        });
+    }
+    if (CERTIFICATE_CODE.test(code)) {
+        return new ArtifactError('network', `The certificate of ${origin} was refused (${reason}): nothing was sent. If it is from a private authority, name that one in ca-file.`, { cause: error });
+    }
+    const what = sent ? `The connection to ${origin} broke` : `No connection to ${origin}`;
+    return new TransientError('network', `${what} (${reason}): check the URL, the network and any proxy.`, sent, error);
+}
+const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/;
+function reasonOf(error) {
+    if (error instanceof AggregateError && error.errors.length > 0)
+        return reasonOf(error.errors[0]);
+    const message = error instanceof Error ? error.message : String(error);
+    return cleanForeignText(message === '' ? (errnoOf(error) ?? 'no reason given') : message, 200);
+}
+
+;// CONCATENATED MODULE: ./build/net/connection-watch.js
+
+
+/**
+ * Watches one connection: aborts its signal with TransientError `timeout` when it is not ready within `connectMs`, or when
+ * the server then stays silent for `idleMs` while we wait for it. The time that we take ourselves does not count.
+ */
+class ConnectionWatch {
+    signal;
+    /** Whether the connection was ready, so that bytes of the request may have left. */
+    sent = false;
+    #controller = new AbortController();
+    #origin;
+    #timeouts;
+    #timer;
+    constructor(origin, timeouts, outer) {
+        this.#origin = origin;
+        this.#timeouts = timeouts;
+        this.signal = AbortSignal.any([outer, this.#controller.signal]);
+        this.#timer = setTimeout(() => this.#controller.abort(this.#unconnected()), timeouts.connectMs);
+    }
+    /** Begins to wait for the server once the request has a connection that is ready: for TLS, one that is verified. */
+    follow(request) {
+        request.once('socket', socket => whenReady(socket, () => this.#ready()));
+    }
+    /** The server's turn: its silence counts from now on. */
+    awaitServer() {
+        clearTimeout(this.#timer);
+        this.#timer = setTimeout(() => this.#controller.abort(this.#silent()), this.#timeouts.idleMs);
+    }
+    /** Our turn: nothing counts. */
+    pause() {
+        clearTimeout(this.#timer);
+    }
+    /** Ends the connection, whatever it is doing. */
+    close() {
+        this.pause();
+        this.#controller.abort();
+    }
+    #ready() {
+        this.sent = true;
+        this.awaitServer();
+    }
+    #unconnected() {
+        const message = `${this.#origin} could not be connected to within ${this.#timeouts.connectMs / 1000} s: check the URL, the network and any proxy.`;
+        return new TransientError('timeout', message, false);
+    }
+    #silent() {
+        const message = `${this.#origin} sent nothing for ${this.#timeouts.idleMs / 1000} s: check the server and the network.`;
+        return new TransientError('timeout', message, true);
+    }
+}
+function whenReady(socket, ready) {
+    if (socket instanceof external_node_tls_.TLSSocket)
+        socket.once('secureConnect', ready);
+    else if (socket.connecting)
+        socket.once('connect', ready);
+    else
+        ready();
+}
+
+;// CONCATENATED MODULE: ./build/net/headers.js
+
+
+
+/**
+ * The headers under lower-case names. Throws ConfigError `invalid_input` for a name or value that a header cannot carry,
+ * such as a secret with a line break; the message names the header and never its value.
+ */
+function readRequestHeaders(headers) {
+    return Object.fromEntries(Object.entries(headers ?? {}).map(([name, value]) => [checkedName(name, value), value]));
+}
+function checkedName(name, value) {
+    try {
+        (0,external_node_http_.validateHeaderName)(name);
+        (0,external_node_http_.validateHeaderValue)(name, value);
+        return name.toLowerCase();
+    }
+    catch {
+        throw new ConfigError('invalid_input', `The value for the header "${cleanForeignText(name, 60)}" holds a character that no header can carry: look for a line break or other stray character in that input.`);
+    }
+}
+/**
+ * An answer's headers under lower-case names, repeated ones joined with `, ` so that a header sent twice with
+ * different values never passes for one of them.
+ */
+function readResponseHeaders(headers) {
+    const entries = Object.entries(headers).flatMap(([name, value]) => value === undefined ? [] : [[name, [value].flat().join(', ')]]);
+    return Object.fromEntries(entries);
+}
+
+;// CONCATENATED MODULE: ./build/net/trust.js
+
+
+
+/**
+ * Whom TLS believes: the authorities that Node trusts by default, and those in `ca` (PEM).
+ * Throws ConfigError `invalid_input` when `ca` holds no certificate.
+ */
+function readTrust(ca) {
+    if (ca === undefined)
+        return { rejectUnauthorized: true };
+    try {
+        new external_node_crypto_.X509Certificate(ca);
+        return {
+            rejectUnauthorized: true,
+            secureContext: (0,external_node_tls_.createSecureContext)({ ca: [...(0,external_node_tls_.getCACertificates)('default'), ca] }),
+        };
+    }
+    catch (cause) {
+        throw new ConfigError('invalid_input', 'ca-file must hold certificates in PEM form (-----BEGIN CERTIFICATE-----), and it does not: check the file.', { cause });
+    }
+}
+/**
+ * Makes the agent verify every certificate, that of an https proxy included, and makes `signal` end a stalled talk with the proxy.
+ * Throws TypeError when the agent has no options to put that into, rather than connect without it.
+ */
+function enforceTrust(agent, trust, signal) {
+    if (agent.options === undefined)
+        throw new TypeError('Expected an HTTP agent with options, found one without.');
+    Object.assign(agent.options, trust);
+    if (agent.options.proxy !== undefined)
+        Object.assign(agent.options.proxy, trust, { signal });
+    return agent;
+}
+
+;// CONCATENATED MODULE: ./build/net/exchange.js
+
+
+
+
+
+
+
+/**
+ * Sends one request on a connection of its own and waits for the head of the answer; redirects are answers like others.
+ * Throws TransientError `network` or `timeout`, ArtifactError `network` for a refused certificate and `bad_response` for what
+ * is not HTTP, and the reason of `signal` once that is aborted.
+ */
+async function openExchange(request, settings, signal) {
+    const watch = new ConnectionWatch(request.url.origin, settings.timeouts, signal);
+    try {
+        const { message } = await send(request, settings, watch);
+        return {
+            status: message.statusCode ?? 0,
+            headers: readResponseHeaders(message.headers),
+            url: request.url,
+            body: watchedBody(message, request.url, watch),
+            close: () => watch.close(),
+        };
+    }
+    catch (error) {
+        throw explained(error, request.url, watch);
+    }
+}
+function send(request, settings, watch) {
+    const client = new lib_HttpClient(undefined, [], { keepAlive: false, socketTimeout: NO_TIMEOUT_OF_ITS_OWN_MS });
+    const secure = request.url.protocol === 'https:';
+    const options = {
+        host: request.url.hostname.replace(/^\[|\]$/g, ''),
+        port: request.url.port === '' ? (secure ? 443 : 80) : Number(request.url.port),
+        path: request.url.pathname + request.url.search,
+        method: request.method,
+        headers: { ...request.headers, connection: 'close' },
+        agent: enforceTrust(client.getAgent(request.url.href), settings.trust, watch.signal),
+        signal: watch.signal,
+    };
+    const httpModule = watchedModule(secure ? external_node_https_namespaceObject : external_node_http_, watch);
+    return client.requestRaw({ options, parsedUrl: request.url, httpModule }, request.body ?? null);
+}
+const NO_TIMEOUT_OF_ITS_OWN_MS = 2 ** 31 - 1;
+// The client keeps the request object to itself; the module that makes it is the one place to meet it.
+function watchedModule(module, watch) {
+    const request = (options, onAnswer) => {
+        const made = module.request(options, onAnswer);
+        watch.follow(made);
+        return made;
+    };
+    return { ...module, request };
+}
+async function* watchedBody(message, url, watch) {
+    try {
+        watch.awaitServer();
+        for await (const chunk of message) {
+            watch.pause();
+            yield chunk;
+            watch.awaitServer();
+        }
+    }
+    catch (error) {
+        throw explained(error, url, watch);
+    }
+}
+function explained(error, url, watch) {
+    const reason = watch.signal.aborted ? watch.signal.reason : explainFailure(error, url.origin, watch.sent);
+    watch.close();
+    return reason;
+}
+
+;// CONCATENATED MODULE: ./build/net/url-policy.js
+
+
+/**
+ * The URL as it may be requested: https, or plain http for a loopback address (any host with `allowHttp`), without userinfo.
+ * Throws ConfigError `invalid_input` when the text is no URL, `insecure_url` when the policy refuses it.
+ */
+function parseRequestUrl(text, policy) {
+    if (!URL.canParse(text)) {
+        throw new ConfigError('invalid_input', `Expected an absolute https URL, found "${withoutSecrets(text)}": check the input.`);
+    }
+    const url = new URL(text);
+    refuseInsecureUrl(url, policy);
+    return url;
+}
+/** Throws ConfigError `insecure_url` unless the URL may be requested at all; see `parseRequestUrl`. */
+function refuseInsecureUrl(url, policy) {
+    if (url.protocol !== 'https:' && url.protocol !== 'http:') {
+        throw insecure(`Expected an https URL, found the scheme "${url.protocol.slice(0, -1)}": check the URL.`);
+    }
+    if (url.username !== '' || url.password !== '') {
+        throw insecure(`The URL of ${url.host} carries a user name or password: give credentials by their own inputs.`);
+    }
+    if (url.protocol === 'http:' && !policy.allowHttp && !isLoopback(url.hostname)) {
+        throw insecure(`${url.origin} is plain http, which anyone on the way can read and change: use https, or allow-http where that is meant.`);
+    }
+}
+/**
+ * Refuses a redirect that leaves TLS, or that leads from elsewhere to this host's own services, whatever `allowHttp` says.
+ * Throws ConfigError `insecure_url`.
+ */
+function refuseInsecureHop(from, to) {
+    if (from.protocol === 'https:' && to.protocol !== 'https:') {
+        throw insecure(`${from.origin} redirects from https to ${to.origin}, which is not https: not followed. Report it to the hub.`);
+    }
+    if (!reachesThisHost(from.hostname) && reachesThisHost(to.hostname)) {
+        throw insecure(`${from.origin} redirects to ${to.origin}, an address of this host itself: not followed. Report it to the hub.`);
+    }
+}
+/** Whether plain http to the host cannot leave the machine: 127.0.0.0/8, ::1 and `localhost`, nothing that merely looks like them. */
+function isLoopback(hostname) {
+    return hostname === 'localhost' || hostname === '[::1]' || LOOPBACK_IPV4.test(hostname);
+}
+const LOOPBACK_IPV4 = /^127(?:\.\d{1,3}){3}$/;
+// Wider than isLoopback: that one grants, this one refuses, so each errs to its safe side.
+function reachesThisHost(hostname) {
+    const name = hostname.replace(/\.$/, '');
+    return isLoopback(name) || name.endsWith('.localhost') || UNSPECIFIED_OR_MAPPED.test(name);
+}
+const UNSPECIFIED_OR_MAPPED = /^(?:0\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::\]|\[::ffff:(?:7f[0-9a-f]{2}|0):[0-9a-f]{1,4}\])$/;
+function withoutSecrets(text) {
+    return cleanForeignText(text.replace(/[?#].*$/s, '').replace(/\/\/[^/]*@/, '//'), 100);
+}
+function insecure(message) {
+    return new ConfigError('insecure_url', message);
+}
+
+;// CONCATENATED MODULE: ./build/net/redirects.js
+
+
+
+
+/**
+ * Opens the hop and follows its redirects, at most MAX_REDIRECTS of them. Credentials, `authorization` and `cookie` are dropped for good
+ * at the first redirect to another scheme, host or port. Throws ConfigError `insecure_url` for a hop that the policy refuses,
+ * ArtifactError `bad_response` for a redirect without a usable target, a circle or one too many, and whatever `open` throws.
+ */
+async function followRedirects(start, open, policy, log) {
+    const visited = [start.url.href];
+    let hop = start;
+    for (;;) {
+        const exchange = await open(hop);
+        if (!REDIRECT_STATUSES.has(exchange.status))
+            return exchange;
+        exchange.close();
+        hop = nextHop(hop, exchange, policy);
+        refuseEndlessChain(visited, hop.url);
+        visited.push(hop.url.href);
+        log(`${exchange.url.origin} redirects (HTTP ${exchange.status}) to ${hop.url.origin}.`);
+    }
+}
+const REDIRECT_STATUSES = new Set([301, 302, 303, 307, 308]);
+function nextHop(hop, exchange, policy) {
+    const url = readTarget(hop.url, exchange);
+    refuseInsecureUrl(url, policy);
+    refuseInsecureHop(hop.url, url);
+    return url.origin === hop.url.origin ? { ...hop, url } : { url, headers: withoutIdentity(hop), credentials: {} };
+}
+function readTarget(from, exchange) {
+    const location = exchange.headers['location'] ?? '';
+    if (location === '' || !URL.canParse(location, from.href)) {
+        const found = location === ''
+            ? 'no Location header'
+            : `the Location "${cleanForeignText(location.replace(/[?#].*$/s, ''), 100)}"`;
+        throw badRedirect(from, `expected a redirect (HTTP ${exchange.status}) with a usable target, found ${found}`);
+    }
+    return new URL(location, from);
+}
+function refuseEndlessChain(visited, next) {
+    if (visited.includes(next.href))
+        throw badRedirect(next, 'its redirects lead in a circle');
+    if (visited.length > MAX_REDIRECTS)
+        throw badRedirect(next, `expected at most ${MAX_REDIRECTS} redirects, found more`);
+}
+function withoutIdentity(hop) {
+    const dropped = new Set(['authorization', 'cookie', ...Object.keys(hop.credentials)]);
+    return Object.fromEntries(Object.entries(hop.headers).filter(([name]) => !dropped.has(name)));
+}
+function badRedirect(url, finding) {
+    return new ArtifactError('bad_response', `${url.origin}: ${finding}. Check the URL, or report it to the hub.`);
+}
+
+;// CONCATENATED MODULE: ./build/net/retries.js
+
+
+/**
+ * Makes up to 1 + MAX_RETRIES attempts and gives the last one's answer or failure. Between them it waits an exponentially growing
+ * time with full jitter, or as long as `Retry-After` asks, capped; a wait that would reach the deadline is not begun.
+ * After the deadline's signal nothing is attempted any more: it throws the signal's reason.
+ */
+async function withRetries(attempt, context) {
+    for (let attempts = 1;; attempts++) {
+        const outcome = await outcomeOf(attempt);
+        context.deadline.signal.throwIfAborted();
+        const waitMs = backoffMs(attempts, outcome, context.random);
+        const again = isWorthRetrying(outcome, context.policy) && attempts <= MAX_RETRIES && waitMs < context.deadline.remainingMs();
+        if (!again)
+            return settled(outcome, attempts);
+        context.log(`Attempt ${attempts} of ${1 + MAX_RETRIES}: ${retries_describe(outcome)} Trying again in ${(waitMs / 1000).toFixed(1)} s.`);
+        await context.sleep(waitMs, context.deadline.signal);
+        context.deadline.signal.throwIfAborted();
+    }
+}
+/** Milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, 0 to RETRY_AFTER_CAP_MS; 0 for anything else. */
+function parseRetryAfter(header, now = Date.now()) {
+    const text = header?.trim() ?? '';
+    const ms = /^\d+$/.test(text) ? Number(text) * 1000 : HTTP_DATE.test(text) ? Date.parse(text) - now : 0;
+    return Number.isNaN(ms) ? 0 : Math.min(Math.max(ms, 0), RETRY_AFTER_CAP_MS);
+}
+const HTTP_DATE = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/;
+async function outcomeOf(attempt) {
+    try {
+        return { answer: await attempt() };
+    }
+    catch (error) {
+        if (error instanceof TransientError)
+            return { failure: error };
+        throw error;
+    }
+}
+function isWorthRetrying(outcome, policy) {
+    switch (policy) {
+        case 'never':
+            return false;
+        case 'connection-only':
+            return 'failure' in outcome && !outcome.failure.sent;
+        case 'transient':
+            return 'failure' in outcome || isTransientStatus(outcome.answer.status);
+    }
+}
+function isTransientStatus(status) {
+    return status === 408 || status === 429 || status >= 500;
+}
+function backoffMs(attempts, outcome, random) {
+    const jittered = random() * Math.min(BACKOFF_CAP_MS, BACKOFF_BASE_MS * 2 ** (attempts - 1));
+    const asked = 'answer' in outcome ? parseRetryAfter(outcome.answer.headers['retry-after']) : 0;
+    return Math.max(jittered, asked);
+}
+function settled(outcome, attempts) {
+    if ('failure' in outcome)
+        throw outcome.failure;
+    return { ...outcome.answer, attempts };
+}
+function retries_describe(outcome) {
+    return 'failure' in outcome ? outcome.failure.message : `the answer was HTTP ${outcome.answer.status}.`;
+}
+
+;// CONCATENATED MODULE: ./build/net/call.js
+
+
+
+
+
+
+/**
+ * Makes one call within its deadline: policy, redirects, retries. `receive` gets each attempt's final answer and reads its body,
+ * so that a body that breaks off is an attempt that failed. Throws what those rules throw.
+ */
+async function makeCall(call, settings, receive) {
+    const start = readStart(call, settings);
+    return withDeadline(call.timeoutMs, start.url.origin, settings.signal, deadline => {
+        const open = (hop) => openExchange(requestFor(hop, call), settings, deadline.signal);
+        const attempt = async () => {
+            const exchange = call.followRedirects
+                ? await followRedirects(start, open, settings, settings.log)
+                : await open(start);
+            try {
+                return await receive(exchange, { status: exchange.status, headers: exchange.headers, url: exchange.url.href });
+            }
+            finally {
+                exchange.close();
+            }
+        };
+        return withRetries(attempt, { ...settings, policy: call.retry, deadline });
+    });
+}
+function readStart(call, settings) {
+    const defaults = { 'user-agent': settings.userAgent, 'accept-encoding': 'identity' };
+    return {
+        url: parseRequestUrl(call.url, settings),
+        headers: readRequestHeaders({ ...defaults, ...call.headers }),
+        credentials: readRequestHeaders(call.credentials),
+    };
+}
+function requestFor(hop, call) {
+    return { method: call.method, url: hop.url, headers: { ...hop.headers, ...hop.credentials }, body: call.body };
+}
+
+;// CONCATENATED MODULE: ./build/net/download.js
+
+
+
+
+
+
+
+/**
+ * Streams the URL's body to the descriptor in constant memory. Throws ConfigError `insecure_url` or `invalid_input`; ArtifactError `network`
+ * (also when the body keeps breaking off), `timeout`, `bad_response` (redirects, an encoded body, a 2xx other than 200);
+ * ArchiveError `archive_too_large`; DeploymentError `disk_full` or `host_not_writable`.
+ */
+async function download(request, settings) {
+    if (request.hmacSecret === '')
+        throw new ConfigError('invalid_input', 'The signing secret is empty: set it.');
+    const call = {
+        method: 'GET',
+        url: request.url,
+        headers: { accept: '*/*', ...request.headers },
+        credentials: request.credentials,
+        body: undefined,
+        retry: 'transient',
+        followRedirects: true,
+        timeoutMs: request.timeoutMs,
+    };
+    return makeCall(call, settings, (exchange, head) => receiveFile(exchange, head, request));
+}
+async function receiveFile(exchange, head, request) {
+    if (head.status < 200 || head.status > 299) {
+        const { body, text } = await readAnswerText(exchange);
+        return { ...head, ok: false, body, text };
+    }
+    const total = readDeclaredSize(exchange, request.maxBytes);
+    await empty(request.fd);
+    return { ...head, ok: true, status: 200, ...(await saveBody(exchange, total, request)) };
+}
+function readDeclaredSize(exchange, maxBytes) {
+    if (exchange.status !== 200)
+        throw unusable(exchange, 'a file (HTTP 200)', `HTTP ${exchange.status}`);
+    if (isEncoded(exchange))
+        throw unusable(exchange, 'the exact bytes that were signed', 'an encoded body (Content-Encoding)');
+    const declared = exchange.headers['content-length'];
+    if (declared === undefined)
+        return undefined;
+    refuseTooLarge(Number(declared), maxBytes, exchange);
+    return Number(declared);
+}
+async function saveBody(exchange, total, request) {
+    const sha256 = (0,external_node_crypto_.createHash)('sha256');
+    const hmac = request.hmacSecret === undefined ? undefined : (0,external_node_crypto_.createHmac)('sha256', request.hmacSecret);
+    const writer = new BlockWriter(request.fd, block => {
+        sha256.update(block);
+        hmac?.update(block);
+    });
+    const size = await pump(exchange, writer, total, request);
+    return { size, sha256: sha256.digest('hex'), ...hmacField(hmac) };
+}
+async function pump(exchange, writer, total, request) {
+    let received = 0;
+    try {
+        for await (const chunk of exchange.body) {
+            received += chunk.length;
+            refuseTooLarge(received, request.maxBytes, exchange);
+            await writer.add(chunk);
+            request.onProgress?.(received, total);
+        }
+        await writer.finish();
+        return received;
+    }
+    finally {
+        await writer.settle();
+    }
+}
+function hmacField(hmac) {
+    return hmac === undefined ? {} : { hmacSha256: hmac.digest() };
+}
+async function empty(fd) {
+    try {
+        await (0,external_node_util_.promisify)(external_node_fs_namespaceObject.ftruncate)(fd, 0);
+    }
+    catch (error) {
+        throw toWriteError(error);
+    }
+}
+function refuseTooLarge(bytes, maxBytes, exchange) {
+    if (bytes <= maxBytes)
+        return;
+    throw new ArchiveError('archive_too_large', `${exchange.url.origin} serves ${bytes} bytes or more, max-artifact-bytes allows ${maxBytes}: nothing was installed. Raise it if the artifact is meant to be that large.`);
+}
+function unusable(exchange, expected, found) {
+    return new ArtifactError('bad_response', `${exchange.url.origin} should answer with ${expected}, found ${found}: check the hub.`);
+}
+
+;// CONCATENATED MODULE: ./build/net/json-request.js
+
+
+
+
+/**
+ * The answer to a request, whatever its status. Throws ConfigError `insecure_url` or `invalid_input`, and ArtifactError `network`,
+ * `timeout`, or `bad_response` for trouble with redirects and for a 2xx body that is encoded or longer than MAX_JSON_BODY_BYTES.
+ */
+async function requestJson(request, settings) {
+    const hasBody = request.body !== undefined;
+    const call = {
+        method: request.method,
+        url: request.url,
+        headers: {
+            accept: 'application/json',
+            ...(hasBody ? { 'content-type': 'application/json' } : {}),
+            ...request.headers,
+        },
+        credentials: request.credentials,
+        body: hasBody ? JSON.stringify(request.body) : undefined,
+        retry: request.retry,
+        followRedirects: request.method === 'GET' && request.followRedirects !== false,
+        timeoutMs: request.timeoutMs,
+    };
+    return makeCall(call, settings, receiveJson);
+}
+async function receiveJson(exchange, head) {
+    const succeeded = head.status >= 200 && head.status < 300;
+    if (succeeded && isEncoded(exchange))
+        throw json_request_unusable(exchange, 'plain JSON', 'an encoded body (Content-Encoding)');
+    const { cut, ...answer } = await readAnswerText(exchange);
+    if (succeeded && cut)
+        throw json_request_unusable(exchange, `at most ${MAX_JSON_BODY_BYTES} bytes of JSON`, 'more');
+    return { ...head, ...answer };
+}
+function json_request_unusable(exchange, expected, found) {
+    return new ArtifactError('bad_response', `${exchange.url.origin} should answer with ${expected}, found ${found}: check the URL.`);
+}
+
+;// CONCATENATED MODULE: ./build/net/settings.js
+
+
+
+/** The options with every default filled in. Throws ConfigError `invalid_input` when `ca` holds no certificate. */
+function readSettings(options) {
+    return {
+        allowHttp: options.allowHttp,
+        trust: readTrust(options.ca),
+        userAgent: options.userAgent,
+        log: options.log,
+        signal: options.signal,
+        timeouts: { connectMs: CONNECT_TIMEOUT_MS, idleMs: IDLE_TIMEOUT_MS, ...options.timeouts },
+        sleep: options.sleep ?? ((ms, signal) => (0,external_node_timers_promises_namespaceObject.setTimeout)(ms, undefined, signal === undefined ? {} : { signal })),
+        random: options.random ?? Math.random,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/net/wire.js
+
+
+
+/** Proxies are those of the environment. Throws ConfigError `invalid_input` when `ca` holds no certificate. */
+function createWire(options) {
+    const settings = readSettings(options);
+    return {
+        requestJson: request => requestJson(request, settings),
+        download: request => download(request, settings),
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/health/probe.js
+
+
+
+
+
+
+/** Looks once, within `timeoutMs`. A probe that fails is a finding; only an abort of `signal` throws. */
+async function runProbe(probe, timeoutMs, signal) {
+    switch (probe.type) {
+        case 'http':
+            return probeHttp(probe, timeoutMs, signal);
+        case 'tcp':
+            return probeTcp(probe.address, timeoutMs, signal);
+        case 'command':
+            return probeCommand(probe.command, timeoutMs, signal);
+    }
+}
+async function probeHttp(probe, timeoutMs, signal) {
+    // The operator's own host config names the address, so plain http is his to choose.
+    const wire = createWire({ allowHttp: true, userAgent: 'hub-deploy', log: () => { }, signal });
+    try {
+        const { status, decoded, text } = await wire.requestJson({
+            method: 'GET',
+            url: probe.url,
+            headers: { accept: '*/*' },
+            retry: 'never',
+            timeoutMs,
+            followRedirects: false,
+        });
+        const matches = probe.body === undefined || decoded.includes(probe.body);
+        const wanted = probe.body === undefined ? '' : `, ${matches ? 'with' : 'without'} "${cleanForeignText(probe.body, 100)}"`;
+        return { healthy: status === probe.status && matches, evidence: `HTTP ${status}${wanted}: ${text}` };
+    }
+    catch (error) {
+        signal.throwIfAborted();
+        return { healthy: false, evidence: toDeployError(error).message };
+    }
+}
+async function probeTcp(address, timeoutMs, signal) {
+    const colon = address.lastIndexOf(':');
+    const host = address.slice(0, colon).replace(/^\[|\]$/g, '');
+    const socket = (0,external_node_net_.connect)({ host, port: Number(address.slice(colon + 1)), signal });
+    const error = await new Promise(resolve => {
+        socket.setTimeout(timeoutMs, () => resolve(new Error('no connection in time')));
+        socket.once('connect', () => resolve(undefined));
+        socket.once('error', resolve);
+    });
+    socket.destroy();
+    signal.throwIfAborted();
+    return { healthy: error === undefined, evidence: `tcp ${address}: ${error?.message ?? 'connected'}` };
+}
+async function probeCommand(command, timeoutMs, signal) {
+    const end = await runChild({ command, env: allowedEnvironment(), timeoutMs, signal });
+    return { healthy: end.kind === 'exited' && end.code === 0, evidence: `${command[0]} ${describeEnd(end)}` };
+}
+
+;// CONCATENATED MODULE: ./build/install/health/check-health.js
+
+
+
+
+
+
+/** Without a check in the host config, the supervisor's word must hold this long, or for half of a shorter time-out. */
+const SUPERVISOR_STABLE_SECONDS = 3;
+/** A single look that takes longer has found nothing healthy; there may be time for another. */
+const LOOK_TIMEOUT_MS = 10_000;
+const DEFAULT_INTERVAL_SECONDS = 1;
+/**
+ * Waits until the supervisor says that the service runs and the configured check holds, both without a break for the
+ * check's `stable_for`. Returns the last evidence; throws DeploymentError `unhealthy` with it when no try gets there.
+ */
+async function checkHealth(request) {
+    const { id, timeout_seconds: seconds, retries } = request.healthcheck;
+    let finding = { healthy: false, evidence: 'nothing was looked at' };
+    for (let attempt = 1; attempt <= retries + 1; attempt++) {
+        finding = await waitForHealth(request);
+        if (finding.healthy)
+            return finding.evidence;
+        request.log.info(`Try ${attempt} of ${retries + 1}: ${id} is not healthy. ${finding.evidence}`);
+    }
+    throw new DeploymentError('unhealthy', `${id} was not healthy within ${seconds} s (tries: ${retries + 1}): ${finding.evidence}`);
+}
+/** What is not healthy, one sentence each; for a version that is back. */
+async function findUnhealthy(healthchecks, version, log) {
+    const { signal } = new AbortController();
+    const problems = [];
+    for (const healthcheck of healthchecks) {
+        try {
+            log.info(`${healthcheck.id} is healthy again. ${await checkHealth({ healthcheck, version, log, signal })}`);
+        }
+        catch (error) {
+            problems.push(toDeployError(error).message);
+        }
+    }
+    return problems;
+}
+async function waitForHealth({ healthcheck, version, signal }) {
+    const check = expectVersion(healthcheck.check, version);
+    const deadline = external_node_perf_hooks_.performance.now() + healthcheck.timeout_seconds * 1000;
+    const stableMs = (check?.stableForSeconds ?? Math.min(SUPERVISOR_STABLE_SECONDS, healthcheck.timeout_seconds / 2)) * 1000;
+    const pauseMs = (check?.intervalSeconds ?? DEFAULT_INTERVAL_SECONDS) * 1000;
+    let healthySince;
+    for (;;) {
+        const lookMs = Math.max(1, Math.min(LOOK_TIMEOUT_MS, deadline - external_node_perf_hooks_.performance.now()));
+        const finding = await look(healthcheck.service, check, lookMs, signal);
+        const now = external_node_perf_hooks_.performance.now();
+        healthySince = finding.healthy ? (healthySince ?? now) : undefined;
+        if (healthySince !== undefined && now - healthySince >= stableMs)
+            return finding;
+        if (now + pauseMs >= deadline)
+            return notStable(finding, stableMs);
+        await (0,external_node_timers_promises_namespaceObject.setTimeout)(pauseMs, undefined, { signal });
+    }
+}
+async function look(service, check, timeoutMs, signal) {
+    const state = service && (await readServiceState(service, signal, timeoutMs));
+    if (state !== null && !state.running)
+        return { healthy: false, evidence: state.evidence };
+    if (check === undefined)
+        return { healthy: true, evidence: state?.evidence ?? '' };
+    return runProbe(check.probe, timeoutMs, signal);
+}
+function notStable(finding, stableMs) {
+    if (!finding.healthy)
+        return finding;
+    return { healthy: false, evidence: `healthy, but not for ${stableMs / 1000} s without a break: ${finding.evidence}` };
+}
+
 ;// CONCATENATED MODULE: ./build/install/rollback.js
 
 
@@ -54638,32 +53830,58 @@ function definedOnly(facts) {
 
 
 
-/** Takes a deployment back and checks the restored tree against its record. Never throws: what is off is told. */
+
+
+
+/**
+ * Takes a deployment back: files first, then the services as they were, on the old files. Checks the restored tree against
+ * its record, and by the plan's health checks that the old version runs again. Never throws: what is off is told.
+ */
 async function takeBack(request) {
     let wasChanged;
     try {
         wasChanged = await request.undo();
     }
     catch (error) {
-        const problems = [toDeployError(error).message];
+        const problems = [toDeployError(error).message, ...request.services.map(leftAlone)];
         return { outcome: 'inconsistent', rollback: { restored: false, problems, verified: null, healthy: null } };
     }
-    if (!wasChanged)
+    if (!wasChanged && request.services.length === 0)
         return { outcome: 'failed', rollback: null };
     const damage = await findDamage(request).catch(error => [
         `The restored tree could not be checked: ${toDeployError(error).message}`,
     ]);
     const verified = damage === undefined ? null : damage.length === 0;
+    const { healthy, problems } = await bringServicesBack(request);
     return {
         outcome: verified === false ? 'inconsistent' : 'rolled_back',
-        rollback: { restored: true, problems: damage ?? [], verified, healthy: null },
+        rollback: { restored: true, problems: [...(damage ?? []), ...problems], verified, healthy },
     };
 }
+/** No change is made before the steps run. */
+function firstChangeOf({ states, facts }) {
+    return new Date(states.find(({ state }) => state === 'installing')?.at ?? facts.started_at);
+}
+async function bringServicesBack(request) {
+    const { services, healthchecks, previousVersion, log } = request;
+    const { isRunning, problems } = await restoreServices(services, log);
+    if (problems.length > 0)
+        return { healthy: false, problems };
+    const isExpectedToRun = isRunning || (services.length === 0 && previousVersion !== null);
+    if (!isExpectedToRun || healthchecks.length === 0)
+        return { healthy: null, problems };
+    const findings = await findUnhealthy(healthchecks, previousVersion, log);
+    return { healthy: findings.length === 0, problems: findings };
+}
+/** On files that are neither old nor new a restart would make things worse. */
+function leftAlone({ action, service }) {
+    return `After the ${action} that the plan asked for, ${describeService(service)} was left alone, because the old files are not back.`;
+}
 /**
- * What of the recorded old version is missing or other than recorded, and became so since the deployment started; what
+ * What of the recorded old version is missing or other than recorded, and became so since the first change; what
  * was so before is the host's own doing and only told. Undefined when there is no record to compare with.
  */
-async function findDamage({ layout, log, place, keepPaths, startedAt, }) {
+async function findDamage({ layout, log, place, keepPaths, since }) {
     if (place === null)
         return undefined;
     const digest = findInstalled(await readInstalled(layout), place.shelf, place.id)?.tree_digest;
@@ -54673,8 +53891,8 @@ async function findDamage({ layout, log, place, keepPaths, startedAt, }) {
     const root = installPath(layout, place.shelf, place.id);
     const { removed, changed } = await compareTree(root, record, keepPaths);
     const moved = await foldersOfKept(root, keepPaths);
-    const since = await Promise.all([...removed, ...changed].map(path => hasChangedSince(root, path, startedAt, moved)));
-    const damage = [...removed, ...changed].filter((_, index) => since[index]);
+    const recent = await Promise.all([...removed, ...changed].map(path => hasChangedSince(root, path, since, moved)));
+    const damage = [...removed, ...changed].filter((_, index) => recent[index]);
     const drift = removed.length + changed.length - damage.length;
     if (drift > 0)
         log.notice(`${drift} files of the restored version had been changed on this host before this deployment.`);
@@ -54682,7 +53900,7 @@ async function findDamage({ layout, log, place, keepPaths, startedAt, }) {
 }
 /** The folders, relative to the root, that carrying the kept paths over has changed itself. */
 async function foldersOfKept(root, keepPaths) {
-    const present = await Promise.all(keepPaths.map(path => tree_walk_exists((0,external_node_path_namespaceObject.join)(root, path))));
+    const present = await Promise.all(keepPaths.map(path => exists((0,external_node_path_namespaceObject.join)(root, path))));
     return new Set(keepPaths.filter((_, index) => present[index]).map(path => (0,external_node_path_namespaceObject.dirname)(path)));
 }
 /**
@@ -54694,7 +53912,7 @@ async function hasChangedSince(root, path, start, moved) {
     if (stat !== undefined)
         return Number(stat.ctimeMs) >= start.getTime();
     let folder = (0,external_node_path_namespaceObject.dirname)(path);
-    while (folder !== '.' && !(await tree_walk_exists((0,external_node_path_namespaceObject.join)(root, folder))))
+    while (folder !== '.' && !(await exists((0,external_node_path_namespaceObject.join)(root, folder))))
         folder = (0,external_node_path_namespaceObject.dirname)(folder);
     const found = await statOf((0,external_node_path_namespaceObject.join)(root, folder));
     return found === undefined || (!moved.has(folder) && Number(found.mtimeMs) >= start.getTime());
@@ -54704,22 +53922,38 @@ async function hasChangedSince(root, path, start, moved) {
 
 
 
-function beginTransaction(root, journal) {
+
+
+function beginTransaction(root, journal, log) {
     const changes = [];
+    const services = [];
+    const healthchecks = [];
     return {
+        services,
+        healthchecks,
         get changed() {
             return changes.some(change => change.type !== 'make_directory');
         },
-        async apply(change) {
-            await requirePossible(root, change);
+        async apply(planned) {
+            const change = await announceable(root, planned);
             await journal.append({ record: 'change', change });
             changes.push(change);
             await applyChange(root, change);
         },
+        async supervise(service, action, signal) {
+            const change = await planServiceChange(service, action, services, signal);
+            await journal.append({ record: 'service', change });
+            services.push(change);
+            await superviseService(service, action, { replicas: change.replicas, signal });
+        },
+        async noteHealthchecks(checks) {
+            await journal.append({ record: 'healthchecks', checks: [...checks] });
+            healthchecks.push(...checks);
+        },
         async commit(row, discard) {
             await journal.append({ record: 'commit', at: new Date().toISOString(), row, discard: [...discard] });
         },
-        rollback: () => undoChanges(root, changes, journal),
+        rollback: () => undoChanges(root, changes, journal, log),
     };
 }
 /**
@@ -54728,11 +53962,13 @@ function beginTransaction(root, journal) {
  * journal: undone twice, a change could take the restored version for its own.
  * Stops at the first that cannot be undone, because the older ones build on it; throws RollbackError `rollback_failed` naming what remains.
  */
-async function undoChanges(root, pending, journal) {
+async function undoChanges(root, pending, journal, log) {
     let wasChanged = false;
     for (let change = pending.at(-1); change !== undefined; change = pending.at(-1)) {
         try {
-            const wasMade = await undoChange(root, change);
+            const { wasMade, setAside } = await undoChange(root, change);
+            if (setAside !== null)
+                log.warning(`Another process had put something in the place of the old version; it is now in ${setAside}.`);
             await journal.append({ record: 'undone', change, was_made: wasMade });
             wasChanged ||= wasMade;
         }
@@ -54816,18 +54052,22 @@ async function endBack(host, begin, record, records, journal) {
     const { layout, log } = host;
     const told = findEnd(records);
     const wasUndone = told?.outcome === 'rolled_back' || records.some(entry => entry.record === 'undone' && entry.was_made);
-    const { kind, id, started_at } = record.facts;
+    const { kind, id } = record.facts;
     const taken = await takeBack({
         layout,
         log,
         place: id === null || kind === null ? null : { shelf: shelfOf(kind === 'service' ? 'service' : 'plugin'), id },
         keepPaths: begin.keep_paths,
-        startedAt: new Date(started_at),
-        undo: async () => (await undoChanges(layout.root, pendingChanges(records), journal)) || wasUndone,
+        since: firstChangeOf(record),
+        previousVersion: record.facts.previous_version,
+        services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
+        healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
+        undo: async () => (await undoChanges(layout.root, pendingChanges(records), journal, log)) || wasUndone,
     });
     if (told?.outcome === taken.outcome)
         return told;
-    const message = `The run was cut off in state ${lastState(record)} and taken back afterwards.`;
+    const ended = taken.outcome === 'failed' ? 'before it had changed anything' : 'and taken back afterwards';
+    const message = `The run was cut off in state ${lastState(record)} ${ended}.`;
     return {
         ...taken,
         changed: taken.rollback?.restored === false,
@@ -54890,6 +54130,9 @@ function stillInconsistent(begin, rollback) {
 
 
 
+
+
+const RECOVERY_LOCK_TIMEOUT_MS = 5000;
 /**
  * Locks a prepared host, ends what a dead run left (recovery), and sends the reports that wait in the outbox.
  * Throws DeploymentError `locked` or `inconsistent`.
@@ -54897,18 +54140,66 @@ function stillInconsistent(begin, rollback) {
 async function openHostSession(request) {
     const { host, signal, runUrl, lockTimeoutMs } = request;
     const log = (line) => host.log.info(line);
-    const lock = await acquireLock({ path: host.layout.lock, timeoutMs: lockTimeoutMs, runUrl, signal, log });
+    const lock = await orFromReserve(host.layout, () => acquireLock({ path: host.layout.lock, timeoutMs: lockTimeoutMs, runUrl, signal, log }));
     try {
         request.onLocked();
         await recover(host);
         if (host.sender !== undefined)
-            await sendOutbox(host.layout, host.sender, host.log);
+            await sendOutbox(host.layout, host.sender, host.log, signal);
     }
     catch (error) {
         await lock.release();
         throw error;
     }
     return { begin: (record, keepPaths) => beginDeployment(host, record, keepPaths), release: () => lock.release() };
+}
+/**
+ * Ends what a dead run left, and nothing more; undefined when it left nothing. Waits 5 s for the lock at most: a live
+ * holder recovers by itself. Throws DeploymentError `locked`, `inconsistent`, or what the disk says.
+ */
+async function recoverHost(host, runUrl) {
+    if (!(await exists(host.layout.journal)))
+        return undefined;
+    const log = (line) => host.log.info(line);
+    const lock = await orFromReserve(host.layout, () => acquireLock({ path: host.layout.lock, timeoutMs: RECOVERY_LOCK_TIMEOUT_MS, runUrl, log }));
+    try {
+        return await recover(host);
+    }
+    finally {
+        await lock.release();
+    }
+}
+/**
+ * Before a run is refused for reasons of its own: ends what a dead run left all the same. Where that fails, the end says
+ * `inconsistent`, because the host may run neither version whole; a live holder of the lock sees to it itself.
+ */
+async function recoverBeforeRefusal(host, runUrl, end) {
+    try {
+        await recoverHost(host, runUrl);
+        return end;
+    }
+    catch (error) {
+        const { code, message } = toDeployError(error);
+        if (code === 'locked' || end.error === null)
+            return end;
+        return {
+            ...end,
+            outcome: 'inconsistent',
+            error: { ...end.error, message: `${end.error.message} Also: ${message}` },
+        };
+    }
+}
+/** On a full disk, once more with the reserve given up, where an interrupted deployment waits for it. */
+async function orFromReserve(layout, act) {
+    try {
+        return await act();
+    }
+    catch (error) {
+        const isWorthIt = toDeployError(error).code === 'disk_full' && (await exists(layout.journal));
+        if (!isWorthIt || !(await spendReserve(layout)))
+            throw error;
+        return act();
+    }
 }
 async function beginDeployment(host, record, keepPaths) {
     const { layout } = host;
@@ -54918,7 +54209,7 @@ async function beginDeployment(host, record, keepPaths) {
     await record.startJournal(journal, { reportAddress: host.sender?.address ?? null, keepPaths });
     return {
         stagingFolder,
-        transaction: beginTransaction(layout.root, journal),
+        transaction: beginTransaction(layout.root, journal, host.log),
         finish: (row, discard) => finishCommitted(layout, host.log, row, discard),
         noteEnd: end => journal.append({ record: 'end', end }),
         async settle() {
@@ -54998,7 +54289,7 @@ const deploymentSchema = nameTemplateSchema(/^[a-z0-9{][a-z0-9.{}-]{0,252}$/);
 const namespaceSchema = schemas_string()
     .regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be a namespace of the cluster' });
 const httpStatusError = { error: 'must be an HTTP status from 100 to 599' };
-const healthcheckSchema = strictObject({
+const host_config_schema_healthcheckSchema = strictObject({
     http: exactOptional(schemas_string().refine(isHttpUrl, { error: 'must be an http or https URL without user and password' })),
     tcp: exactOptional(schemas_string().refine(isHostAndPort, { error: 'must be written host:port' })),
     command: exactOptional(commandSchema),
@@ -55035,7 +54326,7 @@ const hostConfigSchema = strictObject({
         unit: exactOptional(unitSchema),
         container: exactOptional(containerSchema),
         deployment: exactOptional(deploymentSchema),
-        healthcheck: exactOptional(healthcheckSchema),
+        healthcheck: exactOptional(host_config_schema_healthcheckSchema),
     }))
         .default({}),
     provision: hostCommandsSchema(idSchema, MAX_PROVISION_SECONDS, DEFAULT_PROVISION_SECONDS),
@@ -55267,13 +54558,15 @@ function lowerFirst(error) {
 const MAX_YAML_LEVELS = 32;
 /**
  * Reads one YAML 1.2 document (core schema) strictly. Anchors, aliases, tags outside the core schema, directives, keys that
- * are no text, keys written twice, more than one document, more than `MAX_PLAN_BYTES` bytes and nesting below
- * `MAX_YAML_LEVELS` levels all become problems; nothing is thrown for what the text says.
+ * are no text, keys written twice, more than one document, more than `MAX_PLAN_BYTES` bytes, bytes that were no UTF-8 (now
+ * U+FFFD) and nesting below `MAX_YAML_LEVELS` levels all become problems; nothing is thrown for what the text says.
  */
 function parseYamlSource(text, file) {
-    const bytes = Buffer.byteLength(text);
-    if (bytes > MAX_PLAN_BYTES)
-        return oversized(file, bytes);
+    if (Buffer.byteLength(text) > MAX_PLAN_BYTES)
+        return unreadable(file, `the file must hold at most ${MAX_PLAN_BYTES} bytes, found more`);
+    const stranger = text.indexOf('\uFFFD');
+    if (stranger !== -1)
+        return unreadable(file, `the file must be UTF-8 text, found something else in line ${lineOf(text, stranger)}`);
     const lines = new dist/* LineCounter */.HN();
     const document = (0,dist/* parseDocument */.Tp)(text.replace(/^\uFEFF/, ''), {
         version: '1.2',
@@ -55287,9 +54580,11 @@ function parseYamlSource(text, file) {
     });
     return new ParsedSource(file, document, lines);
 }
-function oversized(file, bytes) {
+function lineOf(text, offset) {
+    return text.slice(0, offset).split('\n').length;
+}
+function unreadable(file, message) {
     const start = { line: 1, column: 1 };
-    const message = `the file must hold at most ${MAX_PLAN_BYTES} bytes, found ${bytes}`;
     return {
         file,
         problems: [{ message, file, ...start }],
@@ -55901,10 +55196,13 @@ function installProblems(plan, installSteps, kind) {
     const wrongKind = installSteps
         .filter(step => step.action !== action)
         .map(step => stepProblem(plan.file, step, `${step.action} does not install a ${kind}: use ${action}, or the other kind`));
+    const settings = installSteps
+        .filter(step => installedId(step).endsWith('.env'))
+        .map(step => stepProblem(plan.file, step, `"${installedId(step)}" is where another id's settings file is: choose an id that does not end in .env`));
     const further = installSteps
         .slice(1)
         .map(step => stepProblem(plan.file, step, `one artifact is installed once, and step "${first.id}" does it`));
-    return [...wrongKind, ...further];
+    return [...wrongKind, ...settings, ...further];
 }
 function strangerProblems(plan, installStep) {
     const id = installedId(installStep);
@@ -55956,19 +55254,28 @@ function readyPlan(request) {
     const bound = collectProblems(() => bindPlanToArtifact(plan, request));
     const needs = checkPlanNeeds(plan, hostConfig);
     const skipped = new Set(needs.skipped.map(step => step.id));
-    const unsupported = unsupportedProblems(plan, skipped);
-    const problems = [...bound.problems, ...(needs.problems.length > 0 ? needs.problems : unsupported)];
+    const problems = [...bound.problems, ...needs.problems];
     if (problems.length > 0 || bound.value === undefined)
         throw new PlanError(problems);
     return { ...bound.value, plan, hostConfig, skipped };
 }
-/** Checks what the plan takes from the artifact: every template is a regular file of it. Throws PlanError `invalid_plan`. */
-function bindToTree(ready, tree) {
+/**
+ * Checks what the plan takes from the artifact: every template is a regular file of it, and not below a keep-path, where
+ * the host's own file would be read in its place. Throws PlanError `invalid_plan`.
+ */
+function bindToTree(ready, tree, keepPaths) {
     const files = new Set(tree.files.map(file => file.path));
     const problems = ready.steps.flatMap(step => {
-        if (step.action !== 'write_env' || files.has(step.from.split('/').slice(2).join('/')))
+        if (step.action !== 'write_env')
             return [];
-        const message = `step "${step.id}": from names ${step.from}, which is not a regular file of the artifact`;
+        const path = step.from.split('/').slice(2).join('/');
+        const kept = keepPaths.find(keep => path === keep || path.startsWith(`${keep}/`));
+        if (kept === undefined && files.has(path))
+            return [];
+        const what = kept === undefined
+            ? 'which is not a regular file of the artifact'
+            : `which lies in ${kept}, a path that keep-paths leaves to the host`;
+        const message = `step "${step.id}": from names ${step.from}, ${what}`;
         return [{ message, file: ready.plan.file, line: step.line, column: step.column }];
     });
     if (problems.length > 0)
@@ -55994,85 +55301,6 @@ function collectProblems(read) {
             throw error;
         return { value: undefined, problems: error.problems };
     }
-}
-function unsupportedProblems(plan, skipped) {
-    return plan.steps
-        .filter(step => NEEDS_COMMANDS.has(step.action) && !skipped.has(step.id))
-        .map(({ id, action, line, column }) => ({
-        message: `step "${id}": ${action} runs a command of this host, which this version does not do yet: leave the step out, or write supervisor: none for start, stop, restart and healthcheck`,
-        file: plan.file,
-        line,
-        column,
-    }));
-}
-const NEEDS_COMMANDS = new Set([
-    'provision',
-    'start',
-    'stop',
-    'restart',
-    'healthcheck',
-    'notify',
-]);
-
-;// CONCATENATED MODULE: ./build/core/plugin-yaml.js
-
-
-
-
-const variableNames = array(schemas_string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/)).nullish();
-const plugin_yaml_schema = object({
-    name: union([schemas_string(), schemas_number()]).transform(String).nullish(),
-    version: union([schemas_string(), schemas_number()]).nullish(),
-    execution_mode: schemas_string().nullish(),
-    entry_point: schemas_string().min(1).nullish(),
-    environment: object({ required: variableNames, optional: variableNames }).nullish(),
-});
-/**
- * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
- * fields that we read has another type than the host expects. Aliases are refused, unknown keys are fine.
- */
-function parsePluginYaml(text) {
-    const document = (0,dist/* parseDocument */.Tp)(text, { lineCounter: new dist/* LineCounter */.HN(), uniqueKeys: true, logLevel: 'error' });
-    const problem = document.errors[0];
-    if (problem !== undefined)
-        throw notAPlugin(`is not valid YAML (${cleanForeignText(problem.message)})`);
-    const parsed = plugin_yaml_schema.safeParse(toPlainValue(() => document.toJS({ maxAliasCount: 0 })));
-    if (!parsed.success) {
-        const issue = parsed.error.issues[0];
-        throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`);
-    }
-    const versionNode = (0,dist/* isMap */.jh)(document.contents) ? document.contents.get('version', true) : undefined;
-    const source = (0,dist/* isScalar */.jn)(versionNode) ? versionNode.source : undefined;
-    return toPluginYaml(parsed.data, source);
-}
-function toPluginYaml(data, versionSource) {
-    const version = data.version ?? undefined;
-    return {
-        name: data.name ?? undefined,
-        version: typeof version === 'number' ? asPythonPrints(version, versionSource) : version,
-        versionAsWritten: version === undefined ? undefined : (versionSource ?? String(version)),
-        executionMode: data.execution_mode ?? undefined,
-        entryPoint: data.entry_point ?? undefined,
-        environment: {
-            required: data.environment?.required ?? [],
-            optional: data.environment?.optional ?? [],
-        },
-    };
-}
-function asPythonPrints(value, source) {
-    const isFloat = source !== undefined && /[.eE]/.test(source) && !/^0x/i.test(source);
-    return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value);
-}
-function toPlainValue(read) {
-    try {
-        return read();
-    }
-    catch (error) {
-        throw notAPlugin(`cannot be read (${cleanForeignText(error instanceof Error ? error.message : String(error))})`);
-    }
-}
-function notAPlugin(what) {
-    return new ArtifactError('not_a_plugin', `The artifact's plugin.yaml ${what}: nothing was installed. The publisher has to repair it; for a service set kind: service.`);
 }
 
 ;// CONCATENATED MODULE: ./build/core/signature.js
@@ -56114,6 +55342,31 @@ function verifyPinnedDigest(artifact, pinnedSha256) {
             'Find out why the hub serves other bytes, and pin their digest only if they are the ones that were reviewed.');
     }
     return artifact;
+}
+
+// EXTERNAL MODULE: ./node_modules/semver/index.js
+var semver = __nccwpck_require__(2088);
+;// CONCATENATED MODULE: ./build/core/versions.js
+
+/** Whether two version strings name the same version, an optional leading `v` aside. */
+function isSameVersion(a, b) {
+    return withoutLeadingV(a) === withoutLeadingV(b);
+}
+/**
+ * Whether `candidate` is older than `installed` by semantic versioning; `undefined` when either is not a semantic
+ * version (short forms as `1.4` count as `1.4.0`).
+ */
+function isOlderVersion(candidate, installed) {
+    const [a, b] = [comparable(candidate), comparable(installed)];
+    return a === null || b === null ? undefined : semver.lt(a, b);
+}
+function comparable(version) {
+    const text = withoutLeadingV(version);
+    const full = /^\d+(\.\d+)?$/.test(text) ? `${text}${text.includes('.') ? '.0' : '.0.0'}` : text;
+    return semver.parse(full);
+}
+function withoutLeadingV(version) {
+    return version.replace(/^v(?=\d)/, '');
 }
 
 ;// CONCATENATED MODULE: ./build/core/archive-entry.js
@@ -56734,10 +55987,14 @@ function unixMode(externalAttributes) {
     return externalAttributes >>> 16;
 }
 
+// EXTERNAL MODULE: external "node:zlib"
+var external_node_zlib_ = __nccwpck_require__(8522);
 ;// CONCATENATED MODULE: ./build/install/zip-extra-fields.js
+
 
 const ZIP64_ID = 0x0001;
 const UNICODE_PATH_ID = 0x7075;
+const UNICODE_PATH_VERSION = 1;
 /** A Unicode path's version and the CRC of the name that it stands for. */
 const UNICODE_PATH_PREFIX_BYTES = 5;
 const FIELD_HEADER_BYTES = 4;
@@ -56760,10 +56017,17 @@ function parseExtraFields(extra, name) {
     }
     return { zip64, unicodePath };
 }
-/** Throws ArchiveError `unsafe_archive` when a Unicode path says another name than the header: some tools would use it. */
+/**
+ * Throws ArchiveError `unsafe_archive` when a Unicode path says another name than the header: some tools would use it;
+ * `invalid_archive` when it is of another version or made for another name. One that passes says that the name is UTF-8.
+ */
 function verifyUnicodePath(unicodePath, rawName, name) {
     if (unicodePath === undefined)
         return;
+    const isWhole = unicodePath.length >= UNICODE_PATH_PREFIX_BYTES && unicodePath[0] === UNICODE_PATH_VERSION;
+    if (!isWhole || unicodePath.readUInt32LE(1) !== (0,external_node_zlib_.crc32)(rawName)) {
+        throw invalidEntry(name, 'has a Unicode path field of another version or for another name');
+    }
     if (!unicodePath.subarray(UNICODE_PATH_PREFIX_BYTES).equals(rawName)) {
         throw unsafeEntry(name, 'has a second, different name in its Unicode path field');
     }
@@ -56874,10 +56138,11 @@ function readHeader(window, at, end) {
 }
 function parseEntry({ fixed, rawName, extra }) {
     const flags = fixed.readUInt16LE(8);
-    const name = parseName(rawName, flags);
-    const fields = parseExtraFields(extra, name);
+    const shown = rawName.toString('utf8');
+    const fields = parseExtraFields(extra, shown);
+    verifyUnicodePath(fields.unicodePath, rawName, shown);
+    const name = parseName(rawName, (flags & UTF8_NAME) !== 0 || fields.unicodePath !== undefined);
     verifyFlags(flags, name);
-    verifyUnicodePath(fields.unicodePath, rawName, name);
     if (fixed.readUInt16LE(34) !== 0)
         throw invalidEntry(name, 'lies on another disk');
     const packed = [fixed.readUInt32LE(24), fixed.readUInt32LE(20), fixed.readUInt32LE(42)];
@@ -56890,8 +56155,9 @@ function parseEntry({ fixed, rawName, extra }) {
     const executable = isOwnerExecutable(attributes);
     return { name, type, size, packedSize, headerOffset, method, crc: fixed.readUInt32LE(16), executable, target: null };
 }
-function parseName(rawName, flags) {
-    const name = decodeEntryText(rawName, (flags & UTF8_NAME) === 0 ? 'ascii' : 'utf-8');
+/** UTF-8 by its flag, or vouched for by a Unicode path; else ASCII. */
+function parseName(rawName, isUtf8) {
+    const name = decodeEntryText(rawName, isUtf8 ? 'utf-8' : 'ascii');
     if (rawName.length > MAX_PATH_BYTES + 1)
         throw unsafeEntry(name, `has a path of more than ${MAX_PATH_BYTES} bytes`);
     return name;
@@ -56899,8 +56165,6 @@ function parseName(rawName, flags) {
 
 // EXTERNAL MODULE: external "node:stream"
 var external_node_stream_ = __nccwpck_require__(7075);
-// EXTERNAL MODULE: external "node:zlib"
-var external_node_zlib_ = __nccwpck_require__(8522);
 ;// CONCATENATED MODULE: ./build/install/zip-entry-data.js
 
 
@@ -57085,13 +56349,13 @@ async function planZip(artifact, window, limits, platform, slice) {
 async function readTargets(window, entries, slice) {
     const complete = [];
     for (const entry of entries) {
-        complete.push(entry.type === 'symlink' ? { ...entry, target: readTarget(window, entry) } : entry);
+        complete.push(entry.type === 'symlink' ? { ...entry, target: plan_zip_readTarget(window, entry) } : entry);
         if (slice.isOver())
             await slice.giveBack();
     }
     return complete;
 }
-function readTarget(window, entry) {
+function plan_zip_readTarget(window, entry) {
     if (!isSmall(entry))
         throw invalidEntry(entry.name, 'is a symlink with more packed bytes than a target can have');
     return decodeEntryText(readSmallEntry(window, entry), 'utf-8');
@@ -57138,7 +56402,7 @@ function makeDirectory(root, path) {
     });
 }
 /** Writes a file whole. */
-function tree_writer_writeFile(root, { path, mode }, bytes) {
+function writeFile(root, { path, mode }, bytes) {
     withNewFile(root, path, mode, fd => (0,external_node_fs_namespaceObject.writeFileSync)(fd, bytes));
     return { path, size: bytes.length, mode, sha256: (0,external_node_crypto_.hash)('sha256', bytes, 'hex') };
 }
@@ -57199,9 +56463,10 @@ function make(path, action) {
 
 
 
+
 /**
  * Extracts a ZIP into `target`, an existing, empty, private directory, leaving out a single top-level directory
- * (contract 4.3, rule 5). The whole listing is judged before the first byte is written; each file is vouched for by
+ * (contract 4.3, rule 5). The whole listing is judged, and room found for it, before the first byte is written; each file is vouched for by
  * its declared size and CRC. Files become 0644 or 0755 and directories 0755, whatever the umask; symlinks come last.
  * Works in slices between which signals are heard. What was written stays when it throws: the caller removes `target`.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
@@ -57211,6 +56476,7 @@ async function extractZip(artifact, target, limits, signal) {
     signal?.throwIfAborted();
     const extraction = { fd: artifact.fd, target, window: new ReadWindow(artifact), slice: new TimeSlice(signal) };
     const plan = await planZip(artifact, extraction.window, limits, process.platform, extraction.slice);
+    await requireSpace(target, plan.bytes);
     const files = await writeTree(extraction, plan);
     const { directories, symlinks, bytes, flattened } = plan;
     return { files, symlinks, directories, bytes, flattened };
@@ -57235,7 +56501,7 @@ async function eachInSlices(items, slice, make) {
     }
 }
 function writeSmall({ window, target }, file) {
-    return tree_writer_writeFile(target, file, readSmallEntry(window, file.entry));
+    return writeFile(target, file, readSmallEntry(window, file.entry));
 }
 function writeLarge({ fd, target, slice }, file) {
     return writeFileFrom(target, file, inSlices(readLargeEntry(fd, file.entry), slice));
@@ -57464,31 +56730,6 @@ function parseRepo(header) {
         : undefined;
 }
 
-// EXTERNAL MODULE: ./node_modules/semver/index.js
-var semver = __nccwpck_require__(2088);
-;// CONCATENATED MODULE: ./build/core/versions.js
-
-/** Whether two version strings name the same version, an optional leading `v` aside. */
-function isSameVersion(a, b) {
-    return withoutLeadingV(a) === withoutLeadingV(b);
-}
-/**
- * Whether `candidate` is older than `installed` by semantic versioning; `undefined` when either is not a semantic
- * version (short forms as `1.4` count as `1.4.0`).
- */
-function isOlderVersion(candidate, installed) {
-    const [a, b] = [comparable(candidate), comparable(installed)];
-    return a === null || b === null ? undefined : semver.lt(a, b);
-}
-function comparable(version) {
-    const text = withoutLeadingV(version);
-    const full = /^\d+(\.\d+)?$/.test(text) ? `${text}${text.includes('.') ? '.0' : '.0.0'}` : text;
-    return semver.parse(full);
-}
-function withoutLeadingV(version) {
-    return version.replace(/^v(?=\d)/, '');
-}
-
 ;// CONCATENATED MODULE: ./build/marketplace/served-version.js
 
 
@@ -57496,7 +56737,8 @@ function withoutLeadingV(version) {
 
 /**
  * Which version an artifact really is. A plugin's own `plugin.yaml` decides and must agree with what was asked for; for a
- * service, or where it names none, the hub's header, else what was asked for. `asked` is undefined when the hub chose.
+ * service, or where it names none, the hub's header, which is informative and may differ, else what was asked for.
+ * `asked` is undefined when the hub chose.
  * Throws ArtifactError `version_mismatch`, or `no_published_version` when nobody says which version it is.
  */
 function decideVersion(asked, headerVersion, pluginYaml) {
@@ -57504,14 +56746,11 @@ function decideVersion(asked, headerVersion, pluginYaml) {
     if (version !== undefined && versionAsWritten !== undefined) {
         const found = [versionAsWritten, version].find(name => asked === undefined || isSameVersion(name, asked));
         if (found === undefined || !identifiers_versionSchema.safeParse(found).success)
-            throw mismatch(asked, version, 'plugin.yaml');
+            throw mismatch(asked, version);
         return { version: found, source: 'plugin.yaml' };
     }
-    if (headerVersion !== undefined) {
-        if (asked !== undefined && !isSameVersion(headerVersion, asked))
-            throw mismatch(asked, headerVersion, 'header');
+    if (headerVersion !== undefined)
         return { version: headerVersion, source: 'header' };
-    }
     if (asked === undefined)
         throw new ArtifactError('no_published_version', 'The hub served its latest artifact without saying which version it is: name a version.');
     return { version: asked, source: 'requested' };
@@ -57536,24 +56775,27 @@ function refuseReusedVersion(version, sha256, installed, pinnedSha256) {
     throw new ArtifactError('version_reused', `The hub serves version ${version} with other bytes (sha256 ${sha256}) than this host got before (${known.artifact_sha256}): ` +
         'nothing was installed. Ask the publisher why; to take these bytes, set artifact-sha256 to their digest.');
 }
-function mismatch(asked, found, where) {
-    const place = where === 'plugin.yaml' ? "the artifact's plugin.yaml" : "the hub's header";
-    return new ArtifactError('version_mismatch', `Version ${asked ?? 'latest'} was asked for, ${place} says "${cleanForeignText(found, 60)}": nothing was installed. The hub or the publisher has mixed up versions.`);
+function mismatch(asked, found) {
+    return new ArtifactError('version_mismatch', `Version ${asked ?? 'latest'} was asked for, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": nothing was installed. The hub or the publisher has mixed up versions.`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/fetch-artifact.js
 
 
+
+
 const PROGRESS_EVERY_MS = 2000;
 /**
  * Fetches the version asked for; for `latest`, the one that the hub lists. A hub may list a version that it does not
- * serve: then once more what it serves as latest. A `latest` older than the installed version is refused before the fetch.
+ * serve: then once more what it serves as latest. A `latest` older than the installed version is refused before the
+ * fetch. Throws what the client throws, and DeploymentError `downgrade_refused` or `disk_full`.
  */
 async function fetchArtifact(run, fd, installedVersion) {
     const { request, client, tools } = run;
     if (request.version !== 'latest') {
         await run.record.update({ version: request.version, version_source: 'requested' });
-        return { served: await client.fetchArtifact(artifactRequest(run, request.version, fd)), asked: request.version };
+        const served = await client.fetchArtifact(artifactRequest(run, request.version, fd));
+        return { served, asked: request.version, unserved: undefined };
     }
     const latest = await client.readLatestVersion();
     tools.log.info(`The hub's latest version is ${latest}.`);
@@ -57561,14 +56803,15 @@ async function fetchArtifact(run, fd, installedVersion) {
     if (!request.allowDowngrade)
         refuseDowngrade(latest, installedVersion);
     try {
-        return { served: await client.fetchArtifact(artifactRequest(run, latest, fd)), asked: latest };
+        const served = await client.fetchArtifact(artifactRequest(run, latest, fd));
+        return { served, asked: latest, unserved: undefined };
     }
     catch (error) {
         if (!isNotServed(error))
             throw error;
+        await run.record.update({ version: null, version_source: null });
         const served = await client.fetchArtifact(artifactRequest(run, 'latest', fd));
-        tools.log.notice(`The hub lists ${latest} as latest but does not serve it; it served ${served.headerVersion ?? 'a version that it did not name'} instead.`);
-        return { served, asked: undefined };
+        return { served, asked: undefined, unserved: latest };
     }
 }
 function artifactRequest(run, version, fd) {
@@ -57579,17 +56822,130 @@ function artifactRequest(run, version, fd) {
         maxBytes: request.maxArtifactBytes,
         timeoutMs: request.downloadTimeoutMs,
         signingSecret: request.signingSecret,
-        onProgress: progressLog(tools.log, tools.now),
+        onProgress: watchProgress(tools.log, tools.now, tools.temporaryFolder),
     };
 }
-function progressLog(log, now) {
+function watchProgress(log, now, folder) {
     let toldAt = now().getTime();
+    let isChecked = false;
     return (received, total) => {
+        if (!isChecked && total !== undefined)
+            refuseWithoutSpace(folder, total);
+        isChecked = true;
         if (now().getTime() - toldAt < PROGRESS_EVERY_MS)
             return;
         toldAt = now().getTime();
         log.info(`${received} of ${total ?? 'an unknown number of'} bytes.`);
     };
+}
+/** At the first bytes, when nothing has been written yet. */
+function refuseWithoutSpace(folder, bytes) {
+    const { bavail, bsize } = (0,external_node_fs_namespaceObject.statfsSync)(folder);
+    const free = bavail * bsize;
+    if (free >= bytes)
+        return;
+    throw new DeploymentError('disk_full', `The artifact has ${bytes} bytes, the runner's temporary folder ${folder} has ${free} free: free some space and run again. Nothing was changed.`);
+}
+
+;// CONCATENATED MODULE: ./build/core/plugin-yaml.js
+
+
+
+
+/** Enough for anchors of honest use, not for a bomb. */
+const MAX_ALIAS_COUNT = 100;
+const variableNames = array(schemas_string().regex(/^[^\r\n]+$/)).nullish();
+const plugin_yaml_schema = object({
+    name: union([schemas_string(), schemas_number()]).transform(String).nullish(),
+    version: union([schemas_string(), schemas_number()]).nullish(),
+    execution_mode: schemas_string().nullish(),
+    entry_point: schemas_string().min(1).nullish(),
+    environment: object({ required: variableNames, optional: variableNames }).nullish(),
+});
+/**
+ * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
+ * fields that we read has another type than the host expects. Unknown keys are fine; of a key written twice the last one
+ * counts, as for the host's own reader.
+ */
+function parsePluginYaml(text) {
+    const document = (0,dist/* parseDocument */.Tp)(text, { uniqueKeys: false, logLevel: 'error' });
+    const problem = document.errors[0];
+    if (problem !== undefined)
+        throw notAPlugin(`is not valid YAML (${cleanForeignText(problem.message)})`);
+    const parsed = plugin_yaml_schema.safeParse(toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })));
+    if (!parsed.success) {
+        const issue = parsed.error.issues[0];
+        throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`);
+    }
+    return toPluginYaml(parsed.data, versionSourceOf(document));
+}
+/** The version's own characters, which a number does not keep. */
+function versionSourceOf(document) {
+    if (!(0,dist/* isMap */.jh)(document.contents))
+        return undefined;
+    const written = document.contents.items.findLast(({ key }) => (0,dist/* isScalar */.jn)(key) && key.value === 'version')?.value;
+    const node = (0,dist/* isAlias */.Vj)(written) ? written.resolve(document) : written;
+    return (0,dist/* isScalar */.jn)(node) ? node.source : undefined;
+}
+function toPluginYaml(data, versionSource) {
+    const version = data.version ?? undefined;
+    return {
+        name: data.name ?? undefined,
+        version: typeof version === 'number' ? asPythonPrints(version, versionSource) : version,
+        versionAsWritten: version === undefined ? undefined : (versionSource ?? String(version)),
+        executionMode: data.execution_mode ?? undefined,
+        entryPoint: data.entry_point ?? undefined,
+        environment: {
+            required: data.environment?.required ?? [],
+            optional: data.environment?.optional ?? [],
+        },
+    };
+}
+function asPythonPrints(value, source) {
+    const isFloat = source !== undefined && /[.eE]/.test(source) && !/^0x/i.test(source);
+    return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value);
+}
+function toPlainValue(read) {
+    try {
+        return read();
+    }
+    catch (error) {
+        throw notAPlugin(`cannot be read (${cleanForeignText(error instanceof Error ? error.message : String(error))})`);
+    }
+}
+function notAPlugin(what) {
+    return new ArtifactError('not_a_plugin', `The artifact's plugin.yaml ${what}: nothing was installed. The publisher has to repair it; for a service set kind: service.`);
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/read-plugin-yaml.js
+
+
+
+
+
+
+/**
+ * Reads the `plugin.yaml` of an extracted artifact, a regular file of at most 256 KiB. Throws ArtifactError `not_a_plugin`,
+ * or what the operating system says as DeploymentError.
+ */
+async function readPluginYaml(staged) {
+    const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
+    try {
+        const found = await (0,promises_namespaceObject.stat)(path);
+        if (!found.isFile())
+            throw read_plugin_yaml_notAPlugin('a plugin.yaml that is not a file');
+        if (found.size > MAX_PLAN_BYTES)
+            throw read_plugin_yaml_notAPlugin(`a plugin.yaml of more than ${MAX_PLAN_BYTES} bytes`);
+        return parsePluginYaml(await (0,promises_namespaceObject.readFile)(path, 'utf8'));
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            throw read_plugin_yaml_notAPlugin('no plugin.yaml at its root');
+        throw toHostError(error, `reading ${path}`);
+    }
+}
+function read_plugin_yaml_notAPlugin(found) {
+    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin: nothing was installed. For a service set kind: service.`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/prepare-artifact.js
@@ -57606,22 +56962,21 @@ function progressLog(log, now) {
 
 
 
-
 /** The states from `fetching` to `resolving_sequence`: touches nothing but `folder`, which must exist and be private. */
-async function prepareArtifact(run, ready, folder, installed) {
+async function prepareArtifact(run, ready, folder, previous) {
     const file = await openPrivateFile(run.tools.temporaryFolder);
     try {
         await run.enter('fetching');
-        const fetched = await fetchArtifact(run, file.fd, installed?.version ?? null);
+        const fetched = await fetchArtifact(run, file.fd, previous.version);
         await run.enter('verifying_signature');
-        const artifact = await verify(run, fetched.served);
+        const artifact = await verify(run, fetched, previous);
         await run.enter('extracting');
         const staged = (0,external_node_path_namespaceObject.join)(folder, 'tree');
         const tree = await extract(run, artifact, staged);
         const pluginYaml = run.request.kind === 'plugin' ? await readPluginYaml(staged) : undefined;
-        const { version } = await checkVersion(run, fetched, pluginYaml, installed);
+        const { version } = await checkVersion(run, fetched, pluginYaml, previous);
         await run.enter('loading_plan');
-        bindToTree(ready, tree);
+        bindToTree(ready, tree, run.request.keepPaths);
         const signed = await signForHost(run, ready.id, staged, tree, pluginYaml);
         await run.enter('resolving_sequence');
         run.tools.log.info(`Steps: ${ready.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
@@ -57631,7 +56986,7 @@ async function prepareArtifact(run, ready, folder, installed) {
         await file.close();
     }
 }
-async function verify(run, served) {
+async function verify(run, { served, asked }, previous) {
     const { artifact, hmac, signatureHeader, repo } = served;
     await run.record.update({ artifact_sha256: artifact.sha256, artifact_size: artifact.size, repo: repo ?? null });
     const verified = verifyHmacSignature(artifact, hmac, signatureHeader);
@@ -57639,30 +56994,33 @@ async function verify(run, served) {
     if (pinned !== undefined)
         verifyPinnedDigest(verified, pinned);
     run.tools.log.info(`The signature holds for ${artifact.size} bytes, sha256 ${artifact.sha256}.`);
+    if (asked !== undefined)
+        refuseReusedVersion(asked, artifact.sha256, previous.installed, pinned);
     return verified;
 }
 async function extract(run, artifact, staged) {
-    await requireSpace((0,external_node_path_namespaceObject.join)(staged, '..'), artifact.size);
     await makeOpenDirectory(staged);
     const tree = await extractZip(artifact, staged, run.request.extraction, run.tools.signal);
     const flattened = tree.flattened === null ? '' : `, out of the top-level directory ${tree.flattened}`;
     run.tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`);
     return tree;
 }
-async function readPluginYaml(staged) {
-    const text = await (0,promises_namespaceObject.readFile)((0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml'), 'utf8').catch(error => {
-        throw new ArtifactError('not_a_plugin', 'The artifact has no plugin.yaml at its root, so it is not a plugin: nothing was installed. For a service set kind: service.', { cause: error });
-    });
-    return parsePluginYaml(text);
-}
-async function checkVersion(run, { asked, served }, pluginYaml, installed) {
+async function checkVersion(run, fetched, pluginYaml, previous) {
+    const { asked, served } = fetched;
     const decided = decideVersion(asked, served.headerVersion, pluginYaml);
     await run.record.update({ version: decided.version, version_source: decided.source });
+    tellOtherVersion(run, fetched, decided.version);
     const { version, allowDowngrade, artifactSha256 } = run.request;
     if (version === 'latest' && !allowDowngrade)
-        refuseDowngrade(decided.version, installed?.version ?? null);
-    refuseReusedVersion(decided.version, served.artifact.sha256, installed, artifactSha256);
+        refuseDowngrade(decided.version, previous.version);
+    refuseReusedVersion(decided.version, served.artifact.sha256, previous.installed, artifactSha256);
     return decided;
+}
+function tellOtherVersion({ tools }, { asked, unserved }, came) {
+    if (unserved !== undefined)
+        tools.log.notice(`The hub lists ${unserved} as latest but does not serve it; it served ${came} instead.`);
+    if (asked !== undefined && !isSameVersion(came, asked))
+        tools.log.notice(`Version ${asked} was asked for; by the hub's header, which is not signed, ${came} came.`);
 }
 async function signForHost(run, id, staged, tree, pluginYaml) {
     const secret = run.request.pluginSecretKey;
@@ -57682,12 +57040,37 @@ async function signForHost(run, id, staged, tree, pluginYaml) {
     return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) };
 }
 
+;// CONCATENATED MODULE: ./build/install/small-file.js
+
+
+/**
+ * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a pipe.
+ * `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
+ */
+async function readSmallFile(path, maxBytes, flags = 0) {
+    const file = await (0,promises_namespaceObject.open)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
+    try {
+        const stat = await file.stat();
+        return stat.isFile() && stat.size <= maxBytes ? await file.readFile('utf8') : undefined;
+    }
+    finally {
+        await file.close();
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/marketplace/previous.js
 
 
 
 
 
+const MAX_PLUGIN_YAML_BYTES = 256 * 1024;
+/** Notes what is recorded of this slug before the plan says where it goes, so that also a refused run can tell it. */
+async function noteInstalledVersion({ layout, request, record }) {
+    const rows = await readInstalled(layout);
+    const installed = rows.find(({ kind, slug }) => kind === request.kind && slug === request.slug);
+    await record.update({ previous_version: installed?.version ?? null });
+}
 /** What a deployment replaces: our own record of it, and its version as far as anything says so. */
 async function readPrevious(run, id) {
     const installed = findInstalled(await readInstalled(run.layout), run.shelf, id);
@@ -57698,7 +57081,8 @@ async function readPrevious(run, id) {
 /** What stands in the place without a record of ours may still say in its plugin.yaml which version it is. */
 async function readForeignVersion(path) {
     try {
-        return parsePluginYaml(await (0,promises_namespaceObject.readFile)((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), 'utf8')).version ?? null;
+        const text = await readSmallFile((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), MAX_PLUGIN_YAML_BYTES);
+        return text === undefined ? null : (parsePluginYaml(text).version ?? null);
     }
     catch {
         return null;
@@ -57730,16 +57114,23 @@ async function dryRun(run) {
         return result(run, ready, undefined);
     }
     catch (error) {
-        return result(run, ready, run.tools.signal.aborted ? run.tools.signal.reason : error);
+        if (run.machine.current !== 'pending')
+            await run.enter('failed');
+        return result(run, ready, causeOf(run, error));
     }
+}
+function causeOf({ tools, layout }, thrown) {
+    if (tools.signal.aborted)
+        return tools.signal.reason;
+    return isSystemError(thrown) ? toHostError(thrown, `rehearsing a deployment below ${layout.root}`) : thrown;
 }
 async function rehearse(run, ready) {
     const folder = await makeFolder(run.tools.temporaryFolder);
     try {
-        const { installed } = await readPrevious(run, ready.id);
-        if (await tree_walk_exists(run.layout.journal))
+        const previous = await readPrevious(run, ready.id);
+        if (await exists(run.layout.journal))
             run.tools.log.notice('An interrupted deployment waits to be recovered: a real run would do that first.');
-        const prepared = await prepareArtifact(run, ready, folder, installed);
+        const prepared = await prepareArtifact(run, ready, folder, previous);
         await tellDifferences(run, prepared);
     }
     finally {
@@ -57785,8 +57176,9 @@ function result(run, ready, thrown) {
         rollback: null,
         completed_at: run.tools.now().toISOString(),
     };
+    const report = buildLocalReport(run.record, end, { accepted: false, attempts: 0, error: 'a dry run reports nothing' });
     return {
-        report: buildLocalReport(run.record, end, { accepted: false, attempts: 0, error: 'a dry run reports nothing' }),
+        report: redactReport(report, run.tools.redact),
         reportPath: undefined,
         installPath: ready && installPath(run.layout, run.shelf, ready.id),
         error,
@@ -57808,7 +57200,7 @@ async function nextSnapshotName(layout, shelf, id, version) {
 }
 /** The recorded snapshots that are still there. */
 async function existingSnapshots(layout, shelf, id, rows) {
-    const present = await Promise.all(rows.map(row => tree_walk_exists((0,external_node_path_namespaceObject.join)(snapshotsPath(layout, shelf, id), row.name))));
+    const present = await Promise.all(rows.map(row => exists((0,external_node_path_namespaceObject.join)(snapshotsPath(layout, shelf, id), row.name))));
     return rows.filter((_, index) => present[index]);
 }
 /**
@@ -57828,6 +57220,39 @@ async function listNames(path) {
     });
 }
 
+;// CONCATENATED MODULE: ./build/install/steps/host-command.js
+
+
+
+/**
+ * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed.
+ * Throws DeploymentError `step_failed` with its exit code and the first of its output, or `step_timed_out`.
+ */
+async function runHostCommand(request) {
+    const { command, env, timeoutSeconds } = request.command;
+    const [program, ...args] = command;
+    const end = await runChild({
+        command: [program, ...args, ...request.args],
+        env: allowedEnvironment({ ...factVariables(request.facts), ...env, ...request.variables }),
+        timeoutMs: timeoutSeconds * 1000,
+        signal: request.signal,
+    });
+    if (end.kind === 'exited' && end.code === 0)
+        return;
+    const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
+    throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (time-out ${timeoutSeconds} s).`);
+}
+function factVariables(facts) {
+    return {
+        DEPLOYMENT_ID: facts.deployment_id,
+        DEPLOYMENT_KIND: facts.kind ?? '',
+        DEPLOYMENT_SLUG: facts.slug ?? '',
+        DEPLOYMENT_VERSION: facts.version ?? '',
+        DEPLOYMENT_PREVIOUS_VERSION: facts.previous_version ?? '',
+        DEPLOYMENT_HOST_ID: facts.host_id,
+    };
+}
+
 ;// CONCATENATED MODULE: ./build/install/keep-paths.js
 
 
@@ -57840,7 +57265,7 @@ async function listNames(path) {
 async function findKeptPaths(installed, staged, keepPaths) {
     const kept = [];
     for (const path of outermost(keepPaths)) {
-        if (!(await tree_walk_exists((0,external_node_path_namespaceObject.join)(installed, path))))
+        if (!(await exists((0,external_node_path_namespaceObject.join)(installed, path))))
             continue;
         await requireRealParents(installed, path);
         await requireRealParents(staged, path);
@@ -57852,7 +57277,7 @@ async function findKeptPaths(installed, staged, keepPaths) {
 async function dropShipped(staged, kept) {
     const shipped = [];
     for (const path of kept) {
-        if (!(await tree_walk_exists((0,external_node_path_namespaceObject.join)(staged, path))))
+        if (!(await exists((0,external_node_path_namespaceObject.join)(staged, path))))
             continue;
         await (0,promises_namespaceObject.rm)((0,external_node_path_namespaceObject.join)(staged, path), { recursive: true });
         shipped.push(path);
@@ -57893,9 +57318,9 @@ async function installTree(installation) {
     const kept = await prepareKeptPaths(installation, place);
     await syncTree(staged, signal);
     signal.throwIfAborted();
-    if (!(await tree_walk_exists((0,external_node_path_namespaceObject.dirname)(place))))
+    if (!(await exists((0,external_node_path_namespaceObject.dirname)(place))))
         await transaction.apply({ type: 'make_directory', path: shelf });
-    const snapshot = (await tree_walk_exists(place)) ? await moveToSnapshot(installation, place) : undefined;
+    const snapshot = (await exists(place)) ? await moveToSnapshot(installation, place) : undefined;
     if (snapshot !== undefined)
         await carryOver(installation, snapshot.path, kept);
     await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, staged), to: `${shelf}/${id}` });
@@ -57915,7 +57340,7 @@ async function makeParents(staged, path) {
     const parts = path.split('/').slice(0, -1);
     for (let depth = 1; depth <= parts.length; depth++) {
         const parent = (0,external_node_path_namespaceObject.join)(staged, ...parts.slice(0, depth));
-        if (!(await tree_walk_exists(parent)))
+        if (!(await exists(parent)))
             await makeOpenDirectory(parent);
     }
 }
@@ -57929,7 +57354,7 @@ async function moveToSnapshot(installation, place) {
 }
 async function makeMissingFolders({ layout, transaction }, folder) {
     for (const missing of [(0,external_node_path_namespaceObject.dirname)(folder), folder]) {
-        if (!(await tree_walk_exists(missing)))
+        if (!(await exists(missing)))
             await transaction.apply({ type: 'make_directory', path: (0,external_node_path_namespaceObject.relative)(layout.root, missing) });
     }
 }
@@ -57944,39 +57369,13 @@ async function carryOver(installation, snapshot, kept) {
     }
 }
 
-// EXTERNAL MODULE: external "node:perf_hooks"
-var external_node_perf_hooks_ = __nccwpck_require__(643);
-;// CONCATENATED MODULE: ./build/install/steps/run-steps.js
-
-/**
- * Runs steps in the given order and records each with its duration. At the first that throws, the others are recorded
- * as not run and its error is thrown as it is.
- */
-async function runSteps(steps, record, signal, perform) {
-    for (const [index, step] of steps.entries()) {
-        const started = external_node_perf_hooks_.performance.now();
-        const entry = (status, error) => ({
-            id: step.id,
-            action: step.action,
-            status,
-            duration_ms: Math.round(external_node_perf_hooks_.performance.now() - started),
-            error,
-        });
-        try {
-            signal.throwIfAborted();
-            await record.addStep(entry(await perform(step), null));
-        }
-        catch (error) {
-            await record.addStep(entry('failed', error instanceof Error ? error.message : String(error)));
-            for (const { id, action } of steps.slice(index + 1)) {
-                await record.addStep({ id, action, status: 'not_run', duration_ms: 0, error: null });
-            }
-            throw error;
-        }
-    }
+;// CONCATENATED MODULE: ./build/install/steps/step-context.js
+function step_context_placeOf({ shelf, id }) {
+    return `${shelf}/${id}`;
 }
 
 ;// CONCATENATED MODULE: ./build/core/env-template.js
+
 
 const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
 /**
@@ -57985,6 +57384,7 @@ const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
  * Throws DeploymentError `step_failed` when a value holds a line break, or a required key ends up empty.
  */
 function seedSettings(template, required, optional, environment) {
+    refuseUnusableNames([...required, ...optional]);
     const fromEnvironment = new Set();
     const filled = new Map();
     const ownValue = (key) => {
@@ -58020,6 +57420,7 @@ function seedSettings(template, required, optional, environment) {
  * and the file.
  */
 function verifySettings(text, required, path) {
+    refuseUnusableNames(required);
     const set = new Set(text.split(/\r?\n/).flatMap(line => {
         const [, , key, , value] = ASSIGNMENT.exec(line) ?? [];
         return key === undefined || isEmpty((value ?? '').trim()) ? [] : [key];
@@ -58036,6 +57437,12 @@ function quoted(value) {
 }
 function isEmpty(value) {
     return value === undefined || value === '' || value === '""' || value === "''" || value.startsWith('#');
+}
+function refuseUnusableNames(names) {
+    const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
+    if (unusable.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${unusable.map(name => `"${cleanForeignText(name, 60)}"`).join(', ')}, which no variable can be called: the publisher has to rename it.`);
 }
 function unusableValue(key) {
     return new DeploymentError('step_failed', `The value of ${key} in the step's environment holds a line break, which a settings file cannot hold: encode it (base64, for instance).`);
@@ -58055,16 +57462,18 @@ function refuseEmpty(keys) {
 
 
 
-const MAX_TEMPLATE_BYTES = 256 * 1024;
+/** Of a template, and of settings that are there already. */
+const MAX_SETTINGS_BYTES = 256 * 1024;
+const NOT_A_SMALL_FILE = 'is not a regular file of at most 256 KiB';
 /**
  * Seeds `<shelf>/<id>.env` (0600 from its first byte, in place whole or not at all) from a template; an existing file is
- * never changed. Throws DeploymentError `step_failed` when the template is not a regular file or a required key is or
- * ends up empty.
+ * never changed, only read. Throws DeploymentError `step_failed` when the template or what is in the place is not a
+ * regular file, or a required key is or ends up empty.
  */
 async function writeEnv(seed) {
     const target = settingsPath(seed.layout, seed.shelf, seed.id);
-    if (await tree_walk_exists(target)) {
-        verifySettings(await (0,promises_namespaceObject.readFile)(target, 'utf8'), seed.environment.required, target);
+    if (await exists(target)) {
+        verifySettings(await write_env_readSettings(target), seed.environment.required, target);
         seed.log.info(`${target} exists and stays as it is.`);
         return 'unchanged';
     }
@@ -58080,30 +57489,37 @@ async function writeEnv(seed) {
     seed.log.info(`${target} written; from the step's environment: ${settings.fromEnvironment.join(', ') || 'nothing'}.`);
     return 'done';
 }
-async function readTemplate(path, shown) {
+/** The host's own settings may be a link to where an operator keeps them. */
+async function write_env_readSettings(path) {
     try {
-        const file = await (0,promises_namespaceObject.open)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
-        try {
-            const stat = await file.stat();
-            if (!stat.isFile() || stat.size > MAX_TEMPLATE_BYTES)
-                throw unusableTemplate(shown, 'is not a regular file of at most 256 KiB');
-            return await file.readFile('utf8');
-        }
-        finally {
-            await file.close();
-        }
+        const text = await readSmallFile(path, MAX_SETTINGS_BYTES);
+        if (text !== undefined)
+            return text;
     }
     catch (error) {
-        if (error instanceof DeploymentError)
-            throw error;
-        throw unusableTemplate(shown, errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`);
+        const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`;
+        throw write_env_unusable(`The settings ${path}`, found, 'repair or remove them');
     }
+    throw write_env_unusable(`The settings ${path}`, NOT_A_SMALL_FILE, 'repair or remove them');
 }
-function unusableTemplate(path, what) {
-    return new DeploymentError('step_failed', `The settings template ${path} ${what}: correct "from" in the plan, or the artifact.`);
+async function readTemplate(path, shown) {
+    const remedy = 'correct "from" in the plan, or the artifact';
+    try {
+        const text = await readSmallFile(path, MAX_SETTINGS_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (text !== undefined)
+            return text;
+    }
+    catch (error) {
+        const found = errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`;
+        throw write_env_unusable(`The settings template ${shown}`, found, remedy);
+    }
+    throw write_env_unusable(`The settings template ${shown}`, NOT_A_SMALL_FILE, remedy);
+}
+function write_env_unusable(what, found, remedy) {
+    return new DeploymentError('step_failed', `${what} ${found}: ${remedy}.`);
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/install-prepared.js
+;// CONCATENATED MODULE: ./build/install/steps/perform-step.js
 
 
 
@@ -58111,21 +57527,13 @@ function unusableTemplate(path, what) {
 
 
 
-/** The states `installing` and `healthchecking`: the plan's steps in their order. Returns what is to be committed. */
-async function installPrepared(run, prepared, previous, deployment) {
-    const record = buildTreeRecord(prepared.tree, run.request.keepPaths);
-    const stage = { run, prepared, previous, deployment, record, snapshot: undefined };
-    await run.enter('installing');
-    await writeTreeRecord(run.layout, record);
-    await runSteps(prepared.ready.steps, run.record, run.tools.signal, step => perform(stage, step));
-    if (run.machine.current === 'installing')
-        await run.enter('healthchecking');
-    return describeInstallation(stage);
-}
-async function perform(stage, step) {
-    const { run, prepared } = stage;
-    if (prepared.ready.skipped.has(step.id)) {
-        run.tools.log.notice(`Step ${step.id} (${step.action}) is skipped: the host config says supervisor: none.`);
+
+
+
+/** Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says. */
+async function performStep(context, step) {
+    if (context.skipped.has(step.id)) {
+        context.log.notice(`Step ${step.id} (${step.action}) is skipped: the host config says supervisor: none.`);
         return 'skipped';
     }
     switch (step.action) {
@@ -58136,62 +57544,215 @@ async function perform(stage, step) {
         case 'configure_plugin':
             return 'done';
         case 'install_plugin':
+            return install(context, findThing(context, `plugins/${step.plugin}`));
         case 'install_extension':
-            return install(stage);
+            return install(context, findThing(context, `extensions/${step.extension}`));
         case 'write_env':
-            return writeSettings(stage, step.from);
+            return writeSettings(context, step.plugin, step.from);
         case 'provision':
+            return provision(context, step.plugin);
         case 'start':
         case 'stop':
         case 'restart':
+            return supervise(context, step.action, step.plugin);
         case 'healthcheck':
+            return verifyHealth(context, step);
         case 'notify':
-            throw new DeploymentError('step_failed', `Step "${step.id}": ${step.action} is not supported by this version.`);
+            return notify(context, step);
     }
 }
-async function install(stage) {
-    const { run, prepared, previous, deployment, record } = stage;
-    if (await isInstalledAlready(stage)) {
-        run.tools.log.info(`${prepared.version} with these bytes is installed already and intact: nothing to change.`);
+async function install(context, thing) {
+    const { layout, transaction, log, keepPaths, signal } = context;
+    const { shelf, id, version, staged, record, previous } = thing;
+    if (await isInstalledAlready(context, thing)) {
+        log.info(`${version} with these bytes is installed already and intact: nothing to change.`);
         return 'unchanged';
     }
-    stage.snapshot = await installTree({
-        layout: run.layout,
-        transaction: deployment.transaction,
-        log: run.tools.log,
-        shelf: run.shelf,
-        id: prepared.ready.id,
-        staged: prepared.staged,
-        previousVersion: previous.version,
-        keepPaths: run.request.keepPaths,
-        signal: run.tools.signal,
+    const previousVersion = previous.version;
+    const snapshot = await installTree({
+        layout,
+        transaction,
+        log,
+        shelf,
+        id,
+        staged,
+        previousVersion,
+        keepPaths,
+        signal,
     });
-    run.tools.log.info(`${installPath(run.layout, run.shelf, prepared.ready.id)} is now ${prepared.version} (tree digest ${record.digest}).`);
+    if (snapshot !== undefined)
+        context.replaced.set(step_context_placeOf(thing), snapshot);
+    log.info(`${installPath(layout, shelf, id)} is now ${version} (tree digest ${record.digest}).`);
     return 'done';
 }
-async function isInstalledAlready({ run, prepared, previous, record }) {
-    const { installed } = previous;
-    if (installed?.artifact_sha256 !== prepared.artifactSha256 || installed.tree_digest !== record.digest)
+async function isInstalledAlready(context, thing) {
+    const { installed } = thing.previous;
+    if (installed?.artifact_sha256 !== thing.artifactSha256 || installed.tree_digest !== thing.record.digest)
         return false;
-    const place = installPath(run.layout, run.shelf, prepared.ready.id);
-    const { removed, changed } = await compareTree(place, record, run.request.keepPaths, run.tools.signal);
+    const place = installPath(context.layout, thing.shelf, thing.id);
+    const { removed, changed } = await compareTree(place, thing.record, context.keepPaths, context.signal);
     return removed.length === 0 && changed.length === 0;
 }
-async function writeSettings({ run, prepared, deployment }, from) {
-    return writeEnv({
+async function writeSettings(context, id, from) {
+    const { layout, transaction, log, variables, stagingFolder } = context;
+    const { shelf, environment } = findThing(context, `${from.split('/')[0]}/${id}`);
+    return writeEnv({ layout, transaction, log, shelf, id, from, environment, variables, stagingFolder });
+}
+async function provision(context, id) {
+    await runHostCommand({
+        command: requireEntry(context.hostConfig?.provision.get(id), `provision.${id}`),
+        args: [id],
+        variables: { PROVISION_PLUGIN_ID: id },
+        facts: context.facts,
+        signal: context.signal,
+    });
+    return 'done';
+}
+async function supervise(context, action, plugin) {
+    const id = plugin ?? context.things[0].id;
+    const service = requireEntry(serviceOf(requireConfig(context), id, plugin === undefined), 'supervisor');
+    context.log.info(`${action} ${describeService(service)}`);
+    await context.transaction.supervise(service, action, context.signal);
+    return 'done';
+}
+async function verifyHealth(context, step) {
+    const { things, log, signal } = context;
+    const ids = things.map(thing => thing.id);
+    for (const healthcheck of healthchecksOf(step, requireConfig(context), ids)) {
+        const version = things.find(thing => thing.id === healthcheck.id)?.version ?? null;
+        log.info(`${healthcheck.id} is healthy. ${await checkHealth({ healthcheck, version, log, signal })}`);
+    }
+    return 'done';
+}
+/** A team that could not be told is no reason to take a healthy version back. */
+async function notify(context, step) {
+    const message = step.message ?? '';
+    try {
+        await runHostCommand({
+            command: requireEntry(context.hostConfig?.notify.get(step.event), `notify.${step.event}`),
+            args: [step.event, message],
+            variables: { NOTIFY_EVENT: step.event, NOTIFY_MESSAGE: message },
+            facts: context.facts,
+            signal: context.signal,
+        });
+        return 'done';
+    }
+    catch (error) {
+        context.signal.throwIfAborted();
+        context.log.warning(`Step ${step.id}: nobody was told. ${error instanceof Error ? error.message : String(error)}`);
+        return 'warned';
+    }
+}
+function findThing(context, place) {
+    return requireEntry(context.things.find(thing => step_context_placeOf(thing) === place), place);
+}
+function requireConfig({ hostConfig }) {
+    return requireEntry(hostConfig, 'host-config');
+}
+/** The plan was compared with the host config before anything was fetched, so nothing is missing here. */
+function requireEntry(entry, what) {
+    if (entry === undefined)
+        throw new DeploymentError('step_failed', `The host config has no ${what}.`);
+    return entry;
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/run-steps.js
+
+/**
+ * Runs steps in the given order and records each with its duration. At the first that throws, the others are recorded
+ * as not run and its error is thrown as it is.
+ */
+async function runSteps(steps, record, signal, perform) {
+    for (const [index, step] of steps.entries()) {
+        const started = external_node_perf_hooks_.performance.now();
+        const entry = (status, error) => ({
+            id: step.id,
+            action: step.action,
+            status,
+            duration_ms: Math.round(external_node_perf_hooks_.performance.now() - started),
+            error,
+        });
+        try {
+            signal.throwIfAborted();
+            await record.addStep(entry(await perform(step), null));
+        }
+        catch (error) {
+            await record.addStep(entry('failed', error instanceof Error ? error.message : String(error)));
+            for (const { id, action } of steps.slice(index + 1)) {
+                await record.addStep({ id, action, status: 'not_run', duration_ms: 0, error: null });
+            }
+            throw error;
+        }
+    }
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/install-prepared.js
+
+
+
+
+
+
+/** The states `installing` and `healthchecking`: the plan's steps in their order. Returns what is to be committed. */
+async function installPrepared(run, prepared, previous, deployment) {
+    const thing = describeThing(run, prepared, previous);
+    const context = describeContext(run, prepared, thing, deployment);
+    await run.enter('installing');
+    await writeTreeRecord(run.layout, thing.record);
+    await deployment.transaction.noteHealthchecks(plannedHealthchecks(prepared, context));
+    await runSteps(prepared.ready.steps, run.record, run.tools.signal, async (step) => {
+        if (step.action === 'healthcheck' && run.machine.current === 'installing')
+            await run.enter('healthchecking');
+        return performStep(context, step);
+    });
+    if (run.machine.current === 'installing')
+        await run.enter('healthchecking');
+    return describeInstallation({
+        run,
+        prepared,
+        previous,
+        deployment,
+        thing,
+        snapshot: context.replaced.get(step_context_placeOf(thing)),
+    });
+}
+function describeThing(run, prepared, previous) {
+    return {
+        shelf: run.shelf,
+        id: prepared.ready.id,
+        version: prepared.version,
+        artifactSha256: prepared.artifactSha256,
+        staged: prepared.staged,
+        record: buildTreeRecord(prepared.tree, run.request.keepPaths),
+        environment: prepared.pluginYaml?.environment ?? { required: [], optional: [] },
+        previous,
+    };
+}
+function describeContext(run, prepared, thing, deployment) {
+    return {
         layout: run.layout,
         transaction: deployment.transaction,
         log: run.tools.log,
-        shelf: run.shelf,
-        id: prepared.ready.id,
-        from,
-        environment: prepared.pluginYaml?.environment ?? { required: [], optional: [] },
+        signal: run.tools.signal,
+        facts: run.record.facts,
+        hostConfig: prepared.ready.hostConfig,
+        skipped: prepared.ready.skipped,
+        keepPaths: run.request.keepPaths,
         variables: run.tools.variables,
         stagingFolder: deployment.stagingFolder,
-    });
+        things: [thing],
+        replaced: new Map(),
+    };
+}
+function plannedHealthchecks({ ready }, context) {
+    const { hostConfig, things, skipped } = context;
+    if (hostConfig === undefined)
+        return [];
+    const ids = things.map(thing => thing.id);
+    return ready.steps.flatMap(step => step.action === 'healthcheck' && !skipped.has(step.id) ? healthchecksOf(step, hostConfig, ids) : []);
 }
 async function describeInstallation(stage) {
-    const { run, prepared, previous, record } = stage;
+    const { run, prepared, previous } = stage;
     const { id, snapshot: asksForSnapshot } = prepared.ready;
     const replaced = replacedSnapshot(stage);
     const isRetained = replaced !== undefined && (asksForSnapshot || replaced.artifact_sha256 === null);
@@ -58203,7 +57764,7 @@ async function describeInstallation(stage) {
     return {
         row: isUnchanged
             ? { ...previous.installed, snapshots: retention.keep }
-            : { ...newVersion(stage, record), snapshots: retention.keep },
+            : { ...newVersion(stage), snapshots: retention.keep },
         discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${run.shelf}/${id}/${name}`),
     };
 }
@@ -58232,7 +57793,7 @@ function replacedSnapshot({ snapshot, previous }) {
         run_url: installed?.run_url ?? null,
     };
 }
-function newVersion({ run, prepared }, record) {
+function newVersion({ run, prepared, thing }) {
     return {
         contract: 'marketplace',
         kind: run.request.kind,
@@ -58240,7 +57801,7 @@ function newVersion({ run, prepared }, record) {
         id: prepared.ready.id,
         version: prepared.version,
         artifact_sha256: prepared.artifactSha256,
-        tree_digest: record.digest,
+        tree_digest: thing.record.digest,
         installed_at: run.tools.now().toISOString(),
         deployment_id: run.record.facts.deployment_id,
         run_url: run.tools.run.url,
@@ -58267,22 +57828,28 @@ function createStateMachine(transitions, initial, now) {
     };
 }
 
+;// CONCATENATED MODULE: ./build/install/report-timeout.js
+const REPORT_TIMEOUT_MS = 10_000;
+/** After a cancel the runner kills within 10 s of its first signal; what is not told by then waits in the outbox. */
+const CANCELLED_REPORT_TIMEOUT_MS = 2000;
+/** How long telling the hub may take in all, retries included: little once the run is cancelled. */
+function reportTimeout(signal) {
+    return () => (signal?.aborted ? CANCELLED_REPORT_TIMEOUT_MS : REPORT_TIMEOUT_MS);
+}
+
 ;// CONCATENATED MODULE: ./build/marketplace/hub-report.js
 
 
 
-const REPORT_TIMEOUT_MS = 10_000;
-/** After a cancel the runner kills within 10 s of its first signal; what is not told by then waits in the outbox. */
-const CANCELLED_REPORT_TIMEOUT_MS = 2000;
 const MAX_ERROR_MESSAGE_CHARS = 2000;
 const RETRIED_STATUSES = new Set([408, 429]);
 /** Tells the hub of deployments of one plugin or service, best-effort (contract 4.3, rules 7 and 8). */
-function createReportSender(client, deploymentsBase, subject, cancelled) {
+function createReportSender(client, deploymentsBase, subject) {
     return {
         address: reportAddress(deploymentsBase, subject),
-        async send(report, retry) {
+        async send(report, { retry, timeoutMs }) {
             try {
-                const { status, body, attempts } = await client.sendReport(buildReportBody(report, subject), retry, cancelled?.aborted ? CANCELLED_REPORT_TIMEOUT_MS : REPORT_TIMEOUT_MS);
+                const { status, body, attempts } = await client.sendReport(buildReportBody(report, subject), retry, timeoutMs);
                 if (status >= 200 && status < 300)
                     return { accepted: true, attempts };
                 const told = parseErrorText(body);
@@ -58336,19 +57903,20 @@ const DEPLOY_TRANSITIONS = {
 
 
 
+
 function startRun(request, tools) {
     const machine = createStateMachine(DEPLOY_TRANSITIONS, 'pending', tools.now);
     const layout = layoutOf(request.projectRoot);
     const record = createDeploymentRecord(initialFacts(request, tools), machine.history);
     const reporter = createMarketplaceClient(tools.reportWire, request.bases, request, request.apiKey);
-    const sender = createReportSender(reporter, request.bases.deployments, request, tools.signal);
+    const sender = createReportSender(reporter, request.bases.deployments, request);
     return {
         request,
         tools,
         layout,
         shelf: shelfOf(request.kind),
         client: createMarketplaceClient(tools.wire, request.bases, request, request.apiKey),
-        host: { layout, log: tools.log, redact: tools.redact, sender },
+        host: { layout, log: tools.log, redact: tools.redact, sender, reportTimeoutMs: reportTimeout(tools.signal) },
         record,
         machine,
         async enter(state) {
@@ -58408,6 +57976,7 @@ async function deployOnHost(run) {
     let session;
     try {
         await prepareHost(run.layout, run.tools.log);
+        await noteInstalledVersion(run);
         ready = readyPlan(run.request);
         await run.record.update({ id: ready.id });
         session = await openHostSession({
@@ -58420,8 +57989,10 @@ async function deployOnHost(run) {
         return await deployInSession(run, ready, session);
     }
     catch (error) {
-        const cause = causeOf(run, error);
-        return conclude(run, ready, { end: failedEnd(run, cause), error: cause });
+        const cause = deploy_causeOf(run, error);
+        const failed = failedEnd(run, cause);
+        const end = session === undefined ? await recoverBeforeRefusal(run.host, run.tools.run.url, failed) : failed;
+        return conclude(run, ready, { end, error: cause });
     }
     finally {
         await session?.release();
@@ -58440,8 +58011,8 @@ async function deployInSession(run, ready, session) {
 async function attempt(run, ready, deployment) {
     try {
         const previous = await readPrevious(run, ready.id);
-        await checkHost(run.layout, run.shelf, 0);
-        const prepared = await prepareArtifact(run, ready, deployment.stagingFolder, previous.installed);
+        await checkHost(run.layout, run.shelf, ready.id);
+        const prepared = await prepareArtifact(run, ready, deployment.stagingFolder, previous);
         const { row, discard } = await installPrepared(run, prepared, previous, deployment);
         run.tools.signal.throwIfAborted();
         await deployment.transaction.commit(row, discard);
@@ -58450,7 +58021,7 @@ async function attempt(run, ready, deployment) {
         return { end: successEnd(run, deployment.transaction.changed), error: undefined, settled };
     }
     catch (error) {
-        return endFailed(run, ready, deployment, causeOf(run, error));
+        return endFailed(run, ready, deployment, deploy_causeOf(run, error));
     }
 }
 /** The new version is committed: what fails from here on is left to the next run and changes no outcome. */
@@ -58469,7 +58040,10 @@ async function endFailed(run, ready, deployment, cause) {
         log: run.tools.log,
         place: { shelf: run.shelf, id: ready.id },
         keepPaths: run.request.keepPaths,
-        startedAt: new Date(run.record.facts.started_at),
+        since: firstChangeOf(run.record),
+        previousVersion: run.record.facts.previous_version,
+        services: deployment.transaction.services,
+        healthchecks: deployment.transaction.healthchecks,
         undo: () => deployment.transaction.rollback(),
     });
     if (run.machine.current !== 'pending')
@@ -58487,7 +58061,7 @@ function failedEnd(run, { code, message }) {
     return { ...successEnd(run, false), outcome, error: { code, message, step } };
 }
 /** Why a run fails: the cancel rather than what it led to; asked before the undo, which a later cancel does not explain. */
-function causeOf({ tools, layout }, thrown) {
+function deploy_causeOf({ tools, layout }, thrown) {
     if (tools.signal.aborted)
         return toDeployError(tools.signal.reason);
     return isSystemError(thrown) ? toHostError(thrown, `deploying below ${layout.root}`) : toDeployError(thrown);
@@ -58518,28 +58092,32 @@ async function conclude(run, ready, { end, error }) {
 
 
 
+
+
 /**
  * Ends a run whose inputs cannot be used: with a local report when the project root is there, and a report to the hub
- * when enough is known to send one (contract 4.3, rule 7). Creates no project root.
+ * when enough is known to send one (contract 4.3, rule 7). Creates no project root. A dry run tells nobody, and one that
+ * may have been meant as such does not tell the hub.
  */
 async function refuseRequest(request, error, tools) {
-    const record = createDeploymentRecord(initialFacts(request, tools), createStateMachine(DEPLOY_TRANSITIONS, 'pending', tools.now).history);
-    const end = {
-        outcome: 'failed',
-        changed: false,
-        error: { code: error.code, message: error.message, step: null },
-        rollback: null,
-        completed_at: tools.now().toISOString(),
-    };
+    const record = createDeploymentRecord(initialFacts({ ...request, hostId: request.hostId ?? '' }, tools), createStateMachine(DEPLOY_TRANSITIONS, 'pending', tools.now).history);
+    const end = refusedEnd(error, tools);
     const rest = { installPath: undefined, error, plannedSteps: [] };
-    if (request.dryRun === true || !(await refuse_isDirectory(request.projectRoot))) {
-        const report = buildLocalReport(record, end, { accepted: false, attempts: 0, error: 'not sent' });
-        return { report, reportPath: undefined, ...rest };
-    }
-    const sender = senderFor(request, tools);
-    const host = { layout: layoutOf(request.projectRoot), log: tools.log, redact: tools.redact, sender };
-    await prepareHost(host.layout, tools.log).catch(() => { });
-    return { ...(await closeDeployment(host, record, end, sender?.address ?? null)), ...rest };
+    const isReal = request.dryRun === false && request.hostId !== undefined;
+    const sender = isReal ? senderFor(request, tools) : undefined;
+    if (request.dryRun === true || !(await isDirectory(request.projectRoot)))
+        return { report: await closeWithoutHost(record, end, sender, tools), reportPath: undefined, ...rest };
+    const { log, redact } = tools;
+    const host = {
+        layout: layoutOf(request.projectRoot),
+        log,
+        redact,
+        sender,
+        reportTimeoutMs: reportTimeout(),
+    };
+    await prepareHost(host.layout, log).catch(() => { });
+    const told = await recoverBeforeRefusal(host, tools.run.url, end);
+    return { ...(await closeDeployment(host, record, told, sender?.address ?? null)), ...rest };
 }
 /** The way to the hub, when enough of the inputs is known. */
 function senderFor({ bases, slug, kind, apiKey }, tools) {
@@ -58548,628 +58126,1874 @@ function senderFor({ bases, slug, kind, apiKey }, tools) {
     const client = createMarketplaceClient(tools.reportWire, bases, { kind, slug }, apiKey);
     return createReportSender(client, bases.deployments, { kind, slug });
 }
-async function refuse_isDirectory(path) {
+function refusedEnd({ code, message }, { now }) {
+    return {
+        outcome: 'failed',
+        changed: false,
+        error: { code, message, step: null },
+        rollback: null,
+        completed_at: now().toISOString(),
+    };
+}
+/** Where no file can lie, the hub can still be told. */
+async function closeWithoutHost(record, end, sender, { log, redact }) {
+    const unsent = { accepted: false, attempts: 0, error: 'not sent' };
+    const report = redactReport(buildLocalReport(record, end, unsent), redact);
+    if (sender === undefined)
+        return report;
+    const delivery = await sender.send(report, { retry: true, timeoutMs: reportTimeout()() });
+    if (delivery.accepted)
+        return { ...report, reported: { accepted: true, attempts: delivery.attempts, error: null } };
+    log.warning(`The hub was not told of this run: ${delivery.error}`);
+    return { ...report, reported: { accepted: false, attempts: delivery.attempts, error: redact(delivery.error) } };
+}
+async function isDirectory(path) {
     if (path === undefined)
         return false;
     return (0,promises_namespaceObject.stat)(path).then(found => found.isDirectory(), () => false);
 }
 
-;// CONCATENATED MODULE: ./build/net/url-policy.js
+;// CONCATENATED MODULE: external "os"
+const external_os_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("os");
+;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/utils.js
+// We use any as a valid input type
+/* eslint-disable @typescript-eslint/no-explicit-any */
+/**
+ * Sanitizes an input into a string so it can be passed into issueCommand safely
+ * @param input input to sanitize into a string
+ */
+function utils_toCommandValue(input) {
+    if (input === null || input === undefined) {
+        return '';
+    }
+    else if (typeof input === 'string' || input instanceof String) {
+        return input;
+    }
+    return JSON.stringify(input);
+}
+/**
+ *
+ * @param annotationProperties
+ * @returns The command properties to send with the actual annotation command
+ * See IssueCommandProperties: https://github.com/actions/runner/blob/main/src/Runner.Worker/ActionCommandManager.cs#L646
+ */
+function toCommandProperties(annotationProperties) {
+    if (!Object.keys(annotationProperties).length) {
+        return {};
+    }
+    return {
+        title: annotationProperties.title,
+        file: annotationProperties.file,
+        line: annotationProperties.startLine,
+        endLine: annotationProperties.endLine,
+        col: annotationProperties.startColumn,
+        endColumn: annotationProperties.endColumn
+    };
+}
+//# sourceMappingURL=utils.js.map
+;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/command.js
 
 
 /**
- * The URL as it may be requested: https, or plain http for a loopback address (any host with `allowHttp`), without userinfo.
- * Throws ConfigError `invalid_input` when the text is no URL, `insecure_url` when the policy refuses it.
+ * Issues a command to the GitHub Actions runner
+ *
+ * @param command - The command name to issue
+ * @param properties - Additional properties for the command (key-value pairs)
+ * @param message - The message to include with the command
+ * @remarks
+ * This function outputs a specially formatted string to stdout that the Actions
+ * runner interprets as a command. These commands can control workflow behavior,
+ * set outputs, create annotations, mask values, and more.
+ *
+ * Command Format:
+ *   ::name key=value,key=value::message
+ *
+ * @example
+ * ```typescript
+ * // Issue a warning annotation
+ * issueCommand('warning', {}, 'This is a warning message');
+ * // Output: ::warning::This is a warning message
+ *
+ * // Set an environment variable
+ * issueCommand('set-env', { name: 'MY_VAR' }, 'some value');
+ * // Output: ::set-env name=MY_VAR::some value
+ *
+ * // Add a secret mask
+ * issueCommand('add-mask', {}, 'secretValue123');
+ * // Output: ::add-mask::secretValue123
+ * ```
+ *
+ * @internal
+ * This is an internal utility function that powers the public API functions
+ * such as setSecret, warning, error, and exportVariable.
  */
-function parseRequestUrl(text, policy) {
-    if (!URL.canParse(text)) {
-        throw new ConfigError('invalid_input', `Expected an absolute https URL, found "${url_policy_withoutSecrets(text)}": check the input.`);
-    }
-    const url = new URL(text);
-    refuseInsecureUrl(url, policy);
-    return url;
+function command_issueCommand(command, properties, message) {
+    const cmd = new Command(command, properties, message);
+    process.stdout.write(cmd.toString() + external_os_namespaceObject.EOL);
 }
-/** Throws ConfigError `insecure_url` unless the URL may be requested at all; see `parseRequestUrl`. */
-function refuseInsecureUrl(url, policy) {
-    if (url.protocol !== 'https:' && url.protocol !== 'http:') {
-        throw insecure(`Expected an https URL, found the scheme "${url.protocol.slice(0, -1)}": check the URL.`);
-    }
-    if (url.username !== '' || url.password !== '') {
-        throw insecure(`The URL of ${url.host} carries a user name or password: give credentials by their own inputs.`);
-    }
-    if (url.protocol === 'http:' && !policy.allowHttp && !isLoopback(url.hostname)) {
-        throw insecure(`${url.origin} is plain http, which anyone on the way can read and change: use https, or allow-http where that is meant.`);
-    }
+function command_issue(name, message = '') {
+    command_issueCommand(name, {}, message);
 }
-/**
- * Refuses a redirect that leaves TLS, or that leads from elsewhere to this host's own services, whatever `allowHttp` says.
- * Throws ConfigError `insecure_url`.
- */
-function refuseInsecureHop(from, to) {
-    if (from.protocol === 'https:' && to.protocol !== 'https:') {
-        throw insecure(`${from.origin} redirects from https to ${to.origin}, which is not https: not followed. Report it to the hub.`);
-    }
-    if (!reachesThisHost(from.hostname) && reachesThisHost(to.hostname)) {
-        throw insecure(`${from.origin} redirects to ${to.origin}, an address of this host itself: not followed. Report it to the hub.`);
-    }
-}
-/** Whether plain http to the host cannot leave the machine: 127.0.0.0/8, ::1 and `localhost`, nothing that merely looks like them. */
-function isLoopback(hostname) {
-    return hostname === 'localhost' || hostname === '[::1]' || LOOPBACK_IPV4.test(hostname);
-}
-const LOOPBACK_IPV4 = /^127(?:\.\d{1,3}){3}$/;
-// Wider than isLoopback: that one grants, this one refuses, so each errs to its safe side.
-function reachesThisHost(hostname) {
-    const name = hostname.replace(/\.$/, '');
-    return isLoopback(name) || name.endsWith('.localhost') || UNSPECIFIED_OR_MAPPED.test(name);
-}
-const UNSPECIFIED_OR_MAPPED = /^(?:0\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::\]|\[::ffff:(?:7f[0-9a-f]{2}|0):[0-9a-f]{1,4}\])$/;
-function url_policy_withoutSecrets(text) {
-    return cleanForeignText(text.replace(/[?#].*$/s, '').replace(/\/\/[^/]*@/, '//'), 100);
-}
-function insecure(message) {
-    return new ConfigError('insecure_url', message);
-}
-
-// EXTERNAL MODULE: external "node:util"
-var external_node_util_ = __nccwpck_require__(7975);
-;// CONCATENATED MODULE: ./build/net/limits.js
-/** Limits of the wire; a wire's `timeouts` option may replace the two time-outs. */
-const CONNECT_TIMEOUT_MS = 10_000;
-const IDLE_TIMEOUT_MS = 30_000;
-const MAX_REDIRECTS = 5;
-/** Attempts after the first one. */
-const MAX_RETRIES = 3;
-/** The n-th wait is a random part of base * 2^(n-1), at most the cap. */
-const BACKOFF_BASE_MS = 500;
-const BACKOFF_CAP_MS = 8_000;
-const RETRY_AFTER_CAP_MS = 30_000;
-/** Of a foreign body, as far as a message may quote it. */
-const MAX_QUOTED_BODY_CHARS = 2048;
-/** Two blocks of this size are all that a download keeps in memory. */
-const WRITE_BLOCK_BYTES = 1024 * 1024;
-
-;// CONCATENATED MODULE: ./build/net/answer-text.js
-
-
-
-/** Reads at most MAX_JSON_BODY_BYTES of an answer's body and closes it. Throws as the exchange's body does. */
-async function readAnswerText(exchange) {
-    if (isEncoded(exchange)) {
-        exchange.close();
-        return { body: undefined, text: '', cut: false };
-    }
-    const { bytes, cut } = await readCapped(exchange.body);
-    const decoded = new TextDecoder().decode(bytes);
-    return { body: cut ? undefined : parseJson(decoded), text: cleanForeignText(decoded, MAX_QUOTED_BODY_CHARS), cut };
-}
-/** Whether a Content-Encoding stands between us and the bytes; none is ever asked for. */
-function isEncoded(exchange) {
-    return !['', 'identity'].includes((exchange.headers['content-encoding'] ?? '').trim().toLowerCase());
-}
-async function readCapped(body) {
-    const chunks = [];
-    let size = 0;
-    for await (const chunk of body) {
-        chunks.push(chunk);
-        size += chunk.length;
-        if (size > MAX_JSON_BODY_BYTES)
-            break;
-    }
-    return { bytes: Buffer.concat(chunks).subarray(0, MAX_JSON_BODY_BYTES), cut: size > MAX_JSON_BODY_BYTES };
-}
-function parseJson(text) {
-    try {
-        return JSON.parse(text);
-    }
-    catch {
-        return undefined;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/net/block-writer.js
-
-
-
-
-/**
- * Writes a stream of chunks to a file descriptor from position 0 in large blocks, one being filled while the other is
- * written. `onBlock` sees every byte once, in order. Throws DeploymentError `disk_full` or `host_not_writable`.
- */
-class BlockWriter {
-    #fd;
-    #onBlock;
-    #filling = Buffer.allocUnsafeSlow(WRITE_BLOCK_BYTES);
-    #spare = Buffer.allocUnsafeSlow(WRITE_BLOCK_BYTES);
-    #used = 0;
-    #position = 0;
-    #writing = Promise.resolve();
-    constructor(fd, onBlock) {
-        this.#fd = fd;
-        this.#onBlock = onBlock;
-    }
-    /** Takes the chunk's bytes; waits while both blocks are full. */
-    async add(chunk) {
-        for (let taken = 0; taken < chunk.length;) {
-            const copied = chunk.copy(this.#filling, this.#used, taken);
-            taken += copied;
-            this.#used += copied;
-            if (this.#used === this.#filling.length)
-                await this.#turn();
+const CMD_STRING = '::';
+class Command {
+    constructor(command, properties, message) {
+        if (!command) {
+            command = 'missing.command';
         }
+        this.command = command;
+        this.properties = properties;
+        this.message = message;
     }
-    /** Writes what is left; after it every byte has been handed to the operating system. */
-    async finish() {
-        await this.#turn();
-        await this.#writing;
-    }
-    /** Waits until no write is under way, so that the descriptor may be closed. Never throws. */
-    async settle() {
-        await this.#writing.catch(() => { });
-    }
-    async #turn() {
-        await this.#writing;
-        const block = this.#filling.subarray(0, this.#used);
-        this.#writing = writeAll(this.#fd, block, this.#position);
-        this.#writing.catch(() => { });
-        this.#onBlock(block);
-        this.#position += block.length;
-        this.#used = 0;
-        [this.#filling, this.#spare] = [this.#spare, this.#filling];
-    }
-}
-/** A system error while a download is written, as the operator needs it told. */
-function toWriteError(error) {
-    const errno = errnoOf(error) ?? 'unknown error';
-    return errno === 'ENOSPC' || errno === 'EDQUOT'
-        ? new DeploymentError('disk_full', `No space left for the download (${errno}): free space in the runner's temporary folder.`, { cause: error })
-        : new DeploymentError('host_not_writable', `The download could not be written (${errno}): check the runner's temporary folder.`, { cause: error });
-}
-const writeAt = (0,external_node_util_.promisify)(external_node_fs_namespaceObject.write);
-async function writeAll(fd, block, position) {
-    try {
-        for (let done = 0; done < block.length;) {
-            const { bytesWritten } = await writeAt(fd, block, done, block.length - done, position + done);
-            done += bytesWritten;
+    toString() {
+        let cmdStr = CMD_STRING + this.command;
+        if (this.properties && Object.keys(this.properties).length > 0) {
+            cmdStr += ' ';
+            let first = true;
+            for (const key in this.properties) {
+                if (this.properties.hasOwnProperty(key)) {
+                    const val = this.properties[key];
+                    if (val) {
+                        if (first) {
+                            first = false;
+                        }
+                        else {
+                            cmdStr += ',';
+                        }
+                        cmdStr += `${key}=${escapeProperty(val)}`;
+                    }
+                }
+            }
         }
-    }
-    catch (error) {
-        throw toWriteError(error);
-    }
-}
-
-;// CONCATENATED MODULE: ./build/net/deadline.js
-
-/**
- * Runs an operation that must be over after `ms` milliseconds, everything it waits for included.
- * Rejects with ArtifactError `timeout` when it is not, and with the reason of `cancel` when that is aborted first.
- */
-async function withDeadline(ms, origin, cancel, operation) {
-    cancel?.throwIfAborted();
-    const expiry = new AbortController();
-    const timer = setTimeout(() => expiry.abort(overdue(ms, origin)), ms);
-    const endsAt = performance.now() + ms;
-    const signal = cancel === undefined ? expiry.signal : AbortSignal.any([cancel, expiry.signal]);
-    try {
-        return await operation({ signal, remainingMs: () => endsAt - performance.now() });
-    }
-    catch (error) {
-        throw signal.aborted ? signal.reason : error;
-    }
-    finally {
-        clearTimeout(timer);
+        cmdStr += `${CMD_STRING}${escapeData(this.message)}`;
+        return cmdStr;
     }
 }
-function overdue(ms, origin) {
-    return new ArtifactError('timeout', `The exchange with ${origin} was not over after ${ms / 1000} s in all: check the server and the network, or allow it more time.`);
+function escapeData(s) {
+    return utils_toCommandValue(s)
+        .replace(/%/g, '%25')
+        .replace(/\r/g, '%0D')
+        .replace(/\n/g, '%0A');
 }
+function escapeProperty(s) {
+    return utils_toCommandValue(s)
+        .replace(/%/g, '%25')
+        .replace(/\r/g, '%0D')
+        .replace(/\n/g, '%0A')
+        .replace(/:/g, '%3A')
+        .replace(/,/g, '%2C');
+}
+//# sourceMappingURL=command.js.map
+;// CONCATENATED MODULE: external "crypto"
+const external_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("crypto");
+;// CONCATENATED MODULE: external "fs"
+const external_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("fs");
+;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/file-command.js
+// For internal use, subject to change.
+// We use any as a valid input type
+/* eslint-disable @typescript-eslint/no-explicit-any */
 
-// EXTERNAL MODULE: external "node:http"
-var external_node_http_ = __nccwpck_require__(7067);
-;// CONCATENATED MODULE: external "node:https"
-const external_node_https_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:https");
-// EXTERNAL MODULE: external "node:tls"
-var external_node_tls_ = __nccwpck_require__(1692);
-;// CONCATENATED MODULE: ./build/net/failures.js
 
 
-/** A failure on the way that another attempt may not meet. */
-class TransientError extends ArtifactError {
-    /** False when no byte of the request can have reached the server. */
-    sent;
-    constructor(code, message, sent, cause) {
-        super(code, message, { cause });
-        this.sent = sent;
+
+function file_command_issueFileCommand(command, message) {
+    const filePath = process.env[`GITHUB_${command}`];
+    if (!filePath) {
+        throw new Error(`Unable to find environment variable for file command ${command}`);
     }
+    if (!external_fs_namespaceObject.existsSync(filePath)) {
+        throw new Error(`Missing file at path: ${filePath}`);
+    }
+    external_fs_namespaceObject.appendFileSync(filePath, `${utils_toCommandValue(message)}${external_os_namespaceObject.EOL}`, {
+        encoding: 'utf8'
+    });
 }
-/**
- * What a system error on the connection to `origin` means to the operator: `bad_response` for an answer that is not HTTP,
- * else `network`, which is transient unless a certificate was refused. The message names no path and no query, as both may hold tokens.
- */
-function explainFailure(error, origin, sent) {
-    const code = errnoOf(error) ?? '';
-    const reason = reasonOf(error);
-    if (code.startsWith('HPE_')) {
-        return new ArtifactError('bad_response', `${origin} did not answer in HTTP (${reason}): check the URL and its port.`, {
-            cause: error,
+function file_command_prepareKeyValueMessage(key, value) {
+    const delimiter = `ghadelimiter_${external_crypto_namespaceObject.randomUUID()}`;
+    const convertedValue = utils_toCommandValue(value);
+    // These should realistically never happen, but just in case someone finds a
+    // way to exploit uuid generation let's not allow keys or values that contain
+    // the delimiter.
+    if (key.includes(delimiter)) {
+        throw new Error(`Unexpected input: name should not contain the delimiter "${delimiter}"`);
+    }
+    if (convertedValue.includes(delimiter)) {
+        throw new Error(`Unexpected input: value should not contain the delimiter "${delimiter}"`);
+    }
+    return `${key}<<${delimiter}${external_os_namespaceObject.EOL}${convertedValue}${external_os_namespaceObject.EOL}${delimiter}`;
+}
+//# sourceMappingURL=file-command.js.map
+;// CONCATENATED MODULE: external "path"
+const external_path_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("path");
+;// CONCATENATED MODULE: ./node_modules/@actions/http-client/lib/auth.js
+var auth_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
+    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
+    return new (P || (P = Promise))(function (resolve, reject) {
+        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
+        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
+        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
+        step((generator = generator.apply(thisArg, _arguments || [])).next());
+    });
+};
+class BasicCredentialHandler {
+    constructor(username, password) {
+        this.username = username;
+        this.password = password;
+    }
+    prepareRequest(options) {
+        if (!options.headers) {
+            throw Error('The request has no headers');
+        }
+        options.headers['Authorization'] = `Basic ${Buffer.from(`${this.username}:${this.password}`).toString('base64')}`;
+    }
+    // This handler cannot handle 401
+    canHandleAuthentication() {
+        return false;
+    }
+    handleAuthentication() {
+        return auth_awaiter(this, void 0, void 0, function* () {
+            throw new Error('not implemented');
         });
     }
-    if (CERTIFICATE_CODE.test(code)) {
-        return new ArtifactError('network', `The certificate of ${origin} was refused (${reason}): nothing was sent. If it is from a private authority, name that one in ca-file.`, { cause: error });
-    }
-    const what = sent ? `The connection to ${origin} broke` : `No connection to ${origin}`;
-    return new TransientError('network', `${what} (${reason}): check the URL, the network and any proxy.`, sent, error);
 }
-const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/;
-function reasonOf(error) {
-    if (error instanceof AggregateError && error.errors.length > 0)
-        return reasonOf(error.errors[0]);
-    const message = error instanceof Error ? error.message : String(error);
-    return cleanForeignText(message === '' ? (errnoOf(error) ?? 'no reason given') : message, 200);
-}
-
-;// CONCATENATED MODULE: ./build/net/connection-watch.js
-
-
-/**
- * Watches one connection: aborts its signal with TransientError `timeout` when it is not ready within `connectMs`, or when
- * the server then stays silent for `idleMs` while we wait for it. The time that we take ourselves does not count.
- */
-class ConnectionWatch {
-    signal;
-    /** Whether the connection was ready, so that bytes of the request may have left. */
-    sent = false;
-    #controller = new AbortController();
-    #origin;
-    #timeouts;
-    #timer;
-    constructor(origin, timeouts, outer) {
-        this.#origin = origin;
-        this.#timeouts = timeouts;
-        this.signal = AbortSignal.any([outer, this.#controller.signal]);
-        this.#timer = setTimeout(() => this.#controller.abort(this.#unconnected()), timeouts.connectMs);
+class auth_BearerCredentialHandler {
+    constructor(token) {
+        this.token = token;
     }
-    /** Begins to wait for the server once the request has a connection that is ready: for TLS, one that is verified. */
-    follow(request) {
-        request.once('socket', socket => whenReady(socket, () => this.#ready()));
-    }
-    /** The server's turn: its silence counts from now on. */
-    awaitServer() {
-        clearTimeout(this.#timer);
-        this.#timer = setTimeout(() => this.#controller.abort(this.#silent()), this.#timeouts.idleMs);
-    }
-    /** Our turn: nothing counts. */
-    pause() {
-        clearTimeout(this.#timer);
-    }
-    /** Ends the connection, whatever it is doing. */
-    close() {
-        this.pause();
-        this.#controller.abort();
-    }
-    #ready() {
-        this.sent = true;
-        this.awaitServer();
-    }
-    #unconnected() {
-        const message = `${this.#origin} could not be connected to within ${this.#timeouts.connectMs / 1000} s: check the URL, the network and any proxy.`;
-        return new TransientError('timeout', message, false);
-    }
-    #silent() {
-        const message = `${this.#origin} sent nothing for ${this.#timeouts.idleMs / 1000} s: check the server and the network.`;
-        return new TransientError('timeout', message, true);
-    }
-}
-function whenReady(socket, ready) {
-    if (socket instanceof external_node_tls_.TLSSocket)
-        socket.once('secureConnect', ready);
-    else if (socket.connecting)
-        socket.once('connect', ready);
-    else
-        ready();
-}
-
-;// CONCATENATED MODULE: ./build/net/headers.js
-
-
-
-/**
- * The headers under lower-case names. Throws ConfigError `invalid_input` for a name or value that a header cannot carry,
- * such as a secret with a line break; the message names the header and never its value.
- */
-function readRequestHeaders(headers) {
-    return Object.fromEntries(Object.entries(headers ?? {}).map(([name, value]) => [checkedName(name, value), value]));
-}
-function checkedName(name, value) {
-    try {
-        (0,external_node_http_.validateHeaderName)(name);
-        (0,external_node_http_.validateHeaderValue)(name, value);
-        return name.toLowerCase();
-    }
-    catch {
-        throw new ConfigError('invalid_input', `The value for the header "${cleanForeignText(name, 60)}" holds a character that no header can carry: look for a line break or other stray character in that input.`);
-    }
-}
-/**
- * An answer's headers under lower-case names, repeated ones joined with `, ` so that a header sent twice with
- * different values never passes for one of them.
- */
-function readResponseHeaders(headers) {
-    const entries = Object.entries(headers).flatMap(([name, value]) => value === undefined ? [] : [[name, [value].flat().join(', ')]]);
-    return Object.fromEntries(entries);
-}
-
-;// CONCATENATED MODULE: ./build/net/trust.js
-
-
-
-/**
- * Whom TLS believes: the authorities that Node trusts by default, and those in `ca` (PEM).
- * Throws ConfigError `invalid_input` when `ca` holds no certificate.
- */
-function readTrust(ca) {
-    if (ca === undefined)
-        return { rejectUnauthorized: true };
-    try {
-        new external_node_crypto_.X509Certificate(ca);
-        return {
-            rejectUnauthorized: true,
-            secureContext: (0,external_node_tls_.createSecureContext)({ ca: [...(0,external_node_tls_.getCACertificates)('default'), ca] }),
-        };
-    }
-    catch (cause) {
-        throw new ConfigError('invalid_input', 'ca-file must hold certificates in PEM form (-----BEGIN CERTIFICATE-----), and it does not: check the file.', { cause });
-    }
-}
-/**
- * Makes the agent verify every certificate, that of an https proxy included, and makes `signal` end a stalled talk with the proxy.
- * Throws TypeError when the agent has no options to put that into, rather than connect without it.
- */
-function enforceTrust(agent, trust, signal) {
-    if (agent.options === undefined)
-        throw new TypeError('Expected an HTTP agent with options, found one without.');
-    Object.assign(agent.options, trust);
-    if (agent.options.proxy !== undefined)
-        Object.assign(agent.options.proxy, trust, { signal });
-    return agent;
-}
-
-;// CONCATENATED MODULE: ./build/net/exchange.js
-
-
-
-
-
-
-
-/**
- * Sends one request on a connection of its own and waits for the head of the answer; redirects are answers like others.
- * Throws TransientError `network` or `timeout`, ArtifactError `network` for a refused certificate and `bad_response` for what
- * is not HTTP, and the reason of `signal` once that is aborted.
- */
-async function openExchange(request, settings, signal) {
-    const watch = new ConnectionWatch(request.url.origin, settings.timeouts, signal);
-    try {
-        const { message } = await send(request, settings, watch);
-        return {
-            status: message.statusCode ?? 0,
-            headers: readResponseHeaders(message.headers),
-            url: request.url,
-            body: watchedBody(message, request.url, watch),
-            close: () => watch.close(),
-        };
-    }
-    catch (error) {
-        throw explained(error, request.url, watch);
-    }
-}
-function send(request, settings, watch) {
-    const client = new lib_HttpClient(undefined, [], { keepAlive: false, socketTimeout: NO_TIMEOUT_OF_ITS_OWN_MS });
-    const secure = request.url.protocol === 'https:';
-    const options = {
-        host: request.url.hostname.replace(/^\[|\]$/g, ''),
-        port: request.url.port === '' ? (secure ? 443 : 80) : Number(request.url.port),
-        path: request.url.pathname + request.url.search,
-        method: request.method,
-        headers: { ...request.headers, connection: 'close' },
-        agent: enforceTrust(client.getAgent(request.url.href), settings.trust, watch.signal),
-        signal: watch.signal,
-    };
-    const httpModule = watchedModule(secure ? external_node_https_namespaceObject : external_node_http_, watch);
-    return client.requestRaw({ options, parsedUrl: request.url, httpModule }, request.body ?? null);
-}
-const NO_TIMEOUT_OF_ITS_OWN_MS = 2 ** 31 - 1;
-// The client keeps the request object to itself; the module that makes it is the one place to meet it.
-function watchedModule(module, watch) {
-    const request = (options, onAnswer) => {
-        const made = module.request(options, onAnswer);
-        watch.follow(made);
-        return made;
-    };
-    return { ...module, request };
-}
-async function* watchedBody(message, url, watch) {
-    try {
-        watch.awaitServer();
-        for await (const chunk of message) {
-            watch.pause();
-            yield chunk;
-            watch.awaitServer();
+    // currently implements pre-authorization
+    // TODO: support preAuth = false where it hooks on 401
+    prepareRequest(options) {
+        if (!options.headers) {
+            throw Error('The request has no headers');
         }
+        options.headers['Authorization'] = `Bearer ${this.token}`;
     }
-    catch (error) {
-        throw explained(error, url, watch);
+    // This handler cannot handle 401
+    canHandleAuthentication() {
+        return false;
     }
-}
-function explained(error, url, watch) {
-    const reason = watch.signal.aborted ? watch.signal.reason : explainFailure(error, url.origin, watch.sent);
-    watch.close();
-    return reason;
-}
-
-;// CONCATENATED MODULE: ./build/net/redirects.js
-
-
-
-
-/**
- * Opens the hop and follows its redirects, at most MAX_REDIRECTS of them. Credentials, `authorization` and `cookie` are dropped for good
- * at the first redirect to another scheme, host or port. Throws ConfigError `insecure_url` for a hop that the policy refuses,
- * ArtifactError `bad_response` for a redirect without a usable target, a circle or one too many, and whatever `open` throws.
- */
-async function followRedirects(start, open, policy, log) {
-    const visited = [start.url.href];
-    let hop = start;
-    for (;;) {
-        const exchange = await open(hop);
-        if (!REDIRECT_STATUSES.has(exchange.status))
-            return exchange;
-        exchange.close();
-        hop = nextHop(hop, exchange, policy);
-        refuseEndlessChain(visited, hop.url);
-        visited.push(hop.url.href);
-        log(`${exchange.url.origin} redirects (HTTP ${exchange.status}) to ${hop.url.origin}.`);
+    handleAuthentication() {
+        return auth_awaiter(this, void 0, void 0, function* () {
+            throw new Error('not implemented');
+        });
     }
 }
-const REDIRECT_STATUSES = new Set([301, 302, 303, 307, 308]);
-function nextHop(hop, exchange, policy) {
-    const url = redirects_readTarget(hop.url, exchange);
-    refuseInsecureUrl(url, policy);
-    refuseInsecureHop(hop.url, url);
-    return url.origin === hop.url.origin ? { ...hop, url } : { url, headers: withoutIdentity(hop), credentials: {} };
-}
-function redirects_readTarget(from, exchange) {
-    const location = exchange.headers['location'] ?? '';
-    if (location === '' || !URL.canParse(location, from.href)) {
-        const found = location === ''
-            ? 'no Location header'
-            : `the Location "${cleanForeignText(location.replace(/[?#].*$/s, ''), 100)}"`;
-        throw badRedirect(from, `expected a redirect (HTTP ${exchange.status}) with a usable target, found ${found}`);
+class PersonalAccessTokenCredentialHandler {
+    constructor(token) {
+        this.token = token;
     }
-    return new URL(location, from);
-}
-function refuseEndlessChain(visited, next) {
-    if (visited.includes(next.href))
-        throw badRedirect(next, 'its redirects lead in a circle');
-    if (visited.length > MAX_REDIRECTS)
-        throw badRedirect(next, `expected at most ${MAX_REDIRECTS} redirects, found more`);
-}
-function withoutIdentity(hop) {
-    const dropped = new Set(['authorization', 'cookie', ...Object.keys(hop.credentials)]);
-    return Object.fromEntries(Object.entries(hop.headers).filter(([name]) => !dropped.has(name)));
-}
-function badRedirect(url, finding) {
-    return new ArtifactError('bad_response', `${url.origin}: ${finding}. Check the URL, or report it to the hub.`);
-}
-
-;// CONCATENATED MODULE: ./build/net/retries.js
-
-
-/**
- * Makes up to 1 + MAX_RETRIES attempts and gives the last one's answer or failure. Between them it waits an exponentially growing
- * time with full jitter, or as long as `Retry-After` asks, capped; a wait that would reach the deadline is not begun.
- * After the deadline's signal nothing is attempted any more: it throws the signal's reason.
- */
-async function withRetries(attempt, context) {
-    for (let attempts = 1;; attempts++) {
-        const outcome = await outcomeOf(attempt);
-        context.deadline.signal.throwIfAborted();
-        const waitMs = backoffMs(attempts, outcome, context.random);
-        const again = isWorthRetrying(outcome, context.policy) && attempts <= MAX_RETRIES && waitMs < context.deadline.remainingMs();
-        if (!again)
-            return settled(outcome, attempts);
-        context.log(`Attempt ${attempts} of ${1 + MAX_RETRIES}: ${retries_describe(outcome)} Trying again in ${(waitMs / 1000).toFixed(1)} s.`);
-        await context.sleep(waitMs, context.deadline.signal);
-        context.deadline.signal.throwIfAborted();
+    // currently implements pre-authorization
+    // TODO: support preAuth = false where it hooks on 401
+    prepareRequest(options) {
+        if (!options.headers) {
+            throw Error('The request has no headers');
+        }
+        options.headers['Authorization'] = `Basic ${Buffer.from(`PAT:${this.token}`).toString('base64')}`;
+    }
+    // This handler cannot handle 401
+    canHandleAuthentication() {
+        return false;
+    }
+    handleAuthentication() {
+        return auth_awaiter(this, void 0, void 0, function* () {
+            throw new Error('not implemented');
+        });
     }
 }
-/** Milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, 0 to RETRY_AFTER_CAP_MS; 0 for anything else. */
-function parseRetryAfter(header, now = Date.now()) {
-    const text = header?.trim() ?? '';
-    const ms = /^\d+$/.test(text) ? Number(text) * 1000 : HTTP_DATE.test(text) ? Date.parse(text) - now : 0;
-    return Number.isNaN(ms) ? 0 : Math.min(Math.max(ms, 0), RETRY_AFTER_CAP_MS);
-}
-const HTTP_DATE = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/;
-async function outcomeOf(attempt) {
-    try {
-        return { answer: await attempt() };
+//# sourceMappingURL=auth.js.map
+;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/oidc-utils.js
+var oidc_utils_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
+    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
+    return new (P || (P = Promise))(function (resolve, reject) {
+        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
+        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
+        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
+        step((generator = generator.apply(thisArg, _arguments || [])).next());
+    });
+};
+
+
+
+class oidc_utils_OidcClient {
+    static createHttpClient(allowRetry = true, maxRetry = 10) {
+        const requestOptions = {
+            allowRetries: allowRetry,
+            maxRetries: maxRetry
+        };
+        return new HttpClient('actions/oidc-client', [new BearerCredentialHandler(oidc_utils_OidcClient.getRequestToken())], requestOptions);
     }
-    catch (error) {
-        if (error instanceof TransientError)
-            return { failure: error };
-        throw error;
+    static getRequestToken() {
+        const token = process.env['ACTIONS_ID_TOKEN_REQUEST_TOKEN'];
+        if (!token) {
+            throw new Error('Unable to get ACTIONS_ID_TOKEN_REQUEST_TOKEN env variable');
+        }
+        return token;
     }
-}
-function isWorthRetrying(outcome, policy) {
-    switch (policy) {
-        case 'never':
-            return false;
-        case 'connection-only':
-            return 'failure' in outcome && !outcome.failure.sent;
-        case 'transient':
-            return 'failure' in outcome || isTransientStatus(outcome.answer.status);
+    static getIDTokenUrl() {
+        const runtimeUrl = process.env['ACTIONS_ID_TOKEN_REQUEST_URL'];
+        if (!runtimeUrl) {
+            throw new Error('Unable to get ACTIONS_ID_TOKEN_REQUEST_URL env variable');
+        }
+        return runtimeUrl;
     }
-}
-function isTransientStatus(status) {
-    return status === 408 || status === 429 || status >= 500;
-}
-function backoffMs(attempts, outcome, random) {
-    const jittered = random() * Math.min(BACKOFF_CAP_MS, BACKOFF_BASE_MS * 2 ** (attempts - 1));
-    const asked = 'answer' in outcome ? parseRetryAfter(outcome.answer.headers['retry-after']) : 0;
-    return Math.max(jittered, asked);
-}
-function settled(outcome, attempts) {
-    if ('failure' in outcome)
-        throw outcome.failure;
-    return { ...outcome.answer, attempts };
-}
-function retries_describe(outcome) {
-    return 'failure' in outcome ? outcome.failure.message : `the answer was HTTP ${outcome.answer.status}.`;
-}
-
-;// CONCATENATED MODULE: ./build/net/call.js
-
-
-
-
-
-
-/**
- * Makes one call within its deadline: policy, redirects, retries. `receive` gets each attempt's final answer and reads its body,
- * so that a body that breaks off is an attempt that failed. Throws what those rules throw.
- */
-async function makeCall(call, settings, receive) {
-    const start = readStart(call, settings);
-    return withDeadline(call.timeoutMs, start.url.origin, settings.signal, deadline => {
-        const open = (hop) => openExchange(requestFor(hop, call), settings, deadline.signal);
-        const attempt = async () => {
-            const exchange = call.followRedirects
-                ? await followRedirects(start, open, settings, settings.log)
-                : await open(start);
+    static getCall(id_token_url) {
+        return oidc_utils_awaiter(this, void 0, void 0, function* () {
+            var _a;
+            const httpclient = oidc_utils_OidcClient.createHttpClient();
+            const res = yield httpclient
+                .getJson(id_token_url)
+                .catch(error => {
+                throw new Error(`Failed to get ID Token. \n 
+        Error Code : ${error.statusCode}\n 
+        Error Message: ${error.message}`);
+            });
+            const id_token = (_a = res.result) === null || _a === void 0 ? void 0 : _a.value;
+            if (!id_token) {
+                throw new Error('Response json body do not have ID Token field');
+            }
+            return id_token;
+        });
+    }
+    static getIDToken(audience) {
+        return oidc_utils_awaiter(this, void 0, void 0, function* () {
             try {
-                return await receive(exchange, { status: exchange.status, headers: exchange.headers, url: exchange.url.href });
+                // New ID Token is requested from action service
+                let id_token_url = oidc_utils_OidcClient.getIDTokenUrl();
+                if (audience) {
+                    const encodedAudience = encodeURIComponent(audience);
+                    id_token_url = `${id_token_url}&audience=${encodedAudience}`;
+                }
+                debug(`ID token url is ${id_token_url}`);
+                const id_token = yield oidc_utils_OidcClient.getCall(id_token_url);
+                setSecret(id_token);
+                return id_token;
             }
-            finally {
-                exchange.close();
+            catch (error) {
+                throw new Error(`Error message: ${error.message}`);
+            }
+        });
+    }
+}
+//# sourceMappingURL=oidc-utils.js.map
+;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/summary.js
+var summary_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
+    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
+    return new (P || (P = Promise))(function (resolve, reject) {
+        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
+        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
+        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
+        step((generator = generator.apply(thisArg, _arguments || [])).next());
+    });
+};
+
+
+const { access, appendFile, writeFile: summary_writeFile } = external_fs_namespaceObject.promises;
+const SUMMARY_ENV_VAR = 'GITHUB_STEP_SUMMARY';
+const SUMMARY_DOCS_URL = 'https://docs.github.com/actions/using-workflows/workflow-commands-for-github-actions#adding-a-job-summary';
+class Summary {
+    constructor() {
+        this._buffer = '';
+    }
+    /**
+     * Finds the summary file path from the environment, rejects if env var is not found or file does not exist
+     * Also checks r/w permissions.
+     *
+     * @returns step summary file path
+     */
+    filePath() {
+        return summary_awaiter(this, void 0, void 0, function* () {
+            if (this._filePath) {
+                return this._filePath;
+            }
+            const pathFromEnv = process.env[SUMMARY_ENV_VAR];
+            if (!pathFromEnv) {
+                throw new Error(`Unable to find environment variable for $${SUMMARY_ENV_VAR}. Check if your runtime environment supports job summaries.`);
+            }
+            try {
+                yield access(pathFromEnv, external_fs_namespaceObject.constants.R_OK | external_fs_namespaceObject.constants.W_OK);
+            }
+            catch (_a) {
+                throw new Error(`Unable to access summary file: '${pathFromEnv}'. Check if the file has correct read/write permissions.`);
+            }
+            this._filePath = pathFromEnv;
+            return this._filePath;
+        });
+    }
+    /**
+     * Wraps content in an HTML tag, adding any HTML attributes
+     *
+     * @param {string} tag HTML tag to wrap
+     * @param {string | null} content content within the tag
+     * @param {[attribute: string]: string} attrs key-value list of HTML attributes to add
+     *
+     * @returns {string} content wrapped in HTML element
+     */
+    wrap(tag, content, attrs = {}) {
+        const htmlAttrs = Object.entries(attrs)
+            .map(([key, value]) => ` ${key}="${value}"`)
+            .join('');
+        if (!content) {
+            return `<${tag}${htmlAttrs}>`;
+        }
+        return `<${tag}${htmlAttrs}>${content}</${tag}>`;
+    }
+    /**
+     * Writes text in the buffer to the summary buffer file and empties buffer. Will append by default.
+     *
+     * @param {SummaryWriteOptions} [options] (optional) options for write operation
+     *
+     * @returns {Promise<Summary>} summary instance
+     */
+    write(options) {
+        return summary_awaiter(this, void 0, void 0, function* () {
+            const overwrite = !!(options === null || options === void 0 ? void 0 : options.overwrite);
+            const filePath = yield this.filePath();
+            const writeFunc = overwrite ? summary_writeFile : appendFile;
+            yield writeFunc(filePath, this._buffer, { encoding: 'utf8' });
+            return this.emptyBuffer();
+        });
+    }
+    /**
+     * Clears the summary buffer and wipes the summary file
+     *
+     * @returns {Summary} summary instance
+     */
+    clear() {
+        return summary_awaiter(this, void 0, void 0, function* () {
+            return this.emptyBuffer().write({ overwrite: true });
+        });
+    }
+    /**
+     * Returns the current summary buffer as a string
+     *
+     * @returns {string} string of summary buffer
+     */
+    stringify() {
+        return this._buffer;
+    }
+    /**
+     * If the summary buffer is empty
+     *
+     * @returns {boolen} true if the buffer is empty
+     */
+    isEmptyBuffer() {
+        return this._buffer.length === 0;
+    }
+    /**
+     * Resets the summary buffer without writing to summary file
+     *
+     * @returns {Summary} summary instance
+     */
+    emptyBuffer() {
+        this._buffer = '';
+        return this;
+    }
+    /**
+     * Adds raw text to the summary buffer
+     *
+     * @param {string} text content to add
+     * @param {boolean} [addEOL=false] (optional) append an EOL to the raw text (default: false)
+     *
+     * @returns {Summary} summary instance
+     */
+    addRaw(text, addEOL = false) {
+        this._buffer += text;
+        return addEOL ? this.addEOL() : this;
+    }
+    /**
+     * Adds the operating system-specific end-of-line marker to the buffer
+     *
+     * @returns {Summary} summary instance
+     */
+    addEOL() {
+        return this.addRaw(external_os_namespaceObject.EOL);
+    }
+    /**
+     * Adds an HTML codeblock to the summary buffer
+     *
+     * @param {string} code content to render within fenced code block
+     * @param {string} lang (optional) language to syntax highlight code
+     *
+     * @returns {Summary} summary instance
+     */
+    addCodeBlock(code, lang) {
+        const attrs = Object.assign({}, (lang && { lang }));
+        const element = this.wrap('pre', this.wrap('code', code), attrs);
+        return this.addRaw(element).addEOL();
+    }
+    /**
+     * Adds an HTML list to the summary buffer
+     *
+     * @param {string[]} items list of items to render
+     * @param {boolean} [ordered=false] (optional) if the rendered list should be ordered or not (default: false)
+     *
+     * @returns {Summary} summary instance
+     */
+    addList(items, ordered = false) {
+        const tag = ordered ? 'ol' : 'ul';
+        const listItems = items.map(item => this.wrap('li', item)).join('');
+        const element = this.wrap(tag, listItems);
+        return this.addRaw(element).addEOL();
+    }
+    /**
+     * Adds an HTML table to the summary buffer
+     *
+     * @param {SummaryTableCell[]} rows table rows
+     *
+     * @returns {Summary} summary instance
+     */
+    addTable(rows) {
+        const tableBody = rows
+            .map(row => {
+            const cells = row
+                .map(cell => {
+                if (typeof cell === 'string') {
+                    return this.wrap('td', cell);
+                }
+                const { header, data, colspan, rowspan } = cell;
+                const tag = header ? 'th' : 'td';
+                const attrs = Object.assign(Object.assign({}, (colspan && { colspan })), (rowspan && { rowspan }));
+                return this.wrap(tag, data, attrs);
+            })
+                .join('');
+            return this.wrap('tr', cells);
+        })
+            .join('');
+        const element = this.wrap('table', tableBody);
+        return this.addRaw(element).addEOL();
+    }
+    /**
+     * Adds a collapsable HTML details element to the summary buffer
+     *
+     * @param {string} label text for the closed state
+     * @param {string} content collapsable content
+     *
+     * @returns {Summary} summary instance
+     */
+    addDetails(label, content) {
+        const element = this.wrap('details', this.wrap('summary', label) + content);
+        return this.addRaw(element).addEOL();
+    }
+    /**
+     * Adds an HTML image tag to the summary buffer
+     *
+     * @param {string} src path to the image you to embed
+     * @param {string} alt text description of the image
+     * @param {SummaryImageOptions} options (optional) addition image attributes
+     *
+     * @returns {Summary} summary instance
+     */
+    addImage(src, alt, options) {
+        const { width, height } = options || {};
+        const attrs = Object.assign(Object.assign({}, (width && { width })), (height && { height }));
+        const element = this.wrap('img', null, Object.assign({ src, alt }, attrs));
+        return this.addRaw(element).addEOL();
+    }
+    /**
+     * Adds an HTML section heading element
+     *
+     * @param {string} text heading text
+     * @param {number | string} [level=1] (optional) the heading level, default: 1
+     *
+     * @returns {Summary} summary instance
+     */
+    addHeading(text, level) {
+        const tag = `h${level}`;
+        const allowedTag = ['h1', 'h2', 'h3', 'h4', 'h5', 'h6'].includes(tag)
+            ? tag
+            : 'h1';
+        const element = this.wrap(allowedTag, text);
+        return this.addRaw(element).addEOL();
+    }
+    /**
+     * Adds an HTML thematic break (<hr>) to the summary buffer
+     *
+     * @returns {Summary} summary instance
+     */
+    addSeparator() {
+        const element = this.wrap('hr', null);
+        return this.addRaw(element).addEOL();
+    }
+    /**
+     * Adds an HTML line break (<br>) to the summary buffer
+     *
+     * @returns {Summary} summary instance
+     */
+    addBreak() {
+        const element = this.wrap('br', null);
+        return this.addRaw(element).addEOL();
+    }
+    /**
+     * Adds an HTML blockquote to the summary buffer
+     *
+     * @param {string} text quote text
+     * @param {string} cite (optional) citation url
+     *
+     * @returns {Summary} summary instance
+     */
+    addQuote(text, cite) {
+        const attrs = Object.assign({}, (cite && { cite }));
+        const element = this.wrap('blockquote', text, attrs);
+        return this.addRaw(element).addEOL();
+    }
+    /**
+     * Adds an HTML anchor tag to the summary buffer
+     *
+     * @param {string} text link text/content
+     * @param {string} href hyperlink
+     *
+     * @returns {Summary} summary instance
+     */
+    addLink(text, href) {
+        const element = this.wrap('a', text, { href });
+        return this.addRaw(element).addEOL();
+    }
+}
+const _summary = new Summary();
+/**
+ * @deprecated use `core.summary`
+ */
+const markdownSummary = (/* unused pure expression or super */ null && (_summary));
+const summary = _summary;
+//# sourceMappingURL=summary.js.map
+;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/path-utils.js
+
+/**
+ * toPosixPath converts the given path to the posix form. On Windows, \\ will be
+ * replaced with /.
+ *
+ * @param pth. Path to transform.
+ * @return string Posix path.
+ */
+function toPosixPath(pth) {
+    return pth.replace(/[\\]/g, '/');
+}
+/**
+ * toWin32Path converts the given path to the win32 form. On Linux, / will be
+ * replaced with \\.
+ *
+ * @param pth. Path to transform.
+ * @return string Win32 path.
+ */
+function toWin32Path(pth) {
+    return pth.replace(/[/]/g, '\\');
+}
+/**
+ * toPlatformPath converts the given path to a platform-specific path. It does
+ * this by replacing instances of / and \ with the platform-specific path
+ * separator.
+ *
+ * @param pth The path to platformize.
+ * @return string The platform-specific path.
+ */
+function toPlatformPath(pth) {
+    return pth.replace(/[/\\]/g, path.sep);
+}
+//# sourceMappingURL=path-utils.js.map
+// EXTERNAL MODULE: external "string_decoder"
+var external_string_decoder_ = __nccwpck_require__(3193);
+// EXTERNAL MODULE: external "events"
+var external_events_ = __nccwpck_require__(4434);
+;// CONCATENATED MODULE: external "child_process"
+const external_child_process_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("child_process");
+// EXTERNAL MODULE: external "assert"
+var external_assert_ = __nccwpck_require__(2613);
+;// CONCATENATED MODULE: ./node_modules/@actions/io/lib/io-util.js
+var io_util_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
+    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
+    return new (P || (P = Promise))(function (resolve, reject) {
+        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
+        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
+        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
+        step((generator = generator.apply(thisArg, _arguments || [])).next());
+    });
+};
+
+
+const { chmod, copyFile, lstat, mkdir, open: io_util_open, readdir, rename, rm, rmdir, stat, symlink, unlink } = external_fs_namespaceObject.promises;
+// export const {open} = 'fs'
+const IS_WINDOWS = process.platform === 'win32';
+/**
+ * Custom implementation of readlink to ensure Windows junctions
+ * maintain trailing backslash for backward compatibility with Node.js < 24
+ *
+ * In Node.js 20, Windows junctions (directory symlinks) always returned paths
+ * with trailing backslashes. Node.js 24 removed this behavior, which breaks
+ * code that relied on this format for path operations.
+ *
+ * This implementation restores the Node 20 behavior by adding a trailing
+ * backslash to all junction results on Windows.
+ */
+function readlink(fsPath) {
+    return io_util_awaiter(this, void 0, void 0, function* () {
+        const result = yield fs.promises.readlink(fsPath);
+        // On Windows, restore Node 20 behavior: add trailing backslash to all results
+        // since junctions on Windows are always directory links
+        if (IS_WINDOWS && !result.endsWith('\\')) {
+            return `${result}\\`;
+        }
+        return result;
+    });
+}
+// See https://github.com/nodejs/node/blob/d0153aee367422d0858105abec186da4dff0a0c5/deps/uv/include/uv/win.h#L691
+const UV_FS_O_EXLOCK = 0x10000000;
+const READONLY = external_fs_namespaceObject.constants.O_RDONLY;
+function io_util_exists(fsPath) {
+    return io_util_awaiter(this, void 0, void 0, function* () {
+        try {
+            yield stat(fsPath);
+        }
+        catch (err) {
+            if (err.code === 'ENOENT') {
+                return false;
+            }
+            throw err;
+        }
+        return true;
+    });
+}
+function io_util_isDirectory(fsPath_1) {
+    return io_util_awaiter(this, arguments, void 0, function* (fsPath, useStat = false) {
+        const stats = useStat ? yield stat(fsPath) : yield lstat(fsPath);
+        return stats.isDirectory();
+    });
+}
+/**
+ * On OSX/Linux, true if path starts with '/'. On Windows, true for paths like:
+ * \, \hello, \\hello\share, C:, and C:\hello (and corresponding alternate separator cases).
+ */
+function isRooted(p) {
+    p = normalizeSeparators(p);
+    if (!p) {
+        throw new Error('isRooted() parameter "p" cannot be empty');
+    }
+    if (IS_WINDOWS) {
+        return (p.startsWith('\\') || /^[A-Z]:/i.test(p) // e.g. \ or \hello or \\hello
+        ); // e.g. C: or C:\hello
+    }
+    return p.startsWith('/');
+}
+/**
+ * Best effort attempt to determine whether a file exists and is executable.
+ * @param filePath    file path to check
+ * @param extensions  additional file extensions to try
+ * @return if file exists and is executable, returns the file path. otherwise empty string.
+ */
+function tryGetExecutablePath(filePath, extensions) {
+    return io_util_awaiter(this, void 0, void 0, function* () {
+        let stats = undefined;
+        try {
+            // test file exists
+            stats = yield stat(filePath);
+        }
+        catch (err) {
+            if (err.code !== 'ENOENT') {
+                // eslint-disable-next-line no-console
+                console.log(`Unexpected error attempting to determine if executable file exists '${filePath}': ${err}`);
+            }
+        }
+        if (stats && stats.isFile()) {
+            if (IS_WINDOWS) {
+                // on Windows, test for valid extension
+                const upperExt = external_path_namespaceObject.extname(filePath).toUpperCase();
+                if (extensions.some(validExt => validExt.toUpperCase() === upperExt)) {
+                    return filePath;
+                }
+            }
+            else {
+                if (isUnixExecutable(stats)) {
+                    return filePath;
+                }
+            }
+        }
+        // try each extension
+        const originalFilePath = filePath;
+        for (const extension of extensions) {
+            filePath = originalFilePath + extension;
+            stats = undefined;
+            try {
+                stats = yield stat(filePath);
+            }
+            catch (err) {
+                if (err.code !== 'ENOENT') {
+                    // eslint-disable-next-line no-console
+                    console.log(`Unexpected error attempting to determine if executable file exists '${filePath}': ${err}`);
+                }
+            }
+            if (stats && stats.isFile()) {
+                if (IS_WINDOWS) {
+                    // preserve the case of the actual file (since an extension was appended)
+                    try {
+                        const directory = external_path_namespaceObject.dirname(filePath);
+                        const upperName = external_path_namespaceObject.basename(filePath).toUpperCase();
+                        for (const actualName of yield readdir(directory)) {
+                            if (upperName === actualName.toUpperCase()) {
+                                filePath = external_path_namespaceObject.join(directory, actualName);
+                                break;
+                            }
+                        }
+                    }
+                    catch (err) {
+                        // eslint-disable-next-line no-console
+                        console.log(`Unexpected error attempting to determine the actual case of the file '${filePath}': ${err}`);
+                    }
+                    return filePath;
+                }
+                else {
+                    if (isUnixExecutable(stats)) {
+                        return filePath;
+                    }
+                }
+            }
+        }
+        return '';
+    });
+}
+function normalizeSeparators(p) {
+    p = p || '';
+    if (IS_WINDOWS) {
+        // convert slashes on Windows
+        p = p.replace(/\//g, '\\');
+        // remove redundant slashes
+        return p.replace(/\\\\+/g, '\\');
+    }
+    // remove redundant slashes
+    return p.replace(/\/\/+/g, '/');
+}
+// on Mac/Linux, test the execute bit
+//     R   W  X  R  W X R W X
+//   256 128 64 32 16 8 4 2 1
+function isUnixExecutable(stats) {
+    return ((stats.mode & 1) > 0 ||
+        ((stats.mode & 8) > 0 &&
+            process.getgid !== undefined &&
+            stats.gid === process.getgid()) ||
+        ((stats.mode & 64) > 0 &&
+            process.getuid !== undefined &&
+            stats.uid === process.getuid()));
+}
+// Get the path of cmd.exe in windows
+function getCmdPath() {
+    var _a;
+    return (_a = process.env['COMSPEC']) !== null && _a !== void 0 ? _a : `cmd.exe`;
+}
+//# sourceMappingURL=io-util.js.map
+;// CONCATENATED MODULE: ./node_modules/@actions/io/lib/io.js
+var io_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
+    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
+    return new (P || (P = Promise))(function (resolve, reject) {
+        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
+        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
+        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
+        step((generator = generator.apply(thisArg, _arguments || [])).next());
+    });
+};
+
+
+
+/**
+ * Copies a file or folder.
+ * Based off of shelljs - https://github.com/shelljs/shelljs/blob/9237f66c52e5daa40458f94f9565e18e8132f5a6/src/cp.js
+ *
+ * @param     source    source path
+ * @param     dest      destination path
+ * @param     options   optional. See CopyOptions.
+ */
+function cp(source_1, dest_1) {
+    return io_awaiter(this, arguments, void 0, function* (source, dest, options = {}) {
+        const { force, recursive, copySourceDirectory } = readCopyOptions(options);
+        const destStat = (yield ioUtil.exists(dest)) ? yield ioUtil.stat(dest) : null;
+        // Dest is an existing file, but not forcing
+        if (destStat && destStat.isFile() && !force) {
+            return;
+        }
+        // If dest is an existing directory, should copy inside.
+        const newDest = destStat && destStat.isDirectory() && copySourceDirectory
+            ? path.join(dest, path.basename(source))
+            : dest;
+        if (!(yield ioUtil.exists(source))) {
+            throw new Error(`no such file or directory: ${source}`);
+        }
+        const sourceStat = yield ioUtil.stat(source);
+        if (sourceStat.isDirectory()) {
+            if (!recursive) {
+                throw new Error(`Failed to copy. ${source} is a directory, but tried to copy without recursive flag.`);
+            }
+            else {
+                yield cpDirRecursive(source, newDest, 0, force);
+            }
+        }
+        else {
+            if (path.relative(source, newDest) === '') {
+                // a file cannot be copied to itself
+                throw new Error(`'${newDest}' and '${source}' are the same file`);
+            }
+            yield io_copyFile(source, newDest, force);
+        }
+    });
+}
+/**
+ * Moves a path.
+ *
+ * @param     source    source path
+ * @param     dest      destination path
+ * @param     options   optional. See MoveOptions.
+ */
+function mv(source_1, dest_1) {
+    return io_awaiter(this, arguments, void 0, function* (source, dest, options = {}) {
+        if (yield ioUtil.exists(dest)) {
+            let destExists = true;
+            if (yield ioUtil.isDirectory(dest)) {
+                // If dest is directory copy src into dest
+                dest = path.join(dest, path.basename(source));
+                destExists = yield ioUtil.exists(dest);
+            }
+            if (destExists) {
+                if (options.force == null || options.force) {
+                    yield rmRF(dest);
+                }
+                else {
+                    throw new Error('Destination already exists');
+                }
+            }
+        }
+        yield mkdirP(path.dirname(dest));
+        yield ioUtil.rename(source, dest);
+    });
+}
+/**
+ * Remove a path recursively with force
+ *
+ * @param inputPath path to remove
+ */
+function rmRF(inputPath) {
+    return io_awaiter(this, void 0, void 0, function* () {
+        if (ioUtil.IS_WINDOWS) {
+            // Check for invalid characters
+            // https://docs.microsoft.com/en-us/windows/win32/fileio/naming-a-file
+            if (/[*"<>|]/.test(inputPath)) {
+                throw new Error('File path must not contain `*`, `"`, `<`, `>` or `|` on Windows');
+            }
+        }
+        try {
+            // note if path does not exist, error is silent
+            yield ioUtil.rm(inputPath, {
+                force: true,
+                maxRetries: 3,
+                recursive: true,
+                retryDelay: 300
+            });
+        }
+        catch (err) {
+            throw new Error(`File was unable to be removed ${err}`);
+        }
+    });
+}
+/**
+ * Make a directory.  Creates the full path with folders in between
+ * Will throw if it fails
+ *
+ * @param   fsPath        path to create
+ * @returns Promise<void>
+ */
+function mkdirP(fsPath) {
+    return io_awaiter(this, void 0, void 0, function* () {
+        ok(fsPath, 'a path argument must be provided');
+        yield ioUtil.mkdir(fsPath, { recursive: true });
+    });
+}
+/**
+ * Returns path of a tool had the tool actually been invoked.  Resolves via paths.
+ * If you check and the tool does not exist, it will throw.
+ *
+ * @param     tool              name of the tool
+ * @param     check             whether to check if tool exists
+ * @returns   Promise<string>   path to tool
+ */
+function which(tool, check) {
+    return io_awaiter(this, void 0, void 0, function* () {
+        if (!tool) {
+            throw new Error("parameter 'tool' is required");
+        }
+        // recursive when check=true
+        if (check) {
+            const result = yield which(tool, false);
+            if (!result) {
+                if (IS_WINDOWS) {
+                    throw new Error(`Unable to locate executable file: ${tool}. Please verify either the file path exists or the file can be found within a directory specified by the PATH environment variable. Also verify the file has a valid extension for an executable file.`);
+                }
+                else {
+                    throw new Error(`Unable to locate executable file: ${tool}. Please verify either the file path exists or the file can be found within a directory specified by the PATH environment variable. Also check the file mode to verify the file is executable.`);
+                }
+            }
+            return result;
+        }
+        const matches = yield findInPath(tool);
+        if (matches && matches.length > 0) {
+            return matches[0];
+        }
+        return '';
+    });
+}
+/**
+ * Returns a list of all occurrences of the given tool on the system path.
+ *
+ * @returns   Promise<string[]>  the paths of the tool
+ */
+function findInPath(tool) {
+    return io_awaiter(this, void 0, void 0, function* () {
+        if (!tool) {
+            throw new Error("parameter 'tool' is required");
+        }
+        // build the list of extensions to try
+        const extensions = [];
+        if (IS_WINDOWS && process.env['PATHEXT']) {
+            for (const extension of process.env['PATHEXT'].split(external_path_namespaceObject.delimiter)) {
+                if (extension) {
+                    extensions.push(extension);
+                }
+            }
+        }
+        // if it's rooted, return it if exists. otherwise return empty.
+        if (isRooted(tool)) {
+            const filePath = yield tryGetExecutablePath(tool, extensions);
+            if (filePath) {
+                return [filePath];
+            }
+            return [];
+        }
+        // if any path separators, return empty
+        if (tool.includes(external_path_namespaceObject.sep)) {
+            return [];
+        }
+        // build the list of directories
+        //
+        // Note, technically "where" checks the current directory on Windows. From a toolkit perspective,
+        // it feels like we should not do this. Checking the current directory seems like more of a use
+        // case of a shell, and the which() function exposed by the toolkit should strive for consistency
+        // across platforms.
+        const directories = [];
+        if (process.env.PATH) {
+            for (const p of process.env.PATH.split(external_path_namespaceObject.delimiter)) {
+                if (p) {
+                    directories.push(p);
+                }
+            }
+        }
+        // find all matches
+        const matches = [];
+        for (const directory of directories) {
+            const filePath = yield tryGetExecutablePath(external_path_namespaceObject.join(directory, tool), extensions);
+            if (filePath) {
+                matches.push(filePath);
+            }
+        }
+        return matches;
+    });
+}
+function readCopyOptions(options) {
+    const force = options.force == null ? true : options.force;
+    const recursive = Boolean(options.recursive);
+    const copySourceDirectory = options.copySourceDirectory == null
+        ? true
+        : Boolean(options.copySourceDirectory);
+    return { force, recursive, copySourceDirectory };
+}
+function cpDirRecursive(sourceDir, destDir, currentDepth, force) {
+    return io_awaiter(this, void 0, void 0, function* () {
+        // Ensure there is not a run away recursive copy
+        if (currentDepth >= 255)
+            return;
+        currentDepth++;
+        yield mkdirP(destDir);
+        const files = yield ioUtil.readdir(sourceDir);
+        for (const fileName of files) {
+            const srcFile = `${sourceDir}/${fileName}`;
+            const destFile = `${destDir}/${fileName}`;
+            const srcFileStat = yield ioUtil.lstat(srcFile);
+            if (srcFileStat.isDirectory()) {
+                // Recurse
+                yield cpDirRecursive(srcFile, destFile, currentDepth, force);
+            }
+            else {
+                yield io_copyFile(srcFile, destFile, force);
+            }
+        }
+        // Change the mode for the newly created directory
+        yield ioUtil.chmod(destDir, (yield ioUtil.stat(sourceDir)).mode);
+    });
+}
+// Buffered file copy
+function io_copyFile(srcFile, destFile, force) {
+    return io_awaiter(this, void 0, void 0, function* () {
+        if ((yield ioUtil.lstat(srcFile)).isSymbolicLink()) {
+            // unlink/re-link it
+            try {
+                yield ioUtil.lstat(destFile);
+                yield ioUtil.unlink(destFile);
+            }
+            catch (e) {
+                // Try to override file permission
+                if (e.code === 'EPERM') {
+                    yield ioUtil.chmod(destFile, '0666');
+                    yield ioUtil.unlink(destFile);
+                }
+                // other errors = it doesn't exist, no work to do
+            }
+            // Copy over symlink
+            const symlinkFull = yield ioUtil.readlink(srcFile);
+            yield ioUtil.symlink(symlinkFull, destFile, ioUtil.IS_WINDOWS ? 'junction' : null);
+        }
+        else if (!(yield ioUtil.exists(destFile)) || force) {
+            yield ioUtil.copyFile(srcFile, destFile);
+        }
+    });
+}
+//# sourceMappingURL=io.js.map
+;// CONCATENATED MODULE: external "timers"
+const external_timers_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("timers");
+;// CONCATENATED MODULE: ./node_modules/@actions/exec/lib/toolrunner.js
+var toolrunner_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
+    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
+    return new (P || (P = Promise))(function (resolve, reject) {
+        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
+        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
+        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
+        step((generator = generator.apply(thisArg, _arguments || [])).next());
+    });
+};
+
+
+
+
+
+
+
+/* eslint-disable @typescript-eslint/unbound-method */
+const toolrunner_IS_WINDOWS = process.platform === 'win32';
+/*
+ * Class for running command line tools. Handles quoting and arg parsing in a platform agnostic way.
+ */
+class ToolRunner extends external_events_.EventEmitter {
+    constructor(toolPath, args, options) {
+        super();
+        if (!toolPath) {
+            throw new Error("Parameter 'toolPath' cannot be null or empty.");
+        }
+        this.toolPath = toolPath;
+        this.args = args || [];
+        this.options = options || {};
+    }
+    _debug(message) {
+        if (this.options.listeners && this.options.listeners.debug) {
+            this.options.listeners.debug(message);
+        }
+    }
+    _getCommandString(options, noPrefix) {
+        const toolPath = this._getSpawnFileName();
+        const args = this._getSpawnArgs(options);
+        let cmd = noPrefix ? '' : '[command]'; // omit prefix when piped to a second tool
+        if (toolrunner_IS_WINDOWS) {
+            // Windows + cmd file
+            if (this._isCmdFile()) {
+                cmd += toolPath;
+                for (const a of args) {
+                    cmd += ` ${a}`;
+                }
+            }
+            // Windows + verbatim
+            else if (options.windowsVerbatimArguments) {
+                cmd += `"${toolPath}"`;
+                for (const a of args) {
+                    cmd += ` ${a}`;
+                }
+            }
+            // Windows (regular)
+            else {
+                cmd += this._windowsQuoteCmdArg(toolPath);
+                for (const a of args) {
+                    cmd += ` ${this._windowsQuoteCmdArg(a)}`;
+                }
+            }
+        }
+        else {
+            // OSX/Linux - this can likely be improved with some form of quoting.
+            // creating processes on Unix is fundamentally different than Windows.
+            // on Unix, execvp() takes an arg array.
+            cmd += toolPath;
+            for (const a of args) {
+                cmd += ` ${a}`;
+            }
+        }
+        return cmd;
+    }
+    _processLineBuffer(data, strBuffer, onLine) {
+        try {
+            let s = strBuffer + data.toString();
+            let n = s.indexOf(external_os_namespaceObject.EOL);
+            while (n > -1) {
+                const line = s.substring(0, n);
+                onLine(line);
+                // the rest of the string ...
+                s = s.substring(n + external_os_namespaceObject.EOL.length);
+                n = s.indexOf(external_os_namespaceObject.EOL);
+            }
+            return s;
+        }
+        catch (err) {
+            // streaming lines to console is best effort.  Don't fail a build.
+            this._debug(`error processing line. Failed with error ${err}`);
+            return '';
+        }
+    }
+    _getSpawnFileName() {
+        if (toolrunner_IS_WINDOWS) {
+            if (this._isCmdFile()) {
+                return process.env['COMSPEC'] || 'cmd.exe';
+            }
+        }
+        return this.toolPath;
+    }
+    _getSpawnArgs(options) {
+        if (toolrunner_IS_WINDOWS) {
+            if (this._isCmdFile()) {
+                let argline = `/D /S /C "${this._windowsQuoteCmdArg(this.toolPath)}`;
+                for (const a of this.args) {
+                    argline += ' ';
+                    argline += options.windowsVerbatimArguments
+                        ? a
+                        : this._windowsQuoteCmdArg(a);
+                }
+                argline += '"';
+                return [argline];
+            }
+        }
+        return this.args;
+    }
+    _endsWith(str, end) {
+        return str.endsWith(end);
+    }
+    _isCmdFile() {
+        const upperToolPath = this.toolPath.toUpperCase();
+        return (this._endsWith(upperToolPath, '.CMD') ||
+            this._endsWith(upperToolPath, '.BAT'));
+    }
+    _windowsQuoteCmdArg(arg) {
+        // for .exe, apply the normal quoting rules that libuv applies
+        if (!this._isCmdFile()) {
+            return this._uvQuoteCmdArg(arg);
+        }
+        // otherwise apply quoting rules specific to the cmd.exe command line parser.
+        // the libuv rules are generic and are not designed specifically for cmd.exe
+        // command line parser.
+        //
+        // for a detailed description of the cmd.exe command line parser, refer to
+        // http://stackoverflow.com/questions/4094699/how-does-the-windows-command-interpreter-cmd-exe-parse-scripts/7970912#7970912
+        // need quotes for empty arg
+        if (!arg) {
+            return '""';
+        }
+        // determine whether the arg needs to be quoted
+        const cmdSpecialChars = [
+            ' ',
+            '\t',
+            '&',
+            '(',
+            ')',
+            '[',
+            ']',
+            '{',
+            '}',
+            '^',
+            '=',
+            ';',
+            '!',
+            "'",
+            '+',
+            ',',
+            '`',
+            '~',
+            '|',
+            '<',
+            '>',
+            '"'
+        ];
+        let needsQuotes = false;
+        for (const char of arg) {
+            if (cmdSpecialChars.some(x => x === char)) {
+                needsQuotes = true;
+                break;
+            }
+        }
+        // short-circuit if quotes not needed
+        if (!needsQuotes) {
+            return arg;
+        }
+        // the following quoting rules are very similar to the rules that by libuv applies.
+        //
+        // 1) wrap the string in quotes
+        //
+        // 2) double-up quotes - i.e. " => ""
+        //
+        //    this is different from the libuv quoting rules. libuv replaces " with \", which unfortunately
+        //    doesn't work well with a cmd.exe command line.
+        //
+        //    note, replacing " with "" also works well if the arg is passed to a downstream .NET console app.
+        //    for example, the command line:
+        //          foo.exe "myarg:""my val"""
+        //    is parsed by a .NET console app into an arg array:
+        //          [ "myarg:\"my val\"" ]
+        //    which is the same end result when applying libuv quoting rules. although the actual
+        //    command line from libuv quoting rules would look like:
+        //          foo.exe "myarg:\"my val\""
+        //
+        // 3) double-up slashes that precede a quote,
+        //    e.g.  hello \world    => "hello \world"
+        //          hello\"world    => "hello\\""world"
+        //          hello\\"world   => "hello\\\\""world"
+        //          hello world\    => "hello world\\"
+        //
+        //    technically this is not required for a cmd.exe command line, or the batch argument parser.
+        //    the reasons for including this as a .cmd quoting rule are:
+        //
+        //    a) this is optimized for the scenario where the argument is passed from the .cmd file to an
+        //       external program. many programs (e.g. .NET console apps) rely on the slash-doubling rule.
+        //
+        //    b) it's what we've been doing previously (by deferring to node default behavior) and we
+        //       haven't heard any complaints about that aspect.
+        //
+        // note, a weakness of the quoting rules chosen here, is that % is not escaped. in fact, % cannot be
+        // escaped when used on the command line directly - even though within a .cmd file % can be escaped
+        // by using %%.
+        //
+        // the saving grace is, on the command line, %var% is left as-is if var is not defined. this contrasts
+        // the line parsing rules within a .cmd file, where if var is not defined it is replaced with nothing.
+        //
+        // one option that was explored was replacing % with ^% - i.e. %var% => ^%var^%. this hack would
+        // often work, since it is unlikely that var^ would exist, and the ^ character is removed when the
+        // variable is used. the problem, however, is that ^ is not removed when %* is used to pass the args
+        // to an external program.
+        //
+        // an unexplored potential solution for the % escaping problem, is to create a wrapper .cmd file.
+        // % can be escaped within a .cmd file.
+        let reverse = '"';
+        let quoteHit = true;
+        for (let i = arg.length; i > 0; i--) {
+            // walk the string in reverse
+            reverse += arg[i - 1];
+            if (quoteHit && arg[i - 1] === '\\') {
+                reverse += '\\'; // double the slash
+            }
+            else if (arg[i - 1] === '"') {
+                quoteHit = true;
+                reverse += '"'; // double the quote
+            }
+            else {
+                quoteHit = false;
+            }
+        }
+        reverse += '"';
+        return reverse.split('').reverse().join('');
+    }
+    _uvQuoteCmdArg(arg) {
+        // Tool runner wraps child_process.spawn() and needs to apply the same quoting as
+        // Node in certain cases where the undocumented spawn option windowsVerbatimArguments
+        // is used.
+        //
+        // Since this function is a port of quote_cmd_arg from Node 4.x (technically, lib UV,
+        // see https://github.com/nodejs/node/blob/v4.x/deps/uv/src/win/process.c for details),
+        // pasting copyright notice from Node within this function:
+        //
+        //      Copyright Joyent, Inc. and other Node contributors. All rights reserved.
+        //
+        //      Permission is hereby granted, free of charge, to any person obtaining a copy
+        //      of this software and associated documentation files (the "Software"), to
+        //      deal in the Software without restriction, including without limitation the
+        //      rights to use, copy, modify, merge, publish, distribute, sublicense, and/or
+        //      sell copies of the Software, and to permit persons to whom the Software is
+        //      furnished to do so, subject to the following conditions:
+        //
+        //      The above copyright notice and this permission notice shall be included in
+        //      all copies or substantial portions of the Software.
+        //
+        //      THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+        //      IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+        //      FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+        //      AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+        //      LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING
+        //      FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS
+        //      IN THE SOFTWARE.
+        if (!arg) {
+            // Need double quotation for empty argument
+            return '""';
+        }
+        if (!arg.includes(' ') && !arg.includes('\t') && !arg.includes('"')) {
+            // No quotation needed
+            return arg;
+        }
+        if (!arg.includes('"') && !arg.includes('\\')) {
+            // No embedded double quotes or backslashes, so I can just wrap
+            // quote marks around the whole thing.
+            return `"${arg}"`;
+        }
+        // Expected input/output:
+        //   input : hello"world
+        //   output: "hello\"world"
+        //   input : hello""world
+        //   output: "hello\"\"world"
+        //   input : hello\world
+        //   output: hello\world
+        //   input : hello\\world
+        //   output: hello\\world
+        //   input : hello\"world
+        //   output: "hello\\\"world"
+        //   input : hello\\"world
+        //   output: "hello\\\\\"world"
+        //   input : hello world\
+        //   output: "hello world\\" - note the comment in libuv actually reads "hello world\"
+        //                             but it appears the comment is wrong, it should be "hello world\\"
+        let reverse = '"';
+        let quoteHit = true;
+        for (let i = arg.length; i > 0; i--) {
+            // walk the string in reverse
+            reverse += arg[i - 1];
+            if (quoteHit && arg[i - 1] === '\\') {
+                reverse += '\\';
+            }
+            else if (arg[i - 1] === '"') {
+                quoteHit = true;
+                reverse += '\\';
+            }
+            else {
+                quoteHit = false;
+            }
+        }
+        reverse += '"';
+        return reverse.split('').reverse().join('');
+    }
+    _cloneExecOptions(options) {
+        options = options || {};
+        const result = {
+            cwd: options.cwd || process.cwd(),
+            env: options.env || process.env,
+            silent: options.silent || false,
+            windowsVerbatimArguments: options.windowsVerbatimArguments || false,
+            failOnStdErr: options.failOnStdErr || false,
+            ignoreReturnCode: options.ignoreReturnCode || false,
+            delay: options.delay || 10000
+        };
+        result.outStream = options.outStream || process.stdout;
+        result.errStream = options.errStream || process.stderr;
+        return result;
+    }
+    _getSpawnOptions(options, toolPath) {
+        options = options || {};
+        const result = {};
+        result.cwd = options.cwd;
+        result.env = options.env;
+        result['windowsVerbatimArguments'] =
+            options.windowsVerbatimArguments || this._isCmdFile();
+        if (options.windowsVerbatimArguments) {
+            result.argv0 = `"${toolPath}"`;
+        }
+        return result;
+    }
+    /**
+     * Exec a tool.
+     * Output will be streamed to the live console.
+     * Returns promise with return code
+     *
+     * @param     tool     path to tool to exec
+     * @param     options  optional exec options.  See ExecOptions
+     * @returns   number
+     */
+    exec() {
+        return toolrunner_awaiter(this, void 0, void 0, function* () {
+            // root the tool path if it is unrooted and contains relative pathing
+            if (!isRooted(this.toolPath) &&
+                (this.toolPath.includes('/') ||
+                    (toolrunner_IS_WINDOWS && this.toolPath.includes('\\')))) {
+                // prefer options.cwd if it is specified, however options.cwd may also need to be rooted
+                this.toolPath = external_path_namespaceObject.resolve(process.cwd(), this.options.cwd || process.cwd(), this.toolPath);
+            }
+            // if the tool is only a file name, then resolve it from the PATH
+            // otherwise verify it exists (add extension on Windows if necessary)
+            this.toolPath = yield which(this.toolPath, true);
+            return new Promise((resolve, reject) => toolrunner_awaiter(this, void 0, void 0, function* () {
+                this._debug(`exec tool: ${this.toolPath}`);
+                this._debug('arguments:');
+                for (const arg of this.args) {
+                    this._debug(`   ${arg}`);
+                }
+                const optionsNonNull = this._cloneExecOptions(this.options);
+                if (!optionsNonNull.silent && optionsNonNull.outStream) {
+                    optionsNonNull.outStream.write(this._getCommandString(optionsNonNull) + external_os_namespaceObject.EOL);
+                }
+                const state = new ExecState(optionsNonNull, this.toolPath);
+                state.on('debug', (message) => {
+                    this._debug(message);
+                });
+                if (this.options.cwd && !(yield io_util_exists(this.options.cwd))) {
+                    return reject(new Error(`The cwd: ${this.options.cwd} does not exist!`));
+                }
+                const fileName = this._getSpawnFileName();
+                const cp = external_child_process_namespaceObject.spawn(fileName, this._getSpawnArgs(optionsNonNull), this._getSpawnOptions(this.options, fileName));
+                let stdbuffer = '';
+                if (cp.stdout) {
+                    cp.stdout.on('data', (data) => {
+                        if (this.options.listeners && this.options.listeners.stdout) {
+                            this.options.listeners.stdout(data);
+                        }
+                        if (!optionsNonNull.silent && optionsNonNull.outStream) {
+                            optionsNonNull.outStream.write(data);
+                        }
+                        stdbuffer = this._processLineBuffer(data, stdbuffer, (line) => {
+                            if (this.options.listeners && this.options.listeners.stdline) {
+                                this.options.listeners.stdline(line);
+                            }
+                        });
+                    });
+                }
+                let errbuffer = '';
+                if (cp.stderr) {
+                    cp.stderr.on('data', (data) => {
+                        state.processStderr = true;
+                        if (this.options.listeners && this.options.listeners.stderr) {
+                            this.options.listeners.stderr(data);
+                        }
+                        if (!optionsNonNull.silent &&
+                            optionsNonNull.errStream &&
+                            optionsNonNull.outStream) {
+                            const s = optionsNonNull.failOnStdErr
+                                ? optionsNonNull.errStream
+                                : optionsNonNull.outStream;
+                            s.write(data);
+                        }
+                        errbuffer = this._processLineBuffer(data, errbuffer, (line) => {
+                            if (this.options.listeners && this.options.listeners.errline) {
+                                this.options.listeners.errline(line);
+                            }
+                        });
+                    });
+                }
+                cp.on('error', (err) => {
+                    state.processError = err.message;
+                    state.processExited = true;
+                    state.processClosed = true;
+                    state.CheckComplete();
+                });
+                cp.on('exit', (code) => {
+                    state.processExitCode = code;
+                    state.processExited = true;
+                    this._debug(`Exit code ${code} received from tool '${this.toolPath}'`);
+                    state.CheckComplete();
+                });
+                cp.on('close', (code) => {
+                    state.processExitCode = code;
+                    state.processExited = true;
+                    state.processClosed = true;
+                    this._debug(`STDIO streams have closed for tool '${this.toolPath}'`);
+                    state.CheckComplete();
+                });
+                state.on('done', (error, exitCode) => {
+                    if (stdbuffer.length > 0) {
+                        this.emit('stdline', stdbuffer);
+                    }
+                    if (errbuffer.length > 0) {
+                        this.emit('errline', errbuffer);
+                    }
+                    cp.removeAllListeners();
+                    if (error) {
+                        reject(error);
+                    }
+                    else {
+                        resolve(exitCode);
+                    }
+                });
+                if (this.options.input) {
+                    if (!cp.stdin) {
+                        throw new Error('child process missing stdin');
+                    }
+                    cp.stdin.end(this.options.input);
+                }
+            }));
+        });
+    }
+}
+/**
+ * Convert an arg string to an array of args. Handles escaping
+ *
+ * @param    argString   string of arguments
+ * @returns  string[]    array of arguments
+ */
+function argStringToArray(argString) {
+    const args = [];
+    let inQuotes = false;
+    let escaped = false;
+    let arg = '';
+    function append(c) {
+        // we only escape double quotes.
+        if (escaped && c !== '"') {
+            arg += '\\';
+        }
+        arg += c;
+        escaped = false;
+    }
+    for (let i = 0; i < argString.length; i++) {
+        const c = argString.charAt(i);
+        if (c === '"') {
+            if (!escaped) {
+                inQuotes = !inQuotes;
+            }
+            else {
+                append(c);
+            }
+            continue;
+        }
+        if (c === '\\' && escaped) {
+            append(c);
+            continue;
+        }
+        if (c === '\\' && inQuotes) {
+            escaped = true;
+            continue;
+        }
+        if (c === ' ' && !inQuotes) {
+            if (arg.length > 0) {
+                args.push(arg);
+                arg = '';
+            }
+            continue;
+        }
+        append(c);
+    }
+    if (arg.length > 0) {
+        args.push(arg.trim());
+    }
+    return args;
+}
+class ExecState extends external_events_.EventEmitter {
+    constructor(options, toolPath) {
+        super();
+        this.processClosed = false; // tracks whether the process has exited and stdio is closed
+        this.processError = '';
+        this.processExitCode = 0;
+        this.processExited = false; // tracks whether the process has exited
+        this.processStderr = false; // tracks whether stderr was written to
+        this.delay = 10000; // 10 seconds
+        this.done = false;
+        this.timeout = null;
+        if (!toolPath) {
+            throw new Error('toolPath must not be empty');
+        }
+        this.options = options;
+        this.toolPath = toolPath;
+        if (options.delay) {
+            this.delay = options.delay;
+        }
+    }
+    CheckComplete() {
+        if (this.done) {
+            return;
+        }
+        if (this.processClosed) {
+            this._setResult();
+        }
+        else if (this.processExited) {
+            this.timeout = (0,external_timers_namespaceObject.setTimeout)(ExecState.HandleTimeout, this.delay, this);
+        }
+    }
+    _debug(message) {
+        this.emit('debug', message);
+    }
+    _setResult() {
+        // determine whether there is an error
+        let error;
+        if (this.processExited) {
+            if (this.processError) {
+                error = new Error(`There was an error when attempting to execute the process '${this.toolPath}'. This may indicate the process failed to start. Error: ${this.processError}`);
+            }
+            else if (this.processExitCode !== 0 && !this.options.ignoreReturnCode) {
+                error = new Error(`The process '${this.toolPath}' failed with exit code ${this.processExitCode}`);
+            }
+            else if (this.processStderr && this.options.failOnStdErr) {
+                error = new Error(`The process '${this.toolPath}' failed because one or more lines were written to the STDERR stream`);
+            }
+        }
+        // clear the timeout
+        if (this.timeout) {
+            clearTimeout(this.timeout);
+            this.timeout = null;
+        }
+        this.done = true;
+        this.emit('done', error, this.processExitCode);
+    }
+    static HandleTimeout(state) {
+        if (state.done) {
+            return;
+        }
+        if (!state.processClosed && state.processExited) {
+            const message = `The STDIO streams did not close within ${state.delay / 1000} seconds of the exit event from process '${state.toolPath}'. This may indicate a child process inherited the STDIO streams and has not yet exited.`;
+            state._debug(message);
+        }
+        state._setResult();
+    }
+}
+//# sourceMappingURL=toolrunner.js.map
+;// CONCATENATED MODULE: ./node_modules/@actions/exec/lib/exec.js
+var exec_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
+    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
+    return new (P || (P = Promise))(function (resolve, reject) {
+        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
+        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
+        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
+        step((generator = generator.apply(thisArg, _arguments || [])).next());
+    });
+};
+
+
+/**
+ * Exec a command.
+ * Output will be streamed to the live console.
+ * Returns promise with return code
+ *
+ * @param     commandLine        command to execute (can include additional args). Must be correctly escaped.
+ * @param     args               optional arguments for tool. Escaping is handled by the lib.
+ * @param     options            optional exec options.  See ExecOptions
+ * @returns   Promise<number>    exit code
+ */
+function exec_exec(commandLine, args, options) {
+    return exec_awaiter(this, void 0, void 0, function* () {
+        const commandArgs = tr.argStringToArray(commandLine);
+        if (commandArgs.length === 0) {
+            throw new Error(`Parameter 'commandLine' cannot be null or empty.`);
+        }
+        // Path to tool to execute should be first arg
+        const toolPath = commandArgs[0];
+        args = commandArgs.slice(1).concat(args || []);
+        const runner = new tr.ToolRunner(toolPath, args, options);
+        return runner.exec();
+    });
+}
+/**
+ * Exec a command and get the output.
+ * Output will be streamed to the live console.
+ * Returns promise with the exit code and collected stdout and stderr
+ *
+ * @param     commandLine           command to execute (can include additional args). Must be correctly escaped.
+ * @param     args                  optional arguments for tool. Escaping is handled by the lib.
+ * @param     options               optional exec options.  See ExecOptions
+ * @returns   Promise<ExecOutput>   exit code, stdout, and stderr
+ */
+function getExecOutput(commandLine, args, options) {
+    return exec_awaiter(this, void 0, void 0, function* () {
+        var _a, _b;
+        let stdout = '';
+        let stderr = '';
+        //Using string decoder covers the case where a mult-byte character is split
+        const stdoutDecoder = new StringDecoder('utf8');
+        const stderrDecoder = new StringDecoder('utf8');
+        const originalStdoutListener = (_a = options === null || options === void 0 ? void 0 : options.listeners) === null || _a === void 0 ? void 0 : _a.stdout;
+        const originalStdErrListener = (_b = options === null || options === void 0 ? void 0 : options.listeners) === null || _b === void 0 ? void 0 : _b.stderr;
+        const stdErrListener = (data) => {
+            stderr += stderrDecoder.write(data);
+            if (originalStdErrListener) {
+                originalStdErrListener(data);
             }
         };
-        return withRetries(attempt, { ...settings, policy: call.retry, deadline });
+        const stdOutListener = (data) => {
+            stdout += stdoutDecoder.write(data);
+            if (originalStdoutListener) {
+                originalStdoutListener(data);
+            }
+        };
+        const listeners = Object.assign(Object.assign({}, options === null || options === void 0 ? void 0 : options.listeners), { stdout: stdOutListener, stderr: stdErrListener });
+        const exitCode = yield exec_exec(commandLine, args, Object.assign(Object.assign({}, options), { listeners }));
+        //flush any remaining characters
+        stdout += stdoutDecoder.end();
+        stderr += stderrDecoder.end();
+        return {
+            exitCode,
+            stdout,
+            stderr
+        };
     });
 }
-function readStart(call, settings) {
-    const defaults = { 'user-agent': settings.userAgent, 'accept-encoding': 'identity' };
+//# sourceMappingURL=exec.js.map
+;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/platform.js
+var platform_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
+    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
+    return new (P || (P = Promise))(function (resolve, reject) {
+        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
+        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
+        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
+        step((generator = generator.apply(thisArg, _arguments || [])).next());
+    });
+};
+
+
+const getWindowsInfo = () => platform_awaiter(void 0, void 0, void 0, function* () {
+    const { stdout: version } = yield exec.getExecOutput('powershell -command "(Get-CimInstance -ClassName Win32_OperatingSystem).Version"', undefined, {
+        silent: true
+    });
+    const { stdout: name } = yield exec.getExecOutput('powershell -command "(Get-CimInstance -ClassName Win32_OperatingSystem).Caption"', undefined, {
+        silent: true
+    });
     return {
-        url: parseRequestUrl(call.url, settings),
-        headers: readRequestHeaders({ ...defaults, ...call.headers }),
-        credentials: readRequestHeaders(call.credentials),
+        name: name.trim(),
+        version: version.trim()
     };
+});
+const getMacOsInfo = () => platform_awaiter(void 0, void 0, void 0, function* () {
+    var _a, _b, _c, _d;
+    const { stdout } = yield exec.getExecOutput('sw_vers', undefined, {
+        silent: true
+    });
+    const version = (_b = (_a = stdout.match(/ProductVersion:\s*(.+)/)) === null || _a === void 0 ? void 0 : _a[1]) !== null && _b !== void 0 ? _b : '';
+    const name = (_d = (_c = stdout.match(/ProductName:\s*(.+)/)) === null || _c === void 0 ? void 0 : _c[1]) !== null && _d !== void 0 ? _d : '';
+    return {
+        name,
+        version
+    };
+});
+const getLinuxInfo = () => platform_awaiter(void 0, void 0, void 0, function* () {
+    const { stdout } = yield exec.getExecOutput('lsb_release', ['-i', '-r', '-s'], {
+        silent: true
+    });
+    const [name, version] = stdout.trim().split('\n');
+    return {
+        name,
+        version
+    };
+});
+const platform = external_os_namespaceObject.platform();
+const arch = external_os_namespaceObject.arch();
+const isWindows = platform === 'win32';
+const isMacOS = platform === 'darwin';
+const isLinux = platform === 'linux';
+function getDetails() {
+    return platform_awaiter(this, void 0, void 0, function* () {
+        return Object.assign(Object.assign({}, (yield (isWindows
+            ? getWindowsInfo()
+            : isMacOS
+                ? getMacOsInfo()
+                : getLinuxInfo()))), { platform,
+            arch,
+            isWindows,
+            isMacOS,
+            isLinux });
+    });
 }
-function requestFor(hop, call) {
-    return { method: call.method, url: hop.url, headers: { ...hop.headers, ...hop.credentials }, body: call.body };
-}
-
-;// CONCATENATED MODULE: ./build/net/download.js
-
+//# sourceMappingURL=platform.js.map
+;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/core.js
+var core_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
+    function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
+    return new (P || (P = Promise))(function (resolve, reject) {
+        function fulfilled(value) { try { step(generator.next(value)); } catch (e) { reject(e); } }
+        function rejected(value) { try { step(generator["throw"](value)); } catch (e) { reject(e); } }
+        function step(result) { result.done ? resolve(result.value) : adopt(result.value).then(fulfilled, rejected); }
+        step((generator = generator.apply(thisArg, _arguments || [])).next());
+    });
+};
 
 
 
@@ -59177,163 +60001,309 @@ function requestFor(hop, call) {
 
 
 /**
- * Streams the URL's body to the descriptor in constant memory. Throws ConfigError `insecure_url` or `invalid_input`; ArtifactError `network`
- * (also when the body keeps breaking off), `timeout`, `bad_response` (redirects, an encoded body, a 2xx other than 200);
- * ArchiveError `archive_too_large`; DeploymentError `disk_full` or `host_not_writable`.
+ * The code to exit an action
  */
-async function download(request, settings) {
-    if (request.hmacSecret === '')
-        throw new ConfigError('invalid_input', 'The signing secret is empty: set it.');
-    const call = {
-        method: 'GET',
-        url: request.url,
-        headers: { accept: '*/*', ...request.headers },
-        credentials: request.credentials,
-        body: undefined,
-        retry: 'transient',
-        followRedirects: true,
-        timeoutMs: request.timeoutMs,
-    };
-    return makeCall(call, settings, (exchange, head) => receiveFile(exchange, head, request));
-}
-async function receiveFile(exchange, head, request) {
-    if (head.status < 200 || head.status > 299) {
-        const { body, text } = await readAnswerText(exchange);
-        return { ...head, ok: false, body, text };
+var ExitCode;
+(function (ExitCode) {
+    /**
+     * A code indicating that the action was successful
+     */
+    ExitCode[ExitCode["Success"] = 0] = "Success";
+    /**
+     * A code indicating that the action was a failure
+     */
+    ExitCode[ExitCode["Failure"] = 1] = "Failure";
+})(ExitCode || (ExitCode = {}));
+//-----------------------------------------------------------------------
+// Variables
+//-----------------------------------------------------------------------
+/**
+ * Sets env variable for this action and future actions in the job
+ * @param name the name of the variable to set
+ * @param val the value of the variable. Non-string values will be converted to a string via JSON.stringify
+ */
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+function exportVariable(name, val) {
+    const convertedVal = toCommandValue(val);
+    process.env[name] = convertedVal;
+    const filePath = process.env['GITHUB_ENV'] || '';
+    if (filePath) {
+        return issueFileCommand('ENV', prepareKeyValueMessage(name, val));
     }
-    const total = readDeclaredSize(exchange, request.maxBytes);
-    await empty(request.fd);
-    return { ...head, ok: true, status: 200, ...(await saveBody(exchange, total, request)) };
+    issueCommand('set-env', { name }, convertedVal);
 }
-function readDeclaredSize(exchange, maxBytes) {
-    if (exchange.status !== 200)
-        throw unusable(exchange, 'a file (HTTP 200)', `HTTP ${exchange.status}`);
-    if (isEncoded(exchange))
-        throw unusable(exchange, 'the exact bytes that were signed', 'an encoded body (Content-Encoding)');
-    const declared = exchange.headers['content-length'];
-    if (declared === undefined)
-        return undefined;
-    refuseTooLarge(Number(declared), maxBytes, exchange);
-    return Number(declared);
+/**
+ * Registers a secret which will get masked from logs
+ *
+ * @param secret - Value of the secret to be masked
+ * @remarks
+ * This function instructs the Actions runner to mask the specified value in any
+ * logs produced during the workflow run. Once registered, the secret value will
+ * be replaced with asterisks (***) whenever it appears in console output, logs,
+ * or error messages.
+ *
+ * This is useful for protecting sensitive information such as:
+ * - API keys
+ * - Access tokens
+ * - Authentication credentials
+ * - URL parameters containing signatures (SAS tokens)
+ *
+ * Note that masking only affects future logs; any previous appearances of the
+ * secret in logs before calling this function will remain unmasked.
+ *
+ * @example
+ * ```typescript
+ * // Register an API token as a secret
+ * const apiToken = "abc123xyz456";
+ * setSecret(apiToken);
+ *
+ * // Now any logs containing this value will show *** instead
+ * console.log(`Using token: ${apiToken}`); // Outputs: "Using token: ***"
+ * ```
+ */
+function core_setSecret(secret) {
+    command_issueCommand('add-mask', {}, secret);
 }
-async function saveBody(exchange, total, request) {
-    const sha256 = (0,external_node_crypto_.createHash)('sha256');
-    const hmac = request.hmacSecret === undefined ? undefined : (0,external_node_crypto_.createHmac)('sha256', request.hmacSecret);
-    const writer = new BlockWriter(request.fd, block => {
-        sha256.update(block);
-        hmac?.update(block);
-    });
-    const size = await pump(exchange, writer, total, request);
-    return { size, sha256: sha256.digest('hex'), ...hmacField(hmac) };
+/**
+ * Prepends inputPath to the PATH (for this action and future actions)
+ * @param inputPath
+ */
+function addPath(inputPath) {
+    const filePath = process.env['GITHUB_PATH'] || '';
+    if (filePath) {
+        issueFileCommand('PATH', inputPath);
+    }
+    else {
+        issueCommand('add-path', {}, inputPath);
+    }
+    process.env['PATH'] = `${inputPath}${path.delimiter}${process.env['PATH']}`;
 }
-async function pump(exchange, writer, total, request) {
-    let received = 0;
-    try {
-        for await (const chunk of exchange.body) {
-            received += chunk.length;
-            refuseTooLarge(received, request.maxBytes, exchange);
-            await writer.add(chunk);
-            request.onProgress?.(received, total);
+/**
+ * Gets the value of an input.
+ * Unless trimWhitespace is set to false in InputOptions, the value is also trimmed.
+ * Returns an empty string if the value is not defined.
+ *
+ * @param     name     name of the input to get
+ * @param     options  optional. See InputOptions.
+ * @returns   string
+ */
+function getInput(name, options) {
+    const val = process.env[`INPUT_${name.replace(/ /g, '_').toUpperCase()}`] || '';
+    if (options && options.required && !val) {
+        throw new Error(`Input required and not supplied: ${name}`);
+    }
+    if (options && options.trimWhitespace === false) {
+        return val;
+    }
+    return val.trim();
+}
+/**
+ * Gets the values of an multiline input.  Each value is also trimmed.
+ *
+ * @param     name     name of the input to get
+ * @param     options  optional. See InputOptions.
+ * @returns   string[]
+ *
+ */
+function getMultilineInput(name, options) {
+    const inputs = getInput(name, options)
+        .split('\n')
+        .filter(x => x !== '');
+    if (options && options.trimWhitespace === false) {
+        return inputs;
+    }
+    return inputs.map(input => input.trim());
+}
+/**
+ * Gets the input value of the boolean type in the YAML 1.2 "core schema" specification.
+ * Support boolean input list: `true | True | TRUE | false | False | FALSE` .
+ * The return value is also in boolean type.
+ * ref: https://yaml.org/spec/1.2/spec.html#id2804923
+ *
+ * @param     name     name of the input to get
+ * @param     options  optional. See InputOptions.
+ * @returns   boolean
+ */
+function getBooleanInput(name, options) {
+    const trueValue = ['true', 'True', 'TRUE'];
+    const falseValue = ['false', 'False', 'FALSE'];
+    const val = getInput(name, options);
+    if (trueValue.includes(val))
+        return true;
+    if (falseValue.includes(val))
+        return false;
+    throw new TypeError(`Input does not meet YAML 1.2 "Core Schema" specification: ${name}\n` +
+        `Support boolean input list: \`true | True | TRUE | false | False | FALSE\``);
+}
+/**
+ * Sets the value of an output.
+ *
+ * @param     name     name of the output to set
+ * @param     value    value to store. Non-string values will be converted to a string via JSON.stringify
+ */
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+function setOutput(name, value) {
+    const filePath = process.env['GITHUB_OUTPUT'] || '';
+    if (filePath) {
+        return file_command_issueFileCommand('OUTPUT', file_command_prepareKeyValueMessage(name, value));
+    }
+    process.stdout.write(external_os_namespaceObject.EOL);
+    command_issueCommand('set-output', { name }, utils_toCommandValue(value));
+}
+/**
+ * Enables or disables the echoing of commands into stdout for the rest of the step.
+ * Echoing is disabled by default if ACTIONS_STEP_DEBUG is not set.
+ *
+ */
+function setCommandEcho(enabled) {
+    issue('echo', enabled ? 'on' : 'off');
+}
+//-----------------------------------------------------------------------
+// Results
+//-----------------------------------------------------------------------
+/**
+ * Sets the action status to failed.
+ * When the action exits it will be with an exit code of 1
+ * @param message add error issue message
+ */
+function setFailed(message) {
+    process.exitCode = ExitCode.Failure;
+    core_error(message);
+}
+//-----------------------------------------------------------------------
+// Logging Commands
+//-----------------------------------------------------------------------
+/**
+ * Gets whether Actions Step Debug is on or not
+ */
+function isDebug() {
+    return process.env['RUNNER_DEBUG'] === '1';
+}
+/**
+ * Writes debug message to user log
+ * @param message debug message
+ */
+function core_debug(message) {
+    issueCommand('debug', {}, message);
+}
+/**
+ * Adds an error issue
+ * @param message error issue message. Errors will be converted to string via toString()
+ * @param properties optional properties to add to the annotation.
+ */
+function core_error(message, properties = {}) {
+    command_issueCommand('error', toCommandProperties(properties), message instanceof Error ? message.toString() : message);
+}
+/**
+ * Adds a warning issue
+ * @param message warning issue message. Errors will be converted to string via toString()
+ * @param properties optional properties to add to the annotation.
+ */
+function warning(message, properties = {}) {
+    command_issueCommand('warning', toCommandProperties(properties), message instanceof Error ? message.toString() : message);
+}
+/**
+ * Adds a notice issue
+ * @param message notice issue message. Errors will be converted to string via toString()
+ * @param properties optional properties to add to the annotation.
+ */
+function notice(message, properties = {}) {
+    command_issueCommand('notice', toCommandProperties(properties), message instanceof Error ? message.toString() : message);
+}
+/**
+ * Writes info to log with console.log.
+ * @param message info message
+ */
+function info(message) {
+    process.stdout.write(message + external_os_namespaceObject.EOL);
+}
+/**
+ * Begin an output group.
+ *
+ * Output until the next `groupEnd` will be foldable in this group
+ *
+ * @param name The name of the output group
+ */
+function startGroup(name) {
+    command_issue('group', name);
+}
+/**
+ * End an output group.
+ */
+function endGroup() {
+    command_issue('endgroup');
+}
+/**
+ * Wrap an asynchronous function call in a group.
+ *
+ * Returns the same type as the function itself.
+ *
+ * @param name The name of the group
+ * @param fn The function to wrap in the group
+ */
+function group(name, fn) {
+    return core_awaiter(this, void 0, void 0, function* () {
+        startGroup(name);
+        let result;
+        try {
+            result = yield fn();
         }
-        await writer.finish();
-        return received;
+        finally {
+            endGroup();
+        }
+        return result;
+    });
+}
+//-----------------------------------------------------------------------
+// Wrapper action state
+//-----------------------------------------------------------------------
+/**
+ * Saves state for current action, the state can only be retrieved by this action's post job execution.
+ *
+ * @param     name     name of the state to store
+ * @param     value    value to store. Non-string values will be converted to a string via JSON.stringify
+ */
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+function saveState(name, value) {
+    const filePath = process.env['GITHUB_STATE'] || '';
+    if (filePath) {
+        return file_command_issueFileCommand('STATE', file_command_prepareKeyValueMessage(name, value));
     }
-    finally {
-        await writer.settle();
-    }
+    command_issueCommand('save-state', { name }, utils_toCommandValue(value));
 }
-function hmacField(hmac) {
-    return hmac === undefined ? {} : { hmacSha256: hmac.digest() };
+/**
+ * Gets the value of an state set by this action's main execution.
+ *
+ * @param     name     name of the state to get
+ * @returns   string
+ */
+function getState(name) {
+    return process.env[`STATE_${name}`] || '';
 }
-async function empty(fd) {
-    try {
-        await (0,external_node_util_.promisify)(external_node_fs_namespaceObject.ftruncate)(fd, 0);
-    }
-    catch (error) {
-        throw toWriteError(error);
-    }
+function getIDToken(aud) {
+    return core_awaiter(this, void 0, void 0, function* () {
+        return yield OidcClient.getIDToken(aud);
+    });
 }
-function refuseTooLarge(bytes, maxBytes, exchange) {
-    if (bytes <= maxBytes)
-        return;
-    throw new ArchiveError('archive_too_large', `${exchange.url.origin} serves ${bytes} bytes or more, max-artifact-bytes allows ${maxBytes}: nothing was installed. Raise it if the artifact is meant to be that large.`);
-}
-function unusable(exchange, expected, found) {
-    return new ArtifactError('bad_response', `${exchange.url.origin} should answer with ${expected}, found ${found}: check the hub.`);
-}
-
-;// CONCATENATED MODULE: ./build/net/json-request.js
-
-
-
+/**
+ * Summary exports
+ */
 
 /**
- * The answer to a request, whatever its status. Throws ConfigError `insecure_url` or `invalid_input`, and ArtifactError `network`,
- * `timeout`, or `bad_response` for trouble with redirects and for a 2xx body that is encoded or longer than MAX_JSON_BODY_BYTES.
+ * @deprecated use core.summary
  */
-async function requestJson(request, settings) {
-    const hasBody = request.body !== undefined;
-    const call = {
-        method: request.method,
-        url: request.url,
-        headers: {
-            accept: 'application/json',
-            ...(hasBody ? { 'content-type': 'application/json' } : {}),
-            ...request.headers,
-        },
-        credentials: request.credentials,
-        body: hasBody ? JSON.stringify(request.body) : undefined,
-        retry: request.retry,
-        followRedirects: request.method === 'GET' && request.followRedirects !== false,
-        timeoutMs: request.timeoutMs,
-    };
-    return makeCall(call, settings, receiveJson);
-}
-async function receiveJson(exchange, head) {
-    const succeeded = head.status >= 200 && head.status < 300;
-    if (succeeded && isEncoded(exchange))
-        throw json_request_unusable(exchange, 'plain JSON', 'an encoded body (Content-Encoding)');
-    const { body, text, cut } = await readAnswerText(exchange);
-    if (succeeded && cut)
-        throw json_request_unusable(exchange, `at most ${MAX_JSON_BODY_BYTES} bytes of JSON`, 'more');
-    return { ...head, body, text };
-}
-function json_request_unusable(exchange, expected, found) {
-    return new ArtifactError('bad_response', `${exchange.url.origin} should answer with ${expected}, found ${found}: check the URL.`);
-}
 
-;// CONCATENATED MODULE: ./build/net/settings.js
+/**
+ * Path exports
+ */
 
+/**
+ * Platform utilities exports
+ */
 
-
-/** The options with every default filled in. Throws ConfigError `invalid_input` when `ca` holds no certificate. */
-function readSettings(options) {
-    return {
-        allowHttp: options.allowHttp,
-        trust: readTrust(options.ca),
-        userAgent: options.userAgent,
-        log: options.log,
-        signal: options.signal,
-        timeouts: { connectMs: CONNECT_TIMEOUT_MS, idleMs: IDLE_TIMEOUT_MS, ...options.timeouts },
-        sleep: options.sleep ?? ((ms, signal) => (0,external_node_timers_promises_namespaceObject.setTimeout)(ms, undefined, signal === undefined ? {} : { signal })),
-        random: options.random ?? Math.random,
-    };
-}
-
-;// CONCATENATED MODULE: ./build/net/wire.js
-
-
-
-/** Proxies are those of the environment. Throws ConfigError `invalid_input` when `ca` holds no certificate. */
-function createWire(options) {
-    const settings = readSettings(options);
-    return {
-        requestJson: request => requestJson(request, settings),
-        download: request => download(request, settings),
-    };
-}
-
+//# sourceMappingURL=core.js.map
 ;// CONCATENATED MODULE: ./build/actions/annotations.js
+
 
 
 
@@ -59342,16 +60312,26 @@ const MAX_ANNOTATIONS = 10;
 const MAX_ANNOTATION_CHARS = 4000;
 /** One error annotation with the cause; a plan or host config with problems has each at its line instead. No stack for an operator's error. */
 function annotateFailure(error, report, redact) {
-    const safe = (text) => cleanForeignText(redact(text), MAX_ANNOTATION_CHARS);
     if (error instanceof SourceError) {
-        annotateSource(error, safe);
+        annotateSource(error, safely(redact));
         return;
     }
     const { code, message } = report.error ?? { code: 'internal_error', message: error.message };
     const undone = report.rollback?.problems.map(problem => ` ${problem}`).join('') ?? '';
-    core_error(safe(`${message}${undone}`), { title: code });
-    if (code === 'internal_error')
-        info(safe(error.stack ?? ''));
+    annotateCause(error, code, `${message}${undone}`, safely(redact));
+}
+/** The same for what ended an action before it had a report. */
+function annotateError(thrown, redact) {
+    const { code, message } = toDeployError(thrown);
+    annotateCause(thrown, code, message, safely(redact));
+}
+function annotateCause(thrown, code, message, safe) {
+    core_error(safe(message), { title: code });
+    if (code === 'internal_error' && thrown instanceof Error)
+        info(safe(thrown.stack ?? ''));
+}
+function safely(redact) {
+    return text => cleanForeignText(redact(text), MAX_ANNOTATION_CHARS);
 }
 function annotateSource(error, safe) {
     for (const [index, { message, file, line, column }] of error.problems.entries()) {
@@ -59368,6 +60348,7 @@ function annotateSource(error, safe) {
 
 function createInputReader() {
     const problems = [];
+    const secrets = [];
     const refuse = (name, what) => {
         problems.push({ kind: 'invalid', message: `${name} ${what}` });
     };
@@ -59375,28 +60356,45 @@ function createInputReader() {
         const parsed = schema.safeParse(text);
         if (parsed.success)
             return parsed.data;
-        refuse(name, `${parsed.error.issues[0]?.message ?? 'is malformed'}, found "${cleanForeignText(text, 100)}"`);
+        refuse(name, `${parsed.error.issues[0]?.message ?? 'is malformed'}, found "${cleanForeignText(withoutUserinfo(text), 100)}"`);
         return undefined;
     };
-    const present = (name) => {
-        const text = take(name);
+    const present = (name, text) => {
         if (text === undefined)
             problems.push({ kind: 'missing', message: `${name} is required and was not given` });
         return text;
     };
+    const takeSecret = (name) => {
+        const secret = takeExactly(name);
+        if (secret !== undefined)
+            secrets.push(secret);
+        return masked(secret);
+    };
     return {
         problems,
+        secrets,
         refuse,
         required(name, schema) {
-            const text = present(name);
+            const text = present(name, take(name));
             return text === undefined ? undefined : parse(name, text, schema);
         },
         optional(name, schema) {
             const text = take(name);
             return text === undefined ? undefined : parse(name, text, schema);
         },
-        requiredSecret: name => masked(present(name)),
-        optionalSecret: name => masked(take(name)),
+        withDefault(name, schema, fallback) {
+            const text = take(name);
+            return text === undefined ? fallback : parse(name, text, schema);
+        },
+        requiredSecret(name, schema) {
+            const secret = present(name, takeSecret(name));
+            const parsed = secret === undefined ? undefined : schema?.safeParse(secret);
+            if (parsed === undefined || parsed.success)
+                return secret;
+            refuse(name, parsed.error.issues[0]?.message ?? 'is malformed');
+            return undefined;
+        },
+        optionalSecret: takeSecret,
     };
 }
 /** All problems as one error: `missing_input` when something is missing, else `invalid_input`. */
@@ -59404,11 +60402,19 @@ function inputError(problems) {
     const code = problems.some(problem => problem.kind === 'missing') ? 'missing_input' : 'invalid_input';
     return new ConfigError(code, `${problems.map(problem => problem.message).join('; ')}. Correct the step's "with:".`);
 }
-/** Reads an input and removes it from the environment, which children inherit. */
 function take(name) {
-    const text = getInput(name);
+    return takeRaw(name).trim() || undefined;
+}
+/** An editor or a shell ends a text with one line break; every other character may belong to the secret. */
+function takeExactly(name) {
+    const text = takeRaw(name);
+    return text.trim() === '' ? undefined : text.replace(/\r?\n$/, '');
+}
+/** Reads an input and removes it from the environment, which children inherit. */
+function takeRaw(name) {
+    const text = getInput(name, { trimWhitespace: false });
     delete process.env[`INPUT_${name.toUpperCase()}`];
-    return text === '' ? undefined : text;
+    return text;
 }
 function masked(secret) {
     if (secret === undefined)
@@ -59417,6 +60423,10 @@ function masked(secret) {
         if (part.trim() !== '')
             core_setSecret(part);
     return secret;
+}
+/** A URL may carry a password by mistake, which must not be told any further. */
+function withoutUserinfo(text) {
+    return text.replace(/\/\/[^/@\s]*@/g, '//***@');
 }
 
 ;// CONCATENATED MODULE: ./build/actions/input-schemas.js
@@ -59434,6 +60444,9 @@ const isBaseUrl = (text) => {
 const baseUrlSchema = schemas_string()
     .refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' })
     .transform(text => text.replace(/\/+$/, ''));
+/** What an HTTP header carries unchanged. */
+const apiKeySchema = schemas_string()
+    .regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' });
 const booleanSchema = schemas_string()
     .regex(/^(true|false)$/i, { error: 'must be true or false' })
     .transform(text => text.toLowerCase() === 'true');
@@ -59451,7 +60464,10 @@ const projectRootSchema = schemas_string()
     .refine(path => (0,external_node_path_namespaceObject.isAbsolute)(path) && !path.includes('\0'), {
     error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
 })
-    .transform(path => (0,external_node_path_namespaceObject.normalize)(path).replace(/(?<=.)\/+$/, ''));
+    .transform(path => (0,external_node_path_namespaceObject.normalize)(path).replace(/(?<=.)\/+$/, ''))
+    .refine(path => path !== '/', {
+    error: "must not be the file system's root: name the directory that holds plugins/ and extensions/",
+});
 const hostIdSchema = schemas_string().regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
     error: 'must be 1 to 255 characters without control characters',
 });
@@ -59483,64 +60499,69 @@ function isKeepPath(path) {
 const DEFAULT_KEEP_PATHS = ['.env', 'data'];
 const MAX_CA_BYTES = 1024 * 1024;
 const TERABYTE = 1024 ** 4;
-/** Reads every input of the deploy action; what is wrong is collected, not thrown. */
+/** Reads every input of the deploy action; what is wrong is collected, not thrown. Defaults stand in only for what was left out. */
 function readDeployInputs(workspace) {
     const read = createInputReader();
-    const secrets = {
-        apiKey: read.requiredSecret('api-key'),
+    const request = {
+        apiKey: read.requiredSecret('api-key', apiKeySchema),
         signingSecret: read.requiredSecret('signing-secret'),
         pluginSecretKey: read.optionalSecret('plugin-secret-key'),
-    };
-    const request = {
-        ...secrets,
         bases: readBases(read),
         slug: read.required('slug', slugSchema),
-        kind: read.optional('kind', kindFromText) ?? 'plugin',
-        version: read.optional('version', identifiers_versionSchema) ?? 'latest',
+        kind: read.withDefault('kind', kindFromText, 'plugin'),
+        version: read.withDefault('version', identifiers_versionSchema, 'latest'),
         plan: readSource(read, workspace, read.required('install-plan', schemas_string()), 'install-plan', MAX_PLAN_BYTES),
         projectRoot: read.required('project-root', projectRootSchema),
-        hostId: read.optional('host-id', hostIdSchema) ?? (0,external_node_os_namespaceObject.hostname)(),
+        hostId: read.withDefault('host-id', hostIdSchema, (0,external_node_os_namespaceObject.hostname)()),
         hostConfig: readSource(read, workspace, read.optional('host-config', schemas_string()), 'host-config', MAX_PLAN_BYTES),
         artifactSha256: read.optional('artifact-sha256', sha256Schema),
-        keepPaths: read.optional('keep-paths', keepPathsSchema) ?? DEFAULT_KEEP_PATHS,
+        keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
         ...readChoices(read),
         ...readLimits(read),
     };
     const connection = {
-        allowHttp: read.optional('allow-http', booleanSchema) ?? false,
+        allowHttp: read.withDefault('allow-http', booleanSchema, false) ?? false,
         ca: readAuthorities(read, workspace),
     };
-    return { request, connection, secrets: Object.values(secrets), problems: read.problems };
+    return { request, connection, secrets: read.secrets, problems: read.problems };
 }
-const utf8 = new TextDecoder('utf-8', { fatal: true });
 const kindFromText = schemas_string().pipe(kindSchema);
+/** Milliseconds. */
+const lockTimeoutSchema = integerSchema(0, 86_400).transform(seconds => seconds * 1000);
+/** Milliseconds. */
+const downloadTimeoutSchema = minutesSchema.transform(minutes => minutes * 60_000);
 function readBases(read) {
     const hub = read.required('hub-url', baseUrlSchema);
-    const services = read.optional('services-url', baseUrlSchema);
-    const deployments = read.optional('deployments-url', baseUrlSchema);
-    return hub === undefined ? undefined : { hub, services: services ?? hub, deployments: deployments ?? hub };
+    const services = read.withDefault('services-url', baseUrlSchema, hub);
+    const deployments = read.withDefault('deployments-url', baseUrlSchema, hub);
+    return hub && services && deployments ? { hub, services, deployments } : undefined;
 }
 function readChoices(read) {
     return {
-        allowDowngrade: read.optional('allow-downgrade', booleanSchema) ?? false,
-        dryRun: read.optional('dry-run', booleanSchema) ?? false,
-        keepSnapshots: read.optional('keep-snapshots', integerSchema(0, 1000)) ?? 3,
-        lockTimeoutMs: (read.optional('lock-timeout-seconds', integerSchema(0, 86_400)) ?? 300) * 1000,
-        downloadTimeoutMs: (read.optional('timeout-minutes', minutesSchema) ?? 15) * 60_000,
+        allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
+        dryRun: read.withDefault('dry-run', booleanSchema, false),
+        keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
+        lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
+        downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
     };
 }
 function readLimits(read) {
+    const bytes = integerSchema(1, TERABYTE);
+    const maxExtractedBytes = read.withDefault('max-extracted-bytes', bytes, DEFAULT_MAX_EXTRACTED_BYTES);
+    const maxEntries = read.withDefault('max-entries', integerSchema(1, 10_000_000), DEFAULT_MAX_ENTRIES);
+    const isUsable = maxExtractedBytes !== undefined && maxEntries !== undefined;
     return {
-        maxArtifactBytes: read.optional('max-artifact-bytes', integerSchema(1, TERABYTE)) ?? DEFAULT_MAX_ARTIFACT_BYTES,
-        extraction: {
-            maxExtractedBytes: read.optional('max-extracted-bytes', integerSchema(1, TERABYTE)) ?? DEFAULT_MAX_EXTRACTED_BYTES,
-            maxEntries: read.optional('max-entries', integerSchema(1, 10_000_000)) ?? DEFAULT_MAX_ENTRIES,
-        },
+        maxArtifactBytes: read.withDefault('max-artifact-bytes', bytes, DEFAULT_MAX_ARTIFACT_BYTES),
+        extraction: isUsable ? { maxExtractedBytes, maxEntries } : undefined,
     };
 }
 function readAuthorities(read, workspace) {
     const path = read.optional('ca-file', schemas_string());
     const ca = readSource(read, workspace, path, 'ca-file', MAX_CA_BYTES)?.text;
+    if (ca !== undefined && Buffer.byteLength(ca) > MAX_CA_BYTES) {
+        read.refuse('ca-file', `names ${path}, which is larger than ${MAX_CA_BYTES} bytes`);
+        return undefined;
+    }
     try {
         readTrust(ca);
         return ca;
@@ -59550,25 +60571,39 @@ function readAuthorities(read, workspace) {
         return undefined;
     }
 }
-/** A file of the operator's; undefined, and a problem, when it cannot be read. */
+/**
+ * A file of the operator's; undefined, and a problem, when it cannot be read. One that is too large, or no UTF-8, is cut
+ * one byte beyond `maxBytes`, or gets U+FFFD: who parses it complains of both, at its place.
+ */
 function readSource(read, workspace, path, input, maxBytes) {
     if (path === undefined)
         return undefined;
     const found = (0,external_node_path_namespaceObject.resolve)(workspace, path);
     try {
-        if ((0,external_node_fs_namespaceObject.statSync)(found).size > maxBytes)
-            read.refuse(input, `names ${path}, which is larger than ${maxBytes} bytes`);
-        else
-            return { path, text: utf8.decode((0,external_node_fs_namespaceObject.readFileSync)(found)) };
+        return { path, text: deploy_inputs_readStart(found, maxBytes + 1).toString('utf8') };
     }
     catch (error) {
-        read.refuse(input, `names ${path}, which cannot be read at ${found} (${errnoOf(error) ?? 'not UTF-8 text'}; was the repository checked out?)`);
+        const why = errnoOf(error) ?? 'unknown error';
+        read.refuse(input, `names ${path}, which cannot be read at ${found} (${why}; was the repository checked out?)`);
+        return undefined;
     }
-    return undefined;
+}
+/** The first bytes of a file, at most so many. */
+function deploy_inputs_readStart(path, maxBytes) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'r');
+    try {
+        const bytes = Buffer.alloc(maxBytes);
+        let size = 0;
+        for (let count = -1; count !== 0 && size < maxBytes; size += count)
+            count = (0,external_node_fs_namespaceObject.readSync)(fd, bytes, size, maxBytes - size, null);
+        return bytes.subarray(0, size);
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/actions/deploy-outputs.js
-
 /** The outputs of action.yml, all of them, always; what is not known is empty. */
 function buildDeployOutputs({ report, reportPath, installPath }) {
     return {
@@ -59587,10 +60622,6 @@ function buildDeployOutputs({ report, reportPath, installPath }) {
         state: report.state,
         'duration-ms': String(report.duration_ms),
     };
-}
-function writeOutputs(outputs, redact) {
-    for (const [name, value] of Object.entries(outputs))
-        setOutput(name, redact(value));
 }
 
 ;// CONCATENATED MODULE: ./build/actions/deploy-summary.js
@@ -59619,12 +60650,15 @@ const WORDS = {
 };
 function headline(report) {
     const slug = cell(report.slug ?? 'unknown');
-    const [before, after] = [
-        cell(report.previous_version ?? 'nothing'),
-        cell(report.version ?? report.requested_version ?? 'unknown'),
-    ];
-    const move = report.outcome === 'success' ? `${before} → ${after}` : `${after} was asked for, ${before} was there`;
-    return `${wordFor(report)}: ${slug} ${move}, on ${cell(report.host_id)}`;
+    return `${wordFor(report)}: ${slug} ${move(report)}, on ${cell(report.host_id)}`;
+}
+/** What was refused early did not look at what is installed, and then says nothing about it. */
+function move(report) {
+    const before = report.previous_version;
+    const after = cell(report.version ?? report.requested_version ?? 'unknown');
+    if (report.outcome !== 'success')
+        return `${after} was asked for${before === null ? '' : `, ${cell(before)} was there`}`;
+    return before === report.version ? `${after} was installed already` : `${cell(before ?? 'nothing')} → ${after}`;
 }
 function wordFor({ outcome, changed, state }) {
     if (outcome !== 'success' || changed)
@@ -59654,10 +60688,16 @@ function deploy_summary_failure(report) {
 function rollback(report) {
     if (report.rollback === null)
         return [];
-    const { restored, problems, verified } = report.rollback;
+    const { restored, problems, verified, healthy } = report.rollback;
     const result = restored ? 'Everything was taken back' : 'Taking back failed';
     const check = verified === true ? ', and the restored files are as recorded' : '';
-    return [[`Rollback: ${result}${check}.`, ...problems.map(problem => `- ${cell(problem)}`)].join('\n')];
+    const lines = [`Rollback: ${result}${check}.${healthSentence(healthy)}`, ...problems.map(found => `- ${cell(found)}`)];
+    return [lines.join('\n')];
+}
+function healthSentence(healthy) {
+    if (healthy === null)
+        return '';
+    return healthy ? ' The old version runs and is healthy.' : ' **The old version is not healthy, look at this host.**';
 }
 function states(report) {
     return report.states.map(({ state, at }, index) => {
@@ -59693,6 +60733,41 @@ function readRunFacts(env) {
         job: read('GITHUB_JOB'),
         actor: read('GITHUB_ACTOR'),
         url: server && repository && runId ? `${server}/${repository}/actions/runs/${runId}` : null,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/actions/runner-files.js
+
+function createRunnerFiles(log, redact) {
+    const warn = (what, error) => log.warning(`The ${what} could not be written: ${error instanceof Error ? error.message : String(error)}`);
+    return {
+        setOutputs(outputs) {
+            try {
+                for (const [name, value] of Object.entries(outputs))
+                    setOutput(name, redact(value));
+            }
+            catch (error) {
+                warn('outputs', error);
+            }
+        },
+        saveState(name, value) {
+            try {
+                saveState(name, value);
+            }
+            catch (error) {
+                warn('state for the post step', error);
+            }
+        },
+        async addSummary(markdown) {
+            if (!process.env['GITHUB_STEP_SUMMARY'])
+                return;
+            try {
+                await summary.addRaw(redact(markdown)).write();
+            }
+            catch (error) {
+                warn('job summary', error);
+            }
+        },
     };
 }
 
@@ -59769,6 +60844,7 @@ const USER_AGENT = 'hub-deploy';
 
 
 
+
 /** The deploy action: inputs in, one deployment, outputs and summary out. Fails the step unless the outcome is success. */
 async function deploy_deploy() {
     const inputs = readDeployInputs(process.env['GITHUB_WORKSPACE'] ?? process.cwd());
@@ -59777,6 +60853,11 @@ async function deploy_deploy() {
     const cancel = listenForCancel();
     try {
         await report(await run(inputs, redact, log, cancel.signal), redact, log);
+    }
+    catch (error) {
+        log.end();
+        annotateError(error, redact);
+        process.exitCode = 1;
     }
     finally {
         cancel.stop();
@@ -59830,33 +60911,24 @@ function createTools(connection, redact, log, signal) {
         temporaryFolder: process.env['RUNNER_TEMP'] || (0,external_node_os_namespaceObject.tmpdir)(),
         variables: readStepVariables(process.env),
         onLocked(interrupted) {
-            saveState('locked', 'true');
-            writeOutputs(buildDeployOutputs({ report: interrupted }), redact);
+            const files = createRunnerFiles(log, redact);
+            files.saveState('locked', 'true');
+            files.setOutputs(buildDeployOutputs({ report: redactReport(interrupted, redact) }));
         },
     };
 }
 async function report(result, redact, log) {
     log.end();
-    saveState('locked', 'false');
-    writeOutputs(buildDeployOutputs(result), redact);
-    await writeSummary(result, redact, log);
+    const files = createRunnerFiles(log, redact);
+    files.saveState('locked', 'false');
+    files.setOutputs(buildDeployOutputs(result));
+    await files.addSummary(buildDeploySummary(result));
     const { outcome, previous_version: previous, version, error } = result.report;
     log.info(`Outcome: ${outcome}${error === null ? `, ${previous ?? 'nothing'} → ${version}` : ''}.`);
     if (outcome === 'success')
         return;
     process.exitCode = 1;
     annotateFailure(result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`), result.report, redact);
-}
-/** What cannot be written here changes no outcome. */
-async function writeSummary(result, redact, log) {
-    if (!process.env['GITHUB_STEP_SUMMARY'])
-        return;
-    try {
-        await summary.addRaw(redact(buildDeploySummary(result))).write();
-    }
-    catch (error) {
-        log.warning(`The job summary could not be written: ${error instanceof Error ? error.message : String(error)}`);
-    }
 }
 /** The runner cancels a step with SIGINT and, 7.5 s later, SIGTERM: the first one heard cancels what is under way. */
 function listenForCancel() {
@@ -59878,29 +60950,13 @@ function listenForCancel() {
 
 
 
-
-/** A live holder is another run, which recovers by itself. */
-const LOCK_TIMEOUT_MS = 5000;
-/** Recovers the host of a run that was killed; undefined when it left nothing. */
+/** Recovers the host of a run that was killed; undefined when it left nothing. Throws as recoverHost does. */
 async function finishInterrupted(request, tools) {
     if (request.projectRoot === undefined)
         return undefined;
     const { log, redact, runUrl } = tools;
-    const host = { layout: layoutOf(request.projectRoot), log, redact, sender: senderFor(request, tools) };
-    if (!(await tree_walk_exists(host.layout.journal)))
-        return undefined;
-    const lock = await acquireLock({
-        path: host.layout.lock,
-        timeoutMs: LOCK_TIMEOUT_MS,
-        runUrl,
-        log: line => log.info(line),
-    });
-    try {
-        return await recover(host);
-    }
-    finally {
-        await lock.release();
-    }
+    const sender = senderFor(request, tools);
+    return recoverHost({ layout: layoutOf(request.projectRoot), log, redact, sender, reportTimeoutMs: reportTimeout() }, runUrl);
 }
 
 ;// CONCATENATED MODULE: ./build/actions/deploy-post.js
@@ -59913,16 +60969,30 @@ async function finishInterrupted(request, tools) {
 
 
 
+
+
+
 /**
  * The deploy action's post step: ends what a main step that was killed left on the host. After one that ended by itself
- * there is nothing to do. Sets no outputs, because the runner drops them here.
+ * there is nothing to do. Sets no outputs, because the runner drops them here. Fails the step when the host could not be
+ * brought back; never throws.
  */
 async function deployPost() {
     if (getState('locked') !== 'true')
         return;
-    const { request, connection, secrets } = readDeployInputs(process.env['GITHUB_WORKSPACE'] ?? process.cwd());
-    const redact = createRedactor(secrets);
+    const inputs = readDeployInputs(process.env['GITHUB_WORKSPACE'] ?? process.cwd());
+    const redact = createRedactor(inputs.secrets);
     const log = createRunnerLog(redact);
+    try {
+        await deploy_post_finish(inputs, redact, log);
+    }
+    catch (error) {
+        log.end();
+        annotateError(isSystemError(error) ? toHostError(error, `recovering ${inputs.request.projectRoot}`) : error, redact);
+        process.exitCode = 1;
+    }
+}
+async function deploy_post_finish({ request, connection }, redact, log) {
     const { allowHttp, ca } = connection;
     const reportWire = createWire({
         allowHttp,
@@ -59932,9 +61002,9 @@ async function deployPost() {
     });
     const recovered = await finishInterrupted(request, { reportWire, log, redact, runUrl: readRunFacts(process.env).url });
     log.end();
-    if (recovered === undefined || !process.env['GITHUB_STEP_SUMMARY'])
+    if (recovered === undefined)
         return;
-    await summary.addRaw(redact(buildDeploySummary({ ...recovered, plannedSteps: [] }))).write();
+    await createRunnerFiles(log, redact).addSummary(buildDeploySummary({ ...recovered, plannedSteps: [] }));
 }
 
 ;// CONCATENATED MODULE: ./build/main.js

@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
-import { describe, it } from 'node:test'
+import { describe, it, type TestContext } from 'node:test'
 import { parse } from 'yaml'
 import { openStage, SIGNING_SECRET, type Stage } from './e2e/stage.ts'
+import { makeStandIns } from './install/supervisors/stand-ins.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const EXAMPLES = join(ROOT, 'examples')
@@ -67,10 +70,41 @@ describe('the plans', () => {
     })
   })
 
+  it('run on a host as the host config says', async t => {
+    await withExamplePublished(async stage => {
+      const standIns = makeStandIns()
+      t.after(() => standIns.close())
+      for (const name of ['make-db', 'tell-team']) standIns.add(name, '')
+      const url = await serveHealth(t, '{"version":"1.0.0"}')
+      const config = read('examples/host-config.yaml')
+        .replaceAll('/usr/local/bin/', `${standIns.bin}/`)
+        .replace('http://127.0.0.1:8080/health', url)
+      writeFileSync(join(stage.workspace.path, 'host-config.yaml'), config)
+      stage.writePlan(read('examples/install-and-restart.yaml'))
+      const run = { env: { PATH: standIns.path } }
+      const { outputs, log } = await stage.deploy({ 'host-config': 'host-config.yaml' }, run)
+      assert.equal(outputs['outcome'], 'success', log)
+      assert.deepEqual(standIns.changes(), [
+        ['make-db', '--fast', 'greeter'],
+        ['systemctl', 'restart', 'greeter.service'],
+        ['tell-team', 'deployed', 'greeter is new'],
+      ])
+    })
+  })
+
   it('include the one that the README shows', () => {
     assert.ok(codeBlocks('yaml').includes(read('examples/install.yaml')))
+    assert.ok(codeBlocks('yaml').includes(read('examples/host-config.yaml')))
   })
 })
+
+/** A service that always answers this. */
+async function serveHealth(t: TestContext, answer: string): Promise<string> {
+  const server = createServer((_, response) => response.end(answer))
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.after(() => void server.close())
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/health`
+}
 
 const NEEDS_SETTINGS = {
   'plugin.yaml': 'name: greeter\nversion: "2.0.0"\nenvironment:\n  required: [GREETER_TOKEN]\n',

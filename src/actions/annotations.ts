@@ -1,4 +1,5 @@
 import * as core from '@actions/core'
+import { toDeployError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { SourceError } from '../core/source-problem.ts'
 import type { LocalReport } from '../install/local-report.ts'
@@ -9,15 +10,28 @@ const MAX_ANNOTATION_CHARS = 4000
 
 /** One error annotation with the cause; a plan or host config with problems has each at its line instead. No stack for an operator's error. */
 export function annotateFailure(error: Error, report: LocalReport, redact: (text: string) => string): void {
-  const safe = (text: string): string => cleanForeignText(redact(text), MAX_ANNOTATION_CHARS)
   if (error instanceof SourceError) {
-    annotateSource(error, safe)
+    annotateSource(error, safely(redact))
     return
   }
   const { code, message } = report.error ?? { code: 'internal_error', message: error.message }
   const undone = report.rollback?.problems.map(problem => ` ${problem}`).join('') ?? ''
-  core.error(safe(`${message}${undone}`), { title: code })
-  if (code === 'internal_error') core.info(safe(error.stack ?? ''))
+  annotateCause(error, code, `${message}${undone}`, safely(redact))
+}
+
+/** The same for what ended an action before it had a report. */
+export function annotateError(thrown: unknown, redact: (text: string) => string): void {
+  const { code, message } = toDeployError(thrown)
+  annotateCause(thrown, code, message, safely(redact))
+}
+
+function annotateCause(thrown: unknown, code: string, message: string, safe: (text: string) => string): void {
+  core.error(safe(message), { title: code })
+  if (code === 'internal_error' && thrown instanceof Error) core.info(safe(thrown.stack ?? ''))
+}
+
+function safely(redact: (text: string) => string): (text: string) => string {
+  return text => cleanForeignText(redact(text), MAX_ANNOTATION_CHARS)
 }
 
 function annotateSource(error: SourceError, safe: (text: string) => string): void {

@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from 'node:fs'
+import { closeSync, openSync, readSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { resolve } from 'node:path'
 import { z } from 'zod'
@@ -14,6 +14,7 @@ import type { DeployRequest, IncompleteRequest, SourceFile } from '../marketplac
 import { readTrust } from '../net/trust.ts'
 import { createInputReader, type InputProblem, type InputReader } from './input-reader.ts'
 import {
+  apiKeySchema,
   baseUrlSchema,
   booleanSchema,
   hostIdSchema,
@@ -37,74 +38,78 @@ export interface Connection {
 export interface DeployInputs {
   request: IncompleteRequest
   connection: Connection
-  secrets: (string | undefined)[]
+  secrets: readonly string[]
   problems: readonly InputProblem[]
 }
 
-/** Reads every input of the deploy action; what is wrong is collected, not thrown. */
+/** Reads every input of the deploy action; what is wrong is collected, not thrown. Defaults stand in only for what was left out. */
 export function readDeployInputs(workspace: string): DeployInputs {
   const read = createInputReader()
-  const secrets = {
-    apiKey: read.requiredSecret('api-key'),
+  const request = {
+    apiKey: read.requiredSecret('api-key', apiKeySchema),
     signingSecret: read.requiredSecret('signing-secret'),
     pluginSecretKey: read.optionalSecret('plugin-secret-key'),
-  }
-  const request = {
-    ...secrets,
     bases: readBases(read),
     slug: read.required('slug', slugSchema),
-    kind: read.optional('kind', kindFromText) ?? ('plugin' as const),
-    version: read.optional('version', versionSchema) ?? 'latest',
+    kind: read.withDefault('kind', kindFromText, 'plugin'),
+    version: read.withDefault('version', versionSchema, 'latest'),
     plan: readSource(read, workspace, read.required('install-plan', z.string()), 'install-plan', MAX_PLAN_BYTES),
     projectRoot: read.required('project-root', projectRootSchema),
-    hostId: read.optional('host-id', hostIdSchema) ?? hostname(),
+    hostId: read.withDefault('host-id', hostIdSchema, hostname()),
     hostConfig: readSource(read, workspace, read.optional('host-config', z.string()), 'host-config', MAX_PLAN_BYTES),
     artifactSha256: read.optional('artifact-sha256', sha256Schema),
-    keepPaths: read.optional('keep-paths', keepPathsSchema) ?? DEFAULT_KEEP_PATHS,
+    keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
     ...readChoices(read),
     ...readLimits(read),
   }
   const connection = {
-    allowHttp: read.optional('allow-http', booleanSchema) ?? false,
+    allowHttp: read.withDefault('allow-http', booleanSchema, false) ?? false,
     ca: readAuthorities(read, workspace),
   }
-  return { request, connection, secrets: Object.values(secrets), problems: read.problems }
+  return { request, connection, secrets: read.secrets, problems: read.problems }
 }
 
-const utf8 = new TextDecoder('utf-8', { fatal: true })
 const kindFromText = z.string().pipe(kindSchema)
+/** Milliseconds. */
+const lockTimeoutSchema = integerSchema(0, 86_400).transform(seconds => seconds * 1000)
+/** Milliseconds. */
+const downloadTimeoutSchema = minutesSchema.transform(minutes => minutes * 60_000)
 
 function readBases(read: InputReader): DeployRequest['bases'] | undefined {
   const hub = read.required('hub-url', baseUrlSchema)
-  const services = read.optional('services-url', baseUrlSchema)
-  const deployments = read.optional('deployments-url', baseUrlSchema)
-  return hub === undefined ? undefined : { hub, services: services ?? hub, deployments: deployments ?? hub }
+  const services = read.withDefault<string | undefined>('services-url', baseUrlSchema, hub)
+  const deployments = read.withDefault<string | undefined>('deployments-url', baseUrlSchema, hub)
+  return hub && services && deployments ? { hub, services, deployments } : undefined
 }
 
 function readChoices(read: InputReader) {
   return {
-    allowDowngrade: read.optional('allow-downgrade', booleanSchema) ?? false,
-    dryRun: read.optional('dry-run', booleanSchema) ?? false,
-    keepSnapshots: read.optional('keep-snapshots', integerSchema(0, 1000)) ?? 3,
-    lockTimeoutMs: (read.optional('lock-timeout-seconds', integerSchema(0, 86_400)) ?? 300) * 1000,
-    downloadTimeoutMs: (read.optional('timeout-minutes', minutesSchema) ?? 15) * 60_000,
+    allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
+    dryRun: read.withDefault('dry-run', booleanSchema, false),
+    keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
+    lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
+    downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
   }
 }
 
 function readLimits(read: InputReader) {
+  const bytes = integerSchema(1, TERABYTE)
+  const maxExtractedBytes = read.withDefault('max-extracted-bytes', bytes, DEFAULT_MAX_EXTRACTED_BYTES)
+  const maxEntries = read.withDefault('max-entries', integerSchema(1, 10_000_000), DEFAULT_MAX_ENTRIES)
+  const isUsable = maxExtractedBytes !== undefined && maxEntries !== undefined
   return {
-    maxArtifactBytes: read.optional('max-artifact-bytes', integerSchema(1, TERABYTE)) ?? DEFAULT_MAX_ARTIFACT_BYTES,
-    extraction: {
-      maxExtractedBytes:
-        read.optional('max-extracted-bytes', integerSchema(1, TERABYTE)) ?? DEFAULT_MAX_EXTRACTED_BYTES,
-      maxEntries: read.optional('max-entries', integerSchema(1, 10_000_000)) ?? DEFAULT_MAX_ENTRIES,
-    },
+    maxArtifactBytes: read.withDefault('max-artifact-bytes', bytes, DEFAULT_MAX_ARTIFACT_BYTES),
+    extraction: isUsable ? { maxExtractedBytes, maxEntries } : undefined,
   }
 }
 
 function readAuthorities(read: InputReader, workspace: string): string | undefined {
   const path = read.optional('ca-file', z.string())
   const ca = readSource(read, workspace, path, 'ca-file', MAX_CA_BYTES)?.text
+  if (ca !== undefined && Buffer.byteLength(ca) > MAX_CA_BYTES) {
+    read.refuse('ca-file', `names ${path}, which is larger than ${MAX_CA_BYTES} bytes`)
+    return undefined
+  }
   try {
     readTrust(ca)
     return ca
@@ -114,7 +119,10 @@ function readAuthorities(read: InputReader, workspace: string): string | undefin
   }
 }
 
-/** A file of the operator's; undefined, and a problem, when it cannot be read. */
+/**
+ * A file of the operator's; undefined, and a problem, when it cannot be read. One that is too large, or no UTF-8, is cut
+ * one byte beyond `maxBytes`, or gets U+FFFD: who parses it complains of both, at its place.
+ */
 function readSource(
   read: InputReader,
   workspace: string,
@@ -125,13 +133,24 @@ function readSource(
   if (path === undefined) return undefined
   const found = resolve(workspace, path)
   try {
-    if (statSync(found).size > maxBytes) read.refuse(input, `names ${path}, which is larger than ${maxBytes} bytes`)
-    else return { path, text: utf8.decode(readFileSync(found)) }
+    return { path, text: readStart(found, maxBytes + 1).toString('utf8') }
   } catch (error) {
-    read.refuse(
-      input,
-      `names ${path}, which cannot be read at ${found} (${errnoOf(error) ?? 'not UTF-8 text'}; was the repository checked out?)`,
-    )
+    const why = errnoOf(error) ?? 'unknown error'
+    read.refuse(input, `names ${path}, which cannot be read at ${found} (${why}; was the repository checked out?)`)
+    return undefined
   }
-  return undefined
+}
+
+/** The first bytes of a file, at most so many. */
+function readStart(path: string, maxBytes: number): Buffer {
+  const fd = openSync(path, 'r')
+  try {
+    const bytes = Buffer.alloc(maxBytes)
+    let size = 0
+    for (let count = -1; count !== 0 && size < maxBytes; size += count)
+      count = readSync(fd, bytes, size, maxBytes - size, null)
+    return bytes.subarray(0, size)
+  } finally {
+    closeSync(fd)
+  }
 }

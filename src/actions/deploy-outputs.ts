@@ -1,4 +1,3 @@
-import * as core from '@actions/core'
 import type { LocalReport } from '../install/local-report.ts'
 
 export interface DeployOutcome {
@@ -25,8 +24,4 @@ export function buildDeployOutputs({ report, reportPath, installPath }: DeployOu
     state: report.state,
     'duration-ms': String(report.duration_ms),
   }
-}
-
-export function writeOutputs(outputs: Record<string, string>, redact: (text: string) => string): void {
-  for (const [name, value] of Object.entries(outputs)) core.setOutput(name, redact(value))
 }

@@ -34,12 +34,16 @@ const WORDS: Record<Outcome, string> = {
 
 function headline(report: LocalReport): string {
   const slug = cell(report.slug ?? 'unknown')
-  const [before, after] = [
-    cell(report.previous_version ?? 'nothing'),
-    cell(report.version ?? report.requested_version ?? 'unknown'),
-  ]
-  const move = report.outcome === 'success' ? `${before} → ${after}` : `${after} was asked for, ${before} was there`
-  return `${wordFor(report)}: ${slug} ${move}, on ${cell(report.host_id)}`
+  return `${wordFor(report)}: ${slug} ${move(report)}, on ${cell(report.host_id)}`
+}
+
+/** What was refused early did not look at what is installed, and then says nothing about it. */
+function move(report: LocalReport): string {
+  const before = report.previous_version
+  const after = cell(report.version ?? report.requested_version ?? 'unknown')
+  if (report.outcome !== 'success')
+    return `${after} was asked for${before === null ? '' : `, ${cell(before)} was there`}`
+  return before === report.version ? `${after} was installed already` : `${cell(before ?? 'nothing')} → ${after}`
 }
 
 function wordFor({ outcome, changed, state }: LocalReport): string {
@@ -70,10 +74,16 @@ function failure(report: LocalReport): string[] {
 
 function rollback(report: LocalReport): string[] {
   if (report.rollback === null) return []
-  const { restored, problems, verified } = report.rollback
+  const { restored, problems, verified, healthy } = report.rollback
   const result = restored ? 'Everything was taken back' : 'Taking back failed'
   const check = verified === true ? ', and the restored files are as recorded' : ''
-  return [[`Rollback: ${result}${check}.`, ...problems.map(problem => `- ${cell(problem)}`)].join('\n')]
+  const lines = [`Rollback: ${result}${check}.${healthSentence(healthy)}`, ...problems.map(found => `- ${cell(found)}`)]
+  return [lines.join('\n')]
+}
+
+function healthSentence(healthy: boolean | null): string {
+  if (healthy === null) return ''
+  return healthy ? ' The old version runs and is healthy.' : ' **The old version is not healthy, look at this host.**'
 }
 
 function states(report: LocalReport): string[][] {

@@ -1,19 +1,20 @@
 import { randomUUID } from 'node:crypto'
 import { tmpdir } from 'node:os'
-import * as core from '@actions/core'
 import { DeployError, DeploymentError, toDeployError } from '../core/errors.ts'
 import { createRedactor } from '../core/secrets.ts'
+import { redactReport } from '../install/local-report.ts'
 import { deploy as runDeploy } from '../marketplace/deploy.ts'
 import type { DeployRequest, DeployResult, DeployTools } from '../marketplace/deploy-request.ts'
 import { refuseRequest } from '../marketplace/refuse.ts'
 import { parseRequestUrl } from '../net/url-policy.ts'
 import { createWire } from '../net/wire.ts'
-import { annotateFailure } from './annotations.ts'
+import { annotateError, annotateFailure } from './annotations.ts'
 import { type Connection, type DeployInputs, readDeployInputs } from './deploy-inputs.ts'
-import { buildDeployOutputs, writeOutputs } from './deploy-outputs.ts'
+import { buildDeployOutputs } from './deploy-outputs.ts'
 import { buildDeploySummary } from './deploy-summary.ts'
 import { inputError } from './input-reader.ts'
 import { readRunFacts } from './run-facts.ts'
+import { createRunnerFiles } from './runner-files.ts'
 import { createRunnerLog, type RunnerLog } from './runner-log.ts'
 import { readStepVariables } from './step-variables.ts'
 import { USER_AGENT } from './user-agent.ts'
@@ -26,6 +27,10 @@ export async function deploy(): Promise<void> {
   const cancel = listenForCancel()
   try {
     await report(await run(inputs, redact, log, cancel.signal), redact, log)
+  } catch (error) {
+    log.end()
+    annotateError(error, redact)
+    process.exitCode = 1
   } finally {
     cancel.stop()
   }
@@ -89,17 +94,19 @@ function createTools(
     temporaryFolder: process.env['RUNNER_TEMP'] || tmpdir(),
     variables: readStepVariables(process.env),
     onLocked(interrupted) {
-      core.saveState('locked', 'true')
-      writeOutputs(buildDeployOutputs({ report: interrupted }), redact)
+      const files = createRunnerFiles(log, redact)
+      files.saveState('locked', 'true')
+      files.setOutputs(buildDeployOutputs({ report: redactReport(interrupted, redact) }))
     },
   }
 }
 
 async function report(result: DeployResult, redact: (text: string) => string, log: RunnerLog): Promise<void> {
   log.end()
-  core.saveState('locked', 'false')
-  writeOutputs(buildDeployOutputs(result), redact)
-  await writeSummary(result, redact, log)
+  const files = createRunnerFiles(log, redact)
+  files.saveState('locked', 'false')
+  files.setOutputs(buildDeployOutputs(result))
+  await files.addSummary(buildDeploySummary(result))
   const { outcome, previous_version: previous, version, error } = result.report
   log.info(`Outcome: ${outcome}${error === null ? `, ${previous ?? 'nothing'} → ${version}` : ''}.`)
   if (outcome === 'success') return
@@ -109,16 +116,6 @@ async function report(result: DeployResult, redact: (text: string) => string, lo
     result.report,
     redact,
   )
-}
-
-/** What cannot be written here changes no outcome. */
-async function writeSummary(result: DeployResult, redact: (text: string) => string, log: RunnerLog): Promise<void> {
-  if (!process.env['GITHUB_STEP_SUMMARY']) return
-  try {
-    await core.summary.addRaw(redact(buildDeploySummary(result))).write()
-  } catch (error) {
-    log.warning(`The job summary could not be written: ${error instanceof Error ? error.message : String(error)}`)
-  }
 }
 
 /** The runner cancels a step with SIGINT and, 7.5 s later, SIGTERM: the first one heard cancels what is under way. */

@@ -18,6 +18,11 @@ export const baseUrlSchema = z
   .refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' })
   .transform(text => text.replace(/\/+$/, ''))
 
+/** What an HTTP header carries unchanged. */
+export const apiKeySchema = z
+  .string()
+  .regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' })
+
 export const booleanSchema = z
   .string()
   .regex(/^(true|false)$/i, { error: 'must be true or false' })
@@ -43,6 +48,9 @@ export const projectRootSchema = z
     error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
   })
   .transform(path => normalize(path).replace(/(?<=.)\/+$/, ''))
+  .refine(path => path !== '/', {
+    error: "must not be the file system's root: name the directory that holds plugins/ and extensions/",
+  })
 
 export const hostIdSchema = z.string().regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
   error: 'must be 1 to 255 characters without control characters',

@@ -1,4 +1,5 @@
 import { DeploymentError } from './errors.ts'
+import { cleanForeignText } from './foreign-text.ts'
 
 export interface SeededSettings {
   text: string
@@ -19,6 +20,7 @@ export function seedSettings(
   optional: readonly string[],
   environment: Readonly<Record<string, string | undefined>>,
 ): SeededSettings {
+  refuseUnusableNames([...required, ...optional])
   const fromEnvironment = new Set<string>()
   const filled = new Map<string, string>()
   const ownValue = (key: string): string | undefined => {
@@ -51,6 +53,7 @@ export function seedSettings(
  * and the file.
  */
 export function verifySettings(text: string, required: readonly string[], path: string): void {
+  refuseUnusableNames(required)
   const set = new Set(
     text.split(/\r?\n/).flatMap(line => {
       const [, , key, , value] = ASSIGNMENT.exec(line) ?? []
@@ -72,6 +75,15 @@ function quoted(value: string): string {
 
 function isEmpty(value: string | undefined): boolean {
   return value === undefined || value === '' || value === '""' || value === "''" || value.startsWith('#')
+}
+
+function refuseUnusableNames(names: readonly string[]): void {
+  const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name))
+  if (unusable.length === 0) return
+  throw new DeploymentError(
+    'step_failed',
+    `plugin.yaml asks under environment for ${unusable.map(name => `"${cleanForeignText(name, 60)}"`).join(', ')}, which no variable can be called: the publisher has to rename it.`,
+  )
 }
 
 function unusableValue(key: string): DeploymentError {

@@ -1,4 +1,4 @@
-import { isMap, isScalar, LineCounter, parseDocument } from 'yaml'
+import { type Document, isAlias, isMap, isScalar, parseDocument } from 'yaml'
 import { z } from 'zod'
 import { ArtifactError } from './errors.ts'
 import { cleanForeignText } from './foreign-text.ts'
@@ -15,7 +15,10 @@ export interface PluginYaml {
   environment: { required: string[]; optional: string[] }
 }
 
-const variableNames = z.array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/)).nullish()
+/** Enough for anchors of honest use, not for a bomb. */
+const MAX_ALIAS_COUNT = 100
+
+const variableNames = z.array(z.string().regex(/^[^\r\n]+$/)).nullish()
 const schema = z.object({
   name: z.union([z.string(), z.number()]).transform(String).nullish(),
   version: z.union([z.string(), z.number()]).nullish(),
@@ -26,20 +29,27 @@ const schema = z.object({
 
 /**
  * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
- * fields that we read has another type than the host expects. Aliases are refused, unknown keys are fine.
+ * fields that we read has another type than the host expects. Unknown keys are fine; of a key written twice the last one
+ * counts, as for the host's own reader.
  */
 export function parsePluginYaml(text: string): PluginYaml {
-  const document = parseDocument(text, { lineCounter: new LineCounter(), uniqueKeys: true, logLevel: 'error' })
+  const document = parseDocument(text, { uniqueKeys: false, logLevel: 'error' })
   const problem = document.errors[0]
   if (problem !== undefined) throw notAPlugin(`is not valid YAML (${cleanForeignText(problem.message)})`)
-  const parsed = schema.safeParse(toPlainValue(() => document.toJS({ maxAliasCount: 0 })))
+  const parsed = schema.safeParse(toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })))
   if (!parsed.success) {
     const issue = parsed.error.issues[0]
     throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`)
   }
-  const versionNode = isMap(document.contents) ? document.contents.get('version', true) : undefined
-  const source = isScalar(versionNode) ? versionNode.source : undefined
-  return toPluginYaml(parsed.data, source)
+  return toPluginYaml(parsed.data, versionSourceOf(document))
+}
+
+/** The version's own characters, which a number does not keep. */
+function versionSourceOf(document: Document.Parsed): string | undefined {
+  if (!isMap(document.contents)) return undefined
+  const written = document.contents.items.findLast(({ key }) => isScalar(key) && key.value === 'version')?.value
+  const node = isAlias(written) ? written.resolve(document) : written
+  return isScalar(node) ? node.source : undefined
 }
 
 function toPluginYaml(data: z.infer<typeof schema>, versionSource: string | undefined): PluginYaml {

@@ -6,7 +6,7 @@ const SHORTEST_REDACTED = 4
  */
 export function createRedactor(secrets: readonly (string | undefined)[]): (text: string) => string {
   const known = secrets
-    .flatMap(secret => (secret === undefined ? [] : [secret, ...secret.split(/\r?\n/)]))
+    .flatMap(secret => (secret === undefined ? [] : [secret, secret.trim(), ...secret.split(/\r?\n/)]))
     .filter(secret => secret.length >= SHORTEST_REDACTED)
     .sort((a, b) => b.length - a.length)
   const forms = [

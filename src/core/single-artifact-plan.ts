@@ -64,10 +64,19 @@ function installProblems(plan: Plan, installSteps: readonly InstallStep[], kind:
     .map(step =>
       stepProblem(plan.file, step, `${step.action} does not install a ${kind}: use ${action}, or the other kind`),
     )
+  const settings = installSteps
+    .filter(step => installedId(step).endsWith('.env'))
+    .map(step =>
+      stepProblem(
+        plan.file,
+        step,
+        `"${installedId(step)}" is where another id's settings file is: choose an id that does not end in .env`,
+      ),
+    )
   const further = installSteps
     .slice(1)
     .map(step => stepProblem(plan.file, step, `one artifact is installed once, and step "${first.id}" does it`))
-  return [...wrongKind, ...further]
+  return [...wrongKind, ...settings, ...further]
 }
 
 function strangerProblems(plan: Plan, installStep: InstallStep): PlanProblem[] {

@@ -34,12 +34,15 @@ export interface YamlSource {
 
 /**
  * Reads one YAML 1.2 document (core schema) strictly. Anchors, aliases, tags outside the core schema, directives, keys that
- * are no text, keys written twice, more than one document, more than `MAX_PLAN_BYTES` bytes and nesting below
- * `MAX_YAML_LEVELS` levels all become problems; nothing is thrown for what the text says.
+ * are no text, keys written twice, more than one document, more than `MAX_PLAN_BYTES` bytes, bytes that were no UTF-8 (now
+ * U+FFFD) and nesting below `MAX_YAML_LEVELS` levels all become problems; nothing is thrown for what the text says.
  */
 export function parseYamlSource(text: string, file: string): YamlSource {
-  const bytes = Buffer.byteLength(text)
-  if (bytes > MAX_PLAN_BYTES) return oversized(file, bytes)
+  if (Buffer.byteLength(text) > MAX_PLAN_BYTES)
+    return unreadable(file, `the file must hold at most ${MAX_PLAN_BYTES} bytes, found more`)
+  const stranger = text.indexOf('\uFFFD')
+  if (stranger !== -1)
+    return unreadable(file, `the file must be UTF-8 text, found something else in line ${lineOf(text, stranger)}`)
   const lines = new LineCounter()
   const document = parseDocument(text.replace(/^\uFEFF/, ''), {
     version: '1.2',
@@ -54,9 +57,12 @@ export function parseYamlSource(text: string, file: string): YamlSource {
   return new ParsedSource(file, document, lines)
 }
 
-function oversized(file: string, bytes: number): YamlSource {
+function lineOf(text: string, offset: number): number {
+  return text.slice(0, offset).split('\n').length
+}
+
+function unreadable(file: string, message: string): YamlSource {
   const start = { line: 1, column: 1 }
-  const message = `the file must hold at most ${MAX_PLAN_BYTES} bytes, found ${bytes}`
   return {
     file,
     problems: [{ message, file, ...start }],

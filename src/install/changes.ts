@@ -1,8 +1,8 @@
-import { link, rename, rmdir, unlink } from 'node:fs/promises'
+import { link, lstat, rename, rmdir, unlink } from 'node:fs/promises'
 import { dirname, isAbsolute, join, normalize } from 'node:path'
 import { z } from 'zod'
-import { errnoOf } from '../core/errors.ts'
-import { makeOpenDirectory, syncDirectory } from './durable-files.ts'
+import { DeploymentError, errnoOf } from '../core/errors.ts'
+import { makeOpenDirectory, makePrivateDirectory, syncDirectory } from './durable-files.ts'
 import { exists, isAbsent, statOf } from './tree-walk.ts'
 
 /**
@@ -12,21 +12,34 @@ import { exists, isAbsent, statOf } from './tree-walk.ts'
 export const relativePathSchema = z.string().refine(isInside, { error: 'must stay below the project root' })
 export const changeSchema = z.discriminatedUnion('type', [
   z.object({ type: z.literal('make_directory'), path: relativePathSchema }),
-  z.object({ type: z.literal('move'), from: relativePathSchema, to: relativePathSchema }),
+  z.object({
+    type: z.literal('move'),
+    from: relativePathSchema,
+    to: relativePathSchema,
+    /** Inode of what is moved, which tells it from whatever else has come to lie at the other path. */
+    ino: z.string().optional(),
+  }),
   /** A second name for a complete staged file, which stays in staging as the proof that the file is ours. */
   z.object({ type: z.literal('create_file'), staged: relativePathSchema, path: relativePathSchema }),
 ])
 export type Change = z.infer<typeof changeSchema>
 
 /**
- * Throws when a change cannot be made because its source is missing or its target is taken. Asked before the change is
- * announced: an undo of what was never possible could not tell the host's own things from ours.
+ * A change as it is announced: with the identity of what it moves. Throws DeploymentError `step_failed` when it cannot be
+ * made, because its source is missing or its target is taken; an undo of what was never possible could not tell the
+ * host's own things from ours.
  */
-export async function requirePossible(root: string, change: Change): Promise<void> {
+export async function announceable(root: string, change: Change): Promise<Change> {
   const target = change.type === 'move' ? change.to : change.path
-  if (await exists(join(root, target))) throw new Error(`${target} exists already`)
-  if (change.type === 'move' && !(await exists(join(root, change.from))))
-    throw new Error(`${change.from} does not exist`)
+  if (await exists(join(root, target))) throw taken(target)
+  if (change.type !== 'move') return change
+  const ino = await inodeOf(join(root, change.from))
+  if (ino === null)
+    throw new DeploymentError(
+      'step_failed',
+      `${change.from} was there a moment ago and is gone: another process works on it. Stop it and run again.`,
+    )
+  return { ...change, ino }
 }
 
 /** Makes a change and makes it durable. Never replaces anything that is there. */
@@ -43,20 +56,27 @@ export async function applyChange(root: string, change: Change): Promise<void> {
   }
 }
 
+export interface Undone {
+  /** Whether what the host runs had been changed and is now back; a directory that was only made does not count. */
+  wasMade: boolean
+  /** Where something was put that had come to lie in the place of what was moved back. */
+  setAside: string | null
+}
+
 /**
- * Takes a change back, whether it was made, half made or not made at all, and any number of times. Returns whether what
- * the host runs had been changed and is now back; a directory that was only made does not count.
- * Throws when what is found fits neither the state before nor the state after the change.
+ * Takes a change back, whether it was made, half made or not made at all, and any number of times. What another process
+ * has put in the place meanwhile is set aside, never removed.
+ * Throws when nothing is found where it was nor where it was moved to.
  */
-export async function undoChange(root: string, change: Change): Promise<boolean> {
+export async function undoChange(root: string, change: Change): Promise<Undone> {
   switch (change.type) {
     case 'make_directory':
       await removeIfEmpty(join(root, change.path))
-      return false
+      return { wasMade: false, setAside: null }
     case 'move':
-      return moveBack(root, change.from, change.to)
+      return moveBack(root, change)
     case 'create_file':
-      return removeIfOurs(join(root, change.staged), join(root, change.path))
+      return { wasMade: await removeIfOurs(join(root, change.staged), join(root, change.path)), setAside: null }
   }
 }
 
@@ -73,20 +93,47 @@ export function describeChange(change: Change): string {
 }
 
 async function moveDurably(from: string, to: string): Promise<void> {
-  if (await exists(to)) throw new Error(`${to} exists already`)
+  if (await exists(to)) throw taken(to)
   await rename(from, to)
   await syncDirectory(dirname(to))
   if (dirname(from) !== dirname(to)) await syncDirectory(dirname(from))
 }
 
-async function moveBack(root: string, from: string, to: string): Promise<boolean> {
-  const [before, after] = [join(root, from), join(root, to)]
-  const [isBefore, isAfter] = [await exists(before), await exists(after)]
-  if (isBefore && !isAfter) return false
-  if (isBefore && isAfter) throw new Error(`both ${from} and ${to} exist, so ${to} cannot be moved back`)
-  if (!isAfter) throw new Error(`neither ${from} nor ${to} exists`)
+async function moveBack(root: string, change: Extract<Change, { type: 'move' }>): Promise<Undone> {
+  const [before, after] = [join(root, change.from), join(root, change.to)]
+  const [inoBefore, inoAfter] = [await inodeOf(before), await inodeOf(after)]
+  if (inoBefore === null && inoAfter === null) {
+    throw new Error(`what was moved from ${change.from} to ${change.to} is at neither place`)
+  }
+  if (inoAfter === null || inoBefore === change.ino) return { wasMade: false, setAside: null }
+  const setAside = inoBefore === null ? null : await putAside(root, change.from)
   await moveDurably(after, before)
-  return true
+  return { wasMade: true, setAside }
+}
+
+/** Another process, the old version itself perhaps, made something where the old version has to go back to. */
+async function putAside(root: string, path: string): Promise<string> {
+  const aside = join('.hub-deploy', 'snapshots', 'set-aside', `${Date.now()}-${path.replaceAll('/', '_').slice(-100)}`)
+  await makePrivateDirectory(dirname(join(root, aside)))
+  await moveDurably(join(root, path), join(root, aside))
+  return aside
+}
+
+async function inodeOf(path: string): Promise<string | null> {
+  return lstat(path, { bigint: true }).then(
+    found => String(found.ino),
+    error => {
+      if (isAbsent(error)) return null
+      throw error
+    },
+  )
+}
+
+function taken(path: string): DeploymentError {
+  return new DeploymentError(
+    'step_failed',
+    `${path} exists already, though it was free a moment ago: another process writes there. Stop it and run again.`,
+  )
 }
 
 async function removeIfOurs(staged: string, path: string): Promise<boolean> {

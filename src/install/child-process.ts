@@ -12,7 +12,7 @@ export interface ChildRequest {
 }
 
 export type ChildEnd =
-  | { kind: 'exited'; code: number; output: string }
+  | { kind: 'exited'; code: number; output: string; stdout: string }
   | { kind: 'signalled'; signal: string; output: string }
   | { kind: 'not_started'; error: Error }
   | { kind: 'timed_out'; output: string }
@@ -25,7 +25,8 @@ const DRAIN_MS = 200
 /**
  * Runs a program in a process group of its own with stdin closed, and resolves when it has ended, however it ended.
  * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program
- * has ended; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together. Never blocks the event loop.
+ * has ended; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and of
+ * stdout alone for who reads an answer. Never blocks the event loop.
  */
 export async function runChild(request: ChildRequest): Promise<ChildEnd> {
   request.signal?.throwIfAborted()
@@ -37,6 +38,7 @@ export async function runChild(request: ChildRequest): Promise<ChildEnd> {
     ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
   })
   const output = collectOutput([child.stdout, child.stderr])
+  const stdout = collectOutput([child.stdout])
   const closed = new Promise(resolve => child.once('close', resolve))
   const exited = new Promise<[number | null, NodeJS.Signals | null]>(resolve =>
     child.once('exit', (code, signal) => resolve([code, signal])),
@@ -53,7 +55,7 @@ export async function runChild(request: ChildRequest): Promise<ChildEnd> {
   if (stop.timedOut()) return { kind: 'timed_out', output: output() }
   return code === null
     ? { kind: 'signalled', signal: String(signal), output: output() }
-    : { kind: 'exited', code, output: output() }
+    : { kind: 'exited', code, output: output(), stdout: stdout() }
 }
 
 /** What a child of ours may know of the environment: never the runner's inputs, tokens or tracking id. */

@@ -4,7 +4,7 @@ import { appendAudit } from './audit.ts'
 import type { DeploymentEnd } from './deployment-end.ts'
 import type { DeploymentRecord } from './deployment-record.ts'
 import type { Layout } from './layout.ts'
-import { buildLocalReport, type LocalReport, type Reported, writeLocalReport } from './local-report.ts'
+import { buildLocalReport, type LocalReport, type Reported, redactReport, writeLocalReport } from './local-report.ts'
 import { keepInOutbox, type ReportSender } from './outbox.ts'
 
 export interface ClosingHost {
@@ -13,6 +13,8 @@ export interface ClosingHost {
   redact: (text: string) => string
   /** Undefined when there is no hub to tell. */
   sender: ReportSender | undefined
+  /** For one report, retries included. */
+  reportTimeoutMs: () => number
 }
 
 export interface ClosedDeployment {
@@ -34,7 +36,7 @@ export async function closeDeployment(
   end: DeploymentEnd,
   address: string | null,
 ): Promise<ClosedDeployment> {
-  const unsent = buildLocalReport(record, withoutSecrets(end, host.redact), UNSENT)
+  const unsent = redactReport(buildLocalReport(record, end, UNSENT), host.redact)
   await orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, unsent, host.redact))
   const report = { ...unsent, reported: await tellHub(host, unsent, address) }
   const reportPath = await orWarn(host.log, 'the local report', () =>
@@ -44,11 +46,6 @@ export async function closeDeployment(
   return { report, reportPath }
 }
 
-/** What is said of an error may quote a hub or a child, and goes over the wire. */
-function withoutSecrets(end: DeploymentEnd, redact: (text: string) => string): DeploymentEnd {
-  return end.error === null ? end : { ...end, error: { ...end.error, message: redact(end.error.message) } }
-}
-
 async function tellHub(host: ClosingHost, report: LocalReport, address: string | null): Promise<Reported> {
   const { sender, log, redact } = host
   if (address === null) return UNSENT
@@ -56,7 +53,7 @@ async function tellHub(host: ClosingHost, report: LocalReport, address: string |
     await keepForLater(host, address, report)
     return { ...UNSENT, error: 'waits in the outbox for a run that talks to its hub' }
   }
-  const delivery = await sender.send(report, true)
+  const delivery = await sender.send(report, { retry: true, timeoutMs: host.reportTimeoutMs() })
   if (delivery.accepted) return { accepted: true, attempts: delivery.attempts, error: null }
   log.warning(`The hub was not told of this deployment, which changes nothing on the host: ${delivery.error}`)
   await keepForLater(host, address, report)

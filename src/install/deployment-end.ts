@@ -8,7 +8,7 @@ const rollbackSchema = z.object({
   problems: z.array(z.string()),
   /** Whether the restored tree is what its record says; null when there was nothing to compare. */
   verified: z.boolean().nullable(),
-  /** Whether the old version is healthy again; null when the plan started nothing. */
+  /** Whether the old version is healthy again; null when there is nothing to check it by, or it did not run. */
   healthy: z.boolean().nullable(),
 })
 export type RollbackFacts = z.infer<typeof rollbackSchema>

@@ -36,7 +36,7 @@ export const stateEntrySchema = z.object({ state: z.string(), at: z.string() })
 export const stepEntrySchema = z.object({
   id: z.string(),
   action: z.string(),
-  status: z.enum(['done', 'unchanged', 'skipped', 'failed', 'not_run']),
+  status: z.enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
   duration_ms: z.number(),
   error: z.string().nullable(),
 })

@@ -81,10 +81,15 @@ export async function syncTree(root: string, signal?: AbortSignal): Promise<'syn
   return 'fsync'
 }
 
-/** Creates a directory and its missing parents, 0700, durably. */
+/** Creates a directory, 0700, durably, when it is missing. Not its parents: Node's recursive mkdir never ends in some file systems. */
 export async function makePrivateDirectory(path: string): Promise<void> {
-  const first = await mkdir(path, { recursive: true, mode: 0o700 })
-  if (first !== undefined) await syncDirectory(dirname(first))
+  try {
+    await mkdir(path, { mode: 0o700 })
+  } catch (error) {
+    if (errnoOf(error) === 'EEXIST') return
+    throw error
+  }
+  await syncDirectory(dirname(path))
 }
 
 /** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */

@@ -1,6 +1,7 @@
 import type { ExtractionLimits } from '../core/archive-limits.ts'
 import type { ExtractionPlan, PlannedFile, PlannedSymlink } from '../core/archive-policy.ts'
 import type { VerifiedArtifact } from '../core/signature.ts'
+import { requireSpace } from './host.ts'
 import { planZip } from './plan-zip.ts'
 import { ReadWindow } from './read-window.ts'
 import { TimeSlice } from './time-slice.ts'
@@ -29,7 +30,7 @@ interface Extraction {
 
 /**
  * Extracts a ZIP into `target`, an existing, empty, private directory, leaving out a single top-level directory
- * (contract 4.3, rule 5). The whole listing is judged before the first byte is written; each file is vouched for by
+ * (contract 4.3, rule 5). The whole listing is judged, and room found for it, before the first byte is written; each file is vouched for by
  * its declared size and CRC. Files become 0644 or 0755 and directories 0755, whatever the umask; symlinks come last.
  * Works in slices between which signals are heard. What was written stays when it throws: the caller removes `target`.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
@@ -44,6 +45,7 @@ export async function extractZip(
   signal?.throwIfAborted()
   const extraction = { fd: artifact.fd, target, window: new ReadWindow(artifact), slice: new TimeSlice(signal) }
   const plan = await planZip(artifact, extraction.window, limits, process.platform, extraction.slice)
+  await requireSpace(target, plan.bytes)
   const files = await writeTree(extraction, plan)
   const { directories, symlinks, bytes, flattened } = plan
   return { files, symlinks, directories, bytes, flattened }

@@ -1,16 +1,20 @@
 import { mkdir } from 'node:fs/promises'
 import { toDeployError } from '../core/errors.ts'
 import { cleanStaging, finishCommitted } from './cleanup.ts'
-import type { ClosingHost } from './close-deployment.ts'
+import type { ClosedDeployment, ClosingHost } from './close-deployment.ts'
 import type { DeploymentEnd } from './deployment-end.ts'
 import type { DeploymentRecord } from './deployment-record.ts'
 import type { InstalledRow } from './installed.ts'
 import { openJournal, removeJournal } from './journal.ts'
-import { stagingPath } from './layout.ts'
+import { type Layout, stagingPath } from './layout.ts'
 import { acquireLock } from './lock.ts'
 import { sendOutbox } from './outbox.ts'
 import { recover } from './recovery.ts'
+import { spendReserve } from './reserve.ts'
 import { beginTransaction, type Transaction } from './transaction.ts'
+import { exists } from './tree-walk.ts'
+
+const RECOVERY_LOCK_TIMEOUT_MS = 5000
 
 export interface SessionRequest {
   host: ClosingHost
@@ -60,16 +64,69 @@ export interface OpenDeployment {
 export async function openHostSession(request: SessionRequest): Promise<HostSession> {
   const { host, signal, runUrl, lockTimeoutMs } = request
   const log = (line: string): void => host.log.info(line)
-  const lock = await acquireLock({ path: host.layout.lock, timeoutMs: lockTimeoutMs, runUrl, signal, log })
+  const lock = await orFromReserve(host.layout, () =>
+    acquireLock({ path: host.layout.lock, timeoutMs: lockTimeoutMs, runUrl, signal, log }),
+  )
   try {
     request.onLocked()
     await recover(host)
-    if (host.sender !== undefined) await sendOutbox(host.layout, host.sender, host.log)
+    if (host.sender !== undefined) await sendOutbox(host.layout, host.sender, host.log, signal)
   } catch (error) {
     await lock.release()
     throw error
   }
   return { begin: (record, keepPaths) => beginDeployment(host, record, keepPaths), release: () => lock.release() }
+}
+
+/**
+ * Ends what a dead run left, and nothing more; undefined when it left nothing. Waits 5 s for the lock at most: a live
+ * holder recovers by itself. Throws DeploymentError `locked`, `inconsistent`, or what the disk says.
+ */
+export async function recoverHost(host: ClosingHost, runUrl: string | null): Promise<ClosedDeployment | undefined> {
+  if (!(await exists(host.layout.journal))) return undefined
+  const log = (line: string): void => host.log.info(line)
+  const lock = await orFromReserve(host.layout, () =>
+    acquireLock({ path: host.layout.lock, timeoutMs: RECOVERY_LOCK_TIMEOUT_MS, runUrl, log }),
+  )
+  try {
+    return await recover(host)
+  } finally {
+    await lock.release()
+  }
+}
+
+/**
+ * Before a run is refused for reasons of its own: ends what a dead run left all the same. Where that fails, the end says
+ * `inconsistent`, because the host may run neither version whole; a live holder of the lock sees to it itself.
+ */
+export async function recoverBeforeRefusal(
+  host: ClosingHost,
+  runUrl: string | null,
+  end: DeploymentEnd,
+): Promise<DeploymentEnd> {
+  try {
+    await recoverHost(host, runUrl)
+    return end
+  } catch (error) {
+    const { code, message } = toDeployError(error)
+    if (code === 'locked' || end.error === null) return end
+    return {
+      ...end,
+      outcome: 'inconsistent',
+      error: { ...end.error, message: `${end.error.message} Also: ${message}` },
+    }
+  }
+}
+
+/** On a full disk, once more with the reserve given up, where an interrupted deployment waits for it. */
+async function orFromReserve<T>(layout: Layout, act: () => Promise<T>): Promise<T> {
+  try {
+    return await act()
+  } catch (error) {
+    const isWorthIt = toDeployError(error).code === 'disk_full' && (await exists(layout.journal))
+    if (!isWorthIt || !(await spendReserve(layout))) throw error
+    return act()
+  }
 }
 
 async function beginDeployment(
@@ -84,7 +141,7 @@ async function beginDeployment(
   await record.startJournal(journal, { reportAddress: host.sender?.address ?? null, keepPaths })
   return {
     stagingFolder,
-    transaction: beginTransaction(layout.root, journal),
+    transaction: beginTransaction(layout.root, journal, host.log),
     finish: (row, discard) => finishCommitted(layout, host.log, row, discard),
     noteEnd: end => journal.append({ record: 'end', end }),
     async settle() {

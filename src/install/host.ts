@@ -1,10 +1,11 @@
 import { access, chmod, constants, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
-import { DeploymentError, errnoOf } from '../core/errors.ts'
+import { type DeployError, DeploymentError, errnoOf } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
 import { makeOpenDirectory, makePrivateDirectory } from './durable-files.ts'
 import { toHostError } from './host-errors.ts'
-import type { Layout, Shelf } from './layout.ts'
+import { installPath, type Layout, type Shelf } from './layout.ts'
+import { keepReserve } from './reserve.ts'
 import { exists, statOf } from './tree-walk.ts'
 
 /** Room for our own records; the artifact's own need is checked when its listing is known. */
@@ -22,23 +23,26 @@ export async function prepareHost(layout: Layout, log: Log): Promise<void> {
     for (const folder of [layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox]) {
       await makePrivateDirectory(folder)
     }
+    await keepReserve(layout)
   } catch (error) {
-    throw toHostError(error, `preparing ${layout.own}`)
+    throw unusableRoot(toHostError(error, `preparing ${layout.own}`))
   }
 }
 
 /**
  * Checks, before anything is fetched, that this run can switch what is on the shelf: it is a writable directory on the
- * same file system as `.hub-deploy/`, so that a switch is a rename, and at least `neededBytes` are free.
+ * same file system as `.hub-deploy/`, so that a switch is a rename; what is in the place can be moved; some space is free
+ * (the artifact's own need is checked as soon as it is known).
  * Throws DeploymentError `host_not_writable` or `disk_full`.
  */
-export async function checkHost(layout: Layout, shelf: Shelf, neededBytes: number): Promise<void> {
+export async function checkHost(layout: Layout, shelf: Shelf, id: string): Promise<void> {
   try {
     await requireSwitchableShelf(layout, shelf)
+    await requireMovable(installPath(layout, shelf, id))
   } catch (error) {
     throw toHostError(error, `checking ${join(layout.root, shelf)}`)
   }
-  await requireSpace(layout.staging, Math.max(neededBytes, MIN_FREE_BYTES))
+  await requireSpace(layout.staging, MIN_FREE_BYTES)
 }
 
 /** Throws DeploymentError `disk_full` unless `neededBytes` are free at the path. */
@@ -52,6 +56,14 @@ export async function requireSpace(path: string, neededBytes: number): Promise<v
     'disk_full',
     `${path} has ${mebibytes(free)} free, this deployment needs ${mebibytes(neededBytes)}: free some space and run again. Nothing was changed.`,
   )
+}
+
+/** Whatever is odd about a root in which our folder cannot be made, it is the root that has to be mended. */
+function unusableRoot(error: DeployError): DeployError {
+  if (error.code !== 'step_failed') return error
+  return new DeploymentError('host_not_writable', `${error.message} Is project-root the right directory?`, {
+    cause: error,
+  })
 }
 
 async function requireRoot(root: string, log: Log): Promise<void> {
@@ -95,6 +107,12 @@ async function requireOwnFolder(own: string): Promise<void> {
     )
   }
   if ((Number(found.mode) & 0o077) !== 0) await chmod(own, 0o700)
+}
+
+/** A directory is moved to another parent only by who may write in it. */
+async function requireMovable(place: string): Promise<void> {
+  const found = await statOf(place)
+  if (found?.isDirectory()) await access(place, constants.W_OK | constants.X_OK)
 }
 
 async function requireSwitchableShelf(layout: Layout, shelf: Shelf): Promise<void> {

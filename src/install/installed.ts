@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
 import { DeploymentError, errnoOf } from '../core/errors.ts'
 import { replaceFile } from './durable-files.ts'
+import { toHostError } from './host-errors.ts'
 import type { Layout, Shelf } from './layout.ts'
 
 const versionSchema = z.object({
@@ -35,13 +36,18 @@ const fileSchema = z.object({ schema: z.literal(1), installed: z.array(installed
 
 /**
  * What is installed on this host, as recorded; empty when nothing was ever installed.
- * Throws DeploymentError `inconsistent` when the record cannot be read as what we write.
+ * Throws DeploymentError `inconsistent` when the record is not what we write, and what the operating system says when
+ * it cannot be read at all.
  */
 export async function readInstalled(layout: Layout): Promise<InstalledRow[]> {
+  const text = await readFile(layout.installed, 'utf8').catch(error => {
+    if (errnoOf(error) === 'ENOENT') return undefined
+    throw toHostError(error, `reading ${layout.installed}`)
+  })
+  if (text === undefined) return []
   try {
-    return fileSchema.parse(JSON.parse(await readFile(layout.installed, 'utf8'))).installed
+    return fileSchema.parse(JSON.parse(text)).installed
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return []
     throw new DeploymentError(
       'inconsistent',
       `${layout.installed} is not the record that this action writes: restore it, or move it away to start afresh (what is installed then counts as foreign and is kept).`,

@@ -6,7 +6,9 @@ import { type Change, changeSchema, relativePathSchema } from './changes.ts'
 import { deploymentEndSchema } from './deployment-end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './deployment-facts.ts'
 import { syncDirectory } from './durable-files.ts'
+import { healthcheckSchema } from './health/healthchecks.ts'
 import { installedRowSchema } from './installed.ts'
+import { serviceChangeSchema } from './supervisors/service-changes.ts'
 
 /** What stands in `journal.jsonl`, one record a line, oldest first. */
 const recordSchema = z.discriminatedUnion('record', [
@@ -22,6 +24,10 @@ const recordSchema = z.discriminatedUnion('record', [
   stepEntrySchema.extend({ record: z.literal('step') }),
   /** Announces a change that is about to be made. */
   z.object({ record: z.literal('change'), change: changeSchema }),
+  /** Announces that a service is about to be started, stopped or restarted. */
+  z.object({ record: z.literal('service'), change: serviceChangeSchema }),
+  /** By what the old version is checked after a rollback. */
+  z.object({ record: z.literal('healthchecks'), checks: z.array(healthcheckSchema) }),
   /** The newest change that was not taken back yet is taken back; `was_made` says whether it had been made at all. */
   z.object({ record: z.literal('undone'), change: changeSchema, was_made: z.boolean() }),
   /** The point of no return: the new version is what this host runs. */
@@ -41,7 +47,7 @@ export type JournalRecord = z.infer<typeof recordSchema>
  * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The others
  * only tell more, and are given up when there is no room for them: taking back must not need any.
  */
-const DURABLE: ReadonlySet<JournalRecord['record']> = new Set(['begin', 'change', 'commit', 'recovery'])
+const DURABLE: ReadonlySet<JournalRecord['record']> = new Set(['begin', 'change', 'service', 'commit', 'recovery'])
 const SYNCED: ReadonlySet<JournalRecord['record']> = new Set([...DURABLE, 'undone'])
 
 export interface Journal {

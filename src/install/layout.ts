@@ -16,6 +16,7 @@ export interface Layout {
   readonly reports: string
   readonly outbox: string
   readonly audit: string
+  readonly reserve: string
 }
 
 export function layoutOf(projectRoot: string): Layout {
@@ -32,6 +33,7 @@ export function layoutOf(projectRoot: string): Layout {
     reports: join(own, 'reports'),
     outbox: join(own, 'outbox'),
     audit: join(own, 'audit.jsonl'),
+    reserve: join(own, 'reserve'),
   }
 }
 

@@ -39,6 +39,36 @@ export function buildLocalReport(record: DeploymentRecord, end: DeploymentEnd, r
   }
 }
 
+/** Facts in words of our own, which hold no foreign text and must stay readable whatever a secret looks like. */
+const OWN_WORDS: ReadonlySet<string> = new Set([
+  'deployment_id',
+  'contract',
+  'kind',
+  'status',
+  'outcome',
+  'state',
+  'at',
+  'action',
+  'code',
+  'started_at',
+  'completed_at',
+])
+
+/** The report without any secret in any of its texts: done once, before anything is made of it. */
+export function redactReport(report: LocalReport, redact: (text: string) => string): LocalReport {
+  return redactTexts(report, redact) as LocalReport
+}
+
+function redactTexts(value: unknown, redact: (text: string) => string): unknown {
+  if (typeof value === 'string') return redact(value)
+  if (Array.isArray(value)) return value.map(item => redactTexts(item, redact))
+  if (typeof value !== 'object' || value === null) return value
+  const fields = Object.entries(value)
+  return Object.fromEntries(
+    fields.map(([key, field]) => [key, OWN_WORDS.has(key) ? field : redactTexts(field, redact)]),
+  )
+}
+
 /**
  * Writes the report, redacted, by rename and 0600; returns its path, which is the same for whoever writes it, so that
  * there is exactly one. Of deployments that started in one millisecond, the later ones have their id in the name.

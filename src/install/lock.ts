@@ -1,5 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { link, readdir, readFile, rename, unlink } from 'node:fs/promises'
+import { hostname } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod'
@@ -13,7 +14,7 @@ const POLL_MS = 250
 const TELL_EVERY_MS = 10_000
 const MARK = '.takeover-'
 
-const holderSchema = z.object({
+const ownSchema = z.object({
   id: z.string().regex(/^[0-9a-f-]{36}$/),
   pid: z.int().positive(),
   start_time: z.string().nullable(),
@@ -23,7 +24,17 @@ const holderSchema = z.object({
   run_url: z.string().nullable(),
   since: z.string(),
 })
-type Holder = z.infer<typeof holderSchema>
+type OwnHolder = z.infer<typeof ownSchema>
+
+/** Of another host, whose lock may be written by another version of this action: only where it is must be known. */
+const foreignSchema = z.object({
+  id: ownSchema.shape.id.nullable().catch(null),
+  pid: ownSchema.shape.pid.nullable().catch(null),
+  hostname: z.string().refine(name => name !== hostname()),
+  run_url: z.string().nullable().catch(null),
+  since: z.string().nullable().catch(null),
+})
+type ForeignHolder = z.infer<typeof foreignSchema>
 
 export interface LockRequest {
   /** Path of the lock file, in a directory of ours. */
@@ -42,12 +53,12 @@ export interface HeldLock {
 
 /**
  * Takes the lock of a project root, waiting up to `timeoutMs` for its holder. A lock whose holder is provably dead,
- * or whose content is garbage, is taken over at once; one of another host never. Losing a race never harms the winner:
+ * or whose content is garbage, is taken over at once; one that names another host never. Losing a race never harms the winner:
  * only who created the one take-over mark of a dead holder may replace its lock.
  * Throws DeploymentError `locked` with the holder and its link, or `host_not_writable` / `disk_full`; the signal's reason once it is aborted.
  */
 export async function acquireLock(request: LockRequest): Promise<HeldLock> {
-  const own: Holder = {
+  const own: OwnHolder = {
     id: randomUUID(),
     ...(await readOwnIdentity()),
     run_url: request.runUrl,
@@ -88,7 +99,7 @@ async function isLeftOver(name: string, found: FoundLock, own: ProcessIdentity):
   return !pidExists(writer)
 }
 
-async function waitForTurn(request: LockRequest, candidate: string, own: Holder): Promise<void> {
+async function waitForTurn(request: LockRequest, candidate: string, own: OwnHolder): Promise<void> {
   const deadline = Date.now() + request.timeoutMs
   let toldAt = Number.NEGATIVE_INFINITY
   for (;;) {
@@ -106,7 +117,7 @@ async function waitForTurn(request: LockRequest, candidate: string, own: Holder)
 }
 
 /** One attempt: an atomic link where nothing is, else the take-over of a dead holder. */
-async function tryTake(path: string, candidate: string, own: Holder): Promise<boolean> {
+async function tryTake(path: string, candidate: string, own: OwnHolder): Promise<boolean> {
   if (await linkIfAbsent(candidate, path)) return true
   const found = await readLock(path)
   if (found === undefined || !(await isAbandoned(found, own))) return false
@@ -117,7 +128,7 @@ async function tryTake(path: string, candidate: string, own: Holder): Promise<bo
  * The mark is itself a lock, named after the dead holder, so that contenders of different dead holders never meet and
  * a contender that died holding it is taken over in turn. Holding it, nobody else may touch the lock of that holder.
  */
-async function takeOver(path: string, dead: FoundLock, candidate: string, own: Holder): Promise<boolean> {
+async function takeOver(path: string, dead: FoundLock, candidate: string, own: OwnHolder): Promise<boolean> {
   const mark = `${path}${MARK}${dead.id}`
   if (!(await tryTake(mark, candidate, own))) return false
   try {
@@ -134,7 +145,7 @@ async function takeOver(path: string, dead: FoundLock, candidate: string, own: H
 interface FoundLock {
   id: string
   /** Undefined when the content is garbage. */
-  holder: Holder | undefined
+  holder: OwnHolder | ForeignHolder | undefined
 }
 
 async function readLock(path: string): Promise<FoundLock | undefined> {
@@ -147,16 +158,18 @@ async function readLock(path: string): Promise<FoundLock | undefined> {
   return { id: holder?.id ?? createHash('sha256').update(text).digest('hex').slice(0, 32), holder }
 }
 
-function parseHolder(text: string): Holder | undefined {
+function parseHolder(text: string): FoundLock['holder'] {
   try {
-    return holderSchema.parse(JSON.parse(text))
+    return z.union([ownSchema, foreignSchema]).parse(JSON.parse(text))
   } catch {
     return undefined
   }
 }
 
-async function isAbandoned(found: FoundLock, own: ProcessIdentity): Promise<boolean> {
-  return found.holder === undefined || isProvablyDead(found.holder, own)
+/** Nothing can be proved of a holder of which only the host is known. */
+async function isAbandoned({ holder }: FoundLock, own: ProcessIdentity): Promise<boolean> {
+  if (holder === undefined) return true
+  return 'boot_id' in holder && isProvablyDead(holder, own)
 }
 
 async function linkIfAbsent(from: string, to: string): Promise<boolean> {
@@ -183,9 +196,9 @@ async function release(path: string, id: string): Promise<void> {
 
 function describeHolder({ holder }: FoundLock): string {
   if (holder === undefined) return 'its content is garbage'
-  const where = `process ${holder.pid} on ${cleanForeignText(holder.hostname, 100)}`
+  const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`
   const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`
-  return `${where} holds it since ${cleanForeignText(holder.since, 40)}${run}`
+  return `${where} holds it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${run}`
 }
 
 function lockedError(found: FoundLock, request: LockRequest): DeploymentError {

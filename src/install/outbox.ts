@@ -1,5 +1,6 @@
 import { readdir, readFile, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
+import { performance } from 'node:perf_hooks'
 import { z } from 'zod'
 import type { Log } from '../core/log.ts'
 import { replaceFile } from './durable-files.ts'
@@ -7,6 +8,7 @@ import type { Layout } from './layout.ts'
 import { type LocalReport, localReportSchema } from './local-report.ts'
 
 const MAX_WAITING = 200
+const OUTBOX_TIMEOUT_MS = 10_000
 
 const schema = z.object({ schema: z.literal(1), address: z.string(), report: localReportSchema })
 
@@ -19,7 +21,7 @@ export type Delivery =
 export interface ReportSender {
   /** Names the hub and what the credentials are good for: a waiting report goes only to where it was meant to go. */
   readonly address: string
-  send(report: LocalReport, retry: boolean): Promise<Delivery>
+  send(report: LocalReport, options: { retry: boolean; timeoutMs: number }): Promise<Delivery>
 }
 
 /** Keeps a report that the hub has not accepted, for the next run that talks to the same address. */
@@ -37,10 +39,11 @@ export async function keepInOutbox(
 }
 
 /**
- * Sends each waiting report of this address once, oldest first. What is accepted or finally refused leaves the outbox;
- * at the first one that cannot be delivered the rest wait for the next run.
+ * Sends each waiting report of this address once, oldest first, for 10 s in all. What is accepted or finally refused
+ * leaves the outbox; at the first one that cannot be delivered, or at a cancel, the rest wait for the next run.
  */
-export async function sendOutbox(layout: Layout, sender: ReportSender, log: Log): Promise<void> {
+export async function sendOutbox(layout: Layout, sender: ReportSender, log: Log, signal: AbortSignal): Promise<void> {
+  const deadline = performance.now() + OUTBOX_TIMEOUT_MS
   const names = (await readdir(layout.outbox)).filter(name => name.endsWith('.json')).sort()
   await dropOldest(layout, names, log)
   for (const name of names.slice(-MAX_WAITING)) {
@@ -51,12 +54,20 @@ export async function sendOutbox(layout: Layout, sender: ReportSender, log: Log)
       continue
     }
     if (waiting.address !== sender.address) continue
-    if (!(await deliver(path, waiting.report, sender, log))) return
+    const timeoutMs = deadline - performance.now()
+    if (signal.aborted || timeoutMs < 1) return
+    if (!(await deliver(path, waiting.report, timeoutMs, sender, log))) return
   }
 }
 
-async function deliver(path: string, report: LocalReport, sender: ReportSender, log: Log): Promise<boolean> {
-  const delivery = await sender.send(report, false)
+async function deliver(
+  path: string,
+  report: LocalReport,
+  timeoutMs: number,
+  sender: ReportSender,
+  log: Log,
+): Promise<boolean> {
+  const delivery = await sender.send(report, { retry: false, timeoutMs })
   if (delivery.accepted) log.info(`The hub has now accepted the report of ${report.started_at}.`)
   else log.warning(`The report of ${report.started_at} was not accepted: ${delivery.error}`)
   if (!delivery.accepted && !delivery.final) return false

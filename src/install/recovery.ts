@@ -7,7 +7,7 @@ import { type DeploymentRecord, recordFromJournal } from './deployment-record.ts
 import { shelfOf } from './installed.ts'
 import { type Journal, type JournalRecord, openJournal, pendingChanges, readJournal, removeJournal } from './journal.ts'
 import { removeDeadMarks } from './lock.ts'
-import { takeBack } from './rollback.ts'
+import { firstChangeOf, takeBack } from './rollback.ts'
 import { undoChanges } from './transaction.ts'
 
 const MAX_RECOVERIES = 5
@@ -82,17 +82,21 @@ async function endBack(
   const told = findEnd(records)
   const wasUndone =
     told?.outcome === 'rolled_back' || records.some(entry => entry.record === 'undone' && entry.was_made)
-  const { kind, id, started_at } = record.facts
+  const { kind, id } = record.facts
   const taken = await takeBack({
     layout,
     log,
     place: id === null || kind === null ? null : { shelf: shelfOf(kind === 'service' ? 'service' : 'plugin'), id },
     keepPaths: begin.keep_paths,
-    startedAt: new Date(started_at),
-    undo: async () => (await undoChanges(layout.root, pendingChanges(records), journal)) || wasUndone,
+    since: firstChangeOf(record),
+    previousVersion: record.facts.previous_version,
+    services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
+    healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
+    undo: async () => (await undoChanges(layout.root, pendingChanges(records), journal, log)) || wasUndone,
   })
   if (told?.outcome === taken.outcome) return told
-  const message = `The run was cut off in state ${lastState(record)} and taken back afterwards.`
+  const ended = taken.outcome === 'failed' ? 'before it had changed anything' : 'and taken back afterwards'
+  const message = `The run was cut off in state ${lastState(record)} ${ended}.`
   return {
     ...taken,
     changed: taken.rollback?.restored === false,

@@ -2,8 +2,13 @@ import { dirname, join } from 'node:path'
 import { toDeployError } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
 import type { RollbackFacts } from './deployment-end.ts'
+import type { DeploymentRecord } from './deployment-record.ts'
+import { findUnhealthy } from './health/check-health.ts'
+import type { Healthcheck } from './health/healthchecks.ts'
 import { findInstalled, readInstalled } from './installed.ts'
 import { installPath, type Layout, type Shelf } from './layout.ts'
+import { describeService } from './supervisors/service.ts'
+import { restoreServices, type ServiceChange } from './supervisors/service-changes.ts'
 import { compareTree, readTreeRecord } from './tree-record.ts'
 import { exists, statOf } from './tree-walk.ts'
 
@@ -13,8 +18,13 @@ export interface RollbackRequest {
   /** What was deployed; null when the run ended before it knew. */
   place: { shelf: Shelf; id: string } | null
   keepPaths: readonly string[]
-  startedAt: Date
-  /** Takes the changes back; resolves to whether there were any. */
+  /** When changes can have begun: what differed before is the host's own doing. */
+  since: Date
+  /** What ran before, and so what is checked once it runs again. */
+  previousVersion: string | null
+  services: readonly ServiceChange[]
+  healthchecks: readonly Healthcheck[]
+  /** Takes the changes of files back; resolves to whether there were any. */
   undo(): Promise<boolean>
 }
 
@@ -24,37 +34,55 @@ export interface TakenBack {
   rollback: RollbackFacts | null
 }
 
-/** Takes a deployment back and checks the restored tree against its record. Never throws: what is off is told. */
+/**
+ * Takes a deployment back: files first, then the services as they were, on the old files. Checks the restored tree against
+ * its record, and by the plan's health checks that the old version runs again. Never throws: what is off is told.
+ */
 export async function takeBack(request: RollbackRequest): Promise<TakenBack> {
   let wasChanged: boolean
   try {
     wasChanged = await request.undo()
   } catch (error) {
-    const problems = [toDeployError(error).message]
+    const problems = [toDeployError(error).message, ...request.services.map(leftAlone)]
     return { outcome: 'inconsistent', rollback: { restored: false, problems, verified: null, healthy: null } }
   }
-  if (!wasChanged) return { outcome: 'failed', rollback: null }
+  if (!wasChanged && request.services.length === 0) return { outcome: 'failed', rollback: null }
   const damage = await findDamage(request).catch(error => [
     `The restored tree could not be checked: ${toDeployError(error).message}`,
   ])
   const verified = damage === undefined ? null : damage.length === 0
+  const { healthy, problems } = await bringServicesBack(request)
   return {
     outcome: verified === false ? 'inconsistent' : 'rolled_back',
-    rollback: { restored: true, problems: damage ?? [], verified, healthy: null },
+    rollback: { restored: true, problems: [...(damage ?? []), ...problems], verified, healthy },
   }
 }
 
+/** No change is made before the steps run. */
+export function firstChangeOf({ states, facts }: DeploymentRecord): Date {
+  return new Date(states.find(({ state }) => state === 'installing')?.at ?? facts.started_at)
+}
+
+async function bringServicesBack(request: RollbackRequest): Promise<{ healthy: boolean | null; problems: string[] }> {
+  const { services, healthchecks, previousVersion, log } = request
+  const { isRunning, problems } = await restoreServices(services, log)
+  if (problems.length > 0) return { healthy: false, problems }
+  const isExpectedToRun = isRunning || (services.length === 0 && previousVersion !== null)
+  if (!isExpectedToRun || healthchecks.length === 0) return { healthy: null, problems }
+  const findings = await findUnhealthy(healthchecks, previousVersion, log)
+  return { healthy: findings.length === 0, problems: findings }
+}
+
+/** On files that are neither old nor new a restart would make things worse. */
+function leftAlone({ action, service }: ServiceChange): string {
+  return `After the ${action} that the plan asked for, ${describeService(service)} was left alone, because the old files are not back.`
+}
+
 /**
- * What of the recorded old version is missing or other than recorded, and became so since the deployment started; what
+ * What of the recorded old version is missing or other than recorded, and became so since the first change; what
  * was so before is the host's own doing and only told. Undefined when there is no record to compare with.
  */
-async function findDamage({
-  layout,
-  log,
-  place,
-  keepPaths,
-  startedAt,
-}: RollbackRequest): Promise<string[] | undefined> {
+async function findDamage({ layout, log, place, keepPaths, since }: RollbackRequest): Promise<string[] | undefined> {
   if (place === null) return undefined
   const digest = findInstalled(await readInstalled(layout), place.shelf, place.id)?.tree_digest
   const record = digest ? await readTreeRecord(layout, digest) : undefined
@@ -62,8 +90,8 @@ async function findDamage({
   const root = installPath(layout, place.shelf, place.id)
   const { removed, changed } = await compareTree(root, record, keepPaths)
   const moved = await foldersOfKept(root, keepPaths)
-  const since = await Promise.all([...removed, ...changed].map(path => hasChangedSince(root, path, startedAt, moved)))
-  const damage = [...removed, ...changed].filter((_, index) => since[index])
+  const recent = await Promise.all([...removed, ...changed].map(path => hasChangedSince(root, path, since, moved)))
+  const damage = [...removed, ...changed].filter((_, index) => recent[index])
   const drift = removed.length + changed.length - damage.length
   if (drift > 0)
     log.notice(`${drift} files of the restored version had been changed on this host before this deployment.`)

@@ -1,8 +1,14 @@
 import { RollbackError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
-import { applyChange, type Change, describeChange, requirePossible, undoChange } from './changes.ts'
+import type { Log } from '../core/log.ts'
+import { announceable, applyChange, type Change, describeChange, undoChange } from './changes.ts'
+import type { Healthcheck } from './health/healthchecks.ts'
 import type { InstalledRow } from './installed.ts'
 import type { Journal } from './journal.ts'
+import type { ServiceAction } from './supervisors/commands.ts'
+import type { Service } from './supervisors/service.ts'
+import { planServiceChange, type ServiceChange } from './supervisors/service-changes.ts'
+import { superviseService } from './supervisors/supervise.ts'
 
 /** What a deployment does to the host outside its staging folder: all of it is kept, or all of it is taken back. */
 export interface Transaction {
@@ -10,6 +16,12 @@ export interface Transaction {
   readonly changed: boolean
   /** Announces a change in the journal, durably, then makes it. One that cannot be made is refused unannounced. */
   apply(change: Change): Promise<void>
+  /** Announces in the journal, durably, what is done to a service and how it was before, then has it done. */
+  supervise(service: Service, action: ServiceAction, signal: AbortSignal): Promise<void>
+  /** Notes by what the old version is to be checked, should this one be taken back. */
+  noteHealthchecks(checks: readonly Healthcheck[]): Promise<void>
+  readonly services: readonly ServiceChange[]
+  readonly healthchecks: readonly Healthcheck[]
   /** The point of no return: one durable record. `discard` names what the cleanup removes, relative to the project root. */
   commit(row: InstalledRow, discard: readonly string[]): Promise<void>
   /**
@@ -19,22 +31,36 @@ export interface Transaction {
   rollback(): Promise<boolean>
 }
 
-export function beginTransaction(root: string, journal: Journal): Transaction {
+export function beginTransaction(root: string, journal: Journal, log: Log): Transaction {
   const changes: Change[] = []
+  const services: ServiceChange[] = []
+  const healthchecks: Healthcheck[] = []
   return {
+    services,
+    healthchecks,
     get changed() {
       return changes.some(change => change.type !== 'make_directory')
     },
-    async apply(change) {
-      await requirePossible(root, change)
+    async apply(planned) {
+      const change = await announceable(root, planned)
       await journal.append({ record: 'change', change })
       changes.push(change)
       await applyChange(root, change)
     },
+    async supervise(service, action, signal) {
+      const change = await planServiceChange(service, action, services, signal)
+      await journal.append({ record: 'service', change })
+      services.push(change)
+      await superviseService(service, action, { replicas: change.replicas, signal })
+    },
+    async noteHealthchecks(checks) {
+      await journal.append({ record: 'healthchecks', checks: [...checks] })
+      healthchecks.push(...checks)
+    },
     async commit(row, discard) {
       await journal.append({ record: 'commit', at: new Date().toISOString(), row, discard: [...discard] })
     },
-    rollback: () => undoChanges(root, changes, journal),
+    rollback: () => undoChanges(root, changes, journal, log),
   }
 }
 
@@ -44,11 +70,13 @@ export function beginTransaction(root: string, journal: Journal): Transaction {
  * journal: undone twice, a change could take the restored version for its own.
  * Stops at the first that cannot be undone, because the older ones build on it; throws RollbackError `rollback_failed` naming what remains.
  */
-export async function undoChanges(root: string, pending: Change[], journal: Journal): Promise<boolean> {
+export async function undoChanges(root: string, pending: Change[], journal: Journal, log: Log): Promise<boolean> {
   let wasChanged = false
   for (let change = pending.at(-1); change !== undefined; change = pending.at(-1)) {
     try {
-      const wasMade = await undoChange(root, change)
+      const { wasMade, setAside } = await undoChange(root, change)
+      if (setAside !== null)
+        log.warning(`Another process had put something in the place of the old version; it is now in ${setAside}.`)
       await journal.append({ record: 'undone', change, was_made: wasMade })
       wasChanged ||= wasMade
     } catch (error) {

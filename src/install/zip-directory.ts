@@ -110,10 +110,11 @@ function readHeader(window: ReadWindow, at: number, end: number): CentralHeader 
 
 function parseEntry({ fixed, rawName, extra }: CentralHeader): ZipEntry {
   const flags = fixed.readUInt16LE(8)
-  const name = parseName(rawName, flags)
-  const fields = parseExtraFields(extra, name)
+  const shown = rawName.toString('utf8')
+  const fields = parseExtraFields(extra, shown)
+  verifyUnicodePath(fields.unicodePath, rawName, shown)
+  const name = parseName(rawName, (flags & UTF8_NAME) !== 0 || fields.unicodePath !== undefined)
   verifyFlags(flags, name)
-  verifyUnicodePath(fields.unicodePath, rawName, name)
   if (fixed.readUInt16LE(34) !== 0) throw invalidEntry(name, 'lies on another disk')
   const packed = [fixed.readUInt32LE(24), fixed.readUInt32LE(20), fixed.readUInt32LE(42)]
   const [size = 0, packedSize = 0, headerOffset = 0] = resolveZip64(packed, fields.zip64, name)
@@ -125,8 +126,9 @@ function parseEntry({ fixed, rawName, extra }: CentralHeader): ZipEntry {
   return { name, type, size, packedSize, headerOffset, method, crc: fixed.readUInt32LE(16), executable, target: null }
 }
 
-function parseName(rawName: Buffer, flags: number): string {
-  const name = decodeEntryText(rawName, (flags & UTF8_NAME) === 0 ? 'ascii' : 'utf-8')
+/** UTF-8 by its flag, or vouched for by a Unicode path; else ASCII. */
+function parseName(rawName: Buffer, isUtf8: boolean): string {
+  const name = decodeEntryText(rawName, isUtf8 ? 'utf-8' : 'ascii')
   if (rawName.length > MAX_PATH_BYTES + 1) throw unsafeEntry(name, `has a path of more than ${MAX_PATH_BYTES} bytes`)
   return name
 }

@@ -1,7 +1,9 @@
+import { crc32 } from 'node:zlib'
 import { invalidEntry, unsafeEntry } from '../core/archive-entry.ts'
 
 const ZIP64_ID = 0x0001
 const UNICODE_PATH_ID = 0x7075
+const UNICODE_PATH_VERSION = 1
 /** A Unicode path's version and the CRC of the name that it stands for. */
 const UNICODE_PATH_PREFIX_BYTES = 5
 const FIELD_HEADER_BYTES = 4
@@ -29,9 +31,16 @@ export function parseExtraFields(extra: Buffer, name: string): ZipExtraFields {
   return { zip64, unicodePath }
 }
 
-/** Throws ArchiveError `unsafe_archive` when a Unicode path says another name than the header: some tools would use it. */
+/**
+ * Throws ArchiveError `unsafe_archive` when a Unicode path says another name than the header: some tools would use it;
+ * `invalid_archive` when it is of another version or made for another name. One that passes says that the name is UTF-8.
+ */
 export function verifyUnicodePath(unicodePath: Buffer | undefined, rawName: Uint8Array, name: string): void {
   if (unicodePath === undefined) return
+  const isWhole = unicodePath.length >= UNICODE_PATH_PREFIX_BYTES && unicodePath[0] === UNICODE_PATH_VERSION
+  if (!isWhole || unicodePath.readUInt32LE(1) !== crc32(rawName)) {
+    throw invalidEntry(name, 'has a Unicode path field of another version or for another name')
+  }
   if (!unicodePath.subarray(UNICODE_PATH_PREFIX_BYTES).equals(rawName)) {
     throw unsafeEntry(name, 'has a second, different name in its Unicode path field')
   }

@@ -1,7 +1,6 @@
 import { type HostConfig, HostConfigError, parseHostConfig } from '../core/host-config.ts'
 import { type Plan, PlanError, parsePlan } from '../core/plan.ts'
 import { checkPlanNeeds } from '../core/plan-needs.ts'
-import type { PlanStep } from '../core/plan-step.ts'
 import { type BoundPlan, bindPlanToArtifact } from '../core/single-artifact-plan.ts'
 import { SourceError, type SourceProblem } from '../core/source-problem.ts'
 import type { ExtractedTree } from '../install/extract-zip.ts'
@@ -23,18 +22,27 @@ export function readyPlan(request: DeployRequest): ReadyPlan {
   const bound = collectProblems(() => bindPlanToArtifact(plan, request))
   const needs = checkPlanNeeds(plan, hostConfig)
   const skipped = new Set(needs.skipped.map(step => step.id))
-  const unsupported = unsupportedProblems(plan, skipped)
-  const problems = [...bound.problems, ...(needs.problems.length > 0 ? needs.problems : unsupported)]
+  const problems = [...bound.problems, ...needs.problems]
   if (problems.length > 0 || bound.value === undefined) throw new PlanError(problems)
   return { ...bound.value, plan, hostConfig, skipped }
 }
 
-/** Checks what the plan takes from the artifact: every template is a regular file of it. Throws PlanError `invalid_plan`. */
-export function bindToTree(ready: ReadyPlan, tree: ExtractedTree): void {
+/**
+ * Checks what the plan takes from the artifact: every template is a regular file of it, and not below a keep-path, where
+ * the host's own file would be read in its place. Throws PlanError `invalid_plan`.
+ */
+export function bindToTree(ready: ReadyPlan, tree: ExtractedTree, keepPaths: readonly string[]): void {
   const files = new Set(tree.files.map(file => file.path))
   const problems = ready.steps.flatMap(step => {
-    if (step.action !== 'write_env' || files.has(step.from.split('/').slice(2).join('/'))) return []
-    const message = `step "${step.id}": from names ${step.from}, which is not a regular file of the artifact`
+    if (step.action !== 'write_env') return []
+    const path = step.from.split('/').slice(2).join('/')
+    const kept = keepPaths.find(keep => path === keep || path.startsWith(`${keep}/`))
+    if (kept === undefined && files.has(path)) return []
+    const what =
+      kept === undefined
+        ? 'which is not a regular file of the artifact'
+        : `which lies in ${kept}, a path that keep-paths leaves to the host`
+    const message = `step "${step.id}": from names ${step.from}, ${what}`
     return [{ message, file: ready.plan.file, line: step.line, column: step.column }]
   })
   if (problems.length > 0) throw new PlanError(problems)
@@ -58,23 +66,3 @@ function collectProblems<T>(read: () => T): { value: T | undefined; problems: re
     return { value: undefined, problems: error.problems }
   }
 }
-
-function unsupportedProblems(plan: Plan, skipped: ReadonlySet<string>): SourceProblem[] {
-  return plan.steps
-    .filter(step => NEEDS_COMMANDS.has(step.action) && !skipped.has(step.id))
-    .map(({ id, action, line, column }) => ({
-      message: `step "${id}": ${action} runs a command of this host, which this version does not do yet: leave the step out, or write supervisor: none for start, stop, restart and healthcheck`,
-      file: plan.file,
-      line,
-      column,
-    }))
-}
-
-const NEEDS_COMMANDS: ReadonlySet<PlanStep['action']> = new Set([
-  'provision',
-  'start',
-  'stop',
-  'restart',
-  'healthcheck',
-  'notify',
-])

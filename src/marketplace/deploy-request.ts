@@ -38,10 +38,7 @@ export interface DeployRequest {
 }
 
 /** A request of which some inputs are missing or malformed. */
-export type IncompleteRequest = { [K in keyof DeployRequest]: DeployRequest[K] | undefined } & Pick<
-  DeployRequest,
-  'hostId'
->
+export type IncompleteRequest = { [K in keyof DeployRequest]: DeployRequest[K] | undefined }
 
 /** What varies around a deployment. */
 export interface DeployTools {

@@ -3,16 +3,21 @@ import { type ClosedDeployment, closeDeployment } from '../install/close-deploym
 import type { DeploymentEnd } from '../install/deployment-end.ts'
 import { checkHost, prepareHost } from '../install/host.ts'
 import { isSystemError, toHostError } from '../install/host-errors.ts'
-import { type HostSession, type OpenDeployment, openHostSession } from '../install/host-session.ts'
+import {
+  type HostSession,
+  type OpenDeployment,
+  openHostSession,
+  recoverBeforeRefusal,
+} from '../install/host-session.ts'
 import { installPath } from '../install/layout.ts'
 import { buildLocalReport, type LocalReport } from '../install/local-report.ts'
-import { takeBack } from '../install/rollback.ts'
+import { firstChangeOf, takeBack } from '../install/rollback.ts'
 import { type ReadyPlan, readyPlan } from './bind-plan.ts'
 import type { DeployRequest, DeployResult, DeployTools } from './deploy-request.ts'
 import { dryRun } from './dry-run.ts'
 import { installPrepared } from './install-prepared.ts'
 import { prepareArtifact } from './prepare-artifact.ts'
-import { readPrevious } from './previous.ts'
+import { noteInstalledVersion, readPrevious } from './previous.ts'
 import { type Run, startRun } from './run.ts'
 
 /**
@@ -30,6 +35,7 @@ async function deployOnHost(run: Run): Promise<DeployResult> {
   let session: HostSession | undefined
   try {
     await prepareHost(run.layout, run.tools.log)
+    await noteInstalledVersion(run)
     ready = readyPlan(run.request)
     await run.record.update({ id: ready.id })
     session = await openHostSession({
@@ -42,7 +48,9 @@ async function deployOnHost(run: Run): Promise<DeployResult> {
     return await deployInSession(run, ready, session)
   } catch (error) {
     const cause = causeOf(run, error)
-    return conclude(run, ready, { end: failedEnd(run, cause), error: cause })
+    const failed = failedEnd(run, cause)
+    const end = session === undefined ? await recoverBeforeRefusal(run.host, run.tools.run.url, failed) : failed
+    return conclude(run, ready, { end, error: cause })
   } finally {
     await session?.release()
   }
@@ -67,8 +75,8 @@ async function deployInSession(run: Run, ready: ReadyPlan, session: HostSession)
 async function attempt(run: Run, ready: ReadyPlan, deployment: OpenDeployment): Promise<Ending & { settled: boolean }> {
   try {
     const previous = await readPrevious(run, ready.id)
-    await checkHost(run.layout, run.shelf, 0)
-    const prepared = await prepareArtifact(run, ready, deployment.stagingFolder, previous.installed)
+    await checkHost(run.layout, run.shelf, ready.id)
+    const prepared = await prepareArtifact(run, ready, deployment.stagingFolder, previous)
     const { row, discard } = await installPrepared(run, prepared, previous, deployment)
     run.tools.signal.throwIfAborted()
     await deployment.transaction.commit(row, discard)
@@ -103,7 +111,10 @@ async function endFailed(
     log: run.tools.log,
     place: { shelf: run.shelf, id: ready.id },
     keepPaths: run.request.keepPaths,
-    startedAt: new Date(run.record.facts.started_at),
+    since: firstChangeOf(run.record),
+    previousVersion: run.record.facts.previous_version,
+    services: deployment.transaction.services,
+    healthchecks: deployment.transaction.healthchecks,
     undo: () => deployment.transaction.rollback(),
   })
   if (run.machine.current !== 'pending') await run.enter(taken.outcome === 'rolled_back' ? 'rolled_back' : 'failed')

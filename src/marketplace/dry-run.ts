@@ -1,9 +1,9 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { toDeployError } from '../core/errors.ts'
-import { toHostError } from '../install/host-errors.ts'
+import { isSystemError, toHostError } from '../install/host-errors.ts'
 import { installPath } from '../install/layout.ts'
-import { buildLocalReport } from '../install/local-report.ts'
+import { buildLocalReport, redactReport } from '../install/local-report.ts'
 import { buildTreeRecord, compareTree } from '../install/tree-record.ts'
 import { exists, statOf } from '../install/tree-walk.ts'
 import { type ReadyPlan, readyPlan } from './bind-plan.ts'
@@ -24,17 +24,23 @@ export async function dryRun(run: Run): Promise<DeployResult> {
     await rehearse(run, ready)
     return result(run, ready, undefined)
   } catch (error) {
-    return result(run, ready, run.tools.signal.aborted ? run.tools.signal.reason : error)
+    if (run.machine.current !== 'pending') await run.enter('failed')
+    return result(run, ready, causeOf(run, error))
   }
+}
+
+function causeOf({ tools, layout }: Run, thrown: unknown): unknown {
+  if (tools.signal.aborted) return tools.signal.reason
+  return isSystemError(thrown) ? toHostError(thrown, `rehearsing a deployment below ${layout.root}`) : thrown
 }
 
 async function rehearse(run: Run, ready: ReadyPlan): Promise<void> {
   const folder = await makeFolder(run.tools.temporaryFolder)
   try {
-    const { installed } = await readPrevious(run, ready.id)
+    const previous = await readPrevious(run, ready.id)
     if (await exists(run.layout.journal))
       run.tools.log.notice('An interrupted deployment waits to be recovered: a real run would do that first.')
-    const prepared = await prepareArtifact(run, ready, folder, installed)
+    const prepared = await prepareArtifact(run, ready, folder, previous)
     await tellDifferences(run, prepared)
   } finally {
     await rm(folder, { recursive: true, force: true })
@@ -78,8 +84,9 @@ function result(run: Run, ready: ReadyPlan | undefined, thrown: unknown): Deploy
     rollback: null,
     completed_at: run.tools.now().toISOString(),
   }
+  const report = buildLocalReport(run.record, end, { accepted: false, attempts: 0, error: 'a dry run reports nothing' })
   return {
-    report: buildLocalReport(run.record, end, { accepted: false, attempts: 0, error: 'a dry run reports nothing' }),
+    report: redactReport(report, run.tools.redact),
     reportPath: undefined,
     installPath: ready && installPath(run.layout, run.shelf, ready.id),
     error,

@@ -1,3 +1,5 @@
+import { statfsSync } from 'node:fs'
+import { DeploymentError } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
 import { type ArtifactRequest, isNotServed, type ServedArtifact } from './client.ts'
 import type { Run } from './run.ts'
@@ -9,31 +11,34 @@ export interface FetchedVersion {
   served: ServedArtifact
   /** The version asked for; undefined when the hub chose. */
   asked: string | undefined
+  /** The version that the hub lists as its latest without serving it. */
+  unserved: string | undefined
 }
 
 /**
  * Fetches the version asked for; for `latest`, the one that the hub lists. A hub may list a version that it does not
- * serve: then once more what it serves as latest. A `latest` older than the installed version is refused before the fetch.
+ * serve: then once more what it serves as latest. A `latest` older than the installed version is refused before the
+ * fetch. Throws what the client throws, and DeploymentError `downgrade_refused` or `disk_full`.
  */
 export async function fetchArtifact(run: Run, fd: number, installedVersion: string | null): Promise<FetchedVersion> {
   const { request, client, tools } = run
   if (request.version !== 'latest') {
     await run.record.update({ version: request.version, version_source: 'requested' })
-    return { served: await client.fetchArtifact(artifactRequest(run, request.version, fd)), asked: request.version }
+    const served = await client.fetchArtifact(artifactRequest(run, request.version, fd))
+    return { served, asked: request.version, unserved: undefined }
   }
   const latest = await client.readLatestVersion()
   tools.log.info(`The hub's latest version is ${latest}.`)
   await run.record.update({ version: latest, version_source: 'requested' })
   if (!request.allowDowngrade) refuseDowngrade(latest, installedVersion)
   try {
-    return { served: await client.fetchArtifact(artifactRequest(run, latest, fd)), asked: latest }
+    const served = await client.fetchArtifact(artifactRequest(run, latest, fd))
+    return { served, asked: latest, unserved: undefined }
   } catch (error) {
     if (!isNotServed(error)) throw error
+    await run.record.update({ version: null, version_source: null })
     const served = await client.fetchArtifact(artifactRequest(run, 'latest', fd))
-    tools.log.notice(
-      `The hub lists ${latest} as latest but does not serve it; it served ${served.headerVersion ?? 'a version that it did not name'} instead.`,
-    )
-    return { served, asked: undefined }
+    return { served, asked: undefined, unserved: latest }
   }
 }
 
@@ -45,15 +50,29 @@ function artifactRequest(run: Run, version: string, fd: number): ArtifactRequest
     maxBytes: request.maxArtifactBytes,
     timeoutMs: request.downloadTimeoutMs,
     signingSecret: request.signingSecret,
-    onProgress: progressLog(tools.log, tools.now),
+    onProgress: watchProgress(tools.log, tools.now, tools.temporaryFolder),
   }
 }
 
-function progressLog(log: Log, now: () => Date): ArtifactRequest['onProgress'] {
+function watchProgress(log: Log, now: () => Date, folder: string): ArtifactRequest['onProgress'] {
   let toldAt = now().getTime()
+  let isChecked = false
   return (received, total) => {
+    if (!isChecked && total !== undefined) refuseWithoutSpace(folder, total)
+    isChecked = true
     if (now().getTime() - toldAt < PROGRESS_EVERY_MS) return
     toldAt = now().getTime()
     log.info(`${received} of ${total ?? 'an unknown number of'} bytes.`)
   }
+}
+
+/** At the first bytes, when nothing has been written yet. */
+function refuseWithoutSpace(folder: string, bytes: number): void {
+  const { bavail, bsize } = statfsSync(folder)
+  const free = bavail * bsize
+  if (free >= bytes) return
+  throw new DeploymentError(
+    'disk_full',
+    `The artifact has ${bytes} bytes, the runner's temporary folder ${folder} has ${free} free: free some space and run again. Nothing was changed.`,
+  )
 }

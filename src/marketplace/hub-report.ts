@@ -5,9 +5,6 @@ import type { Delivery, ReportSender } from '../install/outbox.ts'
 import type { MarketplaceClient, MarketplaceSubject } from './client.ts'
 import { parseErrorText, type ReportBody } from './wire.ts'
 
-const REPORT_TIMEOUT_MS = 10_000
-/** After a cancel the runner kills within 10 s of its first signal; what is not told by then waits in the outbox. */
-const CANCELLED_REPORT_TIMEOUT_MS = 2000
 const MAX_ERROR_MESSAGE_CHARS = 2000
 const RETRIED_STATUSES: ReadonlySet<number> = new Set([408, 429])
 
@@ -16,17 +13,12 @@ export function createReportSender(
   client: MarketplaceClient,
   deploymentsBase: string,
   subject: MarketplaceSubject,
-  cancelled?: AbortSignal,
 ): ReportSender {
   return {
     address: reportAddress(deploymentsBase, subject),
-    async send(report, retry): Promise<Delivery> {
+    async send(report, { retry, timeoutMs }): Promise<Delivery> {
       try {
-        const { status, body, attempts } = await client.sendReport(
-          buildReportBody(report, subject),
-          retry,
-          cancelled?.aborted ? CANCELLED_REPORT_TIMEOUT_MS : REPORT_TIMEOUT_MS,
-        )
+        const { status, body, attempts } = await client.sendReport(buildReportBody(report, subject), retry, timeoutMs)
         if (status >= 200 && status < 300) return { accepted: true, attempts }
         const told = parseErrorText(body)
         const error = `the hub answered ${status}${told === undefined ? '' : ` (${cleanForeignText(told)})`}`

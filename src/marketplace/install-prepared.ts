@@ -1,14 +1,11 @@
-import { DeploymentError } from '../core/errors.ts'
-import type { PlanStep } from '../core/plan-step.ts'
+import { type Healthcheck, healthchecksOf } from '../install/health/healthchecks.ts'
 import type { OpenDeployment } from '../install/host-session.ts'
 import type { InstalledRow, SnapshotRow } from '../install/installed.ts'
-import { installPath } from '../install/layout.ts'
 import { chooseRetained, existingSnapshots, type Retention } from '../install/snapshots.ts'
-import { installTree } from '../install/steps/install-tree.ts'
-import { runSteps, type StepStatus } from '../install/steps/run-steps.ts'
-import type { Previous } from '../install/steps/step-context.ts'
-import { writeEnv } from '../install/steps/write-env.ts'
-import { buildTreeRecord, compareTree, type TreeRecord, writeTreeRecord } from '../install/tree-record.ts'
+import { performStep } from '../install/steps/perform-step.ts'
+import { runSteps } from '../install/steps/run-steps.ts'
+import { type NewThing, type Previous, placeOf, type StepContext } from '../install/steps/step-context.ts'
+import { buildTreeRecord, writeTreeRecord } from '../install/tree-record.ts'
 import type { Prepared } from './prepare-artifact.ts'
 import type { Run } from './run.ts'
 
@@ -25,13 +22,63 @@ export async function installPrepared(
   previous: Previous,
   deployment: OpenDeployment,
 ): Promise<Installation> {
-  const record = buildTreeRecord(prepared.tree, run.request.keepPaths)
-  const stage = { run, prepared, previous, deployment, record, snapshot: undefined }
+  const thing = describeThing(run, prepared, previous)
+  const context = describeContext(run, prepared, thing, deployment)
   await run.enter('installing')
-  await writeTreeRecord(run.layout, record)
-  await runSteps(prepared.ready.steps, run.record, run.tools.signal, step => perform(stage, step))
+  await writeTreeRecord(run.layout, thing.record)
+  await deployment.transaction.noteHealthchecks(plannedHealthchecks(prepared, context))
+  await runSteps(prepared.ready.steps, run.record, run.tools.signal, async step => {
+    if (step.action === 'healthcheck' && run.machine.current === 'installing') await run.enter('healthchecking')
+    return performStep(context, step)
+  })
   if (run.machine.current === 'installing') await run.enter('healthchecking')
-  return describeInstallation(stage)
+  return describeInstallation({
+    run,
+    prepared,
+    previous,
+    deployment,
+    thing,
+    snapshot: context.replaced.get(placeOf(thing)),
+  })
+}
+
+function describeThing(run: Run, prepared: Prepared, previous: Previous): NewThing {
+  return {
+    shelf: run.shelf,
+    id: prepared.ready.id,
+    version: prepared.version,
+    artifactSha256: prepared.artifactSha256,
+    staged: prepared.staged,
+    record: buildTreeRecord(prepared.tree, run.request.keepPaths),
+    environment: prepared.pluginYaml?.environment ?? { required: [], optional: [] },
+    previous,
+  }
+}
+
+function describeContext(run: Run, prepared: Prepared, thing: NewThing, deployment: OpenDeployment): StepContext {
+  return {
+    layout: run.layout,
+    transaction: deployment.transaction,
+    log: run.tools.log,
+    signal: run.tools.signal,
+    facts: run.record.facts,
+    hostConfig: prepared.ready.hostConfig,
+    skipped: prepared.ready.skipped,
+    keepPaths: run.request.keepPaths,
+    variables: run.tools.variables,
+    stagingFolder: deployment.stagingFolder,
+    things: [thing],
+    replaced: new Map(),
+  }
+}
+
+function plannedHealthchecks({ ready }: Prepared, context: StepContext): Healthcheck[] {
+  const { hostConfig, things, skipped } = context
+  if (hostConfig === undefined) return []
+  const ids = things.map(thing => thing.id)
+  return ready.steps.flatMap(step =>
+    step.action === 'healthcheck' && !skipped.has(step.id) ? healthchecksOf(step, hostConfig, ids) : [],
+  )
 }
 
 interface Stage {
@@ -39,86 +86,13 @@ interface Stage {
   readonly prepared: Prepared
   readonly previous: Previous
   readonly deployment: OpenDeployment
-  readonly record: TreeRecord
+  readonly thing: NewThing
   /** The name under which the replaced tree was put aside. */
-  snapshot: string | undefined
-}
-
-async function perform(stage: Stage, step: PlanStep): Promise<StepStatus> {
-  const { run, prepared } = stage
-  if (prepared.ready.skipped.has(step.id)) {
-    run.tools.log.notice(`Step ${step.id} (${step.action}) is skipped: the host config says supervisor: none.`)
-    return 'skipped'
-  }
-  switch (step.action) {
-    case 'prepare':
-    case 'download':
-    case 'extract':
-    case 'rollback':
-    case 'configure_plugin':
-      return 'done'
-    case 'install_plugin':
-    case 'install_extension':
-      return install(stage)
-    case 'write_env':
-      return writeSettings(stage, step.from)
-    case 'provision':
-    case 'start':
-    case 'stop':
-    case 'restart':
-    case 'healthcheck':
-    case 'notify':
-      throw new DeploymentError('step_failed', `Step "${step.id}": ${step.action} is not supported by this version.`)
-  }
-}
-
-async function install(stage: Stage): Promise<StepStatus> {
-  const { run, prepared, previous, deployment, record } = stage
-  if (await isInstalledAlready(stage)) {
-    run.tools.log.info(`${prepared.version} with these bytes is installed already and intact: nothing to change.`)
-    return 'unchanged'
-  }
-  stage.snapshot = await installTree({
-    layout: run.layout,
-    transaction: deployment.transaction,
-    log: run.tools.log,
-    shelf: run.shelf,
-    id: prepared.ready.id,
-    staged: prepared.staged,
-    previousVersion: previous.version,
-    keepPaths: run.request.keepPaths,
-    signal: run.tools.signal,
-  })
-  run.tools.log.info(
-    `${installPath(run.layout, run.shelf, prepared.ready.id)} is now ${prepared.version} (tree digest ${record.digest}).`,
-  )
-  return 'done'
-}
-
-async function isInstalledAlready({ run, prepared, previous, record }: Stage): Promise<boolean> {
-  const { installed } = previous
-  if (installed?.artifact_sha256 !== prepared.artifactSha256 || installed.tree_digest !== record.digest) return false
-  const place = installPath(run.layout, run.shelf, prepared.ready.id)
-  const { removed, changed } = await compareTree(place, record, run.request.keepPaths, run.tools.signal)
-  return removed.length === 0 && changed.length === 0
-}
-
-async function writeSettings({ run, prepared, deployment }: Stage, from: string): Promise<StepStatus> {
-  return writeEnv({
-    layout: run.layout,
-    transaction: deployment.transaction,
-    log: run.tools.log,
-    shelf: run.shelf,
-    id: prepared.ready.id,
-    from,
-    environment: prepared.pluginYaml?.environment ?? { required: [], optional: [] },
-    variables: run.tools.variables,
-    stagingFolder: deployment.stagingFolder,
-  })
+  readonly snapshot: string | undefined
 }
 
 async function describeInstallation(stage: Stage): Promise<Installation> {
-  const { run, prepared, previous, record } = stage
+  const { run, prepared, previous } = stage
   const { id, snapshot: asksForSnapshot } = prepared.ready
   const replaced = replacedSnapshot(stage)
   const isRetained = replaced !== undefined && (asksForSnapshot || replaced.artifact_sha256 === null)
@@ -131,7 +105,7 @@ async function describeInstallation(stage: Stage): Promise<Installation> {
   return {
     row: isUnchanged
       ? { ...(previous.installed as InstalledRow), snapshots: retention.keep }
-      : { ...newVersion(stage, record), snapshots: retention.keep },
+      : { ...newVersion(stage), snapshots: retention.keep },
     discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${run.shelf}/${id}/${name}`),
   }
 }
@@ -162,7 +136,7 @@ function replacedSnapshot({ snapshot, previous }: Stage): SnapshotRow | undefine
   }
 }
 
-function newVersion({ run, prepared }: Stage, record: TreeRecord): Omit<InstalledRow, 'snapshots'> {
+function newVersion({ run, prepared, thing }: Stage): Omit<InstalledRow, 'snapshots'> {
   return {
     contract: 'marketplace',
     kind: run.request.kind,
@@ -170,7 +144,7 @@ function newVersion({ run, prepared }: Stage, record: TreeRecord): Omit<Installe
     id: prepared.ready.id,
     version: prepared.version,
     artifact_sha256: prepared.artifactSha256,
-    tree_digest: record.digest,
+    tree_digest: thing.record.digest,
     installed_at: run.tools.now().toISOString(),
     deployment_id: run.record.facts.deployment_id,
     run_url: run.tools.run.url,

@@ -1,18 +1,17 @@
 import { createHash } from 'node:crypto'
-import { readFile, rm } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { ArtifactError } from '../core/errors.ts'
-import { type PluginYaml, parsePluginYaml } from '../core/plugin-yaml.ts'
+import type { PluginYaml } from '../core/plugin-yaml.ts'
 import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '../core/signature.ts'
+import { isSameVersion } from '../core/versions.ts'
 import { makeOpenDirectory, writeNewFile } from '../install/durable-files.ts'
 import { type ExtractedTree, extractZip } from '../install/extract-zip.ts'
-import { requireSpace } from '../install/host.ts'
-import type { InstalledRow } from '../install/installed.ts'
 import { buildPluginSig, needsPluginSig } from '../install/plugin-sig.ts'
 import { openPrivateFile } from '../install/private-file.ts'
+import type { Previous } from '../install/steps/step-context.ts'
 import { bindToTree, type ReadyPlan } from './bind-plan.ts'
-import type { ServedArtifact } from './client.ts'
 import { type FetchedVersion, fetchArtifact } from './fetch-artifact.ts'
+import { readPluginYaml } from './read-plugin-yaml.ts'
 import type { Run } from './run.ts'
 import { type DeployedVersion, decideVersion, refuseDowngrade, refuseReusedVersion } from './served-version.ts'
 
@@ -33,21 +32,21 @@ export async function prepareArtifact(
   run: Run,
   ready: ReadyPlan,
   folder: string,
-  installed: InstalledRow | undefined,
+  previous: Previous,
 ): Promise<Prepared> {
   const file = await openPrivateFile(run.tools.temporaryFolder)
   try {
     await run.enter('fetching')
-    const fetched = await fetchArtifact(run, file.fd, installed?.version ?? null)
+    const fetched = await fetchArtifact(run, file.fd, previous.version)
     await run.enter('verifying_signature')
-    const artifact = await verify(run, fetched.served)
+    const artifact = await verify(run, fetched, previous)
     await run.enter('extracting')
     const staged = join(folder, 'tree')
     const tree = await extract(run, artifact, staged)
     const pluginYaml = run.request.kind === 'plugin' ? await readPluginYaml(staged) : undefined
-    const { version } = await checkVersion(run, fetched, pluginYaml, installed)
+    const { version } = await checkVersion(run, fetched, pluginYaml, previous)
     await run.enter('loading_plan')
-    bindToTree(ready, tree)
+    bindToTree(ready, tree, run.request.keepPaths)
     const signed = await signForHost(run, ready.id, staged, tree, pluginYaml)
     await run.enter('resolving_sequence')
     run.tools.log.info(`Steps: ${ready.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`)
@@ -57,18 +56,18 @@ export async function prepareArtifact(
   }
 }
 
-async function verify(run: Run, served: ServedArtifact): Promise<VerifiedArtifact> {
+async function verify(run: Run, { served, asked }: FetchedVersion, previous: Previous): Promise<VerifiedArtifact> {
   const { artifact, hmac, signatureHeader, repo } = served
   await run.record.update({ artifact_sha256: artifact.sha256, artifact_size: artifact.size, repo: repo ?? null })
   const verified = verifyHmacSignature(artifact, hmac, signatureHeader)
   const pinned = run.request.artifactSha256
   if (pinned !== undefined) verifyPinnedDigest(verified, pinned)
   run.tools.log.info(`The signature holds for ${artifact.size} bytes, sha256 ${artifact.sha256}.`)
+  if (asked !== undefined) refuseReusedVersion(asked, artifact.sha256, previous.installed, pinned)
   return verified
 }
 
 async function extract(run: Run, artifact: VerifiedArtifact, staged: string): Promise<ExtractedTree> {
-  await requireSpace(join(staged, '..'), artifact.size)
   await makeOpenDirectory(staged)
   const tree = await extractZip(artifact, staged, run.request.extraction, run.tools.signal)
   const flattened = tree.flattened === null ? '' : `, out of the top-level directory ${tree.flattened}`
@@ -76,29 +75,27 @@ async function extract(run: Run, artifact: VerifiedArtifact, staged: string): Pr
   return tree
 }
 
-async function readPluginYaml(staged: string): Promise<PluginYaml> {
-  const text = await readFile(join(staged, 'plugin.yaml'), 'utf8').catch(error => {
-    throw new ArtifactError(
-      'not_a_plugin',
-      'The artifact has no plugin.yaml at its root, so it is not a plugin: nothing was installed. For a service set kind: service.',
-      { cause: error },
-    )
-  })
-  return parsePluginYaml(text)
-}
-
 async function checkVersion(
   run: Run,
-  { asked, served }: FetchedVersion,
+  fetched: FetchedVersion,
   pluginYaml: PluginYaml | undefined,
-  installed: InstalledRow | undefined,
+  previous: Previous,
 ): Promise<DeployedVersion> {
+  const { asked, served } = fetched
   const decided = decideVersion(asked, served.headerVersion, pluginYaml)
   await run.record.update({ version: decided.version, version_source: decided.source })
+  tellOtherVersion(run, fetched, decided.version)
   const { version, allowDowngrade, artifactSha256 } = run.request
-  if (version === 'latest' && !allowDowngrade) refuseDowngrade(decided.version, installed?.version ?? null)
-  refuseReusedVersion(decided.version, served.artifact.sha256, installed, artifactSha256)
+  if (version === 'latest' && !allowDowngrade) refuseDowngrade(decided.version, previous.version)
+  refuseReusedVersion(decided.version, served.artifact.sha256, previous.installed, artifactSha256)
   return decided
+}
+
+function tellOtherVersion({ tools }: Run, { asked, unserved }: FetchedVersion, came: string): void {
+  if (unserved !== undefined)
+    tools.log.notice(`The hub lists ${unserved} as latest but does not serve it; it served ${came} instead.`)
+  if (asked !== undefined && !isSameVersion(came, asked))
+    tools.log.notice(`Version ${asked} was asked for; by the hub's header, which is not signed, ${came} came.`)
 }
 
 async function signForHost(

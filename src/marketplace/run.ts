@@ -4,6 +4,7 @@ import type { DeploymentFacts } from '../install/deployment-facts.ts'
 import { createDeploymentRecord, type DeploymentRecord } from '../install/deployment-record.ts'
 import { shelfOf } from '../install/installed.ts'
 import { type Layout, layoutOf, type Shelf } from '../install/layout.ts'
+import { reportTimeout } from '../install/report-timeout.ts'
 import { createMarketplaceClient, type MarketplaceClient } from './client.ts'
 import type { DeployRequest, DeployTools } from './deploy-request.ts'
 import { createReportSender } from './hub-report.ts'
@@ -28,14 +29,14 @@ export function startRun(request: DeployRequest, tools: DeployTools): Run {
   const layout = layoutOf(request.projectRoot)
   const record = createDeploymentRecord(initialFacts(request, tools), machine.history)
   const reporter = createMarketplaceClient(tools.reportWire, request.bases, request, request.apiKey)
-  const sender = createReportSender(reporter, request.bases.deployments, request, tools.signal)
+  const sender = createReportSender(reporter, request.bases.deployments, request)
   return {
     request,
     tools,
     layout,
     shelf: shelfOf(request.kind),
     client: createMarketplaceClient(tools.wire, request.bases, request, request.apiKey),
-    host: { layout, log: tools.log, redact: tools.redact, sender },
+    host: { layout, log: tools.log, redact: tools.redact, sender, reportTimeoutMs: reportTimeout(tools.signal) },
     record,
     machine,
     async enter(state) {

@@ -13,7 +13,8 @@ export interface DeployedVersion {
 
 /**
  * Which version an artifact really is. A plugin's own `plugin.yaml` decides and must agree with what was asked for; for a
- * service, or where it names none, the hub's header, else what was asked for. `asked` is undefined when the hub chose.
+ * service, or where it names none, the hub's header, which is informative and may differ, else what was asked for.
+ * `asked` is undefined when the hub chose.
  * Throws ArtifactError `version_mismatch`, or `no_published_version` when nobody says which version it is.
  */
 export function decideVersion(
@@ -24,13 +25,10 @@ export function decideVersion(
   const { version, versionAsWritten } = pluginYaml ?? {}
   if (version !== undefined && versionAsWritten !== undefined) {
     const found = [versionAsWritten, version].find(name => asked === undefined || isSameVersion(name, asked))
-    if (found === undefined || !versionSchema.safeParse(found).success) throw mismatch(asked, version, 'plugin.yaml')
+    if (found === undefined || !versionSchema.safeParse(found).success) throw mismatch(asked, version)
     return { version: found, source: 'plugin.yaml' }
   }
-  if (headerVersion !== undefined) {
-    if (asked !== undefined && !isSameVersion(headerVersion, asked)) throw mismatch(asked, headerVersion, 'header')
-    return { version: headerVersion, source: 'header' }
-  }
+  if (headerVersion !== undefined) return { version: headerVersion, source: 'header' }
   if (asked === undefined)
     throw new ArtifactError(
       'no_published_version',
@@ -71,10 +69,9 @@ export function refuseReusedVersion(
   )
 }
 
-function mismatch(asked: string | undefined, found: string, where: 'plugin.yaml' | 'header'): ArtifactError {
-  const place = where === 'plugin.yaml' ? "the artifact's plugin.yaml" : "the hub's header"
+function mismatch(asked: string | undefined, found: string): ArtifactError {
   return new ArtifactError(
     'version_mismatch',
-    `Version ${asked ?? 'latest'} was asked for, ${place} says "${cleanForeignText(found, 60)}": nothing was installed. The hub or the publisher has mixed up versions.`,
+    `Version ${asked ?? 'latest'} was asked for, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": nothing was installed. The hub or the publisher has mixed up versions.`,
   )
 }

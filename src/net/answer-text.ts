@@ -7,6 +7,8 @@ import { MAX_QUOTED_BODY_CHARS } from './limits.ts'
 export interface AnswerText {
   /** Parsed; undefined when it is empty, not JSON, or longer than MAX_JSON_BODY_BYTES. */
   body: unknown
+  /** As it came, at most MAX_JSON_BODY_BYTES of it; not to be printed. */
+  decoded: string
   /** Its beginning, cleaned, for messages. */
   text: string
   /** Whether the body went beyond MAX_JSON_BODY_BYTES; the rest was not read. */
@@ -17,11 +19,12 @@ export interface AnswerText {
 export async function readAnswerText(exchange: Exchange): Promise<AnswerText> {
   if (isEncoded(exchange)) {
     exchange.close()
-    return { body: undefined, text: '', cut: false }
+    return { body: undefined, decoded: '', text: '', cut: false }
   }
   const { bytes, cut } = await readCapped(exchange.body)
   const decoded = new TextDecoder().decode(bytes)
-  return { body: cut ? undefined : parseJson(decoded), text: cleanForeignText(decoded, MAX_QUOTED_BODY_CHARS), cut }
+  const text = cleanForeignText(decoded, MAX_QUOTED_BODY_CHARS)
+  return { body: cut ? undefined : parseJson(decoded), decoded, text, cut }
 }
 
 /** Whether a Content-Encoding stands between us and the bytes; none is ever asked for. */

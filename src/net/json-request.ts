@@ -25,6 +25,8 @@ export interface JsonRequest {
 export interface JsonAnswer extends AnswerHead {
   /** Parsed; undefined when it is empty or not JSON. */
   body: unknown
+  /** The body as it came; not to be printed. */
+  decoded: string
   /** The body's first 2,048 characters, cleaned, for messages. */
   text: string
   attempts: number
@@ -56,9 +58,9 @@ export async function requestJson(request: JsonRequest, settings: WireSettings):
 async function receiveJson(exchange: Exchange, head: AnswerHead): Promise<Omit<JsonAnswer, 'attempts'>> {
   const succeeded = head.status >= 200 && head.status < 300
   if (succeeded && isEncoded(exchange)) throw unusable(exchange, 'plain JSON', 'an encoded body (Content-Encoding)')
-  const { body, text, cut } = await readAnswerText(exchange)
+  const { cut, ...answer } = await readAnswerText(exchange)
   if (succeeded && cut) throw unusable(exchange, `at most ${MAX_JSON_BODY_BYTES} bytes of JSON`, 'more')
-  return { ...head, body, text }
+  return { ...head, ...answer }
 }
 
 function unusable(exchange: Exchange, expected: string, found: string): ArtifactError {

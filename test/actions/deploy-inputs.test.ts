@@ -6,6 +6,8 @@ import { describe, it } from 'node:test'
 import { parse } from 'yaml'
 import { type DeployInputs, readDeployInputs } from '../../src/actions/deploy-inputs.ts'
 import { inputError } from '../../src/actions/input-reader.ts'
+import { HostConfigError, parseHostConfig } from '../../src/core/host-config.ts'
+import { PlanError, parsePlan } from '../../src/core/plan.ts'
 import type { DeployRequest } from '../../src/marketplace/deploy-request.ts'
 import { withInputs } from './action-environment.ts'
 
@@ -15,7 +17,7 @@ const DEFINITION: { inputs: Record<string, { required?: boolean; default?: strin
 const REQUIRED = {
   'hub-url': 'https://hub.example',
   slug: 'greeter',
-  'api-key': 'the api key',
+  'api-key': 'the-api-key',
   'signing-secret': 'the signing secret',
   'install-plan': 'install.yaml',
   'project-root': '/srv/app',
@@ -52,7 +54,7 @@ describe('readDeployInputs', () => {
     const { request, connection } = readInputs()
     const { bases, plan: _, signingSecret, ...rest } = request
     assert.deepEqual(rest, {
-      apiKey: 'the api key',
+      apiKey: 'the-api-key',
       pluginSecretKey: undefined,
       slug: 'greeter',
       kind: 'plugin',
@@ -121,6 +123,49 @@ describe('readDeployInputs', () => {
     for (const secret of ['key-1', 'first', 'second', 'key-3']) assert.ok(output.includes(`::add-mask::${secret}`))
     assert.deepEqual(result.secrets, ['key-1', 'first\nsecond', 'key-3'])
   })
+
+  it('takes a secret as it is, but for one line break at the end', () => {
+    const taken: [string, string][] = [
+      [' a b\t', ' a b\t'],
+      ['a\n', 'a'],
+      ['a\r\n', 'a'],
+      ['a\n\n', 'a\n'],
+      ['\na ', '\na '],
+    ]
+    for (const [given, secret] of taken) {
+      const { request } = readInputs({ 'signing-secret': given, 'plugin-secret-key': given })
+      assert.deepEqual([request.signingSecret, request.pluginSecretKey], [secret, secret])
+    }
+    assert.equal(readInputs({ 'api-key': 'key\r\n' }).request.apiKey, 'key')
+  })
+
+  it('has no default for what is malformed', () => {
+    const malformed = {
+      kind: 'theme',
+      version: '../1',
+      'host-id': 'a\tb',
+      'dry-run': 'yes',
+      'deployments-url': 'ftp://hub.example',
+      'lock-timeout-seconds': 'x',
+      'max-entries': '0',
+    }
+    const { kind, version, hostId, dryRun, bases, lockTimeoutMs, extraction } = readInputs(malformed).request
+    const values = [kind, version, hostId, dryRun, bases, lockTimeoutMs, extraction]
+    assert.ok(values.every(value => value === undefined))
+  })
+
+  for (const key of [' hunter22', 'hunter22 ', 'hunter 22', 'hunter\n22', 'hunter\r\n22', 'hunter22\n\n']) {
+    it(`refuses an api-key with white space, without quoting it: ${JSON.stringify(key)}`, () => {
+      const { problems, secrets, request } = readInputs({ 'api-key': key })
+      assert.deepEqual(
+        problems.map(problem => problem.kind),
+        ['invalid'],
+      )
+      assert.doesNotMatch(JSON.stringify(problems), /hunter/)
+      assert.equal(request.apiKey, undefined)
+      assert.equal(secrets.length, 2)
+    })
+  }
 
   it('leaves no input in the environment that children inherit', () => {
     const every = Object.fromEntries(Object.keys(DEFINITION.inputs).map(name => [name, 'x']))
@@ -196,8 +241,8 @@ describe('readDeployInputs', () => {
       of: request => request.artifactSha256,
     },
     'project-root': {
-      good: { '/srv/app/': '/srv/app', '/srv/../srv//app': '/srv/app', '/': '/' },
-      bad: ['srv/app', './x', '~/app'],
+      good: { '/srv/app/': '/srv/app', '/srv/../srv//app': '/srv/app' },
+      bad: ['srv/app', './x', '~/app', '/', '//', '/srv/..'],
       of: request => request.projectRoot,
     },
     'host-id': {
@@ -246,16 +291,28 @@ describe('readDeployInputs', () => {
   }
 
   for (const [name, bytes] of [
-    ['is not UTF-8', Buffer.from([0xff, 0xfe])],
+    ['is not UTF-8', Buffer.concat([Buffer.from('# '), Buffer.from([0xff, 0xfe]), Buffer.from('\nsteps: []\n')])],
     ['is larger than 256 KiB', Buffer.alloc(256 * 1024 + 1, 0x20)],
+    ['is far larger, with a character across the border', Buffer.alloc(1024 * 1024, 'ü')],
   ] as const) {
-    it(`refuses a plan that ${name}`, () => {
-      const { result } = withInputs(REQUIRED, workspace => {
+    it(`leaves a plan or host config that ${name} to its parser, which refuses it at its first line`, () => {
+      const { result } = withInputs({ ...REQUIRED, 'host-config': 'install.yaml' }, workspace => {
         writeFileSync(join(workspace, 'install.yaml'), bytes)
         return readDeployInputs(workspace)
       })
-      assert.equal(inputError(result.problems).code, 'invalid_input')
-      assert.equal(result.request.plan, undefined)
+      assert.deepEqual(result.problems, [])
+      const { plan, hostConfig } = result.request
+      assert.ok((plan?.text.length ?? 0) <= 256 * 1024 + 1)
+      const atStart = ({ problems }: PlanError | HostConfigError): boolean =>
+        problems.length === 1 && problems[0]?.line === 1
+      assert.throws(
+        () => parsePlan(plan?.text ?? '', 'install.yaml'),
+        error => error instanceof PlanError && atStart(error),
+      )
+      assert.throws(
+        () => parseHostConfig(hostConfig?.text ?? '', 'host.yaml'),
+        error => error instanceof HostConfigError && atStart(error),
+      )
     })
   }
 })

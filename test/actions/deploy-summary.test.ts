@@ -66,6 +66,19 @@ describe('buildDeploySummary', () => {
     })
   }
 
+  for (const [healthy, sentence] of [
+    [true, /The old version runs and is healthy/],
+    [false, /The old version is not healthy/],
+    [null, /^Rollback: Everything was taken back, and the restored files are as recorded\.$/m],
+  ] as const) {
+    it(`says of the old version's health after a rollback: ${healthy}`, () => {
+      const rollback = { restored: true, problems: ['it answers 500'], verified: true, healthy }
+      const summary = buildDeploySummary({ report: reportOf({ outcome: 'rolled_back', rollback }), plannedSteps: [] })
+      assert.match(summary, sentence)
+      assert.match(summary, /^- it answers 500$/m)
+    })
+  }
+
   it('tells a run that changed nothing from a dry run', () => {
     const summaryOf = (state: string): string =>
       buildDeploySummary({ report: reportOf({ changed: false, state }), plannedSteps: [] })

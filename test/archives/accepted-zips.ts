@@ -72,6 +72,7 @@ export const ACCEPTED_ZIPS: readonly AcceptedZip[] = [
   }),
   accepted('a name of 255 bytes', [file('n'.repeat(255))]),
   accepted('an equal Unicode path', [{ ...A, both: { extra: unicodePath(Buffer.from('a'), 'a') } }]),
+  accepted('a UTF-8 name without its flag that a Unicode path vouches for', [{ ...file('grün'), both: { flags: 0, extra: unicodePath(Buffer.from('grün'), 'grün') } }]),
   accepted('an archive comment', [A], {}, { comment: Buffer.from('0123456789abcdef0123456789abcdef01234567') }),
   accepted('the longest archive comment', [A], {}, { comment: Buffer.alloc(0xffff, 'c') }),
   accepted('an end record mark in the comment', [A], {}, { comment: Buffer.from('PK\x05\x06 is how one starts, and nothing more') }),

@@ -1,5 +1,5 @@
 import { deflateRawSync } from 'node:zlib'
-import { buildZip, directory, FILE, file, SYMLINK, symlink, unicodePath, UTF8_NAME, type ZipItem, type ZipShape, zip64Extra } from './zip-builder.ts'
+import { buildZip, directory, extraField, FILE, file, SYMLINK, symlink, unicodePath, UTF8_NAME, type ZipItem, type ZipShape, zip64Extra } from './zip-builder.ts'
 
 export interface HostileZip {
   /** `<code>--<what is wrong>`. */
@@ -77,6 +77,10 @@ const names: HostileZip[] = [
   named('unicode-path-differs', 'safe', { both: { extra: unicodePath(Buffer.from('safe'), '../evil') } }),
   named('unicode-path-differs-centrally', 'safe', { central: { extra: unicodePath(Buffer.from('safe'), 'other') } }),
   named('unicode-path-differs-locally', 'safe', { local: { extra: unicodePath(Buffer.from('safe'), 'other') } }),
+  named('unicode-path-differs-without-the-flag', 'gr\u00fcn', { both: { flags: 0, extra: unicodePath(Buffer.from('grün'), 'grun') } }),
+  zip('invalid_archive--unicode-path-of-another-version', [{ ...GOOD, both: { extra: unicodePath(Buffer.from('good.txt'), 'good.txt', 2) } }]),
+  zip('invalid_archive--unicode-path-for-another-name', [{ ...GOOD, both: { extra: unicodePath(Buffer.from('other'), 'good.txt') } }]),
+  zip('invalid_archive--unicode-path-cut-short', [{ ...GOOD, both: { extra: extraField(0x7075, Buffer.from([1, 0])) } }]),
   named('name-of-256-bytes', 'n'.repeat(256)),
   named('name-of-256-bytes-in-utf8', 'ü'.repeat(128)),
   named('path-of-4097-bytes', `${'p'.repeat(241)}/${Array.from({ length: 16 }, () => 'p'.repeat(240)).join('/')}`),

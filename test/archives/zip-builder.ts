@@ -101,9 +101,9 @@ export function extraField(id: number, value: Buffer): Buffer {
   return Buffer.concat([head, value])
 }
 
-export function unicodePath(rawName: Buffer, path: string): Buffer {
+export function unicodePath(rawName: Buffer, path: string, version = 1): Buffer {
   const head = Buffer.alloc(5)
-  head.writeUInt8(1, 0)
+  head.writeUInt8(version, 0)
   head.writeUInt32LE(crc32(rawName), 1)
   return extraField(0x7075, Buffer.concat([head, Buffer.from(path)]))
 }

@@ -64,4 +64,9 @@ describe('verifySettings', () => {
       assert.throws(() => verifySettings(text, ['A'], 'x.env'), refused)
     })
   }
+
+  it('refuses names that no variable can have', () => {
+    assert.throws(() => seedSettings('', ['api-key'], [], {}), { code: 'step_failed' })
+    assert.throws(() => verifySettings('', ['api key'], 'x.env'), { code: 'step_failed' })
+  })
 })

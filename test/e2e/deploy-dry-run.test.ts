@@ -6,6 +6,7 @@ import type { ActionResult } from '../../scripts/local-runner.ts'
 import { acceptedReports, commandsIn } from './evidence.ts'
 import { assertNoSecret } from './refusal.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './stage.ts'
+import { answerJson, serveUntrustedHub } from './untrusted-hub.ts'
 
 let stage: Stage
 beforeEach(async () => {
@@ -91,9 +92,20 @@ describe('a dry run', () => {
     it(`fails when ${name}`, async () => {
       const { exitCode, outputs, log } = await rehearse(inputs)
       assert.deepEqual([exitCode, outputs['outcome'], outputs['error-code']], [1, 'failed', code])
+      assert.equal(outputs['state'], code?.endsWith('_input') ? 'pending' : 'failed')
       assert.equal(commandsIn(log, 'error').length, 1)
     })
   }
+
+  it('says no secret when the hub does, whatever characters it has', async t => {
+    const key = 'k_e*y_with_marks'
+    const hub = await serveUntrustedHub(t, { detail: answerJson(500, { error: `no ${key} for you` }) })
+    const { outputs, summary, log } = await rehearse({ 'hub-url': hub.url, 'api-key': key })
+    assert.equal(outputs['error-code'], 'artifact_unavailable')
+    assert.doesNotMatch(summary, /e&#42;y|k&#95;e/)
+    assert.match(summary, /no &#42;&#42;&#42; for you/)
+    assert.ok(!log.replace(/^::add-mask::.*$/gm, '').includes(key))
+  })
 
   it('fails on a plan that cannot be used, at its lines', async () => {
     stage.writePlan(`${PLUGIN_PLAN}  - {id: x, action: run}\n`)

@@ -6,7 +6,7 @@ import { makeCertificate } from '../net/certificates.ts'
 import { serveTls } from '../net/loopback-server.ts'
 import { acceptedReports, commandsIn, readLocalReport } from './evidence.ts'
 import { assertNoSecret, assertRefuses } from './refusal.ts'
-import { openStage, SERVICE_PLAN, type Stage } from './stage.ts'
+import { openStage, SERVICE_PLAN, type Stage, writeFiles } from './stage.ts'
 import {
   type Answer,
   type Answers,
@@ -194,11 +194,40 @@ describe('a hub that lies about its bytes', () => {
     assert.equal(readLocalReport(result).repo, null)
   })
 
-  it('is refused when it names another version of a service than the one asked for', async t => {
+  it('is believed about the version of a service, which a notice tells when it is not the one asked for', async t => {
     stage.writePlan(SERVICE_PLAN)
     const hub = await serveUntrustedHub(t, { artifact: serveArtifact(bytes, { 'x-service': 'clock@2.0.1' }) })
-    const inputs = { ...from(hub.url), kind: 'service', slug: 'clock' }
-    await assertRefuses(stage, { code: 'version_mismatch', during: 'extracting' }, inputs)
+    const result = await stage.deploy({ ...from(hub.url), kind: 'service', slug: 'clock' })
+    assert.deepEqual([result.exitCode, result.outputs['version']], [0, '2.0.1'], result.log)
+    assert.equal(readLocalReport(result).version_source, 'header')
+    assert.match(commandsIn(result.log, 'notice').join('\n'), /2\.0\.0.*2\.0\.1/)
+  })
+
+  it('is said to have served another version than it lists, once it is known which', async t => {
+    const artifact: Answer = (response, request) => {
+      const isLatest = request.url?.endsWith('version=latest')
+      const answer = isLatest ? serveArtifact(pluginZip('1.9.0')) : answerJson(404, { error: 'yanked' })
+      answer(response, request)
+    }
+    const hub = await serveUntrustedHub(t, { artifact })
+    const result = await stage.deploy(from(hub.url))
+    assert.deepEqual([result.exitCode, result.outputs['version']], [0, '1.9.0'], result.log)
+    assert.match(commandsIn(result.log, 'notice').join('\n'), /lists 2\.0\.0.*served 1\.9\.0/)
+  })
+
+  it('is not said to have served what it only lists', async t => {
+    const hub = await serveUntrustedHub(t, { artifact: answerJson(404, { error: 'yanked' }) })
+    const result = await assertRefuses(stage, { code: 'not_found', during: 'fetching' }, from(hub.url))
+    assert.deepEqual([result.outputs['version'], readLocalReport(result).version_source], ['', null])
+  })
+
+  it('may serve an older version than the one that somebody else has put there, which is a downgrade', async t => {
+    const root = join(stage.root, 'by-hand')
+    writeFiles(join(root, 'plugins/greeter'), { 'plugin.yaml': 'version: "3.0.0"\n' })
+    const hub = await serveUntrustedHub(t)
+    const result = await stage.deploy({ ...from(hub.url), 'project-root': root })
+    assert.equal(result.outputs['error-code'], 'downgrade_refused')
+    assert.equal(hub.requestsFor('artifact').length, 0)
   })
 })
 

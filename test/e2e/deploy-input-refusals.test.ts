@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
-import { writeFileSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { commandsIn } from './evidence.ts'
+import { acceptedReports, commandsIn, listOwn } from './evidence.ts'
 import { assertNoSecret, assertRefuses } from './refusal.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './stage.ts'
 
@@ -72,6 +72,35 @@ describe('an input that cannot be used', () => {
     await assertRefuses(stage, { code: 'invalid_input', during: 'pending' }, { 'artifact-sha256': 'abc' })
   })
 
+  it('is reported to the hub also where there is no project root, which is not made', async () => {
+    const root = join(stage.root, 'not/there')
+    const result = await stage.deploy({ 'artifact-sha256': 'abc', 'project-root': root, 'host-id': 'host-2' })
+    assert.deepEqual(
+      [result.exitCode, result.outputs['error-code'], result.outputs['reported'], result.outputs['report-path']],
+      [1, 'invalid_input', 'true', ''],
+    )
+    assert.equal(existsSync(join(stage.root, 'not')), false)
+    assert.equal(acceptedReports(stage).findLast(row => row.host_id === 'host-2')?.status, 'failed')
+  })
+
+  const untold = { kind: 'theme', slug: '../greeter', 'host-id': 'two\nlines', 'dry-run': 'yes please' }
+  for (const [name, value] of Object.entries(untold)) {
+    it(`is not reported to the hub under a guess: ${name}`, async () => {
+      await assertRefuses(stage, { code: 'invalid_input', during: 'pending', reported: false }, { [name]: value })
+      assert.deepEqual(listOwn(stage, 'outbox'), [])
+    })
+  }
+
+  it('is reported without a version where that is what is malformed', async () => {
+    await assertRefuses(stage, { code: 'invalid_input', during: 'pending' }, { version: 'v1/../2' })
+    assert.equal(acceptedReports(stage).at(-1)?.version, 'unknown')
+  })
+
+  it('is an api-key of two words, which nobody gets to see', async () => {
+    const refusal = { code: 'invalid_input', during: 'pending', reported: false } as const
+    await assertRefuses(stage, refusal, { 'api-key': 'secret key\nof two lines' })
+  })
+
   it('is a project root that is not absolute', async () => {
     const result = await stage.deploy({ 'project-root': 'srv/app' })
     assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'invalid_input'])
@@ -133,6 +162,15 @@ describe('a plan that cannot be used', () => {
     const { log } = await assertRefuses(stage, { code: 'invalid_plan', during: 'pending', annotations: 10 })
     stage.writePlan(PLUGIN_PLAN)
     assert.match(log, /install\.yaml:18:/)
+  })
+
+  it('is annotated at its first line where it is too large or no UTF-8', async () => {
+    for (const bytes of [Buffer.alloc(300 * 1024, '#'), Buffer.from([0x23, 0xff])]) {
+      writeFileSync(join(stage.workspace.path, 'install.yaml'), bytes)
+      const { log } = await assertRefuses(stage, { code: 'invalid_plan', during: 'pending' })
+      assert.match(commandsIn(log, 'error')[0] ?? '', /file=install\.yaml,line=1,col=1/)
+    }
+    stage.writePlan(PLUGIN_PLAN)
   })
 
   it('is annotated in the host config where that is what is wrong', async () => {

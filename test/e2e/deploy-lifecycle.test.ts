@@ -76,7 +76,7 @@ describe('a first deployment', () => {
     assert.equal(statSync(join(stage.root, '.hub-deploy')).mode & 0o777, 0o700)
     assert.deepEqual(
       listOwn(stage, '.').filter(name => name !== 'trees'),
-      ['audit.jsonl', 'installed.json', 'outbox', 'reports', 'snapshots', 'staging'],
+      ['audit.jsonl', 'installed.json', 'outbox', 'reports', 'reserve', 'snapshots', 'staging'],
     )
     for (const folder of ['outbox', 'snapshots', 'staging']) assert.deepEqual(listOwn(stage, folder), [])
     assert.deepEqual(
@@ -237,7 +237,7 @@ describe('a version with other bytes than before', () => {
   it('is taken when exactly these bytes are pinned', async () => {
     await deployed()
     await stage.publish('1.0.0', files, { replace: true })
-    await assertRefuses(stage, { code: 'version_reused', during: 'extracting' })
+    await assertRefuses(stage, { code: 'version_reused', during: 'verifying_signature' })
     const outputs = await deployed({ 'artifact-sha256': servedSha256('1.0.0').toUpperCase() })
     assert.deepEqual([outputs['version'], outputs['changed']], ['1.0.0', 'true'])
     assert.ok(existsSync(join(stage.root, 'plugins/greeter/src/more.py')))
@@ -248,7 +248,7 @@ describe('a version with other bytes than before', () => {
     await stage.publish('1.1.0', pluginFiles('1.1.0'))
     await deployed()
     await stage.publish('1.0.0', files, { replace: true })
-    await assertRefuses(stage, { code: 'version_reused', during: 'extracting' }, { version: '1.0.0' })
+    await assertRefuses(stage, { code: 'version_reused', during: 'verifying_signature' }, { version: '1.0.0' })
   })
 })
 

@@ -77,7 +77,8 @@ describe('a hub that does not serve', () => {
 
   it('does not know the key', async () => {
     const refusal = { code: 'authentication_failed', during: 'fetching', reported: false } as const
-    const { log } = await assertRefuses(stage, refusal, { 'api-key': 'secret nobody issued' })
+    const { log } = await assertRefuses(stage, refusal, { 'api-key': 'secret-nobody-issued' })
+    assert.doesNotMatch(log.replace(/^::add-mask::.*$/gm, ''), /secret-nobody-issued/)
     assert.match(commandsIn(log, 'error')[0] ?? '', /401/)
     assert.equal(listOwn(stage, 'outbox').length, 1)
   })
@@ -164,6 +165,11 @@ describe('an archive that must not be extracted', () => {
 describe('a version that is not the one meant', () => {
   const other: Record<string, [Record<string, string>, string]> = {
     'is no plugin': [{ 'README.md': 'hello' }, 'not_a_plugin'],
+    'has a plugin.yaml of more than 256 KiB': [
+      pluginFiles('2.0.0', { 'plugin.yaml': `version: "2.0.0"\n#${' '.repeat(256 * 1024)}\n` }),
+      'not_a_plugin',
+    ],
+    'has a folder for a plugin.yaml': [{ 'plugin.yaml/x': '', 'src/main.py': '' }, 'not_a_plugin'],
     'has a plugin.yaml of another version': [pluginFiles('2.0.1'), 'version_mismatch'],
     'has a plugin.yaml that is a list': [{ 'plugin.yaml': '- 1\n' }, 'not_a_plugin'],
   }
@@ -183,7 +189,7 @@ describe('a version that is not the one meant', () => {
 
   it('is refused when it is the installed version with other bytes', async () => {
     await stage.publish('1.0.0', pluginFiles('1.0.0', { more: 'bytes' }), { replace: true })
-    await assertRefuses(stage, { code: 'version_reused', during: 'extracting' }, { version: '1.0.0' })
+    await assertRefuses(stage, { code: 'version_reused', during: 'verifying_signature' }, { version: '1.0.0' })
   })
 })
 

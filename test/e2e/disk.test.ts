@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import type { ActionResult } from '../../scripts/local-runner.ts'
@@ -15,6 +16,7 @@ import {
   openFleet,
   type PreparedHost,
 } from './prepared-host.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles } from './stage.ts'
 import { standIn } from './stand-in.ts'
 import { tamper, whyNoTracing } from './tracing.ts'
 
@@ -185,3 +187,22 @@ async function updateThroughGate(
   })
   return { result: await host.deploy({ 'hub-url': gate.url }), artifacts }
 }
+
+describe('a host whose disk is full when it has to be recovered', { skip: whyNoMounting() }, () => {
+  it('is recovered all the same, from the space kept back for that', async t => {
+    const stage = await openStage()
+    t.after(() => stage.close())
+    const root = mountMemory(t, 'size=4m')
+    await stage.publish('1.0.0', pluginFiles('1.0.0'))
+    await stage.publish('2.0.0', pluginFiles('2.0.0'))
+    await stage.deploy({ 'project-root': root, version: '1.0.0' })
+    const config = { version: 1, provision: { greeter: { command: ['/bin/sh', '-c', 'kill -9 $PPID; sleep 1'] } } }
+    writeFileSync(join(stage.workspace.path, 'host.yaml'), JSON.stringify(config))
+    stage.writePlan(`${PLUGIN_PLAN}  - {id: work, action: provision, plugin: greeter, depends_on: [files]}\n`)
+    const killed = await stage.deploy({ 'project-root': root, 'host-config': 'host.yaml' })
+    assert.equal(killed.signal, 'SIGKILL')
+    spawnSync('dd', ['if=/dev/zero', `of=${join(root, 'fill')}`, 'bs=4096'])
+    const { log } = await stage.deploy({ 'project-root': root, 'host-config': 'host.yaml' })
+    assert.match(readFileSync(join(root, 'plugins/greeter/plugin.yaml'), 'utf8'), /1\.0\.0/, log)
+  })
+})

@@ -32,7 +32,7 @@ export function readLocalReport(result: ActionResult): LocalReport {
 /** What a run that changes nothing leaves on the host exactly as it was: all but its own empty folders and what it has to tell. */
 export function listHost(root: string): Record<string, string> {
   const own =
-    /^\.hub-deploy($|\/(staging|snapshots(\/(plugins|extensions)(\/[^/]+)?)?)$|\/(reports|outbox|trees|audit\.jsonl)(\/|$))/
+    /^\.hub-deploy($|\/(staging|snapshots(\/(plugins|extensions)(\/[^/]+)?)?)$|\/(reports|outbox|trees|audit\.jsonl|reserve)(\/|$))/
   return Object.fromEntries(Object.entries(listTree(root)).filter(([path]) => !own.test(path)))
 }
 

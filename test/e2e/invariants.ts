@@ -17,7 +17,7 @@ export function listLive(root: string): Listing {
 
 /** Everything below the project root that does not depend on when and how often deployments ran. */
 export function listLasting(root: string): Listing {
-  const listing = listSome(root, path => !/^\.hub-deploy\/(reports\/|audit\.jsonl|installed\.json)/.test(path))
+  const listing = listSome(root, path => !/^\.hub-deploy\/(reports\/|audit\.jsonl|installed\.json|reserve)/.test(path))
   return { ...listing, '.hub-deploy/installed.json': timelessInstalled(root) }
 }
 
@@ -33,7 +33,7 @@ export function assertExactly(root: string, allowed: Readonly<Record<string, Lis
 /** I3 and I4: nothing of a deployment is left over: no journal, lock, mark, staged tree, temporary file or waiting report. */
 export function assertNothingStrays(root: string): void {
   const own = join(root, '.hub-deploy')
-  const lasting = ['audit.jsonl', 'installed.json', 'outbox', 'reports', 'snapshots', 'staging', 'trees']
+  const lasting = ['audit.jsonl', 'installed.json', 'outbox', 'reports', 'reserve', 'snapshots', 'staging', 'trees']
   assert.deepEqual(
     readdirSync(own).filter(name => !lasting.includes(name)),
     [],

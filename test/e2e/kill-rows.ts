@@ -54,7 +54,7 @@ const NEEDY = { version: FAILING_VERSION }
 const SETTLING = killAtCall('journal.jsonl', 'unlink', JOURNAL_REMOVAL)
 
 /** It is read at the start, for the previous version, and then to be written anew. */
-const READING_INSTALLED_AFTER_COMMIT = killAtCall('installed.json', 'openat', 3)
+const READING_INSTALLED_AFTER_COMMIT = killAtCall('installed.json', 'openat', 4)
 
 export const ERRORS: readonly ErrorRow[] = [
   {

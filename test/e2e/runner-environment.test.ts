@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { listTree } from '../install/directory-listing.ts'
 import { acceptedReports, commandsIn, listHost, listOwn, readLocalReport } from './evidence.ts'
-import { openStage, pluginFiles, type Stage } from './stage.ts'
+import { openStage, pluginFiles, type Stage, writeFiles } from './stage.ts'
 import { serveUntrustedHub } from './untrusted-hub.ts'
 
 let stage: Stage
@@ -102,6 +102,31 @@ describe('the environment', () => {
     )
     assert.deepEqual([refused.exitCode, commandsIn(refused.log, 'error').length], [1, 1], refused.log)
   })
+
+  for (const name of ['GITHUB_OUTPUT', 'GITHUB_STATE']) {
+    it(`may name a ${name} that is not there, which costs warnings and not the outcome`, async () => {
+      const result = await stage.deploy({}, { env: { [name]: join(stage.root, 'no/such/file') } })
+      assert.equal(result.exitCode, 0, result.log)
+      assert.ok(commandsIn(result.log, 'warning').length > 0)
+      assert.equal(commandsIn(result.log, 'error').length, 0)
+      const refused = await stage.deploy({ slug: '' }, { env: { [name]: join(stage.root, 'no/such/file') } })
+      assert.deepEqual([refused.exitCode, commandsIn(refused.log, 'error').length], [1, 1], refused.log)
+    })
+  }
+
+  const LEFT = {
+    'a damaged journal': ['journal.jsonl', 'no journal\n{}\n'],
+    'a journal that is a folder': ['journal.jsonl/x', ''],
+  }
+  for (const [what, [path = '', text = '']] of Object.entries(LEFT)) {
+    it(`gets one error and no stack from a post step that meets ${what}`, async () => {
+      assert.equal((await stage.deploy()).exitCode, 0)
+      writeFiles(join(stage.root, '.hub-deploy'), { [path]: text })
+      const { exitCode, log } = await stage.deploy({}, { phase: 'post', state: { locked: 'true' } })
+      assert.deepEqual([exitCode, commandsIn(log, 'error').length], [1, 1], log)
+      assert.doesNotMatch(log, /^\s+at .+:\d+:\d+/m)
+    })
+  }
 
   for (const umask of [0o077, 0o000]) {
     it(`decides no mode with a umask of ${umask.toString(8)}`, async () => {

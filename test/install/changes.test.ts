@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { applyChange, type Change, changeSchema, requirePossible, undoChange } from '../../src/install/changes.ts'
+import { announceable, applyChange, type Change, changeSchema, undoChange } from '../../src/install/changes.ts'
 import { listTree } from './directory-listing.ts'
 import { temporaryDirectory, writeTree } from './temporary-directory.ts'
 
@@ -30,16 +30,16 @@ describe('undoChange', () => {
       const before = listTree(root)
       await applyChange(root, change)
       assert.notDeepEqual(listTree(root), before)
-      assert.equal(await undoChange(root, change), countsAsChange)
+      assert.equal((await undoChange(root, change)).wasMade, countsAsChange)
       assert.deepEqual(listTree(root), before)
-      assert.equal(await undoChange(root, change), false)
+      assert.equal((await undoChange(root, change)).wasMade, false)
       assert.deepEqual(listTree(root), before)
     })
 
     it(`does nothing for a ${name} that was announced but not made`, async t => {
       const root = makeRoot(t)
       const before = listTree(root)
-      assert.equal(await undoChange(root, change), false)
+      assert.equal((await undoChange(root, change)).wasMade, false)
       assert.deepEqual(listTree(root), before)
     })
   }
@@ -57,7 +57,7 @@ describe('undoChange', () => {
     const root = makeRoot(t)
     const change: Change = { type: 'create_file', staged: 'old/tree/file', path: 'new/file' }
     writeFileSync(join(root, 'new/file'), 'kept')
-    assert.equal(await undoChange(root, change), false)
+    assert.equal((await undoChange(root, change)).wasMade, false)
     assert.ok('new/file' in listTree(root))
   })
 
@@ -69,11 +69,31 @@ describe('undoChange', () => {
   })
 
   const move: Change = { type: 'move', from: 'old/tree', to: 'new/tree' }
-  it('throws and touches nothing when both ends of a move exist', async t => {
+  it('sets aside what another process has put in the place of what is moved back', async t => {
     const root = makeRoot(t)
-    writeTree(root, { 'new/tree/other': '' })
+    mkdirSync(join(root, '.hub-deploy/snapshots'), { recursive: true })
+    const announced = await announceable(root, move)
+    await applyChange(root, announced)
+    writeTree(root, { 'old/tree/file': 'theirs' })
+    const { wasMade, setAside } = await undoChange(root, announced)
+    assert.equal(wasMade, true)
+    assert.equal(readFileSync(join(root, 'old/tree/file'), 'utf8'), 'kept')
+    assert.equal(readFileSync(join(root, String(setAside), 'file'), 'utf8'), 'theirs')
+  })
+
+  it('goes by what lies where on a copied host, whose inodes are others', async t => {
+    const root = makeRoot(t)
+    await applyChange(root, move)
+    assert.equal((await undoChange(root, { ...move, ino: '1' })).wasMade, true)
+    assert.equal((await undoChange(root, { ...move, ino: '1' })).wasMade, false)
+  })
+
+  it('knows what is back already by its inode, whatever lies at the other end', async t => {
+    const root = makeRoot(t)
+    const announced = await announceable(root, move)
+    writeTree(root, { 'new/tree/other': 'theirs' })
     const before = listTree(root)
-    await assert.rejects(undoChange(root, move))
+    assert.deepEqual(await undoChange(root, announced), { wasMade: false, setAside: null })
     assert.deepEqual(listTree(root), before)
   })
 
@@ -96,20 +116,20 @@ describe('applyChange', () => {
       writeTree(root, { 'old/other': 'theirs' })
       const before = listTree(root)
       await assert.rejects(applyChange(root, change))
-      await assert.rejects(requirePossible(root, change))
+      await assert.rejects(announceable(root, change))
       assert.deepEqual(listTree(root), before)
     })
   }
 })
 
-describe('requirePossible', () => {
+describe('announceable', () => {
   it('refuses a move of what is not there', async t => {
-    await assert.rejects(requirePossible(makeRoot(t), { type: 'move', from: 'gone', to: 'new/x' }))
+    await assert.rejects(announceable(makeRoot(t), { type: 'move', from: 'gone', to: 'new/x' }))
   })
 
   it('lets everything else pass', async t => {
     const root = makeRoot(t)
-    for (const { change } of KINDS) await requirePossible(root, change)
+    for (const { change } of KINDS) await announceable(root, change)
   })
 })
 

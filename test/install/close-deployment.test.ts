@@ -42,7 +42,7 @@ async function close(
     { state: 'pending', at: factsOf().started_at },
     { state: 'failed', at: FAILED.completed_at },
   ])
-  const host = { layout, log, sender, redact: createRedactor([SECRET]) }
+  const host = { layout, log, sender, redact: createRedactor([SECRET]), reportTimeoutMs: () => 10_000 }
   return { layout, log, sender, closed: await closeDeployment(host, record, FAILED, address) }
 }
 

@@ -73,10 +73,14 @@ describe('temporaryName', () => {
 })
 
 describe('makePrivateDirectory', () => {
-  it('makes missing parents, all 0700, and leaves one that is there', async t => {
-    const root = temporaryDirectory(t)
-    for (let time = 0; time < 2; time++) await makePrivateDirectory(join(root, 'a/b'))
-    for (const path of ['a', 'a/b']) assert.equal(statSync(join(root, path)).mode & 0o777, 0o700)
+  it('makes one, 0700, and leaves one that is there', async t => {
+    const path = join(temporaryDirectory(t), 'a')
+    for (let time = 0; time < 2; time++) await makePrivateDirectory(path)
+    assert.equal(statSync(path).mode & 0o777, 0o700)
+  })
+
+  it('ends where nothing can be made, however odd the file system', async () => {
+    await assert.rejects(makePrivateDirectory('/proc/sys/hub-deploy'))
   })
 })
 

@@ -5,11 +5,12 @@ import { fstatSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { promisify } from 'node:util'
-import { ArchiveError, errnoOf } from '../../src/core/errors.ts'
+import { ArchiveError, DeploymentError, errnoOf } from '../../src/core/errors.ts'
 import { DEFAULT_MAX_ENTRIES, DEFAULT_MAX_EXTRACTED_BYTES } from '../../src/core/limits.ts'
 import { type ExtractedTree, extractZip } from '../../src/install/extract-zip.ts'
 import { ACCEPTED_ZIPS, type AcceptedZip } from '../archives/accepted-zips.ts'
 import { buildZip, file, PROGRAM } from '../archives/zip-builder.ts'
+import { mountMemory, whyNoMounting } from '../e2e/mounts.ts'
 import { listTree } from './directory-listing.ts'
 import { inTemporaryDirectory, withVerifiedArtifact } from './verified-artifact.ts'
 
@@ -48,6 +49,16 @@ describe('extractZip', () => {
       })
     })
   }
+
+  it('writes nothing where there is no room for all of it', { skip: whyNoMounting() }, async t => {
+    const target = mountMemory(t, 'size=1m')
+    const bytes = buildZip([file('small'), { ...file('large', Buffer.alloc(2 * 1024 * 1024)), stored: true }])
+    await inTemporaryDirectory(async directory => {
+      const extraction = withVerifiedArtifact(bytes, directory, artifact => extractZip(artifact, target, LIMITS))
+      await assert.rejects(extraction, error => error instanceof DeploymentError && error.code === 'disk_full')
+      assert.deepEqual(readdirSync(target), [])
+    })
+  })
 
   it('tells what it made', async () => {
     await inTemporaryDirectory(async directory => {

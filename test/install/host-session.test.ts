@@ -20,7 +20,7 @@ interface Scene {
 async function makeScene(t: TestContext): Promise<Scene> {
   const layout = await prepareTemporaryHost(t)
   const sender = senderThat({ accepted: true, attempts: 1 })
-  const host = { layout, log: collectLog(), redact: NO_REDACTION, sender }
+  const host = { layout, log: collectLog(), redact: NO_REDACTION, sender, reportTimeoutMs: () => 10_000 }
   let calls = 0
   const onLocked = (): void => void calls++
   const open = () =>

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { describe, it } from 'node:test'
 import { DeploymentError } from '../../src/core/errors.ts'
 import { findInstalled, readInstalled, recordInstalled } from '../../src/install/installed.ts'
@@ -22,6 +22,15 @@ describe('the record of what is installed', () => {
     assert.equal(findInstalled(installed, 'extensions', 'another'), undefined)
     for (const row of installed.toReversed()) await recordInstalled(layout, row)
     assert.equal(readFileSync(layout.installed, 'utf8'), text)
+  })
+
+  it('that cannot be read at all is no damaged record', async t => {
+    const layout = await prepareTemporaryHost(t)
+    mkdirSync(layout.installed)
+    await assert.rejects(
+      readInstalled(layout),
+      error => error instanceof DeploymentError && error.code === 'step_failed',
+    )
   })
 
   for (const text of ['', '{', '[]', '{"schema":2,"installed":[]}', '{"schema":1,"installed":[{"id":"x"}]}']) {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../src/core/errors.ts'
@@ -50,6 +51,8 @@ describe('acquireLock', () => {
     'another boot and another pid namespace': () => holder({ boot_id: 'another', pid_namespace: 'pid:[1]' }),
     'an empty file': async () => '',
     garbage: async () => 'held by me',
+    'nothing but the name of this host': async () => JSON.stringify({ hostname: hostname() }),
+    'a hostname that is no text': async () => '{"hostname":7}',
     'half a record': async () => (await holder()).slice(0, 40),
     'a record without a pid': () => holder({ pid: undefined }),
     'a process group for a pid': () => holder({ pid: -1 }),
@@ -71,6 +74,8 @@ describe('acquireLock', () => {
     'a live process of somebody else': () => holder({ pid: 1, start_time: null }),
     'another host': () => holder({ hostname: 'elsewhere', pid: endedPid() }),
     'another host that was booted at another time': () => holder({ hostname: 'elsewhere', boot_id: 'another' }),
+    'another host and another version of this action': () =>
+      holder({ hostname: 'elsewhere', id: 7, boot_id: undefined, start_time: undefined, since: undefined }),
     'another pid namespace': () => holder({ pid_namespace: 'pid:[1]', pid: endedPid() }),
     'a host that knows no pid namespaces': () => holder({ pid_namespace: null, pid: endedPid() }),
   }
@@ -90,6 +95,13 @@ describe('acquireLock', () => {
       assert.deepEqual(readdirSync(folder), ['lock'])
     })
   }
+
+  it('leaves a lock alone of which only the other host is known', async t => {
+    const folder = temporaryDirectory(t)
+    writeFileSync(join(folder, 'lock'), '{"hostname":"elsewhere"}')
+    await assert.rejects(acquireLock(requestIn(folder)), error => locked(error) && String(error).includes('elsewhere'))
+    assert.equal(readFileSync(join(folder, 'lock'), 'utf8'), '{"hostname":"elsewhere"}')
+  })
 
   it('leaves a dead lock to the live process that is taking it over', async t => {
     const folder = temporaryDirectory(t)

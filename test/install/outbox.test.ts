@@ -25,13 +25,23 @@ describe('keepInOutbox', () => {
   })
 })
 
+const NEVER = new AbortController().signal
+
 describe('sendOutbox', () => {
+  it('sends nothing after a cancel', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const sender = senderThat({ accepted: true, attempts: 1 })
+    await keep(layout, '2026-01-01T00:00:00.000Z')
+    await sendOutbox(layout, sender, collectLog(), AbortSignal.abort())
+    assert.equal(sender.sent.length, 0)
+  })
+
   it('sends each waiting report of its own address once, oldest first', async t => {
     const layout = await prepareTemporaryHost(t)
     const sender = senderThat({ accepted: true, attempts: 1 })
     for (const day of ['03', '01', '02']) await keep(layout, `2026-01-${day}T00:00:00.000Z`)
-    await sendOutbox(layout, sender, collectLog())
-    await sendOutbox(layout, sender, collectLog())
+    await sendOutbox(layout, sender, collectLog(), NEVER)
+    await sendOutbox(layout, sender, collectLog(), NEVER)
     assert.deepEqual(
       sender.sent.map(({ report, retry }) => [report.started_at.slice(8, 10), retry]),
       [
@@ -47,7 +57,7 @@ describe('sendOutbox', () => {
     const layout = await prepareTemporaryHost(t)
     const sender = senderThat({ accepted: true, attempts: 1 })
     await keep(layout, '2026-01-01T00:00:00.000Z', 'http://other greeter')
-    await sendOutbox(layout, sender, collectLog())
+    await sendOutbox(layout, sender, collectLog(), NEVER)
     assert.deepEqual(sender.sent, [])
     assert.equal(readdirSync(layout.outbox).length, 1)
   })
@@ -70,7 +80,7 @@ describe('sendOutbox', () => {
       const sender = senderThat(delivery)
       const log = collectLog()
       for (const day of ['01', '02']) await keep(layout, `2026-01-${day}T00:00:00.000Z`)
-      await sendOutbox(layout, sender, log)
+      await sendOutbox(layout, sender, log, NEVER)
       assert.deepEqual([sender.sent.length, readdirSync(layout.outbox).length], [sent, left])
       assert.equal(log.lines.filter(line => line.startsWith('warning')).length, sent)
     })
@@ -82,7 +92,7 @@ describe('sendOutbox', () => {
     writeFileSync(join(layout.outbox, '0.json'), '{"schema":1}')
     writeFileSync(join(layout.outbox, 'notes.txt'), '')
     await keep(layout, '2026-01-01T00:00:00.000Z')
-    await sendOutbox(layout, sender, collectLog())
+    await sendOutbox(layout, sender, collectLog(), NEVER)
     assert.equal(sender.sent.length, 1)
     assert.deepEqual(readdirSync(layout.outbox), ['0.json', 'notes.txt'])
   })
@@ -90,7 +100,7 @@ describe('sendOutbox', () => {
   it('keeps the newest 200 and drops older ones', async t => {
     const layout = await prepareTemporaryHost(t)
     for (let index = 0; index < 203; index++) writeFileSync(join(layout.outbox, `${1000 + index}.json`), '{}')
-    await sendOutbox(layout, senderThat({ accepted: true, attempts: 1 }), collectLog())
+    await sendOutbox(layout, senderThat({ accepted: true, attempts: 1 }), collectLog(), NEVER)
     const names = readdirSync(layout.outbox)
     assert.deepEqual([names.length, names.sort()[0]], [200, '1003.json'])
   })

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { readFileSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
@@ -31,6 +32,23 @@ describe('buildPluginSig', () => {
       assert.equal(await buildPluginSig(root, id, plugin, secret), signature)
     })
   }
+
+  it('is what openssl computes', async t => {
+    const secret = 's\u00e9cret \u{1f511}'
+    const files = { 'plugin.yaml': 'execution_mode: trusted\n', 'src/x.md': '# read', 'src/main.py': 'print(1)\n' }
+    const signed = `${files['plugin.yaml']}src/main.py\0${files['src/main.py']}\0src/x.md\0${files['src/x.md']}\0`
+    const key = Buffer.from(secret, 'utf8').toString('hex')
+    const openssl = spawnSync('openssl', ['dgst', '-sha256', '-mac', 'HMAC', '-macopt', `hexkey:${key}`], {
+      input: signed,
+      encoding: 'utf8',
+    })
+    if (openssl.status !== 0) return t.skip(`openssl cannot be asked: ${openssl.error ?? openssl.stderr}`)
+    const root = temporaryDirectory(t)
+    writeTree(root, files)
+    const plugin = parsePluginYaml(files['plugin.yaml'])
+    const { digest } = JSON.parse(await buildPluginSig(root, 'p', plugin, secret))
+    assert.equal(digest, openssl.stdout.trim().split('= ').at(-1))
+  })
 
   for (const entryPoint of ['../main.py', '..', '/etc/x.py', 'src/../../x.py', 'src\\\\main.py', 'a\\0b/x.py']) {
     it(`refuses the entry point ${entryPoint}`, async t => {

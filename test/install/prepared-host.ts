@@ -85,7 +85,7 @@ export function senderThat(delivery: Delivery, address = 'http://hub greeter'): 
   return {
     address,
     sent,
-    async send(report, retry) {
+    async send(report, { retry }) {
       sent.push({ report, retry })
       return delivery
     },

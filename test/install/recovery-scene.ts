@@ -59,7 +59,7 @@ export async function makeScene(t: TestContext): Promise<Scene> {
     layout,
     log,
     sender,
-    host: { layout, log, sender, redact: NO_REDACTION },
+    host: { layout, log, sender, redact: NO_REDACTION, reportTimeoutMs: () => 10_000 },
     plugins: () => listTree(join(layout.root, 'plugins')),
     writeJournal: (records, torn = '') =>
       writeFileSync(layout.journal, `${records.map(record => `${JSON.stringify(record)}\n`).join('')}${torn}`),

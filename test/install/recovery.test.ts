@@ -183,8 +183,8 @@ describe('recover', () => {
     const before = scene.plugins()
     for (const change of UPDATE) await applyChange(scene.layout.root, change)
     scene.writeJournal([...begun(scene.sender), ...announced(UPDATE)])
-    const obstacle = join(scene.layout.root, SNAPSHOT, 'data')
-    writeFileSync(obstacle, 'in the way')
+    const elsewhere = join(scene.layout.root, 'elsewhere')
+    renameSync(join(scene.layout.root, 'plugins/greeter/data'), elsewhere)
     await assert.rejects(recover(scene.host), inconsistent)
     assert.ok(existsSync(scene.layout.journal))
     assert.deepEqual(
@@ -192,7 +192,7 @@ describe('recover', () => {
       [['inconsistent', 'failed', false, true]],
     )
     assert.notEqual(readdirSync(scene.layout.staging).length, 0)
-    rmSync(obstacle)
+    renameSync(elsewhere, join(scene.layout.root, STAGING, 'tree/data'))
     await recover(scene.host)
     assert.deepEqual(scene.plugins(), before)
     assertSettled(scene)

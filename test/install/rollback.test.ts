@@ -29,7 +29,8 @@ async function makeRestored(t: TestContext): Promise<{ layout: Layout; place: st
 
 async function takenBack(layout: Layout, startedAt: Date, undo: () => Promise<boolean>): Promise<TakenBack> {
   const place = { shelf: 'plugins', id: 'greeter' } as const
-  return takeBack({ layout, log: collectLog(), place, keepPaths: ['data'], startedAt, undo })
+  const nothingRan = { previousVersion: '1.0.0', services: [], healthchecks: [] }
+  return takeBack({ layout, log: collectLog(), place, keepPaths: ['data'], since: startedAt, undo, ...nothingRan })
 }
 
 /** A moment that every change so far lies before; file times are coarser than the clock. */
@@ -59,6 +60,25 @@ describe('takeBack', () => {
     })
     assert.equal(taken.outcome, 'inconsistent')
     assert.deepEqual([taken.rollback?.restored, taken.rollback?.problems], [false, ['in the way']])
+  })
+
+  it('leaves services alone, and says so, when the old files are not back', async t => {
+    const { layout } = await makeRestored(t)
+    const service = { supervisor: 'systemd', scope: 'system', unit: 'no-such-unit.service' } as const
+    const { rollback } = await takeBack({
+      layout,
+      log: collectLog(),
+      place: { shelf: 'plugins', id: 'greeter' },
+      keepPaths: [],
+      since: new Date(),
+      previousVersion: '1.0.0',
+      services: [{ service, action: 'restart', was_running: true, replicas: null }],
+      healthchecks: [],
+      undo: async () => {
+        throw new RollbackError('rollback_failed', 'in the way')
+      },
+    })
+    assert.match(rollback?.problems[1] ?? '', /no-such-unit\.service was left alone/)
   })
 
   const damages: Record<string, (place: string) => void> = {

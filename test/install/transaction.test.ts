@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { RollbackError } from '../../src/core/errors.ts'
 import type { Change } from '../../src/install/changes.ts'
 import { openJournal } from '../../src/install/journal.ts'
 import { beginTransaction, type Transaction, undoChanges } from '../../src/install/transaction.ts'
+import { collectLog } from './collected-log.ts'
 import { listTree } from './directory-listing.ts'
 import { rowOf } from './prepared-host.ts'
 import { temporaryDirectory, writeTree } from './temporary-directory.ts'
@@ -39,14 +40,21 @@ async function makeScene(t: Parameters<typeof temporaryDirectory>[0]): Promise<S
   const journalPath = join(folder, 'journal.jsonl')
   const journal = await openJournal(journalPath)
   t.after(() => journal.close())
-  return { root, journalPath, journal, transaction: beginTransaction(root, journal), listing: () => listTree(root) }
+  return {
+    root,
+    journalPath,
+    journal,
+    transaction: beginTransaction(root, journal, collectLog()),
+    listing: () => listTree(root),
+  }
 }
 
+/** Without the inodes, which differ each time. */
 function recordsOf(path: string): { record: string; change?: Change }[] {
   return readFileSync(path, 'utf8')
     .trimEnd()
     .split('\n')
-    .map(line => JSON.parse(line))
+    .map(line => JSON.parse(line, (key, value) => (key === 'ino' ? undefined : value)))
 }
 
 describe('Transaction', () => {
@@ -118,18 +126,18 @@ describe('undoChanges', () => {
     const { root, transaction, journal, listing } = await makeScene(t)
     const before = listing()
     for (const change of UPDATE) await transaction.apply(change)
-    writeFileSync(join(root, 'aside/x/data'), 'in the way')
+    renameSync(join(root, 'plugins/x/data'), join(root, 'elsewhere'))
     const pending = [...UPDATE]
-    await assert.rejects(undoChanges(root, pending, journal), error => {
+    await assert.rejects(undoChanges(root, pending, journal, collectLog()), error => {
       assert.ok(error instanceof RollbackError)
       assert.equal(error.code, 'rollback_failed')
       assert.match(error.message, /plugins\/x was moved to aside\/x/)
       assert.doesNotMatch(error.message, /plugins\/x\.env was created/)
       return true
     })
-    rmSync(join(root, 'aside/x/data'))
+    renameSync(join(root, 'elsewhere'), join(root, 'staged/x/data'))
     assert.deepEqual(pending, UPDATE.slice(0, 2))
-    assert.equal(await undoChanges(root, pending, journal), true)
+    assert.equal(await undoChanges(root, pending, journal, collectLog()), true)
     assert.deepEqual(listing(), before)
   })
 })

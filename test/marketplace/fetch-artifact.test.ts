@@ -43,16 +43,16 @@ describe('fetchArtifact', () => {
     )
   })
 
-  it('takes what the hub serves as latest where the listed one is not served, and says which came', async t => {
+  it('takes what the hub serves as latest where the listed one is not served', async t => {
     const server = await serve(t, hubServing('latest'))
-    const { run, log } = startedRun(t, server.url)
-    const { asked, served } = await fetchArtifact(run, (await artifactRequest(t, '')).fd, null)
-    assert.deepEqual([asked, served.headerVersion], [undefined, '1.9.0'])
+    const { run } = startedRun(t, server.url)
+    const { asked, served, unserved } = await fetchArtifact(run, (await artifactRequest(t, '')).fd, null)
+    assert.deepEqual([asked, served.headerVersion, unserved], [undefined, '1.9.0', '2.0.0'])
+    assert.deepEqual([run.record.facts.version, run.record.facts.version_source], [null, null])
     assert.deepEqual(
       server.requests.map(({ url }) => url?.split('version=')[1]),
       [undefined, '2.0.0', 'latest'],
     )
-    assert.match(log.lines.filter(line => line.startsWith('notice')).join(), /2\.0\.0.*1\.9\.0/)
   })
 
   it('asks only once more', async t => {
@@ -66,6 +66,15 @@ describe('fetchArtifact', () => {
     const server = await serve(t, hubServing('latest'))
     const { run } = startedRun(t, server.url, { version: '1.0.0' })
     await assert.rejects(fetchArtifact(run, (await artifactRequest(t, '')).fd, null), refusedWith('not_found'))
+    assert.equal(server.requests.length, 1)
+  })
+
+  it('refuses a download that the temporary folder has no room for, at its first bytes', async t => {
+    const server = await serve(t, (_, response) => {
+      response.writeHead(200, { 'content-length': String(2 ** 52) }).write('zip')
+    })
+    const { run } = startedRun(t, server.url, { version: '1.0.0', maxArtifactBytes: 2 ** 53 })
+    await assert.rejects(fetchArtifact(run, (await artifactRequest(t, '')).fd, null), refusedWith('disk_full'))
     assert.equal(server.requests.length, 1)
   })
 

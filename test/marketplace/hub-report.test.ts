@@ -35,21 +35,33 @@ describe('createReportSender', () => {
     it(`takes ${status} for ${JSON.stringify(expected)}`, async t => {
       const handler: Handler = (_, response) => response.writeHead(status, { Location: '/' }).end('{"error":"why"}')
       const server = await serve(t, handler)
-      assert.partialDeepStrictEqual(await senderTo(server.url).send(reportOf(), false), expected)
+      assert.partialDeepStrictEqual(
+        await senderTo(server.url).send(reportOf(), { retry: false, timeoutMs: 10_000 }),
+        expected,
+      )
       assert.equal(server.requests.length, 1)
     })
   }
 
   it('never throws, and lets a report wait that reached nobody', async () => {
     const sender = senderTo(`http://127.0.0.1:${await closedPort()}`)
-    assert.partialDeepStrictEqual(await sender.send(reportOf(), false), { accepted: false, final: false })
+    assert.partialDeepStrictEqual(await sender.send(reportOf(), { retry: false, timeoutMs: 10_000 }), {
+      accepted: false,
+      final: false,
+    })
   })
 
   it('retries a report of this run, and sends one that waited once', async t => {
     const handler: Handler = (_, response, nth) => response.writeHead(nth % 2 === 1 ? 503 : 201).end('{}')
     const server = await serve(t, handler)
-    assert.deepEqual(await senderTo(server.url).send(reportOf(), true), { accepted: true, attempts: 2 })
-    assert.partialDeepStrictEqual(await senderTo(server.url).send(reportOf(), false), { accepted: false, attempts: 1 })
+    assert.deepEqual(await senderTo(server.url).send(reportOf(), { retry: true, timeoutMs: 10_000 }), {
+      accepted: true,
+      attempts: 2,
+    })
+    assert.partialDeepStrictEqual(await senderTo(server.url).send(reportOf(), { retry: false, timeoutMs: 10_000 }), {
+      accepted: false,
+      attempts: 1,
+    })
   })
 
   it('has an address of hub, kind and slug, whatever slashes the base ends with', () => {

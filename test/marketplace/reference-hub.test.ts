@@ -53,7 +53,7 @@ describe('the marketplace client with the reference hub', () => {
       outcome: 'failed',
     })
     const deliveryWith = (apiKey?: string) =>
-      createReportSender(client(apiKey), stage.hub.url, GREETER).send(report, false)
+      createReportSender(client(apiKey), stage.hub.url, GREETER).send(report, { retry: false, timeoutMs: 10_000 })
     assert.deepEqual(await deliveryWith(), { accepted: true, attempts: 1 })
     const refused = await deliveryWith('unknown')
     assert.ok(!refused.accepted && refused.final && refused.error.includes('401'))

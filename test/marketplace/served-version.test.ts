@@ -23,6 +23,8 @@ describe('decideVersion', () => {
     ['1.4.0', undefined, 'name: x', '1.4.0', 'requested'],
     ['1.4.0', 'v1.4.0', undefined, 'v1.4.0', 'header'],
     [undefined, '1.4.0', undefined, '1.4.0', 'header'],
+    ['1.4.0', '1.4.1', undefined, '1.4.1', 'header'],
+    ['1.4.0', '1.4.1', 'name: x', '1.4.1', 'header'],
     ['1.4.0', undefined, undefined, '1.4.0', 'requested'],
   ]
   for (const [asked, header, yaml, version, source] of decided) {
@@ -35,7 +37,6 @@ describe('decideVersion', () => {
   const refused: [string | undefined, string | undefined, string | undefined, string][] = [
     ['1.4.0', undefined, 'version: "1.4.1"', 'version_mismatch'],
     ['1.4.0', '1.4.0', 'version: "1.4.1"', 'version_mismatch'],
-    ['1.4.0', '1.4.1', undefined, 'version_mismatch'],
     [undefined, undefined, 'version: "../../x"', 'version_mismatch'],
     [undefined, undefined, 'version: ""', 'version_mismatch'],
     [undefined, undefined, undefined, 'no_published_version'],

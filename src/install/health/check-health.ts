@@ -1,24 +1,23 @@
 import { performance } from 'node:perf_hooks'
 import { setTimeout } from 'node:timers/promises'
-import { DeploymentError } from '../../core/errors.ts'
+import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import type { HostHealthcheck } from '../../core/host-config.ts'
 import type { Log } from '../../core/log.ts'
 import type { Service } from '../supervisors/service.ts'
 import { readServiceState } from '../supervisors/supervise.ts'
+import { expectVersion, type Healthcheck } from './healthchecks.ts'
 import { type Finding, runProbe } from './probe.ts'
 
-/** Without a check in the host config, the supervisor's word must hold this long. */
+/** Without a check in the host config, the supervisor's word must hold this long, or for half of a shorter time-out. */
 const SUPERVISOR_STABLE_SECONDS = 3
+/** A single look that takes longer has found nothing healthy; there may be time for another. */
+const LOOK_TIMEOUT_MS = 10_000
 const DEFAULT_INTERVAL_SECONDS = 1
 
 export interface HealthRequest {
-  id: string
-  service: Service | undefined
-  healthcheck: HostHealthcheck | undefined
-  /** For one try. */
-  timeoutSeconds: number
-  /** Further tries after the first. */
-  retries: number
+  healthcheck: Healthcheck
+  /** Replaces `{version}` in the check's `body`. */
+  version: string | null
   log: Log
   signal: AbortSignal
 }
@@ -28,39 +27,65 @@ export interface HealthRequest {
  * check's `stable_for`. Returns the last evidence; throws DeploymentError `unhealthy` with it when no try gets there.
  */
 export async function checkHealth(request: HealthRequest): Promise<string> {
+  const { id, timeout_seconds: seconds, retries } = request.healthcheck
   let finding: Finding = { healthy: false, evidence: 'nothing was looked at' }
-  for (let attempt = 0; attempt <= request.retries; attempt++) {
+  for (let attempt = 1; attempt <= retries + 1; attempt++) {
     finding = await waitForHealth(request)
     if (finding.healthy) return finding.evidence
-    request.log.info(`Try ${attempt + 1} of ${request.retries + 1}: ${request.id} is not healthy. ${finding.evidence}`)
+    request.log.info(`Try ${attempt} of ${retries + 1}: ${id} is not healthy. ${finding.evidence}`)
   }
   throw new DeploymentError(
     'unhealthy',
-    `${request.id} was not healthy within ${request.timeoutSeconds} s, ${request.retries + 1} times: ${finding.evidence}`,
+    `${id} was not healthy within ${seconds} s (tries: ${retries + 1}): ${finding.evidence}`,
   )
 }
 
-async function waitForHealth(request: HealthRequest): Promise<Finding> {
-  const { healthcheck, timeoutSeconds, signal } = request
-  const deadline = performance.now() + timeoutSeconds * 1000
-  const stableMs = (healthcheck?.stableForSeconds ?? SUPERVISOR_STABLE_SECONDS) * 1000
+/** What is not healthy, one sentence each; for a version that is back. */
+export async function findUnhealthy(
+  healthchecks: readonly Healthcheck[],
+  version: string | null,
+  log: Log,
+): Promise<string[]> {
+  const { signal } = new AbortController()
+  const problems: string[] = []
+  for (const healthcheck of healthchecks) {
+    try {
+      log.info(`${healthcheck.id} is healthy again. ${await checkHealth({ healthcheck, version, log, signal })}`)
+    } catch (error) {
+      problems.push(toDeployError(error).message)
+    }
+  }
+  return problems
+}
+
+async function waitForHealth({ healthcheck, version, signal }: HealthRequest): Promise<Finding> {
+  const check = expectVersion(healthcheck.check, version)
+  const deadline = performance.now() + healthcheck.timeout_seconds * 1000
+  const stableMs =
+    (check?.stableForSeconds ?? Math.min(SUPERVISOR_STABLE_SECONDS, healthcheck.timeout_seconds / 2)) * 1000
+  const pauseMs = (check?.intervalSeconds ?? DEFAULT_INTERVAL_SECONDS) * 1000
   let healthySince: number | undefined
   for (;;) {
-    const finding = await look(request, Math.max(1, deadline - performance.now()))
+    const lookMs = Math.max(1, Math.min(LOOK_TIMEOUT_MS, deadline - performance.now()))
+    const finding = await look(healthcheck.service, check, lookMs, signal)
     const now = performance.now()
     healthySince = finding.healthy ? (healthySince ?? now) : undefined
     if (healthySince !== undefined && now - healthySince >= stableMs) return finding
-    const pause = (healthcheck?.intervalSeconds ?? DEFAULT_INTERVAL_SECONDS) * 1000
-    if (now + pause >= deadline) return notStable(finding, stableMs)
-    await setTimeout(pause, undefined, { signal })
+    if (now + pauseMs >= deadline) return notStable(finding, stableMs)
+    await setTimeout(pauseMs, undefined, { signal })
   }
 }
 
-async function look({ service, healthcheck, signal }: HealthRequest, timeoutMs: number): Promise<Finding> {
-  const state = service && (await readServiceState(service, signal))
-  if (state !== undefined && !state.running) return { healthy: false, evidence: state.evidence }
-  if (healthcheck === undefined) return { healthy: true, evidence: state?.evidence ?? '' }
-  return runProbe(healthcheck.probe, timeoutMs, signal)
+async function look(
+  service: Service | null,
+  check: HostHealthcheck | undefined,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<Finding> {
+  const state = service && (await readServiceState(service, signal, timeoutMs))
+  if (state !== null && !state.running) return { healthy: false, evidence: state.evidence }
+  if (check === undefined) return { healthy: true, evidence: state?.evidence ?? '' }
+  return runProbe(check.probe, timeoutMs, signal)
 }
 
 function notStable(finding: Finding, stableMs: number): Finding {

@@ -33,7 +33,7 @@ async function probeHttp(
   // The operator's own host config names the address, so plain http is his to choose.
   const wire = createWire({ allowHttp: true, userAgent: 'hub-deploy', log: () => {}, signal })
   try {
-    const { status, text } = await wire.requestJson({
+    const { status, decoded, text } = await wire.requestJson({
       method: 'GET',
       url: probe.url,
       headers: { accept: '*/*' },
@@ -41,7 +41,7 @@ async function probeHttp(
       timeoutMs,
       followRedirects: false,
     })
-    const matches = probe.body === undefined || text.includes(probe.body)
+    const matches = probe.body === undefined || decoded.includes(probe.body)
     const wanted =
       probe.body === undefined ? '' : `, ${matches ? 'with' : 'without'} "${cleanForeignText(probe.body, 100)}"`
     return { healthy: status === probe.status && matches, evidence: `HTTP ${status}${wanted}: ${text}` }

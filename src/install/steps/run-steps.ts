@@ -3,7 +3,7 @@ import type { PlanStep } from '../../core/plan-step.ts'
 import type { StepEntry } from '../deployment-facts.ts'
 import type { DeploymentRecord } from '../deployment-record.ts'
 
-export type StepStatus = 'done' | 'unchanged' | 'skipped'
+export type StepStatus = 'done' | 'unchanged' | 'skipped' | 'warned'
 
 /**
  * Runs steps in the given order and records each with its duration. At the first that throws, the others are recorded

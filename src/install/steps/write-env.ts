@@ -1,15 +1,17 @@
 import { constants } from 'node:fs'
-import { open, readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import { seedSettings, verifySettings } from '../../core/env-template.ts'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import { writeNewFile } from '../durable-files.ts'
 import { type Layout, type Shelf, settingsPath } from '../layout.ts'
+import { readSmallFile } from '../small-file.ts'
 import type { Transaction } from '../transaction.ts'
 import { exists } from '../tree-walk.ts'
 
-const MAX_TEMPLATE_BYTES = 256 * 1024
+/** Of a template, and of settings that are there already. */
+const MAX_SETTINGS_BYTES = 256 * 1024
+const NOT_A_SMALL_FILE = 'is not a regular file of at most 256 KiB'
 
 export interface SettingsSeed {
   layout: Layout
@@ -28,13 +30,13 @@ export interface SettingsSeed {
 
 /**
  * Seeds `<shelf>/<id>.env` (0600 from its first byte, in place whole or not at all) from a template; an existing file is
- * never changed. Throws DeploymentError `step_failed` when the template is not a regular file or a required key is or
- * ends up empty.
+ * never changed, only read. Throws DeploymentError `step_failed` when the template or what is in the place is not a
+ * regular file, or a required key is or ends up empty.
  */
 export async function writeEnv(seed: SettingsSeed): Promise<'done' | 'unchanged'> {
   const target = settingsPath(seed.layout, seed.shelf, seed.id)
   if (await exists(target)) {
-    verifySettings(await readFile(target, 'utf8'), seed.environment.required, target)
+    verifySettings(await readSettings(target), seed.environment.required, target)
     seed.log.info(`${target} exists and stays as it is.`)
     return 'unchanged'
   }
@@ -51,29 +53,30 @@ export async function writeEnv(seed: SettingsSeed): Promise<'done' | 'unchanged'
   return 'done'
 }
 
-async function readTemplate(path: string, shown: string): Promise<string> {
+/** The host's own settings may be a link to where an operator keeps them. */
+async function readSettings(path: string): Promise<string> {
   try {
-    const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
-    try {
-      const stat = await file.stat()
-      if (!stat.isFile() || stat.size > MAX_TEMPLATE_BYTES)
-        throw unusableTemplate(shown, 'is not a regular file of at most 256 KiB')
-      return await file.readFile('utf8')
-    } finally {
-      await file.close()
-    }
+    const text = await readSmallFile(path, MAX_SETTINGS_BYTES)
+    if (text !== undefined) return text
   } catch (error) {
-    if (error instanceof DeploymentError) throw error
-    throw unusableTemplate(
-      shown,
-      errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`,
-    )
+    const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`
+    throw unusable(`The settings ${path}`, found, 'repair or remove them')
   }
+  throw unusable(`The settings ${path}`, NOT_A_SMALL_FILE, 'repair or remove them')
 }
 
-function unusableTemplate(path: string, what: string): DeploymentError {
-  return new DeploymentError(
-    'step_failed',
-    `The settings template ${path} ${what}: correct "from" in the plan, or the artifact.`,
-  )
+async function readTemplate(path: string, shown: string): Promise<string> {
+  const remedy = 'correct "from" in the plan, or the artifact'
+  try {
+    const text = await readSmallFile(path, MAX_SETTINGS_BYTES, constants.O_NOFOLLOW)
+    if (text !== undefined) return text
+  } catch (error) {
+    const found = errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`
+    throw unusable(`The settings template ${shown}`, found, remedy)
+  }
+  throw unusable(`The settings template ${shown}`, NOT_A_SMALL_FILE, remedy)
+}
+
+function unusable(what: string, found: string, remedy: string): DeploymentError {
+  return new DeploymentError('step_failed', `${what} ${found}: ${remedy}.`)
 }

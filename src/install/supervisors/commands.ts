@@ -29,30 +29,49 @@ export function stateCommand(service: Service): Command {
 }
 
 export interface ParsedState {
+  /** Whether the answer says anything of the service at all. */
+  known: boolean
+  /** It is up in some way, be it not healthy or whole yet. */
+  up: boolean
   /** It runs, whole, and as its latest definition wants it. */
   running: boolean
   /** How many a Kubernetes deployment wants; null elsewhere. */
   replicas: number | null
 }
 
-/** What the answer to `stateCommand` says. */
-export function parseState(service: Service, exitCode: number, output: string): ParsedState {
-  const text = exitCode === 0 ? output.trim() : ''
+/** What the answer to `stateCommand` says: its exit code and its standard output. */
+export function parseState(service: Service, exitCode: number, stdout: string): ParsedState {
+  // systemctl is-active tells by its exit code as well, and what is "activating" is not 0.
+  const text = exitCode === 0 || service.supervisor === 'systemd' ? stdout.trim() : ''
   switch (service.supervisor) {
     case 'systemd':
-      return { running: text === 'active', replicas: null }
+      return {
+        known: UP_UNITS.has(text) || DOWN_UNITS.has(text),
+        up: UP_UNITS.has(text),
+        running: text === 'active',
+        replicas: null,
+      }
     case 'docker':
-      return { running: text === 'running' || text === 'running healthy', replicas: null }
+      return {
+        known: text !== '',
+        up: /^(?:running|restarting)\b/.test(text),
+        running: text === 'running' || text === 'running healthy',
+        replicas: null,
+      }
     case 'kubernetes': {
-      const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = text
-        .split(' ')
-        .map(Number)
+      // A field that is 0 may be left out, which leaves its place empty.
+      const fields = text.split(' ')
+      const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.map(Number)
       const isWhole = updated === wanted && available === wanted && all === wanted
-      return { running: observed >= generation && wanted > 0 && isWhole, replicas: wanted }
+      const running = observed >= generation && wanted > 0 && isWhole
+      return { known: /^\d+$/.test(fields[2] ?? ''), up: wanted > 0, running, replicas: wanted }
     }
   }
 }
 
+const UP_UNITS: ReadonlySet<string> = new Set(['active', 'activating', 'reloading', 'refreshing'])
+/** An old systemctl calls a unit that is not there `unknown`. */
+const DOWN_UNITS: ReadonlySet<string> = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown'])
 const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}'
 const KUBERNETES_STATE = [
   '{.metadata.generation}',

@@ -1,9 +1,9 @@
 import { z } from 'zod'
-import { toDeployError } from '../../core/errors.ts'
+import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import type { ServiceAction } from './commands.ts'
 import { describeService, type Service, serviceSchema } from './service.ts'
-import { superviseService } from './supervise.ts'
+import { readServiceState, superviseService } from './supervise.ts'
 
 /** That a plan has a service started, stopped or restarted, and how it was before; as written to the journal. */
 export const serviceChangeSchema = z.object({
@@ -14,6 +14,22 @@ export const serviceChangeSchema = z.object({
   replicas: z.number().int().nonnegative().nullable(),
 })
 export type ServiceChange = z.infer<typeof serviceChangeSchema>
+
+/**
+ * What is about to be done to a service, with what it is now; `earlier` are the changes of the same plan so far. Throws
+ * DeploymentError `step_failed` when its state cannot be told, because then nobody could bring it back.
+ */
+export async function planServiceChange(
+  service: Service,
+  action: ServiceAction,
+  earlier: readonly ServiceChange[],
+  signal: AbortSignal,
+): Promise<ServiceChange> {
+  const state = await readServiceState(service, signal)
+  if (!state.known) throw unknownState(service, action, state.evidence)
+  const known = earlier.find(change => keyOf(change.service) === keyOf(service) && change.replicas)
+  return { service, action, was_running: state.up, replicas: known?.replicas ?? state.replicas }
+}
 
 export interface RestoredServices {
   /** Whether any of them runs again as it did before. */
@@ -28,13 +44,13 @@ export interface RestoredServices {
  */
 export async function restoreServices(changes: readonly ServiceChange[], log: Log): Promise<RestoredServices> {
   const restored: RestoredServices = { isRunning: false, problems: [] }
-  for (const { first, last } of touchedServices(changes)) {
-    const action = restoringAction(first, last)
-    if (action === undefined) continue
+  for (const { service, was_running, replicas } of touchedServices(changes)) {
     try {
-      log.info(`Back to the old version: ${action} ${describeService(first.service)}.`)
-      await superviseService(first.service, action, first.replicas)
-      restored.isRunning ||= action !== 'stop'
+      for (const action of await restoringActions(service, was_running)) {
+        log.info(`Back to the old version: ${action} ${describeService(service)}.`)
+        await superviseService(service, action, { replicas })
+      }
+      restored.isRunning ||= was_running
     } catch (error) {
       restored.problems.push(toDeployError(error).message)
     }
@@ -42,21 +58,31 @@ export async function restoreServices(changes: readonly ServiceChange[], log: Lo
   return restored
 }
 
-function restoringAction(first: ServiceChange, last: ServiceChange): ServiceAction | undefined {
-  if (!first.was_running) return last.action === 'stop' ? undefined : 'stop'
-  return last.action === 'stop' ? 'start' : 'restart'
+/** A step that failed may have done its work all the same, so what runs is asked, not concluded. */
+async function restoringActions(service: Service, wasRunning: boolean): Promise<ServiceAction[]> {
+  const { known, up } = await readServiceState(service)
+  if (!wasRunning) return known && !up ? [] : ['stop']
+  // A restart of a Kubernetes deployment leaves it at the none that a stop has made of it.
+  return service.supervisor === 'kubernetes' && !up ? ['start', 'restart'] : ['restart']
 }
 
-/** Each touched service with its first and its last change, the one touched last first. */
-function touchedServices(changes: readonly ServiceChange[]): { first: ServiceChange; last: ServiceChange }[] {
-  const touched = new Map<string, { first: ServiceChange; last: ServiceChange }>()
+/** The first change of each touched service, which knows how it was; the service touched last first. */
+function touchedServices(changes: readonly ServiceChange[]): ServiceChange[] {
+  const touched = new Map<string, ServiceChange>()
   for (const change of changes) {
     const key = keyOf(change.service)
-    const known = touched.get(key)
+    const first = touched.get(key) ?? change
     touched.delete(key)
-    touched.set(key, { first: known?.first ?? change, last: change })
+    touched.set(key, first)
   }
   return [...touched.values()].reverse()
+}
+
+function unknownState(service: Service, action: ServiceAction, evidence: string): DeploymentError {
+  return new DeploymentError(
+    'step_failed',
+    `Before ${describeService(service)} gets a ${action}, its state must be known, to bring it back if need be. ${evidence}: nothing was done to it.`,
+  )
 }
 
 function keyOf(service: Service): string {

@@ -7,6 +7,14 @@ import { describeService, type Service } from './service.ts'
 const ACTION_TIMEOUT_MS = 5 * 60_000
 const STATE_TIMEOUT_MS = 30_000
 
+export interface Supervision {
+  /** How many a start makes of a Kubernetes deployment. */
+  replicas: number | null
+  signal?: AbortSignal | undefined
+  /** Default 5 minutes. */
+  timeoutMs?: number
+}
+
 export interface ServiceState extends ParsedState {
   /** What the supervisor said, one line. */
   evidence: string
@@ -14,16 +22,15 @@ export interface ServiceState extends ParsedState {
 
 /**
  * Has the supervisor start, stop or restart a service. Throws DeploymentError `step_failed` with what it said, or
- * `step_timed_out` after 5 minutes.
+ * `step_timed_out`.
  */
 export async function superviseService(
   service: Service,
   action: ServiceAction,
-  replicas: number | null,
-  signal?: AbortSignal,
+  { replicas, signal, timeoutMs = ACTION_TIMEOUT_MS }: Supervision,
 ): Promise<void> {
   const command = actionCommand(service, action, replicas)
-  const end = await runChild({ command, env: environmentFor(service), timeoutMs: ACTION_TIMEOUT_MS, signal })
+  const end = await runChild({ command, env: environmentFor(service), timeoutMs, signal })
   if (end.kind === 'exited' && end.code === 0) return
   const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed'
   throw new DeploymentError(
@@ -32,13 +39,19 @@ export async function superviseService(
   )
 }
 
-/** What the supervisor says of a service. A supervisor that cannot be asked counts as "does not run", and says why. */
-export async function readServiceState(service: Service, signal?: AbortSignal): Promise<ServiceState> {
+/** What the supervisor says of a service. Where it cannot be asked, nothing is known, and the evidence says why. */
+export async function readServiceState(
+  service: Service,
+  signal?: AbortSignal,
+  timeoutMs: number = STATE_TIMEOUT_MS,
+): Promise<ServiceState> {
   const command = stateCommand(service)
-  const end = await runChild({ command, env: environmentFor(service), timeoutMs: STATE_TIMEOUT_MS, signal })
-  const state = end.kind === 'exited' ? parseState(service, end.code, end.output) : { running: false, replicas: null }
+  const end = await runChild({ command, env: environmentFor(service), timeoutMs, signal })
+  const state = end.kind === 'exited' ? parseState(service, end.code, end.stdout) : UNKNOWN
   return { ...state, evidence: `${describeService(service)}: ${command[0]} ${describeEnd(end)}` }
 }
+
+const UNKNOWN: ParsedState = { known: false, up: false, running: false, replicas: null }
 
 /** How a child ended, for a message. */
 export function describeEnd(end: ChildEnd): string {

@@ -30,7 +30,7 @@ async function makeScene(
   const log = collectLog()
   const journal = await openJournal(layout.journal)
   t.after(() => journal.close())
-  const transaction = beginTransaction(layout.root, journal)
+  const transaction = beginTransaction(layout.root, journal, log)
   const staged = join(layout.staging, 'one', 'tree')
   mkdirSync(staged, { recursive: true })
   writeTree(staged, shipped)

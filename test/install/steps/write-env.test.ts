@@ -1,5 +1,15 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, readFileSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import {
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readlinkSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
@@ -25,7 +35,7 @@ async function makeScene(t: TestContext, template = 'A=1\n'): Promise<Scene> {
   const stagingFolder = join(layout.staging, 'one')
   mkdirSync(stagingFolder)
   writeTree(layout.root, { 'plugins/x/.env.template': template })
-  const transaction = beginTransaction(layout.root, journal)
+  const transaction = beginTransaction(layout.root, journal, collectLog())
   const seed: SettingsSeed = {
     layout,
     transaction,
@@ -86,13 +96,33 @@ describe('writeEnv', () => {
     assert.equal(readFileSync(scene.target, 'utf8'), 'A=\n')
   })
 
-  it('writes nothing through a dangling symlink', async t => {
+  it('reads existing settings through a symlink of the host, and leaves both', async t => {
     const scene = await makeScene(t)
-    symlinkSync(join(scene.root, 'elsewhere'), scene.target)
-    await scene.write().catch(() => {})
-    assert.ok(!existsSync(join(scene.root, 'elsewhere')))
-    assert.equal(scene.transaction.changed, false)
+    const theirs = join(scene.root, 'theirs')
+    writeFileSync(theirs, 'A=mine\n')
+    symlinkSync(theirs, scene.target)
+    assert.equal(await scene.write({ environment: { required: ['A'], optional: [] } }), 'unchanged')
+    assert.deepEqual([readFileSync(theirs, 'utf8'), readlinkSync(scene.target)], ['A=mine\n', theirs])
   })
+
+  const inTheWay: Record<string, (scene: Scene) => void> = {
+    'a symlink to nothing': ({ root, target }) => symlinkSync(join(root, 'elsewhere'), target),
+    'a pipe that nobody writes to': ({ target }) => execFileSync('mkfifo', [target]),
+    'a symlink to such a pipe': ({ root, target }) => {
+      execFileSync('mkfifo', [join(root, 'pipe')])
+      symlinkSync(join(root, 'pipe'), target)
+    },
+    'a directory': ({ target }) => mkdirSync(target),
+  }
+  for (const [name, place] of Object.entries(inTheWay)) {
+    it(`fails on ${name} in the place of the settings, and writes nothing`, async t => {
+      const scene = await makeScene(t)
+      place(scene)
+      await assert.rejects(scene.write(), stepFailed)
+      assert.ok(!existsSync(join(scene.root, 'elsewhere')))
+      assert.equal(scene.transaction.changed, false)
+    })
+  }
 
   const unusable: Record<string, (scene: Scene) => Partial<SettingsSeed>> = {
     'a template that is not there': () => ({ from: 'plugins/x/none' }),
@@ -100,6 +130,10 @@ describe('writeEnv', () => {
     'a template that is a symlink': ({ root }) => {
       symlinkSync('/etc/hostname', join(root, 'plugins/x/link'))
       return { from: 'plugins/x/link' }
+    },
+    'a template that is a pipe': ({ root }) => {
+      execFileSync('mkfifo', [join(root, 'plugins/x/pipe')])
+      return { from: 'plugins/x/pipe' }
     },
     'a template larger than 256 KiB': ({ template }) => {
       truncateSync(template, 256 * 1024 + 1)

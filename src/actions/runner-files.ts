@@ -1,0 +1,40 @@
+import * as core from '@actions/core'
+import type { Log } from '../core/log.ts'
+
+/** The files through which a step speaks to the runner. What cannot be written there is a warning and changes no outcome. */
+export interface RunnerFiles {
+  setOutputs(outputs: Readonly<Record<string, string>>): void
+  /** For the post step. */
+  saveState(name: string, value: string): void
+  /** Adds Markdown to the job summary, where the runner has one. */
+  addSummary(markdown: string): Promise<void>
+}
+
+export function createRunnerFiles(log: Log, redact: (text: string) => string): RunnerFiles {
+  const warn = (what: string, error: unknown): void =>
+    log.warning(`The ${what} could not be written: ${error instanceof Error ? error.message : String(error)}`)
+  return {
+    setOutputs(outputs) {
+      try {
+        for (const [name, value] of Object.entries(outputs)) core.setOutput(name, redact(value))
+      } catch (error) {
+        warn('outputs', error)
+      }
+    },
+    saveState(name, value) {
+      try {
+        core.saveState(name, value)
+      } catch (error) {
+        warn('state for the post step', error)
+      }
+    },
+    async addSummary(markdown) {
+      if (!process.env['GITHUB_STEP_SUMMARY']) return
+      try {
+        await core.summary.addRaw(redact(markdown)).write()
+      } catch (error) {
+        warn('job summary', error)
+      }
+    },
+  }
+}

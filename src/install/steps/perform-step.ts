@@ -1,0 +1,152 @@
+import { DeploymentError } from '../../core/errors.ts'
+import type { HostCommand, HostConfig } from '../../core/host-config.ts'
+import type { PlanStep } from '../../core/plan-step.ts'
+import { checkHealth } from '../health/check-health.ts'
+import { healthchecksOf } from '../health/healthchecks.ts'
+import { installPath } from '../layout.ts'
+import type { ServiceAction } from '../supervisors/commands.ts'
+import { describeService, serviceOf } from '../supervisors/service.ts'
+import { compareTree } from '../tree-record.ts'
+import { runHostCommand } from './host-command.ts'
+import { installTree } from './install-tree.ts'
+import type { StepStatus } from './run-steps.ts'
+import { type NewThing, placeOf, type StepContext } from './step-context.ts'
+import { writeEnv } from './write-env.ts'
+
+/** Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says. */
+export async function performStep(context: StepContext, step: PlanStep): Promise<StepStatus> {
+  if (context.skipped.has(step.id)) {
+    context.log.notice(`Step ${step.id} (${step.action}) is skipped: the host config says supervisor: none.`)
+    return 'skipped'
+  }
+  switch (step.action) {
+    case 'prepare':
+    case 'download':
+    case 'extract':
+    case 'rollback':
+    case 'configure_plugin':
+      return 'done'
+    case 'install_plugin':
+      return install(context, findThing(context, `plugins/${step.plugin}`))
+    case 'install_extension':
+      return install(context, findThing(context, `extensions/${step.extension}`))
+    case 'write_env':
+      return writeSettings(context, step.plugin, step.from)
+    case 'provision':
+      return provision(context, step.plugin)
+    case 'start':
+    case 'stop':
+    case 'restart':
+      return supervise(context, step.action, step.plugin)
+    case 'healthcheck':
+      return verifyHealth(context, step)
+    case 'notify':
+      return notify(context, step)
+  }
+}
+
+async function install(context: StepContext, thing: NewThing): Promise<StepStatus> {
+  const { layout, transaction, log, keepPaths, signal } = context
+  const { shelf, id, version, staged, record, previous } = thing
+  if (await isInstalledAlready(context, thing)) {
+    log.info(`${version} with these bytes is installed already and intact: nothing to change.`)
+    return 'unchanged'
+  }
+  const previousVersion = previous.version
+  const snapshot = await installTree({
+    layout,
+    transaction,
+    log,
+    shelf,
+    id,
+    staged,
+    previousVersion,
+    keepPaths,
+    signal,
+  })
+  if (snapshot !== undefined) context.replaced.set(placeOf(thing), snapshot)
+  log.info(`${installPath(layout, shelf, id)} is now ${version} (tree digest ${record.digest}).`)
+  return 'done'
+}
+
+async function isInstalledAlready(context: StepContext, thing: NewThing): Promise<boolean> {
+  const { installed } = thing.previous
+  if (installed?.artifact_sha256 !== thing.artifactSha256 || installed.tree_digest !== thing.record.digest) return false
+  const place = installPath(context.layout, thing.shelf, thing.id)
+  const { removed, changed } = await compareTree(place, thing.record, context.keepPaths, context.signal)
+  return removed.length === 0 && changed.length === 0
+}
+
+async function writeSettings(context: StepContext, id: string, from: string): Promise<StepStatus> {
+  const { layout, transaction, log, variables, stagingFolder } = context
+  const { shelf, environment } = findThing(context, `${from.split('/')[0]}/${id}`)
+  return writeEnv({ layout, transaction, log, shelf, id, from, environment, variables, stagingFolder })
+}
+
+async function provision(context: StepContext, id: string): Promise<StepStatus> {
+  await runHostCommand({
+    command: requireEntry(context.hostConfig?.provision.get(id), `provision.${id}`),
+    args: [id],
+    variables: { PROVISION_PLUGIN_ID: id },
+    facts: context.facts,
+    signal: context.signal,
+  })
+  return 'done'
+}
+
+async function supervise(context: StepContext, action: ServiceAction, plugin: string | undefined): Promise<StepStatus> {
+  const id = plugin ?? (context.things[0] as NewThing).id
+  const service = requireEntry(serviceOf(requireConfig(context), id, plugin === undefined), 'supervisor')
+  context.log.info(`${action} ${describeService(service)}`)
+  await context.transaction.supervise(service, action, context.signal)
+  return 'done'
+}
+
+async function verifyHealth(
+  context: StepContext,
+  step: Extract<PlanStep, { action: 'healthcheck' }>,
+): Promise<StepStatus> {
+  const { things, log, signal } = context
+  const ids = things.map(thing => thing.id)
+  for (const healthcheck of healthchecksOf(step, requireConfig(context), ids)) {
+    const version = things.find(thing => thing.id === healthcheck.id)?.version ?? null
+    log.info(`${healthcheck.id} is healthy. ${await checkHealth({ healthcheck, version, log, signal })}`)
+  }
+  return 'done'
+}
+
+/** A team that could not be told is no reason to take a healthy version back. */
+async function notify(context: StepContext, step: Extract<PlanStep, { action: 'notify' }>): Promise<StepStatus> {
+  const message = step.message ?? ''
+  try {
+    await runHostCommand({
+      command: requireEntry(context.hostConfig?.notify.get(step.event), `notify.${step.event}`),
+      args: [step.event, message],
+      variables: { NOTIFY_EVENT: step.event, NOTIFY_MESSAGE: message },
+      facts: context.facts,
+      signal: context.signal,
+    })
+    return 'done'
+  } catch (error) {
+    context.signal.throwIfAborted()
+    context.log.warning(`Step ${step.id}: nobody was told. ${error instanceof Error ? error.message : String(error)}`)
+    return 'warned'
+  }
+}
+
+function findThing(context: StepContext, place: string): NewThing {
+  return requireEntry(
+    context.things.find(thing => placeOf(thing) === place),
+    place,
+  )
+}
+
+function requireConfig({ hostConfig }: StepContext): HostConfig {
+  return requireEntry(hostConfig, 'host-config')
+}
+
+/** The plan was compared with the host config before anything was fetched, so nothing is missing here. */
+function requireEntry<T extends HostCommand | object>(entry: T | undefined, what: string): T {
+  if (entry === undefined) throw new DeploymentError('step_failed', `The host config has no ${what}.`)
+  return entry
+}

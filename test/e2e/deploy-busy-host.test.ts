@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import { readLocalReport } from './evidence.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './stage.ts'
+
+const PLAN = `${PLUGIN_PLAN}  - {id: work, action: provision, plugin: greeter, depends_on: [files]}
+`
+
+let stage: Stage
+beforeEach(async () => {
+  stage = await openStage()
+  await stage.publish('1.0.0', pluginFiles('1.0.0'))
+  await stage.deploy()
+  writeFiles(stage.root, { 'plugins/greeter/data/state': 'of the host' })
+  await stage.publish('2.0.0', pluginFiles('2.0.0'))
+  stage.writePlan(PLAN)
+})
+afterEach(() => stage.close())
+
+/** Deploys 2.0.0 with a command of the host that does this, once the new files are in place. */
+function deployWhile(script: string, inputs: Record<string, string> = {}) {
+  const config = { version: 1, provision: { greeter: { command: ['/bin/sh', '-c', script] } } }
+  writeFileSync(join(stage.workspace.path, 'host.yaml'), JSON.stringify(config))
+  return stage.deploy({ 'host-config': 'host.yaml', ...inputs })
+}
+
+function assertOldVersion(): void {
+  assert.match(readFileSync(join(stage.root, 'plugins/greeter/plugin.yaml'), 'utf8'), /1\.0\.0/)
+  assert.equal(readFileSync(join(stage.root, 'plugins/greeter/data/state'), 'utf8'), 'of the host')
+  assert.equal(existsSync(join(stage.root, '.hub-deploy/journal.jsonl')), false)
+}
+
+describe('an old version that is still at work', () => {
+  it('is brought back although it has made its kept folder anew, which is set aside', async () => {
+    const old = join(stage.root, '.hub-deploy/snapshots/plugins/greeter/1-1.0.0/data')
+    const { outputs, log } = await deployWhile(`mkdir ${old} && echo mine >${old}/log; exit 1`)
+    assert.deepEqual([outputs['outcome'], outputs['failed-step']], ['rolled_back', 'work'], log)
+    assertOldVersion()
+    const aside = join(stage.root, '.hub-deploy/snapshots/set-aside')
+    assert.equal(readFileSync(join(aside, readdirSync(aside)[0] as string, 'log'), 'utf8'), 'mine\n')
+    assert.match(log, /set-aside/)
+  })
+
+  it('is not blamed for what it changed in its own files before the first change', async () => {
+    writeFiles(stage.root, { 'plugins/greeter/src/main.py': 'rewritten by the plugin itself' })
+    const result = await deployWhile('exit 1')
+    assert.equal(result.outputs['outcome'], 'rolled_back')
+    assert.equal(readLocalReport(result).rollback?.verified, true)
+  })
+})
+
+describe('a run that is refused after another one was killed', () => {
+  for (const [name, inputs] of Object.entries({
+    'a plan for something else': { slug: 'clock' },
+    'a malformed input': { 'keep-snapshots': 'many' },
+  })) {
+    it(`recovers the host before it fails over ${name}`, async () => {
+      const killed = await deployWhile('kill -9 $PPID; sleep 1')
+      assert.equal(killed.signal, 'SIGKILL')
+      const { outputs, exitCode } = await stage.deploy(inputs)
+      assert.deepEqual([exitCode, outputs['outcome'], outputs['changed']], [1, 'failed', 'false'])
+      assertOldVersion()
+    })
+  }
+})
+
+it('leaves a settings file alone that an id could be mistaken for', async () => {
+  writeFiles(stage.root, { 'plugins/other.env': 'SECRET=1' })
+  stage.writePlan(PLUGIN_PLAN.replace('plugin: greeter', 'plugin: other.env'))
+  const { outputs } = await stage.deploy()
+  assert.equal(outputs['error-code'], 'invalid_plan')
+  assert.equal(readFileSync(join(stage.root, 'plugins/other.env'), 'utf8'), 'SECRET=1')
+})

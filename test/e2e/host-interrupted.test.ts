@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import type { LocalReport } from '../../src/install/local-report.ts'
+import { acceptedReports, listHost, listOwn } from './evidence.ts'
+import { type HostStage, planWith } from './host-stage.ts'
+import { HEALTH, IS_NEW, openRunningHost, PROVISION, RESTART, unitChanges } from './running-host.ts'
+
+let stage: HostStage
+beforeEach(async () => {
+  stage = await openRunningHost()
+})
+afterEach(() => stage.close())
+
+describe('a run that is killed', () => {
+  /** The program's first call kills whoever called it. */
+  const KILL_ONCE = 'if [ ! -e killed ]; then touch killed; kill -9 $PPID; exit 1; fi'
+  const deaths: Record<string, () => void> = {
+    'by a provision command': () => void stage.standIns.add('make-db', KILL_ONCE),
+    'while a service is restarted': () => stage.standIns.before('systemctl', 'restart', KILL_ONCE),
+    'by a health check': () => void stage.standIns.add('check', `${KILL_ONCE}; if ${IS_NEW}; then exit 1; fi`),
+  }
+  const recoveries: Record<string, (state: Record<string, string>) => Promise<unknown>> = {
+    'its post step': state => stage.deployHere({}, { phase: 'post', state }),
+    'the next run, whatever that deploys': () => stage.deployHere({ version: '7.0.0' }),
+  }
+  for (const [death, arrange] of Object.entries(deaths)) {
+    for (const [who, recover] of Object.entries(recoveries)) {
+      it(`${death} is recovered by ${who}: files and services`, async () => {
+        stage.standIns.add('make-db', '')
+        arrange()
+        stage.writePlan(planWith(RESTART, PROVISION, HEALTH))
+        const before = listHost(stage.root)
+        const dead = await stage.deployHere()
+        assert.deepEqual([dead.signal, dead.outputs['outcome']], ['SIGKILL', 'interrupted'], dead.log)
+        assert.notDeepEqual(listHost(stage.root), before)
+        await recover(dead.state)
+        assert.deepEqual(listHost(stage.root), before)
+        assert.equal(stage.standIns.running(), '1.0.0')
+        assert.deepEqual(unitChanges(stage), ['restart greeter.service', 'restart greeter.service'])
+        const told = acceptedReports(stage).filter(row => row.version === '2.0.0')
+        assert.deepEqual(
+          told.map(row => row.status),
+          ['rolled_back'],
+        )
+        const { rollback, error } = interruptedReport()
+        assert.deepEqual([error?.code, rollback?.healthy, rollback?.problems], ['interrupted', true, []])
+      })
+    }
+  }
+})
+
+describe('a cancelled run', () => {
+  it('ends a slow provision command with its children and brings everything back', async () => {
+    stage.standIns.add('make-db', 'sleep 300 & echo $! > sleeper; wait')
+    stage.writePlan(planWith(RESTART, PROVISION))
+    const before = listHost(stage.root)
+    const sleeper = join(stage.standIns.bin, '../sleeper')
+    let timer: NodeJS.Timeout | undefined
+    const cancelOnceAsleep = (pid: number): void => {
+      timer = setInterval(() => {
+        if (!existsSync(sleeper)) return
+        clearInterval(timer)
+        process.kill(pid, 'SIGINT')
+      }, 20)
+    }
+    const { outputs, log } = await stage.deployHere({}, { onStart: cancelOnceAsleep })
+    clearInterval(timer)
+    assert.deepEqual([outputs['outcome'], outputs['error-code']], ['rolled_back', 'cancelled'], log)
+    assert.deepEqual(listHost(stage.root), before)
+    assert.deepEqual(unitChanges(stage), ['restart greeter.service', 'restart greeter.service'])
+    assert.ok(!isAlive(Number(readFileSync(sleeper, 'utf8'))))
+  })
+})
+
+function interruptedReport(): LocalReport {
+  const reports = listOwn(stage, 'reports').map(
+    (name): LocalReport => JSON.parse(readFileSync(join(stage.root, '.hub-deploy/reports', name), 'utf8')),
+  )
+  const found = reports.find(report => report.error?.code === 'interrupted')
+  assert.ok(found)
+  return found
+}
+
+/** A process that has ended but was not waited for is not alive. */
+function isAlive(pid: number): boolean {
+  try {
+    return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
+  } catch {
+    return false
+  }
+}

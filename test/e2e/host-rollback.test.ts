@@ -1,0 +1,165 @@
+import assert from 'node:assert/strict'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import type { ActionResult } from '../../scripts/local-runner.ts'
+import type { LocalReport } from '../../src/install/local-report.ts'
+import { acceptedReports, listHost, listOwn, readLocalReport } from './evidence.ts'
+import { type HostStage, planWith } from './host-stage.ts'
+import {
+  HEALTH,
+  openRunningHost,
+  PROVISION,
+  RESTART,
+  RESTART_ALL,
+  runningHostConfig,
+  unitChanges,
+} from './running-host.ts'
+
+let stage: HostStage
+beforeEach(async () => {
+  stage = await openRunningHost()
+})
+afterEach(() => stage.close())
+
+/** Runs an update that must end with the old version in place; returns its report. */
+async function takenBack(code: string, step: string): Promise<[LocalReport, ActionResult]> {
+  const before = listHost(stage.root)
+  const result = await stage.deployHere()
+  const { outputs } = result
+  assert.deepEqual(
+    [
+      result.exitCode,
+      outputs['outcome'],
+      outputs['state'],
+      outputs['error-code'],
+      outputs['failed-step'],
+      outputs['changed'],
+    ],
+    [1, 'rolled_back', 'rolled_back', code, step, 'false'],
+    result.log,
+  )
+  assert.deepEqual(listHost(stage.root), before)
+  assert.equal(acceptedReports(stage).at(-1)?.status, 'rolled_back')
+  assert.deepEqual(listOwn(stage, 'staging'), [])
+  assert.ok(!existsSync(join(stage.root, '.hub-deploy/journal.jsonl')))
+  return [readLocalReport(result), result]
+}
+
+describe('a new version that does not become healthy', () => {
+  it('leaves the old one in place and running, told everywhere with the evidence', async () => {
+    stage.writePlan(planWith(RESTART, HEALTH))
+    const [report, { log, summary }] = await takenBack('unhealthy', 's2')
+    assert.equal(stage.standIns.running(), '1.0.0')
+    assert.deepEqual(unitChanges(stage), ['restart greeter.service', 'restart greeter.service'])
+    assert.deepEqual(report.rollback, { restored: true, problems: [], verified: true, healthy: true })
+    for (const text of [report.error?.message, log, acceptedReports(stage).at(-1)?.error_message])
+      assert.match(text ?? '', /still broken/)
+    assert.match(summary, /still broken/)
+    assert.match(summary, /The old version runs and is healthy/)
+  })
+
+  it('is tried as often as the plan says', async () => {
+    stage.writePlan(planWith(RESTART, `${HEALTH}, retries: 2`))
+    const [, { log }] = await takenBack('unhealthy', 's2')
+    assert.match(log, /Try 3 of 3/)
+  })
+
+  it('is told beside an old one that is not healthy either', async () => {
+    stage.standIns.add('check', 'echo "nothing is well"; exit 1')
+    stage.writePlan(planWith(RESTART, HEALTH))
+    const [report, { summary, log }] = await takenBack('unhealthy', 's2')
+    assert.deepEqual([report.rollback?.restored, report.rollback?.healthy], [true, false])
+    assert.match(report.rollback?.problems.join() ?? '', /nothing is well/)
+    assert.match(summary, /The old version is not healthy/)
+    assert.match(log, /^::error .*nothing is well.*nothing is well/m)
+  })
+})
+
+describe('a failing step', () => {
+  it('has the services brought back in reverse, after the files, each told in the log', async () => {
+    stage.writePlan(planWith(RESTART, RESTART_ALL, PROVISION))
+    const [report, { log }] = await takenBack('step_failed', 's3')
+    assert.deepEqual(unitChanges(stage), [
+      'restart greeter.service',
+      'restart app.service',
+      'restart app.service',
+      'restart greeter.service',
+    ])
+    assert.equal(stage.standIns.running(), '1.0.0')
+    assert.match(
+      log,
+      /Back to the old version: restart unit app\.service[\s\S]*Back to the old version: restart unit greeter\.service/,
+    )
+    assert.match(report.error?.message ?? '', /exit code 4.*no database/)
+    assert.equal(report.rollback?.healthy, null)
+  })
+
+  it('has a service started again that the plan had stopped', async () => {
+    stage.writePlan(planWith('action: stop, plugin: greeter', PROVISION))
+    await takenBack('step_failed', 's2')
+    assert.deepEqual(unitChanges(stage), ['stop greeter.service', 'restart greeter.service'])
+    assert.deepEqual([stage.standIns.stateOf('greeter.service'), stage.standIns.running()], ['active', '1.0.0'])
+  })
+
+  it('has a service stopped again that did not run before', async () => {
+    stage.standIns.setState('greeter.service', 'inactive')
+    stage.writePlan(planWith('action: start, plugin: greeter', PROVISION))
+    const [report] = await takenBack('step_failed', 's2')
+    assert.equal(stage.standIns.stateOf('greeter.service'), 'inactive')
+    assert.equal(report.rollback?.healthy, null)
+  })
+
+  it('of a supervisor is told with what it said, and undone', async () => {
+    stage.standIns.before(
+      'systemctl',
+      'restart',
+      'if [ ! -e failed ]; then touch failed; echo "Unit is masked" >&2; exit 5; fi',
+    )
+    stage.writePlan(planWith(RESTART))
+    const [report] = await takenBack('step_failed', 's1')
+    assert.match(report.error?.message ?? '', /exit code 5.*Unit is masked/)
+    assert.deepEqual([stage.standIns.running(), report.rollback?.problems], ['1.0.0', []])
+  })
+
+  it('says so when a service cannot be brought back', async () => {
+    stage.standIns.before('systemctl', 'restart', 'echo "bus is gone" >&2; exit 1')
+    stage.writePlan(planWith(RESTART, HEALTH))
+    const [report, { summary }] = await takenBack('step_failed', 's1')
+    assert.deepEqual(
+      [report.rollback?.restored, report.rollback?.healthy, report.rollback?.problems.length],
+      [true, false, 1],
+    )
+    assert.match(summary, /bus is gone/)
+    assert.match(summary, /not healthy/)
+  })
+
+  it('does nothing to a service whose state cannot be told', async () => {
+    stage.standIns.before('systemctl', 'is-active', 'echo "no bus" >&2; exit 1')
+    stage.writePlan(planWith(RESTART))
+    const [report] = await takenBack('step_failed', 's1')
+    assert.deepEqual(unitChanges(stage), [])
+    assert.match(report.error?.message ?? '', /no bus/)
+  })
+
+  it('that runs into its time-out ends with all that it started', async () => {
+    stage.writeHostConfig(runningHostConfig(stage).replace('60s', '1s'))
+    stage.standIns.add('make-db', 'echo started; sleep 300 & wait')
+    stage.writePlan(planWith(PROVISION))
+    const [report] = await takenBack('step_timed_out', 's1')
+    assert.match(report.error?.message ?? '', /started/)
+  })
+
+  it('of a first installation leaves nothing in place and nothing running', async () => {
+    const { standIns } = stage
+    await stage.publish('3.0.0', { 'plugin.yaml': 'name: hi\nversion: "3.0.0"\n' }, { slug: 'hi' })
+    stage.writeHostConfig('version: 1\nsupervisor: systemd\nplugins: {hi: {healthcheck: {command: [/bin/false]}}}\n')
+    stage.writePlan(
+      planWith('action: start, plugin: hi', 'action: healthcheck, plugin: hi, timeout: 1').replaceAll('greeter', 'hi'),
+    )
+    const { outputs, log } = await stage.deployHere({ slug: 'hi' })
+    assert.deepEqual([outputs['outcome'], outputs['error-code']], ['rolled_back', 'unhealthy'], log)
+    assert.deepEqual([existsSync(join(stage.root, 'plugins/hi')), standIns.stateOf('hi.service')], [false, 'inactive'])
+    assert.deepEqual(unitChanges(stage), ['start hi.service', 'stop hi.service'])
+  })
+})

@@ -1,0 +1,232 @@
+import assert from 'node:assert/strict'
+import { createServer } from 'node:http'
+import { afterEach, beforeEach, describe, it, type TestContext } from 'node:test'
+import type { ActionResult } from '../../scripts/local-runner.ts'
+import { acceptedReports, commandsIn, listHost, readLocalReport } from './evidence.ts'
+import { type HostStage, openHostStage, planWith, versionFiles } from './host-stage.ts'
+import { assertNoSecret } from './refusal.ts'
+import { serveUntrustedHub } from './untrusted-hub.ts'
+
+let stage: HostStage
+beforeEach(async () => {
+  stage = await openHostStage()
+})
+afterEach(() => stage.close())
+
+const SYSTEMD = 'version: 1\nsupervisor: systemd\n'
+
+/** A service that answers with the version that its supervisor last started. */
+async function serveRunning(t: TestContext): Promise<string> {
+  const server = createServer((_, response) => response.end(`{"version":"${stage.standIns.running()}"}`))
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.after(() => void server.close())
+  return `http://127.0.0.1:${(server.address() as { port: number }).port}/health`
+}
+
+function assertDeployed(result: ActionResult): void {
+  assert.deepEqual([result.exitCode, result.outputs['outcome']], [0, 'success'], result.log)
+}
+
+function statusesOf(result: ActionResult): string[] {
+  return readLocalReport(result).steps.map(({ action, status }) => `${action} ${status}`)
+}
+
+describe('a plan with everything that a host can do', () => {
+  it('seeds settings, provisions, stops, starts, restarts, checks health and tells', async t => {
+    await stage.publish('1.0.0', versionFiles('1.0.0'))
+    const provision = stage.standIns.add('make-db', 'echo made')
+    const tell = stage.standIns.add('tell-team', '')
+    stage.writeHostConfig(`${SYSTEMD}plugins:
+  greeter: {unit: hello@1.service, healthcheck: {http: "${await serveRunning(t)}", body: '"version":"{version}"'}}
+provision: {greeter: {command: [${provision}, --fast], env: {PGHOST: localhost}}}
+notify: {deployed: {command: [${tell}]}}
+`)
+    stage.writePlan(
+      planWith(
+        'action: write_env, plugin: greeter, from: plugins/greeter/.env.template',
+        'action: provision, plugin: greeter',
+        'action: stop, plugin: greeter',
+        'action: start, plugin: greeter',
+        'action: restart, plugin: greeter',
+        'action: healthcheck, plugin: greeter, timeout: 10s',
+        'action: notify, event: deployed, message: "greeter is new; $(id)"',
+      ),
+    )
+    const result = await stage.deployHere()
+    assertDeployed(result)
+    assertNoSecret(stage, result)
+    assert.deepEqual(stage.standIns.changes(), [
+      ['make-db', '--fast', 'greeter'],
+      ['systemctl', 'stop', 'hello@1.service'],
+      ['systemctl', 'start', 'hello@1.service'],
+      ['systemctl', 'restart', 'hello@1.service'],
+      ['tell-team', 'deployed', 'greeter is new; $(id)'],
+    ])
+    assert.equal(stage.standIns.running(), '1.0.0')
+    const told = stage.standIns.environmentOf('tell-team')
+    assert.deepEqual([told['NOTIFY_EVENT'], told['NOTIFY_MESSAGE']], ['deployed', 'greeter is new; $(id)'])
+    assert.deepEqual(statusesOf(result).slice(-7), [
+      'write_env done',
+      'provision done',
+      'stop done',
+      'start done',
+      'restart done',
+      'healthcheck done',
+      'notify done',
+    ])
+    assert.match(result.log, /HTTP 200, with ""version":"1\.0\.0""/)
+    assert.deepEqual(
+      readLocalReport(result)
+        .states.map(({ state }) => state)
+        .slice(-3),
+      ['installing', 'healthchecking', 'succeeded'],
+    )
+  })
+
+  it('hands the commands of the host an environment of their own and nothing of the runner', async () => {
+    await stage.installOld()
+    const provision = stage.standIns.add('make-db', 'echo made')
+    stage.writeHostConfig(`${SYSTEMD}provision: {greeter: {command: [${provision}], env: {PGHOST: db}}}\n`)
+    stage.writePlan(planWith('action: provision, plugin: greeter', 'action: restart, plugin: greeter'))
+    const secrets = { GITHUB_TOKEN: 'a-token', ACTIONS_RUNTIME_TOKEN: 'a-token', AWS_SECRET_ACCESS_KEY: 'a-token' }
+    const result = await stage.deployHere({}, { env: { ...secrets, TZ: 'UTC', LANG: 'C' } })
+    assertDeployed(result)
+    // A shell adds these by itself.
+    const { PWD: _, OLDPWD: __, SHLVL: ___, _: ____, ...seen } = stage.standIns.environmentOf('make-db')
+    const { deployment_id } = readLocalReport(result)
+    assert.deepEqual(seen, {
+      PATH: stage.standIns.path,
+      HOME: process.env['HOME'],
+      TZ: 'UTC',
+      LANG: 'C',
+      PGHOST: 'db',
+      PROVISION_PLUGIN_ID: 'greeter',
+      DEPLOYMENT_ID: deployment_id,
+      DEPLOYMENT_KIND: 'plugin',
+      DEPLOYMENT_SLUG: 'greeter',
+      DEPLOYMENT_VERSION: '2.0.0',
+      DEPLOYMENT_PREVIOUS_VERSION: '1.0.0',
+      DEPLOYMENT_HOST_ID: 'host-1',
+    })
+    const names = Object.keys(stage.standIns.environmentOf('systemctl'))
+    assert.deepEqual(
+      names.filter(name => /INPUT_|GITHUB_|ACTIONS_|RUNNER_|AWS_|DEPLOYMENT_/.test(name)),
+      [],
+    )
+  })
+})
+
+describe('the supervisors', () => {
+  const kinds = {
+    systemd: [
+      `${SYSTEMD}systemd: {scope: user, unit: "app-{id}.service"}\n`,
+      ['systemctl', '--user', 'restart', 'app-greeter.service'],
+    ],
+    docker: ['version: 1\nsupervisor: docker\ndocker: {container: "app-{id}"}\n', ['docker', 'restart', 'app-greeter']],
+    kubernetes: [
+      'version: 1\nsupervisor: kubernetes\nkubernetes: {namespace: apps, deployment: "app-{id}", kubeconfig: /etc/kube, context: prod}\n',
+      [
+        'kubectl',
+        '--kubeconfig=/etc/kube',
+        '--context=prod',
+        '--namespace=apps',
+        'rollout',
+        'restart',
+        'deployment/app-greeter',
+      ],
+    ],
+  } as const
+  for (const [kind, [config, expected]] of Object.entries(kinds)) {
+    it(`${kind} restarts and is asked how it is`, async () => {
+      await stage.publish('1.0.0', versionFiles('1.0.0'))
+      stage.writeHostConfig(config)
+      stage.writePlan(planWith('action: restart, plugin: greeter', 'action: healthcheck, plugin: greeter, timeout: 4'))
+      assertDeployed(await stage.deployHere())
+      assert.deepEqual(stage.standIns.changes(), [expected])
+      assert.equal(stage.standIns.running(), '1.0.0')
+    })
+  }
+
+  it('do nothing, with a notice for each step, where the host config says none', async () => {
+    await stage.publish('1.0.0', versionFiles('1.0.0'))
+    stage.writeHostConfig('version: 1\nsupervisor: none\n')
+    stage.writePlan(planWith('action: restart', 'action: healthcheck'))
+    const result = await stage.deployHere()
+    assertDeployed(result)
+    assert.deepEqual(statusesOf(result).slice(-2), ['restart skipped', 'healthcheck skipped'])
+    assert.equal(commandsIn(result.log, 'notice').length, 2)
+    assert.deepEqual(stage.standIns.calls(), [])
+  })
+
+  it('get the project-wide unit for steps without a plugin', async () => {
+    await stage.publish('1.0.0', versionFiles('1.0.0'))
+    stage.writeHostConfig(`${SYSTEMD}systemd: {project_unit: app.service}\n`)
+    stage.writePlan(planWith('action: restart', 'action: restart, plugin: greeter'))
+    assertDeployed(await stage.deployHere())
+    assert.deepEqual(
+      stage.standIns.changes().map(call => call[2]),
+      ['app.service', 'greeter.service'],
+    )
+  })
+})
+
+describe('notify', () => {
+  it('costs a warning and nothing else when it fails', async () => {
+    await stage.installOld()
+    stage.writeHostConfig(
+      `${SYSTEMD}notify: {deployed: {command: [${stage.standIns.add('tell', 'echo busy >&2; exit 7')}]}}\n`,
+    )
+    stage.writePlan(planWith('action: notify, event: deployed'))
+    const result = await stage.deployHere()
+    assertDeployed(result)
+    assert.equal(result.outputs['changed'], 'true')
+    assert.equal(commandsIn(result.log, 'warning').length, 1, result.log)
+    assert.match(result.log, /busy/)
+    assert.equal(statusesOf(result).at(-1), 'notify warned')
+    assert.equal(acceptedReports(stage).at(-1)?.status, 'success')
+  })
+})
+
+describe('a plan that the host config does not cover', () => {
+  const gaps: Record<string, [string, string]> = {
+    'a supervisor': ['version: 1\n', 'action: restart'],
+    'a supervisor or a health check': ['version: 1\n', 'action: healthcheck, plugin: greeter'],
+    'a provision command': [SYSTEMD, 'action: provision, plugin: greeter'],
+    'a command for the event': [
+      `${SYSTEMD}notify: {other: {command: [/bin/true]}}\n`,
+      'action: notify, event: deployed',
+    ],
+  }
+  for (const [name, [config, step]] of Object.entries(gaps)) {
+    for (const dryRun of ['false', 'true']) {
+      it(`is refused for want of ${name} before the hub is asked anything (dry run: ${dryRun})`, async t => {
+        const hub = await serveUntrustedHub(t)
+        stage.writeHostConfig(config)
+        stage.writePlan(planWith(step))
+        const { exitCode, outputs } = await stage.deployHere({ 'hub-url': hub.url, 'dry-run': dryRun })
+        assert.deepEqual([exitCode, outputs['error-code'], outputs['outcome']], [1, 'invalid_plan', 'failed'])
+        assert.deepEqual([hub.requestsFor('detail').length, hub.requestsFor('artifact').length], [0, 0])
+        assert.deepEqual([listHost(stage.root), stage.standIns.calls()], [{}, []])
+      })
+    }
+  }
+
+  it('is refused without any host config', async t => {
+    const hub = await serveUntrustedHub(t)
+    stage.writePlan(planWith('action: restart', 'action: provision, plugin: greeter'))
+    const { outputs, log } = await stage.deploy({ 'hub-url': hub.url })
+    assert.equal(outputs['error-code'], 'invalid_plan')
+    assert.equal(commandsIn(log, 'error').length, 2)
+    assert.deepEqual([hub.requestsFor('detail').length, hub.requestsFor('artifact').length], [0, 0])
+  })
+})
+
+describe('a dry run', () => {
+  it('touches no service', async () => {
+    await stage.installOld()
+    stage.writeHostConfig(SYSTEMD)
+    stage.writePlan(planWith('action: restart'))
+    assertDeployed(await stage.deployHere({ 'dry-run': 'true' }))
+    assert.deepEqual(stage.standIns.calls(), [])
+  })
+})

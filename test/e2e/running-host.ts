@@ -1,0 +1,37 @@
+import { type HostStage, openHostStage } from './host-stage.ts'
+
+export const RESTART = 'action: restart, plugin: greeter'
+export const RESTART_ALL = 'action: restart'
+export const HEALTH = 'action: healthcheck, plugin: greeter, timeout: 1'
+export const PROVISION = 'action: provision, plugin: greeter'
+/** Shell: whether what was started last is the new version. */
+export const IS_NEW = 'grep -q 2.0.0 running 2> /dev/null'
+
+/**
+ * A host on which 1.0.0 is installed and runs, with a project-wide unit beside it; 2.0.0 waits at the hub. Its health
+ * check finds the new version broken and the old one fine, and its provision command fails.
+ */
+export async function openRunningHost(): Promise<HostStage> {
+  const stage = await openHostStage()
+  const { standIns } = stage
+  await stage.installOld()
+  stage.writeHostConfig(runningHostConfig(stage))
+  for (const unit of ['greeter.service', 'app.service']) standIns.setState(unit, 'active')
+  standIns.add('check', `if ${IS_NEW}; then echo "still broken"; exit 1; fi; echo fine`)
+  standIns.add('make-db', 'echo "no database" >&2; exit 4')
+  return stage
+}
+
+export function runningHostConfig({ standIns: { bin } }: HostStage): string {
+  return `version: 1
+supervisor: systemd
+systemd: {project_unit: app.service}
+plugins: {greeter: {healthcheck: {command: [${bin}/check]}}}
+provision: {greeter: {command: [${bin}/make-db], timeout: 60s}}
+`
+}
+
+/** What systemctl was asked to change, in its order. */
+export function unitChanges({ standIns }: HostStage): string[] {
+  return standIns.changes().flatMap(([program, ...args]) => (program === 'systemctl' ? [args.join(' ')] : []))
+}

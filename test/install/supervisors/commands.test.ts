@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import {
+  actionCommand,
+  parseState,
+  type ServiceAction,
+  stateCommand,
+} from '../../../src/install/supervisors/commands.ts'
+import type { Service } from '../../../src/install/supervisors/service.ts'
+
+const SYSTEM: Service = { supervisor: 'systemd', scope: 'system', unit: 'app@1.service' }
+const USER: Service = { ...SYSTEM, scope: 'user' }
+const CONTAINER: Service = { supervisor: 'docker', container: 'app' }
+const DEPLOYMENT: Service = {
+  supervisor: 'kubernetes',
+  namespace: 'apps',
+  deployment: 'web',
+  kubeconfig: null,
+  context: null,
+}
+const REMOTE: Service = { ...DEPLOYMENT, kubeconfig: '/etc/kube config', context: 'prod' }
+
+describe('actionCommand', () => {
+  const rows: [Service, ServiceAction, number | null, string[]][] = [
+    [SYSTEM, 'start', null, ['systemctl', 'start', 'app@1.service']],
+    [SYSTEM, 'stop', null, ['systemctl', 'stop', 'app@1.service']],
+    [SYSTEM, 'restart', null, ['systemctl', 'restart', 'app@1.service']],
+    [USER, 'restart', null, ['systemctl', '--user', 'restart', 'app@1.service']],
+    [CONTAINER, 'start', null, ['docker', 'start', 'app']],
+    [CONTAINER, 'stop', null, ['docker', 'stop', 'app']],
+    [CONTAINER, 'restart', null, ['docker', 'restart', 'app']],
+    [DEPLOYMENT, 'start', null, ['kubectl', '--namespace=apps', 'scale', '--replicas=1', 'deployment/web']],
+    [DEPLOYMENT, 'start', 0, ['kubectl', '--namespace=apps', 'scale', '--replicas=1', 'deployment/web']],
+    [DEPLOYMENT, 'start', 3, ['kubectl', '--namespace=apps', 'scale', '--replicas=3', 'deployment/web']],
+    [DEPLOYMENT, 'stop', 3, ['kubectl', '--namespace=apps', 'scale', '--replicas=0', 'deployment/web']],
+    [DEPLOYMENT, 'restart', 3, ['kubectl', '--namespace=apps', 'rollout', 'restart', 'deployment/web']],
+    [
+      REMOTE,
+      'restart',
+      null,
+      [
+        'kubectl',
+        '--kubeconfig=/etc/kube config',
+        '--context=prod',
+        '--namespace=apps',
+        'rollout',
+        'restart',
+        'deployment/web',
+      ],
+    ],
+  ]
+  for (const [service, action, replicas, expected] of rows) {
+    it(expected.join(' '), () => assert.deepEqual(actionCommand(service, action, replicas), expected))
+  }
+})
+
+describe('stateCommand', () => {
+  it('asks each supervisor in its own words', () => {
+    assert.deepEqual(stateCommand(SYSTEM), ['systemctl', 'is-active', 'app@1.service'])
+    assert.deepEqual(stateCommand(USER), ['systemctl', '--user', 'is-active', 'app@1.service'])
+    assert.deepEqual(stateCommand(CONTAINER).toSpliced(3, 1), ['docker', 'inspect', '--format', 'app'])
+    assert.deepEqual(stateCommand(REMOTE).toSpliced(-1), [
+      'kubectl',
+      '--kubeconfig=/etc/kube config',
+      '--context=prod',
+      '--namespace=apps',
+      'get',
+      'deployment/web',
+    ])
+  })
+})
+
+describe('parseState', () => {
+  type Row = [exitCode: number, stdout: string, known: boolean, up: boolean, running: boolean, replicas?: number]
+  const tables: [string, Service, Row[]][] = [
+    [
+      'systemd',
+      SYSTEM,
+      [
+        [0, 'active\n', true, true, true],
+        [3, 'activating\n', true, true, false],
+        [0, 'reloading\n', true, true, false],
+        [3, 'inactive\n', true, false, false],
+        [4, 'inactive\n', true, false, false],
+        [3, 'unknown\n', true, false, false],
+        [3, 'failed\n', true, false, false],
+        [3, 'deactivating\n', true, false, false],
+        [1, '', false, false, false],
+        [0, 'something else\n', false, false, false],
+      ],
+    ],
+    [
+      'docker',
+      CONTAINER,
+      [
+        [0, 'running\n', true, true, true],
+        [0, 'running healthy\n', true, true, true],
+        [0, 'running starting\n', true, true, false],
+        [0, 'running unhealthy\n', true, true, false],
+        [0, 'restarting\n', true, true, false],
+        [0, 'exited\n', true, false, false],
+        [0, 'created\n', true, false, false],
+        [0, 'paused\n', true, false, false],
+        [1, 'running\n', false, false, false],
+      ],
+    ],
+    [
+      'kubernetes: generation, observed, wanted, updated, available, all',
+      DEPLOYMENT,
+      [
+        [0, '2 2 3 3 3 3', true, true, true, 3],
+        [0, '2 1 3 3 3 3', true, true, false, 3],
+        [0, '2 2 3 2 3 3', true, true, false, 3],
+        [0, '2 2 3 3 2 3', true, true, false, 3],
+        [0, '2 2 3 3 3 4', true, true, false, 3],
+        [0, '2 2 3 3  3', true, true, false, 3],
+        [0, '1  1   ', true, true, false, 1],
+        [0, '2 2 0   ', true, false, false, 0],
+        [1, '2 2 3 3 3 3', false, false, false, 0],
+        [0, 'no such thing', false, false, false, NaN],
+      ],
+    ],
+  ]
+  for (const [name, service, rows] of tables) {
+    describe(name, () => {
+      for (const [exitCode, stdout, known, up, running, replicas = null] of rows) {
+        it(`${JSON.stringify(stdout)} with exit code ${exitCode}`, () => {
+          const state = parseState(service, exitCode, stdout)
+          assert.deepEqual([state.known, state.up, state.running], [known, up, running])
+          if (known) assert.equal(state.replicas, replicas)
+        })
+      }
+    })
+  }
+})

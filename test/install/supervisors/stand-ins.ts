@@ -1,0 +1,117 @@
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+type Program = 'systemctl' | 'docker' | 'kubectl'
+
+/** Executables in the place of the supervisors', which log how they are called and remember what they were told. */
+export interface StandIns {
+  /** Holds the executables. */
+  readonly bin: string
+  /** A PATH on which they come first. */
+  readonly path: string
+  /** Every call so far: the program and its arguments. */
+  calls(): string[][]
+  /** The calls that changed something: without the questions for a state. */
+  changes(): string[][]
+  /** What the last call of a program found in its environment. */
+  environmentOf(program: string): Record<string, string>
+  /** What a service is: `active` or `inactive`; a number of replicas for kubectl. Undefined when never touched. */
+  stateOf(service: string): string | undefined
+  setState(service: string, state: string): void
+  /** What stood in `watched` when something was last started or restarted. */
+  running(): string | undefined
+  /** Shell code that a program runs before each call with this action; `exit` keeps it from acting. */
+  before(program: Program, action: string, shell: string): void
+  /** Another executable on this PATH. */
+  add(name: string, shell: string): string
+  close(): void
+}
+
+const SYSTEMCTL = `
+[ "$1" = --user ] && shift
+action=$1; service=$2
+case $action in
+  start | restart) keep active ;;
+  stop) keep inactive ;;
+  is-active) before; recall inactive; [ "$(recall inactive)" = active ] ;;
+esac
+`
+
+const DOCKER = `
+action=$1
+for service; do :; done
+case $action in
+  start | restart) keep running ;;
+  stop) keep exited ;;
+  inspect) before; recall exited ;;
+esac
+`
+
+const KUBECTL = `
+while [ "\${1#--}" != "$1" ]; do shift; done
+action=$1
+for service; do :; done
+service=\${service##*/}
+case $action in
+  scale) keep "\${2#--replicas=}" ;;
+  rollout) action=restart; keep "$(recall 1)" ;;
+  get) service=\${2##*/}; before; set -- $(recall 1) ; echo "1 1 $1 $1 $1 $1" ;;
+esac
+`
+
+/** Makes the three; `watched` is a file of the installed version. */
+export function makeStandIns(watched = '/nothing'): StandIns {
+  const folder = mkdtempSync(join(tmpdir(), 'stand-ins-'))
+  const at = (...parts: string[]) => join(folder, ...parts)
+  for (const name of ['bin', 'state', 'before', 'environment']) mkdirSync(at(name))
+  const prelude = (name: string) => `#!/bin/sh
+cd '${folder}'
+{ printf '%s' '${name}'; [ $# -eq 0 ] || printf '\\t%s' "$@"; echo; } >> calls
+env > 'environment/${name}'
+before() { [ ! -e "before/${name}.$action" ] || . "./before/${name}.$action"; }
+recall() { cat "state/$service" 2>/dev/null || echo "$1"; }
+keep() { before; echo "$1" > "state/$service"; case $1 in inactive | exited | 0) ;; *) cat '${watched}' > running 2>/dev/null || : ;; esac; }
+`
+  const add = (name: string, shell: string): string => {
+    writeFileSync(at('bin', name), `${prelude(name)}${shell}\n`)
+    chmodSync(at('bin', name), 0o755)
+    return at('bin', name)
+  }
+  add('systemctl', SYSTEMCTL)
+  add('docker', DOCKER)
+  add('kubectl', KUBECTL)
+  const text = (...parts: string[]) => (existsSync(at(...parts)) ? readFileSync(at(...parts), 'utf8') : '')
+  const calls = (): string[][] =>
+    text('calls')
+      .split('\n')
+      .slice(0, -1)
+      .map(line => line.split('\t'))
+  return {
+    bin: at('bin'),
+    path: `${at('bin')}:${process.env['PATH']}`,
+    calls,
+    changes: () => calls().filter(call => !['is-active', 'inspect', 'get'].some(question => call.includes(question))),
+    environmentOf: program => Object.fromEntries(text('environment', program).split('\n').slice(0, -1).map(pairOf)),
+    stateOf: service => (readdirSync(at('state')).includes(service) ? text('state', service).trim() : undefined),
+    setState: (service, state) => writeFileSync(at('state', service), `${state}\n`),
+    running: () => text('running').trim() || undefined,
+    before: (program, action, shell) => writeFileSync(at('before', `${program}.${action}`), `${shell}\n`),
+    add,
+    close: () => rmSync(folder, { recursive: true, force: true }),
+  }
+}
+
+function pairOf(line: string): [string, string] {
+  const equals = line.indexOf('=')
+  return [line.slice(0, equals), line.slice(equals + 1)]
+}

@@ -1,0 +1,110 @@
+import assert from 'node:assert/strict'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import { DeploymentError, type ErrorCode } from '../../../src/core/errors.ts'
+import type { Service } from '../../../src/install/supervisors/service.ts'
+import { readServiceState, superviseService } from '../../../src/install/supervisors/supervise.ts'
+import { makeStandIns, type StandIns } from './stand-ins.ts'
+
+const UNIT: Service = { supervisor: 'systemd', scope: 'system', unit: 'web.service' }
+const CONTAINER: Service = { supervisor: 'docker', container: 'web' }
+const DEPLOYMENT: Service = {
+  supervisor: 'kubernetes',
+  namespace: 'apps',
+  deployment: 'web',
+  kubeconfig: null,
+  context: null,
+}
+const OURS = { ...process.env }
+
+let standIns: StandIns
+beforeEach(() => {
+  standIns = makeStandIns()
+  process.env['PATH'] = standIns.path
+})
+afterEach(() => {
+  standIns.close()
+  for (const name of ['PATH', 'XDG_RUNTIME_DIR']) {
+    if (OURS[name] === undefined) delete process.env[name]
+    else process.env[name] = OURS[name]
+  }
+})
+
+/** Accepts a DeploymentError with this code that tells all of these. */
+function failsWith(code: ErrorCode, ...told: RegExp[]): (error: unknown) => boolean {
+  return error => {
+    assert.ok(error instanceof DeploymentError)
+    assert.equal(error.code, code)
+    for (const part of told) assert.match(error.message, part)
+    return true
+  }
+}
+
+describe('superviseService', () => {
+  it('tells the exit code and what the supervisor said, cut and free of runner commands', async () => {
+    standIns.before('systemctl', 'start', 'echo "##[error]masked" >&2; yes x | head -c 9000; exit 5')
+    await assert.rejects(superviseService(UNIT, 'start', { replicas: null }), error => {
+      failsWith('step_failed', /unit web\.service/, /exit code 5/, /masked/)(error)
+      const { message } = error as Error
+      assert.ok(message.length < 2500)
+      assert.doesNotMatch(message, /##\[|\n/)
+      return true
+    })
+  })
+
+  it('tells that the program is not on PATH', async () => {
+    process.env['PATH'] = '/nowhere'
+    for (const service of [UNIT, CONTAINER, DEPLOYMENT]) {
+      await assert.rejects(superviseService(service, 'restart', { replicas: null }), failsWith('step_failed', /ENOENT/))
+    }
+  })
+
+  it('gives up after its time', async () => {
+    standIns.before('docker', 'restart', 'echo waiting; exec sleep 60')
+    const supervision = { replicas: null, timeoutMs: 300 }
+    await assert.rejects(superviseService(CONTAINER, 'restart', supervision), failsWith('step_timed_out', /waiting/))
+  })
+
+  it("rejects with the signal's reason when it is cancelled", async () => {
+    standIns.before('docker', 'stop', 'exec sleep 60')
+    const reason = new Error('cancelled')
+    const controller = new AbortController()
+    const stopping = superviseService(CONTAINER, 'stop', { replicas: null, signal: controller.signal })
+    controller.abort(reason)
+    await assert.rejects(stopping, error => error === reason)
+  })
+
+  it('finds the manager of the user without its runtime directory in the environment', async () => {
+    delete process.env['XDG_RUNTIME_DIR']
+    await superviseService({ ...UNIT, scope: 'user' }, 'start', { replicas: null })
+    assert.equal(standIns.environmentOf('systemctl')['XDG_RUNTIME_DIR'], `/run/user/${process.getuid?.()}`)
+    await superviseService(UNIT, 'start', { replicas: null })
+    assert.equal(standIns.environmentOf('systemctl')['XDG_RUNTIME_DIR'], undefined)
+  })
+})
+
+describe('readServiceState', () => {
+  it('reads what the supervisor answers, whatever it warns of beside', async () => {
+    for (const program of ['systemctl', 'docker', 'kubectl'] as const) {
+      const action = { systemctl: 'is-active', docker: 'inspect', kubectl: 'get' }[program]
+      standIns.before(program, action, 'echo "Warning: something is deprecated" >&2')
+    }
+    standIns.setState('web.service', 'active')
+    assert.equal((await readServiceState(UNIT)).running, true)
+    standIns.setState('web', 'running')
+    assert.equal((await readServiceState(CONTAINER)).running, true)
+    standIns.setState('web', '2')
+    const { running, replicas } = await readServiceState(DEPLOYMENT)
+    assert.deepEqual([running, replicas], [true, 2])
+  })
+
+  it('knows nothing when the supervisor cannot be asked, and says why', async () => {
+    standIns.before('docker', 'inspect', 'echo "no daemon" >&2; exit 1')
+    const { known, running, evidence } = await readServiceState(CONTAINER)
+    assert.deepEqual([known, running], [false, false])
+    assert.match(evidence, /no daemon/)
+    standIns.before('docker', 'inspect', 'exec sleep 60')
+    assert.equal((await readServiceState(CONTAINER, undefined, 200)).known, false)
+    process.env['PATH'] = '/nowhere'
+    assert.equal((await readServiceState(CONTAINER)).known, false)
+  })
+})
