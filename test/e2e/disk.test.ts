@@ -18,7 +18,7 @@ import {
 } from './prepared-host.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles } from './stage.ts'
 import { standIn } from './stand-in.ts'
-import { tamper, whyNoTracing } from './tracing.ts'
+import { goReadOnly, tamper, whyNoTracing } from './tracing.ts'
 
 describe('an update on a disk', () => {
   let fleet: Fleet
@@ -91,6 +91,22 @@ describe('an update on a disk', () => {
     await assertGoesOn(fleet, host)
     assert.deepEqual([host.localReports()[0]?.outcome, host.reported().at(-2)], ['rolled_back', 'rolled_back'])
   })
+
+  for (const nth of [6, 9, 12, 15, 18, 21]) {
+    it(`that goes read-only before change ${nth} of names tells the truth, and the next run needs no one's help`, {
+      skip: whyNoTracing(),
+    }, async () => {
+      const host = fleet.newHost(`read-only-${nth}`)
+      const { outputs, log } = await host.deploy({}, goReadOnly(nth))
+      const outcome = outputs['outcome'] ?? ''
+      assert.ok(['success', 'failed', 'rolled_back', 'inconsistent'].includes(outcome), log)
+      if (outcome === 'success') assert.deepEqual(host.tree(), fleet.new)
+      else if (outcome !== 'inconsistent') assert.deepEqual(host.tree(), fleet.old)
+      assertSucceeds(await host.deploy())
+      assert.deepEqual(host.tree(), fleet.new)
+      assertNothingStrays(host)
+    })
+  }
 
   it('other than the temporary folder works', { skip: noMounting }, async t => {
     const host = fleet.newHost('other-disk', join(mountMemory(t, 'size=8m'), 'host'))

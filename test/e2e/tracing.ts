@@ -22,6 +22,16 @@ export function tamper(path: string, names: string, how: string, nth: number | s
   }
 }
 
+/** From the nth change of names on, every one is refused, as on a file system that went read-only. */
+export function goReadOnly(nth: number): Partial<ActionRun> {
+  const names = 'rename,link,unlink,mkdir,rmdir,ftruncate'
+  const inject = ['-e', `inject=${names}:error=EROFS:when=${nth}+`]
+  return {
+    through: ['strace', '-f', '-qq', '-o', '/dev/null', '-e', `trace=${names}`, ...inject],
+    env: ONE_FILE_THREAD,
+  }
+}
+
 /** The same before the nth record of a journal is written. */
 export function tamperWithRecord(root: string, nth: number, how: string): Partial<ActionRun> {
   return tamper(join(root, '.hub-deploy/journal.jsonl'), 'write', how, nth)
