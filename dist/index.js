@@ -53762,6 +53762,7 @@ const SUPERVISOR_STABLE_SECONDS = 3;
 /** A single look that takes longer has found nothing healthy; there may be time for another. */
 const LOOK_TIMEOUT_MS = 10_000;
 const DEFAULT_INTERVAL_SECONDS = 1;
+const MAX_RESTORED_SECONDS = 60;
 /**
  * Waits until the supervisor says that the service runs and the configured check holds, both without a break for the
  * check's `stable_for`. Returns the last evidence; throws DeploymentError `unhealthy` with it when no try gets there.
@@ -53783,13 +53784,20 @@ async function findUnhealthy(healthchecks, version, log) {
     const problems = [];
     for (const healthcheck of healthchecks) {
         try {
-            log.info(`${healthcheck.id} is healthy again. ${await checkHealth({ healthcheck, version, log, signal })}`);
+            const once = onceBriefly(healthcheck);
+            log.info(`${once.id} is healthy again. ${await checkHealth({ healthcheck: once, version, log, signal })}`);
         }
         catch (error) {
             problems.push(toDeployError(error).message);
         }
     }
     return problems;
+}
+/** One try of a minute, or what `stable_for` needs: who takes back, or recovers, must come to an end. */
+function onceBriefly(healthcheck) {
+    const stable = healthcheck.check?.stableForSeconds ?? 0;
+    const seconds = Math.min(healthcheck.timeout_seconds, Math.max(MAX_RESTORED_SECONDS, stable + MAX_RESTORED_SECONDS / 2));
+    return { ...healthcheck, retries: 0, timeout_seconds: seconds };
 }
 async function waitForHealth({ healthcheck, version, signal }) {
     const check = expectVersion(healthcheck.check, version);
@@ -53867,7 +53875,7 @@ async function bringServicesBack(request) {
     const { isRunning, problems } = await restoreServices(services, log);
     if (problems.length > 0)
         return { healthy: false, problems };
-    const isExpectedToRun = isRunning || (services.length === 0 && previousVersion !== null);
+    const isExpectedToRun = previousVersion !== null && (isRunning || services.length === 0);
     if (!isExpectedToRun || healthchecks.length === 0)
         return { healthy: null, problems };
     const findings = await findUnhealthy(healthchecks, previousVersion, log);

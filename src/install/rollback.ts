@@ -67,7 +67,7 @@ async function bringServicesBack(request: RollbackRequest): Promise<{ healthy: b
   const { services, healthchecks, previousVersion, log } = request
   const { isRunning, problems } = await restoreServices(services, log)
   if (problems.length > 0) return { healthy: false, problems }
-  const isExpectedToRun = isRunning || (services.length === 0 && previousVersion !== null)
+  const isExpectedToRun = previousVersion !== null && (isRunning || services.length === 0)
   if (!isExpectedToRun || healthchecks.length === 0) return { healthy: null, problems }
   const findings = await findUnhealthy(healthchecks, previousVersion, log)
   return { healthy: findings.length === 0, problems: findings }

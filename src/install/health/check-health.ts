@@ -13,6 +13,7 @@ const SUPERVISOR_STABLE_SECONDS = 3
 /** A single look that takes longer has found nothing healthy; there may be time for another. */
 const LOOK_TIMEOUT_MS = 10_000
 const DEFAULT_INTERVAL_SECONDS = 1
+const MAX_RESTORED_SECONDS = 60
 
 export interface HealthRequest {
   healthcheck: Healthcheck
@@ -50,12 +51,23 @@ export async function findUnhealthy(
   const problems: string[] = []
   for (const healthcheck of healthchecks) {
     try {
-      log.info(`${healthcheck.id} is healthy again. ${await checkHealth({ healthcheck, version, log, signal })}`)
+      const once = onceBriefly(healthcheck)
+      log.info(`${once.id} is healthy again. ${await checkHealth({ healthcheck: once, version, log, signal })}`)
     } catch (error) {
       problems.push(toDeployError(error).message)
     }
   }
   return problems
+}
+
+/** One try of a minute, or what `stable_for` needs: who takes back, or recovers, must come to an end. */
+function onceBriefly(healthcheck: Healthcheck): Healthcheck {
+  const stable = healthcheck.check?.stableForSeconds ?? 0
+  const seconds = Math.min(
+    healthcheck.timeout_seconds,
+    Math.max(MAX_RESTORED_SECONDS, stable + MAX_RESTORED_SECONDS / 2),
+  )
+  return { ...healthcheck, retries: 0, timeout_seconds: seconds }
 }
 
 async function waitForHealth({ healthcheck, version, signal }: HealthRequest): Promise<Finding> {

@@ -41,7 +41,7 @@ function failsWith(code: ErrorCode, ...told: RegExp[]): (error: unknown) => bool
 
 describe('superviseService', () => {
   it('tells the exit code and what the supervisor said, cut and free of runner commands', async () => {
-    standIns.before('systemctl', 'start', 'echo "##[error]masked" >&2; yes x | head -c 9000; exit 5')
+    standIns.before('systemctl', 'start', 'echo "##[error]masked"; yes x | head -c 9000; exit 5')
     await assert.rejects(superviseService(UNIT, 'start', { replicas: null }), error => {
       failsWith('step_failed', /unit web\.service/, /exit code 5/, /masked/)(error)
       const { message } = error as Error
