@@ -1,17 +1,15 @@
-import { createHash } from 'node:crypto'
-import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { PluginYaml } from '../core/plugin-yaml.ts'
 import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '../core/signature.ts'
 import { isSameVersion } from '../core/versions.ts'
-import { makeOpenDirectory, writeNewFile } from '../install/durable-files.ts'
+import { makeOpenDirectory } from '../install/durable-files.ts'
 import { type ExtractedTree, extractZip } from '../install/extract-zip.ts'
-import { buildPluginSig, needsPluginSig } from '../install/plugin-sig.ts'
 import { openPrivateFile } from '../install/private-file.ts'
+import { readPluginYaml } from '../install/read-plugin-yaml.ts'
+import { signForHost } from '../install/sign-for-host.ts'
 import type { Previous } from '../install/steps/step-context.ts'
 import { bindToTree, type ReadyPlan } from './bind-plan.ts'
 import { type FetchedVersion, fetchArtifact } from './fetch-artifact.ts'
-import { readPluginYaml } from './read-plugin-yaml.ts'
 import type { Run } from './run.ts'
 import { type DeployedVersion, decideVersion, refuseDowngrade, refuseReusedVersion } from './served-version.ts'
 
@@ -47,7 +45,7 @@ export async function prepareArtifact(
     const { version } = await checkVersion(run, fetched, pluginYaml, previous)
     await run.enter('loading_plan')
     bindToTree(ready, tree, run.request.keepPaths)
-    const signed = await signForHost(run, ready.id, staged, tree, pluginYaml)
+    const signed = await sign(run, ready.id, staged, tree, pluginYaml)
     await run.enter('resolving_sequence')
     run.tools.log.info(`Steps: ${ready.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`)
     return { ready, version, artifactSha256: artifact.sha256, staged, tree: signed, pluginYaml }
@@ -98,24 +96,16 @@ function tellOtherVersion({ tools }: Run, { asked, unserved }: FetchedVersion, c
     tools.log.notice(`Version ${asked} was asked for; by the hub's header, which is not signed, ${came} came.`)
 }
 
-async function signForHost(
-  run: Run,
+async function sign(
+  { request, tools }: Run,
   id: string,
   staged: string,
   tree: ExtractedTree,
   pluginYaml: PluginYaml | undefined,
 ): Promise<Prepared['tree']> {
-  const secret = run.request.pluginSecretKey
-  if (pluginYaml === undefined) {
-    if (secret !== undefined) run.tools.log.notice('plugin-secret-key has no effect for a service.')
-    return tree
-  }
-  if (secret === undefined || !needsPluginSig(pluginYaml)) return tree
-  const text = await buildPluginSig(staged, id, pluginYaml, secret)
-  await rm(join(staged, 'plugin.sig'), { force: true })
-  await writeNewFile(join(staged, 'plugin.sig'), text, 0o644)
-  const isOther = ({ path }: { path: string }): boolean => path !== 'plugin.sig'
-  const sha256 = createHash('sha256').update(text).digest('hex')
-  const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644 as const, sha256 }
-  return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) }
+  const secret = request.pluginSecretKey
+  if (secret === undefined) return tree
+  if (pluginYaml !== undefined) return signForHost({ id, staged, tree, pluginYaml }, secret)
+  tools.log.notice('plugin-secret-key has no effect for a service.')
+  return tree
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { ArtifactError, errnoOf } from '../core/errors.ts'
 import { MAX_PLAN_BYTES } from '../core/limits.ts'
 import { type PluginYaml, parsePluginYaml } from '../core/plugin-yaml.ts'
-import { toHostError } from '../install/host-errors.ts'
+import { toHostError } from './host-errors.ts'
 
 /**
  * Reads the `plugin.yaml` of an extracted artifact, a regular file of at most 256 KiB. Throws ArtifactError `not_a_plugin`,
