@@ -1691,7 +1691,7 @@ const minVersion = __nccwpck_require__(1866)
 const validRange = __nccwpck_require__(4737)
 const outside = __nccwpck_require__(280)
 const gtr = __nccwpck_require__(2276)
-const ltr = __nccwpck_require__(5213)
+const ltr = __nccwpck_require__(7594)
 const intersects = __nccwpck_require__(3465)
 const simplifyRange = __nccwpck_require__(2028)
 const subset = __nccwpck_require__(1489)
@@ -2652,7 +2652,7 @@ module.exports = intersects
 
 /***/ }),
 
-/***/ 5213:
+/***/ 7594:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -50201,7 +50201,9 @@ const runFactsSchema = object({
 const deploymentFactsSchema = object({
     deployment_id: schemas_uuid(),
     contract: schemas_enum(['marketplace', 'project']),
+    /** Null for a project, which may bring both. */
     kind: schemas_string().nullable(),
+    /** A project's id stands here as well. */
     slug: schemas_string().nullable(),
     id: schemas_string().nullable(),
     requested_version: schemas_string().nullable(),
@@ -50211,6 +50213,8 @@ const deploymentFactsSchema = object({
     artifact_sha256: schemas_string().nullable(),
     artifact_size: schemas_number().nullable(),
     repo: schemas_string().nullable(),
+    /** The plugins that a project brings, once they are known. */
+    plugins: array(object({ id: schemas_string(), version: schemas_string() })).exactOptional(),
     host_id: schemas_string(),
     started_at: schemas_string(),
     run: runFactsSchema,
@@ -50541,167 +50545,6 @@ async function isReportOf(path, deploymentId) {
     }
     catch {
         return false;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/audit.js
-
-/** How far back a line is looked for that a dead run wrote before its recovery repeats it. */
-const TAIL_BYTES = 64 * 1024;
-/**
- * Appends the one line that stays for ever of a finished deployment, durably. One that stands there already, because the
- * run died just after it, is not repeated; a line that was cut off by a crash does not damage the next.
- */
-async function appendAudit(layout, report, redact) {
-    const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id } = report;
-    const line = {
-        at: report.completed_at,
-        deployment_id,
-        contract,
-        kind,
-        slug,
-        id,
-        version,
-        previous_version,
-        artifact_sha256,
-        outcome,
-        error_code: report.error?.code ?? null,
-        host_id,
-        actor: report.run.actor,
-        run_url: report.run.url,
-    };
-    const text = redact(JSON.stringify(line));
-    const file = await (0,promises_namespaceObject.open)(layout.audit, 'a+', 0o600);
-    try {
-        const lines = (await readTail(file)).split('\n');
-        if (lines.includes(text))
-            return;
-        await file.appendFile(`${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
-        await file.sync();
-    }
-    finally {
-        await file.close();
-    }
-}
-async function readTail(file) {
-    const { size } = await file.stat();
-    const length = Math.min(size, TAIL_BYTES);
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, size - length);
-    return buffer.toString('utf8', 0, bytesRead);
-}
-
-// EXTERNAL MODULE: external "node:perf_hooks"
-var external_node_perf_hooks_ = __nccwpck_require__(643);
-;// CONCATENATED MODULE: ./build/install/outbox.js
-
-
-
-
-
-
-const MAX_WAITING = 200;
-const OUTBOX_TIMEOUT_MS = 10_000;
-const schema = object({ schema: literal(1), address: schemas_string(), report: localReportSchema });
-/** Keeps a report that the hub has not accepted, for the next run that talks to the same address. */
-async function keepInOutbox(layout, address, report, redact) {
-    const text = redact(JSON.stringify({ schema: 1, address, report }, null, 2));
-    await replaceFile((0,external_node_path_namespaceObject.join)(layout.outbox, `${report.started_at.replaceAll(':', '-')}-${report.deployment_id}.json`), `${text}\n`);
-}
-/**
- * Sends each waiting report of this address once, oldest first, for 10 s in all. What is accepted or finally refused
- * leaves the outbox; at the first one that cannot be delivered, or at a cancel, the rest wait for the next run.
- */
-async function sendOutbox(layout, sender, log, signal) {
-    const deadline = external_node_perf_hooks_.performance.now() + OUTBOX_TIMEOUT_MS;
-    const names = (await (0,promises_namespaceObject.readdir)(layout.outbox)).filter(name => name.endsWith('.json')).sort();
-    await dropOldest(layout, names, log);
-    for (const name of names.slice(-MAX_WAITING)) {
-        const path = (0,external_node_path_namespaceObject.join)(layout.outbox, name);
-        const waiting = await readWaiting(path);
-        if (waiting === undefined) {
-            log.warning(`${path} is not a report of ours and is left alone.`);
-            continue;
-        }
-        if (waiting.address !== sender.address)
-            continue;
-        const timeoutMs = deadline - external_node_perf_hooks_.performance.now();
-        if (signal.aborted || timeoutMs < 1)
-            return;
-        if (!(await deliver(path, waiting.report, timeoutMs, sender, log)))
-            return;
-    }
-}
-async function deliver(path, report, timeoutMs, sender, log) {
-    const delivery = await sender.send(report, { retry: false, timeoutMs });
-    if (delivery.accepted)
-        log.info(`The hub has now accepted the report of ${report.started_at}.`);
-    else
-        log.warning(`The report of ${report.started_at} was not accepted: ${delivery.error}`);
-    if (!delivery.accepted && !delivery.final)
-        return false;
-    await (0,promises_namespaceObject.unlink)(path);
-    return true;
-}
-async function readWaiting(path) {
-    try {
-        return schema.parse(JSON.parse(await (0,promises_namespaceObject.readFile)(path, 'utf8')));
-    }
-    catch {
-        return undefined;
-    }
-}
-async function dropOldest(layout, names, log) {
-    const excess = names.slice(0, Math.max(0, names.length - MAX_WAITING));
-    for (const name of excess)
-        await (0,promises_namespaceObject.unlink)((0,external_node_path_namespaceObject.join)(layout.outbox, name));
-    if (excess.length > 0)
-        log.warning(`${excess.length} reports older than the newest ${MAX_WAITING} were dropped from the outbox.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/close-deployment.js
-
-
-
-
-const UNSENT = { accepted: false, attempts: 0, error: 'not sent' };
-/**
- * Tells how a deployment ended: the local report first, always; then the hub, as best it can (contract 4.3, rules 7 and 8);
- * what the hub did not accept waits in the outbox; one audit line. `address` is where the report of that deployment belongs,
- * null when there is no hub to tell. Never throws: what cannot be written is a warning and changes no outcome.
- */
-async function closeDeployment(host, record, end, address) {
-    const unsent = redactReport(buildLocalReport(record, end, UNSENT), host.redact);
-    await orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, unsent, host.redact));
-    const report = { ...unsent, reported: await tellHub(host, unsent, address) };
-    const reportPath = await orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, report, host.redact));
-    await orWarn(host.log, 'the audit line', () => appendAudit(host.layout, report, host.redact));
-    return { report, reportPath };
-}
-async function tellHub(host, report, address) {
-    const { sender, log, redact } = host;
-    if (address === null)
-        return UNSENT;
-    if (sender?.address !== address) {
-        await keepForLater(host, address, report);
-        return { ...UNSENT, error: 'waits in the outbox for a run that talks to its hub' };
-    }
-    const delivery = await sender.send(report, { retry: true, timeoutMs: host.reportTimeoutMs() });
-    if (delivery.accepted)
-        return { accepted: true, attempts: delivery.attempts, error: null };
-    log.warning(`The hub was not told of this deployment, which changes nothing on the host: ${delivery.error}`);
-    await keepForLater(host, address, report);
-    return { accepted: false, attempts: delivery.attempts, error: redact(delivery.error) };
-}
-async function keepForLater({ layout, log, redact }, address, report) {
-    await orWarn(log, 'the report in the outbox', () => keepInOutbox(layout, address, report, redact));
-}
-async function orWarn(log, what, write) {
-    try {
-        return await write();
-    }
-    catch (error) {
-        log.warning(`Could not write ${what}: ${toDeployError(error).message}`);
-        return undefined;
     }
 }
 
@@ -51053,6 +50896,167 @@ function mebibytes(bytes) {
     return `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
 }
 
+;// CONCATENATED MODULE: ./build/install/audit.js
+
+/** How far back a line is looked for that a dead run wrote before its recovery repeats it. */
+const TAIL_BYTES = 64 * 1024;
+/**
+ * Appends the one line that stays for ever of a finished deployment, durably. One that stands there already, because the
+ * run died just after it, is not repeated; a line that was cut off by a crash does not damage the next.
+ */
+async function appendAudit(layout, report, redact) {
+    const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id } = report;
+    const line = {
+        at: report.completed_at,
+        deployment_id,
+        contract,
+        kind,
+        slug,
+        id,
+        version,
+        previous_version,
+        artifact_sha256,
+        outcome,
+        error_code: report.error?.code ?? null,
+        host_id,
+        actor: report.run.actor,
+        run_url: report.run.url,
+    };
+    const text = redact(JSON.stringify(line));
+    const file = await (0,promises_namespaceObject.open)(layout.audit, 'a+', 0o600);
+    try {
+        const lines = (await readTail(file)).split('\n');
+        if (lines.includes(text))
+            return;
+        await file.appendFile(`${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
+        await file.sync();
+    }
+    finally {
+        await file.close();
+    }
+}
+async function readTail(file) {
+    const { size } = await file.stat();
+    const length = Math.min(size, TAIL_BYTES);
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, size - length);
+    return buffer.toString('utf8', 0, bytesRead);
+}
+
+// EXTERNAL MODULE: external "node:perf_hooks"
+var external_node_perf_hooks_ = __nccwpck_require__(643);
+;// CONCATENATED MODULE: ./build/install/outbox.js
+
+
+
+
+
+
+const MAX_WAITING = 200;
+const OUTBOX_TIMEOUT_MS = 10_000;
+const schema = object({ schema: literal(1), address: schemas_string(), report: localReportSchema });
+/** Keeps a report that the hub has not accepted, for the next run that talks to the same address. */
+async function keepInOutbox(layout, address, report, redact) {
+    const text = redact(JSON.stringify({ schema: 1, address, report }, null, 2));
+    await replaceFile((0,external_node_path_namespaceObject.join)(layout.outbox, `${report.started_at.replaceAll(':', '-')}-${report.deployment_id}.json`), `${text}\n`);
+}
+/**
+ * Sends each waiting report of this address once, oldest first, for 10 s in all. What is accepted or finally refused
+ * leaves the outbox; at the first one that cannot be delivered, or at a cancel, the rest wait for the next run.
+ */
+async function sendOutbox(layout, sender, log, signal) {
+    const deadline = external_node_perf_hooks_.performance.now() + OUTBOX_TIMEOUT_MS;
+    const names = (await (0,promises_namespaceObject.readdir)(layout.outbox)).filter(name => name.endsWith('.json')).sort();
+    await dropOldest(layout, names, log);
+    for (const name of names.slice(-MAX_WAITING)) {
+        const path = (0,external_node_path_namespaceObject.join)(layout.outbox, name);
+        const waiting = await readWaiting(path);
+        if (waiting === undefined) {
+            log.warning(`${path} is not a report of ours and is left alone.`);
+            continue;
+        }
+        if (waiting.address !== sender.address)
+            continue;
+        const timeoutMs = deadline - external_node_perf_hooks_.performance.now();
+        if (signal.aborted || timeoutMs < 1)
+            return;
+        if (!(await deliver(path, waiting.report, timeoutMs, sender, log)))
+            return;
+    }
+}
+async function deliver(path, report, timeoutMs, sender, log) {
+    const delivery = await sender.send(report, { retry: false, timeoutMs });
+    if (delivery.accepted)
+        log.info(`The hub has now accepted the report of ${report.started_at}.`);
+    else
+        log.warning(`The report of ${report.started_at} was not accepted: ${delivery.error}`);
+    if (!delivery.accepted && !delivery.final)
+        return false;
+    await (0,promises_namespaceObject.unlink)(path);
+    return true;
+}
+async function readWaiting(path) {
+    try {
+        return schema.parse(JSON.parse(await (0,promises_namespaceObject.readFile)(path, 'utf8')));
+    }
+    catch {
+        return undefined;
+    }
+}
+async function dropOldest(layout, names, log) {
+    const excess = names.slice(0, Math.max(0, names.length - MAX_WAITING));
+    for (const name of excess)
+        await (0,promises_namespaceObject.unlink)((0,external_node_path_namespaceObject.join)(layout.outbox, name));
+    if (excess.length > 0)
+        log.warning(`${excess.length} reports older than the newest ${MAX_WAITING} were dropped from the outbox.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/close-deployment.js
+
+
+
+
+const UNSENT = { accepted: false, attempts: 0, error: 'not sent' };
+/**
+ * Tells how a deployment ended: the local report first, always; then the hub, as best it can (contract 4.3, rules 7 and 8);
+ * what the hub did not accept waits in the outbox; one audit line. `address` is where the report of that deployment belongs,
+ * null when there is no hub to tell. Never throws: what cannot be written is a warning and changes no outcome.
+ */
+async function closeDeployment(host, record, end, address) {
+    const unsent = redactReport(buildLocalReport(record, end, UNSENT), host.redact);
+    await orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, unsent, host.redact));
+    const report = { ...unsent, reported: await tellHub(host, unsent, address) };
+    const reportPath = await orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, report, host.redact));
+    await orWarn(host.log, 'the audit line', () => appendAudit(host.layout, report, host.redact));
+    return { report, reportPath };
+}
+async function tellHub(host, report, address) {
+    const { sender, log, redact } = host;
+    if (address === null)
+        return UNSENT;
+    if (sender?.address !== address) {
+        await keepForLater(host, address, report);
+        return { ...UNSENT, error: 'waits in the outbox for a run that talks to its hub' };
+    }
+    const delivery = await sender.send(report, { retry: true, timeoutMs: host.reportTimeoutMs() });
+    if (delivery.accepted)
+        return { accepted: true, attempts: delivery.attempts, error: null };
+    log.warning(`The hub was not told of this deployment, which changes nothing on the host: ${delivery.error}`);
+    await keepForLater(host, address, report);
+    return { accepted: false, attempts: delivery.attempts, error: redact(delivery.error) };
+}
+async function keepForLater({ layout, log, redact }, address, report) {
+    await orWarn(log, 'the report in the outbox', () => keepInOutbox(layout, address, report, redact));
+}
+async function orWarn(log, what, write) {
+    try {
+        return await write();
+    }
+    catch (error) {
+        log.warning(`Could not write ${what}: ${toDeployError(error).message}`);
+        return undefined;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/installed.js
 
 
@@ -51061,6 +51065,8 @@ function mebibytes(bytes) {
 
 const versionSchema = object({
     version: schemas_string().nullable(),
+    /** Of the project that it came with; null for what came by itself. */
+    project_version: schemas_string().nullable(),
     /** Of the artifact; null for what we did not install ourselves. */
     artifact_sha256: schemas_string().nullable(),
     tree_digest: schemas_string().nullable(),
@@ -51075,6 +51081,7 @@ const snapshotSchema = versionSchema.extend({
 const installedRowSchema = versionSchema.extend({
     contract: schemas_enum(['marketplace', 'project']),
     kind: schemas_enum(['plugin', 'service']),
+    /** Of a part of a project, the project's id. */
     slug: schemas_string(),
     id: schemas_string(),
     /** Retained previous versions, newest last. */
@@ -51101,10 +51108,11 @@ async function readInstalled(layout) {
         throw new DeploymentError('inconsistent', `${layout.installed} is not the record that this action writes: restore it, or move it away to start afresh (what is installed then counts as foreign and is kept).`, { cause: error });
     }
 }
-/** Records one row in place of the one with the same shelf and id; durable when it returns. */
-async function recordInstalled(layout, row) {
-    const others = (await readInstalled(layout)).filter(other => !isSamePlace(other, row));
-    const installed = [...others, row].sort((a, b) => placeOf(a).localeCompare(placeOf(b), 'en'));
+/** Records rows, each in place of the one with the same shelf and id, all in one; durable when it returns. */
+async function recordInstalled(layout, rows) {
+    const places = new Set(rows.map(placeOf));
+    const others = (await readInstalled(layout)).filter(other => !places.has(placeOf(other)));
+    const installed = [...others, ...rows].sort((a, b) => placeOf(a).localeCompare(placeOf(b), 'en'));
     // Parsed, so that the keys have one order, and the same rows are always the same bytes.
     await replaceFile(layout.installed, `${JSON.stringify(fileSchema.parse({ schema: 1, installed }), null, 2)}\n`);
 }
@@ -51113,9 +51121,6 @@ function findInstalled(rows, shelf, id) {
 }
 function shelfOf(kind) {
     return kind === 'plugin' ? 'plugins' : 'extensions';
-}
-function isSamePlace(a, b) {
-    return placeOf(a) === placeOf(b);
 }
 function placeOf(row) {
     return `${shelfOf(row.kind)}/${row.id}`;
@@ -51260,8 +51265,8 @@ async function isAsRecorded(root, entry, expected, signal) {
  * Throws only when the record cannot be written; what cannot be removed is a warning. Returns whether every snapshot that
  * goes was at least put aside: if not, only a repetition of this finds it again.
  */
-async function finishCommitted(layout, log, row, discard) {
-    await recordInstalled(layout, row);
+async function finishCommitted(layout, log, rows, discard) {
+    await recordInstalled(layout, rows);
     let isDone = true;
     for (const path of discard)
         isDone = (await putAside(layout, path, log)) && isDone;
@@ -51291,7 +51296,7 @@ async function removeStrayTemporaries(layout, log) {
 }
 /** By a rename, so that a snapshot is there whole or not at all, and a removal that fails is tried again with the staging folder. */
 async function putAside(layout, path, log) {
-    return cleanup_orWarn(log, () => (0,promises_namespaceObject.rename)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `discarded-${(0,external_node_path_namespaceObject.basename)(path)}`)).catch(error => {
+    return cleanup_orWarn(log, () => (0,promises_namespaceObject.rename)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `discarded-${path.split('/').slice(-3).join('-')}`)).catch(error => {
         if (!isAbsent(error))
             throw error;
     }));
@@ -51335,6 +51340,14 @@ const changeSchema = discriminatedUnion('type', [
     /** A second name for a complete staged file, which stays in staging as the proof that the file is ours. */
     object({ type: literal('create_file'), staged: relativePathSchema, path: relativePathSchema }),
 ]);
+/** The places into which changes move a new tree. */
+function placesIn(changes) {
+    return changes.flatMap(change => {
+        const [shelf, id, ...deeper] = change.type === 'move' ? change.to.split('/') : [];
+        const isPlace = (shelf === 'plugins' || shelf === 'extensions') && id !== undefined && deeper.length === 0;
+        return isPlace ? [{ shelf, id }] : [];
+    });
+}
 /**
  * A change as it is announced: with the identity of what it moves. Throws DeploymentError `step_failed` when it cannot be
  * made, because its source is missing or its target is taken; an undo of what was never possible could not tell the
@@ -51785,7 +51798,7 @@ const recordSchema = discriminatedUnion('record', [
     object({
         record: literal('commit'),
         at: schemas_string(),
-        row: installedRowSchema,
+        rows: array(installedRowSchema),
         discard: array(relativePathSchema),
     }),
     /** How the run itself said that it ended, before it told anybody. */
@@ -53889,9 +53902,12 @@ function leftAlone({ action, service }) {
  * What of the recorded old version is missing or other than recorded, and became so since the first change; what
  * was so before is the host's own doing and only told. Undefined when there is no record to compare with.
  */
-async function findDamage({ layout, log, place, keepPaths, since }) {
-    if (place === null)
-        return undefined;
+async function findDamage(request) {
+    const found = await Promise.all(request.places.map(place => findDamageIn(place, request)));
+    const compared = found.filter(damage => damage !== undefined);
+    return compared.length === 0 ? undefined : compared.flat();
+}
+async function findDamageIn(place, { layout, log, keepPaths, since }) {
     const digest = findInstalled(await readInstalled(layout), place.shelf, place.id)?.tree_digest;
     const record = digest ? await readTreeRecord(layout, digest) : undefined;
     if (record === undefined)
@@ -53934,9 +53950,11 @@ async function hasChangedSince(root, path, start, moved) {
 
 function beginTransaction(root, journal, log) {
     const changes = [];
+    const places = [];
     const services = [];
     const healthchecks = [];
     return {
+        places,
         services,
         healthchecks,
         get changed() {
@@ -53946,6 +53964,7 @@ function beginTransaction(root, journal, log) {
             const change = await announceable(root, planned);
             await journal.append({ record: 'change', change });
             changes.push(change);
+            places.push(...placesIn([change]));
             await applyChange(root, change);
         },
         async supervise(service, action, signal) {
@@ -53958,8 +53977,8 @@ function beginTransaction(root, journal, log) {
             await journal.append({ record: 'healthchecks', checks: [...checks] });
             healthchecks.push(...checks);
         },
-        async commit(row, discard) {
-            await journal.append({ record: 'commit', at: new Date().toISOString(), row, discard: [...discard] });
+        async commit(rows, discard) {
+            await journal.append({ record: 'commit', at: new Date().toISOString(), rows: [...rows], discard: [...discard] });
         },
         rollback: () => undoChanges(root, changes, journal, log),
     };
@@ -54060,11 +54079,10 @@ async function endBack(host, begin, record, records, journal) {
     const { layout, log } = host;
     const told = findEnd(records);
     const wasUndone = told?.outcome === 'rolled_back' || records.some(entry => entry.record === 'undone' && entry.was_made);
-    const { kind, id } = record.facts;
     const taken = await takeBack({
         layout,
         log,
-        place: id === null || kind === null ? null : { shelf: shelfOf(kind === 'service' ? 'service' : 'plugin'), id },
+        places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
         keepPaths: begin.keep_paths,
         since: firstChangeOf(record),
         previousVersion: record.facts.previous_version,
@@ -54085,7 +54103,7 @@ async function endBack(host, begin, record, records, journal) {
 }
 /** The run died after its commit: the new version stays. */
 async function endCommitted(host, commit, records) {
-    await finishCommitted(host.layout, host.log, commit.row, commit.discard);
+    await finishCommitted(host.layout, host.log, commit.rows, commit.discard);
     const changed = records.some(entry => entry.record === 'change' && entry.change.type !== 'make_directory');
     const told = findEnd(records);
     return told ?? { outcome: 'success', changed, error: null, rollback: null, completed_at: new Date().toISOString() };
@@ -54218,7 +54236,7 @@ async function beginDeployment(host, record, keepPaths) {
     return {
         stagingFolder,
         transaction: beginTransaction(layout.root, journal, host.log),
-        finish: (row, discard) => finishCommitted(layout, host.log, row, discard),
+        finish: (rows, discard) => finishCommitted(layout, host.log, rows, discard),
         noteEnd: end => journal.append({ record: 'end', end }),
         async settle() {
             await journal.close();
@@ -54232,6 +54250,117 @@ async function beginDeployment(host, record, keepPaths) {
         },
         abandon: () => journal.close(),
     };
+}
+
+;// CONCATENATED MODULE: ./build/install/run-deployment.js
+
+
+
+
+
+
+
+/**
+ * Runs a deployment on its host: lock, recovery of what a dead run left, the flow, commit or rollback, reports. However it
+ * ends, the host runs exactly the old version or exactly the new one, or the outcome says `inconsistent`. Never throws
+ * for what happens on the way: it is in the result.
+ */
+async function runDeployment(run, flow) {
+    let session;
+    try {
+        await prepareHost(run.layout, run.tools.log);
+        await flow.prepare();
+        session = await openHostSession({
+            host: run.host,
+            lockTimeoutMs: run.request.lockTimeoutMs,
+            runUrl: run.tools.run.url,
+            signal: run.tools.signal,
+            onLocked: () => run.tools.onLocked(interruptedReport(run)),
+        });
+        return await runInSession(run, flow, session);
+    }
+    catch (error) {
+        const cause = causeOf(run, error);
+        const failed = failedEnd(run, cause);
+        const end = session === undefined ? await recoverBeforeRefusal(run.host, run.tools.run.url, failed) : failed;
+        return conclude(run, { end, error: cause });
+    }
+    finally {
+        await session?.release();
+    }
+}
+async function runInSession(run, flow, session) {
+    const deployment = await session.begin(run.record, run.request.keepPaths);
+    const ending = await attempt(run, flow, deployment);
+    const isNoted = await deployment.noteEnd(ending.end);
+    const result = await conclude(run, ending);
+    const isTold = result.reportPath !== undefined;
+    // Without a local report the next run writes it, if the journal tells how this one ended.
+    await (ending.settled && (isTold || !isNoted) ? deployment.settle() : deployment.abandon());
+    return result;
+}
+async function attempt(run, flow, deployment) {
+    try {
+        const { rows, discard } = await flow.install(deployment);
+        run.tools.signal.throwIfAborted();
+        await deployment.transaction.commit(rows, discard);
+        const settled = await finish(run, () => deployment.finish(rows, discard));
+        await run.enter('succeeded');
+        return { end: successEnd(run, deployment.transaction.changed), error: undefined, settled };
+    }
+    catch (error) {
+        return endFailed(run, deployment, causeOf(run, error));
+    }
+}
+/** The new version is committed: what fails from here on is left to the next run and changes no outcome. */
+async function finish(run, clean) {
+    try {
+        return await clean();
+    }
+    catch (error) {
+        run.tools.log.warning(`The new version is in place, but the cleanup is left to the next run: ${toDeployError(error).message}`);
+        return false;
+    }
+}
+async function endFailed(run, { transaction }, cause) {
+    const taken = await takeBack({
+        layout: run.layout,
+        log: run.tools.log,
+        places: transaction.places,
+        keepPaths: run.request.keepPaths,
+        since: firstChangeOf(run.record),
+        previousVersion: run.record.facts.previous_version,
+        services: transaction.services,
+        healthchecks: transaction.healthchecks,
+        undo: () => transaction.rollback(),
+    });
+    if (run.machine.current !== 'pending')
+        await run.enter(taken.outcome === 'rolled_back' ? 'rolled_back' : 'failed');
+    const settled = taken.rollback?.restored !== false;
+    return { end: { ...failedEnd(run, cause), ...taken, changed: !settled }, error: cause, settled };
+}
+function successEnd(run, changed) {
+    return { outcome: 'success', changed, error: null, rollback: null, completed_at: run.tools.now().toISOString() };
+}
+/** Nothing of this run is on the host, though an earlier one may have left it neither old nor new. */
+function failedEnd(run, { code, message }) {
+    const step = run.record.steps.find(({ status }) => status === 'failed')?.id ?? null;
+    const outcome = code === 'inconsistent' ? code : 'failed';
+    return { ...successEnd(run, false), outcome, error: { code, message, step } };
+}
+/** Why a run fails: the cancel rather than what it led to; asked before the undo, which a later cancel does not explain. */
+function causeOf({ tools, layout }, thrown) {
+    if (tools.signal.aborted)
+        return toDeployError(tools.signal.reason);
+    return isSystemError(thrown) ? toHostError(thrown, `deploying below ${layout.root}`) : toDeployError(thrown);
+}
+function interruptedReport(run) {
+    const end = { ...successEnd(run, false), outcome: 'interrupted' };
+    return buildLocalReport(run.record, end, { accepted: false, attempts: 0, error: null });
+}
+async function conclude(run, { end, error }) {
+    const closed = await closeDeployment(run.host, run.record, end, run.host.sender?.address ?? null);
+    return { ...closed, error };
 }
 
 ;// CONCATENATED MODULE: ./build/core/duration.js
@@ -56522,6 +56651,132 @@ async function* inSlices(pieces, slice) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/private-file.js
+
+
+
+/**
+ * An open file for a download: made in a private directory (0700) below `parent`, then unlinked, so that no other
+ * job can reach it by a name and nothing stays behind, however this process ends.
+ * Throws DeploymentError `disk_full` or `host_not_writable`.
+ */
+async function openPrivateFile(parent) {
+    try {
+        const directory = await (0,promises_namespaceObject.mkdtemp)((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-'));
+        try {
+            const file = await (0,promises_namespaceObject.open)((0,external_node_path_namespaceObject.join)(directory, 'artifact'), 'wx+', 0o600);
+            return { fd: file.fd, close: () => file.close() };
+        }
+        finally {
+            await (0,promises_namespaceObject.rm)(directory, { recursive: true, force: true });
+        }
+    }
+    catch (error) {
+        throw toHostError(error, `creating the download's private file in ${parent}`);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/plugin-yaml.js
+
+
+
+
+/** Enough for anchors of honest use, not for a bomb. */
+const MAX_ALIAS_COUNT = 100;
+const variableNames = array(schemas_string().regex(/^[^\r\n]+$/)).nullish();
+const plugin_yaml_schema = object({
+    name: union([schemas_string(), schemas_number()]).transform(String).nullish(),
+    version: union([schemas_string(), schemas_number()]).nullish(),
+    execution_mode: schemas_string().nullish(),
+    entry_point: schemas_string().min(1).nullish(),
+    environment: object({ required: variableNames, optional: variableNames }).nullish(),
+});
+/**
+ * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
+ * fields that we read has another type than the host expects. Unknown keys are fine; of a key written twice the last one
+ * counts, as for the host's own reader.
+ */
+function parsePluginYaml(text) {
+    const document = (0,dist/* parseDocument */.Tp)(text, { uniqueKeys: false, logLevel: 'error' });
+    const problem = document.errors[0];
+    if (problem !== undefined)
+        throw notAPlugin(`is not valid YAML (${cleanForeignText(problem.message)})`);
+    const parsed = plugin_yaml_schema.safeParse(toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })));
+    if (!parsed.success) {
+        const issue = parsed.error.issues[0];
+        throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`);
+    }
+    return toPluginYaml(parsed.data, versionSourceOf(document));
+}
+/** The version's own characters, which a number does not keep. */
+function versionSourceOf(document) {
+    if (!(0,dist/* isMap */.jh)(document.contents))
+        return undefined;
+    const written = document.contents.items.findLast(({ key }) => (0,dist/* isScalar */.jn)(key) && key.value === 'version')?.value;
+    const node = (0,dist/* isAlias */.Vj)(written) ? written.resolve(document) : written;
+    return (0,dist/* isScalar */.jn)(node) ? node.source : undefined;
+}
+function toPluginYaml(data, versionSource) {
+    const version = data.version ?? undefined;
+    return {
+        name: data.name ?? undefined,
+        version: typeof version === 'number' ? asPythonPrints(version, versionSource) : version,
+        versionAsWritten: version === undefined ? undefined : (versionSource ?? String(version)),
+        executionMode: data.execution_mode ?? undefined,
+        entryPoint: data.entry_point ?? undefined,
+        environment: {
+            required: data.environment?.required ?? [],
+            optional: data.environment?.optional ?? [],
+        },
+    };
+}
+function asPythonPrints(value, source) {
+    const isFloat = source !== undefined && /[.eE]/.test(source) && !/^0x/i.test(source);
+    return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value);
+}
+function toPlainValue(read) {
+    try {
+        return read();
+    }
+    catch (error) {
+        throw notAPlugin(`cannot be read (${cleanForeignText(error instanceof Error ? error.message : String(error))})`);
+    }
+}
+function notAPlugin(what) {
+    return new ArtifactError('not_a_plugin', `The artifact's plugin.yaml ${what}: nothing was installed. The publisher has to repair it; for a service set kind: service.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/read-plugin-yaml.js
+
+
+
+
+
+
+/**
+ * Reads the `plugin.yaml` of an extracted artifact, a regular file of at most 256 KiB. Throws ArtifactError `not_a_plugin`,
+ * or what the operating system says as DeploymentError.
+ */
+async function readPluginYaml(staged) {
+    const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
+    try {
+        const found = await (0,promises_namespaceObject.stat)(path);
+        if (!found.isFile())
+            throw read_plugin_yaml_notAPlugin('a plugin.yaml that is not a file');
+        if (found.size > MAX_PLAN_BYTES)
+            throw read_plugin_yaml_notAPlugin(`a plugin.yaml of more than ${MAX_PLAN_BYTES} bytes`);
+        return parsePluginYaml(await (0,promises_namespaceObject.readFile)(path, 'utf8'));
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            throw read_plugin_yaml_notAPlugin('no plugin.yaml at its root');
+        throw toHostError(error, `reading ${path}`);
+    }
+}
+function read_plugin_yaml_notAPlugin(found) {
+    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin: nothing was installed. For a service set kind: service.`);
+}
+
 ;// CONCATENATED MODULE: ./build/install/plugin-sig.js
 
 
@@ -56598,29 +56853,26 @@ function escapeNonAscii(json) {
     return json.replace(/[^\x20-\x7e\n]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
-;// CONCATENATED MODULE: ./build/install/private-file.js
+;// CONCATENATED MODULE: ./build/install/sign-for-host.js
+
+
 
 
 
 /**
- * An open file for a download: made in a private directory (0700) below `parent`, then unlinked, so that no other
- * job can reach it by a name and nothing stays behind, however this process ends.
- * Throws DeploymentError `disk_full` or `host_not_writable`.
+ * Puts `plugin.sig` into a staged plugin that needs one, in place of any that it brought; returns what the tree then
+ * holds. Throws ArtifactError `not_a_plugin` when its entry point leaves the plugin.
  */
-async function openPrivateFile(parent) {
-    try {
-        const directory = await (0,promises_namespaceObject.mkdtemp)((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-'));
-        try {
-            const file = await (0,promises_namespaceObject.open)((0,external_node_path_namespaceObject.join)(directory, 'artifact'), 'wx+', 0o600);
-            return { fd: file.fd, close: () => file.close() };
-        }
-        finally {
-            await (0,promises_namespaceObject.rm)(directory, { recursive: true, force: true });
-        }
-    }
-    catch (error) {
-        throw toHostError(error, `creating the download's private file in ${parent}`);
-    }
+async function signForHost({ id, staged, tree, pluginYaml }, secret) {
+    if (!needsPluginSig(pluginYaml))
+        return tree;
+    const text = await buildPluginSig(staged, id, pluginYaml, secret);
+    await (0,promises_namespaceObject.rm)((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), { force: true });
+    await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
+    const isOther = ({ path }) => path !== 'plugin.sig';
+    const sha256 = (0,external_node_crypto_.createHash)('sha256').update(text).digest('hex');
+    const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
+    return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) };
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/wire.js
@@ -56855,110 +57107,7 @@ function refuseWithoutSpace(folder, bytes) {
     throw new DeploymentError('disk_full', `The artifact has ${bytes} bytes, the runner's temporary folder ${folder} has ${free} free: free some space and run again. Nothing was changed.`);
 }
 
-;// CONCATENATED MODULE: ./build/core/plugin-yaml.js
-
-
-
-
-/** Enough for anchors of honest use, not for a bomb. */
-const MAX_ALIAS_COUNT = 100;
-const variableNames = array(schemas_string().regex(/^[^\r\n]+$/)).nullish();
-const plugin_yaml_schema = object({
-    name: union([schemas_string(), schemas_number()]).transform(String).nullish(),
-    version: union([schemas_string(), schemas_number()]).nullish(),
-    execution_mode: schemas_string().nullish(),
-    entry_point: schemas_string().min(1).nullish(),
-    environment: object({ required: variableNames, optional: variableNames }).nullish(),
-});
-/**
- * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
- * fields that we read has another type than the host expects. Unknown keys are fine; of a key written twice the last one
- * counts, as for the host's own reader.
- */
-function parsePluginYaml(text) {
-    const document = (0,dist/* parseDocument */.Tp)(text, { uniqueKeys: false, logLevel: 'error' });
-    const problem = document.errors[0];
-    if (problem !== undefined)
-        throw notAPlugin(`is not valid YAML (${cleanForeignText(problem.message)})`);
-    const parsed = plugin_yaml_schema.safeParse(toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })));
-    if (!parsed.success) {
-        const issue = parsed.error.issues[0];
-        throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`);
-    }
-    return toPluginYaml(parsed.data, versionSourceOf(document));
-}
-/** The version's own characters, which a number does not keep. */
-function versionSourceOf(document) {
-    if (!(0,dist/* isMap */.jh)(document.contents))
-        return undefined;
-    const written = document.contents.items.findLast(({ key }) => (0,dist/* isScalar */.jn)(key) && key.value === 'version')?.value;
-    const node = (0,dist/* isAlias */.Vj)(written) ? written.resolve(document) : written;
-    return (0,dist/* isScalar */.jn)(node) ? node.source : undefined;
-}
-function toPluginYaml(data, versionSource) {
-    const version = data.version ?? undefined;
-    return {
-        name: data.name ?? undefined,
-        version: typeof version === 'number' ? asPythonPrints(version, versionSource) : version,
-        versionAsWritten: version === undefined ? undefined : (versionSource ?? String(version)),
-        executionMode: data.execution_mode ?? undefined,
-        entryPoint: data.entry_point ?? undefined,
-        environment: {
-            required: data.environment?.required ?? [],
-            optional: data.environment?.optional ?? [],
-        },
-    };
-}
-function asPythonPrints(value, source) {
-    const isFloat = source !== undefined && /[.eE]/.test(source) && !/^0x/i.test(source);
-    return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value);
-}
-function toPlainValue(read) {
-    try {
-        return read();
-    }
-    catch (error) {
-        throw notAPlugin(`cannot be read (${cleanForeignText(error instanceof Error ? error.message : String(error))})`);
-    }
-}
-function notAPlugin(what) {
-    return new ArtifactError('not_a_plugin', `The artifact's plugin.yaml ${what}: nothing was installed. The publisher has to repair it; for a service set kind: service.`);
-}
-
-;// CONCATENATED MODULE: ./build/marketplace/read-plugin-yaml.js
-
-
-
-
-
-
-/**
- * Reads the `plugin.yaml` of an extracted artifact, a regular file of at most 256 KiB. Throws ArtifactError `not_a_plugin`,
- * or what the operating system says as DeploymentError.
- */
-async function readPluginYaml(staged) {
-    const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
-    try {
-        const found = await (0,promises_namespaceObject.stat)(path);
-        if (!found.isFile())
-            throw read_plugin_yaml_notAPlugin('a plugin.yaml that is not a file');
-        if (found.size > MAX_PLAN_BYTES)
-            throw read_plugin_yaml_notAPlugin(`a plugin.yaml of more than ${MAX_PLAN_BYTES} bytes`);
-        return parsePluginYaml(await (0,promises_namespaceObject.readFile)(path, 'utf8'));
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            throw read_plugin_yaml_notAPlugin('no plugin.yaml at its root');
-        throw toHostError(error, `reading ${path}`);
-    }
-}
-function read_plugin_yaml_notAPlugin(found) {
-    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin: nothing was installed. For a service set kind: service.`);
-}
-
 ;// CONCATENATED MODULE: ./build/marketplace/prepare-artifact.js
-
-
 
 
 
@@ -56985,7 +57134,7 @@ async function prepareArtifact(run, ready, folder, previous) {
         const { version } = await checkVersion(run, fetched, pluginYaml, previous);
         await run.enter('loading_plan');
         bindToTree(ready, tree, run.request.keepPaths);
-        const signed = await signForHost(run, ready.id, staged, tree, pluginYaml);
+        const signed = await sign(run, ready.id, staged, tree, pluginYaml);
         await run.enter('resolving_sequence');
         run.tools.log.info(`Steps: ${ready.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
         return { ready, version, artifactSha256: artifact.sha256, staged, tree: signed, pluginYaml };
@@ -57030,22 +57179,14 @@ function tellOtherVersion({ tools }, { asked, unserved }, came) {
     if (asked !== undefined && !isSameVersion(came, asked))
         tools.log.notice(`Version ${asked} was asked for; by the hub's header, which is not signed, ${came} came.`);
 }
-async function signForHost(run, id, staged, tree, pluginYaml) {
-    const secret = run.request.pluginSecretKey;
-    if (pluginYaml === undefined) {
-        if (secret !== undefined)
-            run.tools.log.notice('plugin-secret-key has no effect for a service.');
+async function sign({ request, tools }, id, staged, tree, pluginYaml) {
+    const secret = request.pluginSecretKey;
+    if (secret === undefined)
         return tree;
-    }
-    if (secret === undefined || !needsPluginSig(pluginYaml))
-        return tree;
-    const text = await buildPluginSig(staged, id, pluginYaml, secret);
-    await (0,promises_namespaceObject.rm)((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), { force: true });
-    await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
-    const isOther = ({ path }) => path !== 'plugin.sig';
-    const sha256 = (0,external_node_crypto_.createHash)('sha256').update(text).digest('hex');
-    const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
-    return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) };
+    if (pluginYaml !== undefined)
+        return signForHost({ id, staged, tree, pluginYaml }, secret);
+    tools.log.notice('plugin-secret-key has no effect for a service.');
+    return tree;
 }
 
 ;// CONCATENATED MODULE: ./build/install/small-file.js
@@ -57066,25 +57207,17 @@ async function readSmallFile(path, maxBytes, flags = 0) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/previous.js
+;// CONCATENATED MODULE: ./build/install/previous.js
 
 
 
 
 
 const MAX_PLUGIN_YAML_BYTES = 256 * 1024;
-/** Notes what is recorded of this slug before the plan says where it goes, so that also a refused run can tell it. */
-async function noteInstalledVersion({ layout, request, record }) {
-    const rows = await readInstalled(layout);
-    const installed = rows.find(({ kind, slug }) => kind === request.kind && slug === request.slug);
-    await record.update({ previous_version: installed?.version ?? null });
-}
-/** What a deployment replaces: our own record of it, and its version as far as anything says so. */
-async function readPrevious(run, id) {
-    const installed = findInstalled(await readInstalled(run.layout), run.shelf, id);
-    const version = installed?.version ?? (await readForeignVersion(installPath(run.layout, run.shelf, id)));
-    await run.record.update({ previous_version: version });
-    return { installed, version };
+/** What stands in a place before a deployment: our own record of it, and its version as far as anything says so. */
+async function readPrevious(layout, { shelf, id }) {
+    const installed = findInstalled(await readInstalled(layout), shelf, id);
+    return { installed, version: installed?.version ?? (await readForeignVersion(installPath(layout, shelf, id))) };
 }
 /** What stands in the place without a record of ours may still say in its plugin.yaml which version it is. */
 async function readForeignVersion(path) {
@@ -57095,6 +57228,22 @@ async function readForeignVersion(path) {
     catch {
         return null;
     }
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/previous.js
+
+
+/** Notes what is recorded of this slug before the plan says where it goes, so that also a refused run can tell it. */
+async function noteInstalledVersion({ layout, request, record }) {
+    const rows = await readInstalled(layout);
+    const installed = rows.find(({ contract, kind, slug }) => contract === 'marketplace' && kind === request.kind && slug === request.slug);
+    await record.update({ previous_version: installed?.version ?? null });
+}
+/** What a deployment replaces; noted for its report. */
+async function notePrevious(run, id) {
+    const previous = await readPrevious(run.layout, { shelf: run.shelf, id });
+    await run.record.update({ previous_version: previous.version });
+    return previous;
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/dry-run.js
@@ -57124,10 +57273,10 @@ async function dryRun(run) {
     catch (error) {
         if (run.machine.current !== 'pending')
             await run.enter('failed');
-        return result(run, ready, causeOf(run, error));
+        return result(run, ready, dry_run_causeOf(run, error));
     }
 }
-function causeOf({ tools, layout }, thrown) {
+function dry_run_causeOf({ tools, layout }, thrown) {
     if (tools.signal.aborted)
         return tools.signal.reason;
     return isSystemError(thrown) ? toHostError(thrown, `rehearsing a deployment below ${layout.root}`) : thrown;
@@ -57135,7 +57284,7 @@ function causeOf({ tools, layout }, thrown) {
 async function rehearse(run, ready) {
     const folder = await makeFolder(run.tools.temporaryFolder);
     try {
-        const previous = await readPrevious(run, ready.id);
+        const previous = await notePrevious(run, ready.id);
         if (await exists(run.layout.journal))
             run.tools.log.notice('An interrupted deployment waits to be recovered: a real run would do that first.');
         const prepared = await prepareArtifact(run, ready, folder, previous);
@@ -57694,86 +57843,66 @@ async function runSteps(steps, record, signal, perform) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/install-prepared.js
+;// CONCATENATED MODULE: ./build/install/install-things.js
 
 
 
 
 
 
-/** The states `installing` and `healthchecking`: the plan's steps in their order. Returns what is to be committed. */
-async function installPrepared(run, prepared, previous, deployment) {
-    const thing = describeThing(run, prepared, previous);
-    const context = describeContext(run, prepared, thing, deployment);
+/** The state `installing` and what follows it: the plan's steps in their order. Returns what is to be committed. */
+async function installThings(run, order, deployment) {
+    const context = describeContext(run, order, deployment);
     await run.enter('installing');
-    await writeTreeRecord(run.layout, thing.record);
-    await deployment.transaction.noteHealthchecks(plannedHealthchecks(prepared, context));
-    await runSteps(prepared.ready.steps, run.record, run.tools.signal, async (step) => {
-        if (step.action === 'healthcheck' && run.machine.current === 'installing')
-            await run.enter('healthchecking');
+    for (const thing of order.things)
+        await writeTreeRecord(run.layout, thing.record);
+    await deployment.transaction.noteHealthchecks(plannedHealthchecks(order));
+    await runSteps(order.steps, run.record, run.tools.signal, async (step) => {
+        await order.beforeStep(step);
         return performStep(context, step);
     });
-    if (run.machine.current === 'installing')
-        await run.enter('healthchecking');
-    return describeInstallation({
-        run,
-        prepared,
-        previous,
-        deployment,
-        thing,
-        snapshot: context.replaced.get(step_context_placeOf(thing)),
-    });
+    const isChanged = deployment.transaction.changed;
+    const installed = await Promise.all(order.things.map(thing => describeInstallation({ run, order, thing, context, isChanged })));
+    return { rows: installed.map(({ row }) => row), discard: installed.flatMap(({ discard }) => discard) };
 }
-function describeThing(run, prepared, previous) {
-    return {
-        shelf: run.shelf,
-        id: prepared.ready.id,
-        version: prepared.version,
-        artifactSha256: prepared.artifactSha256,
-        staged: prepared.staged,
-        record: buildTreeRecord(prepared.tree, run.request.keepPaths),
-        environment: prepared.pluginYaml?.environment ?? { required: [], optional: [] },
-        previous,
-    };
-}
-function describeContext(run, prepared, thing, deployment) {
+function describeContext(run, order, deployment) {
+    const { hostConfig, skipped, things } = order;
     return {
         layout: run.layout,
         transaction: deployment.transaction,
         log: run.tools.log,
         signal: run.tools.signal,
         facts: run.record.facts,
-        hostConfig: prepared.ready.hostConfig,
-        skipped: prepared.ready.skipped,
+        hostConfig,
+        skipped,
         keepPaths: run.request.keepPaths,
         variables: run.tools.variables,
         stagingFolder: deployment.stagingFolder,
-        things: [thing],
+        things,
         replaced: new Map(),
     };
 }
-function plannedHealthchecks({ ready }, context) {
-    const { hostConfig, things, skipped } = context;
+function plannedHealthchecks({ steps, things, hostConfig, skipped }) {
     if (hostConfig === undefined)
         return [];
     const ids = things.map(thing => thing.id);
-    return ready.steps.flatMap(step => step.action === 'healthcheck' && !skipped.has(step.id) ? healthchecksOf(step, hostConfig, ids) : []);
+    return steps.flatMap(step => step.action === 'healthcheck' && !skipped.has(step.id) ? healthchecksOf(step, hostConfig, ids) : []);
 }
 async function describeInstallation(stage) {
-    const { run, prepared, previous } = stage;
-    const { id, snapshot: asksForSnapshot } = prepared.ready;
+    const { run, order, thing } = stage;
+    const { shelf, id, previous } = thing;
     const replaced = replacedSnapshot(stage);
-    const isRetained = replaced !== undefined && (asksForSnapshot || replaced.artifact_sha256 === null);
-    const known = await existingSnapshots(run.layout, run.shelf, id, previous.installed?.snapshots ?? []);
+    const isRetained = replaced !== undefined && (order.snapshot || replaced.artifact_sha256 === null);
+    const known = await existingSnapshots(run.layout, shelf, id, previous.installed?.snapshots ?? []);
     const retention = chooseRetained(isRetained ? [...known, replaced] : known, run.request.keepSnapshots);
     const discarded = replaced === undefined || isRetained ? retention.discard : [...retention.discard, replaced];
     explainRetention(run, retention);
-    const isUnchanged = replaced === undefined && previous.installed !== undefined && !stage.deployment.transaction.changed;
+    const isUnchanged = replaced === undefined && previous.installed !== undefined && !stage.isChanged;
     return {
         row: isUnchanged
             ? { ...previous.installed, snapshots: retention.keep }
             : { ...newVersion(stage), snapshots: retention.keep },
-        discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${run.shelf}/${id}/${name}`),
+        discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${shelf}/${id}/${name}`),
     };
 }
 /** Why each snapshot stays or goes; what goes is removed after the commit only. */
@@ -57787,13 +57916,15 @@ function explainRetention({ request, tools }, { keep, discard }) {
     for (const { name } of discard)
         tools.log.info(`Snapshot ${name} goes: ${rule}.`);
 }
-function replacedSnapshot({ snapshot, previous }) {
-    if (snapshot === undefined)
+function replacedSnapshot({ thing, context }) {
+    const { installed, version } = thing.previous;
+    const name = context.replaced.get(step_context_placeOf(thing));
+    if (name === undefined)
         return undefined;
-    const { installed } = previous;
     return {
-        name: snapshot,
-        version: previous.version,
+        name,
+        version,
+        project_version: installed?.project_version ?? null,
         artifact_sha256: installed?.artifact_sha256 ?? null,
         tree_digest: installed?.tree_digest ?? null,
         installed_at: installed?.installed_at ?? null,
@@ -57801,18 +57932,53 @@ function replacedSnapshot({ snapshot, previous }) {
         run_url: installed?.run_url ?? null,
     };
 }
-function newVersion({ run, prepared, thing }) {
+function newVersion({ run, order, thing }) {
     return {
-        contract: 'marketplace',
-        kind: run.request.kind,
-        slug: run.request.slug,
-        id: prepared.ready.id,
-        version: prepared.version,
-        artifact_sha256: prepared.artifactSha256,
+        ...order.origin,
+        kind: thing.shelf === 'plugins' ? 'plugin' : 'service',
+        id: thing.id,
+        version: thing.version,
+        artifact_sha256: thing.artifactSha256,
         tree_digest: thing.record.digest,
         installed_at: run.tools.now().toISOString(),
         deployment_id: run.record.facts.deployment_id,
         run_url: run.tools.run.url,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/install-prepared.js
+
+
+/** The states `installing` and `healthchecking`: the plan's steps in their order. Returns what is to be committed. */
+async function installPrepared(run, prepared, previous, deployment) {
+    const { steps, snapshot, hostConfig, skipped } = prepared.ready;
+    const order = {
+        steps,
+        snapshot,
+        hostConfig,
+        skipped,
+        things: [describeThing(run, prepared, previous)],
+        origin: { contract: 'marketplace', slug: run.request.slug, project_version: null },
+        async beforeStep({ action }) {
+            if (action === 'healthcheck' && run.machine.current === 'installing')
+                await run.enter('healthchecking');
+        },
+    };
+    const installation = await installThings(run, order, deployment);
+    if (run.machine.current === 'installing')
+        await run.enter('healthchecking');
+    return installation;
+}
+function describeThing(run, prepared, previous) {
+    return {
+        shelf: run.shelf,
+        id: prepared.ready.id,
+        version: prepared.version,
+        artifactSha256: prepared.artifactSha256,
+        staged: prepared.staged,
+        record: buildTreeRecord(prepared.tree, run.request.keepPaths),
+        environment: prepared.pluginYaml?.environment ?? { required: [], optional: [] },
+        previous,
     };
 }
 
@@ -57843,6 +58009,30 @@ const CANCELLED_REPORT_TIMEOUT_MS = 2000;
 /** How long telling the hub may take in all, retries included: little once the run is cancelled. */
 function reportTimeout(signal) {
     return () => (signal?.aborted ? CANCELLED_REPORT_TIMEOUT_MS : REPORT_TIMEOUT_MS);
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment-run.js
+
+
+
+
+function startDeployment(request, tools, { transitions, initial, facts, sender }) {
+    const machine = createStateMachine(transitions, initial, tools.now);
+    const layout = layoutOf(request.projectRoot);
+    const record = createDeploymentRecord(facts, machine.history);
+    return {
+        request,
+        tools,
+        layout,
+        host: { layout, log: tools.log, redact: tools.redact, sender, reportTimeoutMs: reportTimeout(tools.signal) },
+        record,
+        machine,
+        async enter(state) {
+            const change = machine.enter(state);
+            tools.log.group(state);
+            await record.enter(change);
+        },
+    };
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/hub-report.js
@@ -57909,29 +58099,19 @@ const DEPLOY_TRANSITIONS = {
 
 
 
-
-
-
 function startRun(request, tools) {
-    const machine = createStateMachine(DEPLOY_TRANSITIONS, 'pending', tools.now);
-    const layout = layoutOf(request.projectRoot);
-    const record = createDeploymentRecord(initialFacts(request, tools), machine.history);
     const reporter = createMarketplaceClient(tools.reportWire, request.bases, request, request.apiKey);
-    const sender = createReportSender(reporter, request.bases.deployments, request);
+    const start = {
+        transitions: DEPLOY_TRANSITIONS,
+        initial: 'pending',
+        facts: initialFacts(request, tools),
+        sender: createReportSender(reporter, request.bases.deployments, request),
+    };
     return {
+        ...startDeployment(request, tools, start),
         request,
-        tools,
-        layout,
         shelf: shelfOf(request.kind),
         client: createMarketplaceClient(tools.wire, request.bases, request, request.apiKey),
-        host: { layout, log: tools.log, redact: tools.redact, sender, reportTimeoutMs: reportTimeout(tools.signal) },
-        record,
-        machine,
-        async enter(state) {
-            const change = machine.enter(state);
-            tools.log.group(state);
-            await record.enter(change);
-        },
     };
 }
 /** What is known of a deployment before it starts. */
@@ -57965,11 +58145,6 @@ function initialFacts(known, tools) {
 
 
 
-
-
-
-
-
 /**
  * Deploys one plugin or service by the marketplace contract. However it ends, the host runs exactly the old version or
  * exactly the new one (or the outcome says `inconsistent`), the local report says which, and the hub is told as best it
@@ -57981,111 +58156,25 @@ async function deploy(request, tools) {
 }
 async function deployOnHost(run) {
     let ready;
-    let session;
-    try {
-        await prepareHost(run.layout, run.tools.log);
-        await noteInstalledVersion(run);
-        ready = readyPlan(run.request);
-        await run.record.update({ id: ready.id });
-        session = await openHostSession({
-            host: run.host,
-            lockTimeoutMs: run.request.lockTimeoutMs,
-            runUrl: run.tools.run.url,
-            signal: run.tools.signal,
-            onLocked: () => run.tools.onLocked(interruptedReport(run)),
-        });
-        return await deployInSession(run, ready, session);
-    }
-    catch (error) {
-        const cause = deploy_causeOf(run, error);
-        const failed = failedEnd(run, cause);
-        const end = session === undefined ? await recoverBeforeRefusal(run.host, run.tools.run.url, failed) : failed;
-        return conclude(run, ready, { end, error: cause });
-    }
-    finally {
-        await session?.release();
-    }
-}
-async function deployInSession(run, ready, session) {
-    const deployment = await session.begin(run.record, run.request.keepPaths);
-    const ending = await attempt(run, ready, deployment);
-    const isNoted = await deployment.noteEnd(ending.end);
-    const result = await conclude(run, ready, ending);
-    const isTold = result.reportPath !== undefined;
-    // Without a local report the next run writes it, if the journal tells how this one ended.
-    await (ending.settled && (isTold || !isNoted) ? deployment.settle() : deployment.abandon());
-    return result;
-}
-async function attempt(run, ready, deployment) {
-    try {
-        const previous = await readPrevious(run, ready.id);
-        await checkHost(run.layout, run.shelf, ready.id);
-        const prepared = await prepareArtifact(run, ready, deployment.stagingFolder, previous);
-        const { row, discard } = await installPrepared(run, prepared, previous, deployment);
-        run.tools.signal.throwIfAborted();
-        await deployment.transaction.commit(row, discard);
-        const settled = await finish(run, () => deployment.finish(row, discard));
-        await run.enter('succeeded');
-        return { end: successEnd(run, deployment.transaction.changed), error: undefined, settled };
-    }
-    catch (error) {
-        return endFailed(run, ready, deployment, deploy_causeOf(run, error));
-    }
-}
-/** The new version is committed: what fails from here on is left to the next run and changes no outcome. */
-async function finish(run, clean) {
-    try {
-        return await clean();
-    }
-    catch (error) {
-        run.tools.log.warning(`The new version is in place, but the cleanup is left to the next run: ${toDeployError(error).message}`);
-        return false;
-    }
-}
-async function endFailed(run, ready, deployment, cause) {
-    const taken = await takeBack({
-        layout: run.layout,
-        log: run.tools.log,
-        place: { shelf: run.shelf, id: ready.id },
-        keepPaths: run.request.keepPaths,
-        since: firstChangeOf(run.record),
-        previousVersion: run.record.facts.previous_version,
-        services: deployment.transaction.services,
-        healthchecks: deployment.transaction.healthchecks,
-        undo: () => deployment.transaction.rollback(),
+    const ended = await runDeployment(run, {
+        async prepare() {
+            await noteInstalledVersion(run);
+            ready = readyPlan(run.request);
+            await run.record.update({ id: ready.id });
+        },
+        install: deployment => deploy_install(run, ready, deployment),
     });
-    if (run.machine.current !== 'pending')
-        await run.enter(taken.outcome === 'rolled_back' ? 'rolled_back' : 'failed');
-    const settled = taken.rollback?.restored !== false;
-    return { end: { ...failedEnd(run, cause), ...taken, changed: !settled }, error: cause, settled };
-}
-function successEnd(run, changed) {
-    return { outcome: 'success', changed, error: null, rollback: null, completed_at: run.tools.now().toISOString() };
-}
-/** Nothing of this run is on the host, though an earlier one may have left it neither old nor new. */
-function failedEnd(run, { code, message }) {
-    const step = run.record.steps.find(({ status }) => status === 'failed')?.id ?? null;
-    const outcome = code === 'inconsistent' ? code : 'failed';
-    return { ...successEnd(run, false), outcome, error: { code, message, step } };
-}
-/** Why a run fails: the cancel rather than what it led to; asked before the undo, which a later cancel does not explain. */
-function deploy_causeOf({ tools, layout }, thrown) {
-    if (tools.signal.aborted)
-        return toDeployError(tools.signal.reason);
-    return isSystemError(thrown) ? toHostError(thrown, `deploying below ${layout.root}`) : toDeployError(thrown);
-}
-function interruptedReport(run) {
-    const end = { ...successEnd(run, false), outcome: 'interrupted' };
-    return buildLocalReport(run.record, end, { accepted: false, attempts: 0, error: null });
-}
-async function conclude(run, ready, { end, error }) {
-    const closed = await closeDeployment(run.host, run.record, end, run.host.sender?.address ?? null);
     return {
-        ...closed,
+        ...ended,
         installPath: ready && installPath(run.layout, run.shelf, ready.id),
-        error,
         plannedSteps: ready?.steps.map(({ id, action }) => ({ id, action })) ?? [],
     };
+}
+async function deploy_install(run, ready, deployment) {
+    const previous = await notePrevious(run, ready.id);
+    await checkHost(run.layout, run.shelf, ready.id);
+    const prepared = await prepareArtifact(run, ready, deployment.stagingFolder, previous);
+    return installPrepared(run, prepared, previous, deployment);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/refuse.js

@@ -3,6 +3,7 @@ import { dirname, isAbsolute, join, normalize } from 'node:path'
 import { z } from 'zod'
 import { DeploymentError, errnoOf } from '../core/errors.ts'
 import { makeOpenDirectory, makePrivateDirectory, syncDirectory } from './durable-files.ts'
+import type { Place } from './layout.ts'
 import { exists, isAbsent, statOf } from './tree-walk.ts'
 
 /**
@@ -23,6 +24,15 @@ export const changeSchema = z.discriminatedUnion('type', [
   z.object({ type: z.literal('create_file'), staged: relativePathSchema, path: relativePathSchema }),
 ])
 export type Change = z.infer<typeof changeSchema>
+
+/** The places into which changes move a new tree. */
+export function placesIn(changes: readonly Change[]): Place[] {
+  return changes.flatMap(change => {
+    const [shelf, id, ...deeper] = change.type === 'move' ? change.to.split('/') : []
+    const isPlace = (shelf === 'plugins' || shelf === 'extensions') && id !== undefined && deeper.length === 0
+    return isPlace ? [{ shelf, id }] : []
+  })
+}
 
 /**
  * A change as it is announced: with the identity of what it moves. Throws DeploymentError `step_failed` when it cannot be

@@ -18,10 +18,10 @@ import { isAbsent } from './tree-walk.ts'
 export async function finishCommitted(
   layout: Layout,
   log: Log,
-  row: InstalledRow,
+  rows: readonly InstalledRow[],
   discard: readonly string[],
 ): Promise<boolean> {
-  await recordInstalled(layout, row)
+  await recordInstalled(layout, rows)
   let isDone = true
   for (const path of discard) isDone = (await putAside(layout, path, log)) && isDone
   await cleanStaging(layout, log)
@@ -53,9 +53,11 @@ export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<
 /** By a rename, so that a snapshot is there whole or not at all, and a removal that fails is tried again with the staging folder. */
 async function putAside(layout: Layout, path: string, log: Log): Promise<boolean> {
   return orWarn(log, () =>
-    rename(join(layout.root, path), join(layout.staging, `discarded-${basename(path)}`)).catch(error => {
-      if (!isAbsent(error)) throw error
-    }),
+    rename(join(layout.root, path), join(layout.staging, `discarded-${path.split('/').slice(-3).join('-')}`)).catch(
+      error => {
+        if (!isAbsent(error)) throw error
+      },
+    ),
   )
 }
 

@@ -15,7 +15,9 @@ export type RunFacts = z.infer<typeof runFactsSchema>
 export const deploymentFactsSchema = z.object({
   deployment_id: z.uuid(),
   contract: z.enum(['marketplace', 'project']),
+  /** Null for a project, which may bring both. */
   kind: z.string().nullable(),
+  /** A project's id stands here as well. */
   slug: z.string().nullable(),
   id: z.string().nullable(),
   requested_version: z.string().nullable(),
@@ -25,6 +27,8 @@ export const deploymentFactsSchema = z.object({
   artifact_sha256: z.string().nullable(),
   artifact_size: z.number().nullable(),
   repo: z.string().nullable(),
+  /** The plugins that a project brings, once they are known. */
+  plugins: z.array(z.object({ id: z.string(), version: z.string() })).exactOptional(),
   host_id: z.string(),
   started_at: z.string(),
   run: runFactsSchema,

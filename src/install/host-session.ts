@@ -41,7 +41,7 @@ export interface OpenDeployment {
    * Cleans up after a commit. Resolves to whether it is done; what fails here, or throws, is for the next run to repeat
    * and does not change the outcome.
    */
-  finish(row: InstalledRow, discard: readonly string[]): Promise<boolean>
+  finish(rows: readonly InstalledRow[], discard: readonly string[]): Promise<boolean>
   /**
    * Notes how the deployment ended before anybody is told, so that whoever has to finish the telling says the same.
    * Resolves to whether it could be noted.
@@ -142,7 +142,7 @@ async function beginDeployment(
   return {
     stagingFolder,
     transaction: beginTransaction(layout.root, journal, host.log),
-    finish: (row, discard) => finishCommitted(layout, host.log, row, discard),
+    finish: (rows, discard) => finishCommitted(layout, host.log, rows, discard),
     noteEnd: end => journal.append({ record: 'end', end }),
     async settle() {
       await journal.close()

@@ -7,6 +7,8 @@ import type { Layout, Shelf } from './layout.ts'
 
 const versionSchema = z.object({
   version: z.string().nullable(),
+  /** Of the project that it came with; null for what came by itself. */
+  project_version: z.string().nullable(),
   /** Of the artifact; null for what we did not install ourselves. */
   artifact_sha256: z.string().nullable(),
   tree_digest: z.string().nullable(),
@@ -25,6 +27,7 @@ export type SnapshotRow = z.infer<typeof snapshotSchema>
 export const installedRowSchema = versionSchema.extend({
   contract: z.enum(['marketplace', 'project']),
   kind: z.enum(['plugin', 'service']),
+  /** Of a part of a project, the project's id. */
   slug: z.string(),
   id: z.string(),
   /** Retained previous versions, newest last. */
@@ -56,10 +59,11 @@ export async function readInstalled(layout: Layout): Promise<InstalledRow[]> {
   }
 }
 
-/** Records one row in place of the one with the same shelf and id; durable when it returns. */
-export async function recordInstalled(layout: Layout, row: InstalledRow): Promise<void> {
-  const others = (await readInstalled(layout)).filter(other => !isSamePlace(other, row))
-  const installed = [...others, row].sort((a, b) => placeOf(a).localeCompare(placeOf(b), 'en'))
+/** Records rows, each in place of the one with the same shelf and id, all in one; durable when it returns. */
+export async function recordInstalled(layout: Layout, rows: readonly InstalledRow[]): Promise<void> {
+  const places = new Set(rows.map(placeOf))
+  const others = (await readInstalled(layout)).filter(other => !places.has(placeOf(other)))
+  const installed = [...others, ...rows].sort((a, b) => placeOf(a).localeCompare(placeOf(b), 'en'))
   // Parsed, so that the keys have one order, and the same rows are always the same bytes.
   await replaceFile(layout.installed, `${JSON.stringify(fileSchema.parse({ schema: 1, installed }), null, 2)}\n`)
 }
@@ -70,10 +74,6 @@ export function findInstalled(rows: readonly InstalledRow[], shelf: Shelf, id: s
 
 export function shelfOf(kind: 'plugin' | 'service'): Shelf {
   return kind === 'plugin' ? 'plugins' : 'extensions'
-}
-
-function isSamePlace(a: InstalledRow, b: InstalledRow): boolean {
-  return placeOf(a) === placeOf(b)
 }
 
 function placeOf(row: InstalledRow): string {

@@ -34,7 +34,7 @@ const recordSchema = z.discriminatedUnion('record', [
   z.object({
     record: z.literal('commit'),
     at: z.string(),
-    row: installedRowSchema,
+    rows: z.array(installedRowSchema),
     discard: z.array(relativePathSchema),
   }),
   /** How the run itself said that it ended, before it told anybody. */

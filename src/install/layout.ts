@@ -3,6 +3,12 @@ import { join } from 'node:path'
 /** Which of the two directories of a project root something is installed in. */
 export type Shelf = 'plugins' | 'extensions'
 
+/** Where one plugin or extension is installed. */
+export interface Place {
+  readonly shelf: Shelf
+  readonly id: string
+}
+
 /** The paths below a project root, all absolute. What is under `.hub-deploy/` is ours alone. */
 export interface Layout {
   readonly root: string

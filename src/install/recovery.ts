@@ -1,10 +1,10 @@
 import { DeploymentError, toDeployError } from '../core/errors.ts'
 import type { Outcome } from '../core/outcome.ts'
+import { placesIn } from './changes.ts'
 import { cleanStaging, finishCommitted, removeStrayTemporaries } from './cleanup.ts'
 import { type ClosedDeployment, type ClosingHost, closeDeployment } from './close-deployment.ts'
 import type { DeploymentEnd, RollbackFacts } from './deployment-end.ts'
 import { type DeploymentRecord, recordFromJournal } from './deployment-record.ts'
-import { shelfOf } from './installed.ts'
 import { type Journal, type JournalRecord, openJournal, pendingChanges, readJournal, removeJournal } from './journal.ts'
 import { removeDeadMarks } from './lock.ts'
 import { firstChangeOf, takeBack } from './rollback.ts'
@@ -82,11 +82,10 @@ async function endBack(
   const told = findEnd(records)
   const wasUndone =
     told?.outcome === 'rolled_back' || records.some(entry => entry.record === 'undone' && entry.was_made)
-  const { kind, id } = record.facts
   const taken = await takeBack({
     layout,
     log,
-    place: id === null || kind === null ? null : { shelf: shelfOf(kind === 'service' ? 'service' : 'plugin'), id },
+    places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
     keepPaths: begin.keep_paths,
     since: firstChangeOf(record),
     previousVersion: record.facts.previous_version,
@@ -111,7 +110,7 @@ async function endCommitted(
   commit: Commit,
   records: readonly JournalRecord[],
 ): Promise<DeploymentEnd> {
-  await finishCommitted(host.layout, host.log, commit.row, commit.discard)
+  await finishCommitted(host.layout, host.log, commit.rows, commit.discard)
   const changed = records.some(entry => entry.record === 'change' && entry.change.type !== 'make_directory')
   const told = findEnd(records)
   return told ?? { outcome: 'success', changed, error: null, rollback: null, completed_at: new Date().toISOString() }

@@ -6,7 +6,7 @@ import type { DeploymentRecord } from './deployment-record.ts'
 import { findUnhealthy } from './health/check-health.ts'
 import type { Healthcheck } from './health/healthchecks.ts'
 import { findInstalled, readInstalled } from './installed.ts'
-import { installPath, type Layout, type Shelf } from './layout.ts'
+import { installPath, type Layout, type Place } from './layout.ts'
 import { describeService } from './supervisors/service.ts'
 import { restoreServices, type ServiceChange } from './supervisors/service-changes.ts'
 import { compareTree, readTreeRecord } from './tree-record.ts'
@@ -15,8 +15,8 @@ import { exists, statOf } from './tree-walk.ts'
 export interface RollbackRequest {
   layout: Layout
   log: Log
-  /** What was deployed; null when the run ended before it knew. */
-  place: { shelf: Shelf; id: string } | null
+  /** Where a new tree was put, or was about to be. */
+  places: readonly Place[]
   keepPaths: readonly string[]
   /** When changes can have begun: what differed before is the host's own doing. */
   since: Date
@@ -82,8 +82,16 @@ function leftAlone({ action, service }: ServiceChange): string {
  * What of the recorded old version is missing or other than recorded, and became so since the first change; what
  * was so before is the host's own doing and only told. Undefined when there is no record to compare with.
  */
-async function findDamage({ layout, log, place, keepPaths, since }: RollbackRequest): Promise<string[] | undefined> {
-  if (place === null) return undefined
+async function findDamage(request: RollbackRequest): Promise<string[] | undefined> {
+  const found = await Promise.all(request.places.map(place => findDamageIn(place, request)))
+  const compared = found.filter(damage => damage !== undefined)
+  return compared.length === 0 ? undefined : compared.flat()
+}
+
+async function findDamageIn(
+  place: Place,
+  { layout, log, keepPaths, since }: RollbackRequest,
+): Promise<string[] | undefined> {
   const digest = findInstalled(await readInstalled(layout), place.shelf, place.id)?.tree_digest
   const record = digest ? await readTreeRecord(layout, digest) : undefined
   if (record === undefined) return undefined

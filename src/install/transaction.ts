@@ -1,10 +1,11 @@
 import { RollbackError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Log } from '../core/log.ts'
-import { announceable, applyChange, type Change, describeChange, undoChange } from './changes.ts'
+import { announceable, applyChange, type Change, describeChange, placesIn, undoChange } from './changes.ts'
 import type { Healthcheck } from './health/healthchecks.ts'
 import type { InstalledRow } from './installed.ts'
 import type { Journal } from './journal.ts'
+import type { Place } from './layout.ts'
 import type { ServiceAction } from './supervisors/commands.ts'
 import type { Service } from './supervisors/service.ts'
 import { planServiceChange, type ServiceChange } from './supervisors/service-changes.ts'
@@ -20,10 +21,12 @@ export interface Transaction {
   supervise(service: Service, action: ServiceAction, signal: AbortSignal): Promise<void>
   /** Notes by what the old version is to be checked, should this one be taken back. */
   noteHealthchecks(checks: readonly Healthcheck[]): Promise<void>
+  /** Where a new tree was put, or was about to be. */
+  readonly places: readonly Place[]
   readonly services: readonly ServiceChange[]
   readonly healthchecks: readonly Healthcheck[]
   /** The point of no return: one durable record. `discard` names what the cleanup removes, relative to the project root. */
-  commit(row: InstalledRow, discard: readonly string[]): Promise<void>
+  commit(rows: readonly InstalledRow[], discard: readonly string[]): Promise<void>
   /**
    * Takes every change back, newest first; returns whether there was anything to take back.
    * Throws RollbackError `rollback_failed` with all that could not be undone.
@@ -33,9 +36,11 @@ export interface Transaction {
 
 export function beginTransaction(root: string, journal: Journal, log: Log): Transaction {
   const changes: Change[] = []
+  const places: Place[] = []
   const services: ServiceChange[] = []
   const healthchecks: Healthcheck[] = []
   return {
+    places,
     services,
     healthchecks,
     get changed() {
@@ -45,6 +50,7 @@ export function beginTransaction(root: string, journal: Journal, log: Log): Tran
       const change = await announceable(root, planned)
       await journal.append({ record: 'change', change })
       changes.push(change)
+      places.push(...placesIn([change]))
       await applyChange(root, change)
     },
     async supervise(service, action, signal) {
@@ -57,8 +63,8 @@ export function beginTransaction(root: string, journal: Journal, log: Log): Tran
       await journal.append({ record: 'healthchecks', checks: [...checks] })
       healthchecks.push(...checks)
     },
-    async commit(row, discard) {
-      await journal.append({ record: 'commit', at: new Date().toISOString(), row, discard: [...discard] })
+    async commit(rows, discard) {
+      await journal.append({ record: 'commit', at: new Date().toISOString(), rows: [...rows], discard: [...discard] })
     },
     rollback: () => undoChanges(root, changes, journal, log),
   }

@@ -9,7 +9,7 @@ import { exists, statOf } from '../install/tree-walk.ts'
 import { type ReadyPlan, readyPlan } from './bind-plan.ts'
 import type { DeployResult } from './deploy-request.ts'
 import { type Prepared, prepareArtifact } from './prepare-artifact.ts'
-import { readPrevious } from './previous.ts'
+import { notePrevious } from './previous.ts'
 import type { Run } from './run.ts'
 
 /**
@@ -37,7 +37,7 @@ function causeOf({ tools, layout }: Run, thrown: unknown): unknown {
 async function rehearse(run: Run, ready: ReadyPlan): Promise<void> {
   const folder = await makeFolder(run.tools.temporaryFolder)
   try {
-    const previous = await readPrevious(run, ready.id)
+    const previous = await notePrevious(run, ready.id)
     if (await exists(run.layout.journal))
       run.tools.log.notice('An interrupted deployment waits to be recovered: a real run would do that first.')
     const prepared = await prepareArtifact(run, ready, folder, previous)

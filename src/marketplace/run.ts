@@ -1,49 +1,32 @@
-import { createStateMachine, type StateMachine } from '../core/state-machine.ts'
-import type { ClosingHost } from '../install/close-deployment.ts'
 import type { DeploymentFacts } from '../install/deployment-facts.ts'
-import { createDeploymentRecord, type DeploymentRecord } from '../install/deployment-record.ts'
+import { type DeploymentRun, startDeployment } from '../install/deployment-run.ts'
 import { shelfOf } from '../install/installed.ts'
-import { type Layout, layoutOf, type Shelf } from '../install/layout.ts'
-import { reportTimeout } from '../install/report-timeout.ts'
+import type { Shelf } from '../install/layout.ts'
 import { createMarketplaceClient, type MarketplaceClient } from './client.ts'
 import type { DeployRequest, DeployTools } from './deploy-request.ts'
 import { createReportSender } from './hub-report.ts'
 import { DEPLOY_TRANSITIONS, type DeployState } from './states.ts'
 
-/** One deployment under way: what is asked, what it works with, what is known so far. */
-export interface Run {
+/** One marketplace deployment under way. */
+export interface Run extends DeploymentRun<DeployState> {
   readonly request: DeployRequest
-  readonly tools: DeployTools
-  readonly layout: Layout
   readonly shelf: Shelf
   readonly client: MarketplaceClient
-  readonly host: ClosingHost
-  readonly record: DeploymentRecord
-  readonly machine: StateMachine<DeployState>
-  /** Moves to the next state: table, journal and log. */
-  enter(state: DeployState): Promise<void>
 }
 
 export function startRun(request: DeployRequest, tools: DeployTools): Run {
-  const machine = createStateMachine(DEPLOY_TRANSITIONS, 'pending', tools.now)
-  const layout = layoutOf(request.projectRoot)
-  const record = createDeploymentRecord(initialFacts(request, tools), machine.history)
   const reporter = createMarketplaceClient(tools.reportWire, request.bases, request, request.apiKey)
-  const sender = createReportSender(reporter, request.bases.deployments, request)
+  const start = {
+    transitions: DEPLOY_TRANSITIONS,
+    initial: 'pending' as const,
+    facts: initialFacts(request, tools),
+    sender: createReportSender(reporter, request.bases.deployments, request),
+  }
   return {
+    ...startDeployment<DeployState>(request, tools, start),
     request,
-    tools,
-    layout,
     shelf: shelfOf(request.kind),
     client: createMarketplaceClient(tools.wire, request.bases, request, request.apiKey),
-    host: { layout, log: tools.log, redact: tools.redact, sender, reportTimeoutMs: reportTimeout(tools.signal) },
-    record,
-    machine,
-    async enter(state) {
-      const change = machine.enter(state)
-      tools.log.group(state)
-      await record.enter(change)
-    },
   }
 }
 

@@ -13,14 +13,14 @@ describe('the record of what is installed', () => {
   it('has one row for each place, 0600, the same bytes for the same rows', async t => {
     const layout = await prepareTemporaryHost(t)
     const rows = [rowOf(), rowOf({ kind: 'service' }), rowOf({ id: 'another' }), rowOf({ version: '3.0.0' })]
-    for (const row of rows) await recordInstalled(layout, row)
+    for (const row of rows) await recordInstalled(layout, [row])
     const text = readFileSync(layout.installed, 'utf8')
     assert.equal(statSync(layout.installed).mode & 0o777, 0o600)
     const installed = await readInstalled(layout)
     assert.deepEqual(installed, [rows[1], rows[2], rows[3]])
     assert.equal(findInstalled(installed, 'plugins', 'greeter')?.version, '3.0.0')
     assert.equal(findInstalled(installed, 'extensions', 'another'), undefined)
-    for (const row of installed.toReversed()) await recordInstalled(layout, row)
+    for (const row of installed.toReversed()) await recordInstalled(layout, [row])
     assert.equal(readFileSync(layout.installed, 'utf8'), text)
   })
 
@@ -37,7 +37,7 @@ describe('the record of what is installed', () => {
     it(`is refused when it reads ${JSON.stringify(text)}, and not overwritten`, async t => {
       const layout = await prepareTemporaryHost(t)
       writeFileSync(layout.installed, text)
-      for (const act of [() => readInstalled(layout), () => recordInstalled(layout, rowOf())]) {
+      for (const act of [() => readInstalled(layout), () => recordInstalled(layout, [rowOf()])]) {
         await assert.rejects(act, error => error instanceof DeploymentError && error.code === 'inconsistent')
       }
       assert.equal(readFileSync(layout.installed, 'utf8'), text)

@@ -82,7 +82,7 @@ describe('readJournal', () => {
     }
   })
 
-  const commit = { record: 'commit', at: 'x', row: rowOf() }
+  const commit = { record: 'commit', at: 'x', rows: [rowOf()] }
   const damaged = {
     'a line that is no JSON': `${textOf(BEGIN)}{\n${textOf(STATE)}`,
     'a last whole line that is no JSON': `${textOf(BEGIN)}{\n`,

@@ -46,6 +46,7 @@ export function rowOf(more: Partial<InstalledRow> = {}): InstalledRow {
     slug: 'greeter',
     id: 'greeter',
     version: '2.0.0',
+    project_version: null,
     artifact_sha256: 'ab'.repeat(32),
     tree_digest: null,
     installed_at: '2026-01-02T03:04:06.000Z',

@@ -136,7 +136,7 @@ describe('recover', () => {
     scene.writeJournal([
       ...begun(scene.sender, ['pending', 'healthchecking']),
       ...announced(UPDATE),
-      { record: 'commit', at: '2026-01-02T03:04:07.000Z', row, discard },
+      { record: 'commit', at: '2026-01-02T03:04:07.000Z', rows: [row], discard },
     ])
     await recover(scene.host)
     assert.deepEqual(scene.plugins(), after)
@@ -148,7 +148,12 @@ describe('recover', () => {
 
   it('finishes a committed deployment whose cleanup was half done', async t => {
     const scene = await makeScene(t)
-    const commit: JournalRecord = { record: 'commit', at: 'x', row: rowOf(), discard: ['.hub-deploy/snapshots/gone'] }
+    const commit: JournalRecord = {
+      record: 'commit',
+      at: 'x',
+      rows: [rowOf()],
+      discard: ['.hub-deploy/snapshots/gone'],
+    }
     scene.writeJournal([...begun(scene.sender), commit])
     await recover(scene.host)
     scene.writeJournal([...begun(scene.sender), commit])
@@ -219,7 +224,7 @@ describe('recover', () => {
     'a damaged line': '{\n',
     'a change outside the root':
       '{"record":"change","change":{"type":"move","from":"plugins/other","to":"../stolen"}}\n',
-    'a discarded root': `${JSON.stringify({ record: 'commit', at: 'x', row: rowOf(), discard: ['.'] })}\n`,
+    'a discarded root': `${JSON.stringify({ record: 'commit', at: 'x', rows: [rowOf()], discard: ['.'] })}\n`,
   }
   for (const [name, line] of Object.entries(foreign)) {
     it(`refuses a journal with ${name} and touches nothing`, async t => {

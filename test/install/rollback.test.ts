@@ -23,14 +23,14 @@ async function makeRestored(t: TestContext): Promise<{ layout: Layout; place: st
   for (const path of Object.keys(FILES)) chmodSync(join(place, path), 0o644)
   const record = recordOf(FILES)
   await writeTreeRecord(layout, record)
-  await recordInstalled(layout, rowOf({ tree_digest: record.digest }))
+  await recordInstalled(layout, [rowOf({ tree_digest: record.digest })])
   return { layout, place }
 }
 
 async function takenBack(layout: Layout, startedAt: Date, undo: () => Promise<boolean>): Promise<TakenBack> {
-  const place = { shelf: 'plugins', id: 'greeter' } as const
+  const places = [{ shelf: 'plugins', id: 'greeter' } as const]
   const nothingRan = { previousVersion: '1.0.0', services: [], healthchecks: [] }
-  return takeBack({ layout, log: collectLog(), place, keepPaths: ['data'], since: startedAt, undo, ...nothingRan })
+  return takeBack({ layout, log: collectLog(), places, keepPaths: ['data'], since: startedAt, undo, ...nothingRan })
 }
 
 /** A moment that every change so far lies before; file times are coarser than the clock. */
@@ -68,7 +68,7 @@ describe('takeBack', () => {
     const { rollback } = await takeBack({
       layout,
       log: collectLog(),
-      place: { shelf: 'plugins', id: 'greeter' },
+      places: [{ shelf: 'plugins', id: 'greeter' }],
       keepPaths: [],
       since: new Date(),
       previousVersion: '1.0.0',
