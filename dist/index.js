@@ -1691,7 +1691,7 @@ const minVersion = __nccwpck_require__(1866)
 const validRange = __nccwpck_require__(4737)
 const outside = __nccwpck_require__(280)
 const gtr = __nccwpck_require__(2276)
-const ltr = __nccwpck_require__(7594)
+const ltr = __nccwpck_require__(5213)
 const intersects = __nccwpck_require__(3465)
 const simplifyRange = __nccwpck_require__(2028)
 const subset = __nccwpck_require__(1489)
@@ -2652,7 +2652,7 @@ module.exports = intersects
 
 /***/ }),
 
-/***/ 7594:
+/***/ 5213:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -40489,10 +40489,6 @@ __nccwpck_require__.d(__webpack_exports__, {
   u: () => (/* reexport */ deployPost)
 });
 
-// EXTERNAL MODULE: external "node:crypto"
-var external_node_crypto_ = __nccwpck_require__(7598);
-;// CONCATENATED MODULE: external "node:os"
-const external_node_os_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:os");
 ;// CONCATENATED MODULE: ./build/core/errors.js
 /**
  * Every error code there is. Stable: operators' workflows and dashboards compare against them.
@@ -40593,27 +40589,640 @@ function errnoOf(error) {
     return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
 }
 
-;// CONCATENATED MODULE: ./build/core/secrets.js
-const SHORTEST_REDACTED = 4;
-/**
- * A function that replaces every secret in a text by `***`: for what is written to files and outputs, which the
- * runner does not mask. Secrets under 4 characters are left, because replacing them would garble every sentence.
- */
-function createRedactor(secrets) {
-    const known = secrets
-        .flatMap(secret => (secret === undefined ? [] : [secret, secret.trim(), ...secret.split(/\r?\n/)]))
-        .filter(secret => secret.length >= SHORTEST_REDACTED)
-        .sort((a, b) => b.length - a.length);
-    const forms = [
-        ...new Set(known.flatMap(secret => [secret, JSON.stringify(secret).slice(1, -1), encodeURIComponent(secret)])),
-    ];
-    return text => forms.reduce((redacted, secret) => redacted.replaceAll(secret, '***'), text);
-}
-
 ;// CONCATENATED MODULE: external "node:fs/promises"
 const promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs/promises");
 ;// CONCATENATED MODULE: external "node:path"
 const external_node_path_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:path");
+// EXTERNAL MODULE: external "node:crypto"
+var external_node_crypto_ = __nccwpck_require__(7598);
+;// CONCATENATED MODULE: external "node:fs"
+const external_node_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs");
+;// CONCATENATED MODULE: external "node:child_process"
+const external_node_child_process_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:child_process");
+;// CONCATENATED MODULE: external "node:timers"
+const external_node_timers_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers");
+;// CONCATENATED MODULE: external "node:timers/promises"
+const external_node_timers_promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers/promises");
+;// CONCATENATED MODULE: ./build/install/child-process.js
+
+
+
+const KILL_AFTER_TERM_MS = 5000;
+const MAX_OUTPUT_BYTES = 2048;
+/** How long a child that has ended may keep its output open (a daemon that it left behind) before we stop reading. */
+const DRAIN_MS = 200;
+/**
+ * Runs a program in a process group of its own with stdin closed, and resolves when it has ended, however it ended.
+ * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program
+ * has ended; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and of
+ * stdout alone for who reads an answer. Never blocks the event loop.
+ */
+async function runChild(request) {
+    request.signal?.throwIfAborted();
+    const [program, ...args] = request.command;
+    const child = (0,external_node_child_process_namespaceObject.spawn)(program, args, {
+        env: { ...request.env },
+        stdio: ['ignore', 'pipe', 'pipe'],
+        detached: true,
+        ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
+    });
+    const output = collectOutput([child.stdout, child.stderr]);
+    const stdout = collectOutput([child.stdout]);
+    const closed = new Promise(resolve => child.once('close', resolve));
+    const exited = new Promise(resolve => child.once('exit', (code, signal) => resolve([code, signal])));
+    const failure = await startFailure(child);
+    if (failure !== undefined)
+        return { kind: 'not_started', error: failure };
+    const stop = stopOn(child.pid, request);
+    const [code, signal] = await exited;
+    stop.clear();
+    await Promise.race([closed, (0,external_node_timers_promises_namespaceObject.setTimeout)(DRAIN_MS)]);
+    child.stdout.destroy();
+    child.stderr.destroy();
+    request.signal?.throwIfAborted();
+    if (stop.timedOut())
+        return { kind: 'timed_out', output: output() };
+    return code === null
+        ? { kind: 'signalled', signal: String(signal), output: output() }
+        : { kind: 'exited', code, output: output(), stdout: stdout() };
+}
+/** What a child of ours may know of the environment: never the runner's inputs, tokens or tracking id. */
+function allowedEnvironment(extra = {}) {
+    const inherited = ['PATH', 'HOME', 'LANG', 'TZ'].flatMap(name => {
+        const value = process.env[name];
+        return value === undefined ? [] : [[name, value]];
+    });
+    return { ...Object.fromEntries(inherited), ...extra };
+}
+function startFailure(child) {
+    return new Promise(resolve => {
+        child.once('spawn', () => resolve(undefined));
+        child.once('error', resolve);
+    });
+}
+function collectOutput(streams) {
+    const chunks = [];
+    let kept = 0;
+    for (const stream of streams) {
+        stream.on('data', (chunk) => {
+            if (kept >= MAX_OUTPUT_BYTES)
+                return;
+            chunks.push(chunk.subarray(0, MAX_OUTPUT_BYTES - kept));
+            kept += chunk.length;
+        });
+        stream.on('error', () => { });
+    }
+    return () => Buffer.concat(chunks).toString('utf8');
+}
+function stopOn(pid, request) {
+    let timedOut = false;
+    let killTimer;
+    const stop = () => {
+        signalGroup(pid, 'SIGTERM');
+        killTimer ??= (0,external_node_timers_namespaceObject.setTimeout)(() => signalGroup(pid, 'SIGKILL'), KILL_AFTER_TERM_MS);
+    };
+    const timer = (0,external_node_timers_namespaceObject.setTimeout)(() => {
+        timedOut = true;
+        stop();
+    }, request.timeoutMs);
+    request.signal?.addEventListener('abort', stop, { once: true });
+    if (request.signal?.aborted)
+        stop();
+    return {
+        timedOut: () => timedOut,
+        clear() {
+            clearTimeout(timer);
+            clearTimeout(killTimer);
+            if (killTimer !== undefined)
+                signalGroup(pid, 'SIGKILL');
+            request.signal?.removeEventListener('abort', stop);
+        },
+    };
+}
+function signalGroup(pid, signal) {
+    try {
+        process.kill(-pid, signal);
+    }
+    catch {
+        // The group is gone already.
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/durable-files.js
+
+
+
+
+
+
+const SYNC_TIMEOUT_MS = 10 * 60_000;
+const PARALLEL_SYNCS = 4;
+/** Writes a file so that after a crash it holds either the old text or the new one; 0600. The directory must exist. */
+async function replaceFile(path, text) {
+    const temporary = temporaryName(path);
+    try {
+        await writeNewFile(temporary, text);
+        await (0,promises_namespaceObject.rename)(temporary, path);
+    }
+    catch (error) {
+        await (0,promises_namespaceObject.rm)(temporary, { force: true });
+        throw error;
+    }
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+}
+/** The same for a file that must not exist: whole and durable, or not there. Returns false when the name is taken. */
+async function createFile(path, text) {
+    const temporary = temporaryName(path);
+    try {
+        await writeNewFile(temporary, text);
+        await (0,promises_namespaceObject.link)(temporary, path);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return false;
+        throw error;
+    }
+    finally {
+        await (0,promises_namespaceObject.rm)(temporary, { force: true });
+    }
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+    return true;
+}
+/** A name beside `path` that says which process it belongs to, so that what a killed one leaves can be told and removed. */
+function temporaryName(path) {
+    return `${path}.${process.pid}.${(0,external_node_crypto_.randomUUID)()}.tmp`;
+}
+/** The process that a temporary name belongs to, or undefined for any other name. */
+function ownerOfTemporary(name) {
+    const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
+    return pid === undefined ? undefined : Number(pid);
+}
+/** Creates a file that must not exist yet, 0600 until its bytes are complete and durable, then of the given mode. */
+async function writeNewFile(path, text, mode = 0o600) {
+    const file = await (0,promises_namespaceObject.open)(path, 'wx', 0o600);
+    await using(file, async () => {
+        await file.writeFile(text);
+        if (mode !== 0o600)
+            await file.chmod(mode);
+        await file.sync();
+    });
+}
+/** Makes what was created, renamed or removed in a directory durable. */
+async function syncDirectory(path) {
+    const directory = await (0,promises_namespaceObject.open)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_DIRECTORY);
+    await using(directory, () => directory.sync());
+}
+/**
+ * Makes a whole tree durable: one syncfs of its file system by `sync -f` (coreutils), because an fsync a file costs
+ * ten times the whole deployment; where that is missing or fails, an fsync of every file and directory.
+ * Throws when the bytes could not be made durable.
+ */
+async function syncTree(root, signal) {
+    const end = await runChild({
+        command: ['sync', '-f', root],
+        env: allowedEnvironment({ LC_ALL: 'C' }),
+        timeoutMs: SYNC_TIMEOUT_MS,
+        signal,
+    });
+    if (end.kind === 'exited' && end.code === 0)
+        return 'syncfs';
+    await syncEveryFile(root);
+    return 'fsync';
+}
+/** Creates a directory, 0700, durably, when it is missing. Not its parents: Node's recursive mkdir never ends in some file systems. */
+async function makePrivateDirectory(path) {
+    try {
+        await (0,promises_namespaceObject.mkdir)(path, { mode: 0o700 });
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return;
+        throw error;
+    }
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+}
+/** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */
+async function makeOpenDirectory(path) {
+    await (0,promises_namespaceObject.mkdir)(path, { mode: 0o755 });
+    await (0,promises_namespaceObject.chmod)(path, 0o755);
+}
+async function syncEveryFile(root) {
+    const entries = await (0,promises_namespaceObject.readdir)(root, { recursive: true, withFileTypes: true });
+    const paths = entries
+        .filter(entry => entry.isFile() || entry.isDirectory())
+        .map(entry => (0,external_node_path_namespaceObject.join)(entry.parentPath, entry.name));
+    paths.push(root);
+    const workers = Array.from({ length: PARALLEL_SYNCS }, async () => {
+        for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
+            const file = await (0,promises_namespaceObject.open)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+            await using(file, () => file.sync());
+        }
+    });
+    await Promise.all(workers);
+}
+async function using(file, act) {
+    try {
+        await act();
+    }
+    finally {
+        await file.close();
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/limits.js
+/** Limits of the contracts (docs/contracts.md), in bytes unless the name says otherwise. The first three are defaults of inputs. */
+const DEFAULT_MAX_ARTIFACT_BYTES = 512 * 1024 * 1024;
+const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024;
+const DEFAULT_MAX_ENTRIES = 100_000;
+const MAX_NAME_BYTES = 255;
+const MAX_PATH_BYTES = 4096;
+const MAX_PATH_LEVELS = 64;
+const MAX_COMPRESSION_RATIO = 1000;
+const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024;
+const MAX_JSON_BODY_BYTES = 1024 * 1024;
+const MAX_PLAN_BYTES = 256 * 1024;
+const MAX_FOREIGN_TEXT_CHARS = 500;
+
+;// CONCATENATED MODULE: ./build/core/foreign-text.js
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: finding control characters is what it is for
+const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
+const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu;
+const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g;
+/**
+ * Text that came from a hub, a child process or an archive, made safe to print on one line of a workflow log:
+ * no ANSI sequences, no control, direction or zero-width characters (CR and LF become a space), nothing that the
+ * runner would take for a command (`::`, `##[`), and cut to `maxChars` characters with a mark where it was cut.
+ */
+function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
+    const flat = text
+        .slice(0, maxChars * 4)
+        .replace(ANSI_SEQUENCE, '')
+        .replace(CONTROL_OR_FORMAT, ' ')
+        .replace(WORKFLOW_COMMAND, '$&\u00b7')
+        .trim();
+    const characters = [...flat];
+    return characters.length <= maxChars ? flat : `${characters.slice(0, maxChars).join('')}… (cut)`;
+}
+
+;// CONCATENATED MODULE: ./build/install/host-errors.js
+
+
+/** Whether the operating system refused something, as opposed to an error of this program. */
+function isSystemError(error) {
+    return error instanceof Error && 'syscall' in error && 'errno' in error;
+}
+/**
+ * A system error told as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`, naming what was
+ * being done. A DeployError passes as it is.
+ */
+function toHostError(error, doing) {
+    if (error instanceof DeployError)
+        return error;
+    const errno = errnoOf(error);
+    switch (errno) {
+        case 'ENOSPC':
+        case 'EDQUOT':
+            return new DeploymentError('disk_full', `No space left while ${doing} (${errno}): free some space or inodes and run again.`, {
+                cause: error,
+            });
+        case 'EACCES':
+        case 'EPERM':
+        case 'EROFS':
+            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno}): give the runner's user write access to the project root and everything in it.`, { cause: error });
+        default: {
+            const found = error instanceof Error ? error.message : String(error);
+            return new DeploymentError('step_failed', `Failed while ${doing}: ${cleanForeignText(found)}.`, { cause: error });
+        }
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/layout.js
+
+function layoutOf(projectRoot) {
+    const own = (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
+    return {
+        root: projectRoot,
+        own,
+        lock: (0,external_node_path_namespaceObject.join)(own, 'lock'),
+        journal: (0,external_node_path_namespaceObject.join)(own, 'journal.jsonl'),
+        installed: (0,external_node_path_namespaceObject.join)(own, 'installed.json'),
+        staging: (0,external_node_path_namespaceObject.join)(own, 'staging'),
+        snapshots: (0,external_node_path_namespaceObject.join)(own, 'snapshots'),
+        trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
+        reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
+        outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
+        audit: (0,external_node_path_namespaceObject.join)(own, 'audit.jsonl'),
+        reserve: (0,external_node_path_namespaceObject.join)(own, 'reserve'),
+    };
+}
+function installPath(layout, shelf, id) {
+    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, id);
+}
+/** Host-side settings of a plugin, beside its directory so that no deployment replaces them. */
+function settingsPath(layout, shelf, id) {
+    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, `${id}.env`);
+}
+function stagingPath(layout, deploymentId) {
+    return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
+}
+function snapshotsPath(layout, shelf, id) {
+    return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
+}
+function treeRecordPath(layout, treeDigest) {
+    return (0,external_node_path_namespaceObject.join)(layout.trees, `${treeDigest}.json`);
+}
+
+;// CONCATENATED MODULE: ./build/core/tree-digest.js
+
+/**
+ * The tree digest (docs/contracts.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
+ * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
+ */
+function treeDigest(files) {
+    const lines = [...files].sort((a, b) => comparePaths(a.path, b.path)).map(file => `${file.path}:${file.sha256}`);
+    return (0,external_node_crypto_.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
+}
+/** Orders paths by the lists of their parts, each part by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
+function comparePaths(a, b) {
+    const [partsA, partsB] = [a.split('/'), b.split('/')];
+    for (let i = 0; i < partsA.length && i < partsB.length; i++) {
+        const order = compareCodePoints(partsA[i], partsB[i]);
+        if (order !== 0)
+            return order;
+    }
+    return partsA.length - partsB.length;
+}
+function compareCodePoints(a, b) {
+    if (a === b)
+        return 0;
+    let at = 0;
+    while (at < a.length && at < b.length && a.charCodeAt(at) === b.charCodeAt(at))
+        at++;
+    // Inside two surrogate pairs that begin alike, their second halves are in the order of the code points.
+    return (a.codePointAt(at) ?? -1) - (b.codePointAt(at) ?? -1);
+}
+
+;// CONCATENATED MODULE: ./build/install/tree-walk.js
+
+
+
+
+
+/**
+ * Every file, symlink and other thing below `root` (directories are implied), with paths relative to it, ordered by
+ * path components. `skip` names top-level paths that are left out. Follows no symlink. Nothing there: an empty list.
+ */
+async function walkTree(root, skip = new Set()) {
+    const found = [];
+    const pending = [''];
+    for (let directory = pending.pop(); directory !== undefined; directory = pending.pop()) {
+        for (const entry of await listDirectory((0,external_node_path_namespaceObject.join)(root, directory))) {
+            const path = directory === '' ? entry.name : `${directory}/${entry.name}`;
+            if (skip.has(path))
+                continue;
+            if (entry.isDirectory())
+                pending.push(path);
+            else
+                found.push(await describe(root, path));
+        }
+    }
+    return found.sort((a, b) => comparePaths(a.path, b.path));
+}
+/** Lowercase hex SHA-256 of a file's bytes, read in pieces. */
+async function sha256OfFile(path, signal) {
+    const hash = (0,external_node_crypto_.createHash)('sha256');
+    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)(path, { highWaterMark: 1024 * 1024, signal }))
+        hash.update(chunk);
+    return hash.digest('hex');
+}
+/** Whether anything is at the path, a dangling symlink included. */
+async function exists(path) {
+    return (await statOf(path)) !== undefined;
+}
+/** lstat, or undefined when nothing is there. */
+async function statOf(path) {
+    try {
+        return await (0,promises_namespaceObject.lstat)(path);
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return undefined;
+        throw error;
+    }
+}
+/** Whether a system error says that nothing is at the path. */
+function isAbsent(error) {
+    return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR');
+}
+async function listDirectory(path) {
+    try {
+        return await (0,promises_namespaceObject.readdir)(path, { withFileTypes: true });
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return [];
+        throw error;
+    }
+}
+async function describe(root, path) {
+    const stat = await (0,promises_namespaceObject.lstat)((0,external_node_path_namespaceObject.join)(root, path));
+    if (stat.isSymbolicLink())
+        return { type: 'symlink', path, target: await (0,promises_namespaceObject.readlink)((0,external_node_path_namespaceObject.join)(root, path)) };
+    return stat.isFile() ? { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 } : { type: 'other', path };
+}
+
+;// CONCATENATED MODULE: ./build/install/reserve.js
+
+
+
+/** Enough for a lock, the records of a recovery and a report. */
+const RESERVE_BYTES = 64 * 1024;
+/** Keeps some disk space back, so that a host whose disk has filled up can still be locked and recovered. */
+async function keepReserve(layout) {
+    if (await exists(layout.reserve))
+        return;
+    // Random, because a file system may store what compresses well in no space at all.
+    await (0,promises_namespaceObject.writeFile)(layout.reserve, (0,external_node_crypto_.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 }).catch(() => (0,promises_namespaceObject.unlink)(layout.reserve).catch(() => { }));
+}
+/** Gives the reserve up; returns whether there was one. */
+async function spendReserve(layout) {
+    return (0,promises_namespaceObject.unlink)(layout.reserve).then(() => true, () => false);
+}
+
+;// CONCATENATED MODULE: ./build/install/host.js
+
+
+
+
+
+
+
+
+/** Room for our own records; the artifact's own need is checked when its listing is known. */
+const MIN_FREE_BYTES = 1024 * 1024;
+const MIN_FREE_INODES = 16;
+/**
+ * Makes a project root ready to be locked: the root itself (when its parent exists), and `.hub-deploy/` with its
+ * folders, 0700, ours alone. Throws DeploymentError `host_not_writable` or `disk_full`.
+ */
+async function prepareHost(layout, log) {
+    try {
+        await requireRoot(layout.root, log);
+        await requireOwnFolder(layout.own);
+        for (const folder of [layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox]) {
+            await makePrivateDirectory(folder);
+        }
+        await keepReserve(layout);
+    }
+    catch (error) {
+        throw unusableRoot(toHostError(error, `preparing ${layout.own}`));
+    }
+}
+/**
+ * Checks, before anything is fetched, that this run can switch what is on the shelf: it is a writable directory on the
+ * same file system as `.hub-deploy/`, so that a switch is a rename; what is in the place can be moved; some space is free
+ * (the artifact's own need is checked as soon as it is known).
+ * Throws DeploymentError `host_not_writable` or `disk_full`.
+ */
+async function checkHost(layout, shelf, id) {
+    try {
+        await requireSwitchableShelf(layout, shelf);
+        await requireMovable(installPath(layout, shelf, id));
+    }
+    catch (error) {
+        throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf)}`);
+    }
+    await requireSpace(layout.staging, MIN_FREE_BYTES);
+}
+/** Throws DeploymentError `disk_full` unless `neededBytes` are free at the path. */
+async function requireSpace(path, neededBytes) {
+    const { bavail, bsize, files, ffree } = await (0,promises_namespaceObject.statfs)(path);
+    const free = bavail * bsize;
+    // A file system that makes inodes as it needs them says that it has none.
+    if (files > 0 && ffree < MIN_FREE_INODES)
+        throw outOfInodes(path, ffree);
+    if (free >= neededBytes)
+        return;
+    throw new DeploymentError('disk_full', `${path} has ${mebibytes(free)} free, this deployment needs ${mebibytes(neededBytes)}: free some space and run again. Nothing was changed.`);
+}
+/** Whatever is odd about a root in which our folder cannot be made, it is the root that has to be mended. */
+function unusableRoot(error) {
+    if (error.code !== 'step_failed')
+        return error;
+    return new DeploymentError('host_not_writable', `${error.message} Is project-root the right directory?`, {
+        cause: error,
+    });
+}
+async function requireRoot(root, log) {
+    const found = await (0,promises_namespaceObject.stat)(root).catch(error => {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw error;
+    });
+    if (found?.isDirectory())
+        return;
+    if (found !== undefined) {
+        throw new DeploymentError('host_not_writable', `project-root ${root} is not a directory: name the directory that holds plugins/ and extensions/.`);
+    }
+    await makeOpenDirectory(root).catch(error => {
+        if (errnoOf(error) === 'EEXIST')
+            return;
+        if (errnoOf(error) !== 'ENOENT')
+            throw error;
+        throw new DeploymentError('host_not_writable', `project-root ${root} does not exist, nor does its parent: create it, or correct the path.`);
+    });
+    log.notice(`project-root ${root} did not exist and was created: is this the first deployment on this host?`);
+}
+/** Who can write in `.hub-deploy/` decides what a recovery does, so it must be a real directory of ours that no one else can enter. */
+async function requireOwnFolder(own) {
+    await makePrivateDirectory(own);
+    const found = await statOf(own);
+    if (found === undefined || !found.isDirectory()) {
+        throw new DeploymentError('host_not_writable', `${own} is not a directory: remove what is there; this action keeps its records in it.`);
+    }
+    const uid = process.getuid?.();
+    if (uid !== undefined && Number(found.uid) !== uid) {
+        throw new DeploymentError('host_not_writable', `${own} belongs to uid ${found.uid}, this runner works as uid ${uid}: let one user deploy to this project root, or change the owner of that directory.`);
+    }
+    if ((Number(found.mode) & 0o077) !== 0)
+        await (0,promises_namespaceObject.chmod)(own, 0o700);
+}
+/** A directory is moved to another parent only by who may write in it. */
+async function requireMovable(place) {
+    const found = await statOf(place);
+    if (found?.isDirectory())
+        await (0,promises_namespaceObject.access)(place, promises_namespaceObject.constants.W_OK | promises_namespaceObject.constants.X_OK);
+}
+async function requireSwitchableShelf(layout, shelf) {
+    const path = (0,external_node_path_namespaceObject.join)(layout.root, shelf);
+    const found = await (0,promises_namespaceObject.stat)(path).catch(error => {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw error;
+    });
+    if (found === undefined && !(await exists(path)))
+        return (0,promises_namespaceObject.access)(layout.root, promises_namespaceObject.constants.W_OK | promises_namespaceObject.constants.X_OK);
+    if (found === undefined || !found.isDirectory())
+        throw new DeploymentError('host_not_writable', `${path} is not a directory: remove what is there.`);
+    await (0,promises_namespaceObject.access)(path, promises_namespaceObject.constants.W_OK | promises_namespaceObject.constants.X_OK);
+    if (found.dev !== (await (0,promises_namespaceObject.stat)(layout.own)).dev) {
+        throw new DeploymentError('host_not_writable', `${path} is on another file system than ${layout.own}, so that a switch could not be one rename: put both on one file system.`);
+    }
+}
+function outOfInodes(path, free) {
+    return new DeploymentError('disk_full', `The file system of ${path} has ${free} inodes left, this deployment needs at least ${MIN_FREE_INODES}: remove some files and run again. Nothing was changed.`);
+}
+function mebibytes(bytes) {
+    return `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
+}
+
+;// CONCATENATED MODULE: ./build/install/audit.js
+
+/** How far back a line is looked for that a dead run wrote before its recovery repeats it. */
+const TAIL_BYTES = 64 * 1024;
+/**
+ * Appends the one line that stays for ever of a finished deployment, durably. One that stands there already, because the
+ * run died just after it, is not repeated; a line that was cut off by a crash does not damage the next.
+ */
+async function appendAudit(layout, report, redact) {
+    const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id } = report;
+    const line = {
+        at: report.completed_at,
+        deployment_id,
+        contract,
+        kind,
+        slug,
+        id,
+        version,
+        previous_version,
+        artifact_sha256,
+        outcome,
+        error_code: report.error?.code ?? null,
+        host_id,
+        actor: report.run.actor,
+        run_url: report.run.url,
+    };
+    const text = redact(JSON.stringify(line));
+    const file = await (0,promises_namespaceObject.open)(layout.audit, 'a+', 0o600);
+    try {
+        const lines = (await readTail(file)).split('\n');
+        if (lines.includes(text))
+            return;
+        await file.appendFile(`${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
+        await file.sync();
+    }
+    finally {
+        await file.close();
+    }
+}
+async function readTail(file) {
+    const { size } = await file.stat();
+    const length = Math.min(size, TAIL_BYTES);
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, size - length);
+    return buffer.toString('utf8', 0, bytesRead);
+}
+
 ;// CONCATENATED MODULE: ./node_modules/zod/v4/core/util.js
 
 // functions
@@ -46367,7 +46976,7 @@ function _check(fn, params) {
     return ch;
 }
 // @__NO_SIDE_EFFECTS__
-function describe(description) {
+function api_describe(description) {
     const ch = new $ZodCheck({ check: "describe" });
     ch._zod.onattach = [
         (inst) => {
@@ -50094,7 +50703,7 @@ function superRefine(fn, params) {
     return _superRefine(fn, params);
 }
 // Re-export describe and meta from core
-const schemas_describe = describe;
+const schemas_describe = api_describe;
 const schemas_meta = meta;
 const ZodInstanceOf = /*@__PURE__*/ $constructor("ZodInstanceOf", (inst, def) => {
     ZodCustom.init(inst, def);
@@ -50228,240 +50837,6 @@ const stepEntrySchema = object({
     error: schemas_string().nullable(),
 });
 
-;// CONCATENATED MODULE: external "node:fs"
-const external_node_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs");
-;// CONCATENATED MODULE: external "node:child_process"
-const external_node_child_process_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:child_process");
-;// CONCATENATED MODULE: external "node:timers"
-const external_node_timers_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers");
-;// CONCATENATED MODULE: external "node:timers/promises"
-const external_node_timers_promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers/promises");
-;// CONCATENATED MODULE: ./build/install/child-process.js
-
-
-
-const KILL_AFTER_TERM_MS = 5000;
-const MAX_OUTPUT_BYTES = 2048;
-/** How long a child that has ended may keep its output open (a daemon that it left behind) before we stop reading. */
-const DRAIN_MS = 200;
-/**
- * Runs a program in a process group of its own with stdin closed, and resolves when it has ended, however it ended.
- * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program
- * has ended; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and of
- * stdout alone for who reads an answer. Never blocks the event loop.
- */
-async function runChild(request) {
-    request.signal?.throwIfAborted();
-    const [program, ...args] = request.command;
-    const child = (0,external_node_child_process_namespaceObject.spawn)(program, args, {
-        env: { ...request.env },
-        stdio: ['ignore', 'pipe', 'pipe'],
-        detached: true,
-        ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
-    });
-    const output = collectOutput([child.stdout, child.stderr]);
-    const stdout = collectOutput([child.stdout]);
-    const closed = new Promise(resolve => child.once('close', resolve));
-    const exited = new Promise(resolve => child.once('exit', (code, signal) => resolve([code, signal])));
-    const failure = await startFailure(child);
-    if (failure !== undefined)
-        return { kind: 'not_started', error: failure };
-    const stop = stopOn(child.pid, request);
-    const [code, signal] = await exited;
-    stop.clear();
-    await Promise.race([closed, (0,external_node_timers_promises_namespaceObject.setTimeout)(DRAIN_MS)]);
-    child.stdout.destroy();
-    child.stderr.destroy();
-    request.signal?.throwIfAborted();
-    if (stop.timedOut())
-        return { kind: 'timed_out', output: output() };
-    return code === null
-        ? { kind: 'signalled', signal: String(signal), output: output() }
-        : { kind: 'exited', code, output: output(), stdout: stdout() };
-}
-/** What a child of ours may know of the environment: never the runner's inputs, tokens or tracking id. */
-function allowedEnvironment(extra = {}) {
-    const inherited = ['PATH', 'HOME', 'LANG', 'TZ'].flatMap(name => {
-        const value = process.env[name];
-        return value === undefined ? [] : [[name, value]];
-    });
-    return { ...Object.fromEntries(inherited), ...extra };
-}
-function startFailure(child) {
-    return new Promise(resolve => {
-        child.once('spawn', () => resolve(undefined));
-        child.once('error', resolve);
-    });
-}
-function collectOutput(streams) {
-    const chunks = [];
-    let kept = 0;
-    for (const stream of streams) {
-        stream.on('data', (chunk) => {
-            if (kept >= MAX_OUTPUT_BYTES)
-                return;
-            chunks.push(chunk.subarray(0, MAX_OUTPUT_BYTES - kept));
-            kept += chunk.length;
-        });
-        stream.on('error', () => { });
-    }
-    return () => Buffer.concat(chunks).toString('utf8');
-}
-function stopOn(pid, request) {
-    let timedOut = false;
-    let killTimer;
-    const stop = () => {
-        signalGroup(pid, 'SIGTERM');
-        killTimer ??= (0,external_node_timers_namespaceObject.setTimeout)(() => signalGroup(pid, 'SIGKILL'), KILL_AFTER_TERM_MS);
-    };
-    const timer = (0,external_node_timers_namespaceObject.setTimeout)(() => {
-        timedOut = true;
-        stop();
-    }, request.timeoutMs);
-    request.signal?.addEventListener('abort', stop, { once: true });
-    if (request.signal?.aborted)
-        stop();
-    return {
-        timedOut: () => timedOut,
-        clear() {
-            clearTimeout(timer);
-            clearTimeout(killTimer);
-            if (killTimer !== undefined)
-                signalGroup(pid, 'SIGKILL');
-            request.signal?.removeEventListener('abort', stop);
-        },
-    };
-}
-function signalGroup(pid, signal) {
-    try {
-        process.kill(-pid, signal);
-    }
-    catch {
-        // The group is gone already.
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/durable-files.js
-
-
-
-
-
-
-const SYNC_TIMEOUT_MS = 10 * 60_000;
-const PARALLEL_SYNCS = 4;
-/** Writes a file so that after a crash it holds either the old text or the new one; 0600. The directory must exist. */
-async function replaceFile(path, text) {
-    const temporary = temporaryName(path);
-    try {
-        await writeNewFile(temporary, text);
-        await (0,promises_namespaceObject.rename)(temporary, path);
-    }
-    catch (error) {
-        await (0,promises_namespaceObject.rm)(temporary, { force: true });
-        throw error;
-    }
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-}
-/** The same for a file that must not exist: whole and durable, or not there. Returns false when the name is taken. */
-async function createFile(path, text) {
-    const temporary = temporaryName(path);
-    try {
-        await writeNewFile(temporary, text);
-        await (0,promises_namespaceObject.link)(temporary, path);
-    }
-    catch (error) {
-        if (errnoOf(error) === 'EEXIST')
-            return false;
-        throw error;
-    }
-    finally {
-        await (0,promises_namespaceObject.rm)(temporary, { force: true });
-    }
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-    return true;
-}
-/** A name beside `path` that says which process it belongs to, so that what a killed one leaves can be told and removed. */
-function temporaryName(path) {
-    return `${path}.${process.pid}.${(0,external_node_crypto_.randomUUID)()}.tmp`;
-}
-/** The process that a temporary name belongs to, or undefined for any other name. */
-function ownerOfTemporary(name) {
-    const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
-    return pid === undefined ? undefined : Number(pid);
-}
-/** Creates a file that must not exist yet, 0600 until its bytes are complete and durable, then of the given mode. */
-async function writeNewFile(path, text, mode = 0o600) {
-    const file = await (0,promises_namespaceObject.open)(path, 'wx', 0o600);
-    await using(file, async () => {
-        await file.writeFile(text);
-        if (mode !== 0o600)
-            await file.chmod(mode);
-        await file.sync();
-    });
-}
-/** Makes what was created, renamed or removed in a directory durable. */
-async function syncDirectory(path) {
-    const directory = await (0,promises_namespaceObject.open)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_DIRECTORY);
-    await using(directory, () => directory.sync());
-}
-/**
- * Makes a whole tree durable: one syncfs of its file system by `sync -f` (coreutils), because an fsync a file costs
- * ten times the whole deployment; where that is missing or fails, an fsync of every file and directory.
- * Throws when the bytes could not be made durable.
- */
-async function syncTree(root, signal) {
-    const end = await runChild({
-        command: ['sync', '-f', root],
-        env: allowedEnvironment({ LC_ALL: 'C' }),
-        timeoutMs: SYNC_TIMEOUT_MS,
-        signal,
-    });
-    if (end.kind === 'exited' && end.code === 0)
-        return 'syncfs';
-    await syncEveryFile(root);
-    return 'fsync';
-}
-/** Creates a directory, 0700, durably, when it is missing. Not its parents: Node's recursive mkdir never ends in some file systems. */
-async function makePrivateDirectory(path) {
-    try {
-        await (0,promises_namespaceObject.mkdir)(path, { mode: 0o700 });
-    }
-    catch (error) {
-        if (errnoOf(error) === 'EEXIST')
-            return;
-        throw error;
-    }
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-}
-/** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */
-async function makeOpenDirectory(path) {
-    await (0,promises_namespaceObject.mkdir)(path, { mode: 0o755 });
-    await (0,promises_namespaceObject.chmod)(path, 0o755);
-}
-async function syncEveryFile(root) {
-    const entries = await (0,promises_namespaceObject.readdir)(root, { recursive: true, withFileTypes: true });
-    const paths = entries
-        .filter(entry => entry.isFile() || entry.isDirectory())
-        .map(entry => (0,external_node_path_namespaceObject.join)(entry.parentPath, entry.name));
-    paths.push(root);
-    const workers = Array.from({ length: PARALLEL_SYNCS }, async () => {
-        for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
-            const file = await (0,promises_namespaceObject.open)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-            await using(file, () => file.sync());
-        }
-    });
-    await Promise.all(workers);
-}
-async function using(file, act) {
-    try {
-        await act();
-    }
-    finally {
-        await file.close();
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/install/local-report.js
 
 
@@ -50546,400 +50921,6 @@ async function isReportOf(path, deploymentId) {
     catch {
         return false;
     }
-}
-
-;// CONCATENATED MODULE: ./build/core/limits.js
-/** Limits of the contracts (docs/contracts.md), in bytes unless the name says otherwise. The first three are defaults of inputs. */
-const DEFAULT_MAX_ARTIFACT_BYTES = 512 * 1024 * 1024;
-const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024;
-const DEFAULT_MAX_ENTRIES = 100_000;
-const MAX_NAME_BYTES = 255;
-const MAX_PATH_BYTES = 4096;
-const MAX_PATH_LEVELS = 64;
-const MAX_COMPRESSION_RATIO = 1000;
-const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024;
-const MAX_JSON_BODY_BYTES = 1024 * 1024;
-const MAX_PLAN_BYTES = 256 * 1024;
-const MAX_FOREIGN_TEXT_CHARS = 500;
-
-;// CONCATENATED MODULE: ./build/core/foreign-text.js
-
-// biome-ignore lint/suspicious/noControlCharactersInRegex: finding control characters is what it is for
-const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
-const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu;
-const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g;
-/**
- * Text that came from a hub, a child process or an archive, made safe to print on one line of a workflow log:
- * no ANSI sequences, no control, direction or zero-width characters (CR and LF become a space), nothing that the
- * runner would take for a command (`::`, `##[`), and cut to `maxChars` characters with a mark where it was cut.
- */
-function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
-    const flat = text
-        .slice(0, maxChars * 4)
-        .replace(ANSI_SEQUENCE, '')
-        .replace(CONTROL_OR_FORMAT, ' ')
-        .replace(WORKFLOW_COMMAND, '$&\u00b7')
-        .trim();
-    const characters = [...flat];
-    return characters.length <= maxChars ? flat : `${characters.slice(0, maxChars).join('')}… (cut)`;
-}
-
-;// CONCATENATED MODULE: ./build/install/host-errors.js
-
-
-/** Whether the operating system refused something, as opposed to an error of this program. */
-function isSystemError(error) {
-    return error instanceof Error && 'syscall' in error && 'errno' in error;
-}
-/**
- * A system error told as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`, naming what was
- * being done. A DeployError passes as it is.
- */
-function toHostError(error, doing) {
-    if (error instanceof DeployError)
-        return error;
-    const errno = errnoOf(error);
-    switch (errno) {
-        case 'ENOSPC':
-        case 'EDQUOT':
-            return new DeploymentError('disk_full', `No space left while ${doing} (${errno}): free some space or inodes and run again.`, {
-                cause: error,
-            });
-        case 'EACCES':
-        case 'EPERM':
-        case 'EROFS':
-            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno}): give the runner's user write access to the project root and everything in it.`, { cause: error });
-        default: {
-            const found = error instanceof Error ? error.message : String(error);
-            return new DeploymentError('step_failed', `Failed while ${doing}: ${cleanForeignText(found)}.`, { cause: error });
-        }
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/layout.js
-
-function layoutOf(projectRoot) {
-    const own = (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
-    return {
-        root: projectRoot,
-        own,
-        lock: (0,external_node_path_namespaceObject.join)(own, 'lock'),
-        journal: (0,external_node_path_namespaceObject.join)(own, 'journal.jsonl'),
-        installed: (0,external_node_path_namespaceObject.join)(own, 'installed.json'),
-        staging: (0,external_node_path_namespaceObject.join)(own, 'staging'),
-        snapshots: (0,external_node_path_namespaceObject.join)(own, 'snapshots'),
-        trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
-        reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
-        outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
-        audit: (0,external_node_path_namespaceObject.join)(own, 'audit.jsonl'),
-        reserve: (0,external_node_path_namespaceObject.join)(own, 'reserve'),
-    };
-}
-function installPath(layout, shelf, id) {
-    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, id);
-}
-/** Host-side settings of a plugin, beside its directory so that no deployment replaces them. */
-function settingsPath(layout, shelf, id) {
-    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, `${id}.env`);
-}
-function stagingPath(layout, deploymentId) {
-    return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
-}
-function snapshotsPath(layout, shelf, id) {
-    return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
-}
-function treeRecordPath(layout, treeDigest) {
-    return (0,external_node_path_namespaceObject.join)(layout.trees, `${treeDigest}.json`);
-}
-
-;// CONCATENATED MODULE: ./build/core/tree-digest.js
-
-/**
- * The tree digest (docs/contracts.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
- * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
- */
-function treeDigest(files) {
-    const lines = [...files].sort((a, b) => comparePaths(a.path, b.path)).map(file => `${file.path}:${file.sha256}`);
-    return (0,external_node_crypto_.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
-}
-/** Orders paths by the lists of their parts, each part by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
-function comparePaths(a, b) {
-    const [partsA, partsB] = [a.split('/'), b.split('/')];
-    for (let i = 0; i < partsA.length && i < partsB.length; i++) {
-        const order = compareCodePoints(partsA[i], partsB[i]);
-        if (order !== 0)
-            return order;
-    }
-    return partsA.length - partsB.length;
-}
-function compareCodePoints(a, b) {
-    if (a === b)
-        return 0;
-    let at = 0;
-    while (at < a.length && at < b.length && a.charCodeAt(at) === b.charCodeAt(at))
-        at++;
-    // Inside two surrogate pairs that begin alike, their second halves are in the order of the code points.
-    return (a.codePointAt(at) ?? -1) - (b.codePointAt(at) ?? -1);
-}
-
-;// CONCATENATED MODULE: ./build/install/tree-walk.js
-
-
-
-
-
-/**
- * Every file, symlink and other thing below `root` (directories are implied), with paths relative to it, ordered by
- * path components. `skip` names top-level paths that are left out. Follows no symlink. Nothing there: an empty list.
- */
-async function walkTree(root, skip = new Set()) {
-    const found = [];
-    const pending = [''];
-    for (let directory = pending.pop(); directory !== undefined; directory = pending.pop()) {
-        for (const entry of await listDirectory((0,external_node_path_namespaceObject.join)(root, directory))) {
-            const path = directory === '' ? entry.name : `${directory}/${entry.name}`;
-            if (skip.has(path))
-                continue;
-            if (entry.isDirectory())
-                pending.push(path);
-            else
-                found.push(await tree_walk_describe(root, path));
-        }
-    }
-    return found.sort((a, b) => comparePaths(a.path, b.path));
-}
-/** Lowercase hex SHA-256 of a file's bytes, read in pieces. */
-async function sha256OfFile(path, signal) {
-    const hash = (0,external_node_crypto_.createHash)('sha256');
-    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)(path, { highWaterMark: 1024 * 1024, signal }))
-        hash.update(chunk);
-    return hash.digest('hex');
-}
-/** Whether anything is at the path, a dangling symlink included. */
-async function exists(path) {
-    return (await statOf(path)) !== undefined;
-}
-/** lstat, or undefined when nothing is there. */
-async function statOf(path) {
-    try {
-        return await (0,promises_namespaceObject.lstat)(path);
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return undefined;
-        throw error;
-    }
-}
-/** Whether a system error says that nothing is at the path. */
-function isAbsent(error) {
-    return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR');
-}
-async function listDirectory(path) {
-    try {
-        return await (0,promises_namespaceObject.readdir)(path, { withFileTypes: true });
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return [];
-        throw error;
-    }
-}
-async function tree_walk_describe(root, path) {
-    const stat = await (0,promises_namespaceObject.lstat)((0,external_node_path_namespaceObject.join)(root, path));
-    if (stat.isSymbolicLink())
-        return { type: 'symlink', path, target: await (0,promises_namespaceObject.readlink)((0,external_node_path_namespaceObject.join)(root, path)) };
-    return stat.isFile() ? { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 } : { type: 'other', path };
-}
-
-;// CONCATENATED MODULE: ./build/install/reserve.js
-
-
-
-/** Enough for a lock, the records of a recovery and a report. */
-const RESERVE_BYTES = 64 * 1024;
-/** Keeps some disk space back, so that a host whose disk has filled up can still be locked and recovered. */
-async function keepReserve(layout) {
-    if (await exists(layout.reserve))
-        return;
-    // Random, because a file system may store what compresses well in no space at all.
-    await (0,promises_namespaceObject.writeFile)(layout.reserve, (0,external_node_crypto_.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 }).catch(() => (0,promises_namespaceObject.unlink)(layout.reserve).catch(() => { }));
-}
-/** Gives the reserve up; returns whether there was one. */
-async function spendReserve(layout) {
-    return (0,promises_namespaceObject.unlink)(layout.reserve).then(() => true, () => false);
-}
-
-;// CONCATENATED MODULE: ./build/install/host.js
-
-
-
-
-
-
-
-
-/** Room for our own records; the artifact's own need is checked when its listing is known. */
-const MIN_FREE_BYTES = 1024 * 1024;
-const MIN_FREE_INODES = 16;
-/**
- * Makes a project root ready to be locked: the root itself (when its parent exists), and `.hub-deploy/` with its
- * folders, 0700, ours alone. Throws DeploymentError `host_not_writable` or `disk_full`.
- */
-async function prepareHost(layout, log) {
-    try {
-        await requireRoot(layout.root, log);
-        await requireOwnFolder(layout.own);
-        for (const folder of [layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox]) {
-            await makePrivateDirectory(folder);
-        }
-        await keepReserve(layout);
-    }
-    catch (error) {
-        throw unusableRoot(toHostError(error, `preparing ${layout.own}`));
-    }
-}
-/**
- * Checks, before anything is fetched, that this run can switch what is on the shelf: it is a writable directory on the
- * same file system as `.hub-deploy/`, so that a switch is a rename; what is in the place can be moved; some space is free
- * (the artifact's own need is checked as soon as it is known).
- * Throws DeploymentError `host_not_writable` or `disk_full`.
- */
-async function checkHost(layout, shelf, id) {
-    try {
-        await requireSwitchableShelf(layout, shelf);
-        await requireMovable(installPath(layout, shelf, id));
-    }
-    catch (error) {
-        throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf)}`);
-    }
-    await requireSpace(layout.staging, MIN_FREE_BYTES);
-}
-/** Throws DeploymentError `disk_full` unless `neededBytes` are free at the path. */
-async function requireSpace(path, neededBytes) {
-    const { bavail, bsize, files, ffree } = await (0,promises_namespaceObject.statfs)(path);
-    const free = bavail * bsize;
-    // A file system that makes inodes as it needs them says that it has none.
-    if (files > 0 && ffree < MIN_FREE_INODES)
-        throw outOfInodes(path, ffree);
-    if (free >= neededBytes)
-        return;
-    throw new DeploymentError('disk_full', `${path} has ${mebibytes(free)} free, this deployment needs ${mebibytes(neededBytes)}: free some space and run again. Nothing was changed.`);
-}
-/** Whatever is odd about a root in which our folder cannot be made, it is the root that has to be mended. */
-function unusableRoot(error) {
-    if (error.code !== 'step_failed')
-        return error;
-    return new DeploymentError('host_not_writable', `${error.message} Is project-root the right directory?`, {
-        cause: error,
-    });
-}
-async function requireRoot(root, log) {
-    const found = await (0,promises_namespaceObject.stat)(root).catch(error => {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw error;
-    });
-    if (found?.isDirectory())
-        return;
-    if (found !== undefined) {
-        throw new DeploymentError('host_not_writable', `project-root ${root} is not a directory: name the directory that holds plugins/ and extensions/.`);
-    }
-    await makeOpenDirectory(root).catch(error => {
-        if (errnoOf(error) === 'EEXIST')
-            return;
-        if (errnoOf(error) !== 'ENOENT')
-            throw error;
-        throw new DeploymentError('host_not_writable', `project-root ${root} does not exist, nor does its parent: create it, or correct the path.`);
-    });
-    log.notice(`project-root ${root} did not exist and was created: is this the first deployment on this host?`);
-}
-/** Who can write in `.hub-deploy/` decides what a recovery does, so it must be a real directory of ours that no one else can enter. */
-async function requireOwnFolder(own) {
-    await makePrivateDirectory(own);
-    const found = await statOf(own);
-    if (found === undefined || !found.isDirectory()) {
-        throw new DeploymentError('host_not_writable', `${own} is not a directory: remove what is there; this action keeps its records in it.`);
-    }
-    const uid = process.getuid?.();
-    if (uid !== undefined && Number(found.uid) !== uid) {
-        throw new DeploymentError('host_not_writable', `${own} belongs to uid ${found.uid}, this runner works as uid ${uid}: let one user deploy to this project root, or change the owner of that directory.`);
-    }
-    if ((Number(found.mode) & 0o077) !== 0)
-        await (0,promises_namespaceObject.chmod)(own, 0o700);
-}
-/** A directory is moved to another parent only by who may write in it. */
-async function requireMovable(place) {
-    const found = await statOf(place);
-    if (found?.isDirectory())
-        await (0,promises_namespaceObject.access)(place, promises_namespaceObject.constants.W_OK | promises_namespaceObject.constants.X_OK);
-}
-async function requireSwitchableShelf(layout, shelf) {
-    const path = (0,external_node_path_namespaceObject.join)(layout.root, shelf);
-    const found = await (0,promises_namespaceObject.stat)(path).catch(error => {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw error;
-    });
-    if (found === undefined && !(await exists(path)))
-        return (0,promises_namespaceObject.access)(layout.root, promises_namespaceObject.constants.W_OK | promises_namespaceObject.constants.X_OK);
-    if (found === undefined || !found.isDirectory())
-        throw new DeploymentError('host_not_writable', `${path} is not a directory: remove what is there.`);
-    await (0,promises_namespaceObject.access)(path, promises_namespaceObject.constants.W_OK | promises_namespaceObject.constants.X_OK);
-    if (found.dev !== (await (0,promises_namespaceObject.stat)(layout.own)).dev) {
-        throw new DeploymentError('host_not_writable', `${path} is on another file system than ${layout.own}, so that a switch could not be one rename: put both on one file system.`);
-    }
-}
-function outOfInodes(path, free) {
-    return new DeploymentError('disk_full', `The file system of ${path} has ${free} inodes left, this deployment needs at least ${MIN_FREE_INODES}: remove some files and run again. Nothing was changed.`);
-}
-function mebibytes(bytes) {
-    return `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
-}
-
-;// CONCATENATED MODULE: ./build/install/audit.js
-
-/** How far back a line is looked for that a dead run wrote before its recovery repeats it. */
-const TAIL_BYTES = 64 * 1024;
-/**
- * Appends the one line that stays for ever of a finished deployment, durably. One that stands there already, because the
- * run died just after it, is not repeated; a line that was cut off by a crash does not damage the next.
- */
-async function appendAudit(layout, report, redact) {
-    const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id } = report;
-    const line = {
-        at: report.completed_at,
-        deployment_id,
-        contract,
-        kind,
-        slug,
-        id,
-        version,
-        previous_version,
-        artifact_sha256,
-        outcome,
-        error_code: report.error?.code ?? null,
-        host_id,
-        actor: report.run.actor,
-        run_url: report.run.url,
-    };
-    const text = redact(JSON.stringify(line));
-    const file = await (0,promises_namespaceObject.open)(layout.audit, 'a+', 0o600);
-    try {
-        const lines = (await readTail(file)).split('\n');
-        if (lines.includes(text))
-            return;
-        await file.appendFile(`${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
-        await file.sync();
-    }
-    finally {
-        await file.close();
-    }
-}
-async function readTail(file) {
-    const { size } = await file.stat();
-    const length = Math.min(size, TAIL_BYTES);
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, size - length);
-    return buffer.toString('utf8', 0, bytesRead);
 }
 
 // EXTERNAL MODULE: external "node:perf_hooks"
@@ -51126,6 +51107,8 @@ function placeOf(row) {
     return `${shelfOf(row.kind)}/${row.id}`;
 }
 
+;// CONCATENATED MODULE: external "node:os"
+const external_node_os_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:os");
 ;// CONCATENATED MODULE: ./build/install/process-identity.js
 
 
@@ -55506,6 +55489,30 @@ function withoutLeadingV(version) {
     return version.replace(/^v(?=\d)/, '');
 }
 
+;// CONCATENATED MODULE: ./build/core/version-rules.js
+
+
+/** Refuses to let `latest` go back: DeploymentError `downgrade_refused` when it is older than what is installed. */
+function refuseDowngrade(latest, installed) {
+    if (installed === null || isOlderVersion(latest, installed) !== true)
+        return;
+    throw new DeploymentError('downgrade_refused', `The hub's latest version is ${latest}, this host runs ${installed}, which is newer: nothing was installed. ` +
+        'Set allow-downgrade: true, or name the version, to go back on purpose.');
+}
+/**
+ * Refuses a version that this host knows with other bytes, unless the operator has pinned these: ArtifactError
+ * `version_reused`. A published version is expected never to change.
+ */
+function refuseReusedVersion(version, sha256, knownVersions, pinnedSha256) {
+    if (pinnedSha256 === sha256)
+        return;
+    const known = knownVersions.find(row => row.version !== null && isSameVersion(row.version, version) && row.artifact_sha256 !== null);
+    if (known === undefined || known.artifact_sha256 === sha256)
+        return;
+    throw new ArtifactError('version_reused', `The hub serves version ${version} with other bytes (sha256 ${sha256}) than this host got before (${known.artifact_sha256}): ` +
+        'nothing was installed. Ask the publisher why; to take these bytes, set artifact-sha256 to their digest.');
+}
+
 ;// CONCATENATED MODULE: ./build/core/archive-entry.js
 
 
@@ -56875,6 +56882,35 @@ async function signForHost({ id, staged, tree, pluginYaml }, secret) {
     return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) };
 }
 
+;// CONCATENATED MODULE: ./build/install/download-progress.js
+
+
+const PROGRESS_EVERY_MS = 2000;
+/**
+ * Tells how far a download is, at most once in 2 s. Throws DeploymentError `disk_full` at the first bytes, when nothing has
+ * been written yet, where the temporary folder cannot hold all of it.
+ */
+function watchDownload({ log, now, temporaryFolder, }) {
+    let toldAt = now().getTime();
+    let isChecked = false;
+    return (received, total) => {
+        if (!isChecked && total !== undefined)
+            refuseWithoutSpace(temporaryFolder, total);
+        isChecked = true;
+        if (now().getTime() - toldAt < PROGRESS_EVERY_MS)
+            return;
+        toldAt = now().getTime();
+        log.info(`${received} of ${total ?? 'an unknown number of'} bytes.`);
+    };
+}
+function refuseWithoutSpace(folder, bytes) {
+    const { bavail, bsize } = (0,external_node_fs_namespaceObject.statfsSync)(folder);
+    const free = bavail * bsize;
+    if (free >= bytes)
+        return;
+    throw new DeploymentError('disk_full', `The artifact has ${bytes} bytes, the runner's temporary folder ${folder} has ${free} free: free some space and run again. Nothing was changed.`);
+}
+
 ;// CONCATENATED MODULE: ./build/marketplace/wire.js
 
 /** The detail record; everything but the latest version is ignored (docs/contracts.md, "Detail route"). */
@@ -56990,61 +57026,10 @@ function parseRepo(header) {
         : undefined;
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/served-version.js
-
-
-
-
-/**
- * Which version an artifact really is. A plugin's own `plugin.yaml` decides and must agree with what was asked for; for a
- * service, or where it names none, the hub's header, which is informative and may differ, else what was asked for.
- * `asked` is undefined when the hub chose.
- * Throws ArtifactError `version_mismatch`, or `no_published_version` when nobody says which version it is.
- */
-function decideVersion(asked, headerVersion, pluginYaml) {
-    const { version, versionAsWritten } = pluginYaml ?? {};
-    if (version !== undefined && versionAsWritten !== undefined) {
-        const found = [versionAsWritten, version].find(name => asked === undefined || isSameVersion(name, asked));
-        if (found === undefined || !identifiers_versionSchema.safeParse(found).success)
-            throw mismatch(asked, version);
-        return { version: found, source: 'plugin.yaml' };
-    }
-    if (headerVersion !== undefined)
-        return { version: headerVersion, source: 'header' };
-    if (asked === undefined)
-        throw new ArtifactError('no_published_version', 'The hub served its latest artifact without saying which version it is: name a version.');
-    return { version: asked, source: 'requested' };
-}
-/** Refuses to let `latest` go back: DeploymentError `downgrade_refused` when it is older than what is installed. */
-function refuseDowngrade(latest, installed) {
-    if (installed === null || isOlderVersion(latest, installed) !== true)
-        return;
-    throw new DeploymentError('downgrade_refused', `The hub's latest version is ${latest}, this host runs ${installed}, which is newer: nothing was installed. ` +
-        'Set allow-downgrade: true, or name the version, to go back on purpose.');
-}
-/**
- * Refuses a version that this host knows with other bytes, unless the operator has pinned these: ArtifactError
- * `version_reused`. A published version is expected never to change.
- */
-function refuseReusedVersion(version, sha256, installed, pinnedSha256) {
-    if (pinnedSha256 === sha256 || installed === undefined)
-        return;
-    const known = [installed, ...installed.snapshots].find(row => row.version !== null && isSameVersion(row.version, version) && row.artifact_sha256 !== null);
-    if (known === undefined || known.artifact_sha256 === sha256)
-        return;
-    throw new ArtifactError('version_reused', `The hub serves version ${version} with other bytes (sha256 ${sha256}) than this host got before (${known.artifact_sha256}): ` +
-        'nothing was installed. Ask the publisher why; to take these bytes, set artifact-sha256 to their digest.');
-}
-function mismatch(asked, found) {
-    return new ArtifactError('version_mismatch', `Version ${asked ?? 'latest'} was asked for, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": nothing was installed. The hub or the publisher has mixed up versions.`);
-}
-
 ;// CONCATENATED MODULE: ./build/marketplace/fetch-artifact.js
 
 
 
-
-const PROGRESS_EVERY_MS = 2000;
 /**
  * Fetches the version asked for; for `latest`, the one that the hub lists. A hub may list a version that it does not
  * serve: then once more what it serves as latest. A `latest` older than the installed version is refused before the
@@ -57082,32 +57067,41 @@ function artifactRequest(run, version, fd) {
         maxBytes: request.maxArtifactBytes,
         timeoutMs: request.downloadTimeoutMs,
         signingSecret: request.signingSecret,
-        onProgress: watchProgress(tools.log, tools.now, tools.temporaryFolder),
+        onProgress: watchDownload(tools),
     };
 }
-function watchProgress(log, now, folder) {
-    let toldAt = now().getTime();
-    let isChecked = false;
-    return (received, total) => {
-        if (!isChecked && total !== undefined)
-            refuseWithoutSpace(folder, total);
-        isChecked = true;
-        if (now().getTime() - toldAt < PROGRESS_EVERY_MS)
-            return;
-        toldAt = now().getTime();
-        log.info(`${received} of ${total ?? 'an unknown number of'} bytes.`);
-    };
+
+;// CONCATENATED MODULE: ./build/marketplace/served-version.js
+
+
+
+
+/**
+ * Which version an artifact really is. A plugin's own `plugin.yaml` decides and must agree with what was asked for; for a
+ * service, or where it names none, the hub's header, which is informative and may differ, else what was asked for.
+ * `asked` is undefined when the hub chose.
+ * Throws ArtifactError `version_mismatch`, or `no_published_version` when nobody says which version it is.
+ */
+function decideVersion(asked, headerVersion, pluginYaml) {
+    const { version, versionAsWritten } = pluginYaml ?? {};
+    if (version !== undefined && versionAsWritten !== undefined) {
+        const found = [versionAsWritten, version].find(name => asked === undefined || isSameVersion(name, asked));
+        if (found === undefined || !identifiers_versionSchema.safeParse(found).success)
+            throw mismatch(asked, version);
+        return { version: found, source: 'plugin.yaml' };
+    }
+    if (headerVersion !== undefined)
+        return { version: headerVersion, source: 'header' };
+    if (asked === undefined)
+        throw new ArtifactError('no_published_version', 'The hub served its latest artifact without saying which version it is: name a version.');
+    return { version: asked, source: 'requested' };
 }
-/** At the first bytes, when nothing has been written yet. */
-function refuseWithoutSpace(folder, bytes) {
-    const { bavail, bsize } = (0,external_node_fs_namespaceObject.statfsSync)(folder);
-    const free = bavail * bsize;
-    if (free >= bytes)
-        return;
-    throw new DeploymentError('disk_full', `The artifact has ${bytes} bytes, the runner's temporary folder ${folder} has ${free} free: free some space and run again. Nothing was changed.`);
+function mismatch(asked, found) {
+    return new ArtifactError('version_mismatch', `Version ${asked ?? 'latest'} was asked for, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": nothing was installed. The hub or the publisher has mixed up versions.`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/prepare-artifact.js
+
 
 
 
@@ -57152,7 +57146,7 @@ async function verify(run, { served, asked }, previous) {
         verifyPinnedDigest(verified, pinned);
     run.tools.log.info(`The signature holds for ${artifact.size} bytes, sha256 ${artifact.sha256}.`);
     if (asked !== undefined)
-        refuseReusedVersion(asked, artifact.sha256, previous.installed, pinned);
+        refuseReusedVersion(asked, artifact.sha256, knownVersions(previous), pinned);
     return verified;
 }
 async function extract(run, artifact, staged) {
@@ -57170,8 +57164,11 @@ async function checkVersion(run, fetched, pluginYaml, previous) {
     const { version, allowDowngrade, artifactSha256 } = run.request;
     if (version === 'latest' && !allowDowngrade)
         refuseDowngrade(decided.version, previous.version);
-    refuseReusedVersion(decided.version, served.artifact.sha256, previous.installed, artifactSha256);
+    refuseReusedVersion(decided.version, served.artifact.sha256, knownVersions(previous), artifactSha256);
     return decided;
+}
+function knownVersions({ installed }) {
+    return installed === undefined ? [] : [installed, ...installed.snapshots];
 }
 function tellOtherVersion({ tools }, { asked, unserved }, came) {
     if (unserved !== undefined)
@@ -58177,12 +58174,7 @@ async function deploy_install(run, ready, deployment) {
     return installPrepared(run, prepared, previous, deployment);
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/refuse.js
-
-
-
-
-
+;// CONCATENATED MODULE: ./build/install/refuse-deployment.js
 
 
 
@@ -58192,36 +58184,19 @@ async function deploy_install(run, ready, deployment) {
 
 
 /**
- * Ends a run whose inputs cannot be used: with a local report when the project root is there, and a report to the hub
- * when enough is known to send one (contract 4.3, rule 7). Creates no project root. A dry run tells nobody, and one that
- * may have been meant as such does not tell the hub.
+ * Ends a deployment that was refused before it began: with a local report when the project root is there, and a report to
+ * the hub when there is a way to it (contract 4.3, rule 7). Creates no project root.
  */
-async function refuseRequest(request, error, tools) {
-    const record = createDeploymentRecord(initialFacts({ ...request, hostId: request.hostId ?? '' }, tools), createStateMachine(DEPLOY_TRANSITIONS, 'pending', tools.now).history);
+async function refuseDeployment({ error, facts, projectRoot, sender }, tools) {
+    const record = createDeploymentRecord(facts, [{ state: 'pending', at: tools.now().toISOString() }]);
     const end = refusedEnd(error, tools);
-    const rest = { installPath: undefined, error, plannedSteps: [] };
-    const isReal = request.dryRun === false && request.hostId !== undefined;
-    const sender = isReal ? senderFor(request, tools) : undefined;
-    if (request.dryRun === true || !(await isDirectory(request.projectRoot)))
-        return { report: await closeWithoutHost(record, end, sender, tools), reportPath: undefined, ...rest };
+    if (projectRoot === undefined || !(await isDirectory(projectRoot)))
+        return { report: await closeWithoutHost(record, end, sender, tools), reportPath: undefined, error };
     const { log, redact } = tools;
-    const host = {
-        layout: layoutOf(request.projectRoot),
-        log,
-        redact,
-        sender,
-        reportTimeoutMs: reportTimeout(),
-    };
+    const host = { layout: layoutOf(projectRoot), log, redact, sender, reportTimeoutMs: reportTimeout() };
     await prepareHost(host.layout, log).catch(() => { });
     const told = await recoverBeforeRefusal(host, tools.run.url, end);
-    return { ...(await closeDeployment(host, record, told, sender?.address ?? null)), ...rest };
-}
-/** The way to the hub, when enough of the inputs is known. */
-function senderFor({ bases, slug, kind, apiKey }, tools) {
-    if (bases === undefined || slug === undefined || kind === undefined || apiKey === undefined)
-        return undefined;
-    const client = createMarketplaceClient(tools.reportWire, bases, { kind, slug }, apiKey);
-    return createReportSender(client, bases.deployments, { kind, slug });
+    return { ...(await closeDeployment(host, record, told, sender?.address ?? null)), error };
 }
 function refusedEnd({ code, message }, { now }) {
     return {
@@ -58245,9 +58220,34 @@ async function closeWithoutHost(record, end, sender, { log, redact }) {
     return { ...report, reported: { accepted: false, attempts: delivery.attempts, error: redact(delivery.error) } };
 }
 async function isDirectory(path) {
-    if (path === undefined)
-        return false;
     return (0,promises_namespaceObject.stat)(path).then(found => found.isDirectory(), () => false);
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/refuse.js
+
+
+
+
+/**
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run tells nobody, and one that may have been
+ * meant as such does not tell the hub.
+ */
+async function refuseRequest(request, error, tools) {
+    const isReal = request.dryRun === false && request.hostId !== undefined;
+    const refusal = {
+        error,
+        facts: initialFacts({ ...request, hostId: request.hostId ?? '' }, tools),
+        projectRoot: request.dryRun === true ? undefined : request.projectRoot,
+        sender: isReal ? senderFor(request, tools) : undefined,
+    };
+    return { ...(await refuseDeployment(refusal, tools)), installPath: undefined, plannedSteps: [] };
+}
+/** The way to the hub, when enough of the inputs is known. */
+function senderFor({ bases, slug, kind, apiKey }, tools) {
+    if (bases === undefined || slug === undefined || kind === undefined || apiKey === undefined)
+        return undefined;
+    const client = createMarketplaceClient(tools.reportWire, bases, { kind, slug }, apiKey);
+    return createReportSender(client, bases.deployments, { kind, slug });
 }
 
 ;// CONCATENATED MODULE: external "os"
@@ -60439,6 +60439,144 @@ function annotateSource(error, safe) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/actions/cancel.js
+
+/** The runner cancels a step with SIGINT and, 7.5 s later, SIGTERM: the first one heard cancels what is under way. */
+function listenForCancel() {
+    const controller = new AbortController();
+    const cancel = (signal) => controller.abort(new DeploymentError('cancelled', `The run was cancelled (${signal}) before the new version was complete.`));
+    process.on('SIGINT', cancel);
+    process.on('SIGTERM', cancel);
+    return {
+        signal: controller.signal,
+        stop() {
+            process.off('SIGINT', cancel);
+            process.off('SIGTERM', cancel);
+        },
+    };
+}
+
+;// CONCATENATED MODULE: ./build/actions/input-schemas.js
+
+
+const isBaseUrl = (text) => {
+    const url = URL.parse(text);
+    return (url !== null &&
+        (url.protocol === 'https:' || url.protocol === 'http:') &&
+        url.username === '' &&
+        url.password === '' &&
+        url.search === '' &&
+        url.hash === '');
+};
+const baseUrlSchema = schemas_string()
+    .refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' })
+    .transform(text => text.replace(/\/+$/, ''));
+/** What an HTTP header carries unchanged. */
+const apiKeySchema = schemas_string()
+    .regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' });
+const booleanSchema = schemas_string()
+    .regex(/^(true|false)$/i, { error: 'must be true or false' })
+    .transform(text => text.toLowerCase() === 'true');
+function integerSchema(least, most) {
+    const error = { error: `must be a whole number from ${least} to ${most}` };
+    return schemas_string()
+        .regex(/^\d{1,16}$/, error)
+        .transform(Number)
+        .refine(value => value >= least && value <= most, error);
+}
+const minutesSchema = schemas_string()
+    .transform(Number)
+    .refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' });
+const projectRootSchema = schemas_string()
+    .refine(path => (0,external_node_path_namespaceObject.isAbsolute)(path) && !path.includes('\0'), {
+    error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
+})
+    .transform(path => (0,external_node_path_namespaceObject.normalize)(path).replace(/(?<=.)\/+$/, ''))
+    .refine(path => path !== '/', {
+    error: "must not be the file system's root: name the directory that holds plugins/ and extensions/",
+});
+const hostIdSchema = schemas_string().regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
+    error: 'must be 1 to 255 characters without control characters',
+});
+const keepPathsSchema = schemas_string()
+    .transform(text => text
+    .split(/\r?\n/)
+    .map(line => line.trim().replace(/(?<=[^/])\/+$/, ''))
+    .filter(line => line !== ''))
+    .refine(paths => paths.every(isKeepPath), {
+    error: 'must hold relative paths inside the installed directory, one a line, without ".", ".." or backslashes',
+});
+function isKeepPath(path) {
+    return (!(0,external_node_path_namespaceObject.isAbsolute)(path) &&
+        !/[\\\p{Cc}]/u.test(path) &&
+        path.split('/').every(part => part !== '' && part !== '.' && part !== '..'));
+}
+
+;// CONCATENATED MODULE: ./build/actions/source-input.js
+
+
+
+/**
+ * A file of the operator's; undefined, and a problem, when it cannot be read. One that is too large, or no UTF-8, is cut
+ * one byte beyond `maxBytes`, or gets U+FFFD: who parses it complains of both, at its place.
+ */
+function readSource(read, workspace, path, input, maxBytes) {
+    if (path === undefined)
+        return undefined;
+    const found = (0,external_node_path_namespaceObject.resolve)(workspace, path);
+    try {
+        return { path, text: source_input_readStart(found, maxBytes + 1).toString('utf8') };
+    }
+    catch (error) {
+        const why = errnoOf(error) ?? 'unknown error';
+        read.refuse(input, `names ${path}, which cannot be read at ${found} (${why}; was the repository checked out?)`);
+        return undefined;
+    }
+}
+/** The first bytes of a file, at most so many. */
+function source_input_readStart(path, maxBytes) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'r');
+    try {
+        const bytes = Buffer.alloc(maxBytes);
+        let size = 0;
+        for (let count = -1; count !== 0 && size < maxBytes; size += count)
+            count = (0,external_node_fs_namespaceObject.readSync)(fd, bytes, size, maxBytes - size, null);
+        return bytes.subarray(0, size);
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/actions/connection.js
+
+
+
+
+const MAX_CA_BYTES = 1024 * 1024;
+function readConnection(read, workspace) {
+    return {
+        allowHttp: read.withDefault('allow-http', booleanSchema, false) ?? false,
+        ca: readAuthorities(read, workspace),
+    };
+}
+function readAuthorities(read, workspace) {
+    const path = read.optional('ca-file', schemas_string());
+    const ca = readSource(read, workspace, path, 'ca-file', MAX_CA_BYTES)?.text;
+    if (ca !== undefined && Buffer.byteLength(ca) > MAX_CA_BYTES) {
+        read.refuse('ca-file', `names ${path}, which is larger than ${MAX_CA_BYTES} bytes`);
+        return undefined;
+    }
+    try {
+        readTrust(ca);
+        return ca;
+    }
+    catch {
+        read.refuse('ca-file', `names ${path}, which holds no certificate in PEM form`);
+        return undefined;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/actions/input-reader.js
 
 
@@ -60526,67 +60664,7 @@ function withoutUserinfo(text) {
     return text.replace(/\/\/[^/@\s]*@/g, '//***@');
 }
 
-;// CONCATENATED MODULE: ./build/actions/input-schemas.js
-
-
-const isBaseUrl = (text) => {
-    const url = URL.parse(text);
-    return (url !== null &&
-        (url.protocol === 'https:' || url.protocol === 'http:') &&
-        url.username === '' &&
-        url.password === '' &&
-        url.search === '' &&
-        url.hash === '');
-};
-const baseUrlSchema = schemas_string()
-    .refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' })
-    .transform(text => text.replace(/\/+$/, ''));
-/** What an HTTP header carries unchanged. */
-const apiKeySchema = schemas_string()
-    .regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' });
-const booleanSchema = schemas_string()
-    .regex(/^(true|false)$/i, { error: 'must be true or false' })
-    .transform(text => text.toLowerCase() === 'true');
-function integerSchema(least, most) {
-    const error = { error: `must be a whole number from ${least} to ${most}` };
-    return schemas_string()
-        .regex(/^\d{1,16}$/, error)
-        .transform(Number)
-        .refine(value => value >= least && value <= most, error);
-}
-const minutesSchema = schemas_string()
-    .transform(Number)
-    .refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' });
-const projectRootSchema = schemas_string()
-    .refine(path => (0,external_node_path_namespaceObject.isAbsolute)(path) && !path.includes('\0'), {
-    error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
-})
-    .transform(path => (0,external_node_path_namespaceObject.normalize)(path).replace(/(?<=.)\/+$/, ''))
-    .refine(path => path !== '/', {
-    error: "must not be the file system's root: name the directory that holds plugins/ and extensions/",
-});
-const hostIdSchema = schemas_string().regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
-    error: 'must be 1 to 255 characters without control characters',
-});
-const keepPathsSchema = schemas_string()
-    .transform(text => text
-    .split(/\r?\n/)
-    .map(line => line.trim().replace(/(?<=[^/])\/+$/, ''))
-    .filter(line => line !== ''))
-    .refine(paths => paths.every(isKeepPath), {
-    error: 'must hold relative paths inside the installed directory, one a line, without ".", ".." or backslashes',
-});
-function isKeepPath(path) {
-    return (!(0,external_node_path_namespaceObject.isAbsolute)(path) &&
-        !/[\\\p{Cc}]/u.test(path) &&
-        path.split('/').every(part => part !== '' && part !== '.' && part !== '..'));
-}
-
-;// CONCATENATED MODULE: ./build/actions/deploy-inputs.js
-
-
-
-
+;// CONCATENATED MODULE: ./build/actions/install-inputs.js
 
 
 
@@ -60594,20 +60672,15 @@ function isKeepPath(path) {
 
 
 const DEFAULT_KEEP_PATHS = ['.env', 'data'];
-const MAX_CA_BYTES = 1024 * 1024;
 const TERABYTE = 1024 ** 4;
-/** Reads every input of the deploy action; what is wrong is collected, not thrown. Defaults stand in only for what was left out. */
-function readDeployInputs(workspace) {
-    const read = createInputReader();
-    const request = {
-        apiKey: read.requiredSecret('api-key', apiKeySchema),
-        signingSecret: read.requiredSecret('signing-secret'),
+/** Milliseconds. */
+const lockTimeoutSchema = integerSchema(0, 86_400).transform(seconds => seconds * 1000);
+/** Milliseconds. */
+const downloadTimeoutSchema = minutesSchema.transform(minutes => minutes * 60_000);
+/** The inputs of every action that installs: this host, what it allows, and the limits. */
+function readInstallInputs(read, workspace) {
+    return {
         pluginSecretKey: read.optionalSecret('plugin-secret-key'),
-        bases: readBases(read),
-        slug: read.required('slug', slugSchema),
-        kind: read.withDefault('kind', kindFromText, 'plugin'),
-        version: read.withDefault('version', identifiers_versionSchema, 'latest'),
-        plan: readSource(read, workspace, read.required('install-plan', schemas_string()), 'install-plan', MAX_PLAN_BYTES),
         projectRoot: read.required('project-root', projectRootSchema),
         hostId: read.withDefault('host-id', hostIdSchema, (0,external_node_os_namespaceObject.hostname)()),
         hostConfig: readSource(read, workspace, read.optional('host-config', schemas_string()), 'host-config', MAX_PLAN_BYTES),
@@ -60616,27 +60689,10 @@ function readDeployInputs(workspace) {
         ...readChoices(read),
         ...readLimits(read),
     };
-    const connection = {
-        allowHttp: read.withDefault('allow-http', booleanSchema, false) ?? false,
-        ca: readAuthorities(read, workspace),
-    };
-    return { request, connection, secrets: read.secrets, problems: read.problems };
-}
-const kindFromText = schemas_string().pipe(kindSchema);
-/** Milliseconds. */
-const lockTimeoutSchema = integerSchema(0, 86_400).transform(seconds => seconds * 1000);
-/** Milliseconds. */
-const downloadTimeoutSchema = minutesSchema.transform(minutes => minutes * 60_000);
-function readBases(read) {
-    const hub = read.required('hub-url', baseUrlSchema);
-    const services = read.withDefault('services-url', baseUrlSchema, hub);
-    const deployments = read.withDefault('deployments-url', baseUrlSchema, hub);
-    return hub && services && deployments ? { hub, services, deployments } : undefined;
 }
 function readChoices(read) {
     return {
         allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
-        dryRun: read.withDefault('dry-run', booleanSchema, false),
         keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
         lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
         downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
@@ -60652,52 +60708,39 @@ function readLimits(read) {
         extraction: isUsable ? { maxExtractedBytes, maxEntries } : undefined,
     };
 }
-function readAuthorities(read, workspace) {
-    const path = read.optional('ca-file', schemas_string());
-    const ca = readSource(read, workspace, path, 'ca-file', MAX_CA_BYTES)?.text;
-    if (ca !== undefined && Buffer.byteLength(ca) > MAX_CA_BYTES) {
-        read.refuse('ca-file', `names ${path}, which is larger than ${MAX_CA_BYTES} bytes`);
-        return undefined;
-    }
-    try {
-        readTrust(ca);
-        return ca;
-    }
-    catch {
-        read.refuse('ca-file', `names ${path}, which holds no certificate in PEM form`);
-        return undefined;
-    }
+
+;// CONCATENATED MODULE: ./build/actions/deploy-inputs.js
+
+
+
+
+
+
+
+
+/** Reads every input of the deploy action; what is wrong is collected, not thrown. Defaults stand in only for what was left out. */
+function readDeployInputs(workspace) {
+    const read = createInputReader();
+    const request = {
+        apiKey: read.requiredSecret('api-key', apiKeySchema),
+        signingSecret: read.requiredSecret('signing-secret'),
+        bases: readBases(read),
+        slug: read.required('slug', slugSchema),
+        kind: read.withDefault('kind', kindFromText, 'plugin'),
+        version: read.withDefault('version', identifiers_versionSchema, 'latest'),
+        plan: readSource(read, workspace, read.required('install-plan', schemas_string()), 'install-plan', MAX_PLAN_BYTES),
+        dryRun: read.withDefault('dry-run', booleanSchema, false),
+        ...readInstallInputs(read, workspace),
+    };
+    const connection = readConnection(read, workspace);
+    return { request, connection, secrets: read.secrets, problems: read.problems };
 }
-/**
- * A file of the operator's; undefined, and a problem, when it cannot be read. One that is too large, or no UTF-8, is cut
- * one byte beyond `maxBytes`, or gets U+FFFD: who parses it complains of both, at its place.
- */
-function readSource(read, workspace, path, input, maxBytes) {
-    if (path === undefined)
-        return undefined;
-    const found = (0,external_node_path_namespaceObject.resolve)(workspace, path);
-    try {
-        return { path, text: deploy_inputs_readStart(found, maxBytes + 1).toString('utf8') };
-    }
-    catch (error) {
-        const why = errnoOf(error) ?? 'unknown error';
-        read.refuse(input, `names ${path}, which cannot be read at ${found} (${why}; was the repository checked out?)`);
-        return undefined;
-    }
-}
-/** The first bytes of a file, at most so many. */
-function deploy_inputs_readStart(path, maxBytes) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'r');
-    try {
-        const bytes = Buffer.alloc(maxBytes);
-        let size = 0;
-        for (let count = -1; count !== 0 && size < maxBytes; size += count)
-            count = (0,external_node_fs_namespaceObject.readSync)(fd, bytes, size, maxBytes - size, null);
-        return bytes.subarray(0, size);
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
+const kindFromText = schemas_string().pipe(kindSchema);
+function readBases(read) {
+    const hub = read.required('hub-url', baseUrlSchema);
+    const services = read.withDefault('services-url', baseUrlSchema, hub);
+    const deployments = read.withDefault('deployments-url', baseUrlSchema, hub);
+    return hub && services && deployments ? { hub, services, deployments } : undefined;
 }
 
 ;// CONCATENATED MODULE: ./build/actions/deploy-outputs.js
@@ -60718,6 +60761,188 @@ function buildDeployOutputs({ report, reportPath, installPath }) {
         'error-code': report.error?.code ?? '',
         state: report.state,
         'duration-ms': String(report.duration_ms),
+    };
+}
+
+;// CONCATENATED MODULE: ./build/actions/run-facts.js
+
+/** Which workflow run this is, from the runner's `GITHUB_*` variables; nulls outside one. */
+function readRunFacts(env) {
+    const read = (name) => (env[name] ? cleanForeignText(env[name], 300) : null);
+    const [server, repository, runId] = [read('GITHUB_SERVER_URL'), read('GITHUB_REPOSITORY'), read('GITHUB_RUN_ID')];
+    return {
+        workflow: read('GITHUB_WORKFLOW'),
+        run_id: runId,
+        run_attempt: read('GITHUB_RUN_ATTEMPT'),
+        job: read('GITHUB_JOB'),
+        actor: read('GITHUB_ACTOR'),
+        url: server && repository && runId ? `${server}/${repository}/actions/runs/${runId}` : null,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/actions/runner-files.js
+
+function createRunnerFiles(log, redact) {
+    const warn = (what, error) => log.warning(`The ${what} could not be written: ${error instanceof Error ? error.message : String(error)}`);
+    return {
+        setOutputs(outputs) {
+            try {
+                for (const [name, value] of Object.entries(outputs))
+                    setOutput(name, redact(value));
+            }
+            catch (error) {
+                warn('outputs', error);
+            }
+        },
+        saveState(name, value) {
+            try {
+                saveState(name, value);
+            }
+            catch (error) {
+                warn('state for the post step', error);
+            }
+        },
+        async addSummary(markdown) {
+            if (!process.env['GITHUB_STEP_SUMMARY'])
+                return;
+            try {
+                await summary.addRaw(redact(markdown)).write();
+            }
+            catch (error) {
+                warn('job summary', error);
+            }
+        },
+    };
+}
+
+;// CONCATENATED MODULE: ./build/actions/step-variables.js
+/** What belongs to the runner and the process, not to the step: an artifact's template must not be able to ask for it. */
+const RUNNER_PREFIXES = ['ACTIONS_', 'GITHUB_', 'INPUT_', 'NODE_', 'RUNNER_', 'STATE_'];
+const PROCESS_NAMES = new Set([
+    'CI',
+    'HOME',
+    'LANG',
+    'LOGNAME',
+    'PATH',
+    'PWD',
+    'SHELL',
+    'TMPDIR',
+    'USER',
+]);
+/** The variables of the step's own `env:`, as far as the environment can tell. */
+function readStepVariables(env) {
+    return Object.fromEntries(Object.entries(env).flatMap(([name, value]) => value === undefined || PROCESS_NAMES.has(name) || RUNNER_PREFIXES.some(prefix => name.startsWith(prefix))
+        ? []
+        : [[name, value]]));
+}
+
+;// CONCATENATED MODULE: ./build/actions/user-agent.js
+/** How this action calls itself to a hub. */
+const USER_AGENT = 'hub-deploy';
+
+;// CONCATENATED MODULE: ./build/actions/wire-options.js
+
+function wireOptions({ allowHttp, ca }, log) {
+    return {
+        allowHttp,
+        userAgent: USER_AGENT,
+        log: line => log.info(line),
+        ...(ca === undefined ? {} : { ca }),
+    };
+}
+
+;// CONCATENATED MODULE: ./build/actions/deployment-tools.js
+
+
+
+
+
+
+
+
+/** What a deployment works with when the runner runs it. */
+function createDeploymentTools(connection, parts) {
+    const { secrets, log, signal, outputsOf } = parts;
+    const options = wireOptions(connection, log);
+    return {
+        wire: createWire({ ...options, signal }),
+        reportWire: createWire(options),
+        log,
+        signal,
+        now: () => new Date(),
+        redact: secrets.redact,
+        hide: secrets.hide,
+        run: readRunFacts(process.env),
+        deploymentId: (0,external_node_crypto_.randomUUID)(),
+        temporaryFolder: process.env['RUNNER_TEMP'] || (0,external_node_os_namespaceObject.tmpdir)(),
+        variables: readStepVariables(process.env),
+        onLocked(interrupted) {
+            const files = createRunnerFiles(log, secrets.redact);
+            files.saveState('locked', 'true');
+            files.setOutputs(outputsOf(redactReport(interrupted, secrets.redact)));
+        },
+    };
+}
+
+;// CONCATENATED MODULE: ./build/actions/runner-log.js
+
+
+
+const MAX_LINE_CHARS = 4000;
+/** The workflow log: one group a state with its duration; every line redacted and free of runner commands. */
+function createRunnerLog(redact) {
+    const safe = (line) => cleanForeignText(redact(line), MAX_LINE_CHARS);
+    let openedAt;
+    const end = () => {
+        if (openedAt === undefined)
+            return;
+        info(`(${Math.round(external_node_perf_hooks_.performance.now() - openedAt)} ms)`);
+        endGroup();
+        openedAt = undefined;
+    };
+    return {
+        end,
+        group(title) {
+            end();
+            startGroup(safe(title));
+            openedAt = external_node_perf_hooks_.performance.now();
+        },
+        info: line => info(safe(line)),
+        notice: line => notice(safe(line)),
+        warning: line => warning(safe(line)),
+    };
+}
+
+;// CONCATENATED MODULE: ./build/core/secrets.js
+const SHORTEST_REDACTED = 4;
+/**
+ * A function that replaces every secret in a text by `***`: for what is written to files and outputs, which the
+ * runner does not mask. Secrets under 4 characters are left, because replacing them would garble every sentence.
+ */
+function createRedactor(secrets) {
+    const known = secrets
+        .flatMap(secret => (secret === undefined ? [] : [secret, secret.trim(), ...secret.split(/\r?\n/)]))
+        .filter(secret => secret.length >= SHORTEST_REDACTED)
+        .sort((a, b) => b.length - a.length);
+    const forms = [
+        ...new Set(known.flatMap(secret => [secret, JSON.stringify(secret).slice(1, -1), encodeURIComponent(secret)])),
+    ];
+    return text => forms.reduce((redacted, secret) => redacted.replaceAll(secret, '***'), text);
+}
+
+;// CONCATENATED MODULE: ./build/actions/secret-keeper.js
+
+
+function keepSecrets(known) {
+    const secrets = [...known];
+    let redact = createRedactor(secrets);
+    return {
+        redact: text => redact(text),
+        hide(secret) {
+            core_setSecret(secret);
+            secrets.push(secret);
+            redact = createRedactor(secrets);
+        },
     };
 }
 
@@ -60817,118 +61042,27 @@ function code(text) {
     return `<code>${cell(text)}</code>`;
 }
 
-;// CONCATENATED MODULE: ./build/actions/run-facts.js
+;// CONCATENATED MODULE: ./build/actions/tell-result.js
 
-/** Which workflow run this is, from the runner's `GITHUB_*` variables; nulls outside one. */
-function readRunFacts(env) {
-    const read = (name) => (env[name] ? cleanForeignText(env[name], 300) : null);
-    const [server, repository, runId] = [read('GITHUB_SERVER_URL'), read('GITHUB_REPOSITORY'), read('GITHUB_RUN_ID')];
-    return {
-        workflow: read('GITHUB_WORKFLOW'),
-        run_id: runId,
-        run_attempt: read('GITHUB_RUN_ATTEMPT'),
-        job: read('GITHUB_JOB'),
-        actor: read('GITHUB_ACTOR'),
-        url: server && repository && runId ? `${server}/${repository}/actions/runs/${runId}` : null,
-    };
+
+
+
+/** Hands a deployment's result to the runner: outputs, summary, annotation. Fails the step unless everything went well. */
+async function tellResult(result, outputs, redact, log) {
+    log.end();
+    const files = createRunnerFiles(log, redact);
+    files.saveState('locked', 'false');
+    files.setOutputs(outputs);
+    await files.addSummary(buildDeploySummary(result));
+    const { outcome, previous_version: previous, version, error } = result.report;
+    log.info(`Outcome: ${outcome}${error === null ? `, ${previous ?? 'nothing'} → ${version}` : ''}.`);
+    if (outcome === 'success' && result.error === undefined)
+        return;
+    process.exitCode = 1;
+    annotateFailure(result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`), result.report, redact);
 }
-
-;// CONCATENATED MODULE: ./build/actions/runner-files.js
-
-function createRunnerFiles(log, redact) {
-    const warn = (what, error) => log.warning(`The ${what} could not be written: ${error instanceof Error ? error.message : String(error)}`);
-    return {
-        setOutputs(outputs) {
-            try {
-                for (const [name, value] of Object.entries(outputs))
-                    setOutput(name, redact(value));
-            }
-            catch (error) {
-                warn('outputs', error);
-            }
-        },
-        saveState(name, value) {
-            try {
-                saveState(name, value);
-            }
-            catch (error) {
-                warn('state for the post step', error);
-            }
-        },
-        async addSummary(markdown) {
-            if (!process.env['GITHUB_STEP_SUMMARY'])
-                return;
-            try {
-                await summary.addRaw(redact(markdown)).write();
-            }
-            catch (error) {
-                warn('job summary', error);
-            }
-        },
-    };
-}
-
-;// CONCATENATED MODULE: ./build/actions/runner-log.js
-
-
-
-const MAX_LINE_CHARS = 4000;
-/** The workflow log: one group a state with its duration; every line redacted and free of runner commands. */
-function createRunnerLog(redact) {
-    const safe = (line) => cleanForeignText(redact(line), MAX_LINE_CHARS);
-    let openedAt;
-    const end = () => {
-        if (openedAt === undefined)
-            return;
-        info(`(${Math.round(external_node_perf_hooks_.performance.now() - openedAt)} ms)`);
-        endGroup();
-        openedAt = undefined;
-    };
-    return {
-        end,
-        group(title) {
-            end();
-            startGroup(safe(title));
-            openedAt = external_node_perf_hooks_.performance.now();
-        },
-        info: line => info(safe(line)),
-        notice: line => notice(safe(line)),
-        warning: line => warning(safe(line)),
-    };
-}
-
-;// CONCATENATED MODULE: ./build/actions/step-variables.js
-/** What belongs to the runner and the process, not to the step: an artifact's template must not be able to ask for it. */
-const RUNNER_PREFIXES = ['ACTIONS_', 'GITHUB_', 'INPUT_', 'NODE_', 'RUNNER_', 'STATE_'];
-const PROCESS_NAMES = new Set([
-    'CI',
-    'HOME',
-    'LANG',
-    'LOGNAME',
-    'PATH',
-    'PWD',
-    'SHELL',
-    'TMPDIR',
-    'USER',
-]);
-/** The variables of the step's own `env:`, as far as the environment can tell. */
-function readStepVariables(env) {
-    return Object.fromEntries(Object.entries(env).flatMap(([name, value]) => value === undefined || PROCESS_NAMES.has(name) || RUNNER_PREFIXES.some(prefix => name.startsWith(prefix))
-        ? []
-        : [[name, value]]));
-}
-
-;// CONCATENATED MODULE: ./build/actions/user-agent.js
-/** How this action calls itself to a hub. */
-const USER_AGENT = 'hub-deploy';
 
 ;// CONCATENATED MODULE: ./build/actions/deploy.js
-
-
-
-
-
-
 
 
 
@@ -60945,23 +61079,25 @@ const USER_AGENT = 'hub-deploy';
 /** The deploy action: inputs in, one deployment, outputs and summary out. Fails the step unless the outcome is success. */
 async function deploy_deploy() {
     const inputs = readDeployInputs(process.env['GITHUB_WORKSPACE'] ?? process.cwd());
-    const redact = createRedactor(inputs.secrets);
-    const log = createRunnerLog(redact);
+    const secrets = keepSecrets(inputs.secrets);
+    const log = createRunnerLog(secrets.redact);
     const cancel = listenForCancel();
+    const outputsOf = (report) => buildDeployOutputs({ report });
     try {
-        await report(await run(inputs, redact, log, cancel.signal), redact, log);
+        const tools = createDeploymentTools(inputs.connection, { secrets, log, signal: cancel.signal, outputsOf });
+        const result = await run(inputs, tools);
+        await tellResult(result, buildDeployOutputs(result), secrets.redact, log);
     }
     catch (error) {
         log.end();
-        annotateError(error, redact);
+        annotateError(error, secrets.redact);
         process.exitCode = 1;
     }
     finally {
         cancel.stop();
     }
 }
-async function run(inputs, redact, log, signal) {
-    const tools = createTools(inputs.connection, redact, log, signal);
+async function run(inputs, tools) {
     if (inputs.problems.length > 0)
         return refuseRequest(inputs.request, inputError(inputs.problems), tools);
     const insecure = findInsecureBase(inputs);
@@ -60987,59 +61123,6 @@ function insecurityOf(base, connection) {
     catch (error) {
         return toDeployError(error);
     }
-}
-function createTools(connection, redact, log, signal) {
-    const { allowHttp, ca } = connection;
-    const options = {
-        allowHttp,
-        userAgent: USER_AGENT,
-        log: (line) => log.info(line),
-        ...(ca === undefined ? {} : { ca }),
-    };
-    return {
-        wire: createWire({ ...options, signal }),
-        reportWire: createWire(options),
-        log,
-        signal,
-        now: () => new Date(),
-        redact,
-        run: readRunFacts(process.env),
-        deploymentId: (0,external_node_crypto_.randomUUID)(),
-        temporaryFolder: process.env['RUNNER_TEMP'] || (0,external_node_os_namespaceObject.tmpdir)(),
-        variables: readStepVariables(process.env),
-        onLocked(interrupted) {
-            const files = createRunnerFiles(log, redact);
-            files.saveState('locked', 'true');
-            files.setOutputs(buildDeployOutputs({ report: redactReport(interrupted, redact) }));
-        },
-    };
-}
-async function report(result, redact, log) {
-    log.end();
-    const files = createRunnerFiles(log, redact);
-    files.saveState('locked', 'false');
-    files.setOutputs(buildDeployOutputs(result));
-    await files.addSummary(buildDeploySummary(result));
-    const { outcome, previous_version: previous, version, error } = result.report;
-    log.info(`Outcome: ${outcome}${error === null ? `, ${previous ?? 'nothing'} → ${version}` : ''}.`);
-    if (outcome === 'success')
-        return;
-    process.exitCode = 1;
-    annotateFailure(result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`), result.report, redact);
-}
-/** The runner cancels a step with SIGINT and, 7.5 s later, SIGTERM: the first one heard cancels what is under way. */
-function listenForCancel() {
-    const controller = new AbortController();
-    const cancel = (signal) => controller.abort(new DeploymentError('cancelled', `The run was cancelled (${signal}) before the new version was complete.`));
-    process.on('SIGINT', cancel);
-    process.on('SIGTERM', cancel);
-    return {
-        signal: controller.signal,
-        stop() {
-            process.off('SIGINT', cancel);
-            process.off('SIGTERM', cancel);
-        },
-    };
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/finish-interrupted.js
@@ -61090,13 +61173,7 @@ async function deployPost() {
     }
 }
 async function deploy_post_finish({ request, connection }, redact, log) {
-    const { allowHttp, ca } = connection;
-    const reportWire = createWire({
-        allowHttp,
-        userAgent: USER_AGENT,
-        log: line => log.info(line),
-        ...(ca === undefined ? {} : { ca }),
-    });
+    const reportWire = createWire(wireOptions(connection, log));
     const recovered = await finishInterrupted(request, { reportWire, log, redact, runUrl: readRunFacts(process.env).url });
     log.end();
     if (recovered === undefined)

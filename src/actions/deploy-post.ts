@@ -9,7 +9,7 @@ import { buildDeploySummary } from './deploy-summary.ts'
 import { readRunFacts } from './run-facts.ts'
 import { createRunnerFiles } from './runner-files.ts'
 import { createRunnerLog, type RunnerLog } from './runner-log.ts'
-import { USER_AGENT } from './user-agent.ts'
+import { wireOptions } from './wire-options.ts'
 
 /**
  * The deploy action's post step: ends what a main step that was killed left on the host. After one that ended by itself
@@ -35,13 +35,7 @@ async function finish(
   redact: (text: string) => string,
   log: RunnerLog,
 ): Promise<void> {
-  const { allowHttp, ca } = connection
-  const reportWire = createWire({
-    allowHttp,
-    userAgent: USER_AGENT,
-    log: line => log.info(line),
-    ...(ca === undefined ? {} : { ca }),
-  })
+  const reportWire = createWire(wireOptions(connection, log))
   const recovered = await finishInterrupted(request, { reportWire, log, redact, runUrl: readRunFacts(process.env).url })
   log.end()
   if (recovered === undefined) return

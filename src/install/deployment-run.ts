@@ -28,6 +28,8 @@ export interface DeploymentTools {
   signal: AbortSignal
   now: () => Date
   redact: (text: string) => string
+  /** Has a secret that is learned on the way masked from now on. */
+  hide: (secret: string) => void
   run: RunFacts
   deploymentId: string
   /** Where the download's private file is made. */

@@ -1,14 +1,9 @@
 import type { ExtractionLimits } from '../core/archive-limits.ts'
 import type { Kind } from '../core/identifiers.ts'
-import type { DeploymentTools, HostRequest } from '../install/deployment-run.ts'
+import type { SourceFile } from '../core/source-file.ts'
+import type { HostRequest } from '../install/deployment-run.ts'
 import type { EndedDeployment } from '../install/run-deployment.ts'
 import type { HubBases } from './client.ts'
-
-/** An operator's file as it was read: its path as the operator wrote it, for messages, and its text. */
-export interface SourceFile {
-  path: string
-  text: string
-}
 
 /** Everything that the operator asks for; parsed, and independent of where it was read. */
 export interface DeployRequest extends HostRequest {
@@ -32,8 +27,6 @@ export interface DeployRequest extends HostRequest {
 
 /** A request of which some inputs are missing or malformed. */
 export type IncompleteRequest = { [K in keyof DeployRequest]: DeployRequest[K] | undefined }
-
-export type DeployTools = DeploymentTools
 
 export interface DeployResult extends EndedDeployment {
   installPath: string | undefined

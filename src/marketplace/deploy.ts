@@ -1,9 +1,10 @@
+import type { DeploymentTools } from '../install/deployment-run.ts'
 import { checkHost } from '../install/host.ts'
 import type { OpenDeployment } from '../install/host-session.ts'
 import { installPath } from '../install/layout.ts'
 import { type Installation, runDeployment } from '../install/run-deployment.ts'
 import { type ReadyPlan, readyPlan } from './bind-plan.ts'
-import type { DeployRequest, DeployResult, DeployTools } from './deploy-request.ts'
+import type { DeployRequest, DeployResult } from './deploy-request.ts'
 import { dryRun } from './dry-run.ts'
 import { installPrepared } from './install-prepared.ts'
 import { prepareArtifact } from './prepare-artifact.ts'
@@ -15,7 +16,7 @@ import { type Run, startRun } from './run.ts'
  * exactly the new one (or the outcome says `inconsistent`), the local report says which, and the hub is told as best it
  * can be (contract 4.3). Never throws for what happens on the way: it is in the result.
  */
-export async function deploy(request: DeployRequest, tools: DeployTools): Promise<DeployResult> {
+export async function deploy(request: DeployRequest, tools: DeploymentTools): Promise<DeployResult> {
   const run = startRun(request, tools)
   return request.dryRun ? dryRun(run) : deployOnHost(run)
 }

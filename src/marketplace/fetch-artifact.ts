@@ -1,11 +1,7 @@
-import { statfsSync } from 'node:fs'
-import { DeploymentError } from '../core/errors.ts'
-import type { Log } from '../core/log.ts'
+import { refuseDowngrade } from '../core/version-rules.ts'
+import { watchDownload } from '../install/download-progress.ts'
 import { type ArtifactRequest, isNotServed, type ServedArtifact } from './client.ts'
 import type { Run } from './run.ts'
-import { refuseDowngrade } from './served-version.ts'
-
-const PROGRESS_EVERY_MS = 2000
 
 export interface FetchedVersion {
   served: ServedArtifact
@@ -50,29 +46,6 @@ function artifactRequest(run: Run, version: string, fd: number): ArtifactRequest
     maxBytes: request.maxArtifactBytes,
     timeoutMs: request.downloadTimeoutMs,
     signingSecret: request.signingSecret,
-    onProgress: watchProgress(tools.log, tools.now, tools.temporaryFolder),
+    onProgress: watchDownload(tools),
   }
-}
-
-function watchProgress(log: Log, now: () => Date, folder: string): ArtifactRequest['onProgress'] {
-  let toldAt = now().getTime()
-  let isChecked = false
-  return (received, total) => {
-    if (!isChecked && total !== undefined) refuseWithoutSpace(folder, total)
-    isChecked = true
-    if (now().getTime() - toldAt < PROGRESS_EVERY_MS) return
-    toldAt = now().getTime()
-    log.info(`${received} of ${total ?? 'an unknown number of'} bytes.`)
-  }
-}
-
-/** At the first bytes, when nothing has been written yet. */
-function refuseWithoutSpace(folder: string, bytes: number): void {
-  const { bavail, bsize } = statfsSync(folder)
-  const free = bavail * bsize
-  if (free >= bytes) return
-  throw new DeploymentError(
-    'disk_full',
-    `The artifact has ${bytes} bytes, the runner's temporary folder ${folder} has ${free} free: free some space and run again. Nothing was changed.`,
-  )
 }

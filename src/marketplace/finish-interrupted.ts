@@ -1,11 +1,12 @@
 import type { ClosedDeployment } from '../install/close-deployment.ts'
+import type { DeploymentTools } from '../install/deployment-run.ts'
 import { recoverHost } from '../install/host-session.ts'
 import { layoutOf } from '../install/layout.ts'
 import { reportTimeout } from '../install/report-timeout.ts'
-import type { DeployTools, IncompleteRequest } from './deploy-request.ts'
+import type { IncompleteRequest } from './deploy-request.ts'
 import { senderFor } from './refuse.ts'
 
-export type FinishTools = Pick<DeployTools, 'reportWire' | 'log' | 'redact'> & { runUrl: string | null }
+export type FinishTools = Pick<DeploymentTools, 'reportWire' | 'log' | 'redact'> & { runUrl: string | null }
 
 /** Recovers the host of a run that was killed; undefined when it left nothing. Throws as recoverHost does. */
 export async function finishInterrupted(

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import type { PluginYaml } from '../core/plugin-yaml.ts'
 import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '../core/signature.ts'
+import { type KnownVersion, refuseDowngrade, refuseReusedVersion } from '../core/version-rules.ts'
 import { isSameVersion } from '../core/versions.ts'
 import { makeOpenDirectory } from '../install/durable-files.ts'
 import { type ExtractedTree, extractZip } from '../install/extract-zip.ts'
@@ -11,7 +12,7 @@ import type { Previous } from '../install/steps/step-context.ts'
 import { bindToTree, type ReadyPlan } from './bind-plan.ts'
 import { type FetchedVersion, fetchArtifact } from './fetch-artifact.ts'
 import type { Run } from './run.ts'
-import { type DeployedVersion, decideVersion, refuseDowngrade, refuseReusedVersion } from './served-version.ts'
+import { type DeployedVersion, decideVersion } from './served-version.ts'
 
 /** A verified artifact, extracted and signed for this host, ready to be put in its place. */
 export interface Prepared {
@@ -61,7 +62,7 @@ async function verify(run: Run, { served, asked }: FetchedVersion, previous: Pre
   const pinned = run.request.artifactSha256
   if (pinned !== undefined) verifyPinnedDigest(verified, pinned)
   run.tools.log.info(`The signature holds for ${artifact.size} bytes, sha256 ${artifact.sha256}.`)
-  if (asked !== undefined) refuseReusedVersion(asked, artifact.sha256, previous.installed, pinned)
+  if (asked !== undefined) refuseReusedVersion(asked, artifact.sha256, knownVersions(previous), pinned)
   return verified
 }
 
@@ -85,8 +86,12 @@ async function checkVersion(
   tellOtherVersion(run, fetched, decided.version)
   const { version, allowDowngrade, artifactSha256 } = run.request
   if (version === 'latest' && !allowDowngrade) refuseDowngrade(decided.version, previous.version)
-  refuseReusedVersion(decided.version, served.artifact.sha256, previous.installed, artifactSha256)
+  refuseReusedVersion(decided.version, served.artifact.sha256, knownVersions(previous), artifactSha256)
   return decided
+}
+
+function knownVersions({ installed }: Previous): KnownVersion[] {
+  return installed === undefined ? [] : [installed, ...installed.snapshots]
 }
 
 function tellOtherVersion({ tools }: Run, { asked, unserved }: FetchedVersion, came: string): void {

@@ -1,9 +1,10 @@
 import type { DeploymentFacts } from '../install/deployment-facts.ts'
+import type { DeploymentTools } from '../install/deployment-run.ts'
 import { type DeploymentRun, startDeployment } from '../install/deployment-run.ts'
 import { shelfOf } from '../install/installed.ts'
 import type { Shelf } from '../install/layout.ts'
 import { createMarketplaceClient, type MarketplaceClient } from './client.ts'
-import type { DeployRequest, DeployTools } from './deploy-request.ts'
+import type { DeployRequest } from './deploy-request.ts'
 import { createReportSender } from './hub-report.ts'
 import { DEPLOY_TRANSITIONS, type DeployState } from './states.ts'
 
@@ -14,7 +15,7 @@ export interface Run extends DeploymentRun<DeployState> {
   readonly client: MarketplaceClient
 }
 
-export function startRun(request: DeployRequest, tools: DeployTools): Run {
+export function startRun(request: DeployRequest, tools: DeploymentTools): Run {
   const reporter = createMarketplaceClient(tools.reportWire, request.bases, request, request.apiKey)
   const start = {
     transitions: DEPLOY_TRANSITIONS,
@@ -33,7 +34,10 @@ export function startRun(request: DeployRequest, tools: DeployTools): Run {
 type Known = { [K in 'kind' | 'slug' | 'version']?: DeployRequest[K] | undefined } & Pick<DeployRequest, 'hostId'>
 
 /** What is known of a deployment before it starts. */
-export function initialFacts(known: Known, tools: Pick<DeployTools, 'deploymentId' | 'now' | 'run'>): DeploymentFacts {
+export function initialFacts(
+  known: Known,
+  tools: Pick<DeploymentTools, 'deploymentId' | 'now' | 'run'>,
+): DeploymentFacts {
   return {
     deployment_id: tools.deploymentId,
     contract: 'marketplace',

@@ -2,10 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { DeployError } from '../../src/core/errors.ts'
 import { parsePluginYaml } from '../../src/core/plugin-yaml.ts'
-import { decideVersion, refuseDowngrade, refuseReusedVersion } from '../../src/marketplace/served-version.ts'
-import { rowOf } from '../install/prepared-host.ts'
-
-const [THESE, OTHER] = ['aa'.repeat(32), 'bb'.repeat(32)]
+import { decideVersion } from '../../src/marketplace/served-version.ts'
 
 function refusedWith(code: string) {
   return (error: unknown): boolean => error instanceof DeployError && error.code === code
@@ -48,47 +45,4 @@ describe('decideVersion', () => {
       assert.throws(() => decideVersion(asked, header, plugin), refusedWith(code))
     })
   }
-})
-
-describe('refuseDowngrade', () => {
-  const cases: [string, string | null, boolean][] = [
-    ['1.0.0', '1.0.1', true],
-    ['1.0.0-rc.1', '1.0.0', true],
-    ['1.0.0', '1.0.0', false],
-    ['2.0.0', '1.0.0', false],
-    ['1.0.0', null, false],
-    ['nightly', '1.0.0', false],
-  ]
-  for (const [latest, installed, isRefused] of cases) {
-    it(`${latest} over ${installed}: ${isRefused ? 'refused' : 'let pass'}`, () => {
-      if (isRefused) assert.throws(() => refuseDowngrade(latest, installed), refusedWith('downgrade_refused'))
-      else refuseDowngrade(latest, installed)
-    })
-  }
-})
-
-describe('refuseReusedVersion', () => {
-  const { snapshots: _, contract, kind, slug, id, ...version } = rowOf({ version: '1.0.0', artifact_sha256: OTHER })
-  const installed = rowOf({
-    version: '2.0.0',
-    artifact_sha256: THESE,
-    snapshots: [
-      { ...version, name: '1-1.0.0' },
-      { ...version, name: '2-0.9', version: '0.9', artifact_sha256: null },
-    ],
-  })
-  it('refuses an installed or retained version with other bytes', () => {
-    assert.throws(() => refuseReusedVersion('2.0.0', OTHER, installed, undefined), refusedWith('version_reused'))
-    assert.throws(() => refuseReusedVersion('v2.0.0', OTHER, installed, undefined), refusedWith('version_reused'))
-    assert.throws(() => refuseReusedVersion('1.0.0', THESE, installed, undefined), refusedWith('version_reused'))
-    assert.throws(() => refuseReusedVersion('2.0.0', OTHER, installed, THESE), refusedWith('version_reused'))
-  })
-
-  it('lets the same bytes pass, a new version, what is pinned, and what was not installed by us', () => {
-    refuseReusedVersion('2.0.0', THESE, installed, undefined)
-    refuseReusedVersion('2.0.1', OTHER, installed, undefined)
-    refuseReusedVersion('2.0.0', OTHER, installed, OTHER)
-    refuseReusedVersion('0.9', OTHER, installed, undefined)
-    refuseReusedVersion('2.0.0', OTHER, undefined, undefined)
-  })
 })

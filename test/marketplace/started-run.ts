@@ -45,6 +45,7 @@ export function startedRun(
     signal: new AbortController().signal,
     now: () => new Date(),
     redact: NO_REDACTION,
+    hide: () => {},
     run: factsOf().run,
     deploymentId: DEPLOYMENT_ID,
     temporaryFolder: tmpdir(),

@@ -1,0 +1,19 @@
+import { DeploymentError } from '../core/errors.ts'
+
+/** The runner cancels a step with SIGINT and, 7.5 s later, SIGTERM: the first one heard cancels what is under way. */
+export function listenForCancel(): { signal: AbortSignal; stop(): void } {
+  const controller = new AbortController()
+  const cancel = (signal: NodeJS.Signals): void =>
+    controller.abort(
+      new DeploymentError('cancelled', `The run was cancelled (${signal}) before the new version was complete.`),
+    )
+  process.on('SIGINT', cancel)
+  process.on('SIGTERM', cancel)
+  return {
+    signal: controller.signal,
+    stop() {
+      process.off('SIGINT', cancel)
+      process.off('SIGTERM', cancel)
+    },
+  }
+}

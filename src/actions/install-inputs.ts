@@ -1,0 +1,60 @@
+import { hostname } from 'node:os'
+import { z } from 'zod'
+import { sha256Schema } from '../core/identifiers.ts'
+import {
+  DEFAULT_MAX_ARTIFACT_BYTES,
+  DEFAULT_MAX_ENTRIES,
+  DEFAULT_MAX_EXTRACTED_BYTES,
+  MAX_PLAN_BYTES,
+} from '../core/limits.ts'
+import type { InputReader } from './input-reader.ts'
+import {
+  booleanSchema,
+  hostIdSchema,
+  integerSchema,
+  keepPathsSchema,
+  minutesSchema,
+  projectRootSchema,
+} from './input-schemas.ts'
+import { readSource } from './source-input.ts'
+
+const DEFAULT_KEEP_PATHS = ['.env', 'data']
+const TERABYTE = 1024 ** 4
+/** Milliseconds. */
+const lockTimeoutSchema = integerSchema(0, 86_400).transform(seconds => seconds * 1000)
+/** Milliseconds. */
+const downloadTimeoutSchema = minutesSchema.transform(minutes => minutes * 60_000)
+
+/** The inputs of every action that installs: this host, what it allows, and the limits. */
+export function readInstallInputs(read: InputReader, workspace: string) {
+  return {
+    pluginSecretKey: read.optionalSecret('plugin-secret-key'),
+    projectRoot: read.required('project-root', projectRootSchema),
+    hostId: read.withDefault('host-id', hostIdSchema, hostname()),
+    hostConfig: readSource(read, workspace, read.optional('host-config', z.string()), 'host-config', MAX_PLAN_BYTES),
+    artifactSha256: read.optional('artifact-sha256', sha256Schema),
+    keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
+    ...readChoices(read),
+    ...readLimits(read),
+  }
+}
+
+function readChoices(read: InputReader) {
+  return {
+    allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
+    keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
+    lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
+    downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
+  }
+}
+
+function readLimits(read: InputReader) {
+  const bytes = integerSchema(1, TERABYTE)
+  const maxExtractedBytes = read.withDefault('max-extracted-bytes', bytes, DEFAULT_MAX_EXTRACTED_BYTES)
+  const maxEntries = read.withDefault('max-entries', integerSchema(1, 10_000_000), DEFAULT_MAX_ENTRIES)
+  const isUsable = maxExtractedBytes !== undefined && maxEntries !== undefined
+  return {
+    maxArtifactBytes: read.withDefault('max-artifact-bytes', bytes, DEFAULT_MAX_ARTIFACT_BYTES),
+    extraction: isUsable ? { maxExtractedBytes, maxEntries } : undefined,
+  }
+}
