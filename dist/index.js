@@ -51005,25 +51005,27 @@ const UNSENT = { accepted: false, attempts: 0, error: 'not sent' };
 async function closeDeployment(host, record, end, address) {
     const unsent = redactReport(buildLocalReport(record, end, UNSENT), host.redact);
     await orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, unsent, host.redact));
-    const report = { ...unsent, reported: await tellHub(host, unsent, address) };
+    const { reported, delivery } = await tellHub(host, unsent, address);
+    const report = { ...unsent, reported };
     const reportPath = await orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, report, host.redact));
     await orWarn(host.log, 'the audit line', () => appendAudit(host.layout, report, host.redact));
-    return { report, reportPath };
+    return { report, reportPath, delivery };
 }
 async function tellHub(host, report, address) {
     const { sender, log, redact } = host;
     if (address === null)
-        return UNSENT;
+        return { reported: UNSENT };
     if (sender?.address !== address) {
         await keepForLater(host, address, report);
-        return { ...UNSENT, error: 'waits in the outbox for a run that talks to its hub' };
+        return { reported: { ...UNSENT, error: 'waits in the outbox for a run that talks to its hub' } };
     }
     const delivery = await sender.send(report, { retry: true, timeoutMs: host.reportTimeoutMs() });
+    const { attempts } = delivery;
     if (delivery.accepted)
-        return { accepted: true, attempts: delivery.attempts, error: null };
+        return { reported: { accepted: true, attempts, error: null }, delivery };
     log.warning(`The hub was not told of this deployment, which changes nothing on the host: ${delivery.error}`);
     await keepForLater(host, address, report);
-    return { accepted: false, attempts: delivery.attempts, error: redact(delivery.error) };
+    return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery };
 }
 async function keepForLater({ layout, log, redact }, address, report) {
     await orWarn(log, 'the report in the outbox', () => keepInOutbox(layout, address, report, redact));
@@ -58049,10 +58051,10 @@ function createReportSender(client, deploymentsBase, subject) {
                     return { accepted: true, attempts };
                 const told = parseErrorText(body);
                 const error = `the hub answered ${status}${told === undefined ? '' : ` (${cleanForeignText(told)})`}`;
-                return { accepted: false, attempts, error, final: status < 500 && !RETRIED_STATUSES.has(status) };
+                return { accepted: false, attempts, status, error, final: status < 500 && !RETRIED_STATUSES.has(status) };
             }
             catch (error) {
-                return { accepted: false, attempts: 1, error: toDeployError(error).message, final: false };
+                return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false };
             }
         },
     };

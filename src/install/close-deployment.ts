@@ -5,7 +5,7 @@ import type { DeploymentEnd } from './deployment-end.ts'
 import type { DeploymentRecord } from './deployment-record.ts'
 import type { Layout } from './layout.ts'
 import { buildLocalReport, type LocalReport, type Reported, redactReport, writeLocalReport } from './local-report.ts'
-import { keepInOutbox, type ReportSender } from './outbox.ts'
+import { type Delivery, keepInOutbox, type ReportSender } from './outbox.ts'
 
 export interface ClosingHost {
   layout: Layout
@@ -21,6 +21,8 @@ export interface ClosedDeployment {
   report: LocalReport
   /** Undefined when it could not be written. */
   reportPath: string | undefined
+  /** What became of the report to the hub; undefined when it was not sent. */
+  delivery?: Delivery | undefined
 }
 
 const UNSENT: Reported = { accepted: false, attempts: 0, error: 'not sent' }
@@ -38,26 +40,32 @@ export async function closeDeployment(
 ): Promise<ClosedDeployment> {
   const unsent = redactReport(buildLocalReport(record, end, UNSENT), host.redact)
   await orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, unsent, host.redact))
-  const report = { ...unsent, reported: await tellHub(host, unsent, address) }
+  const { reported, delivery } = await tellHub(host, unsent, address)
+  const report = { ...unsent, reported }
   const reportPath = await orWarn(host.log, 'the local report', () =>
     writeLocalReport(host.layout, report, host.redact),
   )
   await orWarn(host.log, 'the audit line', () => appendAudit(host.layout, report, host.redact))
-  return { report, reportPath }
+  return { report, reportPath, delivery }
 }
 
-async function tellHub(host: ClosingHost, report: LocalReport, address: string | null): Promise<Reported> {
+async function tellHub(
+  host: ClosingHost,
+  report: LocalReport,
+  address: string | null,
+): Promise<{ reported: Reported; delivery?: Delivery }> {
   const { sender, log, redact } = host
-  if (address === null) return UNSENT
+  if (address === null) return { reported: UNSENT }
   if (sender?.address !== address) {
     await keepForLater(host, address, report)
-    return { ...UNSENT, error: 'waits in the outbox for a run that talks to its hub' }
+    return { reported: { ...UNSENT, error: 'waits in the outbox for a run that talks to its hub' } }
   }
   const delivery = await sender.send(report, { retry: true, timeoutMs: host.reportTimeoutMs() })
-  if (delivery.accepted) return { accepted: true, attempts: delivery.attempts, error: null }
+  const { attempts } = delivery
+  if (delivery.accepted) return { reported: { accepted: true, attempts, error: null }, delivery }
   log.warning(`The hub was not told of this deployment, which changes nothing on the host: ${delivery.error}`)
   await keepForLater(host, address, report)
-  return { accepted: false, attempts: delivery.attempts, error: redact(delivery.error) }
+  return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery }
 }
 
 async function keepForLater({ layout, log, redact }: ClosingHost, address: string, report: LocalReport): Promise<void> {

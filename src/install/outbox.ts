@@ -12,10 +12,13 @@ const OUTBOX_TIMEOUT_MS = 10_000
 
 const schema = z.object({ schema: z.literal(1), address: z.string(), report: localReportSchema })
 
-/** What became of a report that was sent. `final` means that sending it again would not help. */
+/**
+ * What became of a report that was sent. `status` is the hub's answer, null where there was none; `final` means that
+ * sending it again would not help.
+ */
 export type Delivery =
   | { accepted: true; attempts: number }
-  | { accepted: false; attempts: number; error: string; final: boolean }
+  | { accepted: false; attempts: number; status: number | null; error: string; final: boolean }
 
 /** How reports reach the hub; each contract brings its own. Never throws: reporting changes no outcome (contract 4.3, rule 8). */
 export interface ReportSender {

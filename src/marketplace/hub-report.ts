@@ -22,9 +22,9 @@ export function createReportSender(
         if (status >= 200 && status < 300) return { accepted: true, attempts }
         const told = parseErrorText(body)
         const error = `the hub answered ${status}${told === undefined ? '' : ` (${cleanForeignText(told)})`}`
-        return { accepted: false, attempts, error, final: status < 500 && !RETRIED_STATUSES.has(status) }
+        return { accepted: false, attempts, status, error, final: status < 500 && !RETRIED_STATUSES.has(status) }
       } catch (error) {
-        return { accepted: false, attempts: 1, error: toDeployError(error).message, final: false }
+        return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false }
       }
     },
   }

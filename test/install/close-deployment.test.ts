@@ -66,7 +66,13 @@ describe('closeDeployment', () => {
   })
 
   it('lets no secret into a file or over the wire', async t => {
-    const refused: Delivery = { accepted: false, attempts: 1, error: `no such key: ${SECRET}`, final: true }
+    const refused: Delivery = {
+      accepted: false,
+      attempts: 1,
+      status: 403,
+      error: `no such key: ${SECRET}`,
+      final: true,
+    }
     const { layout, sender } = await close(t, refused)
     assert.equal(sender.sent.length, 1)
     for (const text of [...textsBelow(layout), JSON.stringify(sender.sent)]) assert.ok(!text.includes(SECRET), text)
@@ -89,6 +95,7 @@ describe('closeDeployment', () => {
     const { layout, log, closed } = await close(t, {
       accepted: false,
       attempts: 4,
+      status: 500,
       error: 'the hub is down',
       final: false,
     })

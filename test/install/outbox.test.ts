@@ -64,12 +64,12 @@ describe('sendOutbox', () => {
 
   const deliveries: Record<string, { delivery: Delivery; sent: number; left: number }> = {
     'stops at the first while the hub is down': {
-      delivery: { accepted: false, attempts: 1, error: 'down', final: false },
+      delivery: { accepted: false, attempts: 1, status: 500, error: 'down', final: false },
       sent: 1,
       left: 2,
     },
     'gives up what the hub finally refuses': {
-      delivery: { accepted: false, attempts: 1, error: 'no', final: true },
+      delivery: { accepted: false, attempts: 1, status: 400, error: 'no', final: true },
       sent: 2,
       left: 0,
     },
