@@ -61141,9 +61141,7 @@ async function finishInterrupted(request, tools) {
     return recoverHost({ layout: layoutOf(request.projectRoot), log, redact, sender, reportTimeoutMs: reportTimeout() }, runUrl);
 }
 
-;// CONCATENATED MODULE: ./build/actions/deploy-post.js
-
-
+;// CONCATENATED MODULE: ./build/actions/post-step.js
 
 
 
@@ -61155,32 +61153,38 @@ async function finishInterrupted(request, tools) {
 
 
 /**
- * The deploy action's post step: ends what a main step that was killed left on the host. After one that ended by itself
- * there is nothing to do. Sets no outputs, because the runner drops them here. Fails the step when the host could not be
- * brought back; never throws.
+ * A post step: ends what a main step that was killed left on the host. After one that ended by itself there is nothing to
+ * do. Sets no outputs, because the runner drops them here. Fails the step when the host could not be brought back; never
+ * throws.
  */
-async function deployPost() {
+async function runPostStep(readInputs, finish) {
     if (getState('locked') !== 'true')
         return;
-    const inputs = readDeployInputs(process.env['GITHUB_WORKSPACE'] ?? process.cwd());
-    const redact = createRedactor(inputs.secrets);
+    const { request, connection, secrets } = readInputs(process.env['GITHUB_WORKSPACE'] ?? process.cwd());
+    const { redact, hide } = keepSecrets(secrets);
     const log = createRunnerLog(redact);
     try {
-        await deploy_post_finish(inputs, redact, log);
+        const reportWire = createWire(wireOptions(connection, log));
+        const recovered = await finish(request, { reportWire, log, redact, hide, runUrl: readRunFacts(process.env).url });
+        log.end();
+        if (recovered === undefined)
+            return;
+        await createRunnerFiles(log, redact).addSummary(buildDeploySummary({ ...recovered, plannedSteps: [] }));
     }
     catch (error) {
         log.end();
-        annotateError(isSystemError(error) ? toHostError(error, `recovering ${inputs.request.projectRoot}`) : error, redact);
+        annotateError(isSystemError(error) ? toHostError(error, `recovering ${request.projectRoot}`) : error, redact);
         process.exitCode = 1;
     }
 }
-async function deploy_post_finish({ request, connection }, redact, log) {
-    const reportWire = createWire(wireOptions(connection, log));
-    const recovered = await finishInterrupted(request, { reportWire, log, redact, runUrl: readRunFacts(process.env).url });
-    log.end();
-    if (recovered === undefined)
-        return;
-    await createRunnerFiles(log, redact).addSummary(buildDeploySummary({ ...recovered, plannedSteps: [] }));
+
+;// CONCATENATED MODULE: ./build/actions/deploy-post.js
+
+
+
+/** The deploy action's post step; see `runPostStep`. */
+async function deployPost() {
+    return runPostStep(readDeployInputs, finishInterrupted);
 }
 
 ;// CONCATENATED MODULE: ./build/main.js
