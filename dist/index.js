@@ -41080,19 +41080,25 @@ async function prepareHost(layout, log) {
     }
 }
 /**
- * Checks, before anything is fetched, that this run can switch what is on the shelf: it is a writable directory on the
- * same file system as `.hub-deploy/`, so that a switch is a rename; what is in the place can be moved; some space is free
- * (the artifact's own need is checked as soon as it is known).
- * Throws DeploymentError `host_not_writable` or `disk_full`.
+ * Checks, before anything is fetched, that this run can switch what is in a place: its shelf as `checkShelf` does, and
+ * what is in the place can be moved. Throws DeploymentError `host_not_writable` or `disk_full`.
  */
 async function checkHost(layout, shelf, id) {
-    try {
-        await requireSwitchableShelf(layout, shelf);
-        await requireMovable(installPath(layout, shelf, id));
-    }
-    catch (error) {
+    await checkShelf(layout, shelf);
+    const place = installPath(layout, shelf, id);
+    await requireMovable(place).catch(error => {
+        throw toHostError(error, `checking ${place}`);
+    });
+}
+/**
+ * Checks that a shelf is, or can become, a writable directory on the same file system as `.hub-deploy/`, so that a switch
+ * is a rename, and that some space is free (the artifact's own need is checked as soon as it is known).
+ * Throws DeploymentError `host_not_writable` or `disk_full`.
+ */
+async function checkShelf(layout, shelf) {
+    await requireSwitchableShelf(layout, shelf).catch(error => {
         throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf)}`);
-    }
+    });
     await requireSpace(layout.staging, MIN_FREE_BYTES);
 }
 /** Throws DeploymentError `disk_full` unless `neededBytes` are free at the path. */
