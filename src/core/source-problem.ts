@@ -35,3 +35,13 @@ function summaryOf(document: string, problems: readonly SourceProblem[]): string
   if (problems.length === 1) return `${document} is refused at ${place}: ${first.message}`
   return `${document} has ${problems.length} problems; the first is at ${place}: ${first.message}`
 }
+
+/** The value, or the problems of the operator's file, so that the next file is looked at as well. */
+export function collectProblems<T>(read: () => T): { value: T | undefined; problems: readonly SourceProblem[] } {
+  try {
+    return { value: read(), problems: [] }
+  } catch (error) {
+    if (!(error instanceof SourceError)) throw error
+    return { value: undefined, problems: error.problems }
+  }
+}

@@ -3,7 +3,7 @@ import { checkHost } from '../install/host.ts'
 import type { OpenDeployment } from '../install/host-session.ts'
 import { installPath } from '../install/layout.ts'
 import { type Installation, runDeployment } from '../install/run-deployment.ts'
-import { type ReadyPlan, readyPlan } from './bind-plan.ts'
+import { type ReadyArtifactPlan, readyArtifactPlan } from './bind-plan.ts'
 import type { DeployRequest, DeployResult } from './deploy-request.ts'
 import { dryRun } from './dry-run.ts'
 import { installPrepared } from './install-prepared.ts'
@@ -22,14 +22,14 @@ export async function deploy(request: DeployRequest, tools: DeploymentTools): Pr
 }
 
 async function deployOnHost(run: Run): Promise<DeployResult> {
-  let ready: ReadyPlan | undefined
+  let ready: ReadyArtifactPlan | undefined
   const ended = await runDeployment(run, {
     async prepare() {
       await noteInstalledVersion(run)
-      ready = readyPlan(run.request)
+      ready = readyArtifactPlan(run.request)
       await run.record.update({ id: ready.id })
     },
-    install: deployment => install(run, ready as ReadyPlan, deployment),
+    install: deployment => install(run, ready as ReadyArtifactPlan, deployment),
   })
   return {
     ...ended,
@@ -38,7 +38,7 @@ async function deployOnHost(run: Run): Promise<DeployResult> {
   }
 }
 
-async function install(run: Run, ready: ReadyPlan, deployment: OpenDeployment): Promise<Installation> {
+async function install(run: Run, ready: ReadyArtifactPlan, deployment: OpenDeployment): Promise<Installation> {
   const previous = await notePrevious(run, ready.id)
   await checkHost(run.layout, run.shelf, ready.id)
   const prepared = await prepareArtifact(run, ready, deployment.stagingFolder, previous)

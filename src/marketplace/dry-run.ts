@@ -6,7 +6,7 @@ import { installPath } from '../install/layout.ts'
 import { buildLocalReport, redactReport } from '../install/local-report.ts'
 import { buildTreeRecord, compareTree } from '../install/tree-record.ts'
 import { exists, statOf } from '../install/tree-walk.ts'
-import { type ReadyPlan, readyPlan } from './bind-plan.ts'
+import { type ReadyArtifactPlan, readyArtifactPlan } from './bind-plan.ts'
 import type { DeployResult } from './deploy-request.ts'
 import { type Prepared, prepareArtifact } from './prepare-artifact.ts'
 import { notePrevious } from './previous.ts'
@@ -17,9 +17,9 @@ import type { Run } from './run.ts'
  * Writes nothing below the project root and reports nothing.
  */
 export async function dryRun(run: Run): Promise<DeployResult> {
-  let ready: ReadyPlan | undefined
+  let ready: ReadyArtifactPlan | undefined
   try {
-    ready = readyPlan(run.request)
+    ready = readyArtifactPlan(run.request)
     await run.record.update({ id: ready.id })
     await rehearse(run, ready)
     return result(run, ready, undefined)
@@ -34,7 +34,7 @@ function causeOf({ tools, layout }: Run, thrown: unknown): unknown {
   return isSystemError(thrown) ? toHostError(thrown, `rehearsing a deployment below ${layout.root}`) : thrown
 }
 
-async function rehearse(run: Run, ready: ReadyPlan): Promise<void> {
+async function rehearse(run: Run, ready: ReadyArtifactPlan): Promise<void> {
   const folder = await makeFolder(run.tools.temporaryFolder)
   try {
     const previous = await notePrevious(run, ready.id)
@@ -75,7 +75,7 @@ function bytes(size: number | bigint | undefined): string {
   return size === undefined ? 'symlink' : `${size} bytes`
 }
 
-function result(run: Run, ready: ReadyPlan | undefined, thrown: unknown): DeployResult {
+function result(run: Run, ready: ReadyArtifactPlan | undefined, thrown: unknown): DeployResult {
   const error = thrown === undefined ? undefined : toDeployError(thrown)
   const end = {
     outcome: error === undefined ? ('success' as const) : ('failed' as const),

@@ -9,14 +9,14 @@ import { openPrivateFile } from '../install/private-file.ts'
 import { readPluginYaml } from '../install/read-plugin-yaml.ts'
 import { signForHost } from '../install/sign-for-host.ts'
 import type { Previous } from '../install/steps/step-context.ts'
-import { bindToTree, type ReadyPlan } from './bind-plan.ts'
+import { bindToTree, type ReadyArtifactPlan } from './bind-plan.ts'
 import { type FetchedVersion, fetchArtifact } from './fetch-artifact.ts'
 import type { Run } from './run.ts'
 import { type DeployedVersion, decideVersion } from './served-version.ts'
 
 /** A verified artifact, extracted and signed for this host, ready to be put in its place. */
 export interface Prepared {
-  ready: ReadyPlan
+  ready: ReadyArtifactPlan
   version: string
   artifactSha256: string
   /** The folder that holds the new tree. */
@@ -29,7 +29,7 @@ export interface Prepared {
 /** The states from `fetching` to `resolving_sequence`: touches nothing but `folder`, which must exist and be private. */
 export async function prepareArtifact(
   run: Run,
-  ready: ReadyPlan,
+  ready: ReadyArtifactPlan,
   folder: string,
   previous: Previous,
 ): Promise<Prepared> {
