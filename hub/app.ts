@@ -1,5 +1,6 @@
 import { type Context, Hono } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
+import { except } from 'hono/combine'
 import { methodNotAllowed } from 'hono/method-not-allowed'
 import { requireAdmin } from './access.ts'
 import { HubError } from './errors.ts'
@@ -8,14 +9,21 @@ import { isLoopbackAuthority } from './loopback.ts'
 import { listCatalogue } from './marketplace/catalogue.ts'
 import { listFleet } from './marketplace/reports.ts'
 import { marketplaceRoutes } from './marketplace/routes.ts'
+import { projectAdminRoutes, UPLOAD_PATH } from './project/admin-routes.ts'
+import { listProjects } from './project/catalogue.ts'
+import { listDeployments } from './project/reports.ts'
+import { projectRoutes } from './project/routes.ts'
 import type { Store } from './store.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
+const DEPLOYMENTS_SHOWN = 50
 
 export interface AppOptions {
   readonly store: Store
   /** Whether the hub listens on a loopback address only. */
   readonly isLocal: boolean
+  /** Milliseconds since 1970, by which access tokens expire. */
+  readonly now: () => number
   /** Takes one line about an error that no caller is told about. */
   readonly log: (line: string) => void
 }
@@ -31,10 +39,12 @@ export function buildApp(options: AppOptions): Hono {
         c.json({ error: `${c.req.method} is not possible here.` }, 405, { Allow: methods.join(', ') }),
     }),
   )
-  app.use(bodyLimit({ maxSize: MAX_BODY_BYTES, onError: refuseBody }))
+  app.use(except(UPLOAD_PATH, bodyLimit({ maxSize: MAX_BODY_BYTES, onError: refuseBody })))
   app.get('/', c => answerFleetPage(c, options))
   app.get('/healthz', c => answerHealth(c, options.store))
   app.route('/', marketplaceRoutes(options.store))
+  app.route('/', projectRoutes(options))
+  app.route('/', projectAdminRoutes(options.store))
   app.notFound(c => c.json({ error: 'There is nothing here.' }, 404))
   app.onError((error, c) => answerError(c, error, options.log))
   return app
@@ -60,9 +70,13 @@ function answerFleetPage(c: Context, { store, isLocal }: AppOptions): Response |
     c.header('WWW-Authenticate', 'Basic realm="hub", charset="UTF-8"')
     requireAdmin(c, store)
   }
-  return c.html(buildFleetPage(listFleet(store), listCatalogue(store)), 200, {
-    'Content-Security-Policy': FLEET_PAGE_POLICY,
-  })
+  const shown = {
+    fleet: listFleet(store),
+    catalogue: listCatalogue(store),
+    projects: listProjects(store),
+    deployments: listDeployments(store, DEPLOYMENTS_SHOWN),
+  }
+  return c.html(buildFleetPage(shown), 200, { 'Content-Security-Policy': FLEET_PAGE_POLICY })
 }
 
 function answerHealth(c: Context, store: Store): Response {

@@ -1,4 +1,4 @@
-export type ErrorStatus = 400 | 401 | 403 | 404 | 405 | 409 | 413 | 415 | 500
+export type ErrorStatus = 400 | 401 | 403 | 404 | 405 | 409 | 411 | 413 | 415 | 500
 
 /** A refusal that the caller may read: the HTTP status, and one sentence that becomes the answer's `error`. */
 export class HubError extends Error {

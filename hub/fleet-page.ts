@@ -2,8 +2,10 @@ import { createHash } from 'node:crypto'
 import { html, raw } from 'hono/html'
 import { type Listing, latestVersion } from './marketplace/catalogue.ts'
 import type { StoredReport } from './marketplace/reports.ts'
-
-type Html = ReturnType<typeof html>
+import type { Project } from './project/catalogue.ts'
+import { projectSections } from './project/fleet-sections.ts'
+import type { StoredProjectReport } from './project/reports.ts'
+import { type Html, timeElement } from './time-element.ts'
 
 const STYLE = `
 :root { color-scheme: light dark; --line: #8884; --soft: #888; --good: #1a7f37; --bad: #cf222e; --back: #b35900; }
@@ -29,8 +31,16 @@ export const FLEET_PAGE_POLICY = [
   "frame-ancestors 'none'",
 ].join('; ')
 
+export interface FleetPageContent {
+  readonly fleet: readonly StoredReport[]
+  readonly catalogue: readonly Listing[]
+  readonly projects: readonly Project[]
+  /** Of projects, the newest first. */
+  readonly deployments: readonly StoredProjectReport[]
+}
+
 /** Which version runs on which host, and what can be deployed, as a page; every value in it is escaped. */
-export function buildFleetPage(fleet: readonly StoredReport[], catalogue: readonly Listing[]): Html {
+export function buildFleetPage({ fleet, catalogue, projects, deployments }: FleetPageContent): Html {
   return html`<!doctype html>
 <html lang="en">
 <head>
@@ -47,6 +57,7 @@ export function buildFleetPage(fleet: readonly StoredReport[], catalogue: readon
 ${fleet.length === 0 ? html`<p class="soft">No deployment has been reported yet.</p>` : fleetTable(fleet)}
 <h2>Catalogue</h2>
 ${catalogue.length === 0 ? html`<p class="soft">Nothing has been published yet.</p>` : catalogueTable(catalogue)}
+${projectSections(projects, deployments)}
 </body>
 </html>`
 }
@@ -88,11 +99,6 @@ function catalogueRow(listing: Listing): Html {
   return html`<tr><th scope="row">${listing.name}<small>${listing.kind}</small></th><td><code>${listing.slug}</code></td>
 <td><code>${latestVersion(listing) ?? 'none'}</code></td><td>${versions.join(', ')}</td></tr>
 `
-}
-
-function timeElement(time: string): Html {
-  const utc = new Date(time).toISOString()
-  return html`<time datetime="${utc}">${utc.slice(0, 16).replace('T', ' ')} UTC</time>`
 }
 
 function listingKey({ kind, slug }: { kind: string; slug: string }): string {

@@ -21,6 +21,8 @@ export interface HubOptions {
   adminToken?: string
   /** Takes one line about each request that failed inside the hub; standard error unless given. */
   log?: (line: string) => void
+  /** Milliseconds since 1970, by which access tokens expire; the machine's clock unless given. */
+  now?: () => number
 }
 
 export interface RunningHub {
@@ -34,11 +36,11 @@ export interface RunningHub {
 
 /** Serves the data folder until it is closed. Throws what listening throws, and what openStore and setAdminToken throw. */
 export async function startHub(options: HubOptions): Promise<RunningHub> {
-  const { host = '127.0.0.1', port = 0, log = console.error } = options
+  const { host = '127.0.0.1', port = 0, log = console.error, now = Date.now } = options
   const store = openStore(options.dataDir)
   try {
     const adminToken = prepareAdminToken(store, options.adminToken)
-    const app = buildApp({ store, isLocal: isLoopbackHost(host), log })
+    const app = buildApp({ store, isLocal: isLoopbackHost(host), now, log })
     const server = createAdaptorServer({ fetch: app.fetch }) as Server
     await listen(server, host, port)
     let stopped: Promise<void> | undefined

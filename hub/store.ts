@@ -3,6 +3,7 @@ import { join, resolve } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { HubError } from './errors.ts'
 import { MARKETPLACE_SCHEMA } from './marketplace/schema.ts'
+import { PROJECT_SCHEMA } from './project/schema.ts'
 
 const SCHEMA_VERSION = 1
 const BUSY_TIMEOUT_MS = 10_000
@@ -77,6 +78,7 @@ function prepareDatabase(db: DatabaseSync, folder: string): void {
     }
     db.exec(HUB_SCHEMA)
     db.exec(MARKETPLACE_SCHEMA)
+    db.exec(PROJECT_SCHEMA)
     db.exec(`PRAGMA user_version = ${SCHEMA_VERSION}`)
   })
 }

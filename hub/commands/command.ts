@@ -1,5 +1,7 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
-import { UsageError } from '../errors.ts'
+import { HubError, UsageError } from '../errors.ts'
 import { openStore, type Store } from '../store.ts'
 
 export interface Command {
@@ -29,7 +31,7 @@ export function requireOption(name: string, value: string | undefined): string {
   return value
 }
 
-/** Runs the work on the opened data folder, and closes it however the work ends. */
+/** Runs the work on the data folder, made where there is none, and closes it however the work ends. */
 export async function withStore<T>(dataDir: string, work: (store: Store) => T | Promise<T>): Promise<T> {
   const store = openStore(dataDir)
   try {
@@ -39,8 +41,26 @@ export async function withStore<T>(dataDir: string, work: (store: Store) => T | 
   }
 }
 
+/** The same for work that needs what a hub has kept: throws HubError 404, and makes nothing, where there is no hub. */
+export async function withExistingStore<T>(dataDir: string, work: (store: Store) => T | Promise<T>): Promise<T> {
+  if (existsSync(join(dataDir, 'hub.sqlite'))) return withStore(dataDir, work)
+  throw new HubError(404, `There is no hub in the data folder ${dataDir}: --data names another one.`)
+}
+
+/** Prints one row of text for each thing found in the data folder that `args` name, below the heading. */
+export async function printList<T>(
+  args: string[],
+  heading: readonly string[],
+  find: (store: Store) => T[],
+  toRow: (found: T) => readonly string[],
+): Promise<void> {
+  const { values } = parseCommandLine(args, DATA_OPTION)
+  const found = await withExistingStore(values.data, find)
+  console.log(formatTable([heading, ...found.map(toRow)]))
+}
+
 /** Rows of text in columns, for a terminal; the first row is the heading. */
-export function formatTable(rows: readonly (readonly string[])[]): string {
+function formatTable(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map(row => row[column]?.length ?? 0)))
   const lines = rows.map(row => row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  '))
   return lines.map(line => line.trimEnd()).join('\n')
@@ -50,7 +70,13 @@ function parseOrThrow<T extends ParseArgsOptionsConfig>(args: string[], options:
   try {
     return parseArgs({ args, options, allowPositionals: true, strict: true })
   } catch (error) {
-    const [sentence = ''] = (error instanceof Error ? error.message : String(error)).split('\n')
-    throw new UsageError(sentence)
+    throw new UsageError(describeMistake(error, Object.keys(options)))
   }
+}
+
+function describeMistake(error: unknown, known: readonly string[]): string {
+  const [sentence = ''] = (error instanceof Error ? error.message : String(error)).split('\n')
+  if ((error as NodeJS.ErrnoException).code !== 'ERR_PARSE_ARGS_UNKNOWN_OPTION') return sentence
+  const [unknown = ''] = /'-[^']*'/.exec(sentence) ?? []
+  return `The option ${unknown.slice(1, -1)} is unknown: this command knows ${known.map(name => `--${name}`).join(', ')}.`
 }

@@ -5,17 +5,20 @@ import {
   type Command,
   DATA_OPTION,
   DATA_USAGE,
-  formatTable,
   parseCommandLine,
+  printList,
   requireOption,
+  withExistingStore,
   withStore,
 } from './command.ts'
+import type { CommandGroup } from './command-group.ts'
+import { parseKind } from './listing-options.ts'
 
-export const keys: Command = {
-  summary: 'makes, lists and revokes API keys',
+const HEADING = ['ID', 'PREFIX', 'NAME', 'OWNER', 'BOUND TO', 'STATE', 'LAST USED']
+
+const create: Command = {
+  summary: 'makes an API key, which is shown only once',
   usage: `npm run hub -- keys create --name N [options]
-npm run hub -- keys list [options]
-npm run hub -- keys revoke ID [options]
 
   --name N         what the key is for
   --owner O        whose fleet it reports to (default: its name)
@@ -23,42 +26,48 @@ npm run hub -- keys revoke ID [options]
   --slug S
 ${DATA_USAGE}
 
-"create" prints the key, and nothing else, on standard output. It is not shown again.`,
-  run: async ([action, ...args]) => {
-    if (action === 'create') return create(args)
-    if (action === 'list') return list(args)
-    if (action === 'revoke') return revoke(args)
-    throw new UsageError('The keys command needs one of create, list and revoke.')
+It prints the key, and nothing else, on standard output. It is not shown again.`,
+  run: async args => {
+    const options = { name: { type: 'string' }, owner: { type: 'string' }, kind: { type: 'string' } } as const
+    const { values } = parseCommandLine(args, { ...DATA_OPTION, ...options, slug: { type: 'string' } })
+    const { data, kind, ...fields } = values
+    const named = { ...fields, name: requireOption('name', values.name) }
+    const request: KeyRequest = parseInput(
+      keyRequestSchema,
+      kind === undefined ? named : { ...named, kind: parseKind(kind) },
+    )
+    const { key, record } = await withStore(data, store => createKey(store, request))
+    console.error(`The API key ${record.id} belongs to ${record.owner}; it is shown only now:`)
+    console.log(key)
   },
 }
 
-async function create(args: string[]): Promise<void> {
-  const { values } = parseCommandLine(args, {
-    ...DATA_OPTION,
-    name: { type: 'string' },
-    owner: { type: 'string' },
-    kind: { type: 'string' },
-    slug: { type: 'string' },
-  })
-  const { data, ...fields } = values
-  const request: KeyRequest = parseInput(keyRequestSchema, { ...fields, name: requireOption('name', values.name) })
-  const { key, record } = await withStore(data, store => createKey(store, request))
-  console.error(`The API key ${record.id} belongs to ${record.owner}; it is shown only now:`)
-  console.log(key)
+const list: Command = {
+  summary: 'lists the API keys, without their values',
+  usage: `npm run hub -- keys list [options]
+
+${DATA_USAGE}`,
+  run: args => printList(args, HEADING, listKeys, keyRow),
 }
 
-async function list(args: string[]): Promise<void> {
-  const { values } = parseCommandLine(args, DATA_OPTION)
-  const found = await withStore(values.data, listKeys)
-  console.log(formatTable([['ID', 'PREFIX', 'NAME', 'OWNER', 'BOUND TO', 'STATE', 'LAST USED'], ...found.map(keyRow)]))
+const revoke: Command = {
+  summary: 'revokes an API key',
+  usage: `npm run hub -- keys revoke ID [options]
+
+${DATA_USAGE}`,
+  run: async args => {
+    const { values, positionals } = parseCommandLine(args, DATA_OPTION, 1)
+    const id = positionals[0]
+    if (id === undefined) throw new UsageError('The id of the key to revoke is missing: "keys list" shows it.')
+    const { name } = await withExistingStore(values.data, store => revokeKey(store, id))
+    console.log(`The API key ${id} (${name}) is revoked.`)
+  },
 }
 
-async function revoke(args: string[]): Promise<void> {
-  const { values, positionals } = parseCommandLine(args, DATA_OPTION, 1)
-  const id = positionals[0]
-  if (id === undefined) throw new UsageError('The id of the key to revoke is missing: "keys list" shows it.')
-  const { name } = await withStore(values.data, store => revokeKey(store, id))
-  console.log(`The API key ${id} (${name}) is revoked.`)
+export const keys: CommandGroup = {
+  name: 'npm run hub -- keys',
+  summary: 'makes, lists and revokes API keys',
+  commands: { create, list, revoke },
 }
 
 function keyRow({ id, prefix, name, owner, kind, slug, is_active, last_used_at }: ApiKey): string[] {

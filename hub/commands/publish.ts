@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs'
-import { UsageError } from '../errors.ts'
-import type { PublishedVersion } from '../marketplace/catalogue.ts'
-import { type Publication, publishArchive, publishFolder, publishGitCommit } from '../marketplace/publish.ts'
-import { kindSchema } from '../names.ts'
-import type { Store } from '../store.ts'
+import { HubError, UsageError } from '../errors.ts'
+import { zipFolder } from '../folder-archive.ts'
+import { zipGitCommit } from '../git-archive.ts'
+import { readPackagedVersion } from '../marketplace/packaged-version.ts'
+import { type Publication, publishArchive } from '../marketplace/publish.ts'
 import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, requireOption, withStore } from './command.ts'
+import { parseListing } from './listing-options.ts'
 
 const OPTIONS = {
   ...DATA_OPTION,
@@ -48,31 +49,48 @@ ${DATA_USAGE}`,
   run: async args => {
     const { values } = parseCommandLine(args, OPTIONS)
     const publication = readPublication(values)
-    const source = readSource(values)
-    const published = await withStore(values.data, store => source(store, publication))
-    announce(publication, published)
+    const { bytes, leftOut = [] } = await readSource(values)
+    requireSameVersion(publication, bytes)
+    const { version, size, sha256 } = await withStore(values.data, store => publishArchive(store, bytes, publication))
+    console.log(`Published the ${publication.kind} ${publication.slug} ${version}: ${size} bytes, SHA-256 ${sha256}`)
+    for (const path of leftOut) console.error(`Left out: ${path}`)
   },
 }
 
-type Publish = (store: Store, publication: Publication) => Promise<PublishedVersion & { leftOut?: string[] }>
+interface Source {
+  readonly bytes: Buffer
+  readonly leftOut?: readonly string[]
+}
 
-function readSource({ from, git, ref, archive, repo }: Values): Publish {
+async function readSource({ from, git, ref, archive, repo }: Values): Promise<Source> {
   if ([from, git, archive].filter(Boolean).length !== 1) {
     throw new UsageError('What to publish is given by exactly one of --from, --git and --archive.')
   }
-  if (from) return (store, publication) => publishFolder(store, from, publication)
-  if (archive) return (store, publication) => publishArchive(store, readFileSync(archive), publication)
+  if (from) return zipFolder(from)
+  if (archive) return { bytes: readFileSync(archive) }
   const name = repo === undefined ? undefined : /\/([^@]+)@/.exec(repo)?.[1]
-  const commit = { repository: requireOption('git', git), ref: requireOption('ref', ref), name }
-  return (store, publication) => publishGitCommit(store, commit, publication)
+  const repository = requireLocal(requireOption('git', git))
+  return { bytes: await zipGitCommit({ repository, ref: requireOption('ref', ref), name }) }
+}
+
+function requireLocal(repository: string): string {
+  if (!/^[a-z+]+:\/\/|^[^/]+@[^/]+:/i.test(repository)) return repository
+  throw new UsageError(`The option --git takes the path of a local clone, found ${repository}: run "git clone" first.`)
+}
+
+/** A deployment would refuse a plugin whose plugin.yaml says another version than the one it was asked for. */
+function requireSameVersion({ kind, version }: Publication, bytes: Buffer): void {
+  const packaged = kind === 'plugin' ? readPackagedVersion(bytes) : undefined
+  if (packaged === undefined || packaged.replace(/^v/, '') === version.replace(/^v/, '')) return
+  throw new HubError(
+    400,
+    `The option --version is ${version}, and plugin.yaml says ${packaged}: they must be the same.`,
+  )
 }
 
 function readPublication(values: Values): Publication {
-  const kind = kindSchema.safeParse(requireOption('kind', values.kind))
-  if (!kind.success) throw new UsageError('The option --kind must be plugin or service.')
   return {
-    kind: kind.data,
-    slug: requireOption('slug', values.slug),
+    ...parseListing(values),
     version: requireOption('version', values.version),
     signingSecret: readSigningSecret(values),
     name: values.name,
@@ -91,11 +109,4 @@ function readSigningSecret(values: Values): string {
   const secret = process.env[variable ?? '']
   if (!secret) throw new UsageError(`The environment variable ${variable} must hold the signing secret, and is empty.`)
   return secret
-}
-
-function announce({ kind, slug }: Publication, published: PublishedVersion & { leftOut?: string[] }): void {
-  console.log(
-    `Published the ${kind} ${slug} ${published.version}: ${published.size} bytes, SHA-256 ${published.sha256}`,
-  )
-  for (const path of published.leftOut ?? []) console.error(`Left out: ${path}`)
 }

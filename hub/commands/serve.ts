@@ -1,5 +1,5 @@
 import { renewAdminToken } from '../admin-token.ts'
-import { UsageError } from '../errors.ts'
+import { HubError, UsageError } from '../errors.ts'
 import { isLoopbackHost } from '../loopback.ts'
 import { type RunningHub, startHub } from '../server.ts'
 import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, withStore } from './command.ts'
@@ -27,7 +27,9 @@ The hub speaks plain http: put a proxy with TLS before it when it is to be reach
     })
     const port = parsePort(values.port)
     const renewed = values['new-admin-token'] ? await withStore(values.data, renewAdminToken) : undefined
-    const hub = await startHub({ dataDir: values.data, port, host: values.host })
+    const hub = await startHub({ dataDir: values.data, port, host: values.host }).catch(error => {
+      throw explainListening(error, values.host, port)
+    })
     announce(hub, values.host, renewed ?? hub.adminToken)
     await interrupted()
     await hub.close()
@@ -38,6 +40,20 @@ function parsePort(text: string): number {
   const port = Number(text)
   if (/^\d{1,5}$/.test(text) && port <= MAX_PORT) return port
   throw new UsageError(`The option --port must be a number from 0 to ${MAX_PORT}, found ${JSON.stringify(text)}.`)
+}
+
+function explainListening(error: NodeJS.ErrnoException, host: string, port: number): Error {
+  switch (error.code) {
+    case 'EADDRINUSE':
+      return new HubError(500, `Port ${port} of ${host} is taken: stop what listens there, or give another --port.`)
+    case 'EACCES':
+      return new HubError(500, `This user may not listen on port ${port} of ${host}: give a --port above 1023.`)
+    case 'EADDRNOTAVAIL':
+    case 'ENOTFOUND':
+      return new HubError(500, `${host} is no address of this machine: give another --host.`)
+    default:
+      return error
+  }
 }
 
 function announce(hub: RunningHub, host: string, adminToken: string | undefined): void {

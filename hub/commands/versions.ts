@@ -1,28 +1,24 @@
-import { UsageError } from '../errors.ts'
-import { type Listing, type ListingId, listCatalogue, yankVersion } from '../marketplace/catalogue.ts'
-import { kindSchema } from '../names.ts'
+import { listCatalogue, type PublishedVersion, yankVersion } from '../marketplace/catalogue.ts'
+import type { Store } from '../store.ts'
 import {
   type Command,
   DATA_OPTION,
   DATA_USAGE,
-  formatTable,
   parseCommandLine,
+  printList,
   requireOption,
-  withStore,
+  withExistingStore,
 } from './command.ts'
+import { parseListing } from './listing-options.ts'
+
+const HEADING = ['KIND', 'SLUG', 'VERSION', 'STATE', 'PUBLISHED', 'SHA-256']
 
 export const versions: Command = {
   summary: 'lists what is published',
   usage: `npm run hub -- versions [options]
 
 ${DATA_USAGE}`,
-  run: async args => {
-    const { values } = parseCommandLine(args, DATA_OPTION)
-    const catalogue = await withStore(values.data, listCatalogue)
-    console.log(
-      formatTable([['KIND', 'SLUG', 'VERSION', 'STATE', 'PUBLISHED', 'SHA-256'], ...catalogue.flatMap(versionRows)]),
-    )
-  },
+  run: args => printList(args, HEADING, listVersions, versionRow),
 }
 
 export const yank: Command = {
@@ -36,21 +32,24 @@ ${DATA_USAGE}`,
   run: async args => {
     const options = { kind: { type: 'string' }, slug: { type: 'string' }, version: { type: 'string' } } as const
     const { values } = parseCommandLine(args, { ...DATA_OPTION, ...options })
-    const listing = parseListing(values.kind, values.slug)
+    const listing = parseListing(values)
     const version = requireOption('version', values.version)
-    await withStore(values.data, store => yankVersion(store, listing, version))
+    await withExistingStore(values.data, store => yankVersion(store, listing, version))
     console.log(`The ${listing.kind} ${listing.slug} ${version} is no longer served.`)
   },
 }
 
-function versionRows({ kind, slug, versions: published }: Listing): string[][] {
-  return published.map(({ version, yanked_at, published_at, sha256 }) => {
-    return [kind, slug, version, yanked_at === null ? 'served' : 'yanked', published_at, sha256]
-  })
+function listVersions(store: Store) {
+  return listCatalogue(store).flatMap(({ kind, slug, versions }) => versions.map(row => ({ kind, slug, ...row })))
 }
 
-function parseListing(kindText: string | undefined, slug: string | undefined): ListingId {
-  const kind = kindSchema.safeParse(requireOption('kind', kindText))
-  if (!kind.success) throw new UsageError('The option --kind must be plugin or service.')
-  return { kind: kind.data, slug: requireOption('slug', slug) }
+function versionRow({
+  kind,
+  slug,
+  version,
+  yanked_at,
+  published_at,
+  sha256,
+}: PublishedVersion & { kind: string; slug: string }): string[] {
+  return [kind, slug, version, yanked_at === null ? 'served' : 'yanked', published_at, sha256]
 }

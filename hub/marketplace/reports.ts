@@ -1,16 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { z } from 'zod'
 import { kindSchema, labelSchema, slugSchema, versionSchema } from '../names.ts'
+import { statusSchema, utcTimeSchema } from '../report-fields.ts'
 import type { Store } from '../store.ts'
 import type { ListingId } from './catalogue.ts'
 
 const MAX_ERROR_CHARS = 20_000
-
-const statusSchema = z.enum(['success', 'failed', 'rolled_back'], { error: 'must be success, failed or rolled_back' })
-
-const utcTimeSchema = z.iso
-  .datetime({ offset: true, error: 'must be an ISO 8601 time' })
-  .regex(/(Z|[+-]00:00)$/, { error: 'must be in UTC' })
 
 export const reportSchema = z.object({
   kind: kindSchema,

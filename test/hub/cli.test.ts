@@ -1,23 +1,18 @@
 import assert from 'node:assert/strict'
-import { execFile, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { join, resolve } from 'node:path'
+import { existsSync } from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { describe, it, type TestContext } from 'node:test'
 import { readListing } from '../../hub/marketplace/catalogue.ts'
 import { openStore } from '../../hub/store.ts'
+import { CLI, hub } from './run-cli.ts'
 import { newFolder, SIGNING_SECRET } from './running-hub.ts'
 
-const CLI = resolve(import.meta.dirname, '../../hub/cli.ts')
-const SECRET_ENV = { ...process.env, HUB_TEST_SECRET: SIGNING_SECRET }
 const HELLO = ['--kind', 'plugin', '--slug', 'hello', '--version', '1.0.0']
 const SECRET = ['--signing-secret-env', 'HUB_TEST_SECRET']
-
-interface Ended {
-  readonly code: number
-  readonly stdout: string
-  readonly stderr: string
-}
 
 describe('the command line', { concurrency: 3 }, () => {
   it('publishes, lists, yanks and replaces', async t => {
@@ -80,6 +75,44 @@ describe('the command line', { concurrency: 3 }, () => {
     assert.equal((await hub('keys', 'list', '--data', data)).stdout.trim().split('\n').length, names.length + 1)
   })
 
+  it('makes no data folder where it was to list or revoke what is in one', async t => {
+    const data = join(newFolder(t), 'data')
+    for (const args of [['versions'], ['keys', 'list'], ['keys', 'revoke', 'x'], ['yank', ...HELLO]]) {
+      assert.equal((await hub(...args, '--data', data)).code, 1)
+    }
+    assert.equal(existsSync(data), false)
+  })
+
+  it('says which port is taken', async t => {
+    const other = createServer().listen(0, '127.0.0.1')
+    t.after(() => other.close())
+    await once(other, 'listening')
+    const port = String((other.address() as AddressInfo).port)
+    const ended = await hub('--port', port, '--data', join(newFolder(t), 'data'))
+    assert.equal(ended.code, 1)
+    assert.match(ended.stderr, new RegExp(`^Port ${port} of 127\\.0\\.0\\.1 .*\n$`))
+  })
+
+  it('refuses a plugin whose plugin.yaml says another version', async t => {
+    const publish = ['publish', ...HELLO, ...SECRET, '--data', join(newFolder(t), 'data'), '--from']
+    assert.equal((await hub(...publish, newFolder(t, { 'plugin.yaml': 'version: 1.0.1' }))).code, 1)
+    assert.equal((await hub(...publish, newFolder(t, { 'plugin.yaml': 'version: v1.0.0' }))).code, 0)
+  })
+
+  for (const [args, hint] of [
+    [['publish', '--kind', 'plugins', '--slug', 'hello', '--version', '1', ...SECRET, '--from', '.'], /mean plugin\?/],
+    [['publish', ...HELLO, ...SECRET, '--git', 'https://example.com/a.git', '--ref', 'v1'], /local clone/],
+    [['publish', ...HELLO, ...SECRET, '--git', 'git@example.com:a/b.git', '--ref', 'v1'], /local clone/],
+    [['serve', '--foo', 'x'], /--foo.*--data, --port/],
+    [['keys', 'renew'], /create, list, revoke/],
+  ] as const) {
+    it(`tells what to write instead of "${args.slice(0, 3).join(' ')}"`, async () => {
+      const ended = await hub(...args)
+      assert.equal(ended.code, 2)
+      assert.match(ended.stderr, hint)
+    })
+  }
+
   for (const args of [
     ['bogus'],
     ['constructor'],
@@ -126,7 +159,8 @@ describe('the command line', { concurrency: 3 }, () => {
   for (const args of [
     ['--help'],
     ['-h'],
-    ...['serve', 'publish', 'keys', 'yank', 'versions'].map(c => [c, '--help']),
+    ...['serve', 'publish', 'keys', 'yank', 'versions', 'project'].map(c => [c, '--help']),
+    ...['create', 'list', 'revoke'].map(c => ['keys', c, '--help']),
   ]) {
     it(`explains itself after "${args.join(' ')}"`, async () => {
       const ended = await hub(...args)
@@ -136,14 +170,6 @@ describe('the command line', { concurrency: 3 }, () => {
     })
   }
 })
-
-function hub(...args: string[]): Promise<Ended> {
-  return new Promise(resolved => {
-    execFile(process.execPath, [CLI, ...args], { env: SECRET_ENV }, (error, stdout, stderr) => {
-      resolved({ code: typeof error?.code === 'number' ? error.code : error ? -1 : 0, stdout, stderr })
-    })
-  })
-}
 
 async function serve(t: TestContext, data: string) {
   const child = spawn(process.execPath, [CLI, '--port', '0', '--data', data], { stdio: ['ignore', 'pipe', 'inherit'] })

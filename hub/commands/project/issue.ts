@@ -1,0 +1,43 @@
+import { createProjectKey, type Purpose } from '../../project/project-keys.ts'
+import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, requireOption, withStore } from '../command.ts'
+
+export const devkey: Command = issuing('devkey', {
+  summary: 'makes a dev key, with which a workflow logs in to the hub',
+  title: 'dev key',
+  input: 'devkey',
+})
+
+export const credential: Command = issuing('credential', {
+  summary: 'makes a deployment credential, which releases the key of a sealed version',
+  title: 'deployment credential',
+  input: 'deployment-credential',
+})
+
+interface Issuing {
+  readonly summary: string
+  readonly title: string
+  /** The name of the action's input that takes the value. */
+  readonly input: string
+}
+
+function issuing(purpose: Purpose, { summary, title, input }: Issuing): Command {
+  return {
+    summary,
+    usage: `npm run hub -- project ${purpose} --project-id P --name N [options]
+
+  --project-id P   the one project that it is good for
+  --name N         what it is for
+${DATA_USAGE}
+
+It prints the value for the input ${input}, and nothing else, on standard output. It is not shown again.`,
+    run: async args => {
+      const options = { 'project-id': { type: 'string' }, name: { type: 'string' } } as const
+      const { values } = parseCommandLine(args, { ...DATA_OPTION, ...options })
+      const project_id = requireOption('project-id', values['project-id'])
+      const request = { project_id, purpose, name: requireOption('name', values.name) }
+      const { value, record } = await withStore(values.data, store => createProjectKey(store, request))
+      console.error(`The ${title} ${record.id} is for the project ${project_id}; it is shown only now:`)
+      console.log(value)
+    },
+  }
+}

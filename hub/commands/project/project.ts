@@ -1,0 +1,13 @@
+import type { CommandGroup } from '../command-group.ts'
+import { credential, devkey } from './issue.ts'
+import { keygen } from './keygen.ts'
+import { keys, versions } from './lists.ts'
+import { publish } from './publish.ts'
+import { revoke } from './revoke.ts'
+import { seal } from './seal.ts'
+
+export const project: CommandGroup = {
+  name: 'npm run hub -- project',
+  summary: 'seals, publishes and revokes projects of many plugins',
+  commands: { keygen, seal, publish, versions, devkey, credential, keys, revoke },
+}

@@ -1,0 +1,55 @@
+import { UsageError } from '../../errors.ts'
+import { revokeProjectVersion } from '../../project/catalogue.ts'
+import { revokeProject, revokeProjectKey } from '../../project/project-keys.ts'
+import type { Store } from '../../store.ts'
+import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, withExistingStore } from '../command.ts'
+
+const OPTIONS = { ...DATA_OPTION, 'project-id': { type: 'string' }, version: { type: 'string' } } as const
+
+export const revoke: Command = {
+  summary: 'revokes a dev key, a credential, a version, or all keys of a project',
+  usage: `npm run hub -- project revoke ID [options]
+npm run hub -- project revoke --project-id P --version V [options]
+npm run hub -- project revoke --project-id P [options]
+
+  ID               a dev key or deployment credential, as "project keys" lists it
+  --project-id P   alone: every dev key and deployment credential that the project has now
+  --version V      this version only: its key is not released any more
+${DATA_USAGE}
+
+It takes effect at once, also for a hub that is running: the next deployment gets no key. Nothing is taken from hosts.`,
+  run: async args => {
+    const { values, positionals } = parseCommandLine(args, OPTIONS, 1)
+    const revocation = chooseRevocation(positionals[0], values['project-id'], values.version)
+    console.log(await withExistingStore(values.data, revocation))
+  },
+}
+
+/** What revokes, and tells it. */
+function chooseRevocation(
+  id: string | undefined,
+  projectId: string | undefined,
+  version: string | undefined,
+): (store: Store) => string {
+  if ((id === undefined) === (projectId === undefined) || (id !== undefined && version !== undefined)) {
+    throw new UsageError('What to revoke is given by an ID, or by --project-id, alone or with --version.')
+  }
+  if (id !== undefined) return store => revokeKey(store, id)
+  const wanted = projectId ?? ''
+  return version === undefined ? store => revokeKeys(store, wanted) : store => revokeVersion(store, wanted, version)
+}
+
+function revokeKey(store: Store, id: string): string {
+  const { purpose, name, project_id } = revokeProjectKey(store, id)
+  return `The ${purpose} ${id} (${name}) of the project ${project_id} is revoked.`
+}
+
+function revokeKeys(store: Store, projectId: string): string {
+  const revoked = revokeProject(store, projectId)
+  return `Every dev key and deployment credential of the project ${projectId} is revoked (${revoked.length} just now).`
+}
+
+function revokeVersion(store: Store, projectId: string, version: string): string {
+  revokeProjectVersion(store, projectId, version)
+  return `Version ${version} of the project ${projectId} is revoked.`
+}

@@ -1,0 +1,50 @@
+import { UsageError } from '../../errors.ts'
+import { type SealedProject, sealProject } from '../../project/seal.ts'
+import { readSigningKey } from '../../project/signing-key.ts'
+import { requireOption } from '../command.ts'
+
+export const SEAL_OPTIONS = {
+  source: { type: 'string' },
+  'project-id': { type: 'string' },
+  version: { type: 'string' },
+  'signing-key': { type: 'string' },
+  'project-name': { type: 'string' },
+  'plugins-dirname': { type: 'string' },
+  'built-at': { type: 'string' },
+} as const
+
+export const SEAL_USAGE = `  --source DIR           the folder with plugins/, extensions/ and deployment/install.yaml; nothing is written there
+  --project-id P         the project's id, as in the plan
+  --version V            the project's version (semver)
+  --signing-key FILE     the Ed25519 private key that "project keygen" has made
+
+  --project-name N       the name that people read (default: the id)
+  --plugins-dirname D    the folder of the plugins, in the source and on the host (default plugins)
+  --built-at TIME        ISO 8601 (default: SOURCE_DATE_EPOCH where it is set, else now)`
+
+type SealValues = { readonly [name in keyof typeof SEAL_OPTIONS]?: string | undefined }
+
+/** Seals as the options say, and tells on standard error what was left out. Throws UsageError, and as sealProject does. */
+export async function sealSource(values: SealValues): Promise<SealedProject> {
+  const sealed = await sealProject({
+    source: requireOption('source', values.source),
+    projectId: requireOption('project-id', values['project-id']),
+    version: requireOption('version', values.version),
+    signingKey: readSigningKey(requireOption('signing-key', values['signing-key'])),
+    projectName: values['project-name'],
+    pluginsDirname: values['plugins-dirname'],
+    builtAt: parseBuiltAt(values['built-at']),
+  })
+  for (const path of sealed.leftOut) console.error(`Left out: ${path}`)
+  return sealed
+}
+
+function parseBuiltAt(text: string | undefined): Date | undefined {
+  const epoch = process.env['SOURCE_DATE_EPOCH']
+  if (text === undefined && !epoch) return undefined
+  const time = text === undefined ? new Date(Number(epoch) * 1000) : new Date(text)
+  if (time.getTime() >= 0) return time
+  const given =
+    text === undefined ? 'SOURCE_DATE_EPOCH must be a number of seconds' : '--built-at must be an ISO 8601 time'
+  throw new UsageError(`${given} since 1970, found ${JSON.stringify(text ?? epoch)}.`)
+}

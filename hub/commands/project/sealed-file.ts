@@ -1,0 +1,39 @@
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { HubError } from '../../errors.ts'
+import { parseInput } from '../../names.ts'
+import { type Release, releaseSchema } from '../../project/publish.ts'
+import type { SealedProject } from '../../project/seal.ts'
+
+/** What lies beside a sealed file and is needed to publish it; it holds the DEK. */
+export function releasePath(file: string): string {
+  return `${file}.release.json`
+}
+
+/**
+ * Writes a sealed file, and beside it, readable by its user only, what goes with it. Throws HubError 400 when one of
+ * the two is there already.
+ */
+export function writeSealedFile(file: string, { bytes, release }: Pick<SealedProject, 'bytes' | 'release'>): void {
+  const taken = [file, releasePath(file)].find(path => existsSync(path))
+  if (taken !== undefined) throw new HubError(400, `The file ${taken} exists already: give another --out.`)
+  try {
+    writeFileSync(releasePath(file), `${JSON.stringify(release, null, 2)}\n`, { mode: 0o600, flag: 'wx' })
+    writeFileSync(file, bytes, { flag: 'wx' })
+  } catch (error) {
+    rmSync(releasePath(file), { force: true })
+    throw error
+  }
+}
+
+/** Throws HubError 400 when one of the two files is missing or is not what writeSealedFile writes. */
+export function readSealedFile(file: string): { bytes: Buffer; release: Release } {
+  for (const path of [file, releasePath(file)]) {
+    if (!existsSync(path)) throw new HubError(400, `The file ${path} is missing: "project seal" writes it.`)
+  }
+  try {
+    const release = parseInput(releaseSchema, JSON.parse(readFileSync(releasePath(file), 'utf8')))
+    return { bytes: readFileSync(file), release }
+  } catch (error) {
+    throw new HubError(400, `${releasePath(file)} cannot be used: ${error instanceof Error ? error.message : error}`)
+  }
+}

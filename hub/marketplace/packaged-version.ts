@@ -1,0 +1,19 @@
+import AdmZip from 'adm-zip'
+import { isScalar, parseDocument } from 'yaml'
+
+const PLUGIN_YAML = /^(?:[^/]+\/)?plugin\.yaml$/
+
+/**
+ * The version that a ZIP's `plugin.yaml` says, as it is written; undefined when that cannot be told. It is looked for
+ * at the top and in a top-level directory, which is flattened on extraction (contract 4.3, rule 5).
+ */
+export function readPackagedVersion(bytes: Buffer): string | undefined {
+  try {
+    const found = new AdmZip(bytes).getEntries().filter(({ entryName }) => PLUGIN_YAML.test(entryName))
+    const [shortest] = found.sort((a, b) => a.entryName.length - b.entryName.length)
+    const node = parseDocument(shortest?.getData().toString() ?? '', { logLevel: 'silent' }).get('version', true)
+    return isScalar(node) && node.value !== null ? (node.source ?? String(node.value)) : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,56 @@
+import { parseDocument } from 'yaml'
+import { z } from 'zod'
+import { HubError } from '../errors.ts'
+import { parseInput } from '../names.ts'
+import type { ManifestFacts } from './manifest.ts'
+import { PLAN_PATH, type SourceTree } from './source-tree.ts'
+
+const stepSchema = z.object({
+  id: z.string().optional(),
+  action: z.string(),
+  plugin: z.string().optional(),
+  extension: z.string().optional(),
+  from: z.string().optional(),
+})
+type Step = z.output<typeof stepSchema>
+
+const planSchema = z.object({ project_id: z.string(), steps: z.array(stepSchema) })
+
+/**
+ * Refuses a plan that could not be carried out with what is sealed: throws HubError 400, with every problem, when it is
+ * not valid YAML, is another project's, or names a plugin, an extension or a template that is not there or is left out.
+ */
+export function requireWorkablePlan(text: string, tree: SourceTree, facts: ManifestFacts): void {
+  const plan = parsePlan(text)
+  const problems = plan.steps.flatMap((step, i) =>
+    problemsOf(step, tree, facts).map(problem => `the step ${step.id ?? i + 1} needs ${problem}`),
+  )
+  if (plan.project_id !== facts.projectId) {
+    problems.unshift(`its project_id must be ${facts.projectId}, and is ${JSON.stringify(plan.project_id)}`)
+  }
+  if (problems.length > 0) throw new HubError(400, `${PLAN_PATH}: ${problems.join('; ')}.`)
+}
+
+function parsePlan(text: string) {
+  const document = parseDocument(text, { logLevel: 'error' })
+  const problem = document.errors[0]?.message.split('\n')[0]
+  if (problem !== undefined) throw new HubError(400, `${PLAN_PATH} is not valid YAML: ${problem}`)
+  try {
+    return parseInput(planSchema, document.toJS({ maxAliasCount: 0 }))
+  } catch (error) {
+    throw new HubError(400, `${PLAN_PATH}: ${error instanceof Error ? error.message : String(error)}`)
+  }
+}
+
+function problemsOf({ action, plugin, extension, from }: Step, tree: SourceTree, facts: ManifestFacts): string[] {
+  const needed: string[] = []
+  if (plugin !== undefined) needed.push(`${facts.pluginsDirname}/${plugin}`)
+  if (extension !== undefined) needed.push(`extensions/${extension}`)
+  if (action === 'write_env' && from !== undefined) needed.push(from.replace(/^plugins\//, `${facts.pluginsDirname}/`))
+  return needed.filter(path => !tree.members.has(path)).map(path => `${path}, which ${absence(path, tree)}`)
+}
+
+function absence(path: string, { leftOut }: SourceTree): string {
+  const isLeftOut = leftOut.some(left => path === left || path.startsWith(`${left}/`))
+  return isLeftOut ? 'is left out of what is sealed' : 'is not there'
+}

@@ -1,0 +1,108 @@
+import { z } from 'zod'
+import { HubError } from '../errors.ts'
+import { inTransaction, type Store } from '../store.ts'
+import { newestFirst } from '../version-order.ts'
+
+const projectVersionSchema = z.object({
+  project_id: z.string(),
+  version: z.string(),
+  sha256: z.string(),
+  size: z.number(),
+  signature: z.string(),
+  signer_public_key: z.string(),
+  published_at: z.string(),
+  revoked_at: z.string().nullable(),
+})
+
+/** A sealed version; `signature` and `signer_public_key` are base64 (contract 2.2). Its DEK is never part of it. */
+export type ProjectVersion = z.infer<typeof projectVersionSchema>
+
+/** A project with its versions, newest first. */
+export interface Project {
+  readonly project_id: string
+  readonly versions: ProjectVersion[]
+}
+
+const COLUMNS = projectVersionSchema.keyof().options.join(', ')
+
+export function listProjects(store: Store): Project[] {
+  const rows = store.db.prepare(`SELECT ${COLUMNS} FROM project_versions ORDER BY project_id`).all()
+  const projects = Map.groupBy(parseRows(rows), ({ project_id }) => project_id)
+  return [...projects].map(([project_id, versions]) => ({ project_id, versions: newestFirst(versions) }))
+}
+
+/** The newest version that is not revoked; undefined when there is none. */
+export function latestProjectVersion(store: Store, projectId: string): ProjectVersion | undefined {
+  return newestFirst(findVersions(store, projectId)).find(({ revoked_at }) => revoked_at === null)
+}
+
+/** A version, revoked or not. Throws HubError 404 when it was never published. */
+export function readProjectVersion(store: Store, projectId: string, version: string): ProjectVersion {
+  const found = findVersions(store, projectId).find(candidate => candidate.version === version)
+  if (found === undefined) throw neverPublished(projectId, version)
+  return found
+}
+
+/** The version, revoked or not, that has this artifact signature; undefined when there is none. */
+export function findBySignature(store: Store, projectId: string, signature: string): ProjectVersion | undefined {
+  return findVersions(store, projectId).find(candidate => candidate.signature === signature)
+}
+
+export function readEncryptedDek(store: Store, { project_id, version }: ProjectVersion): Uint8Array {
+  const row = store.db
+    .prepare('SELECT encrypted_dek FROM project_versions WHERE project_id = ? AND version = ?')
+    .get(project_id, version)
+  return z.object({ encrypted_dek: z.instanceof(Uint8Array) }).parse(row).encrypted_dek
+}
+
+/**
+ * Adds a version; the same one once more changes nothing, a revocation neither. Throws HubError 409 when it is there
+ * with other bytes, or these bytes are there as another version, as their signature could then not tell which is meant.
+ */
+export function addProjectVersion(store: Store, version: ProjectVersion, encryptedDek: Uint8Array): ProjectVersion {
+  return inTransaction(store, () => findSame(store, version) ?? saveVersion(store, version, encryptedDek))
+}
+
+/** The version where it is published already. Throws HubError 409 as addProjectVersion does. */
+export function findSame(store: Store, wanted: ProjectVersion): ProjectVersion | undefined {
+  const there = findVersions(store, wanted.project_id)
+  const same = there.find(({ version, signature }) => version === wanted.version || signature === wanted.signature)
+  if (same === undefined) return undefined
+  if (same.version === wanted.version && same.signature === wanted.signature) return same
+  throw new HubError(
+    409,
+    same.version === wanted.version
+      ? `Version ${same.version} of the project ${same.project_id} is already published with other bytes (SHA-256 ${same.sha256}): publish a new version.`
+      : `These bytes are already published as version ${same.version} of the project ${same.project_id}.`,
+  )
+}
+
+/** From now on the version's DEK is not released. Throws HubError 404 when it was never published. */
+export function revokeProjectVersion(store: Store, projectId: string, version: string): void {
+  const { changes } = store.db
+    .prepare('UPDATE project_versions SET revoked_at = coalesce(revoked_at, ?) WHERE project_id = ? AND version = ?')
+    .run(new Date().toISOString(), projectId, version)
+  if (Number(changes) === 0) throw neverPublished(projectId, version)
+}
+
+function findVersions(store: Store, projectId: string): ProjectVersion[] {
+  return parseRows(store.db.prepare(`SELECT ${COLUMNS} FROM project_versions WHERE project_id = ?`).all(projectId))
+}
+
+function parseRows(rows: unknown[]): ProjectVersion[] {
+  return rows.map(row => projectVersionSchema.parse(row))
+}
+
+function saveVersion(store: Store, version: ProjectVersion, encryptedDek: Uint8Array): ProjectVersion {
+  store.db
+    .prepare(
+      `INSERT INTO project_versions (${COLUMNS}, encrypted_dek)
+       VALUES (:project_id, :version, :sha256, :size, :signature, :signer_public_key, :published_at, :revoked_at, :dek)`,
+    )
+    .run({ ...version, dek: encryptedDek })
+  return version
+}
+
+function neverPublished(projectId: string, version: string): HubError {
+  return new HubError(404, `The project ${JSON.stringify(projectId)} has no version ${JSON.stringify(version)}.`)
+}

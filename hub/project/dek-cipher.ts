@@ -1,0 +1,74 @@
+import { createCipheriv, createDecipheriv, randomBytes, randomUUID } from 'node:crypto'
+import { linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { HubError } from '../errors.ts'
+import type { Store } from '../store.ts'
+
+const KEY_FILE = 'dek.key'
+const KEY_BYTES = 32
+const NONCE_BYTES = 12
+const TAG_BYTES = 16
+
+/** The release that a data-encryption key belongs to: what was encrypted for one cannot be decrypted for another. */
+export interface DekOwner {
+  readonly project_id: string
+  readonly version: string
+  readonly signature: string
+}
+
+/**
+ * The key as the database keeps it: encrypted under the hub's own key, which lies beside the database (dek.key, mode
+ * 0600) and is made here when there is none. A copy of the database alone opens no artifact.
+ */
+export function encryptDek(store: Store, owner: DekOwner, dek: Uint8Array): Buffer {
+  const nonce = randomBytes(NONCE_BYTES)
+  const cipher = createCipheriv('aes-256-gcm', ensureHubKey(store), nonce, { authTagLength: TAG_BYTES })
+  cipher.setAAD(associatedData(owner))
+  return Buffer.concat([nonce, cipher.update(dek), cipher.final(), cipher.getAuthTag()])
+}
+
+/** Throws HubError 500 when the hub's own key is missing, or is not the one that the key was encrypted under. */
+export function decryptDek(store: Store, owner: DekOwner, encrypted: Uint8Array): Buffer {
+  const key = readHubKey(store)
+  try {
+    const nonce = encrypted.subarray(0, NONCE_BYTES)
+    const decipher = createDecipheriv('aes-256-gcm', key ?? '', nonce, { authTagLength: TAG_BYTES })
+    decipher.setAAD(associatedData(owner))
+    decipher.setAuthTag(encrypted.subarray(-TAG_BYTES))
+    return Buffer.concat([decipher.update(encrypted.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()])
+  } catch {
+    throw new HubError(
+      500,
+      `The key of ${owner.project_id} ${owner.version} cannot be decrypted: ${join(store.dataDir, KEY_FILE)} must be the file it was encrypted under, and is ${key === undefined ? 'missing' : 'another one'}.`,
+    )
+  }
+}
+
+function associatedData({ project_id, version, signature }: DekOwner): Buffer {
+  return Buffer.from(JSON.stringify([project_id, version, signature]))
+}
+
+function readHubKey(store: Store): Buffer | undefined {
+  try {
+    return readFileSync(join(store.dataDir, KEY_FILE))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+}
+
+/** Linking a finished file lets one of several processes win, and the others read a whole key. */
+function ensureHubKey(store: Store): Buffer {
+  const there = readHubKey(store)
+  if (there !== undefined) return there
+  const temporary = join(store.dataDir, `${KEY_FILE}.${randomUUID()}.tmp`)
+  try {
+    writeFileSync(temporary, randomBytes(KEY_BYTES), { mode: 0o600, flag: 'wx', flush: true })
+    linkSync(temporary, join(store.dataDir, KEY_FILE))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  } finally {
+    rmSync(temporary, { force: true })
+  }
+  return readFileSync(join(store.dataDir, KEY_FILE))
+}

@@ -1,0 +1,58 @@
+import { createCipheriv } from 'node:crypto'
+import { createWriteStream } from 'node:fs'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { constants, createZstdCompress } from 'node:zlib'
+
+export const DEK_BYTES = 32
+export const NONCE_BYTES = 12
+const TAG_BYTES = 16
+const PIECE_BYTES = 1024 * 1024
+const ZSTD_LEVEL = 3
+
+/**
+ * The tar in the encrypted artifact format: 12 bytes of nonce, one zstd stream encrypted with AES-256-GCM without
+ * associated data, 16 bytes of tag. It grows in a private temporary file, which holds ciphertext only and is removed,
+ * so that it is in memory once and nothing else is whole.
+ */
+export async function encryptTar(tar: AsyncIterable<Uint8Array>, dek: Buffer, nonce: Buffer): Promise<Buffer> {
+  const folder = await mkdtemp(join(tmpdir(), 'seal-'))
+  const file = join(folder, 'sealed')
+  try {
+    const sealed = createWriteStream(file, { flags: 'wx', mode: 0o600, highWaterMark: PIECE_BYTES })
+    await pipeline(inPieces(tar), compression(), source => encrypt(source, dek, nonce), sealed)
+    return await readFile(file)
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+function compression() {
+  const params = { [constants.ZSTD_c_compressionLevel]: ZSTD_LEVEL, [constants.ZSTD_c_checksumFlag]: 1 }
+  return createZstdCompress({ chunkSize: PIECE_BYTES, params })
+}
+
+/** A tar of many small files comes in pieces of 512 bytes, each of which would cost the compressor a call. */
+async function* inPieces(source: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
+  let waiting: Uint8Array[] = []
+  let length = 0
+  for await (const chunk of source) {
+    waiting.push(chunk)
+    length += chunk.length
+    if (length < PIECE_BYTES) continue
+    yield Buffer.concat(waiting)
+    waiting = []
+    length = 0
+  }
+  if (length > 0) yield Buffer.concat(waiting)
+}
+
+async function* encrypt(source: AsyncIterable<Buffer>, dek: Buffer, nonce: Buffer): AsyncGenerator<Buffer> {
+  const cipher = createCipheriv('aes-256-gcm', dek, nonce, { authTagLength: TAG_BYTES })
+  yield nonce
+  for await (const chunk of source) yield cipher.update(chunk)
+  yield cipher.final()
+  yield cipher.getAuthTag()
+}

@@ -1,0 +1,26 @@
+import { createHash } from 'node:crypto'
+import { closeSync, openSync, readSync } from 'node:fs'
+
+const PIECE_BYTES = 256 * 1024
+
+/** A file's bytes in pieces of at most 256 KiB, each in memory of its own. */
+export function* readPieces(path: string): Generator<Buffer> {
+  const fd = openSync(path, 'r')
+  try {
+    for (;;) {
+      const piece = Buffer.allocUnsafe(PIECE_BYTES)
+      const length = readSync(fd, piece)
+      if (length === 0) return
+      yield piece.subarray(0, length)
+    }
+  } finally {
+    closeSync(fd)
+  }
+}
+
+/** Lowercase hex SHA-256 of a file's bytes. */
+export function hashFile(path: string): string {
+  const hash = createHash('sha256')
+  for (const piece of readPieces(path)) hash.update(piece)
+  return hash.digest('hex')
+}

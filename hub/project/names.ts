@@ -1,0 +1,37 @@
+import semver from 'semver'
+import { z } from 'zod'
+import { versionSchema } from '../names.ts'
+
+export const projectIdSchema = z.string().regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
+  error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor ".."',
+})
+
+/** The name of a plugin's or extension's folder. */
+export const thingIdSchema = z.string().regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
+  error: 'must be 1 to 128 of a-z, 0-9, "_", "." and "-", starting with a letter or digit',
+})
+
+/** The version of a project: semver, without a leading `v`. */
+export const projectVersionSchema = versionSchema.refine(isSemver, {
+  error: 'must be a semantic version, like 1.4.0 or 2.0.0-beta.1',
+})
+
+const PLUGINS_DIRNAME = /^(?!(?:extensions|deployment|manifest\.json)$)[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/
+
+export const pluginsDirnameSchema = z.string().regex(PLUGINS_DIRNAME, {
+  error: 'must be one folder name of A-Z, a-z, 0-9, "_", "." and "-", other than extensions and deployment',
+})
+
+/** Bytes of exactly this length, written as canonical base64 with padding. */
+export function base64Schema(bytes: number) {
+  return z.string().refine(text => isBase64(text, bytes), { error: `must be ${bytes} bytes in base64` })
+}
+
+function isSemver(version: string): boolean {
+  return /^\d/.test(version) && semver.valid(version) !== null
+}
+
+function isBase64(text: string, bytes: number): boolean {
+  const decoded = Buffer.from(text, 'base64')
+  return decoded.length === bytes && decoded.toString('base64') === text
+}

@@ -1,0 +1,33 @@
+import { parseDocument } from 'yaml'
+import { z } from 'zod'
+import { HubError } from '../errors.ts'
+import { labelSchema, parseInput, versionSchema } from '../names.ts'
+
+const namesSchema = z.preprocess(
+  value => (value === '' || value === undefined ? [] : value),
+  z.array(labelSchema, { error: 'must be a list of names' }),
+)
+
+const environmentSchema = z.object({ required: namesSchema, optional: namesSchema }, { error: 'must be a mapping' })
+
+const descriptionSchema = z.object({
+  version: versionSchema,
+  environment: z.preprocess(value => (value === '' ? undefined : value), environmentSchema.optional()),
+})
+
+export type PluginDescription = z.output<typeof descriptionSchema>
+
+/**
+ * What the manifest takes from a `plugin.yaml`; the version as it is written, so that 1.10 stays 1.10. Throws HubError
+ * 400, which names the file as `path`, when it is not valid YAML or has no version.
+ */
+export function parsePluginDescription(text: string, path: string): PluginDescription {
+  const document = parseDocument(text, { schema: 'failsafe', logLevel: 'error' })
+  const problem = document.errors[0]?.message.split('\n')[0]
+  if (problem !== undefined) throw new HubError(400, `${path} is not valid YAML: ${problem}`)
+  try {
+    return parseInput(descriptionSchema, document.toJS({ maxAliasCount: 0 }))
+  } catch (error) {
+    throw new HubError(400, `${path}: ${error instanceof Error ? error.message : String(error)}`)
+  }
+}

@@ -1,0 +1,94 @@
+import { randomUUID } from 'node:crypto'
+import { z } from 'zod'
+import { hashCredential, newCredential } from '../credentials.ts'
+import { HubError } from '../errors.ts'
+import { labelSchema, parseInput } from '../names.ts'
+import type { Store } from '../store.ts'
+import { projectIdSchema } from './names.ts'
+
+const PREFIX_CHARS = 10
+const VALUE_LABEL = { devkey: 'devkey', credential: 'deploy' } as const
+
+const purposeSchema = z.enum(['devkey', 'credential'])
+/** A `devkey` is exchanged for an access token; a `credential`, a deployment credential, releases a DEK (contract 5.2). */
+export type Purpose = z.infer<typeof purposeSchema>
+
+export const projectKeyRequestSchema = z.object({ name: labelSchema })
+
+const issueSchema = projectKeyRequestSchema.extend({ project_id: projectIdSchema, purpose: purposeSchema })
+export type ProjectKeyRequest = z.input<typeof issueSchema>
+
+const projectKeySchema = z.object({
+  id: z.string(),
+  purpose: purposeSchema,
+  project_id: z.string(),
+  name: z.string(),
+  prefix: z.string(),
+  is_active: z.number().transform(value => value === 1),
+  created_at: z.string(),
+  last_used_at: z.string().nullable(),
+})
+export type ProjectKey = z.infer<typeof projectKeySchema>
+
+/** `value` is the key itself: it exists here and nowhere else. */
+export interface IssuedProjectKey {
+  readonly value: string
+  readonly record: ProjectKey
+}
+
+const COLUMNS = 'id, purpose, project_id, name, prefix, revoked_at IS NULL AS is_active, created_at, last_used_at'
+
+/**
+ * A new dev key or deployment credential, bound to its project, of which only a hash and the first 10 characters are
+ * stored. The project need not have a version yet. Throws HubError 400 on a bad request.
+ */
+export function createProjectKey(store: Store, request: ProjectKeyRequest): IssuedProjectKey {
+  const { project_id, purpose, name } = parseInput(issueSchema, request)
+  const value = newCredential(VALUE_LABEL[purpose])
+  const id = randomUUID()
+  store.db
+    .prepare(
+      'INSERT INTO project_keys (id, purpose, project_id, name, prefix, hash, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)',
+    )
+    .run(id, purpose, project_id, name, value.slice(0, PREFIX_CHARS), hashCredential(value), new Date().toISOString())
+  return { value, record: readProjectKey(store, id) }
+}
+
+export function listProjectKeys(store: Store): ProjectKey[] {
+  const rows = store.db.prepare(`SELECT ${COLUMNS} FROM project_keys ORDER BY created_at, id`).all()
+  return rows.map(row => projectKeySchema.parse(row))
+}
+
+/** From now on the key is refused, and so is every token it was exchanged for. Throws HubError 404 for an unknown id. */
+export function revokeProjectKey(store: Store, id: string): ProjectKey {
+  store.db
+    .prepare('UPDATE project_keys SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?')
+    .run(new Date().toISOString(), id)
+  return readProjectKey(store, id)
+}
+
+/** Revokes every dev key and deployment credential that the project has now; returns those that this call revoked. */
+export function revokeProject(store: Store, projectId: string): ProjectKey[] {
+  const rows = store.db
+    .prepare(`UPDATE project_keys SET revoked_at = ? WHERE project_id = ? AND revoked_at IS NULL RETURNING ${COLUMNS}`)
+    .all(new Date().toISOString(), projectId)
+  return rows.map(row => projectKeySchema.parse(row))
+}
+
+/**
+ * The key with this value, revoked or not, marked as used just now; undefined when there is none. It is looked up by
+ * its SHA-256, so the time taken tells nothing about how much of a guess was right.
+ */
+export function useProjectKey(store: Store, purpose: Purpose, value: string): ProjectKey | undefined {
+  const row = store.db
+    .prepare(`UPDATE project_keys SET last_used_at = ? WHERE purpose = ? AND hash = ? RETURNING ${COLUMNS}`)
+    .get(new Date().toISOString(), purpose, hashCredential(value))
+  return row === undefined ? undefined : projectKeySchema.parse(row)
+}
+
+/** Throws HubError 404 when there is no such key. */
+export function readProjectKey(store: Store, id: string): ProjectKey {
+  const row = store.db.prepare(`SELECT ${COLUMNS} FROM project_keys WHERE id = ?`).get(id)
+  if (row === undefined) throw new HubError(404, `There is no key or credential with the id ${JSON.stringify(id)}.`)
+  return projectKeySchema.parse(row)
+}

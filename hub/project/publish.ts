@@ -1,0 +1,67 @@
+import { createDecipheriv, createHash, createPublicKey, verify } from 'node:crypto'
+import { z } from 'zod'
+import { keepArtifact } from '../artifacts.ts'
+import { HubError } from '../errors.ts'
+import { parseInput } from '../names.ts'
+import type { Store } from '../store.ts'
+import { addProjectVersion, findSame, type ProjectVersion } from './catalogue.ts'
+import { encryptDek } from './dek-cipher.ts'
+import { base64Schema, projectIdSchema, projectVersionSchema } from './names.ts'
+
+const NONCE_BYTES = 12
+const TAG_BYTES = 16
+const PIECE_BYTES = 1024 * 1024
+const SPKI_ED25519_PREFIX = Buffer.from('302a300506032b6570032100', 'hex')
+
+export const releaseSchema = z.object({
+  project_id: projectIdSchema,
+  version: projectVersionSchema,
+  signature: base64Schema(64),
+  signer_public_key: base64Schema(32),
+  dek: base64Schema(32),
+})
+
+/** What goes with a sealed file: binary fields in base64, the key (DEK) included. */
+export type Release = z.infer<typeof releaseSchema>
+
+/**
+ * Publishes a sealed file exactly as it is, its DEK encrypted under the hub's own key. The same once more changes
+ * nothing. Throws HubError 400 when a field is wrong, the Ed25519 signature over the whole file (contract 5.2, rule 4)
+ * does not hold or the DEK does not open the file, 409 when the version has other bytes or the bytes another version.
+ */
+export async function publishProject(store: Store, bytes: Uint8Array, release: Release): Promise<ProjectVersion> {
+  const { dek, ...fields } = parseInput(releaseSchema, release)
+  requireSignature(bytes, fields)
+  requireOpens(bytes, Buffer.from(dek, 'base64'))
+  const version: ProjectVersion = {
+    ...fields,
+    sha256: createHash('sha256').update(bytes).digest('hex'),
+    size: bytes.length,
+    published_at: new Date().toISOString(),
+    revoked_at: null,
+  }
+  findSame(store, version)
+  await keepArtifact(store, version.sha256, bytes)
+  return addProjectVersion(store, version, encryptDek(store, version, Buffer.from(dek, 'base64')))
+}
+
+function requireSignature(bytes: Uint8Array, release: Omit<Release, 'dek'>): void {
+  const der = Buffer.concat([SPKI_ED25519_PREFIX, Buffer.from(release.signer_public_key, 'base64')])
+  const key = createPublicKey({ key: der, format: 'der', type: 'spki' })
+  if (verify(null, bytes, key, Buffer.from(release.signature, 'base64'))) return
+  throw new HubError(400, 'signature: must be the Ed25519 signature of signer_public_key over the whole sealed file')
+}
+
+/** A wrong key would else be found by the first host that deploys. */
+function requireOpens(bytes: Uint8Array, dek: Buffer): void {
+  try {
+    const decipher = createDecipheriv('aes-256-gcm', dek, bytes.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
+    decipher.setAuthTag(bytes.subarray(-TAG_BYTES))
+    for (let at = NONCE_BYTES; at < bytes.length - TAG_BYTES; at += PIECE_BYTES) {
+      decipher.update(bytes.subarray(at, Math.min(at + PIECE_BYTES, bytes.length - TAG_BYTES)))
+    }
+    decipher.final()
+  } catch {
+    throw new HubError(400, 'dek: must be the key that the sealed file was encrypted with')
+  }
+}

@@ -1,0 +1,50 @@
+import { z } from 'zod'
+import { versionSchema } from '../names.ts'
+import { statusSchema, utcTimeSchema } from '../report-fields.ts'
+import type { Store } from '../store.ts'
+import { projectIdSchema, thingIdSchema } from './names.ts'
+
+const MAX_PLUGINS = 1000
+
+const pluginsSchema = z
+  .array(z.object({ id: thingIdSchema, version: versionSchema }))
+  .max(MAX_PLUGINS, { error: `must have at most ${MAX_PLUGINS} entries` })
+
+export const projectReportSchema = z.object({
+  project_id: projectIdSchema,
+  deployment_id: z.guid({ error: 'must be a UUID' }).toLowerCase(),
+  version: versionSchema,
+  status: statusSchema,
+  started_at: utcTimeSchema,
+  completed_at: utcTimeSchema,
+  plugins: pluginsSchema,
+})
+export type ProjectReport = z.output<typeof projectReportSchema>
+
+const storedSchema = projectReportSchema.extend({
+  plugins: z
+    .string()
+    .transform(text => JSON.parse(text))
+    .pipe(pluginsSchema),
+  reported_at: z.string(),
+})
+export type StoredProjectReport = z.output<typeof storedSchema>
+
+const COLUMNS = storedSchema.keyof().options
+
+/** Keeps one row for each deployment: reported once more, with the same id, it says what was reported last. */
+export function recordProjectReport(store: Store, report: ProjectReport): void {
+  const row = { ...report, plugins: JSON.stringify(report.plugins), reported_at: new Date().toISOString() }
+  const places = COLUMNS.map(column => `:${column}`).join(', ')
+  store.db.prepare(`INSERT OR REPLACE INTO project_reports (${COLUMNS.join(', ')}) VALUES (${places})`).run(row)
+}
+
+/** The deployments that ended last, the newest first; by the hosts' own clocks, as a report can be delivered late. */
+export function listDeployments(store: Store, limit: number): StoredProjectReport[] {
+  const rows = store.db
+    .prepare(
+      `SELECT ${COLUMNS.join(', ')} FROM project_reports ORDER BY julianday(completed_at) DESC, reported_at DESC LIMIT ?`,
+    )
+    .all(limit)
+  return rows.map(row => storedSchema.parse(row))
+}

@@ -1,0 +1,72 @@
+import { type KeyObject, randomBytes, sign } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { z } from 'zod'
+import { labelSchema, parseInput } from '../names.ts'
+import { requireWorkablePlan } from './bundled-plan.ts'
+import { DEK_BYTES, encryptTar, NONCE_BYTES } from './encrypt.ts'
+import { buildManifest, DEFAULT_PLUGINS_DIRNAME, type Manifest } from './manifest.ts'
+import { pluginsDirnameSchema, projectIdSchema, projectVersionSchema } from './names.ts'
+import { packMembers } from './pack-members.ts'
+import type { Release } from './publish.ts'
+import { signerPublicKey } from './signing-key.ts'
+import { PLAN_PATH, readSourceTree } from './source-tree.ts'
+import { comparePaths } from './tree-digest.ts'
+
+const factsSchema = z
+  .object({
+    projectId: projectIdSchema,
+    version: projectVersionSchema,
+    projectName: labelSchema.optional(),
+    pluginsDirname: pluginsDirnameSchema.default(DEFAULT_PLUGINS_DIRNAME),
+    builtAt: z.date().default(() => new Date()),
+  })
+  .transform(facts => ({ ...facts, projectName: facts.projectName ?? facts.projectId }))
+
+/** `projectName` is the project's id unless given, `pluginsDirname` is `plugins`, and `builtAt` now. */
+export type SealOptions = z.input<typeof factsSchema> & {
+  /** The folder with `plugins/`, `extensions/` and `deployment/install.yaml`. */
+  readonly source: string
+  /** An Ed25519 private key. */
+  readonly signingKey: KeyObject
+  /** Where the DEK, then the nonce, come from. The two must never be used for other bytes. */
+  readonly random?: (bytes: number) => Buffer
+}
+
+export interface SealedProject {
+  readonly bytes: Buffer
+  /** What publishProject needs beside the bytes; it holds the DEK. */
+  readonly release: Release
+  readonly manifest: Manifest
+  /** Paths of the source folder that are not sealed. */
+  readonly leftOut: readonly string[]
+}
+
+/**
+ * A source folder in the encrypted artifact format, signed (contract 5.2, rule 4). Nothing is written into the folder;
+ * the same files, facts, key and random bytes give the same sealed bytes. Throws HubError 400 as readSourceTree,
+ * buildManifest and requireWorkablePlan do, and when a file changes on the way.
+ */
+export async function sealProject({
+  source,
+  signingKey,
+  random = randomBytes,
+  ...given
+}: SealOptions): Promise<SealedProject> {
+  const facts = parseInput(factsSchema, given)
+  const tree = readSourceTree(source, facts.pluginsDirname)
+  requireWorkablePlan(readFileSync(join(source, PLAN_PATH), 'utf8'), tree, facts)
+  const manifest = buildManifest(tree, facts)
+  const members = [...tree.members.values()].sort((a, b) => comparePaths(a.path, b.path))
+  const [dek, nonce] = [random(DEK_BYTES), random(NONCE_BYTES)]
+  const tar = packMembers(`${JSON.stringify(manifest, null, 2)}\n`, members, facts.builtAt)
+  const bytes = await encryptTar(tar, dek, nonce)
+  const release = {
+    project_id: facts.projectId,
+    version: facts.version,
+    signature: sign(null, bytes, signingKey).toString('base64'),
+    signer_public_key: signerPublicKey(signingKey),
+    dek: dek.toString('base64'),
+  }
+  return { bytes, release, manifest, leftOut: tree.leftOut }
+}

@@ -1,0 +1,26 @@
+import { createHash } from 'node:crypto'
+import { type Member, resolveLink } from './member.ts'
+
+/**
+ * The tree digest of the members below `folder` (docs/contracts.md, "Tree digest"), their paths relative to it;
+ * `''` is the whole tree. A symlink to a regular file counts with that file's bytes; no other symlink does.
+ */
+export function treeDigest(members: ReadonlyMap<string, Member>, folder: string): string {
+  const prefix = folder === '' ? '' : `${folder}/`
+  const lines = [...members.values()]
+    .filter(({ path }) => path.startsWith(prefix))
+    .sort((a, b) => comparePaths(a.path, b.path))
+    .flatMap(member => {
+      const file = member.type === 'symlink' ? resolveLink(members, member) : member
+      return file?.type === 'file' ? [`${member.path.slice(prefix.length)}:${file.sha256}`] : []
+    })
+  return createHash('sha256').update(lines.join('\n')).digest('hex')
+}
+
+/**
+ * Orders paths component by component, each by code points. UTF-8 bytes are in the order of their code points, and a
+ * zero byte between the components ends each of them before every character that a longer one could go on with.
+ */
+export function comparePaths(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a.replaceAll('/', '\0')), Buffer.from(b.replaceAll('/', '\0')))
+}

@@ -1,0 +1,162 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { hub } from '../run-cli.ts'
+import { type HubUnderTest, newFolder, runHub } from '../running-hub.ts'
+import { listTar, openSealed } from './open-sealed.ts'
+import { logIn } from './project-client.ts'
+import { newShop } from './project-source.ts'
+
+describe('the command line of projects', { concurrency: 3 }, () => {
+  it('takes a project from its source to a released key, and revokes it', async t => {
+    const running = await runHub(t)
+    const data = ['--data', running.dataDir]
+    const { publicKey, sealing } = await prepare(t)
+    const published = await hub('project', 'publish', ...sealing, ...data)
+    assert.equal(published.code, 0, published.stderr)
+    assert.match(published.stderr, /^Left out: plugins\/cart\/\.env$/m)
+    const token = await logIn(running, await issued('devkey', data))
+    const credential = await issued('credential', data)
+    const descriptor = await readDescriptor(running, token)
+    assert.equal(descriptor.signer_public_key, publicKey)
+    const ask = () => authorizeBySignature(running, token, credential, descriptor.signature)
+    assert.equal((await ask()).status, 200)
+    const id = /^(\S+) +credential /m.exec((await hub('project', 'keys', ...data)).stdout)?.[1] ?? ''
+    assert.equal((await hub('project', 'revoke', id, ...data)).code, 0)
+    assert.equal((await ask()).status, 403)
+  })
+
+  it('seals into a file that is published elsewhere', async t => {
+    const { folder, sealing } = await prepare(t)
+    const out = join(folder, 'shop.sealed')
+    const sealed = await hub('project', 'seal', ...sealing, '--out', out)
+    assert.equal(sealed.code, 0, sealed.stderr)
+    assert.equal(statSync(`${out}.release.json`).mode & 0o777, 0o600)
+    const release = JSON.parse(readFileSync(`${out}.release.json`, 'utf8'))
+    assert.equal(sealed.stdout.includes(release.dek), false)
+    assert.ok(listTar(openSealed({ bytes: readFileSync(out), release })).length > 5)
+    const data = ['--data', join(folder, 'data')]
+    const published = await hub('project', 'publish', '--sealed', out, ...data)
+    assert.equal(published.code, 0, published.stderr)
+    assert.match((await hub('project', 'versions', ...data)).stdout, /^shop +1\.0\.0 +served /m)
+  })
+
+  it('revokes a version, or everything that opens a project', async t => {
+    const { folder, sealing } = await prepare(t)
+    const data = ['--data', join(folder, 'data')]
+    await hub('project', 'publish', ...sealing, ...data)
+    await issued('devkey', data)
+    assert.equal((await hub('project', 'revoke', '--project-id', 'shop', '--version', '1.0.0', ...data)).code, 0)
+    assert.match((await hub('project', 'versions', ...data)).stdout, /^shop +1\.0\.0 +revoked /m)
+    assert.match((await hub('project', 'keys', ...data)).stdout, / active /)
+    assert.equal((await hub('project', 'revoke', '--project-id', 'shop', ...data)).code, 0)
+    assert.doesNotMatch((await hub('project', 'keys', ...data)).stdout, / active /)
+  })
+
+  it('makes a signing key that openssl understands, for its user only', async t => {
+    const { publicKey, key } = await prepare(t)
+    assert.equal(statSync(key).mode & 0o777, 0o600)
+    const der = execFileSync('openssl', ['pkey', '-in', key, '-pubout', '-outform', 'DER'])
+    assert.equal(der.subarray(-32).toString('base64'), publicKey)
+  })
+
+  it('never writes over a key or a sealed file', async t => {
+    const { folder, key, sealing } = await prepare(t)
+    const before = readFileSync(key)
+    assert.equal((await hub('project', 'keygen', '--out', key)).code, 1)
+    assert.deepEqual(readFileSync(key), before)
+    const seal = ['project', 'seal', ...sealing, '--out', join(folder, 'sealed')]
+    assert.equal((await hub(...seal)).code, 0)
+    assert.equal((await hub(...seal)).code, 1)
+  })
+
+  it('refuses to seal into the source folder', async t => {
+    const { source, sealing } = await prepare(t)
+    const before = readdirSync(source)
+    const ended = await hub('project', 'seal', ...sealing, '--out', join(source, 'plugins/../shop.sealed'))
+    assert.equal(ended.code, 2)
+    assert.deepEqual(readdirSync(source), before)
+  })
+
+  it('makes no data folder where it was to list or revoke what is in one', async t => {
+    const data = join(newFolder(t), 'data')
+    for (const args of [['versions'], ['keys'], ['revoke', 'x'], ['revoke', '--project-id', 'shop']]) {
+      assert.equal((await hub('project', ...args, '--data', data)).code, 1)
+    }
+    assert.equal(existsSync(data), false)
+  })
+
+  for (const args of [
+    [],
+    ['bogus'],
+    ['keygen'],
+    ['keygen', '--out', 'x', '--bits', '4096'],
+    ['seal'],
+    ['seal', '--source', '.', '--project-id', 'p'],
+    ['seal', '--source', '/', '--project-id', 'p', '--version', '1.0.0', '--dek', 'x'],
+    ['publish'],
+    ['publish', '--sealed', 'x', '--source', '.'],
+    ['devkey', '--name', 'ci'],
+    ['credential', '--project-id', 'shop'],
+    ['revoke'],
+    ['revoke', 'x', '--project-id', 'shop'],
+    ['revoke', '--version', '1.0.0'],
+  ]) {
+    it(`ends with 2 and one sentence after "project ${args.join(' ')}"`, async () => {
+      const ended = await hub('project', ...args)
+      assert.equal(ended.code, 2)
+      assert.equal(ended.stderr.trim().split('\n').length, 1)
+      assert.equal(ended.stdout, '')
+    })
+  }
+
+  for (const [name, change] of [
+    ['a file that is no key', ['--signing-key', import.meta.filename]],
+    ['a version that is not semantic', ['--version', '1']],
+    ['a folder that is no project', ['--source', import.meta.dirname]],
+    ['a missing key', ['--signing-key', '/missing']],
+  ] as const) {
+    it(`ends with 1 and one sentence for ${name}`, async t => {
+      const { folder, sealing } = await prepare(t)
+      const ended = await hub('project', 'publish', ...sealing, ...change, '--data', join(folder, 'data'))
+      assert.equal(ended.code, 1)
+      assert.equal(ended.stderr.trim().split('\n').length, 1)
+      assert.equal(existsSync(join(folder, 'data')), false)
+    })
+  }
+
+  for (const command of ['keygen', 'seal', 'publish', 'versions', 'devkey', 'credential', 'keys', 'revoke']) {
+    it(`explains "project ${command}"`, async () => {
+      const ended = await hub('project', command, '--help')
+      assert.equal(ended.code, 0)
+      assert.match(ended.stdout, new RegExp(`^npm run hub -- project ${command} `))
+    })
+  }
+})
+
+/** A source folder with a secret in it, a signing key beside it, and the options that seal the one with the other. */
+async function prepare(t: TestContext) {
+  const [folder, source] = [newFolder(t), newShop(t, { 'plugins/cart/.env': 'S=1' })]
+  const key = join(folder, 'signing.pem')
+  const publicKey = (await hub('project', 'keygen', '--out', key)).stdout.trim()
+  const sealing = ['--source', source, '--project-id', 'shop', '--version', '1.0.0', '--signing-key', key]
+  return { folder, source, key, publicKey, sealing }
+}
+
+async function issued(purpose: 'devkey' | 'credential', data: string[]): Promise<string> {
+  const ended = await hub('project', purpose, '--project-id', 'shop', '--name', 'ci', ...data)
+  assert.match(ended.stdout, /^(devkey|deploy)_[\w-]{43}\n$/)
+  return ended.stdout.trim()
+}
+
+async function readDescriptor(running: HubUnderTest, token: string) {
+  const response = await running.call('/v1/projects/shop/artifacts/1.0.0', { bearer: token })
+  return (await response.json()) as { signature: string; signer_public_key: string }
+}
+
+function authorizeBySignature(running: HubUnderTest, token: string, credential: string, signature: string) {
+  const json = { deployment_credential: credential, artifact_signature: signature }
+  return running.call('/v1/deployments/authorize', { bearer: token, json })
+}

@@ -1,0 +1,233 @@
+import assert from 'node:assert/strict'
+import { randomBytes, sign } from 'node:crypto'
+import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { request } from 'node:http'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { listProjects, revokeProjectVersion } from '../../../hub/project/catalogue.ts'
+import { decryptDek, encryptDek } from '../../../hub/project/dek-cipher.ts'
+import { publishProject, type Release } from '../../../hub/project/publish.ts'
+import type { SealedProject } from '../../../hub/project/seal.ts'
+import { openStore, type Store } from '../../../hub/store.ts'
+import { ADMIN_TOKEN, errorOf, type HubUnderTest, newFolder, runHub } from '../running-hub.ts'
+import { publishShop, SIGNING_KEY, sealShop } from './project-source.ts'
+
+const UPLOAD = '/v1/projects/shop/versions'
+
+describe('publishing a project', () => {
+  it('lists it', async t => {
+    const store = newStore(t)
+    await publishShop(t, store, '1.0.0')
+    await publishShop(t, store, '1.1.0')
+    assert.deepEqual(
+      listProjects(store).map(({ project_id, versions }) => [project_id, versions.map(({ version }) => version)]),
+      [['shop', ['1.1.0', '1.0.0']]],
+    )
+  })
+
+  it('changes nothing when the same is published once more, revoked or not', async t => {
+    const store = newStore(t)
+    const { bytes, release } = await publishShop(t, store, '1.0.0')
+    revokeProjectVersion(store, 'shop', '1.0.0')
+    const before = listProjects(store)
+    await publishProject(store, bytes, release)
+    assert.deepEqual(listProjects(store), before)
+  })
+
+  it('never changes a published version', async t => {
+    const store = newStore(t)
+    await publishShop(t, store, '1.0.0')
+    await assert.rejects(publishShop(t, store, '1.0.0'), { status: 409 })
+    assert.equal(listProjects(store)[0]?.versions.length, 1)
+  })
+
+  it('never gives published bytes a second version', async t => {
+    const store = newStore(t)
+    const { bytes, release } = await publishShop(t, store, '1.0.0')
+    await assert.rejects(publishProject(store, bytes, { ...release, version: '2.0.0' }), { status: 409 })
+  })
+
+  it('lets one of two win that publish a version at the same time', async t => {
+    const store = newStore(t)
+    const both = [await sealShop(t), await sealShop(t)]
+    const ended = await Promise.allSettled(both.map(({ bytes, release }) => publishProject(store, bytes, release)))
+    assert.deepEqual(ended.map(({ status }) => status).sort(), ['fulfilled', 'rejected'])
+  })
+
+  for (const [name, change] of [
+    ['a changed byte', ({ bytes }: SealedProject) => ({ bytes: flipped(bytes, 20) })],
+    ['a changed nonce', ({ bytes }: SealedProject) => ({ bytes: flipped(bytes, 0) })],
+    ['a byte more', ({ bytes }: SealedProject) => ({ bytes: Buffer.concat([bytes, Buffer.alloc(1)]) })],
+    ['no bytes', () => ({ bytes: Buffer.alloc(0) })],
+    [
+      'a signature over other bytes',
+      () => ({ signature: sign(null, Buffer.from('x'), SIGNING_KEY).toString('base64') }),
+    ],
+    ['another public key', () => ({ signer_public_key: randomBytes(32).toString('base64') })],
+    ['a signature of 63 bytes', () => ({ signature: randomBytes(63).toString('base64') })],
+    ['a signature in hex', () => ({ signature: randomBytes(64).toString('hex') })],
+    ['a key that does not open the file', () => ({ dek: randomBytes(32).toString('base64') })],
+    ['a key of 16 bytes', () => ({ dek: randomBytes(16).toString('base64') })],
+    ['base64 with a stray character', ({ release }: SealedProject) => ({ dek: `${release.dek}\n` })],
+    ['a version that is not semantic', () => ({ version: '1' })],
+    ['"latest" as a version', () => ({ version: 'latest' })],
+    ['a project id that is a path', () => ({ project_id: '..' })],
+  ] as const) {
+    it(`refuses ${name}`, async t => {
+      const store = newStore(t)
+      const sealed = await sealShop(t)
+      const { bytes = sealed.bytes, ...fields }: Partial<Release> & { bytes?: Buffer } = change(sealed)
+      await assert.rejects(publishProject(store, bytes, { ...sealed.release, ...fields }), { status: 400 })
+      assert.deepEqual(listProjects(store), [])
+      assert.deepEqual(readdirSync(join(store.dataDir, 'artifacts')), [])
+    })
+  }
+
+  it('refuses signed bytes that are too short to be sealed', async t => {
+    const bytes = Buffer.alloc(20)
+    const { release } = await sealShop(t)
+    const signature = sign(null, bytes, SIGNING_KEY).toString('base64')
+    await assert.rejects(publishProject(newStore(t), bytes, { ...release, signature }), { status: 400 })
+  })
+})
+
+describe('a key at rest', () => {
+  it('is in no file of the data folder and in no log, in no form', async t => {
+    const hub = await runHub(t)
+    const sealed = await sealShop(t)
+    assert.equal((await upload(hub, sealed)).status, 201)
+    const dek = Buffer.from(sealed.release.dek, 'base64')
+    for (const bytes of [hub.log.join('\n'), ...allFiles(hub.dataDir)].map(content => Buffer.from(content))) {
+      for (const form of [dek, sealed.release.dek, dek.toString('base64url'), dek.toString('hex')]) {
+        assert.equal(bytes.includes(form), false)
+      }
+    }
+  })
+
+  it('is encrypted under a key that only its user can read', async t => {
+    const store = newStore(t)
+    await publishShop(t, store, '1.0.0')
+    assert.equal(statSync(join(store.dataDir, 'dek.key')).mode & 0o777, 0o600)
+    assert.equal(statSync(join(store.dataDir, 'dek.key')).size, 32)
+  })
+
+  it('comes back for the release that it was encrypted for only', t => {
+    const store = newStore(t)
+    const owner = { project_id: 'shop', version: '1.0.0', signature: 's' }
+    const dek = randomBytes(32)
+    const encrypted = encryptDek(store, owner, dek)
+    assert.deepEqual(decryptDek(store, owner, encrypted), dek)
+    for (const other of [{ project_id: 'x' }, { version: '2.0.0' }, { signature: 'x' }]) {
+      assert.throws(() => decryptDek(store, { ...owner, ...other }, encrypted), { status: 500 })
+    }
+    assert.throws(() => decryptDek(store, owner, encrypted.subarray(0, -1)), { status: 500 })
+  })
+
+  it('is not given out under a wrong or missing key of the hub', t => {
+    const store = newStore(t)
+    const owner = { project_id: 'shop', version: '1.0.0', signature: 's' }
+    const encrypted = encryptDek(store, owner, randomBytes(32))
+    writeFileSync(join(store.dataDir, 'dek.key'), randomBytes(32))
+    assert.throws(() => decryptDek(store, owner, encrypted), { status: 500 })
+    rmSync(join(store.dataDir, 'dek.key'))
+    assert.throws(() => decryptDek(store, owner, encrypted), { status: 500 })
+  })
+})
+
+describe('the upload of a sealed file', () => {
+  it('publishes it, also one that is larger than any JSON', async t => {
+    const hub = await runHub(t)
+    const sealed = await sealShop(t, {}, { 'plugins/cart/data': randomBytes(2 * 1024 * 1024).toString('base64') })
+    const response = await upload(hub, sealed)
+    assert.equal(response.status, 201)
+    const published = (await response.json()) as Record<string, unknown>
+    assert.equal(published['size'], sealed.bytes.length)
+    assert.equal(published['version'], '1.0.0')
+    assert.equal(JSON.stringify(published).includes(sealed.release.dek), false)
+    assert.deepEqual(readFileSync(join(hub.dataDir, 'artifacts', String(published['sha256']))), sealed.bytes)
+  })
+
+  for (const [name, status, headers] of [
+    ['no admin token', 401, { Authorization: '' }],
+    ['a wrong admin token', 401, { Authorization: 'Bearer wrong' }],
+    ['another content type', 415, { 'Content-Type': 'application/json' }],
+    ['no version', 400, { 'X-Version': '' }],
+    ['no key', 400, { 'X-Dek': '' }],
+    ['a wrong signature', 400, { 'X-Artifact-Signature': randomBytes(64).toString('base64') }],
+  ] as const) {
+    it(`answers ${status} to ${name}`, async t => {
+      const hub = await runHub(t)
+      const response = await upload(hub, await sealShop(t), headers)
+      assert.equal(response.status, status)
+      assert.ok(await errorOf(response))
+      assert.deepEqual(listProjects(hub.store), [])
+    })
+  }
+
+  it('answers 409 to other bytes for a published version', async t => {
+    const hub = await runHub(t)
+    await publishShop(t, hub.store, '1.0.0')
+    const response = await upload(hub, await sealShop(t))
+    assert.equal(response.status, 409)
+    assert.match(await errorOf(response), /1\.0\.0/)
+  })
+
+  it('answers 413 to a body that announces more than 512 MiB, before it reads it', async t => {
+    const hub = await runHub(t)
+    assert.equal(await statusOfAnnounced(hub.url, { 'Content-Length': String(512 * 1024 * 1024 + 1) }), 413)
+  })
+
+  it('answers 411 to a body of unknown length', async t => {
+    const hub = await runHub(t)
+    assert.equal(await statusOfAnnounced(hub.url, { 'Transfer-Encoding': 'chunked' }), 411)
+  })
+})
+
+function newStore(t: TestContext): Store {
+  const store = openStore(join(newFolder(t), 'data'))
+  t.after(() => store.close())
+  return store
+}
+
+function flipped(bytes: Buffer, at: number): Buffer {
+  const copy = Buffer.from(bytes)
+  copy[at] = (copy[at] ?? 0) ^ 1
+  return copy
+}
+
+function allFiles(folder: string): Buffer[] {
+  const found = readdirSync(folder, { recursive: true, encoding: 'utf8' }).map(path => join(folder, path))
+  return found.filter(path => statSync(path).isFile()).map(path => readFileSync(path))
+}
+
+function upload(
+  hub: HubUnderTest,
+  { bytes, release }: SealedProject,
+  headers: Record<string, string> = {},
+): Promise<Response> {
+  return fetch(hub.url + UPLOAD, {
+    method: 'POST',
+    body: new Uint8Array(bytes),
+    headers: {
+      Authorization: `Bearer ${ADMIN_TOKEN}`,
+      'Content-Type': 'application/octet-stream',
+      'X-Version': release.version,
+      'X-Artifact-Signature': release.signature,
+      'X-Signer-Public-Key': release.signer_public_key,
+      'X-Dek': release.dek,
+      ...headers,
+    },
+  })
+}
+
+function statusOfAnnounced(url: string, length: Record<string, string>): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    const headers = { Authorization: `Bearer ${ADMIN_TOKEN}`, 'Content-Type': 'application/octet-stream', ...length }
+    const sent = request(url + UPLOAD, { method: 'POST', headers, agent: false }, response => {
+      resolve(response.statusCode)
+      sent.destroy()
+    })
+    sent.on('error', reject)
+    sent.flushHeaders()
+  })
+}

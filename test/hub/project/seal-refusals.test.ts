@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { symlinkSync } from 'node:fs'
+import { join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
+import { describe, it } from 'node:test'
+import { packMembers } from '../../../hub/project/pack-members.ts'
+import { newFolder } from '../running-hub.ts'
+import { newShop, SHOP, sealShop } from './project-source.ts'
+
+const BUILT_AT = new Date('2026-01-02T03:04:05Z')
+
+describe('sealing', () => {
+  for (const [name, options, files] of [
+    ['a source that is no folder', { source: '/missing' }, {}],
+    ['a version that is not semantic', { version: '1.0' }, {}],
+    ['a version with a v', { version: 'v1.0.0' }, {}],
+    ['a project id that is a path', { projectId: '../x' }, {}],
+    ['a project id of dots', { projectId: '..' }, {}],
+    ['a plugins folder that is a path', { pluginsDirname: '../x' }, {}],
+    ['the extensions as the plugins', { pluginsDirname: 'extensions' }, {}],
+    ['the plan of another project', { projectId: 'other' }, {}],
+    [
+      'no plugin',
+      {},
+      {
+        'plugins/cart/plugin.yaml': undefined,
+        'plugins/cart/src/main.py': undefined,
+        'plugins/cart/.env.template': undefined,
+      },
+    ],
+    ['a plugin without plugin.yaml', {}, { 'plugins/cart/plugin.yaml': undefined }],
+    ['a plugin without a version', {}, { 'plugins/cart/plugin.yaml': 'name: cart\n' }],
+    ['a plugin.yaml that is no YAML', {}, { 'plugins/cart/plugin.yaml': 'a: [' }],
+    ['a plugin whose folder is no id', {}, { 'plugins/My Cart/plugin.yaml': 'version: 1\n' }],
+    ['a name with a backslash', {}, { 'plugins/cart/a\\b': '' }],
+    ['a name with a line end', {}, { 'plugins/cart/a\nb': '' }],
+    ['no plan', {}, { 'deployment/install.yaml': undefined }],
+    ['a plan that is no YAML', {}, { 'deployment/install.yaml': 'a: [' }],
+    [
+      'a plan that installs what is not there',
+      {},
+      {
+        'plugins/cart/.env.template': SHOP['plugins/cart/.env.template'],
+        'deployment/install.yaml': 'project_id: shop\nsteps: [{id: a, action: install_plugin, plugin: till}]\n',
+      },
+    ],
+    ['a plan that needs a template that is not there', {}, { 'plugins/cart/.env.template': undefined }],
+    [
+      'a plan that needs a file that is left out',
+      {},
+      {
+        'plugins/cart/.env': 'S=1',
+        'deployment/install.yaml':
+          'project_id: shop\nsteps: [{id: a, action: write_env, plugin: cart, from: plugins/cart/.env}]\n',
+      },
+    ],
+  ] as const) {
+    it(`refuses ${name}`, async t => {
+      await assert.rejects(sealShop(t, options, files), { name: 'HubError', status: 400 })
+    })
+  }
+
+  for (const [name, target] of [
+    ['absolute', '/etc/passwd'],
+    ['dangling', 'missing'],
+    ['out of the project', '../../../../etc/passwd'],
+    ['out of its plugin', '../../extensions/mailer/run.sh'],
+    ['out of its plugin and back', '../cart/plugin.yaml'],
+    ['to what is left out', '.env'],
+    ['through another symlink', 'folder/main.py'],
+    ['through another symlink and back', 'folder/../src/main.py'],
+    ['through what is not there', 'missing/../plugin.yaml'],
+    ['to another symlink', 'folder'],
+    ['through a file', 'plugin.yaml/x'],
+  ] as const) {
+    it(`refuses a symlink ${name}`, async t => {
+      const source = newShop(t, { 'plugins/cart/.env': 'S=1' })
+      symlinkSync('src', join(source, 'plugins/cart/folder'))
+      symlinkSync(target, join(source, 'plugins/cart/link'))
+      await assert.rejects(sealShop(t, { source }), { name: 'HubError', status: 400, message: /plugins\/cart\/link/ })
+    })
+  }
+
+  it('refuses what is no file, folder or symlink', async t => {
+    const source = newShop(t)
+    execFileSync('mkfifo', [join(source, 'plugins/cart/fifo')])
+    await assert.rejects(sealShop(t, { source }), { name: 'HubError', status: 400 })
+  })
+
+  for (const [name, content] of [
+    ['changed', 'other'],
+    ['grew', 'longer than it was'],
+    ['shrank', 'x'],
+  ] as const) {
+    it(`refuses a file that ${name} since it was looked at`, async t => {
+      const source = join(newFolder(t, { file: content }), 'file')
+      const sha256 = createHash('sha256').update('bytes').digest('hex')
+      const member = { type: 'file', path: 'file', source, size: 5, isExecutable: false, sha256 } as const
+      const packed = packMembers('{}', [member], BUILT_AT)
+      await assert.rejects(buffer(packed), { name: 'HubError', status: 400 })
+    })
+  }
+})

@@ -1,0 +1,238 @@
+import assert from 'node:assert/strict'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { chmodSync, lstatSync, mkdirSync, readdirSync, readFileSync, symlinkSync, utimesSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { comparePaths } from '../../../hub/project/tree-digest.ts'
+import { newFolder } from '../running-hub.ts'
+import { extractTar, listTar, openSealed } from './open-sealed.ts'
+import { newShop, SHOP, sealShop } from './project-source.ts'
+
+const BUILT_AT = new Date('2026-01-02T03:04:05Z')
+const SAME_BYTES = (bytes: number) => Buffer.alloc(bytes, 7)
+const HAS_PYTHON = spawnSync('python3', ['--version']).status === 0
+
+const TREE_DIGEST_IN_PYTHON = `
+import hashlib, os, sys
+root = sys.argv[1]
+paths = [os.path.relpath(os.path.join(d, f), root) for d, _, fs in os.walk(root) for f in fs]
+paths = sorted((p for p in paths if p != "manifest.json"), key=lambda p: p.split("/"))
+lines = [p + ":" + hashlib.sha256(open(os.path.join(root, p), "rb").read()).hexdigest() for p in paths]
+print(hashlib.sha256("\\n".join(lines).encode()).hexdigest())
+`
+
+describe('a sealed project', () => {
+  it('is nonce, ciphertext and tag of one zstd stream of a tar, signed as a whole', async t => {
+    const tar = openSealed(await sealShop(t, { builtAt: BUILT_AT }))
+    const members = listTar(tar).map(line => line.replace(/ +/g, ' ').split(' '))
+    assert.deepEqual(
+      members.map(([mode, owner, , date, , name]) => [mode, owner, date, name]),
+      [
+        ['-rw-r--r--', 'manifest.json'],
+        ['drwxr-xr-x', 'deployment/'],
+        ['-rw-r--r--', 'deployment/install.yaml'],
+        ['drwxr-xr-x', 'extensions/'],
+        ['drwxr-xr-x', 'extensions/mailer/'],
+        ['-rw-r--r--', 'extensions/mailer/run.sh'],
+        ['drwxr-xr-x', 'plugins/'],
+        ['drwxr-xr-x', 'plugins/cart/'],
+        ['-rw-r--r--', 'plugins/cart/.env.template'],
+        ['-rw-r--r--', 'plugins/cart/plugin.yaml'],
+        ['drwxr-xr-x', 'plugins/cart/src/'],
+        ['-rw-r--r--', 'plugins/cart/src/main.py'],
+      ].map(([mode, name]) => [mode, '0/0', '2026-01-02', name?.replace(/\/$/, '')]),
+    )
+  })
+
+  it('describes itself in manifest.json', async t => {
+    const sealed = await sealShop(t, { builtAt: BUILT_AT, projectName: 'The shop' })
+    const folder = extractTar(t, openSealed(sealed))
+    const manifest = JSON.parse(readFileSync(join(folder, 'manifest.json'), 'utf8'))
+    assert.deepEqual(manifest, sealed.manifest)
+    const sha256 = (lines: string[]) => createHash('sha256').update(lines.join('\n')).digest('hex')
+    const line = (path: keyof typeof SHOP, name: string) => `${name}:${sha256([SHOP[path]])}`
+    assert.deepEqual(
+      { ...manifest, content_sha256: undefined },
+      {
+        format_version: '1',
+        project_id: 'shop',
+        project_name: 'The shop',
+        version: '1.0.0',
+        built_at: '2026-01-02T03:04:05Z',
+        plugins: [
+          {
+            id: 'cart',
+            version: '1.10',
+            sha256: sha256([
+              line('plugins/cart/.env.template', '.env.template'),
+              line('plugins/cart/plugin.yaml', 'plugin.yaml'),
+              line('plugins/cart/src/main.py', 'src/main.py'),
+            ]),
+            environment: { required: ['DB_URL'], optional: [] },
+          },
+        ],
+        extensions: [{ id: 'mailer', sha256: sha256([line('extensions/mailer/run.sh', 'run.sh')]) }],
+        content_sha256: undefined,
+      },
+    )
+  })
+
+  it('has the content digest that another language computes', { skip: !HAS_PYTHON && 'no python3' }, async t => {
+    const names = ['q.txt', 'q/b', 'q-b', 'Z', 'ä', '\uFF21', '\u{1F600}', 'q/c.d/e', 'q/c-d/e', 'q/c/e']
+    const source = newShop(t, Object.fromEntries(names.map(name => [`plugins/cart/${name}`, name])))
+    symlinkSync('../plugin.yaml', join(source, 'plugins/cart/src/link'))
+    const sealed = await sealShop(t, { source })
+    const folder = extractTar(t, openSealed(sealed))
+    const digest = execFileSync('python3', ['-c', TREE_DIGEST_IN_PYTHON, folder], { encoding: 'utf8' })
+    assert.equal(sealed.manifest.content_sha256, digest.trim())
+  })
+
+  it('is the same for the same files, facts, key and random bytes, whatever their times and modes', async t => {
+    const [one, other] = [newShop(t), newShop(t)]
+    utimesSync(join(other, 'plugins/cart/src/main.py'), 1, 1)
+    chmodSync(join(other, 'plugins/cart/src/main.py'), 0o666)
+    chmodSync(join(other, 'plugins/cart'), 0o777)
+    const facts = { builtAt: BUILT_AT, random: SAME_BYTES }
+    const [first, second] = await Promise.all([one, other].map(source => sealShop(t, { ...facts, source })))
+    assert.deepEqual(first?.release, second?.release)
+    assert.ok(second && first?.bytes.equals(second.bytes))
+  })
+
+  it('has another key and nonce each time', async t => {
+    const [first, second] = [await sealShop(t), await sealShop(t)]
+    assert.notEqual(first.release.dek, second.release.dek)
+    assert.notDeepEqual(first.bytes.subarray(0, 12), second.bytes.subarray(0, 12))
+  })
+
+  it('keeps long names, the executable bit, empty folders and symlinks', async t => {
+    const long = `${'deep/'.repeat(30)}${'x'.repeat(200)}`
+    const source = newShop(t, { [`plugins/cart/${long}`]: 'long', 'plugins/cart/tool': 'tool' })
+    chmodSync(join(source, 'plugins/cart/tool'), 0o700)
+    mkdirSync(join(source, 'plugins/cart/empty'))
+    symlinkSync('src', join(source, 'plugins/cart/link'))
+    const folder = extractTar(t, openSealed(await sealShop(t, { source })))
+    assert.equal(readFileSync(join(folder, 'plugins/cart', long), 'utf8'), 'long')
+    assert.equal(lstatSync(join(folder, 'plugins/cart/tool')).mode & 0o777, 0o755)
+    assert.ok(lstatSync(join(folder, 'plugins/cart/empty')).isDirectory())
+    assert.equal(readFileSync(join(folder, 'plugins/cart/link/main.py'), 'utf8'), SHOP['plugins/cart/src/main.py'])
+  })
+
+  it('takes the plugins from a folder of another name', async t => {
+    const files = Object.entries(SHOP).map(([path, content]) => [path.replace(/^plugins/, 'addons'), content])
+    const source = newFolder(t, Object.fromEntries(files))
+    const sealed = await sealShop(t, { source, pluginsDirname: 'addons' })
+    assert.equal(sealed.manifest.plugins_dirname, 'addons')
+    assert.ok(listTar(openSealed(sealed)).some(line => line.endsWith('addons/cart/plugin.yaml')))
+  })
+
+  it('leaves the source folder as it was, and needs no right to write in it', async t => {
+    const source = newShop(t, { '.git/HEAD': 'ref', 'plugins/cart/.env': 'S=1' })
+    const folders = ['plugins/cart/src', 'plugins/cart', 'plugins', 'deployment', '.']
+    for (const folder of folders) chmodSync(join(source, folder), 0o555)
+    const before = describeTree(source)
+    await sealShop(t, { source })
+    assert.deepEqual(describeTree(source), before)
+    for (const folder of folders) chmodSync(join(source, folder), 0o755)
+  })
+})
+
+describe('sealing', () => {
+  for (const path of [
+    '.env',
+    '.ENV',
+    'prod.env',
+    '.env.local',
+    '.env.production',
+    'settings.env.local',
+    '.envrc',
+    'server.pem',
+    'server.key',
+    'id_rsa',
+    'ID_RSA',
+    'id_ed25519.pub',
+    'store.p12',
+    'store.pfx',
+    '.git/HEAD',
+    '.hg/x',
+    '.svn/x',
+    'node_modules/x/index.js',
+    'src/__pycache__/main.pyc',
+    'src/main.pyc',
+    '.venv/x',
+    'venv/x',
+    '.mypy_cache/x',
+    '.pytest_cache/x',
+    '.DS_Store',
+    '.ssh/config',
+    '.aws/credentials',
+    '.npmrc',
+    '.netrc',
+    '.git-credentials',
+  ]) {
+    it(`leaves ${path} out and says so`, async t => {
+      const sealed = await sealShop(t, {}, { [`plugins/cart/${path}`]: 'secret' })
+      assert.equal(sealed.leftOut.length, 1)
+      assert.ok(`plugins/cart/${path}`.startsWith(sealed.leftOut[0] ?? '-'))
+      assert.equal(openSealed(sealed).includes('secret'), false)
+    })
+  }
+
+  for (const path of [
+    '.env.template',
+    '.env.example',
+    'prod.env.sample',
+    'env.py',
+    '.gitignore',
+    'keys.py',
+    'key',
+    'x.env.ts',
+  ]) {
+    it(`keeps ${path}`, async t => {
+      const sealed = await sealShop(t, {}, { [`plugins/cart/${path}`]: 'kept' })
+      assert.deepEqual(sealed.leftOut, [])
+      assert.ok(openSealed(sealed).includes('kept'))
+    })
+  }
+
+  it('leaves out and names what is no part of a project', async t => {
+    const others = [
+      'README.md',
+      'manifest.json',
+      'plugins/_shared/x',
+      'plugins/README.md',
+      'deployment/notes',
+      'tests/x',
+    ]
+    const sealed = await sealShop(t, {}, Object.fromEntries(others.map(path => [path, 'x'])))
+    const expected = ['README.md', 'deployment/notes', 'manifest.json', 'plugins/README.md', 'plugins/_shared', 'tests']
+    assert.deepEqual([...sealed.leftOut].sort(), expected)
+  })
+
+  it('removes its temporary file', async t => {
+    const [source, temporary] = [newShop(t), newFolder(t)]
+    const before = process.env['TMPDIR']
+    process.env['TMPDIR'] = temporary
+    t.after(() => {
+      if (before === undefined) delete process.env['TMPDIR']
+      else process.env['TMPDIR'] = before
+    })
+    await sealShop(t, { source })
+    assert.deepEqual(readdirSync(temporary), [])
+  })
+})
+
+describe('paths', () => {
+  it('are ordered component by component, by code points', () => {
+    const ordered = ['a', 'a/b', 'a/b/c', 'a/b-c', 'a-b', 'a.txt', 'ab', '\uFF21', '\u{1F600}']
+    assert.deepEqual(ordered.toReversed().sort(comparePaths), ordered)
+  })
+})
+
+/** Everything about each path that sealing could change, but the time of the last access. */
+function describeTree(root: string): unknown[] {
+  return readdirSync(root, { recursive: true, encoding: 'utf8' }).map(path => {
+    const { mode, size, mtimeMs, ctimeMs, ino } = lstatSync(join(root, path))
+    return { path, mode, size, mtimeMs, ctimeMs, ino }
+  })
+}
