@@ -40603,7 +40603,47 @@ const external_node_child_process_namespaceObject = __WEBPACK_EXTERNAL_createReq
 const external_node_timers_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers");
 ;// CONCATENATED MODULE: external "node:timers/promises"
 const external_node_timers_promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers/promises");
+;// CONCATENATED MODULE: ./build/core/limits.js
+/** Limits of the contracts (docs/contracts.md), in bytes unless the name says otherwise. The first three are defaults of inputs. */
+const DEFAULT_MAX_ARTIFACT_BYTES = 512 * 1024 * 1024;
+const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024;
+const DEFAULT_MAX_ENTRIES = 100_000;
+const MAX_NAME_BYTES = 255;
+const MAX_PATH_BYTES = 4096;
+const MAX_PATH_LEVELS = 64;
+const MAX_COMPRESSION_RATIO = 1000;
+const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024;
+const MAX_JSON_BODY_BYTES = 1024 * 1024;
+const MAX_PLAN_BYTES = 256 * 1024;
+const MAX_FOREIGN_TEXT_CHARS = 500;
+
+;// CONCATENATED MODULE: ./build/core/foreign-text.js
+
+/** Stands wherever text was cut, so that a redactor knows where a secret may have been cut in two. */
+const CUT_MARK = '… (cut)';
+// biome-ignore lint/suspicious/noControlCharactersInRegex: finding control characters is what it is for
+const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
+const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu;
+const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g;
+/**
+ * Text that came from a hub, a child process or an archive, made safe to print on one line of a workflow log:
+ * no ANSI sequences, no control, direction or zero-width characters (CR and LF become a space), nothing that the
+ * runner would take for a command (`::`, `##[`), and cut to `maxChars` characters with a mark where it was cut.
+ */
+function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
+    const flat = text
+        .slice(0, maxChars * 4)
+        .replace(ANSI_SEQUENCE, '')
+        .replace(CONTROL_OR_FORMAT, ' ')
+        .replace(WORKFLOW_COMMAND, '$&\u00b7')
+        .trim();
+    const characters = [...flat];
+    const isCut = characters.length > maxChars || text.length > maxChars * 4;
+    return isCut ? `${characters.slice(0, maxChars).join('')}${CUT_MARK}` : flat;
+}
+
 ;// CONCATENATED MODULE: ./build/install/child-process.js
+
 
 
 
@@ -40615,7 +40655,7 @@ const DRAIN_MS = 200;
  * Runs a program in a process group of its own with stdin closed, and resolves when it has ended, however it ended.
  * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program
  * has ended; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and of
- * stdout alone for who reads an answer. Never blocks the event loop.
+ * stdout alone for who reads an answer, and marks where it cut. Never blocks the event loop.
  */
 async function runChild(request) {
     request.signal?.throwIfAborted();
@@ -40662,17 +40702,22 @@ function startFailure(child) {
 }
 function collectOutput(streams) {
     const chunks = [];
-    let kept = 0;
+    let size = 0;
     for (const stream of streams) {
         stream.on('data', (chunk) => {
-            if (kept >= MAX_OUTPUT_BYTES)
-                return;
-            chunks.push(chunk.subarray(0, MAX_OUTPUT_BYTES - kept));
-            kept += chunk.length;
+            if (size < MAX_OUTPUT_BYTES)
+                chunks.push(chunk.subarray(0, MAX_OUTPUT_BYTES - size));
+            size += chunk.length;
         });
         stream.on('error', () => { });
     }
-    return () => Buffer.concat(chunks).toString('utf8');
+    return () => {
+        const bytes = Buffer.concat(chunks);
+        if (size <= MAX_OUTPUT_BYTES)
+            return bytes.toString('utf8');
+        // Of a character that the cut has divided nothing is kept.
+        return `${new TextDecoder().decode(bytes, { stream: true })}${CUT_MARK}`;
+    };
 }
 function stopOn(pid, request) {
     let timedOut = false;
@@ -40827,42 +40872,6 @@ async function using(file, act) {
     finally {
         await file.close();
     }
-}
-
-;// CONCATENATED MODULE: ./build/core/limits.js
-/** Limits of the contracts (docs/contracts.md), in bytes unless the name says otherwise. The first three are defaults of inputs. */
-const DEFAULT_MAX_ARTIFACT_BYTES = 512 * 1024 * 1024;
-const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024;
-const DEFAULT_MAX_ENTRIES = 100_000;
-const MAX_NAME_BYTES = 255;
-const MAX_PATH_BYTES = 4096;
-const MAX_PATH_LEVELS = 64;
-const MAX_COMPRESSION_RATIO = 1000;
-const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024;
-const MAX_JSON_BODY_BYTES = 1024 * 1024;
-const MAX_PLAN_BYTES = 256 * 1024;
-const MAX_FOREIGN_TEXT_CHARS = 500;
-
-;// CONCATENATED MODULE: ./build/core/foreign-text.js
-
-// biome-ignore lint/suspicious/noControlCharactersInRegex: finding control characters is what it is for
-const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
-const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu;
-const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g;
-/**
- * Text that came from a hub, a child process or an archive, made safe to print on one line of a workflow log:
- * no ANSI sequences, no control, direction or zero-width characters (CR and LF become a space), nothing that the
- * runner would take for a command (`::`, `##[`), and cut to `maxChars` characters with a mark where it was cut.
- */
-function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
-    const flat = text
-        .slice(0, maxChars * 4)
-        .replace(ANSI_SEQUENCE, '')
-        .replace(CONTROL_OR_FORMAT, ' ')
-        .replace(WORKFLOW_COMMAND, '$&\u00b7')
-        .trim();
-    const characters = [...flat];
-    return characters.length <= maxChars ? flat : `${characters.slice(0, maxChars).join('')}… (cut)`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/host-errors.js
@@ -51570,6 +51579,24 @@ function stateCommand(service) {
             return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_STATE}`];
     }
 }
+/**
+ * The command line that asks which run of a service this is: its answer is another one after each start, also one that
+ * the supervisor made by itself. A Kubernetes deployment tells when it last became available.
+ */
+function runCommand(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), 'show', '--property=InvocationID', service.unit];
+        case 'docker':
+            return ['docker', 'inspect', '--format', DOCKER_RUN, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_RUN}`];
+    }
+}
+/** The command line that has a supervisor forget how often it started a service of late, where it counts that. */
+function forgetStartsCommand(service) {
+    return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined;
+}
 /** What the answer to `stateCommand` says: its exit code and its standard output. */
 function parseState(service, exitCode, stdout) {
     // systemctl is-active tells by its exit code as well, and what is "activating" is not 0.
@@ -51603,6 +51630,8 @@ const UP_UNITS = new Set(['active', 'activating', 'reloading', 'refreshing']);
 /** An old systemctl calls a unit that is not there `unknown`. */
 const DOWN_UNITS = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown']);
 const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}';
+const DOCKER_RUN = '{{.State.StartedAt}}';
+const KUBERNETES_RUN = '{.status.conditions[?(@.type=="Available")].lastTransitionTime}';
 const KUBERNETES_STATE = [
     '{.metadata.generation}',
     '{.status.observedGeneration}',
@@ -51630,7 +51659,40 @@ function kubernetesAction(action, deployment, replicas) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/supervisors/environment.js
+
+/** Where each supervisor's command line looks for its daemon or cluster, beside what `HOME` holds. */
+const WHEREABOUTS = {
+    systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
+    docker: [
+        'DOCKER_HOST',
+        'DOCKER_CONTEXT',
+        'DOCKER_CONFIG',
+        'DOCKER_TLS_VERIFY',
+        'DOCKER_CERT_PATH',
+        'DOCKER_API_VERSION',
+        'XDG_RUNTIME_DIR',
+    ],
+    kubernetes: ['KUBECONFIG'],
+};
+/** What a supervisor's command line may know of the environment: what every child may, and where its daemon or cluster is. */
+function supervisorEnvironment(service) {
+    const found = WHEREABOUTS[service.supervisor].flatMap(name => {
+        const value = process.env[name];
+        return value === undefined ? [] : [[name, value]];
+    });
+    return allowedEnvironment({ ...runtimeDirectory(service), ...Object.fromEntries(found) });
+}
+/** A user manager is found through the runtime directory of the user, which a service's environment may lack. */
+function runtimeDirectory(service) {
+    const uid = process.getuid?.();
+    if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined)
+        return {};
+    return { XDG_RUNTIME_DIR: `/run/user/${uid}` };
+}
+
 ;// CONCATENATED MODULE: ./build/install/supervisors/supervise.js
+
 
 
 
@@ -51644,7 +51706,7 @@ const STATE_TIMEOUT_MS = 30_000;
  */
 async function superviseService(service, action, { replicas, signal, timeoutMs = ACTION_TIMEOUT_MS }) {
     const command = actionCommand(service, action, replicas);
-    const end = await runChild({ command, env: environmentFor(service), timeoutMs, signal });
+    const end = await runChild({ command, env: supervisorEnvironment(service), timeoutMs, signal });
     if (end.kind === 'exited' && end.code === 0)
         return;
     const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
@@ -51653,9 +51715,21 @@ async function superviseService(service, action, { replicas, signal, timeoutMs =
 /** What the supervisor says of a service. Where it cannot be asked, nothing is known, and the evidence says why. */
 async function readServiceState(service, signal, timeoutMs = STATE_TIMEOUT_MS) {
     const command = stateCommand(service);
-    const end = await runChild({ command, env: environmentFor(service), timeoutMs, signal });
+    const end = await runChild({ command, env: supervisorEnvironment(service), timeoutMs, signal });
     const state = end.kind === 'exited' ? parseState(service, end.code, end.stdout) : UNKNOWN;
     return { ...state, evidence: `${describeService(service)}: ${command[0]} ${describeEnd(end)}` };
+}
+/** What is another text after each start of a service. Null where that cannot be told. */
+async function readServiceRun(service, signal, timeoutMs = STATE_TIMEOUT_MS) {
+    const end = await runChild({ command: runCommand(service), env: supervisorEnvironment(service), timeoutMs, signal });
+    return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() || null : null;
+}
+/** Has the supervisor forget earlier starts, so that it does not refuse the next for being one too many. Never fails. */
+async function forgetStarts(service) {
+    const command = forgetStartsCommand(service);
+    if (command === undefined)
+        return;
+    await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS });
 }
 const UNKNOWN = { known: false, up: false, running: false, replicas: null };
 /** How a child ended, for a message. */
@@ -51675,19 +51749,15 @@ function said(output) {
     const text = cleanForeignText(output, 2048);
     return text === '' ? ' and said nothing' : ` and said "${text}"`;
 }
-/** A user manager is found through the runtime directory of the user, which a service's environment may lack. */
-function environmentFor(service) {
-    const uid = process.getuid?.();
-    if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined)
-        return allowedEnvironment();
-    return allowedEnvironment({ XDG_RUNTIME_DIR: process.env['XDG_RUNTIME_DIR'] ?? `/run/user/${uid}` });
-}
 
 ;// CONCATENATED MODULE: ./build/install/supervisors/service-changes.js
 
 
 
 
+
+/** kubectl refuses to restart a deployment that was restarted within the same second. */
+const SECOND_RESTART_AFTER_MS = 1500;
 /** That a plan has a service started, stopped or restarted, and how it was before; as written to the journal. */
 const serviceChangeSchema = object({
     service: serviceSchema,
@@ -51713,13 +51783,10 @@ async function planServiceChange(service, action, earlier, signal) {
  */
 async function restoreServices(changes, log) {
     const restored = { isRunning: false, problems: [] };
-    for (const { service, was_running, replicas } of touchedServices(changes)) {
+    for (const change of touchedServices(changes)) {
         try {
-            for (const action of await restoringActions(service, was_running)) {
-                log.info(`Back to the old version: ${action} ${describeService(service)}.`);
-                await superviseService(service, action, { replicas });
-            }
-            restored.isRunning ||= was_running;
+            await (change.was_running ? restartAgain(change, log) : stopAgain(change, log));
+            restored.isRunning ||= change.was_running;
         }
         catch (error) {
             restored.problems.push(toDeployError(error).message);
@@ -51728,12 +51795,35 @@ async function restoreServices(changes, log) {
     return restored;
 }
 /** A step that failed may have done its work all the same, so what runs is asked, not concluded. */
-async function restoringActions(service, wasRunning) {
-    const { known, up } = await readServiceState(service);
-    if (!wasRunning)
-        return known && !up ? [] : ['stop'];
+async function restartAgain({ service, replicas }, log) {
+    await forgetStarts(service);
     // A restart of a Kubernetes deployment leaves it at the none that a stop has made of it.
-    return service.supervisor === 'kubernetes' && !up ? ['start', 'restart'] : ['restart'];
+    if (service.supervisor === 'kubernetes' && !(await readServiceState(service)).up)
+        await bringBack(service, 'start', replicas, log);
+    try {
+        await bringBack(service, 'restart', replicas, log);
+    }
+    catch (error) {
+        if (service.supervisor !== 'kubernetes')
+            throw error;
+        await (0,external_node_timers_promises_namespaceObject.setTimeout)(SECOND_RESTART_AFTER_MS);
+        await bringBack(service, 'restart', replicas, log);
+    }
+}
+/** A start that was asked for may still be under way where nothing runs yet, so the stop is never left out. */
+async function stopAgain({ service, replicas }, log) {
+    try {
+        await bringBack(service, 'stop', replicas, log);
+    }
+    catch (error) {
+        const { known, up } = await readServiceState(service);
+        if (!known || up)
+            throw error;
+    }
+}
+async function bringBack(service, action, replicas, log) {
+    log.info(`Back to the old version: ${action} ${describeService(service)}.`);
+    await superviseService(service, action, { replicas });
 }
 /** The first change of each touched service, which knows how it was; the service touched last first. */
 function touchedServices(changes) {
@@ -53754,6 +53844,43 @@ async function probeCommand(command, timeoutMs, signal) {
     return { healthy: end.kind === 'exited' && end.code === 0, evidence: `${command[0]} ${describeEnd(end)}` };
 }
 
+;// CONCATENATED MODULE: ./build/install/health/stability.js
+/** A supervisor's word must hold this long, or for half of a shorter time-out: what crashes at its start runs at first. */
+const SUPERVISOR_STABLE_MS = 3000;
+const DEFAULT_INTERVAL_MS = 1000;
+/** So many looks fit into a time-out at least, however long the interval. */
+const MIN_LOOKS = 4;
+/** How a service is watched in one try. */
+function paceOf({ service, check, timeout_seconds }) {
+    const timeoutMs = timeout_seconds * 1000;
+    const floorMs = service === null ? 0 : Math.min(SUPERVISOR_STABLE_MS, timeoutMs / 2);
+    return {
+        timeoutMs,
+        stableMs: Math.max(floorMs, (check?.stableForSeconds ?? 0) * 1000),
+        intervalMs: Math.min(check === null ? DEFAULT_INTERVAL_MS : check.intervalSeconds * 1000, timeoutMs / MIN_LOOKS),
+    };
+}
+/** How long a service is healthy without a break; that it was started again is a break, even if each look finds it running. */
+function beginStreak() {
+    let healthySince;
+    let lastRun = null;
+    let starts = 0;
+    return {
+        get starts() {
+            return starts;
+        },
+        add(healthy, run, nowMs) {
+            const isOther = run !== null && lastRun !== null && run !== lastRun;
+            if (isOther)
+                starts++;
+            lastRun = run ?? lastRun;
+            const since = isOther ? nowMs : (healthySince ?? nowMs);
+            healthySince = healthy ? since : undefined;
+        },
+        heldMs: nowMs => (healthySince === undefined ? undefined : nowMs - healthySince),
+    };
+}
+
 ;// CONCATENATED MODULE: ./build/install/health/check-health.js
 
 
@@ -53761,15 +53888,16 @@ async function probeCommand(command, timeoutMs, signal) {
 
 
 
-/** Without a check in the host config, the supervisor's word must hold this long, or for half of a shorter time-out. */
-const SUPERVISOR_STABLE_SECONDS = 3;
+
 /** A single look that takes longer has found nothing healthy; there may be time for another. */
 const LOOK_TIMEOUT_MS = 10_000;
-const DEFAULT_INTERVAL_SECONDS = 1;
+/** With less time left there is no look: that it was cut short would hide what the last one found. */
+const SHORTEST_LOOK_MS = 200;
 const MAX_RESTORED_SECONDS = 60;
 /**
  * Waits until the supervisor says that the service runs and the configured check holds, both without a break for the
- * check's `stable_for`. Returns the last evidence; throws DeploymentError `unhealthy` with it when no try gets there.
+ * check's `stable_for`, and with a supervisor for 3 s or half of the time-out; a start that is noticed is a break.
+ * Returns the last evidence; throws DeploymentError `unhealthy` with it when no try gets there.
  */
 async function checkHealth(request) {
     const { id, timeout_seconds: seconds, retries } = request.healthcheck;
@@ -53805,34 +53933,41 @@ function onceBriefly(healthcheck) {
 }
 async function waitForHealth({ healthcheck, version, signal }) {
     const check = expectVersion(healthcheck.check, version);
-    const deadline = external_node_perf_hooks_.performance.now() + healthcheck.timeout_seconds * 1000;
-    const stableMs = (check?.stableForSeconds ?? Math.min(SUPERVISOR_STABLE_SECONDS, healthcheck.timeout_seconds / 2)) * 1000;
-    const pauseMs = (check?.intervalSeconds ?? DEFAULT_INTERVAL_SECONDS) * 1000;
-    let healthySince;
+    const { timeoutMs, stableMs, intervalMs } = paceOf(healthcheck);
+    const deadline = external_node_perf_hooks_.performance.now() + timeoutMs;
+    const streak = beginStreak();
     for (;;) {
         const lookMs = Math.max(1, Math.min(LOOK_TIMEOUT_MS, deadline - external_node_perf_hooks_.performance.now()));
-        const finding = await look(healthcheck.service, check, lookMs, signal);
+        const { run, ...finding } = await look(healthcheck.service, check, lookMs, signal);
         const now = external_node_perf_hooks_.performance.now();
-        healthySince = finding.healthy ? (healthySince ?? now) : undefined;
-        if (healthySince !== undefined && now - healthySince >= stableMs)
-            return finding;
-        if (now + pauseMs >= deadline)
-            return notStable(finding, stableMs);
+        streak.add(finding.healthy, run, now);
+        const heldMs = streak.heldMs(now);
+        if (heldMs !== undefined && heldMs >= stableMs)
+            return tellStarts(finding, streak.starts);
+        const pauseMs = heldMs === undefined ? intervalMs : Math.min(intervalMs, stableMs - heldMs);
+        if (now + pauseMs + SHORTEST_LOOK_MS >= deadline)
+            return tellStarts(notStable(finding, stableMs), streak.starts);
         await (0,external_node_timers_promises_namespaceObject.setTimeout)(pauseMs, undefined, { signal });
     }
 }
 async function look(service, check, timeoutMs, signal) {
     const state = service && (await readServiceState(service, signal, timeoutMs));
     if (state !== null && !state.running)
-        return { healthy: false, evidence: state.evidence };
+        return { healthy: false, evidence: state.evidence, run: null };
+    const run = service && (await readServiceRun(service, signal, timeoutMs));
     if (check === undefined)
-        return { healthy: true, evidence: state?.evidence ?? '' };
-    return runProbe(check.probe, timeoutMs, signal);
+        return { healthy: true, evidence: state?.evidence ?? '', run };
+    return { ...(await runProbe(check.probe, timeoutMs, signal)), run };
 }
 function notStable(finding, stableMs) {
     if (!finding.healthy)
         return finding;
     return { healthy: false, evidence: `healthy, but not for ${stableMs / 1000} s without a break: ${finding.evidence}` };
+}
+function tellStarts(finding, starts) {
+    if (starts === 0)
+        return finding;
+    return { ...finding, evidence: `started again while it was watched (times: ${starts}); ${finding.evidence}` };
 }
 
 ;// CONCATENATED MODULE: ./build/install/rollback.js
@@ -55225,11 +55360,12 @@ const planWords = {
 ;// CONCATENATED MODULE: ./build/core/plan-needs.js
 /**
  * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing: start,
- * stop and restart need a supervisor, healthcheck a supervisor or a health check, provision and notify their command.
+ * stop and restart need a supervisor, healthcheck a supervisor or a health check, provision and notify their command. A
+ * healthcheck must wait longer than its check has to hold, or it could never pass.
  */
 function checkPlanNeeds(plan, hostConfig) {
     const answers = plan.steps.map(step => ({ step, answer: answerTo(step, plan.steps, hostConfig) }));
-    const problems = answers.flatMap(({ step, answer }) => answer.type === 'lacks' ? [lackProblem(plan.file, step, answer.what, hostConfig)] : []);
+    const problems = answers.flatMap(({ step, answer }) => answer.type === 'refused' ? [problemAt(plan.file, step, answer.reason)] : []);
     return { problems, skipped: answers.filter(({ answer }) => answer.type === 'skip').map(({ step }) => step) };
 }
 const READY = { type: 'ready' };
@@ -55240,13 +55376,11 @@ function answerTo(step, steps, hostConfig) {
         case 'restart':
             return supervised(hostConfig, 'a supervisor (systemd, docker or kubernetes; none to skip such steps)');
         case 'healthcheck':
-            return healthcheckAnswer(idsOf(step, steps), hostConfig);
+            return healthcheckAnswer(step, idsOf(step, steps), hostConfig);
         case 'provision':
-            return hostConfig?.provision.has(step.plugin)
-                ? READY
-                : { type: 'lacks', what: `an entry provision.${step.plugin}` };
+            return hostConfig?.provision.has(step.plugin) ? READY : lack(hostConfig, `an entry provision.${step.plugin}`);
         case 'notify':
-            return hostConfig?.notify.has(step.event) ? READY : { type: 'lacks', what: `an entry notify.${step.event}` };
+            return hostConfig?.notify.has(step.event) ? READY : lack(hostConfig, `an entry notify.${step.event}`);
         case 'prepare':
         case 'download':
         case 'extract':
@@ -55260,18 +55394,23 @@ function answerTo(step, steps, hostConfig) {
 }
 function supervised(hostConfig, what) {
     if (hostConfig?.supervisor === undefined)
-        return { type: 'lacks', what };
+        return lack(hostConfig, what);
     return hostConfig.supervisor === 'none' ? { type: 'skip' } : READY;
 }
-function healthcheckAnswer(ids, hostConfig) {
-    const checked = (id) => pluginOf(hostConfig, id)?.healthcheck !== undefined;
-    if (ids.length > 0 && ids.every(checked))
-        return READY;
-    const unchecked = ids.filter(id => !checked(id)).map(id => `plugins.${id}.healthcheck`);
-    return supervised(hostConfig, ['a supervisor', ...unchecked].join(' or '));
+function healthcheckAnswer(step, ids, hostConfig) {
+    const unchecked = ids.filter(id => checkOf(hostConfig, id) === undefined);
+    if (ids.length === 0 || unchecked.length > 0) {
+        const checks = unchecked.map(id => `plugins.${id}.healthcheck`);
+        const answer = supervised(hostConfig, ['a supervisor', ...checks].join(' or '));
+        if (answer.type !== 'ready')
+            return answer;
+    }
+    const stableFor = (id) => checkOf(hostConfig, id)?.stableForSeconds ?? 0;
+    const slow = ids.find(id => stableFor(id) >= step.timeoutSeconds);
+    return slow === undefined ? READY : tooShort(step.timeoutSeconds, slow, stableFor(slow));
 }
-function pluginOf(hostConfig, id) {
-    return hostConfig?.plugins.get(id);
+function checkOf(hostConfig, id) {
+    return hostConfig?.plugins.get(id)?.healthcheck;
 }
 /** A healthcheck without `plugin` is about everything that the plan installs. */
 function idsOf(step, steps) {
@@ -55283,10 +55422,16 @@ function idsOf(step, steps) {
         return other.action === 'install_extension' ? [other.extension] : [];
     });
 }
-function lackProblem(file, step, what, hostConfig) {
+function lack(hostConfig, what) {
     const where = hostConfig === undefined ? 'the host-config input names no file' : `${hostConfig.file} has none`;
-    const message = `step "${step.id}": ${step.action} needs ${what} in the host config, and ${where}`;
-    return { message, file, line: step.line, column: step.column };
+    return { type: 'refused', reason: `needs ${what} in the host config, and ${where}` };
+}
+function tooShort(timeoutSeconds, id, stableSeconds) {
+    const reason = `can never pass, because its timeout of ${timeoutSeconds} s is not longer than the ${stableSeconds} s that plugins.${id}.healthcheck of the host config has in stable_for: raise the timeout, or lower stable_for`;
+    return { type: 'refused', reason };
+}
+function problemAt(file, step, reason) {
+    return { message: `step "${step.id}": ${step.action} ${reason}`, file, line: step.line, column: step.column };
 }
 
 ;// CONCATENATED MODULE: ./build/core/ready-plan.js
@@ -55356,14 +55501,14 @@ function projectProblems(plan, slug) {
     if (plan.projectId === slug)
         return [];
     const message = `project_id must be the slug "${slug}", found "${plan.projectId}": this plan is for something else`;
-    return [problemAt(plan.file, plan.positions.projectId, message)];
+    return [single_artifact_plan_problemAt(plan.file, plan.positions.projectId, message)];
 }
 function installProblems(plan, installSteps, kind) {
     const action = INSTALL_ACTIONS[kind];
     const [first] = installSteps;
     if (first === undefined) {
         return [
-            problemAt(plan.file, plan.positions.steps, `no step installs the ${kind}: one with action ${action} is needed`),
+            single_artifact_plan_problemAt(plan.file, plan.positions.steps, `no step installs the ${kind}: one with action ${action} is needed`),
         ];
     }
     const wrongKind = installSteps
@@ -55406,9 +55551,9 @@ function orderProblems(file, steps, installStep) {
     });
 }
 function stepProblem(file, step, message) {
-    return problemAt(file, step, `step "${step.id}": ${message}`);
+    return single_artifact_plan_problemAt(file, step, `step "${step.id}": ${message}`);
 }
-function problemAt(file, { line, column }, message) {
+function single_artifact_plan_problemAt(file, { line, column }, message) {
     return { message, file, line, column };
 }
 
@@ -56851,6 +56996,12 @@ async function buildPluginSig(root, id, plugin, secret) {
     };
     return escapeNonAscii(JSON.stringify(signature, null, 2));
 }
+/** Whether a path of the plugin, or something below it, may be among what its signature covers. */
+function isCovered(path, plugin) {
+    const directory = entryDirectory(plugin);
+    const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`);
+    return (isBelow || directory.startsWith(`${path}/`)) && isSigned(path);
+}
 function entryDirectory(plugin) {
     const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
     const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
@@ -56887,13 +57038,17 @@ function escapeNonAscii(json) {
 
 
 
+
 /**
  * Puts `plugin.sig` into a staged plugin that needs one, in place of any that it brought; returns what the tree then
- * holds. Throws ArtifactError `not_a_plugin` when its entry point leaves the plugin.
+ * holds. Warns of kept paths that it covers as they are in the artifact, because what stands there is the host's own.
+ * Throws ArtifactError `not_a_plugin` when its entry point leaves the plugin.
  */
-async function signForHost({ id, staged, tree, pluginYaml }, secret) {
+async function signForHost(plugin, secret) {
+    const { id, staged, tree, pluginYaml } = plugin;
     if (!needsPluginSig(pluginYaml))
         return tree;
+    await warnOfKept(plugin);
     const text = await buildPluginSig(staged, id, pluginYaml, secret);
     await (0,promises_namespaceObject.rm)((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), { force: true });
     await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
@@ -56901,6 +57056,15 @@ async function signForHost({ id, staged, tree, pluginYaml }, secret) {
     const sha256 = (0,external_node_crypto_.createHash)('sha256').update(text).digest('hex');
     const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
     return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) };
+}
+/** The host framework hashes what it finds when it loads the plugin, so what the host keeps there counts as changed. */
+async function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
+    const covered = keepPaths.filter(path => isCovered(path, pluginYaml));
+    const present = await Promise.all(covered.map(async (path) => (await exists((0,external_node_path_namespaceObject.join)(installed, path))) || (await exists((0,external_node_path_namespaceObject.join)(staged, path)))));
+    const kept = covered.filter((_, index) => present[index]);
+    if (kept.length === 0)
+        return;
+    log.warning(`plugin.sig is made of what the artifact holds beside its entry point, and there ${kept.join(', ')} of keep-paths are the host's own: with other files in them the host framework finds the signature broken. Have the publisher put entry_point into a directory of its own, or keep data elsewhere.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/download-progress.js
@@ -57134,6 +57298,7 @@ function mismatch(asked, found) {
 
 
 
+
 /** The states from `fetching` to `resolving_sequence`: touches nothing but `folder`, which must exist and be private. */
 async function prepareArtifact(run, ready, folder, previous) {
     const file = await openPrivateFile(run.tools.temporaryFolder);
@@ -57197,12 +57362,13 @@ function tellOtherVersion({ tools }, { asked, unserved }, came) {
     if (asked !== undefined && !isSameVersion(came, asked))
         tools.log.notice(`Version ${asked} was asked for; by the hub's header, which is not signed, ${came} came.`);
 }
-async function sign({ request, tools }, id, staged, tree, pluginYaml) {
+async function sign({ request, tools, layout, shelf }, id, staged, tree, pluginYaml) {
     const secret = request.pluginSecretKey;
     if (secret === undefined)
         return tree;
+    const kept = { installed: installPath(layout, shelf, id), keepPaths: request.keepPaths, log: tools.log };
     if (pluginYaml !== undefined)
-        return signForHost({ id, staged, tree, pluginYaml }, secret);
+        return signForHost({ id, staged, tree, pluginYaml, ...kept }, secret);
     tools.log.notice('plugin-secret-key has no effect for a service.');
     return tree;
 }
@@ -57814,8 +57980,9 @@ async function notify(context, step) {
     }
     catch (error) {
         context.signal.throwIfAborted();
-        context.log.warning(`Step ${step.id}: nobody was told. ${error instanceof Error ? error.message : String(error)}`);
-        return 'warned';
+        const warning = `nobody was told. ${error instanceof Error ? error.message : String(error)}`;
+        context.log.warning(`Step ${step.id}: ${warning}`);
+        return { warning };
     }
 }
 function findThing(context, place) {
@@ -57849,7 +58016,8 @@ async function runSteps(steps, record, signal, perform) {
         });
         try {
             signal.throwIfAborted();
-            await record.addStep(entry(await perform(step), null));
+            const end = await perform(step);
+            await record.addStep(typeof end === 'string' ? entry(end, null) : entry('warned', end.warning));
         }
         catch (error) {
             await record.addStep(entry('failed', error instanceof Error ? error.message : String(error)));
@@ -60935,20 +61103,49 @@ function createRunnerLog(redact) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/secrets.js
+
+/** Of a secret, or of what is left of one where a text was cut. */
 const SHORTEST_REDACTED = 4;
+const CUT_SIGN = CUT_MARK.charAt(0);
 /**
- * A function that replaces every secret in a text by `***`: for what is written to files and outputs, which the
- * runner does not mask. Secrets under 4 characters are left, because replacing them would garble every sentence.
+ * A function that replaces every secret in a text by `***`, also the beginning of one that was cut off: for what is
+ * written to files and outputs, which the runner does not mask. Secrets under 4 characters are left, because replacing
+ * them would garble every sentence.
  */
 function createRedactor(secrets) {
     const known = secrets
         .flatMap(secret => (secret === undefined ? [] : [secret, secret.trim(), ...secret.split(/\r?\n/)]))
-        .filter(secret => secret.length >= SHORTEST_REDACTED)
-        .sort((a, b) => b.length - a.length);
-    const forms = [
-        ...new Set(known.flatMap(secret => [secret, JSON.stringify(secret).slice(1, -1), encodeURIComponent(secret)])),
-    ];
-    return text => forms.reduce((redacted, secret) => redacted.replaceAll(secret, '***'), text);
+        .filter(secret => secret.length >= SHORTEST_REDACTED);
+    const forms = [...new Set(known.flatMap(formsOf))].sort((a, b) => b.length - a.length);
+    const holdingSign = forms.filter(form => form.includes(CUT_SIGN));
+    return text => redactWhole(redactCut(redactWhole(text, holdingSign), forms), forms);
+}
+/** How a secret may stand in a text: as it is, in JSON, in a URL, and as what came from elsewhere is printed. */
+function formsOf(secret) {
+    const printed = [secret, cleanForeignText(secret, Number.POSITIVE_INFINITY)];
+    const forms = [...printed, ...printed.map(form => JSON.stringify(form).slice(1, -1)), encodeURIComponent(secret)];
+    return forms.filter(form => form.length >= SHORTEST_REDACTED);
+}
+function redactWhole(text, forms) {
+    return forms.reduce((redacted, form) => redacted.replaceAll(form, '***'), text);
+}
+function redactCut(text, forms) {
+    const pieces = text.split(CUT_SIGN);
+    const last = pieces.length - 1;
+    return pieces.map((piece, index) => (index < last ? redactEnd(piece, forms) : piece)).join(CUT_SIGN);
+}
+/** Replaces the longest beginning of a secret with which the text ends. */
+function redactEnd(text, forms) {
+    const length = Math.max(0, ...forms.map(form => commonLength(text, form)));
+    return length === 0 ? text : `${text.slice(0, -length)}***`;
+}
+/** How much of the secret's beginning is the end of the text. */
+function commonLength(text, secret) {
+    for (let length = Math.min(text.length, secret.length); length >= SHORTEST_REDACTED; length--) {
+        if (text.endsWith(secret.slice(0, length)))
+            return length;
+    }
+    return 0;
 }
 
 ;// CONCATENATED MODULE: ./build/actions/secret-keeper.js

@@ -1,5 +1,8 @@
 import { MAX_FOREIGN_TEXT_CHARS } from './limits.ts'
 
+/** Stands wherever text was cut, so that a redactor knows where a secret may have been cut in two. */
+export const CUT_MARK = '… (cut)'
+
 // biome-ignore lint/suspicious/noControlCharactersInRegex: finding control characters is what it is for
 const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g
 const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu
@@ -18,5 +21,6 @@ export function cleanForeignText(text: string, maxChars: number = MAX_FOREIGN_TE
     .replace(WORKFLOW_COMMAND, '$&\u00b7')
     .trim()
   const characters = [...flat]
-  return characters.length <= maxChars ? flat : `${characters.slice(0, maxChars).join('')}… (cut)`
+  const isCut = characters.length > maxChars || text.length > maxChars * 4
+  return isCut ? `${characters.slice(0, maxChars).join('')}${CUT_MARK}` : flat
 }

@@ -1,4 +1,4 @@
-import type { HostConfig, HostPlugin } from './host-config.ts'
+import type { HostConfig, HostHealthcheck } from './host-config.ts'
 import type { PlanStep } from './plan-step.ts'
 import type { SourceProblem } from './source-problem.ts'
 
@@ -12,7 +12,8 @@ export interface PlanNeeds {
 
 /**
  * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing: start,
- * stop and restart need a supervisor, healthcheck a supervisor or a health check, provision and notify their command.
+ * stop and restart need a supervisor, healthcheck a supervisor or a health check, provision and notify their command. A
+ * healthcheck must wait longer than its check has to hold, or it could never pass.
  */
 export function checkPlanNeeds(
   plan: { readonly file: string; readonly steps: readonly PlanStep[] },
@@ -20,12 +21,12 @@ export function checkPlanNeeds(
 ): PlanNeeds {
   const answers = plan.steps.map(step => ({ step, answer: answerTo(step, plan.steps, hostConfig) }))
   const problems = answers.flatMap(({ step, answer }) =>
-    answer.type === 'lacks' ? [lackProblem(plan.file, step, answer.what, hostConfig)] : [],
+    answer.type === 'refused' ? [problemAt(plan.file, step, answer.reason)] : [],
   )
   return { problems, skipped: answers.filter(({ answer }) => answer.type === 'skip').map(({ step }) => step) }
 }
 
-type Answer = { type: 'ready' } | { type: 'skip' } | { type: 'lacks'; what: string }
+type Answer = { type: 'ready' } | { type: 'skip' } | { type: 'refused'; reason: string }
 
 const READY: Answer = { type: 'ready' }
 
@@ -36,13 +37,11 @@ function answerTo(step: PlanStep, steps: readonly PlanStep[], hostConfig: HostCo
     case 'restart':
       return supervised(hostConfig, 'a supervisor (systemd, docker or kubernetes; none to skip such steps)')
     case 'healthcheck':
-      return healthcheckAnswer(idsOf(step, steps), hostConfig)
+      return healthcheckAnswer(step, idsOf(step, steps), hostConfig)
     case 'provision':
-      return hostConfig?.provision.has(step.plugin)
-        ? READY
-        : { type: 'lacks', what: `an entry provision.${step.plugin}` }
+      return hostConfig?.provision.has(step.plugin) ? READY : lack(hostConfig, `an entry provision.${step.plugin}`)
     case 'notify':
-      return hostConfig?.notify.has(step.event) ? READY : { type: 'lacks', what: `an entry notify.${step.event}` }
+      return hostConfig?.notify.has(step.event) ? READY : lack(hostConfig, `an entry notify.${step.event}`)
     case 'prepare':
     case 'download':
     case 'extract':
@@ -56,19 +55,28 @@ function answerTo(step: PlanStep, steps: readonly PlanStep[], hostConfig: HostCo
 }
 
 function supervised(hostConfig: HostConfig | undefined, what: string): Answer {
-  if (hostConfig?.supervisor === undefined) return { type: 'lacks', what }
+  if (hostConfig?.supervisor === undefined) return lack(hostConfig, what)
   return hostConfig.supervisor === 'none' ? { type: 'skip' } : READY
 }
 
-function healthcheckAnswer(ids: readonly string[], hostConfig: HostConfig | undefined): Answer {
-  const checked = (id: string) => pluginOf(hostConfig, id)?.healthcheck !== undefined
-  if (ids.length > 0 && ids.every(checked)) return READY
-  const unchecked = ids.filter(id => !checked(id)).map(id => `plugins.${id}.healthcheck`)
-  return supervised(hostConfig, ['a supervisor', ...unchecked].join(' or '))
+function healthcheckAnswer(
+  step: { readonly timeoutSeconds: number },
+  ids: readonly string[],
+  hostConfig: HostConfig | undefined,
+): Answer {
+  const unchecked = ids.filter(id => checkOf(hostConfig, id) === undefined)
+  if (ids.length === 0 || unchecked.length > 0) {
+    const checks = unchecked.map(id => `plugins.${id}.healthcheck`)
+    const answer = supervised(hostConfig, ['a supervisor', ...checks].join(' or '))
+    if (answer.type !== 'ready') return answer
+  }
+  const stableFor = (id: string): number => checkOf(hostConfig, id)?.stableForSeconds ?? 0
+  const slow = ids.find(id => stableFor(id) >= step.timeoutSeconds)
+  return slow === undefined ? READY : tooShort(step.timeoutSeconds, slow, stableFor(slow))
 }
 
-function pluginOf(hostConfig: HostConfig | undefined, id: string): HostPlugin | undefined {
-  return hostConfig?.plugins.get(id)
+function checkOf(hostConfig: HostConfig | undefined, id: string): HostHealthcheck | undefined {
+  return hostConfig?.plugins.get(id)?.healthcheck
 }
 
 /** A healthcheck without `plugin` is about everything that the plan installs. */
@@ -80,8 +88,16 @@ function idsOf(step: { readonly plugin?: string }, steps: readonly PlanStep[]): 
   })
 }
 
-function lackProblem(file: string, step: PlanStep, what: string, hostConfig: HostConfig | undefined): SourceProblem {
+function lack(hostConfig: HostConfig | undefined, what: string): Answer {
   const where = hostConfig === undefined ? 'the host-config input names no file' : `${hostConfig.file} has none`
-  const message = `step "${step.id}": ${step.action} needs ${what} in the host config, and ${where}`
-  return { message, file, line: step.line, column: step.column }
+  return { type: 'refused', reason: `needs ${what} in the host config, and ${where}` }
+}
+
+function tooShort(timeoutSeconds: number, id: string, stableSeconds: number): Answer {
+  const reason = `can never pass, because its timeout of ${timeoutSeconds} s is not longer than the ${stableSeconds} s that plugins.${id}.healthcheck of the host config has in stable_for: raise the timeout, or lower stable_for`
+  return { type: 'refused', reason }
+}
+
+function problemAt(file: string, step: PlanStep, reason: string): SourceProblem {
+  return { message: `step "${step.id}": ${step.action} ${reason}`, file, line: step.line, column: step.column }
 }

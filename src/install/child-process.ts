@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { setTimeout as startTimer } from 'node:timers'
 import { setTimeout } from 'node:timers/promises'
+import { CUT_MARK } from '../core/foreign-text.ts'
 
 export interface ChildRequest {
   /** The program and its arguments; no shell. */
@@ -26,7 +27,7 @@ const DRAIN_MS = 200
  * Runs a program in a process group of its own with stdin closed, and resolves when it has ended, however it ended.
  * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program
  * has ended; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and of
- * stdout alone for who reads an answer. Never blocks the event loop.
+ * stdout alone for who reads an answer, and marks where it cut. Never blocks the event loop.
  */
 export async function runChild(request: ChildRequest): Promise<ChildEnd> {
   request.signal?.throwIfAborted()
@@ -76,16 +77,20 @@ function startFailure(child: ChildProcess): Promise<Error | undefined> {
 
 function collectOutput(streams: readonly NodeJS.ReadableStream[]): () => string {
   const chunks: Buffer[] = []
-  let kept = 0
+  let size = 0
   for (const stream of streams) {
     stream.on('data', (chunk: Buffer) => {
-      if (kept >= MAX_OUTPUT_BYTES) return
-      chunks.push(chunk.subarray(0, MAX_OUTPUT_BYTES - kept))
-      kept += chunk.length
+      if (size < MAX_OUTPUT_BYTES) chunks.push(chunk.subarray(0, MAX_OUTPUT_BYTES - size))
+      size += chunk.length
     })
     stream.on('error', () => {})
   }
-  return () => Buffer.concat(chunks).toString('utf8')
+  return () => {
+    const bytes = Buffer.concat(chunks)
+    if (size <= MAX_OUTPUT_BYTES) return bytes.toString('utf8')
+    // Of a character that the cut has divided nothing is kept.
+    return `${new TextDecoder().decode(bytes, { stream: true })}${CUT_MARK}`
+  }
 }
 
 function stopOn(pid: number, request: ChildRequest): { clear(): void; timedOut(): boolean } {

@@ -47,6 +47,13 @@ export async function buildPluginSig(root: string, id: string, plugin: PluginYam
   return escapeNonAscii(JSON.stringify(signature, null, 2))
 }
 
+/** Whether a path of the plugin, or something below it, may be among what its signature covers. */
+export function isCovered(path: string, plugin: PluginYaml): boolean {
+  const directory = entryDirectory(plugin)
+  const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`)
+  return (isBelow || directory.startsWith(`${path}/`)) && isSigned(path)
+}
+
 function entryDirectory(plugin: PluginYaml): string {
   const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT
   const normal = posix.normalize(entryPoint)

@@ -5,6 +5,7 @@ import { type KnownVersion, refuseDowngrade, refuseReusedVersion } from '../core
 import { isSameVersion } from '../core/versions.ts'
 import { makeOpenDirectory } from '../install/durable-files.ts'
 import { type ExtractedTree, extractZip } from '../install/extract-zip.ts'
+import { installPath } from '../install/layout.ts'
 import { openPrivateFile } from '../install/private-file.ts'
 import { readPluginYaml } from '../install/read-plugin-yaml.ts'
 import { signForHost } from '../install/sign-for-host.ts'
@@ -102,7 +103,7 @@ function tellOtherVersion({ tools }: Run, { asked, unserved }: FetchedVersion, c
 }
 
 async function sign(
-  { request, tools }: Run,
+  { request, tools, layout, shelf }: Run,
   id: string,
   staged: string,
   tree: ExtractedTree,
@@ -110,7 +111,8 @@ async function sign(
 ): Promise<Prepared['tree']> {
   const secret = request.pluginSecretKey
   if (secret === undefined) return tree
-  if (pluginYaml !== undefined) return signForHost({ id, staged, tree, pluginYaml }, secret)
+  const kept = { installed: installPath(layout, shelf, id), keepPaths: request.keepPaths, log: tools.log }
+  if (pluginYaml !== undefined) return signForHost({ id, staged, tree, pluginYaml, ...kept }, secret)
   tools.log.notice('plugin-secret-key has no effect for a service.')
   return tree
 }

@@ -27,6 +27,7 @@ describe('cleanForeignText', () => {
   it('cuts by characters and says so', () => {
     assert.equal(cleanForeignText('😀😀😀', 2), '😀😀… (cut)')
     assert.equal(cleanForeignText('😀😀', 2), '😀😀')
+    assert.equal(cleanForeignText(`${'\u001b[0m'.repeat(10)}abc`, 2), '… (cut)')
   })
 
   it('leaves nothing that a runner or a terminal would act on, whatever comes', () => {

@@ -97,6 +97,39 @@ describe('checkPlanNeeds', () => {
     })
   }
 
+  const times: [timeout: string, stableFor: string, isRefused: boolean][] = [
+    ['10', '9s', false],
+    ['10', '10s', true],
+    ['10', '11s', true],
+    ['"2m"', '90s', false],
+    ['1', '0', false],
+  ]
+  for (const supervisor of ['', 'supervisor: none\n', 'supervisor: docker\n']) {
+    for (const [timeout, stableFor, isRefused] of times) {
+      it(`${isRefused ? 'refuses' : 'takes'} a timeout of ${timeout} with a stable_for of ${stableFor} (${supervisor.trim()})`, () => {
+        const one = parsePlan(
+          `${head}  - {id: ok, action: healthcheck, plugin: p, timeout: ${timeout}}\n`,
+          'install.yaml',
+        )
+        const check = `plugins: {p: {healthcheck: {tcp: "h:1", stable_for: ${stableFor}}}}`
+        const { problems } = checkPlanNeeds(one, parseHostConfig(`version: 1\n${supervisor}${check}`, 'host.yaml'))
+        assert.deepEqual(
+          problems.map(({ line }) => line),
+          isRefused ? [5] : [],
+        )
+      })
+    }
+  }
+
+  it('compares the times of everything that the plan installs where a step names no plugin', () => {
+    const checks = 'plugins: {p: {healthcheck: {tcp: "h:1"}}, e: {healthcheck: {tcp: "h:1", stable_for: 60s}}}'
+    const { problems } = checkPlanNeeds(
+      plan,
+      parseHostConfig(`version: 1\nsupervisor: docker\n${checks}\n${COMMANDS}`, 'h'),
+    )
+    assert.match(problems.map(({ message }) => message).join(), /healthcheck .*30 s .*60 s .*plugins\.e\./)
+  })
+
   it('looks for the health check of the plugin that a step names', () => {
     const one = parsePlan(`${head}  - {id: ok, action: healthcheck, plugin: p}\n`, 'install.yaml')
     assert.deepEqual(checkPlanNeeds(one, parseHostConfig(`version: 1\n${CHECK_P}`, 'host.yaml')).problems, [])

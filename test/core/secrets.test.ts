@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
+import { cleanForeignText } from '../../src/core/foreign-text.ts'
 import { createRedactor } from '../../src/core/secrets.ts'
 
 describe('createRedactor', () => {
@@ -11,6 +12,15 @@ describe('createRedactor', () => {
     'each line of a secret of several': [['line-one\nline-two'], 'got line-two', 'got ***'],
     'a secret as JSON writes it': [['pass"word\\'], JSON.stringify('pass"word\\'), '"***"'],
     'a secret as a URL writes it': [['p&ss/word'], '?k=p%26ss%2Fword', '?k=***'],
+    'a secret as it is printed when it comes from elsewhere': [
+      ['a::b\u0007cd'],
+      cleanForeignText('x a::b\u0007cd'),
+      'x ***',
+    ],
+    'the beginning of a secret that was cut off': [['hunter22'], 'got hunter… (cut)', 'got ***… (cut)'],
+    'the beginning of a secret in a text that was cut twice': [['hunter22'], 'got hunt…… (cut)', 'got ***…… (cut)'],
+    'the longest beginning of several': [['hunt', 'hunter22'], 'hunter… (cut)', '***… (cut)'],
+    'a secret that holds the cut mark': [['hunter…22'], 'hunter…22', '***'],
     'what a pattern would take for more': [['a.c*$&'], 'abc a.c*$& $&', 'abc *** $&'],
   } as const
   for (const [name, [secrets, text, redacted]] of Object.entries(cases)) {
@@ -21,8 +31,26 @@ describe('createRedactor', () => {
     assert.equal(createRedactor(['abc', undefined, ''])('abcabc'), 'abcabc')
   })
 
+  it('leaves a text alone that was not cut, or in no secret', () => {
+    const redact = createRedactor(['hunter22'])
+    for (const text of ['the hunter', 'the hun… (cut)', 'hunter s… (cut)']) assert.equal(redact(text), text)
+  })
+
+  it('leaves less than 4 characters of a secret wherever a text is cut', () => {
+    const secret = 'correct-horse::battery "staple"'
+    for (let length = 1; length <= secret.length; length++) {
+      const cut = cleanForeignText(`told: ${secret} and more`, 'told: '.length + length)
+      const told = createRedactor([secret])(JSON.stringify({ error: cut }))
+      assert.ok(length < 4 || !told.includes('corr'), told)
+    }
+  })
+
   it('leaves no secret in any text', () => {
-    const secret = fc.string({ unit: fc.constantFrom('a', 'b', '"', '&', '\n', '*'), minLength: 4, maxLength: 8 })
+    const secret = fc.string({
+      unit: fc.constantFrom('a', 'b', '"', '&', '\n', '*', ':', '…'),
+      minLength: 4,
+      maxLength: 8,
+    })
     fc.assert(
       fc.property(fc.array(secret, { minLength: 1, maxLength: 3 }), fc.string(), (secrets, rest) => {
         const known = secrets.filter(item => !/^\*+$/.test(item))

@@ -182,8 +182,47 @@ describe('notify', () => {
     assert.equal(result.outputs['changed'], 'true')
     assert.equal(commandsIn(result.log, 'warning').length, 1, result.log)
     assert.match(result.log, /busy/)
-    assert.equal(statusesOf(result).at(-1), 'notify warned')
+    const { status, error } = readLocalReport(result).steps.at(-1) ?? {}
+    assert.equal(status, 'warned')
+    assert.match(error ?? '', /exit code 7.*busy/)
     assert.equal(acceptedReports(stage).at(-1)?.status, 'success')
+  })
+})
+
+describe('a health check', () => {
+  it('can pass within a second by the word of the supervisor alone', async () => {
+    await stage.installOld()
+    stage.writeHostConfig(SYSTEMD)
+    stage.standIns.setState('greeter.service', 'active')
+    stage.writePlan(planWith('action: healthcheck, plugin: greeter, timeout: 1, retries: 3'))
+    assertDeployed(await stage.deployHere())
+  })
+
+  it('does not pass while the supervisor starts the service over and over', async () => {
+    await stage.installOld()
+    stage.writeHostConfig(SYSTEMD)
+    stage.standIns.before('systemctl', 'show', 'begin')
+    stage.writePlan(planWith('action: restart, plugin: greeter', 'action: healthcheck, plugin: greeter, timeout: 2'))
+    const { outputs, log } = await stage.deployHere()
+    assert.deepEqual([outputs['outcome'], outputs['error-code']], ['rolled_back', 'unhealthy'], log)
+    assert.match(log, /started again while it was watched/)
+  })
+})
+
+describe('the output of a command', () => {
+  it('shows no part of a secret that stands where it is cut', async () => {
+    await stage.installOld()
+    const shown = 2048 - stage.apiKey.length / 2
+    const leaky = stage.standIns.add('leaky', `printf '%${Math.floor(shown)}s' x; echo '${stage.apiKey}'; exit 1`)
+    stage.writeHostConfig(`${SYSTEMD}provision: {greeter: {command: [${leaky}]}}\n`)
+    stage.writePlan(planWith('action: provision, plugin: greeter'))
+    const result = await stage.deployHere()
+    assert.equal(result.outputs['error-code'], 'step_failed', result.log)
+    assertNoSecret(stage, result, [])
+    const told = JSON.stringify([readLocalReport(result), acceptedReports(stage), result.summary, result.outputs])
+    const logged = result.log.split('\n').filter(line => !line.startsWith('::add-mask::'))
+    for (const text of [told, ...logged]) assert.ok(!text.includes(`x${stage.apiKey.slice(0, 4)}`))
+    assert.match(told, /x\*\*\*\u2026 \(cut\)/)
   })
 })
 
@@ -191,6 +230,10 @@ describe('a plan that the host config does not cover', () => {
   const gaps: Record<string, [string, string]> = {
     'a supervisor': ['version: 1\n', 'action: restart'],
     'a supervisor or a health check': ['version: 1\n', 'action: healthcheck, plugin: greeter'],
+    'time for a health check to hold': [
+      `${SYSTEMD}plugins: {greeter: {healthcheck: {tcp: "h:1", stable_for: 10s}}}\n`,
+      'action: healthcheck, plugin: greeter, timeout: 10s',
+    ],
     'a provision command': [SYSTEMD, 'action: provision, plugin: greeter'],
     'a command for the event': [
       `${SYSTEMD}notify: {other: {command: [/bin/true]}}\n`,

@@ -2,7 +2,7 @@ import { type HostStage, openHostStage } from './host-stage.ts'
 
 export const RESTART = 'action: restart, plugin: greeter'
 export const RESTART_ALL = 'action: restart'
-export const HEALTH = 'action: healthcheck, plugin: greeter, timeout: 1'
+export const HEALTH = 'action: healthcheck, plugin: greeter, timeout: 2'
 export const PROVISION = 'action: provision, plugin: greeter'
 /** Shell: whether what was started last is the new version. */
 export const IS_NEW = 'grep -q 2.0.0 running 2> /dev/null'

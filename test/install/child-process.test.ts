@@ -25,9 +25,16 @@ describe('runChild', () => {
     assert.equal(end.kind, 'not_started')
   })
 
-  it('keeps the first 2 KiB of the output', async () => {
+  it('keeps the first 2 KiB of the output, and says that it cut', async () => {
     const end = await runChild(script('process.stdout.write("x".repeat(100_000))'))
-    assert.equal(end.kind === 'exited' && end.output.length, 2048)
+    assert.equal(end.kind === 'exited' && end.output, `${'x'.repeat(2048)}… (cut)`)
+    const whole = await runChild(script('process.stdout.write("x".repeat(2048))'))
+    assert.equal(whole.kind === 'exited' && whole.output, 'x'.repeat(2048))
+  })
+
+  it('keeps no half character', async () => {
+    const end = await runChild(script('process.stdout.write("x" + "é".repeat(2000))'))
+    assert.equal(end.kind === 'exited' && end.output, `x${'é'.repeat(1023)}… (cut)`)
   })
 
   it('passes arguments as they are, without a shell', async () => {

@@ -4,15 +4,15 @@ import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import type { HostHealthcheck } from '../../core/host-config.ts'
 import type { Log } from '../../core/log.ts'
 import type { Service } from '../supervisors/service.ts'
-import { readServiceState } from '../supervisors/supervise.ts'
+import { readServiceRun, readServiceState } from '../supervisors/supervise.ts'
 import { expectVersion, type Healthcheck } from './healthchecks.ts'
 import { type Finding, runProbe } from './probe.ts'
+import { beginStreak, paceOf } from './stability.ts'
 
-/** Without a check in the host config, the supervisor's word must hold this long, or for half of a shorter time-out. */
-const SUPERVISOR_STABLE_SECONDS = 3
 /** A single look that takes longer has found nothing healthy; there may be time for another. */
 const LOOK_TIMEOUT_MS = 10_000
-const DEFAULT_INTERVAL_SECONDS = 1
+/** With less time left there is no look: that it was cut short would hide what the last one found. */
+const SHORTEST_LOOK_MS = 200
 const MAX_RESTORED_SECONDS = 60
 
 export interface HealthRequest {
@@ -25,7 +25,8 @@ export interface HealthRequest {
 
 /**
  * Waits until the supervisor says that the service runs and the configured check holds, both without a break for the
- * check's `stable_for`. Returns the last evidence; throws DeploymentError `unhealthy` with it when no try gets there.
+ * check's `stable_for`, and with a supervisor for 3 s or half of the time-out; a start that is noticed is a break.
+ * Returns the last evidence; throws DeploymentError `unhealthy` with it when no try gets there.
  */
 export async function checkHealth(request: HealthRequest): Promise<string> {
   const { id, timeout_seconds: seconds, retries } = request.healthcheck
@@ -72,20 +73,25 @@ function onceBriefly(healthcheck: Healthcheck): Healthcheck {
 
 async function waitForHealth({ healthcheck, version, signal }: HealthRequest): Promise<Finding> {
   const check = expectVersion(healthcheck.check, version)
-  const deadline = performance.now() + healthcheck.timeout_seconds * 1000
-  const stableMs =
-    (check?.stableForSeconds ?? Math.min(SUPERVISOR_STABLE_SECONDS, healthcheck.timeout_seconds / 2)) * 1000
-  const pauseMs = (check?.intervalSeconds ?? DEFAULT_INTERVAL_SECONDS) * 1000
-  let healthySince: number | undefined
+  const { timeoutMs, stableMs, intervalMs } = paceOf(healthcheck)
+  const deadline = performance.now() + timeoutMs
+  const streak = beginStreak()
   for (;;) {
     const lookMs = Math.max(1, Math.min(LOOK_TIMEOUT_MS, deadline - performance.now()))
-    const finding = await look(healthcheck.service, check, lookMs, signal)
+    const { run, ...finding } = await look(healthcheck.service, check, lookMs, signal)
     const now = performance.now()
-    healthySince = finding.healthy ? (healthySince ?? now) : undefined
-    if (healthySince !== undefined && now - healthySince >= stableMs) return finding
-    if (now + pauseMs >= deadline) return notStable(finding, stableMs)
+    streak.add(finding.healthy, run, now)
+    const heldMs = streak.heldMs(now)
+    if (heldMs !== undefined && heldMs >= stableMs) return tellStarts(finding, streak.starts)
+    const pauseMs = heldMs === undefined ? intervalMs : Math.min(intervalMs, stableMs - heldMs)
+    if (now + pauseMs + SHORTEST_LOOK_MS >= deadline) return tellStarts(notStable(finding, stableMs), streak.starts)
     await setTimeout(pauseMs, undefined, { signal })
   }
+}
+
+interface Look extends Finding {
+  /** Which run of the service was seen; null where that is not known. */
+  run: string | null
 }
 
 async function look(
@@ -93,14 +99,20 @@ async function look(
   check: HostHealthcheck | undefined,
   timeoutMs: number,
   signal: AbortSignal,
-): Promise<Finding> {
+): Promise<Look> {
   const state = service && (await readServiceState(service, signal, timeoutMs))
-  if (state !== null && !state.running) return { healthy: false, evidence: state.evidence }
-  if (check === undefined) return { healthy: true, evidence: state?.evidence ?? '' }
-  return runProbe(check.probe, timeoutMs, signal)
+  if (state !== null && !state.running) return { healthy: false, evidence: state.evidence, run: null }
+  const run = service && (await readServiceRun(service, signal, timeoutMs))
+  if (check === undefined) return { healthy: true, evidence: state?.evidence ?? '', run }
+  return { ...(await runProbe(check.probe, timeoutMs, signal)), run }
 }
 
 function notStable(finding: Finding, stableMs: number): Finding {
   if (!finding.healthy) return finding
   return { healthy: false, evidence: `healthy, but not for ${stableMs / 1000} s without a break: ${finding.evidence}` }
+}
+
+function tellStarts(finding: Finding, starts: number): Finding {
+  if (starts === 0) return finding
+  return { ...finding, evidence: `started again while it was watched (times: ${starts}); ${finding.evidence}` }
 }

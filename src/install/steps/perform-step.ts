@@ -9,12 +9,12 @@ import { describeService, serviceOf } from '../supervisors/service.ts'
 import { compareTree } from '../tree-record.ts'
 import { runHostCommand } from './host-command.ts'
 import { installTree } from './install-tree.ts'
-import type { StepStatus } from './run-steps.ts'
+import type { StepEnd } from './run-steps.ts'
 import { type NewThing, placeOf, type StepContext } from './step-context.ts'
 import { writeEnv } from './write-env.ts'
 
 /** Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says. */
-export async function performStep(context: StepContext, step: PlanStep): Promise<StepStatus> {
+export async function performStep(context: StepContext, step: PlanStep): Promise<StepEnd> {
   if (context.skipped.has(step.id)) {
     context.log.notice(`Step ${step.id} (${step.action}) is skipped: the host config says supervisor: none.`)
     return 'skipped'
@@ -45,7 +45,7 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
   }
 }
 
-async function install(context: StepContext, thing: NewThing): Promise<StepStatus> {
+async function install(context: StepContext, thing: NewThing): Promise<StepEnd> {
   const { layout, transaction, log, keepPaths, signal } = context
   const { shelf, id, version, staged, record, previous } = thing
   if (await isInstalledAlready(context, thing)) {
@@ -77,13 +77,13 @@ async function isInstalledAlready(context: StepContext, thing: NewThing): Promis
   return removed.length === 0 && changed.length === 0
 }
 
-async function writeSettings(context: StepContext, id: string, from: string): Promise<StepStatus> {
+async function writeSettings(context: StepContext, id: string, from: string): Promise<StepEnd> {
   const { layout, transaction, log, variables, stagingFolder } = context
   const { shelf, environment } = findThing(context, `${from.split('/')[0]}/${id}`)
   return writeEnv({ layout, transaction, log, shelf, id, from, environment, variables, stagingFolder })
 }
 
-async function provision(context: StepContext, id: string): Promise<StepStatus> {
+async function provision(context: StepContext, id: string): Promise<StepEnd> {
   await runHostCommand({
     command: requireEntry(context.hostConfig?.provision.get(id), `provision.${id}`),
     args: [id],
@@ -94,7 +94,7 @@ async function provision(context: StepContext, id: string): Promise<StepStatus> 
   return 'done'
 }
 
-async function supervise(context: StepContext, action: ServiceAction, plugin: string | undefined): Promise<StepStatus> {
+async function supervise(context: StepContext, action: ServiceAction, plugin: string | undefined): Promise<StepEnd> {
   const id = plugin ?? (context.things[0] as NewThing).id
   const service = requireEntry(serviceOf(requireConfig(context), id, plugin === undefined), 'supervisor')
   context.log.info(`${action} ${describeService(service)}`)
@@ -105,7 +105,7 @@ async function supervise(context: StepContext, action: ServiceAction, plugin: st
 async function verifyHealth(
   context: StepContext,
   step: Extract<PlanStep, { action: 'healthcheck' }>,
-): Promise<StepStatus> {
+): Promise<StepEnd> {
   const { things, log, signal } = context
   const ids = things.map(thing => thing.id)
   for (const healthcheck of healthchecksOf(step, requireConfig(context), ids)) {
@@ -116,7 +116,7 @@ async function verifyHealth(
 }
 
 /** A team that could not be told is no reason to take a healthy version back. */
-async function notify(context: StepContext, step: Extract<PlanStep, { action: 'notify' }>): Promise<StepStatus> {
+async function notify(context: StepContext, step: Extract<PlanStep, { action: 'notify' }>): Promise<StepEnd> {
   const message = step.message ?? ''
   try {
     await runHostCommand({
@@ -129,8 +129,9 @@ async function notify(context: StepContext, step: Extract<PlanStep, { action: 'n
     return 'done'
   } catch (error) {
     context.signal.throwIfAborted()
-    context.log.warning(`Step ${step.id}: nobody was told. ${error instanceof Error ? error.message : String(error)}`)
-    return 'warned'
+    const warning = `nobody was told. ${error instanceof Error ? error.message : String(error)}`
+    context.log.warning(`Step ${step.id}: ${warning}`)
+    return { warning }
   }
 }
 

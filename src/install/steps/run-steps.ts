@@ -3,7 +3,8 @@ import type { PlanStep } from '../../core/plan-step.ts'
 import type { StepEntry } from '../deployment-facts.ts'
 import type { DeploymentRecord } from '../deployment-record.ts'
 
-export type StepStatus = 'done' | 'unchanged' | 'skipped' | 'warned'
+/** How a step ended that did not fail; a warning is why one did not do its work, though the plan goes on. */
+export type StepEnd = 'done' | 'unchanged' | 'skipped' | { warning: string }
 
 /**
  * Runs steps in the given order and records each with its duration. At the first that throws, the others are recorded
@@ -13,7 +14,7 @@ export async function runSteps(
   steps: readonly PlanStep[],
   record: DeploymentRecord,
   signal: AbortSignal,
-  perform: (step: PlanStep) => Promise<StepStatus>,
+  perform: (step: PlanStep) => Promise<StepEnd>,
 ): Promise<void> {
   for (const [index, step] of steps.entries()) {
     const started = performance.now()
@@ -26,7 +27,8 @@ export async function runSteps(
     })
     try {
       signal.throwIfAborted()
-      await record.addStep(entry(await perform(step), null))
+      const end = await perform(step)
+      await record.addStep(typeof end === 'string' ? entry(end, null) : entry('warned', end.warning))
     } catch (error) {
       await record.addStep(entry('failed', error instanceof Error ? error.message : String(error)))
       for (const { id, action } of steps.slice(index + 1)) {

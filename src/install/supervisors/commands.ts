@@ -28,6 +28,26 @@ export function stateCommand(service: Service): Command {
   }
 }
 
+/**
+ * The command line that asks which run of a service this is: its answer is another one after each start, also one that
+ * the supervisor made by itself. A Kubernetes deployment tells when it last became available.
+ */
+export function runCommand(service: Service): Command {
+  switch (service.supervisor) {
+    case 'systemd':
+      return [...systemctl(service), 'show', '--property=InvocationID', service.unit]
+    case 'docker':
+      return ['docker', 'inspect', '--format', DOCKER_RUN, service.container]
+    case 'kubernetes':
+      return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_RUN}`]
+  }
+}
+
+/** The command line that has a supervisor forget how often it started a service of late, where it counts that. */
+export function forgetStartsCommand(service: Service): Command | undefined {
+  return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined
+}
+
 export interface ParsedState {
   /** Whether the answer says anything of the service at all. */
   known: boolean
@@ -73,6 +93,8 @@ const UP_UNITS: ReadonlySet<string> = new Set(['active', 'activating', 'reloadin
 /** An old systemctl calls a unit that is not there `unknown`. */
 const DOWN_UNITS: ReadonlySet<string> = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown'])
 const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}'
+const DOCKER_RUN = '{{.State.StartedAt}}'
+const KUBERNETES_RUN = '{.status.conditions[?(@.type=="Available")].lastTransitionTime}'
 const KUBERNETES_STATE = [
   '{.metadata.generation}',
   '{.status.observedGeneration}',

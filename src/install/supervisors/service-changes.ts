@@ -1,9 +1,13 @@
+import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod'
 import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import type { ServiceAction } from './commands.ts'
 import { describeService, type Service, serviceSchema } from './service.ts'
-import { readServiceState, superviseService } from './supervise.ts'
+import { forgetStarts, readServiceState, superviseService } from './supervise.ts'
+
+/** kubectl refuses to restart a deployment that was restarted within the same second. */
+const SECOND_RESTART_AFTER_MS = 1500
 
 /** That a plan has a service started, stopped or restarted, and how it was before; as written to the journal. */
 export const serviceChangeSchema = z.object({
@@ -44,13 +48,10 @@ export interface RestoredServices {
  */
 export async function restoreServices(changes: readonly ServiceChange[], log: Log): Promise<RestoredServices> {
   const restored: RestoredServices = { isRunning: false, problems: [] }
-  for (const { service, was_running, replicas } of touchedServices(changes)) {
+  for (const change of touchedServices(changes)) {
     try {
-      for (const action of await restoringActions(service, was_running)) {
-        log.info(`Back to the old version: ${action} ${describeService(service)}.`)
-        await superviseService(service, action, { replicas })
-      }
-      restored.isRunning ||= was_running
+      await (change.was_running ? restartAgain(change, log) : stopAgain(change, log))
+      restored.isRunning ||= change.was_running
     } catch (error) {
       restored.problems.push(toDeployError(error).message)
     }
@@ -59,11 +60,33 @@ export async function restoreServices(changes: readonly ServiceChange[], log: Lo
 }
 
 /** A step that failed may have done its work all the same, so what runs is asked, not concluded. */
-async function restoringActions(service: Service, wasRunning: boolean): Promise<ServiceAction[]> {
-  const { known, up } = await readServiceState(service)
-  if (!wasRunning) return known && !up ? [] : ['stop']
+async function restartAgain({ service, replicas }: ServiceChange, log: Log): Promise<void> {
+  await forgetStarts(service)
   // A restart of a Kubernetes deployment leaves it at the none that a stop has made of it.
-  return service.supervisor === 'kubernetes' && !up ? ['start', 'restart'] : ['restart']
+  if (service.supervisor === 'kubernetes' && !(await readServiceState(service)).up)
+    await bringBack(service, 'start', replicas, log)
+  try {
+    await bringBack(service, 'restart', replicas, log)
+  } catch (error) {
+    if (service.supervisor !== 'kubernetes') throw error
+    await setTimeout(SECOND_RESTART_AFTER_MS)
+    await bringBack(service, 'restart', replicas, log)
+  }
+}
+
+/** A start that was asked for may still be under way where nothing runs yet, so the stop is never left out. */
+async function stopAgain({ service, replicas }: ServiceChange, log: Log): Promise<void> {
+  try {
+    await bringBack(service, 'stop', replicas, log)
+  } catch (error) {
+    const { known, up } = await readServiceState(service)
+    if (!known || up) throw error
+  }
+}
+
+async function bringBack(service: Service, action: ServiceAction, replicas: number | null, log: Log): Promise<void> {
+  log.info(`Back to the old version: ${action} ${describeService(service)}.`)
+  await superviseService(service, action, { replicas })
 }
 
 /** The first change of each touched service, which knows how it was; the service touched last first. */

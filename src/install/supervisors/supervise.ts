@@ -1,7 +1,16 @@
 import { DeploymentError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
-import { allowedEnvironment, type ChildEnd, runChild } from '../child-process.ts'
-import { actionCommand, type ParsedState, parseState, type ServiceAction, stateCommand } from './commands.ts'
+import { type ChildEnd, runChild } from '../child-process.ts'
+import {
+  actionCommand,
+  forgetStartsCommand,
+  type ParsedState,
+  parseState,
+  runCommand,
+  type ServiceAction,
+  stateCommand,
+} from './commands.ts'
+import { supervisorEnvironment } from './environment.ts'
 import { describeService, type Service } from './service.ts'
 
 const ACTION_TIMEOUT_MS = 5 * 60_000
@@ -30,7 +39,7 @@ export async function superviseService(
   { replicas, signal, timeoutMs = ACTION_TIMEOUT_MS }: Supervision,
 ): Promise<void> {
   const command = actionCommand(service, action, replicas)
-  const end = await runChild({ command, env: environmentFor(service), timeoutMs, signal })
+  const end = await runChild({ command, env: supervisorEnvironment(service), timeoutMs, signal })
   if (end.kind === 'exited' && end.code === 0) return
   const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed'
   throw new DeploymentError(
@@ -46,9 +55,26 @@ export async function readServiceState(
   timeoutMs: number = STATE_TIMEOUT_MS,
 ): Promise<ServiceState> {
   const command = stateCommand(service)
-  const end = await runChild({ command, env: environmentFor(service), timeoutMs, signal })
+  const end = await runChild({ command, env: supervisorEnvironment(service), timeoutMs, signal })
   const state = end.kind === 'exited' ? parseState(service, end.code, end.stdout) : UNKNOWN
   return { ...state, evidence: `${describeService(service)}: ${command[0]} ${describeEnd(end)}` }
+}
+
+/** What is another text after each start of a service. Null where that cannot be told. */
+export async function readServiceRun(
+  service: Service,
+  signal?: AbortSignal,
+  timeoutMs: number = STATE_TIMEOUT_MS,
+): Promise<string | null> {
+  const end = await runChild({ command: runCommand(service), env: supervisorEnvironment(service), timeoutMs, signal })
+  return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() || null : null
+}
+
+/** Has the supervisor forget earlier starts, so that it does not refuse the next for being one too many. Never fails. */
+export async function forgetStarts(service: Service): Promise<void> {
+  const command = forgetStartsCommand(service)
+  if (command === undefined) return
+  await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS })
 }
 
 const UNKNOWN: ParsedState = { known: false, up: false, running: false, replicas: null }
@@ -70,11 +96,4 @@ export function describeEnd(end: ChildEnd): string {
 function said(output: string): string {
   const text = cleanForeignText(output, 2048)
   return text === '' ? ' and said nothing' : ` and said "${text}"`
-}
-
-/** A user manager is found through the runtime directory of the user, which a service's environment may lack. */
-function environmentFor(service: Service): Record<string, string> {
-  const uid = process.getuid?.()
-  if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined) return allowedEnvironment()
-  return allowedEnvironment({ XDG_RUNTIME_DIR: process.env['XDG_RUNTIME_DIR'] ?? `/run/user/${uid}` })
 }

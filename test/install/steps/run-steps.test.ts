@@ -29,6 +29,18 @@ describe('runSteps', () => {
     ])
   })
 
+  it('goes on after a step that only warns, and records why it did', async () => {
+    const record = createDeploymentRecord(factsOf(), [])
+    await runSteps(STEPS, record, new AbortController().signal, async step =>
+      step.id === 'two' ? { warning: 'nobody was told' } : 'done',
+    )
+    assert.deepEqual(results(record), [
+      ['one', 'done', null],
+      ['two', 'warned', 'nobody was told'],
+      ['three', 'done', null],
+    ])
+  })
+
   it('stops at the first that throws, and throws that', async () => {
     const record = createDeploymentRecord(factsOf(), [])
     const cause = new Error('no')

@@ -2,7 +2,9 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import {
   actionCommand,
+  forgetStartsCommand,
   parseState,
+  runCommand,
   type ServiceAction,
   stateCommand,
 } from '../../../src/install/supervisors/commands.ts'
@@ -67,6 +69,30 @@ describe('stateCommand', () => {
       'get',
       'deployment/web',
     ])
+  })
+})
+
+describe('runCommand', () => {
+  it('asks each supervisor for what changes with a start', () => {
+    assert.deepEqual(runCommand(USER), ['systemctl', '--user', 'show', '--property=InvocationID', 'app@1.service'])
+    assert.deepEqual(runCommand(CONTAINER), ['docker', 'inspect', '--format', '{{.State.StartedAt}}', 'app'])
+    assert.deepEqual(runCommand(REMOTE), [
+      'kubectl',
+      '--kubeconfig=/etc/kube config',
+      '--context=prod',
+      '--namespace=apps',
+      'get',
+      'deployment/web',
+      '--output=jsonpath={.status.conditions[?(@.type=="Available")].lastTransitionTime}',
+    ])
+  })
+})
+
+describe('forgetStartsCommand', () => {
+  it('is there for systemd, which alone counts starts', () => {
+    assert.deepEqual(forgetStartsCommand(SYSTEM), ['systemctl', 'reset-failed', 'app@1.service'])
+    assert.deepEqual(forgetStartsCommand(USER), ['systemctl', '--user', 'reset-failed', 'app@1.service'])
+    assert.deepEqual([forgetStartsCommand(CONTAINER), forgetStartsCommand(DEPLOYMENT)], [undefined, undefined])
   })
 })
 

@@ -67,7 +67,7 @@ describe('restoreServices', () => {
       'active',
     ],
     ['stops what did not run', 'inactive', ['start'], ['stop web.service'], 'inactive'],
-    ['leaves what did not run and does not run', 'inactive', ['start', 'stop'], [], 'inactive'],
+    ['stops what did not run, whatever it is now', 'inactive', ['start', 'stop'], ['stop web.service'], 'inactive'],
   ]
   for (const [name, before, actions, expected, after] of rows) {
     it(name, async () => {
@@ -101,11 +101,49 @@ describe('restoreServices', () => {
     assert.equal(standIns.stateOf('web'), '3')
   })
 
+  it('has systemd forget how often it started a unit, for it would refuse one start too many', async () => {
+    standIns.setState('web.service', 'active')
+    const changes = await perform([UNIT, 'restart'])
+    standIns.before('systemctl', 'reset-failed', 'touch forgotten')
+    standIns.before(
+      'systemctl',
+      'restart',
+      '[ -e forgotten ] || { echo "start request repeated too quickly"; exit 1; }',
+    )
+    assert.deepEqual(await restored(changes), [['restart web.service'], true, 0])
+  })
+
+  it('restarts a unit also where systemd forgets nothing', async () => {
+    standIns.setState('web.service', 'active')
+    const changes = await perform([UNIT, 'restart'])
+    standIns.before('systemctl', 'reset-failed', 'exit 1')
+    assert.deepEqual(await restored(changes), [['restart web.service'], true, 0])
+  })
+
+  it('repeats the restart of a Kubernetes deployment that came too soon after another, once', async () => {
+    standIns.setState('web', '2')
+    const changes = await perform([DEPLOYMENT, 'restart'])
+    const tooSoon = 'echo "if restart has already been triggered within the past second, please wait"; exit 1'
+    standIns.before('kubectl', 'restart', `[ -e waited ] || { touch waited; ${tooSoon}; }`)
+    const restart = '--namespace=apps rollout restart deployment/web'
+    assert.deepEqual(await restored(changes), [[restart, restart], true, 0])
+    standIns.before('kubectl', 'restart', tooSoon)
+    assert.deepEqual(await restored(changes), [[restart, restart], false, 1])
+  })
+
+  it('takes for stopped what cannot be stopped because it is not there', async () => {
+    const changes = await perform([UNIT, 'start'])
+    standIns.before('systemctl', 'stop', 'echo "Unit web.service not loaded."; exit 5')
+    assert.deepEqual((await restored(changes)).slice(1), [false, 1])
+    standIns.setState('web.service', 'inactive')
+    assert.deepEqual((await restored(changes)).slice(1), [false, 0])
+  })
+
   it('may be repeated', async () => {
     standIns.setState('web.service', 'inactive')
     const changes = await perform([UNIT, 'start'])
     await restored(changes)
-    assert.deepEqual(await restored(changes), [[], false, 0])
+    assert.deepEqual(await restored(changes), [['stop web.service'], false, 0])
   })
 })
 

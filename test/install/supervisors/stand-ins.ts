@@ -21,7 +21,7 @@ export interface StandIns {
   readonly path: string
   /** Every call so far: the program and its arguments. */
   calls(): string[][]
-  /** The calls that changed something: without the questions for a state. */
+  /** The calls that changed a service: without the questions, and without `reset-failed`. */
   changes(): string[][]
   /** What the last call of a program found in its environment. */
   environmentOf(program: string): Record<string, string>
@@ -30,7 +30,7 @@ export interface StandIns {
   setState(service: string, state: string): void
   /** What stood in `watched` when something was last started or restarted. */
   running(): string | undefined
-  /** Shell code that a program runs before each call with this action; `exit` keeps it from acting. */
+  /** Shell code that a program runs before each call with this action; `exit` keeps it from acting, `begin` starts the service. */
   before(program: Program, action: string, shell: string): void
   /** Another executable on this PATH. */
   add(name: string, shell: string): string
@@ -39,11 +39,14 @@ export interface StandIns {
 
 const SYSTEMCTL = `
 [ "$1" = --user ] && shift
-action=$1; service=$2
+action=$1
+for service; do :; done
 case $action in
   start | restart) keep active ;;
   stop) keep inactive ;;
   is-active) before; recall inactive; [ "$(recall inactive)" = active ] ;;
+  show) before; echo "InvocationID=$(starts)" ;;
+  reset-failed) before ;;
 esac
 `
 
@@ -53,7 +56,7 @@ for service; do :; done
 case $action in
   start | restart) keep running ;;
   stop) keep exited ;;
-  inspect) before; recall exited ;;
+  inspect) before; case $3 in *StartedAt*) starts ;; *) recall exited ;; esac ;;
 esac
 `
 
@@ -65,22 +68,28 @@ service=\${service##*/}
 case $action in
   scale) keep "\${2#--replicas=}" ;;
   rollout) action=restart; keep "$(recall 1)" ;;
-  get) service=\${2##*/}; before; set -- $(recall 1) ; echo "1 1 $1 $1 $1 $1" ;;
+  get) 
+    service=\${2##*/}; before
+    case $3 in *lastTransitionTime*) starts ;; *) set -- $(recall 1); echo "1 1 $1 $1 $1 $1" ;; esac ;;
 esac
 `
+
+const HARMLESS = ['is-active', 'show', 'inspect', 'get', 'reset-failed']
 
 /** Makes the three; `watched` is a file of the installed version. */
 export function makeStandIns(watched = '/nothing'): StandIns {
   const folder = mkdtempSync(join(tmpdir(), 'stand-ins-'))
   const at = (...parts: string[]) => join(folder, ...parts)
-  for (const name of ['bin', 'state', 'before', 'environment']) mkdirSync(at(name))
+  for (const name of ['bin', 'state', 'starts', 'before', 'environment']) mkdirSync(at(name))
   const prelude = (name: string) => `#!/bin/sh
 cd '${folder}'
 { printf '%s' '${name}'; [ $# -eq 0 ] || printf '\\t%s' "$@"; echo; } >> calls
 env > 'environment/${name}'
 before() { [ ! -e "before/${name}.$action" ] || . "./before/${name}.$action"; }
 recall() { cat "state/$service" 2>/dev/null || echo "$1"; }
-keep() { before; echo "$1" > "state/$service"; case $1 in inactive | exited | 0) ;; *) cat '${watched}' > running 2>/dev/null || : ;; esac; }
+keep() { before; echo "$1" > "state/$service"; case $1 in inactive | exited | 0) ;; *) begin ;; esac; }
+begin() { echo >> "starts/$service"; cat '${watched}' > running 2>/dev/null || :; }
+starts() { cat "starts/$service" 2>/dev/null | wc -l; }
 `
   const add = (name: string, shell: string): string => {
     writeFileSync(at('bin', name), `${prelude(name)}${shell}\n`)
@@ -100,7 +109,7 @@ keep() { before; echo "$1" > "state/$service"; case $1 in inactive | exited | 0)
     bin: at('bin'),
     path: `${at('bin')}:${process.env['PATH']}`,
     calls,
-    changes: () => calls().filter(call => !['is-active', 'inspect', 'get'].some(question => call.includes(question))),
+    changes: () => calls().filter(call => !HARMLESS.some(word => call.includes(word))),
     environmentOf: program => Object.fromEntries(text('environment', program).split('\n').slice(0, -1).map(pairOf)),
     stateOf: service => (readdirSync(at('state')).includes(service) ? text('state', service).trim() : undefined),
     setState: (service, state) => writeFileSync(at('state', service), `${state}\n`),

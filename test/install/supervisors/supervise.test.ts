@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { DeploymentError, type ErrorCode } from '../../../src/core/errors.ts'
 import type { Service } from '../../../src/install/supervisors/service.ts'
-import { readServiceState, superviseService } from '../../../src/install/supervisors/supervise.ts'
+import { readServiceRun, readServiceState, superviseService } from '../../../src/install/supervisors/supervise.ts'
 import { makeStandIns, type StandIns } from './stand-ins.ts'
 
 const UNIT: Service = { supervisor: 'systemd', scope: 'system', unit: 'web.service' }
@@ -14,6 +14,7 @@ const DEPLOYMENT: Service = {
   kubeconfig: null,
   context: null,
 }
+const WHEREABOUTS = ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS', 'DOCKER_HOST', 'DOCKER_CONTEXT', 'KUBECONFIG']
 const OURS = { ...process.env }
 
 let standIns: StandIns
@@ -23,7 +24,7 @@ beforeEach(() => {
 })
 afterEach(() => {
   standIns.close()
-  for (const name of ['PATH', 'XDG_RUNTIME_DIR']) {
+  for (const name of ['PATH', ...WHEREABOUTS]) {
     if (OURS[name] === undefined) delete process.env[name]
     else process.env[name] = OURS[name]
   }
@@ -79,6 +80,47 @@ describe('superviseService', () => {
     assert.equal(standIns.environmentOf('systemctl')['XDG_RUNTIME_DIR'], `/run/user/${process.getuid?.()}`)
     await superviseService(UNIT, 'start', { replicas: null })
     assert.equal(standIns.environmentOf('systemctl')['XDG_RUNTIME_DIR'], undefined)
+  })
+})
+
+describe('the environment of a supervisor', () => {
+  const rows: [string, Service, string[]][] = [
+    ['systemctl', UNIT, ['DBUS_SESSION_BUS_ADDRESS', 'XDG_RUNTIME_DIR']],
+    ['systemctl', { ...UNIT, scope: 'user' }, ['DBUS_SESSION_BUS_ADDRESS', 'XDG_RUNTIME_DIR']],
+    ['docker', CONTAINER, ['DOCKER_CONTEXT', 'DOCKER_HOST', 'XDG_RUNTIME_DIR']],
+    ['kubectl', DEPLOYMENT, ['KUBECONFIG']],
+  ]
+  for (const [program, service, expected] of rows) {
+    it(`tells ${program} where to look: ${expected.join(', ')}; and nothing else of the runner`, async () => {
+      for (const name of WHEREABOUTS) process.env[name] = `its ${name}`
+      process.env['GITHUB_TOKEN'] = 'a-token'
+      await superviseService(service, 'restart', { replicas: null })
+      await readServiceState(service)
+      delete process.env['GITHUB_TOKEN']
+      const { PWD: _, OLDPWD: __, SHLVL: ___, _: ____, ...seen } = standIns.environmentOf(program)
+      const found = Object.keys(seen).filter(name => !['PATH', 'HOME', 'LANG', 'TZ'].includes(name))
+      assert.deepEqual(found.sort(), expected)
+      for (const name of expected) assert.equal(seen[name], `its ${name}`)
+    })
+  }
+})
+
+describe('readServiceRun', () => {
+  it('is the same until the service is started again', async () => {
+    for (const service of [UNIT, CONTAINER, DEPLOYMENT]) {
+      await superviseService(service, 'restart', { replicas: null })
+      const before = await readServiceRun(service)
+      assert.equal(await readServiceRun(service), before)
+      await superviseService(service, 'restart', { replicas: null })
+      assert.notEqual(await readServiceRun(service), before)
+    }
+  })
+
+  it('is null where the supervisor cannot tell', async () => {
+    standIns.before('systemctl', 'show', 'echo "no bus"; exit 1')
+    assert.equal(await readServiceRun(UNIT), null)
+    standIns.before('docker', 'inspect', 'exit 0')
+    assert.equal(await readServiceRun(CONTAINER), null)
   })
 })
 

@@ -23,10 +23,17 @@ wait
 exit $code
 `
 
+const UNITS = {
+  'web.service': '[Service]\nExecStart=/bin/sleep 600\n',
+  'limited.service': '[Unit]\nStartLimitIntervalSec=60\nStartLimitBurst=2\n[Service]\nExecStart=/bin/sleep 600\n',
+  'crashing.service':
+    '[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/bin/sleep 0.4\nRestart=always\nRestartSec=0\n',
+}
+
 describe('systemd itself', () => {
-  it('starts, restarts, stops and brings back a real user unit', t => {
+  it('starts, restarts, stops, brings back and watches real user units', t => {
     const folder = temporaryDirectory(t)
-    writeTree(folder, { 'config/systemd/user/web.service': '[Service]\nExecStart=/bin/sleep 600\n' })
+    writeTree(join(folder, 'config/systemd/user'), UNITS)
     const namespaces = ['--mount', '--cgroup', '--pid', '--fork', '--mount-proc', '--kill-child']
     const command = ['sh', '-c', SESSION, 'sh', process.execPath, join(import.meta.dirname, 'systemd-session.ts')]
     const { error, status, stdout, stderr } = spawnSync('unshare', [...namespaces, ...command], {
@@ -53,6 +60,13 @@ describe('systemd itself', () => {
       broughtBackState: up,
       stoppedAgain: { isRunning: false, problems: [] },
       stoppedAgainState: down,
+      stoppedMissing: { isRunning: false, problems: [] },
+      differentRuns: 3,
+      oneStartTooMany: 'step_failed',
+      limitedBroughtBack: { isRunning: true, problems: [] },
+      limitedBroughtBackState: up,
+      crashing: 'unhealthy',
+      steady: 'healthy',
       refusal: 'step_failed',
     })
   })

@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict'
+import { createHmac } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import type { ActionResult } from '../../scripts/local-runner.ts'
+import { commandsIn } from './evidence.ts'
+import { assertNoSecret } from './refusal.ts'
+import { openStage, type Stage, writeFiles } from './stage.ts'
+
+const SECRET = 'secret of the host'
+
+let stage: Stage
+beforeEach(async () => {
+  stage = await openStage()
+})
+afterEach(() => stage.close())
+
+async function deploy(version: string, files: Record<string, string>): Promise<ActionResult> {
+  await stage.publish(version, files)
+  const result = await stage.deploy({ 'plugin-secret-key': SECRET })
+  assert.equal(result.exitCode, 0, result.log)
+  assertNoSecret(stage, result, [SECRET])
+  return result
+}
+
+function installed(path: string): string {
+  return readFileSync(join(stage.root, 'plugins/greeter', path), 'utf8')
+}
+
+describe('a plugin that its host wants signed', () => {
+  it('has the signature beside it that the host computes', async () => {
+    const description = 'name: greeter\nversion: "1.0.0"\nexecution_mode: Trusted\n'
+    await deploy('1.0.0', { 'plugin.yaml': description, 'src/main.py': 'pass\n', 'src/x.md': 'x', 'other.py': 'y' })
+    const signed = `${description}src/main.py\0pass\n\0src/x.md\0x\0`
+    assert.deepEqual(JSON.parse(installed('plugin.sig')), {
+      plugin: 'greeter',
+      version: '1.0.0',
+      digest: createHmac('sha256', SECRET).update(signed).digest('hex'),
+      algo: 'HMAC-SHA256',
+    })
+  })
+
+  it('is warned of when the host keeps files of its own among the signed ones', async () => {
+    const filesOf = (version: string) => ({
+      'plugin.yaml': `name: greeter\nversion: "${version}"\nexecution_mode: trusted\nentry_point: main.py\n`,
+      'main.py': 'pass\n',
+    })
+    const first = await deploy('1.0.0', filesOf('1.0.0'))
+    assert.deepEqual(commandsIn(first.log, 'warning'), [])
+    writeFiles(join(stage.root, 'plugins/greeter'), { 'data/db': 'mine' })
+    const second = await deploy('2.0.0', filesOf('2.0.0'))
+    assert.equal(second.outputs['changed'], 'true')
+    assert.match(commandsIn(second.log, 'warning').join(), /plugin\.sig .* data of keep-paths/)
+    assert.equal(installed('data/db'), 'mine')
+  })
+})
