@@ -41192,52 +41192,6 @@ function mebibytes(bytes) {
     return `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
 }
 
-;// CONCATENATED MODULE: ./build/install/audit.js
-
-/** How far back a line is looked for that a dead run wrote before its recovery repeats it. */
-const TAIL_BYTES = 64 * 1024;
-/**
- * Appends the one line that stays for ever of a finished deployment, durably. One that stands there already, because the
- * run died just after it, is not repeated; a line that was cut off by a crash does not damage the next.
- */
-async function appendAudit(layout, report, redact) {
-    const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id } = report;
-    const line = {
-        at: report.completed_at,
-        deployment_id,
-        contract,
-        kind,
-        slug,
-        id,
-        version,
-        previous_version,
-        artifact_sha256,
-        outcome,
-        error_code: report.error?.code ?? null,
-        host_id,
-        actor: report.run.actor,
-        run_url: report.run.url,
-    };
-    const text = redact(JSON.stringify(line));
-    const file = await (0,promises_namespaceObject.open)(layout.audit, 'a+', 0o600);
-    try {
-        const lines = (await readTail(file)).split('\n');
-        if (lines.includes(text))
-            return;
-        await file.appendFile(`${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
-        await file.sync();
-    }
-    finally {
-        await file.close();
-    }
-}
-async function readTail(file) {
-    const { size } = await file.stat();
-    const length = Math.min(size, TAIL_BYTES);
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, size - length);
-    return buffer.toString('utf8', 0, bytesRead);
-}
-
 ;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/core/util.js
 
 // functions
@@ -50773,288 +50727,6 @@ function preprocess(fn, schema) {
     });
 }
 
-;// CONCATENATED MODULE: ./build/core/outcome.js
-/** The wire's word for an outcome: whatever is neither new nor old for certain counts as failed. */
-function reportStatusOf(outcome) {
-    switch (outcome) {
-        case 'success':
-            return 'success';
-        case 'rolled_back':
-            return 'rolled_back';
-        case 'failed':
-        case 'interrupted':
-        case 'inconsistent':
-            return 'failed';
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment-end.js
-
-
-const rollbackSchema = object({
-    /** Whether every change was taken back. */
-    restored: schemas_boolean(),
-    /** What is off, one sentence each. */
-    problems: array(schemas_string()),
-    /** Whether the restored tree is what its record says; null when there was nothing to compare. */
-    verified: schemas_boolean().nullable(),
-    /** Whether the old version is healthy again; null when there is nothing to check it by, or it did not run. */
-    healthy: schemas_boolean().nullable(),
-});
-/** How a deployment ended, as written to the journal and the local report. */
-const deploymentEndSchema = object({
-    outcome: schemas_enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
-    changed: schemas_boolean(),
-    completed_at: schemas_string(),
-    error: object({ code: schemas_enum(ERROR_CODES), message: schemas_string(), step: schemas_string().nullable() }).nullable(),
-    rollback: rollbackSchema.nullable(),
-});
-
-;// CONCATENATED MODULE: ./build/install/deployment-facts.js
-
-/** Where the run came from, from `GITHUB_*`; nulls outside a workflow. */
-const runFactsSchema = object({
-    workflow: schemas_string().nullable(),
-    run_id: schemas_string().nullable(),
-    run_attempt: schemas_string().nullable(),
-    job: schemas_string().nullable(),
-    actor: schemas_string().nullable(),
-    url: schemas_string().nullable(),
-});
-/** What is known of a deployment; the nulls are filled as it goes. As written to the journal and the local report. */
-const deploymentFactsSchema = object({
-    deployment_id: schemas_uuid(),
-    contract: schemas_enum(['marketplace', 'project']),
-    /** Null for a project, which may bring both. */
-    kind: schemas_string().nullable(),
-    /** A project's id stands here as well. */
-    slug: schemas_string().nullable(),
-    id: schemas_string().nullable(),
-    requested_version: schemas_string().nullable(),
-    version: schemas_string().nullable(),
-    version_source: schemas_string().nullable(),
-    previous_version: schemas_string().nullable(),
-    artifact_sha256: schemas_string().nullable(),
-    artifact_size: schemas_number().nullable(),
-    repo: schemas_string().nullable(),
-    /** The plugins that a project brings, once they are known. */
-    plugins: array(object({ id: schemas_string(), version: schemas_string() })).exactOptional(),
-    host_id: schemas_string(),
-    started_at: schemas_string(),
-    run: runFactsSchema,
-});
-const stateEntrySchema = object({ state: schemas_string(), at: schemas_string() });
-const stepEntrySchema = object({
-    id: schemas_string(),
-    action: schemas_string(),
-    status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
-    duration_ms: schemas_number(),
-    error: schemas_string().nullable(),
-});
-
-;// CONCATENATED MODULE: ./build/install/local-report.js
-
-
-
-
-
-
-
-const reportedSchema = object({ accepted: schemas_boolean(), attempts: schemas_number(), error: schemas_string().nullable() });
-/** A deployment's report on this host (docs/contracts.md, "Local report"). Holds no secret. */
-const localReportSchema = deploymentFactsSchema.extend({
-    ...deploymentEndSchema.shape,
-    schema: literal(1),
-    status: schemas_enum(['success', 'failed', 'rolled_back']),
-    state: schemas_string(),
-    duration_ms: schemas_number(),
-    states: array(stateEntrySchema),
-    steps: array(stepEntrySchema),
-    reported: reportedSchema,
-});
-function buildLocalReport(record, end, reported) {
-    const { facts, states, steps } = record;
-    return {
-        schema: 1,
-        ...facts,
-        ...end,
-        status: reportStatusOf(end.outcome),
-        state: states.at(-1)?.state ?? 'pending',
-        duration_ms: Math.max(0, Date.parse(end.completed_at) - Date.parse(facts.started_at)),
-        states: [...states],
-        steps: [...steps],
-        reported,
-    };
-}
-/** Facts in words of our own, which hold no foreign text and must stay readable whatever a secret looks like. */
-const OWN_WORDS = new Set([
-    'deployment_id',
-    'contract',
-    'kind',
-    'status',
-    'outcome',
-    'state',
-    'at',
-    'action',
-    'code',
-    'started_at',
-    'completed_at',
-]);
-/** The report without any secret in any of its texts: done once, before anything is made of it. */
-function redactReport(report, redact) {
-    return redactTexts(report, redact);
-}
-function redactTexts(value, redact) {
-    if (typeof value === 'string')
-        return redact(value);
-    if (Array.isArray(value))
-        return value.map(item => redactTexts(item, redact));
-    if (typeof value !== 'object' || value === null)
-        return value;
-    const fields = Object.entries(value);
-    return Object.fromEntries(fields.map(([key, field]) => [key, OWN_WORDS.has(key) ? field : redactTexts(field, redact)]));
-}
-/**
- * Writes the report, redacted, by rename and 0600; returns its path, which is the same for whoever writes it, so that
- * there is exactly one. Of deployments that started in one millisecond, the later ones have their id in the name.
- */
-async function writeLocalReport(layout, report, redact) {
-    const text = `${redact(JSON.stringify(report, null, 2))}\n`;
-    const { started_at, slug, deployment_id: id } = report;
-    const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`;
-    const path = (0,external_node_path_namespaceObject.join)(layout.reports, `${name}.json`);
-    if (await createFile(path, text))
-        return path;
-    const own = (await isReportOf(path, id)) ? path : (0,external_node_path_namespaceObject.join)(layout.reports, `${name}-${id}.json`);
-    await replaceFile(own, text);
-    return own;
-}
-async function isReportOf(path, deploymentId) {
-    try {
-        return localReportSchema.parse(JSON.parse(await (0,promises_namespaceObject.readFile)(path, 'utf8'))).deployment_id === deploymentId;
-    }
-    catch {
-        return false;
-    }
-}
-
-// EXTERNAL MODULE: external "node:perf_hooks"
-var external_node_perf_hooks_ = __nccwpck_require__(643);
-;// CONCATENATED MODULE: ./build/install/outbox.js
-
-
-
-
-
-
-const MAX_WAITING = 200;
-const OUTBOX_TIMEOUT_MS = 10_000;
-const schema = object({ schema: literal(1), address: schemas_string(), report: localReportSchema });
-/** Keeps a report that the hub has not accepted, for the next run that talks to the same address. */
-async function keepInOutbox(layout, address, report, redact) {
-    const text = redact(JSON.stringify({ schema: 1, address, report }, null, 2));
-    await replaceFile((0,external_node_path_namespaceObject.join)(layout.outbox, `${report.started_at.replaceAll(':', '-')}-${report.deployment_id}.json`), `${text}\n`);
-}
-/**
- * Sends each waiting report of this address once, oldest first, for 10 s in all. What is accepted or finally refused
- * leaves the outbox; at the first one that cannot be delivered, or at a cancel, the rest wait for the next run.
- */
-async function sendOutbox(layout, sender, log, signal) {
-    const deadline = external_node_perf_hooks_.performance.now() + OUTBOX_TIMEOUT_MS;
-    const names = (await (0,promises_namespaceObject.readdir)(layout.outbox)).filter(name => name.endsWith('.json')).sort();
-    await dropOldest(layout, names, log);
-    for (const name of names.slice(-MAX_WAITING)) {
-        const path = (0,external_node_path_namespaceObject.join)(layout.outbox, name);
-        const waiting = await readWaiting(path);
-        if (waiting === undefined) {
-            log.warning(`${path} is not a report of ours and is left alone.`);
-            continue;
-        }
-        if (waiting.address !== sender.address)
-            continue;
-        const timeoutMs = deadline - external_node_perf_hooks_.performance.now();
-        if (signal.aborted || timeoutMs < 1)
-            return;
-        if (!(await deliver(path, waiting.report, timeoutMs, sender, log)))
-            return;
-    }
-}
-async function deliver(path, report, timeoutMs, sender, log) {
-    const delivery = await sender.send(report, { retry: false, timeoutMs });
-    if (delivery.accepted)
-        log.info(`The hub has now accepted the report of ${report.started_at}.`);
-    else
-        log.warning(`The report of ${report.started_at} was not accepted: ${delivery.error}`);
-    if (!delivery.accepted && !delivery.final)
-        return false;
-    await (0,promises_namespaceObject.unlink)(path);
-    return true;
-}
-async function readWaiting(path) {
-    try {
-        return schema.parse(JSON.parse(await (0,promises_namespaceObject.readFile)(path, 'utf8')));
-    }
-    catch {
-        return undefined;
-    }
-}
-async function dropOldest(layout, names, log) {
-    const excess = names.slice(0, Math.max(0, names.length - MAX_WAITING));
-    for (const name of excess)
-        await (0,promises_namespaceObject.unlink)((0,external_node_path_namespaceObject.join)(layout.outbox, name));
-    if (excess.length > 0)
-        log.warning(`${excess.length} reports older than the newest ${MAX_WAITING} were dropped from the outbox.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/close-deployment.js
-
-
-
-
-const UNSENT = { accepted: false, attempts: 0, error: 'not sent' };
-/**
- * Tells how a deployment ended: the local report first, always; then the hub, as best it can (contract 4.3, rules 7 and 8);
- * what the hub did not accept waits in the outbox; one audit line. `address` is where the report of that deployment belongs,
- * null when there is no hub to tell. Never throws: what cannot be written is a warning and changes no outcome.
- */
-async function closeDeployment(host, record, end, address) {
-    const unsent = redactReport(buildLocalReport(record, end, UNSENT), host.redact);
-    await orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, unsent, host.redact));
-    const { reported, delivery } = await tellHub(host, unsent, address);
-    const report = { ...unsent, reported };
-    const reportPath = await orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, report, host.redact));
-    await orWarn(host.log, 'the audit line', () => appendAudit(host.layout, report, host.redact));
-    return { report, reportPath, delivery };
-}
-async function tellHub(host, report, address) {
-    const { sender, log, redact } = host;
-    if (address === null)
-        return { reported: UNSENT };
-    if (sender?.address !== address) {
-        await keepForLater(host, address, report);
-        return { reported: { ...UNSENT, error: 'waits in the outbox for a run that talks to its hub' } };
-    }
-    const delivery = await sender.send(report, { retry: true, timeoutMs: host.reportTimeoutMs() });
-    const { attempts } = delivery;
-    if (delivery.accepted)
-        return { reported: { accepted: true, attempts, error: null }, delivery };
-    log.warning(`The hub was not told of this deployment, which changes nothing on the host: ${delivery.error}`);
-    await keepForLater(host, address, report);
-    return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery };
-}
-async function keepForLater({ layout, log, redact }, address, report) {
-    await orWarn(log, 'the report in the outbox', () => keepInOutbox(layout, address, report, redact));
-}
-async function orWarn(log, what, write) {
-    try {
-        return await write();
-    }
-    catch (error) {
-        log.warning(`Could not write ${what}: ${toDeployError(error).message}`);
-        return undefined;
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/install/installed.js
 
 
@@ -51188,7 +50860,7 @@ async function readStartTime(pid) {
 
 
 
-const tree_record_schema = object({
+const schema = object({
     files: array(object({ path: schemas_string(), sha256: schemas_string(), size: schemas_number(), mode: schemas_number() })),
     symlinks: array(object({ path: schemas_string(), target: schemas_string() })),
 });
@@ -51213,7 +50885,7 @@ async function writeTreeRecord(layout, record) {
 /** The record with this digest, or undefined when there is none that can be read. */
 async function readTreeRecord(layout, digest) {
     try {
-        return { ...tree_record_schema.parse(JSON.parse(await (0,promises_namespaceObject.readFile)(treeRecordPath(layout, digest), 'utf8'))), digest };
+        return { ...schema.parse(JSON.parse(await (0,promises_namespaceObject.readFile)(treeRecordPath(layout, digest), 'utf8'))), digest };
     }
     catch (error) {
         if (errnoOf(error) === 'ENOENT' || error instanceof SyntaxError || error instanceof ZodError)
@@ -51276,9 +50948,9 @@ async function finishCommitted(layout, log, rows, discard) {
 /** Removes everything in the staging folder and the tree records that nothing names; only who holds the lock may. */
 async function cleanStaging(layout, log) {
     for (const name of await (0,promises_namespaceObject.readdir)(layout.staging)) {
-        await cleanup_orWarn(log, () => (0,promises_namespaceObject.rm)((0,external_node_path_namespaceObject.join)(layout.staging, name), { recursive: true, force: true }));
+        await orWarn(log, () => (0,promises_namespaceObject.rm)((0,external_node_path_namespaceObject.join)(layout.staging, name), { recursive: true, force: true }));
     }
-    await cleanup_orWarn(log, async () => pruneTreeRecords(layout, await usedDigests(layout)));
+    await orWarn(log, async () => pruneTreeRecords(layout, await usedDigests(layout)));
 }
 /**
  * Removes what killed processes were just writing: files with a temporary name of a process that is no more. Those of
@@ -51290,13 +50962,13 @@ async function removeStrayTemporaries(layout, log) {
             const owner = ownerOfTemporary(name);
             if (owner === undefined || pidExists(owner) || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
                 continue;
-            await cleanup_orWarn(log, () => (0,promises_namespaceObject.rm)((0,external_node_path_namespaceObject.join)(folder, name), { force: true }));
+            await orWarn(log, () => (0,promises_namespaceObject.rm)((0,external_node_path_namespaceObject.join)(folder, name), { force: true }));
         }
     }
 }
 /** By a rename, so that a snapshot is there whole or not at all, and a removal that fails is tried again with the staging folder. */
 async function putAside(layout, path, log) {
-    return cleanup_orWarn(log, () => (0,promises_namespaceObject.rename)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `discarded-${path.split('/').slice(-3).join('-')}`)).catch(error => {
+    return orWarn(log, () => (0,promises_namespaceObject.rename)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `discarded-${path.split('/').slice(-3).join('-')}`)).catch(error => {
         if (!isAbsent(error))
             throw error;
     }));
@@ -51305,7 +50977,7 @@ async function usedDigests(layout) {
     const rows = await readInstalled(layout);
     return new Set(rows.flatMap(row => [row, ...row.snapshots].flatMap(version => version.tree_digest ?? [])));
 }
-async function cleanup_orWarn(log, act) {
+async function orWarn(log, act) {
     try {
         await act();
         return true;
@@ -51313,6 +50985,336 @@ async function cleanup_orWarn(log, act) {
     catch (error) {
         log.warning(`Not removed yet, later runs try again: ${toDeployError(error).message}`);
         return false;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/audit.js
+
+/** How far back a line is looked for that a dead run wrote before its recovery repeats it. */
+const TAIL_BYTES = 64 * 1024;
+/**
+ * Appends the one line that stays for ever of a finished deployment, durably. One that stands there already, because the
+ * run died just after it, is not repeated; a line that was cut off by a crash does not damage the next.
+ */
+async function appendAudit(layout, report, redact) {
+    const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id } = report;
+    const line = {
+        at: report.completed_at,
+        deployment_id,
+        contract,
+        kind,
+        slug,
+        id,
+        version,
+        previous_version,
+        artifact_sha256,
+        outcome,
+        error_code: report.error?.code ?? null,
+        host_id,
+        actor: report.run.actor,
+        run_url: report.run.url,
+    };
+    const text = redact(JSON.stringify(line));
+    const file = await (0,promises_namespaceObject.open)(layout.audit, 'a+', 0o600);
+    try {
+        const lines = (await readTail(file)).split('\n');
+        if (lines.includes(text))
+            return;
+        await file.appendFile(`${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
+        await file.sync();
+    }
+    finally {
+        await file.close();
+    }
+}
+async function readTail(file) {
+    const { size } = await file.stat();
+    const length = Math.min(size, TAIL_BYTES);
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, size - length);
+    return buffer.toString('utf8', 0, bytesRead);
+}
+
+;// CONCATENATED MODULE: ./build/core/outcome.js
+/** The wire's word for an outcome: whatever is neither new nor old for certain counts as failed. */
+function reportStatusOf(outcome) {
+    switch (outcome) {
+        case 'success':
+            return 'success';
+        case 'rolled_back':
+            return 'rolled_back';
+        case 'failed':
+        case 'interrupted':
+        case 'inconsistent':
+            return 'failed';
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment-end.js
+
+
+const rollbackSchema = object({
+    /** Whether every change was taken back. */
+    restored: schemas_boolean(),
+    /** What is off, one sentence each. */
+    problems: array(schemas_string()),
+    /** Whether the restored tree is what its record says; null when there was nothing to compare. */
+    verified: schemas_boolean().nullable(),
+    /** Whether the old version is healthy again; null when there is nothing to check it by, or it did not run. */
+    healthy: schemas_boolean().nullable(),
+});
+/** How a deployment ended, as written to the journal and the local report. */
+const deploymentEndSchema = object({
+    outcome: schemas_enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
+    changed: schemas_boolean(),
+    completed_at: schemas_string(),
+    error: object({ code: schemas_enum(ERROR_CODES), message: schemas_string(), step: schemas_string().nullable() }).nullable(),
+    rollback: rollbackSchema.nullable(),
+});
+
+;// CONCATENATED MODULE: ./build/install/deployment-facts.js
+
+/** Where the run came from, from `GITHUB_*`; nulls outside a workflow. */
+const runFactsSchema = object({
+    workflow: schemas_string().nullable(),
+    run_id: schemas_string().nullable(),
+    run_attempt: schemas_string().nullable(),
+    job: schemas_string().nullable(),
+    actor: schemas_string().nullable(),
+    url: schemas_string().nullable(),
+});
+/** What is known of a deployment; the nulls are filled as it goes. As written to the journal and the local report. */
+const deploymentFactsSchema = object({
+    deployment_id: schemas_uuid(),
+    contract: schemas_enum(['marketplace', 'project']),
+    /** Null for a project, which may bring both. */
+    kind: schemas_string().nullable(),
+    /** A project's id stands here as well. */
+    slug: schemas_string().nullable(),
+    id: schemas_string().nullable(),
+    requested_version: schemas_string().nullable(),
+    version: schemas_string().nullable(),
+    version_source: schemas_string().nullable(),
+    previous_version: schemas_string().nullable(),
+    artifact_sha256: schemas_string().nullable(),
+    artifact_size: schemas_number().nullable(),
+    repo: schemas_string().nullable(),
+    /** The plugins that a project brings, once they are known. */
+    plugins: array(object({ id: schemas_string(), version: schemas_string() })).exactOptional(),
+    /** The pinned key that the signature of a project held for: base64 of the 32 bytes. */
+    signer_public_key: schemas_string().exactOptional(),
+    host_id: schemas_string(),
+    started_at: schemas_string(),
+    run: runFactsSchema,
+});
+const stateEntrySchema = object({ state: schemas_string(), at: schemas_string() });
+const stepEntrySchema = object({
+    id: schemas_string(),
+    action: schemas_string(),
+    status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
+    duration_ms: schemas_number(),
+    error: schemas_string().nullable(),
+});
+
+;// CONCATENATED MODULE: ./build/install/local-report.js
+
+
+
+
+
+
+
+const reportedSchema = object({ accepted: schemas_boolean(), attempts: schemas_number(), error: schemas_string().nullable() });
+/** A deployment's report on this host (docs/contracts.md, "Local report"). Holds no secret. */
+const localReportSchema = deploymentFactsSchema.extend({
+    ...deploymentEndSchema.shape,
+    schema: literal(1),
+    status: schemas_enum(['success', 'failed', 'rolled_back']),
+    state: schemas_string(),
+    duration_ms: schemas_number(),
+    states: array(stateEntrySchema),
+    steps: array(stepEntrySchema),
+    reported: reportedSchema,
+});
+function buildLocalReport(record, end, reported) {
+    const { facts, states, steps } = record;
+    return {
+        schema: 1,
+        ...facts,
+        ...end,
+        status: reportStatusOf(end.outcome),
+        state: states.at(-1)?.state ?? 'pending',
+        duration_ms: Math.max(0, Date.parse(end.completed_at) - Date.parse(facts.started_at)),
+        states: [...states],
+        steps: [...steps],
+        reported,
+    };
+}
+/** Facts in words of our own, which hold no foreign text and must stay readable whatever a secret looks like. */
+const OWN_WORDS = new Set([
+    'deployment_id',
+    'contract',
+    'kind',
+    'status',
+    'outcome',
+    'state',
+    'at',
+    'action',
+    'code',
+    'started_at',
+    'completed_at',
+]);
+/** The report without any secret in any of its texts: done once, before anything is made of it. */
+function redactReport(report, redact) {
+    return redactTexts(report, redact);
+}
+function redactTexts(value, redact) {
+    if (typeof value === 'string')
+        return redact(value);
+    if (Array.isArray(value))
+        return value.map(item => redactTexts(item, redact));
+    if (typeof value !== 'object' || value === null)
+        return value;
+    const fields = Object.entries(value);
+    return Object.fromEntries(fields.map(([key, field]) => [key, OWN_WORDS.has(key) ? field : redactTexts(field, redact)]));
+}
+/**
+ * Writes the report, redacted, by rename and 0600; returns its path, which is the same for whoever writes it, so that
+ * there is exactly one. Of deployments that started in one millisecond, the later ones have their id in the name.
+ */
+async function writeLocalReport(layout, report, redact) {
+    const text = `${redact(JSON.stringify(report, null, 2))}\n`;
+    const { started_at, slug, deployment_id: id } = report;
+    const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`;
+    const path = (0,external_node_path_namespaceObject.join)(layout.reports, `${name}.json`);
+    if (await createFile(path, text))
+        return path;
+    const own = (await isReportOf(path, id)) ? path : (0,external_node_path_namespaceObject.join)(layout.reports, `${name}-${id}.json`);
+    await replaceFile(own, text);
+    return own;
+}
+async function isReportOf(path, deploymentId) {
+    try {
+        return localReportSchema.parse(JSON.parse(await (0,promises_namespaceObject.readFile)(path, 'utf8'))).deployment_id === deploymentId;
+    }
+    catch {
+        return false;
+    }
+}
+
+// EXTERNAL MODULE: external "node:perf_hooks"
+var external_node_perf_hooks_ = __nccwpck_require__(643);
+;// CONCATENATED MODULE: ./build/install/outbox.js
+
+
+
+
+
+
+const MAX_WAITING = 200;
+const OUTBOX_TIMEOUT_MS = 10_000;
+const outbox_schema = object({ schema: literal(1), address: schemas_string(), report: localReportSchema });
+/** Keeps a report that the hub has not accepted, for the next run that talks to the same address. */
+async function keepInOutbox(layout, address, report, redact) {
+    const text = redact(JSON.stringify({ schema: 1, address, report }, null, 2));
+    await replaceFile((0,external_node_path_namespaceObject.join)(layout.outbox, `${report.started_at.replaceAll(':', '-')}-${report.deployment_id}.json`), `${text}\n`);
+}
+/**
+ * Sends each waiting report of this address once, oldest first, for 10 s in all. What is accepted or finally refused
+ * leaves the outbox; at the first one that cannot be delivered, or at a cancel, the rest wait for the next run.
+ */
+async function sendOutbox(layout, sender, log, signal) {
+    const deadline = external_node_perf_hooks_.performance.now() + OUTBOX_TIMEOUT_MS;
+    const names = (await (0,promises_namespaceObject.readdir)(layout.outbox)).filter(name => name.endsWith('.json')).sort();
+    await dropOldest(layout, names, log);
+    for (const name of names.slice(-MAX_WAITING)) {
+        const path = (0,external_node_path_namespaceObject.join)(layout.outbox, name);
+        const waiting = await readWaiting(path);
+        if (waiting === undefined) {
+            log.warning(`${path} is not a report of ours and is left alone.`);
+            continue;
+        }
+        if (waiting.address !== sender.address)
+            continue;
+        const timeoutMs = deadline - external_node_perf_hooks_.performance.now();
+        if (signal.aborted || timeoutMs < 1)
+            return;
+        if (!(await deliver(path, waiting.report, timeoutMs, sender, log)))
+            return;
+    }
+}
+async function deliver(path, report, timeoutMs, sender, log) {
+    const delivery = await sender.send(report, { retry: false, timeoutMs });
+    if (delivery.accepted)
+        log.info(`The hub has now accepted the report of ${report.started_at}.`);
+    else
+        log.warning(`The report of ${report.started_at} was not accepted: ${delivery.error}`);
+    if (!delivery.accepted && !delivery.final)
+        return false;
+    await (0,promises_namespaceObject.unlink)(path);
+    return true;
+}
+async function readWaiting(path) {
+    try {
+        return outbox_schema.parse(JSON.parse(await (0,promises_namespaceObject.readFile)(path, 'utf8')));
+    }
+    catch {
+        return undefined;
+    }
+}
+async function dropOldest(layout, names, log) {
+    const excess = names.slice(0, Math.max(0, names.length - MAX_WAITING));
+    for (const name of excess)
+        await (0,promises_namespaceObject.unlink)((0,external_node_path_namespaceObject.join)(layout.outbox, name));
+    if (excess.length > 0)
+        log.warning(`${excess.length} reports older than the newest ${MAX_WAITING} were dropped from the outbox.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/close-deployment.js
+
+
+
+
+const UNSENT = { accepted: false, attempts: 0, error: 'not sent' };
+/**
+ * Tells how a deployment ended: the local report first, always; then the hub, as best it can (contract 4.3, rules 7 and 8);
+ * what the hub did not accept waits in the outbox; one audit line. `address` is where the report of that deployment belongs,
+ * null when there is no hub to tell. Never throws: what cannot be written is a warning and changes no outcome.
+ */
+async function closeDeployment(host, record, end, address) {
+    const unsent = redactReport(buildLocalReport(record, end, UNSENT), host.redact);
+    await close_deployment_orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, unsent, host.redact));
+    const { reported, delivery } = await tellHub(host, unsent, address);
+    const report = { ...unsent, reported };
+    const reportPath = await close_deployment_orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, report, host.redact));
+    await close_deployment_orWarn(host.log, 'the audit line', () => appendAudit(host.layout, report, host.redact));
+    return { report, reportPath, delivery };
+}
+async function tellHub(host, report, address) {
+    const { sender, log, redact } = host;
+    if (address === null)
+        return { reported: UNSENT };
+    if (sender?.address !== address) {
+        await keepForLater(host, address, report);
+        return { reported: { ...UNSENT, error: 'waits in the outbox for a run that talks to its hub' } };
+    }
+    const delivery = await sender.send(report, { retry: true, timeoutMs: host.reportTimeoutMs() });
+    const { attempts } = delivery;
+    if (delivery.accepted)
+        return { reported: { accepted: true, attempts, error: null }, delivery };
+    log.warning(`The hub was not told of this deployment, which changes nothing on the host: ${delivery.error}`);
+    await keepForLater(host, address, report);
+    return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery };
+}
+async function keepForLater({ layout, log, redact }, address, report) {
+    await close_deployment_orWarn(log, 'the report in the outbox', () => keepInOutbox(layout, address, report, redact));
+}
+async function close_deployment_orWarn(log, what, write) {
+    try {
+        return await write();
+    }
+    catch (error) {
+        log.warning(`Could not write ${what}: ${toDeployError(error).message}`);
+        return undefined;
     }
 }
 
@@ -51528,7 +51530,7 @@ const probeSchema = discriminatedUnion('type', [
     object({ type: literal('tcp'), address: schemas_string() }),
     object({ type: literal('command'), command: tuple([schemas_string()], schemas_string()).readonly() }),
 ]);
-/** What a healthcheck step looks at; as written to the journal, so that a rollback can check the old version by it. */
+/** What a healthcheck step looks at; as written to the journal. */
 const healthcheckSchema = object({
     id: schemas_string(),
     service: serviceSchema.nullable(),
@@ -51536,6 +51538,8 @@ const healthcheckSchema = object({
     timeout_seconds: schemas_number(),
     retries: schemas_number(),
 });
+/** By what a version that is brought back is checked: the step's look, for what ran before; null where nothing did. */
+const restoredCheckSchema = healthcheckSchema.extend({ previous_version: schemas_string().nullable() });
 /** The checks of one step: of its plugin, else of everything that the plan installs. */
 function healthchecksOf(step, config, ids) {
     return (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
@@ -51872,7 +51876,7 @@ const recordSchema = discriminatedUnion('record', [
     /** Announces that a service is about to be started, stopped or restarted. */
     object({ record: literal('service'), change: serviceChangeSchema }),
     /** By what the old version is checked after a rollback. */
-    object({ record: literal('healthchecks'), checks: array(healthcheckSchema) }),
+    object({ record: literal('healthchecks'), checks: array(restoredCheckSchema) }),
     /** The newest change that was not taken back yet is taken back; `was_made` says whether it had been made at all. */
     object({ record: literal('undone'), change: changeSchema, was_made: schemas_boolean() }),
     /** The point of no return: the new version is what this host runs. */
@@ -53911,10 +53915,10 @@ async function checkHealth(request) {
     throw new DeploymentError('unhealthy', `${id} was not healthy within ${seconds} s (tries: ${retries + 1}): ${finding.evidence}`);
 }
 /** What is not healthy, one sentence each; for a version that is back. */
-async function findUnhealthy(healthchecks, version, log) {
+async function findUnhealthy(checks, log) {
     const { signal } = new AbortController();
     const problems = [];
-    for (const healthcheck of healthchecks) {
+    for (const { previous_version: version, ...healthcheck } of checks) {
         try {
             const once = onceBriefly(healthcheck);
             log.info(`${once.id} is healthy again. ${await checkHealth({ healthcheck: once, version, log, signal })}`);
@@ -54010,14 +54014,15 @@ function firstChangeOf({ states, facts }) {
     return new Date(states.find(({ state }) => state === 'installing')?.at ?? facts.started_at);
 }
 async function bringServicesBack(request) {
-    const { services, healthchecks, previousVersion, log } = request;
+    const { services, log } = request;
     const { isRunning, problems } = await restoreServices(services, log);
     if (problems.length > 0)
         return { healthy: false, problems };
-    const isExpectedToRun = previousVersion !== null && (isRunning || services.length === 0);
-    if (!isExpectedToRun || healthchecks.length === 0)
+    const checks = request.healthchecks.filter(check => check.previous_version !== null);
+    const isExpectedToRun = isRunning || services.length === 0;
+    if (!isExpectedToRun || checks.length === 0)
         return { healthy: null, problems };
-    const findings = await findUnhealthy(healthchecks, previousVersion, log);
+    const findings = await findUnhealthy(checks, log);
     return { healthy: findings.length === 0, problems: findings };
 }
 /** On files that are neither old nor new a restart would make things worse. */
@@ -54211,7 +54216,6 @@ async function endBack(host, begin, record, records, journal) {
         places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
         keepPaths: begin.keep_paths,
         since: firstChangeOf(record),
-        previousVersion: record.facts.previous_version,
         services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
         healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
         undo: async () => (await undoChanges(layout.root, pendingChanges(records), journal, log)) || wasUndone,
@@ -54386,6 +54390,7 @@ async function beginDeployment(host, record, keepPaths) {
 
 
 
+
 /**
  * Runs a deployment on its host: lock, recovery of what a dead run left, the flow, commit or rollback, reports. However it
  * ends, the host runs exactly the old version or exactly the new one, or the outcome says `inconsistent`. Never throws
@@ -54455,15 +54460,20 @@ async function endFailed(run, { transaction }, cause) {
         places: transaction.places,
         keepPaths: run.request.keepPaths,
         since: firstChangeOf(run.record),
-        previousVersion: run.record.facts.previous_version,
         services: transaction.services,
         healthchecks: transaction.healthchecks,
         undo: () => transaction.rollback(),
     });
+    const settled = taken.rollback?.restored !== false;
+    if (settled && cause.code === 'disk_full')
+        await makeRoom(run);
     if (run.machine.current !== 'pending')
         await run.enter(taken.outcome === 'rolled_back' ? 'rolled_back' : 'failed');
-    const settled = taken.rollback?.restored !== false;
     return { end: { ...failedEnd(run, cause), ...taken, changed: !settled }, error: cause, settled };
+}
+/** What filled the disk may be the staged tree, which nothing needs any more; how the run ended needs some room to be told. */
+async function makeRoom({ layout, tools }) {
+    await cleanStaging(layout, tools.log).catch(error => tools.log.warning(`The staging folder could not be emptied: ${toDeployError(error).message}`));
 }
 function successEnd(run, changed) {
     return { outcome: 'success', changed, error: null, rollback: null, completed_at: run.tools.now().toISOString() };
@@ -57950,11 +57960,17 @@ async function provision(context, id) {
     return 'done';
 }
 async function supervise(context, action, plugin) {
-    const id = plugin ?? context.things[0].id;
-    const service = requireEntry(serviceOf(requireConfig(context), id, plugin === undefined), 'supervisor');
-    context.log.info(`${action} ${describeService(service)}`);
-    await context.transaction.supervise(service, action, context.signal);
+    const ids = plugin === undefined ? context.things.map(thing => thing.id) : [plugin];
+    for (const service of servicesOf(requireConfig(context), ids, plugin === undefined)) {
+        context.log.info(`${action} ${describeService(service)}`);
+        await context.transaction.supervise(service, action, context.signal);
+    }
     return 'done';
+}
+/** One project-wide unit, or the service of each id. */
+function servicesOf(config, ids, isProjectWide) {
+    const services = ids.map(id => requireEntry(serviceOf(config, id, isProjectWide), 'supervisor'));
+    return [...new Map(services.map(service => [JSON.stringify(service), service])).values()];
 }
 async function verifyHealth(context, step) {
     const { things, log, signal } = context;
@@ -58042,7 +58058,7 @@ async function installThings(run, order, deployment) {
     await run.enter('installing');
     for (const thing of order.things)
         await writeTreeRecord(run.layout, thing.record);
-    await deployment.transaction.noteHealthchecks(plannedHealthchecks(order));
+    await deployment.transaction.noteHealthchecks(restoredChecks(order));
     await runSteps(order.steps, run.record, run.tools.signal, async (step) => {
         await order.beforeStep(step);
         return performStep(context, step);
@@ -58068,11 +58084,16 @@ function describeContext(run, order, deployment) {
         replaced: new Map(),
     };
 }
-function plannedHealthchecks({ steps, things, hostConfig, skipped }) {
+/** By what the old versions are checked, should this one be taken back. */
+function restoredChecks({ steps, things, hostConfig, skipped }) {
     if (hostConfig === undefined)
         return [];
-    const ids = things.map(thing => thing.id);
-    return steps.flatMap(step => step.action === 'healthcheck' && !skipped.has(step.id) ? healthchecksOf(step, hostConfig, ids) : []);
+    const previous = new Map(things.map(thing => [thing.id, thing.previous.version]));
+    return steps
+        .flatMap(step => step.action === 'healthcheck' && !skipped.has(step.id)
+        ? healthchecksOf(step, hostConfig, [...previous.keys()])
+        : [])
+        .map(check => ({ ...check, previous_version: previous.get(check.id) ?? null }));
 }
 async function describeInstallation(stage) {
     const { run, order, thing } = stage;

@@ -29,6 +29,8 @@ export const deploymentFactsSchema = z.object({
   repo: z.string().nullable(),
   /** The plugins that a project brings, once they are known. */
   plugins: z.array(z.object({ id: z.string(), version: z.string() })).exactOptional(),
+  /** The pinned key that the signature of a project held for: base64 of the 32 bytes. */
+  signer_public_key: z.string().exactOptional(),
   host_id: z.string(),
   started_at: z.string(),
   run: runFactsSchema,

@@ -1,7 +1,7 @@
 import type { HostConfig } from '../core/host-config.ts'
 import type { PlanStep } from '../core/plan-step.ts'
 import type { DeploymentRun } from './deployment-run.ts'
-import { type Healthcheck, healthchecksOf } from './health/healthchecks.ts'
+import { healthchecksOf, type RestoredCheck } from './health/healthchecks.ts'
 import type { OpenDeployment } from './host-session.ts'
 import type { InstalledRow, SnapshotRow } from './installed.ts'
 import type { Installation } from './run-deployment.ts'
@@ -35,7 +35,7 @@ export async function installThings(
   const context = describeContext(run, order, deployment)
   await run.enter('installing')
   for (const thing of order.things) await writeTreeRecord(run.layout, thing.record)
-  await deployment.transaction.noteHealthchecks(plannedHealthchecks(order))
+  await deployment.transaction.noteHealthchecks(restoredChecks(order))
   await runSteps(order.steps, run.record, run.tools.signal, async step => {
     await order.beforeStep(step)
     return performStep(context, step)
@@ -65,12 +65,17 @@ function describeContext(run: DeploymentRun, order: InstallOrder, deployment: Op
   }
 }
 
-function plannedHealthchecks({ steps, things, hostConfig, skipped }: InstallOrder): Healthcheck[] {
+/** By what the old versions are checked, should this one be taken back. */
+function restoredChecks({ steps, things, hostConfig, skipped }: InstallOrder): RestoredCheck[] {
   if (hostConfig === undefined) return []
-  const ids = things.map(thing => thing.id)
-  return steps.flatMap(step =>
-    step.action === 'healthcheck' && !skipped.has(step.id) ? healthchecksOf(step, hostConfig, ids) : [],
-  )
+  const previous = new Map(things.map(thing => [thing.id, thing.previous.version]))
+  return steps
+    .flatMap(step =>
+      step.action === 'healthcheck' && !skipped.has(step.id)
+        ? healthchecksOf(step, hostConfig, [...previous.keys()])
+        : [],
+    )
+    .map(check => ({ ...check, previous_version: previous.get(check.id) ?? null }))
 }
 
 interface Stage {

@@ -6,7 +6,7 @@ import { type Change, changeSchema, relativePathSchema } from './changes.ts'
 import { deploymentEndSchema } from './deployment-end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './deployment-facts.ts'
 import { syncDirectory } from './durable-files.ts'
-import { healthcheckSchema } from './health/healthchecks.ts'
+import { restoredCheckSchema } from './health/healthchecks.ts'
 import { installedRowSchema } from './installed.ts'
 import { serviceChangeSchema } from './supervisors/service-changes.ts'
 
@@ -27,7 +27,7 @@ const recordSchema = z.discriminatedUnion('record', [
   /** Announces that a service is about to be started, stopped or restarted. */
   z.object({ record: z.literal('service'), change: serviceChangeSchema }),
   /** By what the old version is checked after a rollback. */
-  z.object({ record: z.literal('healthchecks'), checks: z.array(healthcheckSchema) }),
+  z.object({ record: z.literal('healthchecks'), checks: z.array(restoredCheckSchema) }),
   /** The newest change that was not taken back yet is taken back; `was_made` says whether it had been made at all. */
   z.object({ record: z.literal('undone'), change: changeSchema, was_made: z.boolean() }),
   /** The point of no return: the new version is what this host runs. */

@@ -88,7 +88,6 @@ async function endBack(
     places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
     keepPaths: begin.keep_paths,
     since: firstChangeOf(record),
-    previousVersion: record.facts.previous_version,
     services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
     healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
     undo: async () => (await undoChanges(layout.root, pendingChanges(records), journal, log)) || wasUndone,

@@ -4,7 +4,7 @@ import type { Log } from '../core/log.ts'
 import type { RollbackFacts } from './deployment-end.ts'
 import type { DeploymentRecord } from './deployment-record.ts'
 import { findUnhealthy } from './health/check-health.ts'
-import type { Healthcheck } from './health/healthchecks.ts'
+import type { RestoredCheck } from './health/healthchecks.ts'
 import { findInstalled, readInstalled } from './installed.ts'
 import { installPath, type Layout, type Place } from './layout.ts'
 import { describeService } from './supervisors/service.ts'
@@ -20,10 +20,8 @@ export interface RollbackRequest {
   keepPaths: readonly string[]
   /** When changes can have begun: what differed before is the host's own doing. */
   since: Date
-  /** What ran before, and so what is checked once it runs again. */
-  previousVersion: string | null
   services: readonly ServiceChange[]
-  healthchecks: readonly Healthcheck[]
+  healthchecks: readonly RestoredCheck[]
   /** Takes the changes of files back; resolves to whether there were any. */
   undo(): Promise<boolean>
 }
@@ -64,12 +62,13 @@ export function firstChangeOf({ states, facts }: DeploymentRecord): Date {
 }
 
 async function bringServicesBack(request: RollbackRequest): Promise<{ healthy: boolean | null; problems: string[] }> {
-  const { services, healthchecks, previousVersion, log } = request
+  const { services, log } = request
   const { isRunning, problems } = await restoreServices(services, log)
   if (problems.length > 0) return { healthy: false, problems }
-  const isExpectedToRun = previousVersion !== null && (isRunning || services.length === 0)
-  if (!isExpectedToRun || healthchecks.length === 0) return { healthy: null, problems }
-  const findings = await findUnhealthy(healthchecks, previousVersion, log)
+  const checks = request.healthchecks.filter(check => check.previous_version !== null)
+  const isExpectedToRun = isRunning || services.length === 0
+  if (!isExpectedToRun || checks.length === 0) return { healthy: null, problems }
+  const findings = await findUnhealthy(checks, log)
   return { healthy: findings.length === 0, problems: findings }
 }
 

@@ -1,4 +1,5 @@
 import { type DeployError, toDeployError } from '../core/errors.ts'
+import { cleanStaging } from './cleanup.ts'
 import { type ClosedDeployment, closeDeployment } from './close-deployment.ts'
 import type { DeploymentEnd } from './deployment-end.ts'
 import type { DeploymentRun } from './deployment-run.ts'
@@ -113,14 +114,21 @@ async function endFailed(
     places: transaction.places,
     keepPaths: run.request.keepPaths,
     since: firstChangeOf(run.record),
-    previousVersion: run.record.facts.previous_version,
     services: transaction.services,
     healthchecks: transaction.healthchecks,
     undo: () => transaction.rollback(),
   })
-  if (run.machine.current !== 'pending') await run.enter(taken.outcome === 'rolled_back' ? 'rolled_back' : 'failed')
   const settled = taken.rollback?.restored !== false
+  if (settled && cause.code === 'disk_full') await makeRoom(run)
+  if (run.machine.current !== 'pending') await run.enter(taken.outcome === 'rolled_back' ? 'rolled_back' : 'failed')
   return { end: { ...failedEnd(run, cause), ...taken, changed: !settled }, error: cause, settled }
+}
+
+/** What filled the disk may be the staged tree, which nothing needs any more; how the run ended needs some room to be told. */
+async function makeRoom({ layout, tools }: DeploymentRun): Promise<void> {
+  await cleanStaging(layout, tools.log).catch(error =>
+    tools.log.warning(`The staging folder could not be emptied: ${toDeployError(error).message}`),
+  )
 }
 
 function successEnd(run: DeploymentRun, changed: boolean): DeploymentEnd {

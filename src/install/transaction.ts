@@ -2,7 +2,7 @@ import { RollbackError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Log } from '../core/log.ts'
 import { announceable, applyChange, type Change, describeChange, placesIn, undoChange } from './changes.ts'
-import type { Healthcheck } from './health/healthchecks.ts'
+import type { RestoredCheck } from './health/healthchecks.ts'
 import type { InstalledRow } from './installed.ts'
 import type { Journal } from './journal.ts'
 import type { Place } from './layout.ts'
@@ -20,11 +20,11 @@ export interface Transaction {
   /** Announces in the journal, durably, what is done to a service and how it was before, then has it done. */
   supervise(service: Service, action: ServiceAction, signal: AbortSignal): Promise<void>
   /** Notes by what the old version is to be checked, should this one be taken back. */
-  noteHealthchecks(checks: readonly Healthcheck[]): Promise<void>
+  noteHealthchecks(checks: readonly RestoredCheck[]): Promise<void>
   /** Where a new tree was put, or was about to be. */
   readonly places: readonly Place[]
   readonly services: readonly ServiceChange[]
-  readonly healthchecks: readonly Healthcheck[]
+  readonly healthchecks: readonly RestoredCheck[]
   /** The point of no return: one durable record. `discard` names what the cleanup removes, relative to the project root. */
   commit(rows: readonly InstalledRow[], discard: readonly string[]): Promise<void>
   /**
@@ -38,7 +38,7 @@ export function beginTransaction(root: string, journal: Journal, log: Log): Tran
   const changes: Change[] = []
   const places: Place[] = []
   const services: ServiceChange[] = []
-  const healthchecks: Healthcheck[] = []
+  const healthchecks: RestoredCheck[] = []
   return {
     places,
     services,

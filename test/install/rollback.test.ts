@@ -29,7 +29,7 @@ async function makeRestored(t: TestContext): Promise<{ layout: Layout; place: st
 
 async function takenBack(layout: Layout, startedAt: Date, undo: () => Promise<boolean>): Promise<TakenBack> {
   const places = [{ shelf: 'plugins', id: 'greeter' } as const]
-  const nothingRan = { previousVersion: '1.0.0', services: [], healthchecks: [] }
+  const nothingRan = { services: [], healthchecks: [] }
   return takeBack({ layout, log: collectLog(), places, keepPaths: ['data'], since: startedAt, undo, ...nothingRan })
 }
 
@@ -71,7 +71,6 @@ describe('takeBack', () => {
       places: [{ shelf: 'plugins', id: 'greeter' }],
       keepPaths: [],
       since: new Date(),
-      previousVersion: '1.0.0',
       services: [{ service, action: 'restart', was_running: true, replicas: null }],
       healthchecks: [],
       undo: async () => {

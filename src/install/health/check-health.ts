@@ -5,7 +5,7 @@ import type { HostHealthcheck } from '../../core/host-config.ts'
 import type { Log } from '../../core/log.ts'
 import type { Service } from '../supervisors/service.ts'
 import { readServiceRun, readServiceState } from '../supervisors/supervise.ts'
-import { expectVersion, type Healthcheck } from './healthchecks.ts'
+import { expectVersion, type Healthcheck, type RestoredCheck } from './healthchecks.ts'
 import { type Finding, runProbe } from './probe.ts'
 import { beginStreak, paceOf } from './stability.ts'
 
@@ -43,14 +43,10 @@ export async function checkHealth(request: HealthRequest): Promise<string> {
 }
 
 /** What is not healthy, one sentence each; for a version that is back. */
-export async function findUnhealthy(
-  healthchecks: readonly Healthcheck[],
-  version: string | null,
-  log: Log,
-): Promise<string[]> {
+export async function findUnhealthy(checks: readonly RestoredCheck[], log: Log): Promise<string[]> {
   const { signal } = new AbortController()
   const problems: string[] = []
-  for (const healthcheck of healthchecks) {
+  for (const { previous_version: version, ...healthcheck } of checks) {
     try {
       const once = onceBriefly(healthcheck)
       log.info(`${once.id} is healthy again. ${await checkHealth({ healthcheck: once, version, log, signal })}`)

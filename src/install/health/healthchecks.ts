@@ -9,7 +9,7 @@ const probeSchema = z.discriminatedUnion('type', [
   z.object({ type: z.literal('command'), command: z.tuple([z.string()], z.string()).readonly() }),
 ])
 
-/** What a healthcheck step looks at; as written to the journal, so that a rollback can check the old version by it. */
+/** What a healthcheck step looks at; as written to the journal. */
 export const healthcheckSchema = z.object({
   id: z.string(),
   service: serviceSchema.nullable(),
@@ -18,6 +18,10 @@ export const healthcheckSchema = z.object({
   retries: z.number(),
 })
 export type Healthcheck = z.infer<typeof healthcheckSchema>
+
+/** By what a version that is brought back is checked: the step's look, for what ran before; null where nothing did. */
+export const restoredCheckSchema = healthcheckSchema.extend({ previous_version: z.string().nullable() })
+export type RestoredCheck = z.infer<typeof restoredCheckSchema>
 
 type HealthcheckStep = Extract<PlanStep, { action: 'healthcheck' }>
 

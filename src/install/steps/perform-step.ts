@@ -5,7 +5,7 @@ import { checkHealth } from '../health/check-health.ts'
 import { healthchecksOf } from '../health/healthchecks.ts'
 import { installPath } from '../layout.ts'
 import type { ServiceAction } from '../supervisors/commands.ts'
-import { describeService, serviceOf } from '../supervisors/service.ts'
+import { describeService, type Service, serviceOf } from '../supervisors/service.ts'
 import { compareTree } from '../tree-record.ts'
 import { runHostCommand } from './host-command.ts'
 import { installTree } from './install-tree.ts'
@@ -95,11 +95,18 @@ async function provision(context: StepContext, id: string): Promise<StepEnd> {
 }
 
 async function supervise(context: StepContext, action: ServiceAction, plugin: string | undefined): Promise<StepEnd> {
-  const id = plugin ?? (context.things[0] as NewThing).id
-  const service = requireEntry(serviceOf(requireConfig(context), id, plugin === undefined), 'supervisor')
-  context.log.info(`${action} ${describeService(service)}`)
-  await context.transaction.supervise(service, action, context.signal)
+  const ids = plugin === undefined ? context.things.map(thing => thing.id) : [plugin]
+  for (const service of servicesOf(requireConfig(context), ids, plugin === undefined)) {
+    context.log.info(`${action} ${describeService(service)}`)
+    await context.transaction.supervise(service, action, context.signal)
+  }
   return 'done'
+}
+
+/** One project-wide unit, or the service of each id. */
+function servicesOf(config: HostConfig, ids: readonly string[], isProjectWide: boolean): Service[] {
+  const services = ids.map(id => requireEntry(serviceOf(config, id, isProjectWide), 'supervisor'))
+  return [...new Map(services.map(service => [JSON.stringify(service), service])).values()]
 }
 
 async function verifyHealth(
