@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { lstatSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, lstatSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 /** A folder drawn as a tree, one line an entry; files with their mode and size. */
@@ -14,9 +14,13 @@ export function drawTree(folder: string, indent = ''): string[] {
   })
 }
 
-/** Each file below the folders with its mode and the SHA-256 of its bytes; equal texts mean equal files. */
+/** Each file below the folders that are there, with its mode and the SHA-256 of its bytes; equal texts mean equal files. */
 export function fingerprint(folders: readonly string[]): string {
-  return folders.flatMap(listFiles).map(describeBytes).join('\n')
+  return folders
+    .filter(folder => existsSync(folder))
+    .flatMap(listFiles)
+    .map(describeBytes)
+    .join('\n')
 }
 
 function listFiles(folder: string): string[] {

@@ -1,23 +1,16 @@
 import { randomBytes } from 'node:crypto'
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { createKey } from '../../hub/keys.ts'
 import { publishFolder } from '../../hub/marketplace/publish.ts'
-import { startHub } from '../../hub/server.ts'
-import { openStore } from '../../hub/store.ts'
-import { type ActionResult, makeWorkspace, runAction } from '../local-runner.ts'
+import { type ActionResult, runAction } from '../local-runner.ts'
+import { type LocalStage, openLocalStage } from '../local-stage.ts'
 import { examplePlan, type Release, writeSources } from './releases.ts'
 
 const HOST_ID = 'app-1'
 const PLAN = 'deploy/install.yaml'
 
-/** A reference hub, a host without anything on it and an operator's workspace, in one temporary folder. */
-export interface DemoStage {
-  readonly folder: string
-  readonly hubUrl: string
-  /** The project root of the host. */
-  readonly root: string
+/** A local stage with what the story needs on it. */
+export interface DemoStage extends LocalStage {
   /** Publishes a release, signed; returns its artifact's SHA-256. */
   publish(release: Release): Promise<string>
   /** Flips one bit of an artifact on the hub's own disk. */
@@ -26,8 +19,6 @@ export interface DemoStage {
   deploy(kind: Release['kind'], slug: string, plan: string): Promise<ActionResult>
   /** The hub's fleet view (contract 4.1) of one plugin or service. */
   readFleet(kind: Release['kind'], slug: string): Promise<HostEntry[]>
-  /** Stops the hub; removes the folder unless it is to be kept. */
-  close(keep: boolean): Promise<void>
 }
 
 export interface HostEntry {
@@ -39,19 +30,11 @@ export interface HostEntry {
 }
 
 export async function openStage(): Promise<DemoStage> {
-  const folder = mkdtempSync(join(tmpdir(), 'hub-deploy-demo-'))
-  const dataDir = join(folder, 'hub')
-  const root = join(folder, 'host')
-  mkdirSync(root)
-  const workspace = makeWorkspace(folder)
-  const hub = await startHub({ dataDir })
-  const store = openStore(dataDir)
-  const apiKey = createKey(store, { name: 'operator' }).key
+  const stage = await openLocalStage('hub-deploy-demo')
+  const { folder, hub, dataDir, store, apiKey, root, workspace } = stage
   const [signingSecret, pluginSecretKey] = [newSecret(), newSecret()]
   return {
-    folder,
-    hubUrl: hub.url,
-    root,
+    ...stage,
     async publish(release) {
       const sources = join(folder, 'sources', `${release.slug}-${release.version}`)
       writeSources(release, sources)
@@ -71,11 +54,6 @@ export async function openStage(): Promise<DemoStage> {
     async readFleet(kind, slug) {
       const url = `${hub.url}/deployments/${kind}/${slug}/hosts`
       return (await (await fetch(url, { headers: { 'X-API-Key': apiKey } })).json()) as HostEntry[]
-    },
-    async close(keep) {
-      await hub.close()
-      store.close()
-      if (!keep) rmSync(folder, { recursive: true, force: true })
     },
   }
 }

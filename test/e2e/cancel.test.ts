@@ -7,11 +7,12 @@ import type { Outcome } from '../../src/core/outcome.ts'
 import { acquireLock } from '../../src/install/lock.ts'
 import { commandsIn } from './evidence.ts'
 import { forEver, openGate } from './hub-gate.ts'
-import { assertNothingStrays, assertSucceeds, type Fleet, openFleet, type PreparedHost } from './prepared-host.ts'
+import { assertNothingStrays } from './invariants.ts'
+import { assertSucceeds, type Fleet, openFleet, type PreparedHost } from './prepared-host.ts'
 import { isRunning, killAsTheRunnerDoes, NOTE_PID, onceInLog, readHolder, readNotedPid } from './processes.ts'
 import { standIn } from './stand-in.ts'
 import { cancelBefore, cancelBeforeAndBlockUndo } from './stops.ts'
-import { whyNoTracing } from './tracing.ts'
+import { whyNoStrace } from './strace.ts'
 
 /** Cancelled as it writes the record: the way on from there until it looks up may differ, what comes out of it may not. */
 const MOMENTS: readonly { at: string; outcome: Outcome }[] = [
@@ -37,7 +38,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
     fleet = await openFleet()
   })
   after(() => fleet.close())
-  const skip = whyNoTracing()
+  const skip = whyNoStrace()
 
   for (const { at, outcome } of MOMENTS) {
     it(`at its record "${at}" ends ${outcome}`, { skip }, async t => {
@@ -48,7 +49,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
       else assertCancelled(fleet, host, result, outcome)
       assert.deepEqual(host.tree(), outcome === 'success' ? fleet.new : fleet.old)
       assert.deepEqual(host.reported(), [outcome])
-      assertNothingStrays(host)
+      assertNothingStrays(host.root)
     })
   }
 
@@ -101,7 +102,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
     assert.equal((await host.post()).exitCode, 0)
     assertTakenBack(fleet, host)
     assert.deepEqual(host.reported(), ['rolled_back'])
-    assertNothingStrays(host)
+    assertNothingStrays(host.root)
   })
 
   it(`${SLOW_UNDO} is finished by the next run when post never runs`, { skip }, async t => {
@@ -110,7 +111,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
     assertSucceeds(await host.deploy())
     assertTakenBack(fleet, host, fleet.new)
     assert.deepEqual(host.reported(), ['rolled_back', 'success'])
-    assertNothingStrays(host)
+    assertNothingStrays(host.root)
   })
 
   it('killed by the runner while the hub does not take its report keeps what it said, for post to send', async t => {
@@ -128,7 +129,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
     assert.equal(host.localReports()[0]?.error?.code, 'cancelled')
     assertSucceeds(await host.deploy(inputs))
     assert.deepEqual(host.reported(), ['failed', 'success'])
-    assertNothingStrays(host)
+    assertNothingStrays(host.root)
   })
 })
 
@@ -163,7 +164,7 @@ function assertCancelled(fleet: Fleet, host: PreparedHost, result: ActionResult,
   assert.equal(host.localReports()[0]?.error?.code, 'cancelled')
   assert.deepEqual(host.reported(), [outcome])
   assert.deepEqual(host.tree(), fleet.old)
-  assertNothingStrays(host)
+  assertNothingStrays(host.root)
 }
 
 function assertTakenBack(fleet: Fleet, host: PreparedHost, tree = fleet.old): void {

@@ -7,23 +7,21 @@ import type { ActionResult } from '../../scripts/local-runner.ts'
 import type { ErrorCode } from '../../src/core/errors.ts'
 import type { Outcome } from '../../src/core/outcome.ts'
 import { openGate } from './hub-gate.ts'
+import { assertNothingStrays } from './invariants.ts'
 import { mountMemory, mountOver, run, whyNoImmutables, whyNoMounting } from './mounts.ts'
-import {
-  assertNothingStrays,
-  assertSucceeds,
-  FAILING_VERSION,
-  type Fleet,
-  openFleet,
-  type PreparedHost,
-} from './prepared-host.ts'
+import { assertSucceeds, FAILING_VERSION, type Fleet, openFleet, type PreparedHost } from './prepared-host.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles } from './stage.ts'
 import { standIn } from './stand-in.ts'
-import { goReadOnly, tamper, whyNoTracing } from './tracing.ts'
+import { whyNoStrace } from './strace.ts'
+import { goReadOnly, tamper } from './tampering.ts'
+
+const MANY_FILES_VERSION = '3.0.0'
 
 describe('an update on a disk', () => {
   let fleet: Fleet
   before(async () => {
     fleet = await openFleet()
+    await fleet.stage.publish(MANY_FILES_VERSION, manyFiles())
   })
   after(() => fleet.close())
   const noMounting = whyNoMounting()
@@ -37,6 +35,22 @@ describe('an update on a disk', () => {
       const fetched = await updateThroughGate(t, fleet, host)
       assertEnds(fleet, host, fetched.result, 'failed', 'disk_full')
       assert.equal(fetched.artifacts, 0)
+    })
+  }
+
+  // Files of one byte: the room that their bytes need is there, and what their blocks and inodes need is not.
+  const TOO_SMALL_FOR_MANY = { 'of room': 'size=6m', 'of inodes': 'nr_inodes=800' }
+  for (const [what, options] of Object.entries(TOO_SMALL_FOR_MANY)) {
+    it(`that runs out ${what} while it extracts keeps the old version and nothing of the new`, {
+      skip: noMounting,
+    }, async t => {
+      const host = fleet.newHost(`extracts-out-${what}`, join(mountMemory(t, options), 'host'))
+      const result = await host.deploy({ version: MANY_FILES_VERSION })
+      assertEnds(fleet, host, result, 'failed', 'disk_full')
+      const [report] = host.localReports()
+      assert.equal(report?.states.at(-2)?.state, 'extracting')
+      assertNothingStrays(host.root)
+      await assertGoesOn(fleet, host)
     })
   }
 
@@ -76,7 +90,7 @@ describe('an update on a disk', () => {
   })
 
   it('whose new version cannot be moved any more is inconsistent until that is gone, and then repaired', {
-    skip: noImmutables || whyNoTracing(),
+    skip: noImmutables || whyNoStrace(),
   }, async t => {
     const host = fleet.newHost('immutable-new')
     const place = join(host.root, 'plugins/greeter')
@@ -94,7 +108,7 @@ describe('an update on a disk', () => {
 
   for (const nth of [6, 9, 12, 15, 18, 21]) {
     it(`that goes read-only before change ${nth} of names tells the truth, and the next run needs no one's help`, {
-      skip: whyNoTracing(),
+      skip: whyNoStrace(),
     }, async () => {
       const host = fleet.newHost(`read-only-${nth}`)
       const { outputs, log } = await host.deploy({}, goReadOnly(nth))
@@ -104,7 +118,7 @@ describe('an update on a disk', () => {
       else if (outcome !== 'inconsistent') assert.deepEqual(host.tree(), fleet.old)
       assertSucceeds(await host.deploy())
       assert.deepEqual(host.tree(), fleet.new)
-      assertNothingStrays(host)
+      assertNothingStrays(host.root)
     })
   }
 
@@ -180,6 +194,11 @@ function deployUnder(umask: number, host: PreparedHost): Promise<ActionResult> {
   }
 }
 
+function manyFiles(): Record<string, string> {
+  const paths = Array.from({ length: 2000 }, (_, index) => `data/${index % 10}/${index}`)
+  return { ...pluginFiles(MANY_FILES_VERSION), ...Object.fromEntries(paths.map(path => [path, 'x'])) }
+}
+
 function assertEnds(fleet: Fleet, host: PreparedHost, result: ActionResult, outcome: Outcome, code: ErrorCode): void {
   assert.deepEqual([result.outputs['outcome'], result.outputs['error-code']], [outcome, code], result.log)
   assert.deepEqual(host.tree(), fleet.old)
@@ -189,7 +208,7 @@ function assertEnds(fleet: Fleet, host: PreparedHost, result: ActionResult, outc
 async function assertGoesOn(fleet: Fleet, host: PreparedHost): Promise<void> {
   assertSucceeds(await host.deploy())
   assert.deepEqual(host.tree(), fleet.new)
-  assertNothingStrays(host)
+  assertNothingStrays(host.root)
 }
 
 async function updateThroughGate(

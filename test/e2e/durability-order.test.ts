@@ -5,7 +5,7 @@ import { after, before, describe, it } from 'node:test'
 import type { ActionResult } from '../../scripts/local-runner.ts'
 import { listTree } from '../install/directory-listing.ts'
 import { NAME_CALLS, whyNoStrace } from './strace.ts'
-import { type HostCopy, openSweepHosts, type SweepHosts } from './sweep-hosts.ts'
+import { openSweepHosts, type SweepHost, type SweepHosts } from './sweep-hosts.ts'
 import { openTraces, type TracedCall, type Traces } from './traced-runs.ts'
 
 const CALLS = [...NAME_CALLS, 'write', 'pwrite64']
@@ -18,17 +18,17 @@ type Event =
   | { kind: 'record'; text: string }
   | { kind: 'told'; text: string }
 
-describe('the order of an update on the disk', { skip: whyNoStrace() ?? false }, () => {
+describe('the order of an update on the disk', { skip: whyNoStrace() }, () => {
   let hosts: SweepHosts
   let traces: Traces
-  let update: { events: readonly Event[]; host: HostCopy }
-  let withoutSync: { events: readonly Event[]; host: HostCopy }
+  let update: { events: readonly Event[]; host: SweepHost }
+  let withoutSync: { events: readonly Event[]; host: SweepHost }
 
   before(async () => {
     hosts = await openSweepHosts()
     traces = openTraces()
     update = await traceUpdate('update', {})
-    withoutSync = await traceUpdate('without-sync', { PATH: failingSync(hosts.copy('tools').temp) })
+    withoutSync = await traceUpdate('without-sync', { PATH: failingSync(hosts.copy('tools').workspace.temp) })
   })
 
   after(async () => {
@@ -128,7 +128,7 @@ function failingSync(parent: string): string {
 }
 
 /** What had been staged: the new tree without what the host kept, the root as the empty path. */
-function stagedPaths({ root }: HostCopy): string[] {
+function stagedPaths({ root }: SweepHost): string[] {
   const paths = Object.keys(listTree(join(root, 'plugins/greeter')))
   return ['', ...paths.filter(path => !/^(data|\.env)(\/|$)/.test(path)).map(path => `/${path}`)]
 }

@@ -3,7 +3,7 @@ import { after, before, describe, it } from 'node:test'
 import { assertExactly, assertNoSecret, assertTold, type Listing, listLasting, listLive } from './invariants.ts'
 import { countOutcomes } from './outcome-counts.ts'
 import { failWith, whyNoStrace } from './strace.ts'
-import { type HostCopy, openSweepHosts, type SweepHosts } from './sweep-hosts.ts'
+import { openSweepHosts, type SweepHost, type SweepHosts } from './sweep-hosts.ts'
 import { assertTakenOver } from './taken-over.ts'
 import { type Act, openTraces, type TracedCall, type Traces } from './traced-runs.ts'
 
@@ -20,7 +20,7 @@ const failures: { error: string; calls: RegExp }[] = [
   { error: 'EACCES', calls: /^(rename|link|mkdir|unlink|rmdir)/ },
 ]
 
-describe('a deployment of which any one call fails', { skip: whyNoStrace() ?? false }, () => {
+describe('a deployment of which any one call fails', { skip: whyNoStrace() }, () => {
   let traces: Traces
   let hosts: SweepHosts
   let updateCalls: readonly TracedCall[]
@@ -55,7 +55,7 @@ describe('a deployment of which any one call fails', { skip: whyNoStrace() ?? fa
     })
   }
 
-  async function failAndTakeOver(error: string, call: TracedCall, host: HostCopy): Promise<string> {
+  async function failAndTakeOver(error: string, call: TracedCall, host: SweepHost): Promise<string> {
     const { result, calls } = await traces.run(host, update, failWith(error, call))
     const hit = calls.find(({ result: answer }) => answer.includes('INJECTED'))
     assert.equal(hit?.text, call.text)
@@ -74,7 +74,7 @@ describe('a deployment of which any one call fails', { skip: whyNoStrace() ?? fa
     })
     // A local report that could not be written was so by the next run.
     assertTold(host.root, result)
-    assertNoSecret(hosts.secrets, [host.root, host.temp], [result.log])
+    assertNoSecret(hosts.secrets, [host.root, host.workspace.temp], [result.log])
     return outcome
   }
 })

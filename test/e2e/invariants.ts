@@ -30,7 +30,7 @@ export function assertExactly(root: string, allowed: Readonly<Record<string, Lis
   return name as string
 }
 
-/** I3 and I4: nothing of a deployment is left over: no journal, lock, mark, staged tree, temporary file or waiting report. */
+/** I3, I4 and I8: nothing of a deployment is left over: no journal, lock, mark, staged tree, temporary file, waiting or second report. */
 export function assertNothingStrays(root: string): void {
   const own = join(root, '.hub-deploy')
   const lasting = ['audit.jsonl', 'installed.json', 'outbox', 'reports', 'reserve', 'snapshots', 'staging', 'trees']
@@ -44,9 +44,10 @@ export function assertNothingStrays(root: string): void {
     readdirSync(own, { recursive: true, encoding: 'utf8' }).filter(path => path.endsWith('.tmp')),
     [],
   )
+  readReports(root)
 }
 
-/** The final local reports by deployment id, oldest first. I8: there is exactly one of each deployment. */
+/** The final local reports by deployment id, oldest first. I8: no deployment has more than one. */
 export function readReports(root: string): Map<string, LocalReport> {
   const folder = join(root, '.hub-deploy', 'reports')
   const names = existsSync(folder) ? readdirSync(folder).filter(name => name.endsWith('.json')) : []

@@ -4,7 +4,7 @@ import type { ActionResult } from '../../scripts/local-runner.ts'
 import { assertNoSecret, type Listing, listLasting, readReports } from './invariants.ts'
 import { countOutcomes } from './outcome-counts.ts'
 import { killBefore, whyNoStrace } from './strace.ts'
-import { type HostCopy, openSweepHosts, type SweepHosts } from './sweep-hosts.ts'
+import { openSweepHosts, type SweepHost, type SweepHosts } from './sweep-hosts.ts'
 import { assertTakenOver } from './taken-over.ts'
 import { type Act, openTraces, type TracedCall, type Traces } from './traced-runs.ts'
 
@@ -31,11 +31,11 @@ const sweeps: Sweep[] = [
   { what: 'a rollback', act: (host, run) => host.updateInVain(run) },
   { what: 'taking back a dead update', act: update, interruptedAt: linksSettings, until: removesJournal },
   { what: 'finishing a committed update', act: update, interruptedAt: recordsInstalled, until: removesJournal },
-  { what: 'the post step taking back', act: (host, run) => host.post(run), interruptedAt: linksSettings },
-  { what: 'the post step finishing', act: (host, run) => host.post(run), interruptedAt: recordsInstalled },
+  { what: 'the post step taking back', act: (host, run) => host.post({}, run), interruptedAt: linksSettings },
+  { what: 'the post step finishing', act: (host, run) => host.post({}, run), interruptedAt: recordsInstalled },
 ]
 
-describe('a deployment killed before any one of its calls', { skip: whyNoStrace() ?? false }, () => {
+describe('a deployment killed before any one of its calls', { skip: whyNoStrace() }, () => {
   let traces: Traces
   let hosts: SweepHosts
   let updateCalls: readonly TracedCall[]
@@ -80,7 +80,7 @@ describe('a deployment killed before any one of its calls', { skip: whyNoStrace(
     return { host, deploymentId: result.outputs['deployment-id'] }
   }
 
-  async function census({ act, until }: Sweep, host: HostCopy): Promise<readonly TracedCall[]> {
+  async function census({ act, until }: Sweep, host: SweepHost): Promise<readonly TracedCall[]> {
     const { calls } = await traces.run(host, act)
     assert.ok(calls.length > 10, 'the census sees the calls')
     const last = until === undefined ? -1 : calls.findIndex(({ text }) => until(text))
@@ -91,7 +91,7 @@ describe('a deployment killed before any one of its calls', { skip: whyNoStrace(
   async function killAndTakeOver(
     sweep: Sweep,
     call: TracedCall,
-    host: HostCopy,
+    host: SweepHost,
     start: Start | undefined,
   ): Promise<string> {
     const { calls, result } = await traces.run(host, sweep.act, killBefore(call))
@@ -99,13 +99,13 @@ describe('a deployment killed before any one of its calls', { skip: whyNoStrace(
     const deploymentId = start?.deploymentId ?? result.outputs['deployment-id']
     const hasBegun = start !== undefined || calls.some(isJournaled)
     await assertTakenOver({ host, hub: hosts.stage.store, reference, deploymentId, hasBegun })
-    assertNoSecret(hosts.secrets, [host.root, host.temp], [result.log])
+    assertNoSecret(hosts.secrets, [host.root, host.workspace.temp], [result.log])
     return readReports(host.root).get(deploymentId ?? '')?.outcome ?? 'not begun'
   }
 })
 
 interface Start {
-  host: HostCopy
+  host: SweepHost
   deploymentId: string | undefined
 }
 

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it, type TestContext } from 'node:test'
+import { assertNothingStrays } from './invariants.ts'
 import { type Ending, ERRORS, KILLED, type KilledRow } from './kill-rows.ts'
-import { assertNothingStrays, assertSucceeds, type Fleet, openFleet, type PreparedHost } from './prepared-host.ts'
+import { assertSucceeds, type Fleet, openFleet, type PreparedHost } from './prepared-host.ts'
 import type { Stop } from './stops.ts'
-import { whyNoTracing } from './tracing.ts'
+import { whyNoStrace } from './strace.ts'
 
-const noTracing = whyNoTracing()
+const noTracing = whyNoStrace()
 const whyNot = (stops: readonly Stop[]): string | false => stops.some(stop => stop.needsTracing) && noTracing
 
 describe('an update', { concurrency: 2 }, () => {
@@ -83,5 +84,5 @@ function assertEnded(fleet: Fleet, host: PreparedHost, ending: Ending): void {
 async function assertGoesOn(fleet: Fleet, host: PreparedHost): Promise<void> {
   assertSucceeds(await host.deploy())
   assert.deepEqual(host.tree(), fleet.new)
-  assertNothingStrays(host)
+  assertNothingStrays(host.root)
 }

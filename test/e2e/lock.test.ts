@@ -6,7 +6,8 @@ import { after, before, describe, it } from 'node:test'
 import type { LocalReport } from '../../src/install/local-report.ts'
 import { readOwnIdentity } from '../../src/install/process-identity.ts'
 import { openGate } from './hub-gate.ts'
-import { assertNothingStrays, assertSucceeds, type Fleet, openFleet, type PreparedHost } from './prepared-host.ts'
+import { assertNothingStrays } from './invariants.ts'
+import { assertSucceeds, type Fleet, openFleet, type PreparedHost } from './prepared-host.ts'
 import { readHolder } from './processes.ts'
 import { pluginFiles } from './stage.ts'
 
@@ -42,7 +43,7 @@ describe('the lock of a host', () => {
       const host = fleet.newHost(`of ${whose}`)
       writeFileSync(join(host.root, '.hub-deploy/lock'), await content())
       assertSucceeds(await host.deploy({ 'lock-timeout-seconds': '0' }))
-      assertNothingStrays(host)
+      assertNothingStrays(host.root)
     })
   }
 
@@ -83,7 +84,7 @@ describe('the lock of a host', () => {
     assert.ok(second.log.includes(`process ${pid} `))
     assertSucceeds(await first)
     assert.deepEqual(host.tree(), fleet.new)
-    assertNothingStrays(host)
+    assertNothingStrays(host.root)
   })
 })
 
@@ -101,7 +102,7 @@ async function assertOneAfterTheOther(host: PreparedHost): Promise<void> {
   const last = reports.at(-1)?.version ?? ''
   assert.equal(host.tree()['greeter/src/main.py'], `644 ${pluginFiles(last)['src/main.py']}`)
   assert.equal(host.reported().length, RUNS_AT_ONCE)
-  assertNothingStrays(host)
+  assertNothingStrays(host.root)
 }
 
 /** That no run fetched anything before the one before it had succeeded. */

@@ -1,25 +1,16 @@
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
-import { type ActionResult, type ActionRun, makeWorkspace, type Workspace } from '../../scripts/local-runner.ts'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { ActionResult } from '../../scripts/local-runner.ts'
 import type { JournalRecord } from '../../src/install/journal.ts'
 import type { LocalReport } from '../../src/install/local-report.ts'
 import { listTree } from '../install/directory-listing.ts'
 import { acceptedReports } from './evidence.ts'
+import { copyBuild, copyHost, type HostCopy, type HostOrigin, hostFolder } from './host-copy.ts'
 import { openStage, pluginFiles, type Stage } from './stage.ts'
 
-/** A host on which greeter 1.0.0 is installed, 0.9.0 is its one snapshot, and the plugin has written its own data. */
-export interface PreparedHost {
-  /** Its host id. */
-  readonly name: string
-  readonly root: string
-  readonly workspace: Workspace
-  /** Deploys 2.0.0 by UPDATE_PLAN, unless told otherwise. */
-  deploy(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
-  /** The post step after a main step that had the lock. */
-  post(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
+/** A host on which greeter 1.0.0 is installed, 0.9.0 is its one snapshot, and the plugin has written its own data; it deploys 2.0.0. */
+export interface PreparedHost extends HostCopy {
   /** What the host runs: everything below plugins/. */
   tree(): Record<string, string>
   /** What the hub accepted from this host, oldest first: the status of each. */
@@ -56,30 +47,13 @@ environment: {required: [TOKEN]}
 `
 
 export async function openFleet(): Promise<Fleet> {
-  const folder = mkdtempSync(join(tmpdir(), 'fleet-'))
   const stage = await openStage()
-  const close = async (): Promise<void> => {
-    await stage.close()
-    rmSync(folder, { recursive: true, force: true })
-  }
   try {
-    return { ...(await prepareFleet(stage, folder)), close }
+    return await prepareFleet(stage)
   } catch (error) {
-    await close()
+    await stage.close()
     throw error
   }
-}
-
-/** What must hold once a later run has succeeded: nothing of the dead one strays, each deployment has one report. */
-export function assertNothingStrays(host: PreparedHost): void {
-  const own = join(host.root, '.hub-deploy')
-  assert.deepEqual(readdirSync(join(own, 'staging')), [])
-  assert.deepEqual(
-    Object.keys(listTree(own)).filter(path => /(^|\/)(journal\.jsonl|lock.*|.*\.tmp)$/.test(path)),
-    [],
-  )
-  const ids = host.localReports().map(report => report.deployment_id)
-  assert.equal(new Set(ids).size, ids.length)
 }
 
 export function assertSucceeds(result: ActionResult): void {
@@ -87,24 +61,17 @@ export function assertSucceeds(result: ActionResult): void {
   assert.equal(result.exitCode, 0)
 }
 
-async function prepareFleet(stage: Stage, folder: string): Promise<Omit<Fleet, 'close'>> {
-  const template = join(folder, 'template')
-  const repository = copyBuild(join(folder, 'repository'))
+async function prepareFleet(stage: Stage): Promise<Fleet> {
+  const root = hostFolder(stage, 'template')
+  const inputs = { version: '2.0.0', 'keep-snapshots': '1' }
+  const origin = { stage, repository: copyBuild(stage), root, plan: UPDATE_PLAN, inputs }
   await publishVersions(stage)
-  await deployFirstVersions(stage, template, repository)
-  const newHost: Fleet['newHost'] = (name, root = join(folder, name)) =>
-    copyHost({ stage, template, repository }, name, root, makeWorkspace(folder))
+  await deployFirstVersions(origin)
+  const newHost: Fleet['newHost'] = (name, at) => prepareHost(stage, copyHost(origin, name, at))
   const undisturbed = newHost('undisturbed')
   assertSucceeds(await undisturbed.deploy())
-  return { stage, newHost, old: listTree(join(template, 'plugins')), new: undisturbed.tree() }
-}
-
-/** So that a build that goes on meanwhile disturbs nobody. */
-function copyBuild(to: string): string {
-  const repository = resolve(import.meta.dirname, '../..')
-  mkdirSync(to)
-  for (const part of ['action.yml', 'dist']) cpSync(join(repository, part), join(to, part), { recursive: true })
-  return to
+  const old = listTree(join(root, 'plugins'))
+  return { stage, newHost, old, new: undisturbed.tree(), close: () => stage.close() }
 }
 
 async function publishVersions(stage: Stage): Promise<void> {
@@ -113,7 +80,8 @@ async function publishVersions(stage: Stage): Promise<void> {
   await stage.publish(FAILING_VERSION, { ...pluginFiles(FAILING_VERSION, template), 'plugin.yaml': NEEDY_YAML })
 }
 
-async function deployFirstVersions(stage: Stage, root: string, repository: string): Promise<void> {
+async function deployFirstVersions({ stage, root, repository }: HostOrigin): Promise<void> {
+  mkdirSync(root, { recursive: true })
   for (const version of ['0.9.0', '1.0.0']) {
     assertSucceeds(await stage.deploy({ version, 'project-root': root, 'host-id': 'template' }, { repository }))
   }
@@ -121,27 +89,12 @@ async function deployFirstVersions(stage: Stage, root: string, repository: strin
   writeFileSync(join(root, 'plugins/greeter/data/visits'), '42\n')
 }
 
-interface Origin {
-  stage: Stage
-  template: string
-  repository: string
-}
-
-function copyHost(origin: Origin, name: string, root: string, workspace: Workspace): PreparedHost {
-  const { stage, template, repository } = origin
-  execFileSync('cp', ['-a', '-T', template, root])
-  writeFileSync(join(workspace.path, 'install.yaml'), UPDATE_PLAN)
+function prepareHost(stage: Stage, host: HostCopy): PreparedHost {
+  const { name, root } = host
   const reports = join(root, '.hub-deploy/reports')
   const before = new Set(readdirSync(reports))
-  const own = { 'project-root': root, 'host-id': name, version: '2.0.0', 'keep-snapshots': '1' }
-  const deploy: PreparedHost['deploy'] = (inputs = {}, run = {}) =>
-    stage.deploy({ ...own, ...inputs }, { repository, workspace, ...run })
   return {
-    name,
-    root,
-    workspace,
-    deploy,
-    post: (inputs = {}, run = {}) => deploy(inputs, { phase: 'post', state: { locked: 'true' }, ...run }),
+    ...host,
     tree: () => listTree(join(root, 'plugins')),
     reported: () =>
       acceptedReports(stage)

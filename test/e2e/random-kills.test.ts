@@ -6,7 +6,7 @@ import { setTimeout } from 'node:timers/promises'
 import type { ActionResult } from '../../scripts/local-runner.ts'
 import { assertNoSecret, type Listing, listLasting, readReports } from './invariants.ts'
 import { countOutcomes } from './outcome-counts.ts'
-import { type HostCopy, openSweepHosts, type SweepHosts } from './sweep-hosts.ts'
+import { openSweepHosts, type SweepHost, type SweepHosts } from './sweep-hosts.ts'
 import { assertTakenOver } from './taken-over.ts'
 
 const KILLS = Number(process.env['RANDOM_KILLS'] ?? (process.env['CI'] === 'true' ? 200 : 20))
@@ -37,13 +37,13 @@ describe('a deployment killed at any time', () => {
   })
 
   /** Kills the deployment, and every second time the run that recovers it, too. */
-  async function killAndTakeOver(host: HostCopy, random: () => number): Promise<Ending> {
+  async function killAndTakeOver(host: SweepHost, random: () => number): Promise<Ending> {
     const killed = await killAfter(host, random() * undisturbedMs)
     const deploymentId = killed.outputs['deployment-id']
     const hasBegun = isJournaled(host.root, deploymentId)
     const second = random() < 0.5 ? await killAfter(host, random() * undisturbedMs) : undefined
     const tookMs = await assertTakenOver({ host, hub: hosts.stage.store, reference, deploymentId, hasBegun })
-    assertNoSecret(hosts.secrets, [host.root, host.temp], [killed.log, second?.log ?? ''])
+    assertNoSecret(hosts.secrets, [host.root, host.workspace.temp], [killed.log, second?.log ?? ''])
     return { outcome: readReports(host.root).get(deploymentId ?? '')?.outcome ?? 'not begun', tookMs }
   }
 })
@@ -53,7 +53,7 @@ interface Ending {
   tookMs: number
 }
 
-async function killAfter(host: HostCopy, ms: number): Promise<ActionResult> {
+async function killAfter(host: SweepHost, ms: number): Promise<ActionResult> {
   const ended = new AbortController()
   const result = await host.update({
     onStart: pid => {

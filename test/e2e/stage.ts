@@ -1,35 +1,18 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { createKey } from '../../hub/keys.ts'
 import { publishArchive, publishFolder } from '../../hub/marketplace/publish.ts'
-import { type RunningHub, startHub } from '../../hub/server.ts'
-import { openStore, type Store } from '../../hub/store.ts'
-import {
-  type ActionResult,
-  type ActionRun,
-  makeWorkspace,
-  runAction,
-  type Workspace,
-} from '../../scripts/local-runner.ts'
+import { type ActionResult, type ActionRun, runAction } from '../../scripts/local-runner.ts'
+import { type LocalStage, openLocalStage } from '../../scripts/local-stage.ts'
 
 export const SIGNING_SECRET = 'the developer signs with this'
 
-/** A real hub, a host folder and a workspace, all of them temporary. */
-export interface Stage {
-  hub: RunningHub
-  /** What the hub remembers. */
-  store: Store
-  /** The project root of the host. */
-  root: string
-  workspace: Workspace
-  apiKey: string
+/** A local stage on which plugins and services are published and deployed. */
+export interface Stage extends LocalStage {
   publish(version: string, files: Record<string, string>, options?: PublishOptions): Promise<void>
   publishBytes(version: string, bytes: Uint8Array, options?: PublishOptions): Promise<void>
   writePlan(text: string): void
   /** Runs the deploy action with the inputs that every run here needs, and these. */
   deploy(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
-  close(): Promise<void>
 }
 
 interface PublishOptions {
@@ -64,14 +47,8 @@ export function pluginFiles(version: string, more: Record<string, string> = {}):
 }
 
 export async function openStage(): Promise<Stage> {
-  const folder = mkdtempSync(join(tmpdir(), 'stage-'))
-  const dataDir = join(folder, 'hub')
-  const root = join(folder, 'host')
-  mkdirSync(root)
-  const workspace = makeWorkspace(folder)
-  const hub = await startHub({ dataDir })
-  const store = openStore(dataDir)
-  const apiKey = createKey(store, { name: 'operator' }).key
+  const stage = await openLocalStage('stage')
+  const { folder, hub, store, apiKey, root, workspace } = stage
   const planPath = join(workspace.path, 'install.yaml')
   writeFileSync(planPath, PLUGIN_PLAN)
   let published = 0
@@ -83,11 +60,7 @@ export async function openStage(): Promise<Stage> {
     replace: options.replace ?? false,
   })
   return {
-    hub,
-    store,
-    root,
-    workspace,
-    apiKey,
+    ...stage,
     async publish(version, files, options = {}) {
       const source = join(folder, `source-${++published}`)
       writeFiles(source, files)
@@ -112,11 +85,6 @@ export async function openStage(): Promise<Stage> {
           ...inputs,
         },
       }),
-    async close() {
-      await hub.close()
-      store.close()
-      rmSync(folder, { recursive: true, force: true })
-    },
   }
 }
 

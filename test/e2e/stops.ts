@@ -5,7 +5,7 @@ import type { JournalRecord } from '../../src/install/journal.ts'
 import { forEver, openGate, type Route } from './hub-gate.ts'
 import type { Fleet, PreparedHost } from './prepared-host.ts'
 import { standIn } from './stand-in.ts'
-import { cancelAndBlock, tamper, tamperWithRecord } from './tracing.ts'
+import { cancelAndBlock, tamper, tamperWithRecord } from './tampering.ts'
 
 /** What a run is given so that it ends, or fails, at one certain place. */
 export interface Stopped {

@@ -20,11 +20,11 @@ export interface SystemCall {
   nth: number
 }
 
-/** Why nothing can be traced here, or undefined when it can. */
-export function whyNoStrace(): string | undefined {
+/** Why nothing can be traced here, or false: what a test's `skip` takes. */
+export function whyNoStrace(): string | false {
   const { error, status, stderr } = spawnSync('strace', ['-f', '-o', '/dev/null', 'true'], { encoding: 'utf8' })
   if (error !== undefined) return `strace is not installed (${error.message})`
-  return status === 0 ? undefined : `strace is not allowed to trace: ${stderr.trim()}`
+  return status === 0 ? false : `strace is not allowed to trace: ${stderr.trim()}`
 }
 
 /** The environment in which all file work of the action is one thread's, so that counting calls means something. */
@@ -35,7 +35,9 @@ export interface Tracing {
   /** Of which calls; default NAME_CALLS. */
   calls?: readonly string[]
   /** What to do to which call, in strace's own words: `fsync:error=EIO:when=3`. */
-  inject?: string
+  inject?: readonly string[]
+  /** Only calls that touch one of these. */
+  paths?: readonly string[]
   /** How much of each text is noted. */
   textLimit?: number
   /** Only the main thread is traced, so that its calls are counted alone. */
@@ -43,24 +45,26 @@ export interface Tracing {
 }
 
 /** The command to run an action through. */
-export function traceCommand({ log, calls = NAME_CALLS, inject, textLimit = 0, mainOnly = false }: Tracing): string[] {
+export function traceCommand(tracing: Tracing): string[] {
+  const { log, calls = NAME_CALLS, inject = [], paths = [], textLimit = 0, mainOnly = false } = tracing
   const names = ['execve', ...calls].map(name => `?${name}`)
   return [
     'strace',
     ...(mainOnly ? [] : ['-f']),
     ...['-y', '-s', String(textLimit), '-o', log, '-e', `trace=${names.join(',')}`],
-    ...(inject === undefined ? [] : ['-e', `inject=${inject}`]),
+    ...paths.flatMap(path => ['-P', path]),
+    ...inject.flatMap(how => ['-e', `inject=${how}`]),
   ]
 }
 
 /** Kills the whole process instead of making a call: the signal is fatal, and the error keeps the call from being made. */
 export function killBefore(call: SystemCall): Pick<Tracing, 'inject' | 'mainOnly'> {
-  return { inject: `${call.name}:error=EINTR:signal=KILL:when=${call.nth}`, mainOnly: call.role === 'main' }
+  return { inject: [`${call.name}:error=EINTR:signal=KILL:when=${call.nth}`], mainOnly: call.role === 'main' }
 }
 
 /** Makes a call fail with this error, without being made. */
 export function failWith(error: string, call: SystemCall): Pick<Tracing, 'inject' | 'mainOnly'> {
-  return { inject: `${call.name}:error=${error}:when=${call.nth}`, mainOnly: call.role === 'main' }
+  return { inject: [`${call.name}:error=${error}:when=${call.nth}`], mainOnly: call.role === 'main' }
 }
 
 /** The calls in the order in which they began. */

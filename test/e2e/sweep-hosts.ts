@@ -1,10 +1,10 @@
-import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
-import { join, resolve } from 'node:path'
-import { type ActionResult, type ActionRun, makeWorkspace } from '../../scripts/local-runner.ts'
+import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { ActionResult, ActionRun } from '../../scripts/local-runner.ts'
+import { copyBuild, copyHost, type HostCopy, type HostOrigin } from './host-copy.ts'
 import { type Listing, listLive } from './invariants.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, SIGNING_SECRET, type Stage, writeFiles } from './stage.ts'
 
-const REPOSITORY = resolve(import.meta.dirname, '../..')
 const PLUGIN_SECRET_KEY = 'the host framework signs with this'
 const OLD_VERSIONS = ['0.7.0', '0.8.0', '0.9.0', '1.0.0']
 const NEW_VERSION = '2.0.0'
@@ -23,39 +23,30 @@ export interface SweepHosts {
   /** The live trees before the update. */
   readonly old: Listing
   /** A copy of a host, by default of the prepared one, under a name that is also its host id. */
-  copy(hostId: string, from?: HostCopy): HostCopy
+  copy(name: string, from?: SweepHost): SweepHost
   close(): Promise<void>
 }
 
-export interface HostCopy {
-  readonly root: string
-  readonly hostId: string
-  /** `RUNNER_TEMP` of all its runs. */
-  readonly temp: string
+export interface SweepHost extends HostCopy {
   /** Updates it to 2.0.0. */
   update(run?: Partial<ActionRun>): Promise<ActionResult>
   /** Starts the update, which fails after the switch: the settings lack what the plugin requires. */
   updateInVain(run?: Partial<ActionRun>): Promise<ActionResult>
-  /** The post step of a main step that was killed holding the lock. */
-  post(run?: Partial<ActionRun>): Promise<ActionResult>
 }
 
-/** Works with a copy of the built actions, so that a build meanwhile does no harm. */
 export async function openSweepHosts(): Promise<SweepHosts> {
   const stage = await openStage()
-  const folder = join(stage.root, '..')
-  const repository = join(folder, 'repository')
-  cpSync(join(REPOSITORY, 'dist'), join(repository, 'dist'), { recursive: true })
-  cpSync(join(REPOSITORY, 'action.yml'), join(repository, 'action.yml'))
+  const repository = copyBuild(stage)
   await installOldVersions(stage, repository)
   await stage.publish(NEW_VERSION, newFiles())
-  stage.writePlan(UPDATE_PLAN)
+  const inputs = { version: NEW_VERSION, 'plugin-secret-key': PLUGIN_SECRET_KEY }
+  const origin = { stage, repository, root: stage.root, plan: UPDATE_PLAN, inputs }
   const secrets = [stage.apiKey, SIGNING_SECRET, PLUGIN_SECRET_KEY]
   return {
     stage,
     secrets,
     old: listLive(stage.root),
-    copy: (hostId, from) => copyHost({ stage, repository, folder }, hostId, from),
+    copy: (name, from) => copySweepHost({ ...origin, root: from?.root ?? origin.root }, name, from),
     close: () => stage.close(),
   }
 }
@@ -80,35 +71,13 @@ function newFiles(): Record<string, string> {
   })
 }
 
-interface Source {
-  stage: Stage
-  repository: string
-  folder: string
-}
-
-function copyHost({ stage, repository, folder }: Source, hostId: string, from?: HostCopy): HostCopy {
-  const parent = join(folder, hostId)
-  mkdirSync(parent)
-  const root = join(parent, 'host')
-  cpSync(from?.root ?? stage.root, root, { recursive: true, verbatimSymlinks: true })
-  if (from !== undefined) renameHost(root, from.hostId, hostId)
-  const { temp } = makeWorkspace(parent)
-  const workspace = { path: stage.workspace.path, temp }
-  const inputs = {
-    'project-root': root,
-    'host-id': hostId,
-    version: NEW_VERSION,
-    'plugin-secret-key': PLUGIN_SECRET_KEY,
-  }
-  const deploy = (run: Partial<ActionRun>): Promise<ActionResult> =>
-    stage.deploy(inputs, { repository, workspace, ...run })
+function copySweepHost(origin: HostOrigin, name: string, from: HostCopy | undefined): SweepHost {
+  const host = copyHost(origin, name)
+  if (from !== undefined) renameHost(host.root, from.name, name)
   return {
-    root,
-    hostId,
-    temp,
-    update: (run = {}) => deploy({ ...run, env: { GREETER_TOKEN: 'of this host', ...run.env } }),
-    updateInVain: (run = {}) => deploy(run),
-    post: (run = {}) => deploy({ ...run, phase: 'post', state: { locked: 'true' } }),
+    ...host,
+    update: (run = {}) => host.deploy({}, { ...run, env: { GREETER_TOKEN: 'of this host', ...run.env } }),
+    updateInVain: (run = {}) => host.deploy({}, run),
   }
 }
 

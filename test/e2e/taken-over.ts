@@ -9,10 +9,10 @@ import {
   listLasting,
   readReports,
 } from './invariants.ts'
-import type { HostCopy } from './sweep-hosts.ts'
+import type { SweepHost } from './sweep-hosts.ts'
 
 export interface TakeOver {
-  host: HostCopy
+  host: SweepHost
   hub: Store
   /** What lasts on a host that was updated undisturbed. */
   reference: Listing

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { ActionResult, ActionRun } from '../../scripts/local-runner.ts'
 import { describeCall, ONE_WORKER, readTrace, type SystemCall, type Tracing, traceCommand } from './strace.ts'
-import type { HostCopy } from './sweep-hosts.ts'
+import type { SweepHost } from './sweep-hosts.ts'
 
 /** One phase of an action on a host. */
-export type Act = (host: HostCopy, run: Partial<ActionRun>) => Promise<ActionResult>
+export type Act = (host: SweepHost, run: Partial<ActionRun>) => Promise<ActionResult>
 
 export interface TracedCall extends SystemCall {
   /** The call without what differs from run to run. */
@@ -15,7 +15,7 @@ export interface TracedCall extends SystemCall {
 
 export interface Traces {
   run(
-    host: HostCopy,
+    host: SweepHost,
     act: Act,
     tracing?: Omit<Tracing, 'log'>,
     env?: Record<string, string>,
@@ -28,9 +28,9 @@ export function openTraces(): Traces {
   const folder = mkdtempSync(join(tmpdir(), 'traces-'))
   return {
     async run(host, act, tracing = {}, env = {}) {
-      const log = join(folder, host.hostId)
+      const log = join(folder, host.name)
       const result = await act(host, { through: traceCommand({ log, ...tracing }), env: { ...ONE_WORKER, ...env } })
-      const folders = { host: host.root, temp: host.temp }
+      const folders = { host: host.root, temp: host.workspace.temp }
       const calls = readTrace(log).map(call => ({ ...call, text: describeCall(call, folders) }))
       return { result, calls: calls.filter(({ name }) => name !== 'execve') }
     },

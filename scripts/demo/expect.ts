@@ -1,0 +1,6 @@
+/** The story ends where something is not as it tells. */
+export function expectEqual<T>(what: string, found: T, expected: T): void {
+  if (found !== expected) {
+    throw new Error(`Expected ${what} to be ${JSON.stringify(expected)}, found ${JSON.stringify(found)}.`)
+  }
+}
