@@ -40614,7 +40614,8 @@ const MAX_PATH_LEVELS = 64;
 const MAX_COMPRESSION_RATIO = 1000;
 const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024;
 const MAX_JSON_BODY_BYTES = 1024 * 1024;
-const MAX_PLAN_BYTES = 256 * 1024;
+/** Of a file that someone writes by hand: a plan, a host config, plugin.yaml, settings and their template. */
+const MAX_SMALL_FILE_BYTES = 256 * 1024;
 const MAX_FOREIGN_TEXT_CHARS = 500;
 
 ;// CONCATENATED MODULE: ./build/core/foreign-text.js
@@ -53191,16 +53192,21 @@ function explainFailure(error, origin, sent) {
     const code = errnoOf(error) ?? '';
     const reason = reasonOf(error);
     if (code.startsWith('HPE_')) {
-        return new ArtifactError('bad_response', `${origin} did not answer in HTTP (${reason}): check the URL and its port.`, {
-            cause: error,
-        });
+        const hint = origin.startsWith('http:') ? ', or is it https instead of http?' : '.';
+        const message = `${origin} did not answer in HTTP (${reason}): check the URL and its port${hint}`;
+        return new ArtifactError('bad_response', message, { cause: error });
     }
     if (CERTIFICATE_CODE.test(code)) {
         return new ArtifactError('network', `The certificate of ${origin} was refused (${reason}): nothing was sent. If it is from a private authority, name that one in ca-file.`, { cause: error });
     }
+    if (!sent && NO_TLS_CODE.test(code)) {
+        const message = `${origin} does not speak TLS on this port, or none that we accept (${code}): check the URL and its port, or is it http instead of https?`;
+        return new TransientError('network', message, sent, error);
+    }
     const what = sent ? `The connection to ${origin} broke` : `No connection to ${origin}`;
     return new TransientError('network', `${what} (${reason}): check the URL, the network and any proxy.`, sent, error);
 }
+const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/;
 const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/;
 function reasonOf(error) {
     if (error instanceof AggregateError && error.errors.length > 0)
@@ -54722,8 +54728,14 @@ function collectProblems(read) {
 
 
 
-/** A schema's complaints as sentences at the places they are about; at most `MAX_REPORTED_PROBLEMS`. */
+/**
+ * A schema's complaints as sentences at the places they are about; at most `MAX_REPORTED_PROBLEMS`. A file that is another
+ * one altogether, which may hold secrets, gets one complaint that quotes nothing of it.
+ */
 function schemaProblems(issues, source, words) {
+    const known = words.keysAt([], source.value);
+    if (isAnotherDocument(source.value, known))
+        return [anotherDocumentProblem(source, words.document, known)];
     return issues
         .flatMap(issue => issueProblems(issue, source, words))
         .slice(0, MAX_REPORTED_PROBLEMS)
@@ -54732,6 +54744,17 @@ function schemaProblems(issues, source, words) {
 /** What stands at `path` in a parsed document, or undefined. */
 function valueAt(value, path) {
     return path.reduce((at, key) => typeof at === 'object' && at !== null && Object.hasOwn(at, key) ? at[key] : undefined, value);
+}
+/** Not a map, or one with strange keys only. */
+function isAnotherDocument(value, known) {
+    if (typeof value !== 'object' || value === null || Array.isArray(value))
+        return true;
+    const keys = Object.keys(value);
+    return keys.length > 0 && !keys.some(key => known.includes(key) || nearMiss(key, known) !== undefined);
+}
+function anotherDocumentProblem(source, document, known) {
+    const message = `${document} must be a map with the keys ${known.join(', ')}, found none of them: is this the right file?`;
+    return { message, file: source.file, ...source.positionOf([]) };
 }
 function issueProblems(issue, source, words) {
     if (issue.code !== 'unrecognized_keys')
@@ -54812,7 +54835,10 @@ function nameOf(path, source, words) {
 var dist = __nccwpck_require__(7207);
 ;// CONCATENATED MODULE: ./build/core/yaml-error-sentence.js
 
-/** What the YAML parser complains about, as a sentence for the person who wrote the file. */
+/**
+ * What the YAML parser complains about, as a sentence for the person who wrote the file. Quotes nothing of the file: it
+ * may be another one than was meant, with secrets in it.
+ */
 function yamlErrorSentence(error) {
     switch (error.code) {
         case 'MULTIPLE_DOCS':
@@ -54824,13 +54850,20 @@ function yamlErrorSentence(error) {
         case 'NON_STRING_KEY':
             return 'keys must be text';
         case 'TAG_RESOLVE_FAILED':
-            return `tags beyond the YAML core schema are not accepted: ${lowerFirst(error)}`;
+            return 'tags (!) beyond the YAML core schema are not accepted: remove it';
+        case 'BAD_DIRECTIVE':
+            return 'directives (%) are not accepted: remove them';
+        case 'BAD_DQ_ESCAPE':
+            return 'not valid YAML: invalid escape sequence in double quotes';
         default:
-            return `not valid YAML: ${lowerFirst(error)}`;
+            return `not valid YAML: ${lowerFirst(withoutQuote(error.message))}`;
     }
 }
-function lowerFirst(error) {
-    const message = cleanForeignText(error.message, 200);
+/** The parser quotes after a colon that ends a word. */
+function withoutQuote(message) {
+    return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200);
+}
+function lowerFirst(message) {
     return message.charAt(0).toLowerCase() + message.slice(1);
 }
 
@@ -54838,16 +54871,15 @@ function lowerFirst(error) {
 
 
 
-
 const MAX_YAML_LEVELS = 32;
 /**
  * Reads one YAML 1.2 document (core schema) strictly. Anchors, aliases, tags outside the core schema, directives, keys that
- * are no text, keys written twice, more than one document, more than `MAX_PLAN_BYTES` bytes, bytes that were no UTF-8 (now
+ * are no text, keys written twice, more than one document, more than `MAX_SMALL_FILE_BYTES` bytes, bytes that were no UTF-8 (now
  * U+FFFD) and nesting below `MAX_YAML_LEVELS` levels all become problems; nothing is thrown for what the text says.
  */
 function parseYamlSource(text, file) {
-    if (Buffer.byteLength(text) > MAX_PLAN_BYTES)
-        return unreadable(file, `the file must hold at most ${MAX_PLAN_BYTES} bytes, found more`);
+    if (Buffer.byteLength(text) > MAX_SMALL_FILE_BYTES)
+        return unreadable(file, `the file must hold at most ${MAX_SMALL_FILE_BYTES} bytes, found more`);
     const stranger = text.indexOf('\uFFFD');
     if (stranger !== -1)
         return unreadable(file, `the file must be UTF-8 text, found something else in line ${lineOf(text, stranger)}`);
@@ -54946,7 +54978,7 @@ function walkNodes(root) {
 }
 function nodeFindings(node) {
     if ((0,dist/* isAlias */.Vj)(node))
-        return [finding(node, `alias "*${cleanForeignText(node.source, 60)}": write the value out instead`)];
+        return [finding(node, 'aliases (*) are not accepted: write the value out instead')];
     const anchored = ((0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node)) && node.anchor !== undefined;
     return [
         ...(anchored ? [finding(node, 'anchors (&) are not accepted: write the value out where it is used')] : []),
@@ -54962,7 +54994,7 @@ function keyFindings(node) {
         const repeated = seen.has(name);
         seen.add(name);
         if (repeated)
-            return [finding(key, `the key "${cleanForeignText(name, 60)}" is written twice in one map`)];
+            return [finding(key, 'this key is written twice in one map')];
         return name === '__proto__' ? [finding(key, 'the key "__proto__" is not accepted')] : [];
     });
 }
@@ -55346,12 +55378,13 @@ function unknownActionProblem(path, source) {
     return { message, file: source.file, ...source.positionOf(path) };
 }
 function actionComplaint(action) {
-    const choice = `; the actions are ${ACTIONS.join(', ')}`;
+    const actions = `the actions are ${ACTIONS.join(', ')}`;
     if (action === undefined)
-        return `action is missing${choice}`;
+        return `action is missing; ${actions}`;
     if (typeof action !== 'string')
-        return `action must be a word${choice}`;
-    return `unknown action "${cleanForeignText(action, 60)}"${didYouMean(action, ACTIONS) || choice}`;
+        return `action must be a word; ${actions}`;
+    const hint = didYouMean(action, ACTIONS);
+    return `unknown action "${cleanForeignText(action, 60)}"${hint}${hint === '' ? '; ' : ' '}${actions}`;
 }
 const planWords = {
     document: 'the plan',
@@ -56937,7 +56970,7 @@ function notAPlugin(what) {
 
 
 /**
- * Reads the `plugin.yaml` of an extracted artifact, a regular file of at most 256 KiB. Throws ArtifactError `not_a_plugin`,
+ * Reads the `plugin.yaml` of an extracted artifact, a regular file of at most `MAX_SMALL_FILE_BYTES`. Throws ArtifactError `not_a_plugin`,
  * or what the operating system says as DeploymentError.
  */
 async function readPluginYaml(staged) {
@@ -56946,8 +56979,8 @@ async function readPluginYaml(staged) {
         const found = await (0,promises_namespaceObject.stat)(path);
         if (!found.isFile())
             throw read_plugin_yaml_notAPlugin('a plugin.yaml that is not a file');
-        if (found.size > MAX_PLAN_BYTES)
-            throw read_plugin_yaml_notAPlugin(`a plugin.yaml of more than ${MAX_PLAN_BYTES} bytes`);
+        if (found.size > MAX_SMALL_FILE_BYTES)
+            throw read_plugin_yaml_notAPlugin(`a plugin.yaml of more than ${MAX_SMALL_FILE_BYTES} bytes`);
         return parsePluginYaml(await (0,promises_namespaceObject.readFile)(path, 'utf8'));
     }
     catch (error) {
@@ -57292,7 +57325,7 @@ function decideVersion(asked, headerVersion, pluginYaml) {
     return { version: asked, source: 'requested' };
 }
 function mismatch(asked, found) {
-    return new ArtifactError('version_mismatch', `Version ${asked ?? 'latest'} was asked for, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": nothing was installed. Have the publisher publish ${asked ?? 'it'} again with its own plugin.yaml, or name another version.`);
+    return new ArtifactError('version_mismatch', `Version ${asked ?? 'latest'} was asked for, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": nothing was installed. Have the publisher correct plugin.yaml and publish again, or name another version.`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/prepare-artifact.js
@@ -57407,7 +57440,7 @@ async function readSmallFile(path, maxBytes, flags = 0) {
 
 
 
-const MAX_PLUGIN_YAML_BYTES = 256 * 1024;
+
 /** What stands in a place before a deployment: our own record of it, and its version as far as anything says so. */
 async function readPrevious(layout, { shelf, id }) {
     const installed = findInstalled(await readInstalled(layout), shelf, id);
@@ -57416,7 +57449,7 @@ async function readPrevious(layout, { shelf, id }) {
 /** What stands in the place without a record of ours may still say in its plugin.yaml which version it is. */
 async function readForeignVersion(path) {
     try {
-        const text = await readSmallFile((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), MAX_PLUGIN_YAML_BYTES);
+        const text = await readSmallFile((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), MAX_SMALL_FILE_BYTES);
         return text === undefined ? null : (parsePluginYaml(text).version ?? null);
     }
     catch {
@@ -57813,9 +57846,8 @@ function refuseEmpty(keys) {
 
 
 
-/** Of a template, and of settings that are there already. */
-const MAX_SETTINGS_BYTES = 256 * 1024;
-const NOT_A_SMALL_FILE = 'is not a regular file of at most 256 KiB';
+
+const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`;
 /**
  * Seeds `<shelf>/<id>.env` (0600 from its first byte, in place whole or not at all) from a template; an existing file is
  * never changed, only read. Throws DeploymentError `step_failed` when the template or what is in the place is not a
@@ -57843,7 +57875,7 @@ async function writeEnv(seed) {
 /** The host's own settings may be a link to where an operator keeps them. */
 async function write_env_readSettings(path) {
     try {
-        const text = await readSmallFile(path, MAX_SETTINGS_BYTES);
+        const text = await readSmallFile(path, MAX_SMALL_FILE_BYTES);
         if (text !== undefined)
             return text;
     }
@@ -57856,7 +57888,7 @@ async function write_env_readSettings(path) {
 async function readTemplate(path, shown) {
     const remedy = 'correct "from" in the plan, or the artifact';
     try {
-        const text = await readSmallFile(path, MAX_SETTINGS_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        const text = await readSmallFile(path, MAX_SMALL_FILE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
         if (text !== undefined)
             return text;
     }
@@ -60727,8 +60759,9 @@ function isKeepPath(path) {
 
 
 /**
- * A file of the operator's; undefined, and a problem, when it cannot be read. One that is too large, or no UTF-8, is cut
- * one byte beyond `maxBytes`, or gets U+FFFD: who parses it complains of both, at its place.
+ * A regular file of the operator's; undefined, and a problem, when it is none or cannot be read. Never waits for the other
+ * end of a pipe. One that is too large, or no UTF-8, is cut one byte beyond `maxBytes`, or gets U+FFFD: who parses it
+ * complains of both, at its place.
  */
 function readSource(read, workspace, path, input, maxBytes) {
     if (path === undefined)
@@ -60738,15 +60771,31 @@ function readSource(read, workspace, path, input, maxBytes) {
         return { path, text: source_input_readStart(found, maxBytes + 1).toString('utf8') };
     }
     catch (error) {
-        const why = errnoOf(error) ?? 'unknown error';
-        read.refuse(input, `names ${path}, which cannot be read at ${found} (${why}; was the repository checked out?)`);
+        read.refuse(input, `names ${path}, which cannot be read at ${found}: ${describeFailure(error)}`);
         return undefined;
     }
 }
-/** The first bytes of a file, at most so many. */
+function describeFailure(error) {
+    switch (errnoOf(error)) {
+        case 'ENOENT':
+        case 'ENOTDIR':
+            return 'there is no such file (was the repository checked out?)';
+        case 'EISDIR':
+            return 'it is a directory (name a file in it)';
+        case 'EACCES':
+        case 'EPERM':
+            return "the runner's user may not read it";
+        default:
+            return error instanceof Error ? error.message : String(error);
+    }
+}
+/** The first bytes of a regular file, at most so many. */
 function source_input_readStart(path, maxBytes) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'r');
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK);
     try {
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
+        if (!stat.isFile() && !stat.isDirectory())
+            throw new Error('it is no regular file');
         const bytes = Buffer.alloc(maxBytes);
         let size = 0;
         for (let count = -1; count !== 0 && size < maxBytes; size += count)
@@ -60804,9 +60853,9 @@ function createInputReader() {
         refuse(name, `${parsed.error.issues[0]?.message ?? 'is malformed'}, found "${cleanForeignText(withoutUserinfo(text), 100)}"`);
         return undefined;
     };
-    const present = (name, text) => {
+    const present = (name, text, found = 'was not given') => {
         if (text === undefined)
-            problems.push({ kind: 'missing', message: `${name} is required and was not given` });
+            problems.push({ kind: 'missing', message: `${name} is required and ${found}` });
         return text;
     };
     const takeSecret = (name) => {
@@ -60832,7 +60881,7 @@ function createInputReader() {
             return text === undefined ? fallback : parse(name, text, schema);
         },
         requiredSecret(name, schema) {
-            const secret = present(name, takeSecret(name));
+            const secret = present(name, takeSecret(name), EMPTY_SECRET);
             const parsed = secret === undefined ? undefined : schema?.safeParse(secret);
             if (parsed === undefined || parsed.success)
                 return secret;
@@ -60842,6 +60891,8 @@ function createInputReader() {
         optionalSecret: takeSecret,
     };
 }
+/** The runner gives an empty text for a secret that does not exist, or that this run may not read. */
+const EMPTY_SECRET = 'is empty (is the secret defined in this repository or environment?)';
 /** All problems as one error: `missing_input` when something is missing, else `invalid_input`. */
 function inputError(problems) {
     const code = problems.some(problem => problem.kind === 'missing') ? 'missing_input' : 'invalid_input';
@@ -60893,7 +60944,7 @@ function readInstallInputs(read, workspace) {
         pluginSecretKey: read.optionalSecret('plugin-secret-key'),
         projectRoot: read.required('project-root', projectRootSchema),
         hostId: read.withDefault('host-id', hostIdSchema, (0,external_node_os_namespaceObject.hostname)()),
-        hostConfig: readSource(read, workspace, read.optional('host-config', schemas_string()), 'host-config', MAX_PLAN_BYTES),
+        hostConfig: readSource(read, workspace, read.optional('host-config', schemas_string()), 'host-config', MAX_SMALL_FILE_BYTES),
         artifactSha256: read.optional('artifact-sha256', sha256Schema),
         keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
         ...readChoices(read),
@@ -60938,7 +60989,7 @@ function readDeployInputs(workspace) {
         slug: read.required('slug', slugSchema),
         kind: read.withDefault('kind', kindFromText, 'plugin'),
         version: read.withDefault('version', identifiers_versionSchema, 'latest'),
-        plan: readSource(read, workspace, read.required('install-plan', schemas_string()), 'install-plan', MAX_PLAN_BYTES),
+        plan: readSource(read, workspace, read.required('install-plan', schemas_string()), 'install-plan', MAX_SMALL_FILE_BYTES),
         dryRun: read.withDefault('dry-run', booleanSchema, false),
         ...readInstallInputs(read, workspace),
     };
@@ -61187,12 +61238,16 @@ function keepSecrets(known) {
 
 ;// CONCATENATED MODULE: ./build/actions/deploy-summary.js
 
+
+/** The annotations beside the summary are fewer; the log has them all. */
+const MAX_LISTED_PROBLEMS = 30;
 /** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
-function buildDeploySummary({ report, reportPath, plannedSteps }) {
+function buildDeploySummary({ report, reportPath, plannedSteps, error }) {
     const blocks = [
         `### ${headline(report)}`,
         table(['', ''], facts(report, reportPath)),
         ...deploy_summary_failure(report),
+        ...problemList(error),
         ...rollback(report),
         table(['State', 'Entered', 'Duration'], states(report)),
         ...(report.steps.length > 0 ? [table(['Step', 'Action', 'Result', 'Duration'], steps(report))] : []),
@@ -61245,6 +61300,16 @@ function deploy_summary_failure(report) {
         return [];
     const { code: errorCode, message, step } = report.error;
     return [`**${step === null ? '' : `Step ${code(step)}: `}${code(errorCode)}** ${cell(message)}`];
+}
+/** Everything that is wrong with a plan or host config, where the failure's sentence tells only the first. */
+function problemList(error) {
+    if (!(error instanceof SourceError) || error.problems.length < 2)
+        return [];
+    const lines = error.problems
+        .slice(0, MAX_LISTED_PROBLEMS)
+        .map(({ file, line, column, message }) => `- ${code(`${file}:${line}:${column}`)} ${cell(message)}`);
+    const more = error.problems.length - lines.length;
+    return [[...lines, ...(more > 0 ? [`- and ${more} more, which the log lists`] : [])].join('\n')];
 }
 function rollback(report) {
     if (report.rollback === null)

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { kindSchema, slugSchema, versionSchema } from '../core/identifiers.ts'
-import { MAX_PLAN_BYTES } from '../core/limits.ts'
+import { MAX_SMALL_FILE_BYTES } from '../core/limits.ts'
 import type { DeployRequest, IncompleteRequest } from '../marketplace/deploy-request.ts'
 import { type Connection, readConnection } from './connection.ts'
 import { createInputReader, type InputProblem, type InputReader } from './input-reader.ts'
@@ -25,7 +25,7 @@ export function readDeployInputs(workspace: string): DeployInputs {
     slug: read.required('slug', slugSchema),
     kind: read.withDefault('kind', kindFromText, 'plugin'),
     version: read.withDefault('version', versionSchema, 'latest'),
-    plan: readSource(read, workspace, read.required('install-plan', z.string()), 'install-plan', MAX_PLAN_BYTES),
+    plan: readSource(read, workspace, read.required('install-plan', z.string()), 'install-plan', MAX_SMALL_FILE_BYTES),
     dryRun: read.withDefault('dry-run', booleanSchema, false),
     ...readInstallInputs(read, workspace),
   }

@@ -1,19 +1,27 @@
+import type { DeployError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Outcome } from '../core/outcome.ts'
+import { SourceError } from '../core/source-problem.ts'
 import type { LocalReport } from '../install/local-report.ts'
 
 export interface SummaryFacts {
   report: LocalReport
   reportPath?: string | undefined
   plannedSteps: readonly { id: string; action: string }[]
+  /** What failed, as it was thrown. */
+  error?: DeployError | undefined
 }
 
+/** The annotations beside the summary are fewer; the log has them all. */
+const MAX_LISTED_PROBLEMS = 30
+
 /** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
-export function buildDeploySummary({ report, reportPath, plannedSteps }: SummaryFacts): string {
+export function buildDeploySummary({ report, reportPath, plannedSteps, error }: SummaryFacts): string {
   const blocks = [
     `### ${headline(report)}`,
     table(['', ''], facts(report, reportPath)),
     ...failure(report),
+    ...problemList(error),
     ...rollback(report),
     table(['State', 'Entered', 'Duration'], states(report)),
     ...(report.steps.length > 0 ? [table(['Step', 'Action', 'Result', 'Duration'], steps(report))] : []),
@@ -70,6 +78,16 @@ function failure(report: LocalReport): string[] {
   if (report.error === null) return []
   const { code: errorCode, message, step } = report.error
   return [`**${step === null ? '' : `Step ${code(step)}: `}${code(errorCode)}** ${cell(message)}`]
+}
+
+/** Everything that is wrong with a plan or host config, where the failure's sentence tells only the first. */
+function problemList(error: DeployError | undefined): string[] {
+  if (!(error instanceof SourceError) || error.problems.length < 2) return []
+  const lines = error.problems
+    .slice(0, MAX_LISTED_PROBLEMS)
+    .map(({ file, line, column, message }) => `- ${code(`${file}:${line}:${column}`)} ${cell(message)}`)
+  const more = error.problems.length - lines.length
+  return [[...lines, ...(more > 0 ? [`- and ${more} more, which the log lists`] : [])].join('\n')]
 }
 
 function rollback(report: LocalReport): string[] {

@@ -43,8 +43,8 @@ export function createInputReader(): InputReader {
     )
     return undefined
   }
-  const present = (name: string, text: string | undefined): string | undefined => {
-    if (text === undefined) problems.push({ kind: 'missing', message: `${name} is required and was not given` })
+  const present = (name: string, text: string | undefined, found = 'was not given'): string | undefined => {
+    if (text === undefined) problems.push({ kind: 'missing', message: `${name} is required and ${found}` })
     return text
   }
   const takeSecret = (name: string): string | undefined => {
@@ -69,7 +69,7 @@ export function createInputReader(): InputReader {
       return text === undefined ? fallback : parse(name, text, schema)
     },
     requiredSecret(name, schema) {
-      const secret = present(name, takeSecret(name))
+      const secret = present(name, takeSecret(name), EMPTY_SECRET)
       const parsed = secret === undefined ? undefined : schema?.safeParse(secret)
       if (parsed === undefined || parsed.success) return secret
       refuse(name, parsed.error.issues[0]?.message ?? 'is malformed')
@@ -78,6 +78,9 @@ export function createInputReader(): InputReader {
     optionalSecret: takeSecret,
   }
 }
+
+/** The runner gives an empty text for a secret that does not exist, or that this run may not read. */
+const EMPTY_SECRET = 'is empty (is the secret defined in this repository or environment?)'
 
 /** All problems as one error: `missing_input` when something is missing, else `invalid_input`. */
 export function inputError(problems: readonly InputProblem[]): ConfigError {

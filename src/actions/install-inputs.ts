@@ -5,7 +5,7 @@ import {
   DEFAULT_MAX_ARTIFACT_BYTES,
   DEFAULT_MAX_ENTRIES,
   DEFAULT_MAX_EXTRACTED_BYTES,
-  MAX_PLAN_BYTES,
+  MAX_SMALL_FILE_BYTES,
 } from '../core/limits.ts'
 import type { InputReader } from './input-reader.ts'
 import {
@@ -31,7 +31,13 @@ export function readInstallInputs(read: InputReader, workspace: string) {
     pluginSecretKey: read.optionalSecret('plugin-secret-key'),
     projectRoot: read.required('project-root', projectRootSchema),
     hostId: read.withDefault('host-id', hostIdSchema, hostname()),
-    hostConfig: readSource(read, workspace, read.optional('host-config', z.string()), 'host-config', MAX_PLAN_BYTES),
+    hostConfig: readSource(
+      read,
+      workspace,
+      read.optional('host-config', z.string()),
+      'host-config',
+      MAX_SMALL_FILE_BYTES,
+    ),
     artifactSha256: read.optional('artifact-sha256', sha256Schema),
     keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
     ...readChoices(read),

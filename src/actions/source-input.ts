@@ -1,12 +1,13 @@
-import { closeSync, openSync, readSync } from 'node:fs'
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { errnoOf } from '../core/errors.ts'
 import type { SourceFile } from '../core/source-file.ts'
 import type { InputReader } from './input-reader.ts'
 
 /**
- * A file of the operator's; undefined, and a problem, when it cannot be read. One that is too large, or no UTF-8, is cut
- * one byte beyond `maxBytes`, or gets U+FFFD: who parses it complains of both, at its place.
+ * A regular file of the operator's; undefined, and a problem, when it is none or cannot be read. Never waits for the other
+ * end of a pipe. One that is too large, or no UTF-8, is cut one byte beyond `maxBytes`, or gets U+FFFD: who parses it
+ * complains of both, at its place.
  */
 export function readSource(
   read: InputReader,
@@ -20,16 +21,32 @@ export function readSource(
   try {
     return { path, text: readStart(found, maxBytes + 1).toString('utf8') }
   } catch (error) {
-    const why = errnoOf(error) ?? 'unknown error'
-    read.refuse(input, `names ${path}, which cannot be read at ${found} (${why}; was the repository checked out?)`)
+    read.refuse(input, `names ${path}, which cannot be read at ${found}: ${describeFailure(error)}`)
     return undefined
   }
 }
 
-/** The first bytes of a file, at most so many. */
+function describeFailure(error: unknown): string {
+  switch (errnoOf(error)) {
+    case 'ENOENT':
+    case 'ENOTDIR':
+      return 'there is no such file (was the repository checked out?)'
+    case 'EISDIR':
+      return 'it is a directory (name a file in it)'
+    case 'EACCES':
+    case 'EPERM':
+      return "the runner's user may not read it"
+    default:
+      return error instanceof Error ? error.message : String(error)
+  }
+}
+
+/** The first bytes of a regular file, at most so many. */
 function readStart(path: string, maxBytes: number): Buffer {
-  const fd = openSync(path, 'r')
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
   try {
+    const stat = fstatSync(fd)
+    if (!stat.isFile() && !stat.isDirectory()) throw new Error('it is no regular file')
     const bytes = Buffer.alloc(maxBytes)
     let size = 0
     for (let count = -1; count !== 0 && size < maxBytes; size += count)

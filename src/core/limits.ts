@@ -8,5 +8,6 @@ export const MAX_PATH_LEVELS = 64
 export const MAX_COMPRESSION_RATIO = 1000
 export const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024
 export const MAX_JSON_BODY_BYTES = 1024 * 1024
-export const MAX_PLAN_BYTES = 256 * 1024
+/** Of a file that someone writes by hand: a plan, a host config, plugin.yaml, settings and their template. */
+export const MAX_SMALL_FILE_BYTES = 256 * 1024
 export const MAX_FOREIGN_TEXT_CHARS = 500

@@ -91,10 +91,11 @@ function unknownActionProblem(path: YamlPath, source: YamlSource): PlanProblem {
 }
 
 function actionComplaint(action: unknown): string {
-  const choice = `; the actions are ${ACTIONS.join(', ')}`
-  if (action === undefined) return `action is missing${choice}`
-  if (typeof action !== 'string') return `action must be a word${choice}`
-  return `unknown action "${cleanForeignText(action, 60)}"${didYouMean(action, ACTIONS) || choice}`
+  const actions = `the actions are ${ACTIONS.join(', ')}`
+  if (action === undefined) return `action is missing; ${actions}`
+  if (typeof action !== 'string') return `action must be a word; ${actions}`
+  const hint = didYouMean(action, ACTIONS)
+  return `unknown action "${cleanForeignText(action, 60)}"${hint}${hint === '' ? '; ' : ' '}${actions}`
 }
 
 const planWords: DocumentWords = {

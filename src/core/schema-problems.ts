@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 import { cleanForeignText } from './foreign-text.ts'
-import { didYouMean } from './near-miss.ts'
+import { didYouMean, nearMiss } from './near-miss.ts'
 import { MAX_REPORTED_PROBLEMS, type SourceProblem } from './source-problem.ts'
 import type { YamlPath, YamlSource } from './yaml-source.ts'
 
@@ -16,8 +16,13 @@ export interface DocumentWords {
   keysAt(path: YamlPath, value: unknown): readonly string[]
 }
 
-/** A schema's complaints as sentences at the places they are about; at most `MAX_REPORTED_PROBLEMS`. */
+/**
+ * A schema's complaints as sentences at the places they are about; at most `MAX_REPORTED_PROBLEMS`. A file that is another
+ * one altogether, which may hold secrets, gets one complaint that quotes nothing of it.
+ */
 export function schemaProblems(issues: readonly Issue[], source: YamlSource, words: DocumentWords): SourceProblem[] {
+  const known = words.keysAt([], source.value)
+  if (isAnotherDocument(source.value, known)) return [anotherDocumentProblem(source, words.document, known)]
   return issues
     .flatMap(issue => issueProblems(issue, source, words))
     .slice(0, MAX_REPORTED_PROBLEMS)
@@ -31,6 +36,18 @@ export function valueAt(value: unknown, path: YamlPath): unknown {
       typeof at === 'object' && at !== null && Object.hasOwn(at, key) ? at[key as keyof typeof at] : undefined,
     value,
   )
+}
+
+/** Not a map, or one with strange keys only. */
+function isAnotherDocument(value: unknown, known: readonly string[]): boolean {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return true
+  const keys = Object.keys(value)
+  return keys.length > 0 && !keys.some(key => known.includes(key) || nearMiss(key, known) !== undefined)
+}
+
+function anotherDocumentProblem(source: YamlSource, document: string, known: readonly string[]): SourceProblem {
+  const message = `${document} must be a map with the keys ${known.join(', ')}, found none of them: is this the right file?`
+  return { message, file: source.file, ...source.positionOf([]) }
 }
 
 function issueProblems(issue: Issue, source: YamlSource, words: DocumentWords): (() => SourceProblem)[] {

@@ -1,7 +1,10 @@
 import type { YAMLError } from 'yaml'
 import { cleanForeignText } from './foreign-text.ts'
 
-/** What the YAML parser complains about, as a sentence for the person who wrote the file. */
+/**
+ * What the YAML parser complains about, as a sentence for the person who wrote the file. Quotes nothing of the file: it
+ * may be another one than was meant, with secrets in it.
+ */
 export function yamlErrorSentence(error: YAMLError): string {
   switch (error.code) {
     case 'MULTIPLE_DOCS':
@@ -13,13 +16,21 @@ export function yamlErrorSentence(error: YAMLError): string {
     case 'NON_STRING_KEY':
       return 'keys must be text'
     case 'TAG_RESOLVE_FAILED':
-      return `tags beyond the YAML core schema are not accepted: ${lowerFirst(error)}`
+      return 'tags (!) beyond the YAML core schema are not accepted: remove it'
+    case 'BAD_DIRECTIVE':
+      return 'directives (%) are not accepted: remove them'
+    case 'BAD_DQ_ESCAPE':
+      return 'not valid YAML: invalid escape sequence in double quotes'
     default:
-      return `not valid YAML: ${lowerFirst(error)}`
+      return `not valid YAML: ${lowerFirst(withoutQuote(error.message))}`
   }
 }
 
-function lowerFirst(error: YAMLError): string {
-  const message = cleanForeignText(error.message, 200)
+/** The parser quotes after a colon that ends a word. */
+function withoutQuote(message: string): string {
+  return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200)
+}
+
+function lowerFirst(message: string): string {
   return message.charAt(0).toLowerCase() + message.slice(1)
 }

@@ -9,8 +9,7 @@ import {
   type Node,
   parseDocument,
 } from 'yaml'
-import { cleanForeignText } from './foreign-text.ts'
-import { MAX_PLAN_BYTES } from './limits.ts'
+import { MAX_SMALL_FILE_BYTES } from './limits.ts'
 import type { SourcePosition, SourceProblem } from './source-problem.ts'
 import { yamlErrorSentence } from './yaml-error-sentence.ts'
 
@@ -34,12 +33,12 @@ export interface YamlSource {
 
 /**
  * Reads one YAML 1.2 document (core schema) strictly. Anchors, aliases, tags outside the core schema, directives, keys that
- * are no text, keys written twice, more than one document, more than `MAX_PLAN_BYTES` bytes, bytes that were no UTF-8 (now
+ * are no text, keys written twice, more than one document, more than `MAX_SMALL_FILE_BYTES` bytes, bytes that were no UTF-8 (now
  * U+FFFD) and nesting below `MAX_YAML_LEVELS` levels all become problems; nothing is thrown for what the text says.
  */
 export function parseYamlSource(text: string, file: string): YamlSource {
-  if (Buffer.byteLength(text) > MAX_PLAN_BYTES)
-    return unreadable(file, `the file must hold at most ${MAX_PLAN_BYTES} bytes, found more`)
+  if (Buffer.byteLength(text) > MAX_SMALL_FILE_BYTES)
+    return unreadable(file, `the file must hold at most ${MAX_SMALL_FILE_BYTES} bytes, found more`)
   const stranger = text.indexOf('\uFFFD')
   if (stranger !== -1)
     return unreadable(file, `the file must be UTF-8 text, found something else in line ${lineOf(text, stranger)}`)
@@ -153,8 +152,7 @@ function walkNodes(root: Node | null): Walked {
 }
 
 function nodeFindings(node: unknown): Finding[] {
-  if (isAlias(node))
-    return [finding(node, `alias "*${cleanForeignText(node.source, 60)}": write the value out instead`)]
+  if (isAlias(node)) return [finding(node, 'aliases (*) are not accepted: write the value out instead')]
   const anchored = (isScalar(node) || isCollection(node)) && node.anchor !== undefined
   return [
     ...(anchored ? [finding(node, 'anchors (&) are not accepted: write the value out where it is used')] : []),
@@ -169,7 +167,7 @@ function keyFindings(node: unknown): Finding[] {
     const name = keyText(key)
     const repeated = seen.has(name)
     seen.add(name)
-    if (repeated) return [finding(key, `the key "${cleanForeignText(name, 60)}" is written twice in one map`)]
+    if (repeated) return [finding(key, 'this key is written twice in one map')]
     return name === '__proto__' ? [finding(key, 'the key "__proto__" is not accepted')] : []
   })
 }

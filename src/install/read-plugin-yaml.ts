@@ -1,12 +1,12 @@
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ArtifactError, errnoOf } from '../core/errors.ts'
-import { MAX_PLAN_BYTES } from '../core/limits.ts'
+import { MAX_SMALL_FILE_BYTES } from '../core/limits.ts'
 import { type PluginYaml, parsePluginYaml } from '../core/plugin-yaml.ts'
 import { toHostError } from './host-errors.ts'
 
 /**
- * Reads the `plugin.yaml` of an extracted artifact, a regular file of at most 256 KiB. Throws ArtifactError `not_a_plugin`,
+ * Reads the `plugin.yaml` of an extracted artifact, a regular file of at most `MAX_SMALL_FILE_BYTES`. Throws ArtifactError `not_a_plugin`,
  * or what the operating system says as DeploymentError.
  */
 export async function readPluginYaml(staged: string): Promise<PluginYaml> {
@@ -14,7 +14,7 @@ export async function readPluginYaml(staged: string): Promise<PluginYaml> {
   try {
     const found = await stat(path)
     if (!found.isFile()) throw notAPlugin('a plugin.yaml that is not a file')
-    if (found.size > MAX_PLAN_BYTES) throw notAPlugin(`a plugin.yaml of more than ${MAX_PLAN_BYTES} bytes`)
+    if (found.size > MAX_SMALL_FILE_BYTES) throw notAPlugin(`a plugin.yaml of more than ${MAX_SMALL_FILE_BYTES} bytes`)
     return parsePluginYaml(await readFile(path, 'utf8'))
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') throw notAPlugin('no plugin.yaml at its root')

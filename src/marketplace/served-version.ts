@@ -39,6 +39,6 @@ export function decideVersion(
 function mismatch(asked: string | undefined, found: string): ArtifactError {
   return new ArtifactError(
     'version_mismatch',
-    `Version ${asked ?? 'latest'} was asked for, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": nothing was installed. Have the publisher publish ${asked ?? 'it'} again with its own plugin.yaml, or name another version.`,
+    `Version ${asked ?? 'latest'} was asked for, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": nothing was installed. Have the publisher correct plugin.yaml and publish again, or name another version.`,
   )
 }

@@ -20,13 +20,9 @@ export function explainFailure(error: unknown, origin: string, sent: boolean): A
   const code = errnoOf(error) ?? ''
   const reason = reasonOf(error)
   if (code.startsWith('HPE_')) {
-    return new ArtifactError(
-      'bad_response',
-      `${origin} did not answer in HTTP (${reason}): check the URL and its port.`,
-      {
-        cause: error,
-      },
-    )
+    const hint = origin.startsWith('http:') ? ', or is it https instead of http?' : '.'
+    const message = `${origin} did not answer in HTTP (${reason}): check the URL and its port${hint}`
+    return new ArtifactError('bad_response', message, { cause: error })
   }
   if (CERTIFICATE_CODE.test(code)) {
     return new ArtifactError(
@@ -35,10 +31,15 @@ export function explainFailure(error: unknown, origin: string, sent: boolean): A
       { cause: error },
     )
   }
+  if (!sent && NO_TLS_CODE.test(code)) {
+    const message = `${origin} does not speak TLS on this port, or none that we accept (${code}): check the URL and its port, or is it http instead of https?`
+    return new TransientError('network', message, sent, error)
+  }
   const what = sent ? `The connection to ${origin} broke` : `No connection to ${origin}`
   return new TransientError('network', `${what} (${reason}): check the URL, the network and any proxy.`, sent, error)
 }
 
+const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/
 const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/
 
 function reasonOf(error: unknown): string {

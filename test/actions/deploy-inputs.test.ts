@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
@@ -79,6 +80,30 @@ describe('readDeployInputs', () => {
       deployments: 'https://hub.example',
     })
   })
+
+  it('tells a secret that is empty from an input that is not there', () => {
+    const { problems } = readInputs({ 'api-key': '', slug: '' })
+    assert.deepEqual(problems.map(({ message }) => /secret/.test(message)).toSorted(), [false, true])
+  })
+
+  const unreadable: Record<string, (path: string) => void> = {
+    'a directory': path => mkdirSync(path),
+    'a pipe that nobody writes to': path => execFileSync('mkfifo', [path]),
+    'a link to nothing': path => symlinkSync('nowhere', path),
+  }
+  for (const [name, make] of Object.entries(unreadable)) {
+    it(`refuses ${name} for a plan in words, without waiting for anything`, () => {
+      const { result } = withInputs({ ...REQUIRED, 'install-plan': 'plan.yaml' }, workspace => {
+        make(join(workspace, 'plan.yaml'))
+        return readDeployInputs(workspace)
+      })
+      assert.deepEqual(
+        result.problems.map(({ kind }) => kind),
+        ['invalid'],
+      )
+      assert.doesNotMatch(result.problems[0]?.message ?? '', /E[A-Z]{3,}|TypeError/)
+    })
+  }
 
   it('reads the plan relative to the workspace and keeps its name as written', () => {
     assert.deepEqual(readInputs().request.plan, { path: 'install.yaml', text: 'steps: []\n' })

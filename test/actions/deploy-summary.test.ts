@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { buildDeploySummary, type SummaryFacts } from '../../src/actions/deploy-summary.ts'
+import { SourceError } from '../../src/core/source-problem.ts'
 import { reportOf } from '../install/prepared-host.ts'
 
 const HOSTILE =
@@ -78,6 +79,32 @@ describe('buildDeploySummary', () => {
       assert.match(summary, /^- it answers 500$/m)
     })
   }
+
+  describe('of a refused plan', () => {
+    const summaryOf = (count: number): string => {
+      const problems = Array.from({ length: count }, (_, index) => ({
+        message: `problem ${index + 1} | x`,
+        file: 'install.yaml',
+        line: index + 1,
+        column: 3,
+      }))
+      const error = new SourceError('invalid_plan', 'The plan', problems)
+      return buildDeploySummary({ report: reportOf({ outcome: 'failed' }), plannedSteps: [], error })
+    }
+
+    it('lists every problem with its place', () => {
+      assert.match(
+        summaryOf(2),
+        /^- <code>install\.yaml:1:3<\/code> problem 1 &#124; x\n- <code>install\.yaml:2:3<\/code> problem 2 &#124; x$/m,
+      )
+    })
+
+    it('lists thirty at most and says how many more there are', () => {
+      assert.equal(summaryOf(30).match(/^- /gm)?.length, 30)
+      assert.match(summaryOf(33), /problem 30 .*\n- and 3 more/)
+      assert.doesNotMatch(summaryOf(33), /problem 31/)
+    })
+  })
 
   it('tells a run that changed nothing from a dry run', () => {
     const summaryOf = (state: string): string =>

@@ -252,6 +252,11 @@ describe('parsePlan', () => {
     )
   })
 
+  it('lists the actions beside the one that was meant', () => {
+    const [problem] = problemsOf(planWith('{id: up, action: restrat}'))
+    for (const action of ['restart', 'prepare', 'write_env']) assert.ok(problem?.message.includes(action), action)
+  })
+
   it('cleans what it quotes', () => {
     const text = planWith('{id: "x\\n::error::", action: "a\\r##[group]", "k\\n::y": 1}')
     for (const { message } of problemsOf(text)) assert.doesNotMatch(message, /[\r\n]|::|##\[/)

@@ -29,6 +29,16 @@ describe('a failing connection', () => {
     const server = await serveSocket(t, socket => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'))
     await assert.rejects(createTestedWire().requestJson(get(server.url.replace('http:', 'https:'))), {
       code: 'network',
+      message: /http instead of https\?/,
+    })
+  })
+
+  it('is bad_response when plain HTTP meets a server that speaks TLS', async t => {
+    const alert = Buffer.from([0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x46])
+    const server = await serveSocket(t, socket => socket.once('data', () => socket.end(alert)))
+    await assert.rejects(createTestedWire().requestJson(get(server.url)), {
+      code: 'bad_response',
+      message: /https instead of http\?/,
     })
   })
 
@@ -50,6 +60,11 @@ describe('a failing connection', () => {
 })
 
 describe('explainFailure', () => {
+  it('does not doubt TLS where a connection that spoke it breaks', () => {
+    const broken = Object.assign(new Error('write EPROTO'), { code: 'EPROTO' })
+    assert.doesNotMatch(explainFailure(broken, 'https://hub.test', true).message, /TLS/)
+  })
+
   it('cleans what the system error quotes', () => {
     const error = explainFailure(new Error('bad\n::error::name'), 'https://hub.test', false)
     assert.doesNotMatch(error.message, /\n|::/)

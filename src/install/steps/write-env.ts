@@ -2,6 +2,7 @@ import { constants } from 'node:fs'
 import { join, relative } from 'node:path'
 import { seedSettings, verifySettings } from '../../core/env-template.ts'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
+import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
 import type { Log } from '../../core/log.ts'
 import { writeNewFile } from '../durable-files.ts'
 import { type Layout, type Shelf, settingsPath } from '../layout.ts'
@@ -9,9 +10,7 @@ import { readSmallFile } from '../small-file.ts'
 import type { Transaction } from '../transaction.ts'
 import { exists } from '../tree-walk.ts'
 
-/** Of a template, and of settings that are there already. */
-const MAX_SETTINGS_BYTES = 256 * 1024
-const NOT_A_SMALL_FILE = 'is not a regular file of at most 256 KiB'
+const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`
 
 export interface SettingsSeed {
   layout: Layout
@@ -56,7 +55,7 @@ export async function writeEnv(seed: SettingsSeed): Promise<'done' | 'unchanged'
 /** The host's own settings may be a link to where an operator keeps them. */
 async function readSettings(path: string): Promise<string> {
   try {
-    const text = await readSmallFile(path, MAX_SETTINGS_BYTES)
+    const text = await readSmallFile(path, MAX_SMALL_FILE_BYTES)
     if (text !== undefined) return text
   } catch (error) {
     const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`
@@ -68,7 +67,7 @@ async function readSettings(path: string): Promise<string> {
 async function readTemplate(path: string, shown: string): Promise<string> {
   const remedy = 'correct "from" in the plan, or the artifact'
   try {
-    const text = await readSmallFile(path, MAX_SETTINGS_BYTES, constants.O_NOFOLLOW)
+    const text = await readSmallFile(path, MAX_SMALL_FILE_BYTES, constants.O_NOFOLLOW)
     if (text !== undefined) return text
   } catch (error) {
     const found = errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`
