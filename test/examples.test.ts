@@ -62,11 +62,13 @@ describe('the plans', () => {
 
   it('seed the settings of a plugin that needs some', async () => {
     await withExamplePublished(async stage => {
-      await stage.publish('2.0.0', { ...sources('plugin'), ...NEEDS_SETTINGS })
-      stage.writePlan(read('examples/install-with-settings.yaml'))
+      const plan = read('examples/install-with-settings.yaml')
+      await stage.publish('2.0.0', { ...sources('plugin'), ...filesShownIn(plan) })
+      stage.writePlan(plan)
       const { outputs, log } = await stage.deploy({}, { env: { GREETER_TOKEN: 'from the step' } })
       assert.equal(outputs['outcome'], 'success', log)
-      assert.equal(readFileSync(join(stage.root, 'plugins/greeter.env'), 'utf8'), 'GREETER_TOKEN=from the step\n')
+      const settings = readFileSync(join(stage.root, 'plugins/greeter.env'), 'utf8')
+      assert.equal(settings, 'GREETER_LANGUAGE=en\nGREETER_TOKEN=from the step\n')
     })
   })
 
@@ -106,9 +108,13 @@ async function serveHealth(t: TestContext, answer: string): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/health`
 }
 
-const NEEDS_SETTINGS = {
-  'plugin.yaml': 'name: greeter\nversion: "2.0.0"\nenvironment:\n  required: [GREETER_TOKEN]\n',
-  '.env.template': 'GREETER_TOKEN=\n',
+/** The plan's comment shows a line of the plugin.yaml, and then the template. */
+function filesShownIn(plan: string): Record<string, string> {
+  const [requirement, ...template] = [...plan.matchAll(/^# {3}(.*)$/gm)].map(([, line]) => line)
+  return {
+    'plugin.yaml': `name: greeter\nversion: "2.0.0"\n${requirement}\n`,
+    '.env.template': `${template.join('\n')}\n`,
+  }
 }
 
 /** A hub with the example's plugin, and the operator's repository with its plan where the workflows look for it. */

@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+
+const ROOT = join(import.meta.dirname, '..')
+const SECTION = '### Try it with your own plugin'
+/** So that what is there (a clone of a user with settings of npm's own) does not matter. */
+const ENV = { PATH: process.env['PATH'], HOME: process.env['HOME'] }
+
+describe('the README', () => {
+  it('shows commands that try a plugin with the reference hub on this machine', async t => {
+    const folder = mkdtempSync(join(tmpdir(), 'readme-'))
+    t.after(() => rmSync(folder, { recursive: true, force: true }))
+    const port = await freePort()
+    const [serve, deploy] = readCommands().map(text =>
+      text.replaceAll('/tmp/try', `${folder}/try`).replaceAll('8787', port),
+    )
+    await startHub(t, serve ?? '')
+    const { status, stdout, stderr } = spawnSync('sh', ['-euc', deploy ?? ''], {
+      cwd: ROOT,
+      env: ENV,
+      encoding: 'utf8',
+    })
+    assert.equal(status, 0, `${stdout}${stderr}`)
+    assert.match(readFileSync(join(folder, 'try-host/plugins/greeter/plugin.yaml'), 'utf8'), /name: greeter/)
+    const page = await (await fetch(`http://127.0.0.1:${port}/`)).text()
+    assert.match(page, /greeter/)
+  })
+})
+
+/** The fenced commands of the section. */
+function readCommands(): string[] {
+  const section = readFileSync(join(ROOT, 'README.md'), 'utf8').split(SECTION)[1]?.split('\n## ')[0] ?? ''
+  return [...section.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, text]) => text as string)
+}
+
+/** In a process group of its own, because npm does not hand a signal on to what it runs. */
+async function startHub(t: TestContext, command: string): Promise<void> {
+  const hub = spawn('sh', ['-c', command], {
+    cwd: ROOT,
+    env: ENV,
+    detached: true,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const closed = once(hub, 'close')
+  t.after(async () => {
+    process.kill(-(hub.pid as number), 'SIGTERM')
+    await closed
+  })
+  for await (const text of hub.stdout.setEncoding('utf8')) if (text.includes('listens on')) return
+  throw new Error('The hub of the README did not start.')
+}
+
+async function freePort(): Promise<string> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  return String(port)
+}
