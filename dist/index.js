@@ -1,7 +1,316 @@
 import { createRequire as __WEBPACK_EXTERNAL_createRequire } from "module";
 /******/ var __webpack_modules__ = ({
 
-/***/ 2019:
+/***/ 3057:
+/***/ ((module) => {
+
+function isBuffer(value) {
+  return Buffer.isBuffer(value) || value instanceof Uint8Array
+}
+
+function isEncoding(encoding) {
+  return Buffer.isEncoding(encoding)
+}
+
+function alloc(size, fill, encoding) {
+  return Buffer.alloc(size, fill, encoding)
+}
+
+function allocUnsafe(size) {
+  return Buffer.allocUnsafe(size)
+}
+
+function allocUnsafeSlow(size) {
+  return Buffer.allocUnsafeSlow(size)
+}
+
+function byteLength(string, encoding) {
+  return Buffer.byteLength(string, encoding)
+}
+
+function compare(a, b) {
+  return Buffer.compare(a, b)
+}
+
+function concat(buffers, totalLength) {
+  return Buffer.concat(buffers, totalLength)
+}
+
+function copy(source, target, targetStart, start, end) {
+  return toBuffer(source).copy(target, targetStart, start, end)
+}
+
+function equals(a, b) {
+  return toBuffer(a).equals(b)
+}
+
+function fill(buffer, value, offset, end, encoding) {
+  return toBuffer(buffer).fill(value, offset, end, encoding)
+}
+
+function from(value, encodingOrOffset, length) {
+  return Buffer.from(value, encodingOrOffset, length)
+}
+
+function includes(buffer, value, byteOffset, encoding) {
+  return toBuffer(buffer).includes(value, byteOffset, encoding)
+}
+
+function indexOf(buffer, value, byfeOffset, encoding) {
+  return toBuffer(buffer).indexOf(value, byfeOffset, encoding)
+}
+
+function lastIndexOf(buffer, value, byteOffset, encoding) {
+  return toBuffer(buffer).lastIndexOf(value, byteOffset, encoding)
+}
+
+function swap16(buffer) {
+  return toBuffer(buffer).swap16()
+}
+
+function swap32(buffer) {
+  return toBuffer(buffer).swap32()
+}
+
+function swap64(buffer) {
+  return toBuffer(buffer).swap64()
+}
+
+function toBuffer(buffer) {
+  if (Buffer.isBuffer(buffer)) return buffer
+  return Buffer.from(buffer.buffer, buffer.byteOffset, buffer.byteLength)
+}
+
+function toString(buffer, encoding, start, end) {
+  return toBuffer(buffer).toString(encoding, start, end)
+}
+
+function toHex(buffer, start, end) {
+  return toBuffer(buffer).toString('hex', start, end)
+}
+
+function write(buffer, string, offset, length, encoding) {
+  return toBuffer(buffer).write(string, offset, length, encoding)
+}
+
+function readDoubleBE(buffer, offset) {
+  return toBuffer(buffer).readDoubleBE(offset)
+}
+
+function readDoubleLE(buffer, offset) {
+  return toBuffer(buffer).readDoubleLE(offset)
+}
+
+function readFloatBE(buffer, offset) {
+  return toBuffer(buffer).readFloatBE(offset)
+}
+
+function readFloatLE(buffer, offset) {
+  return toBuffer(buffer).readFloatLE(offset)
+}
+
+function readInt32BE(buffer, offset) {
+  return toBuffer(buffer).readInt32BE(offset)
+}
+
+function readInt32LE(buffer, offset) {
+  return toBuffer(buffer).readInt32LE(offset)
+}
+
+function readUInt32BE(buffer, offset) {
+  return toBuffer(buffer).readUInt32BE(offset)
+}
+
+function readUInt32LE(buffer, offset) {
+  return toBuffer(buffer).readUInt32LE(offset)
+}
+
+function writeDoubleBE(buffer, value, offset) {
+  return toBuffer(buffer).writeDoubleBE(value, offset)
+}
+
+function writeDoubleLE(buffer, value, offset) {
+  return toBuffer(buffer).writeDoubleLE(value, offset)
+}
+
+function writeFloatBE(buffer, value, offset) {
+  return toBuffer(buffer).writeFloatBE(value, offset)
+}
+
+function writeFloatLE(buffer, value, offset) {
+  return toBuffer(buffer).writeFloatLE(value, offset)
+}
+
+function writeInt32BE(buffer, value, offset) {
+  return toBuffer(buffer).writeInt32BE(value, offset)
+}
+
+function writeInt32LE(buffer, value, offset) {
+  return toBuffer(buffer).writeInt32LE(value, offset)
+}
+
+function writeUInt32BE(buffer, value, offset) {
+  return toBuffer(buffer).writeUInt32BE(value, offset)
+}
+
+function writeUInt32LE(buffer, value, offset) {
+  return toBuffer(buffer).writeUInt32LE(value, offset)
+}
+
+module.exports = {
+  isBuffer,
+  isEncoding,
+  alloc,
+  allocUnsafe,
+  allocUnsafeSlow,
+  byteLength,
+  compare,
+  concat,
+  copy,
+  equals,
+  fill,
+  from,
+  includes,
+  indexOf,
+  lastIndexOf,
+  swap16,
+  swap32,
+  swap64,
+  toBuffer,
+  toString,
+  toHex,
+  write,
+  readDoubleBE,
+  readDoubleLE,
+  readFloatBE,
+  readFloatLE,
+  readInt32BE,
+  readInt32LE,
+  readUInt32BE,
+  readUInt32LE,
+  writeDoubleBE,
+  writeDoubleLE,
+  writeFloatBE,
+  writeFloatLE,
+  writeInt32BE,
+  writeInt32LE,
+  writeUInt32BE,
+  writeUInt32LE
+}
+
+
+/***/ }),
+
+/***/ 9580:
+/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
+
+module.exports = __nccwpck_require__(4434)
+
+
+/***/ }),
+
+/***/ 3587:
+/***/ ((module) => {
+
+module.exports = class FixedFIFO {
+  constructor (hwm) {
+    if (!(hwm > 0) || ((hwm - 1) & hwm) !== 0) throw new Error('Max size for a FixedFIFO should be a power of two')
+    this.buffer = new Array(hwm)
+    this.mask = hwm - 1
+    this.top = 0
+    this.btm = 0
+    this.next = null
+  }
+
+  clear () {
+    this.top = this.btm = 0
+    this.next = null
+    this.buffer.fill(undefined)
+  }
+
+  push (data) {
+    if (this.buffer[this.top] !== undefined) return false
+    this.buffer[this.top] = data
+    this.top = (this.top + 1) & this.mask
+    return true
+  }
+
+  shift () {
+    const last = this.buffer[this.btm]
+    if (last === undefined) return undefined
+    this.buffer[this.btm] = undefined
+    this.btm = (this.btm + 1) & this.mask
+    return last
+  }
+
+  peek () {
+    return this.buffer[this.btm]
+  }
+
+  isEmpty () {
+    return this.buffer[this.btm] === undefined
+  }
+}
+
+
+/***/ }),
+
+/***/ 3867:
+/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
+
+const FixedFIFO = __nccwpck_require__(3587)
+
+module.exports = class FastFIFO {
+  constructor (hwm) {
+    this.hwm = hwm || 16
+    this.head = new FixedFIFO(this.hwm)
+    this.tail = this.head
+    this.length = 0
+  }
+
+  clear () {
+    this.head = this.tail
+    this.head.clear()
+    this.length = 0
+  }
+
+  push (val) {
+    this.length++
+    if (!this.head.push(val)) {
+      const prev = this.head
+      this.head = prev.next = new FixedFIFO(2 * this.head.buffer.length)
+      this.head.push(val)
+    }
+  }
+
+  shift () {
+    if (this.length !== 0) this.length--
+    const val = this.tail.shift()
+    if (val === undefined && this.tail.next) {
+      const next = this.tail.next
+      this.tail.next = null
+      this.tail = next
+      return this.tail.shift()
+    }
+
+    return val
+  }
+
+  peek () {
+    const val = this.tail.peek()
+    if (val === undefined && this.tail.next) return this.tail.next.peek()
+    return val
+  }
+
+  isEmpty () {
+    return this.length === 0
+  }
+}
+
+
+/***/ }),
+
+/***/ 9379:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -141,17 +450,17 @@ class Comparator {
 
 module.exports = Comparator
 
-const parseOptions = __nccwpck_require__(7124)
-const { safeRe: re, t } = __nccwpck_require__(5916)
-const cmp = __nccwpck_require__(9814)
-const debug = __nccwpck_require__(1911)
-const SemVer = __nccwpck_require__(1515)
-const Range = __nccwpck_require__(7054)
+const parseOptions = __nccwpck_require__(356)
+const { safeRe: re, t } = __nccwpck_require__(5471)
+const cmp = __nccwpck_require__(8646)
+const debug = __nccwpck_require__(1159)
+const SemVer = __nccwpck_require__(7163)
+const Range = __nccwpck_require__(6782)
 
 
 /***/ }),
 
-/***/ 7054:
+/***/ 6782:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -373,22 +682,22 @@ class Range {
 
 module.exports = Range
 
-const LRU = __nccwpck_require__(6807)
+const LRU = __nccwpck_require__(1383)
 const cache = new LRU()
 
-const parseOptions = __nccwpck_require__(7124)
-const Comparator = __nccwpck_require__(2019)
-const debug = __nccwpck_require__(1911)
-const SemVer = __nccwpck_require__(1515)
-const trimComparatorWhitespace = __nccwpck_require__(9785)
+const parseOptions = __nccwpck_require__(356)
+const Comparator = __nccwpck_require__(9379)
+const debug = __nccwpck_require__(1159)
+const SemVer = __nccwpck_require__(7163)
+const trimComparatorWhitespace = __nccwpck_require__(9737)
 const {
   safeRe: re,
   src,
   t,
   tildeTrimReplace,
   caretTrimReplace,
-} = __nccwpck_require__(5916)
-const { FLAG_INCLUDE_PRERELEASE, FLAG_LOOSE } = __nccwpck_require__(5165)
+} = __nccwpck_require__(5471)
+const { FLAG_INCLUDE_PRERELEASE, FLAG_LOOSE } = __nccwpck_require__(5101)
 
 // unbounded global build-metadata stripper used by parseRange
 const BUILDSTRIPRE = new RegExp(src[t.BUILD], 'g')
@@ -735,17 +1044,17 @@ const testSet = (set, version, options) => {
 
 /***/ }),
 
-/***/ 1515:
+/***/ 7163:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const debug = __nccwpck_require__(1911)
-const { MAX_LENGTH, MAX_SAFE_INTEGER } = __nccwpck_require__(5165)
-const { safeRe: re, t } = __nccwpck_require__(5916)
+const debug = __nccwpck_require__(1159)
+const { MAX_LENGTH, MAX_SAFE_INTEGER } = __nccwpck_require__(5101)
+const { safeRe: re, t } = __nccwpck_require__(5471)
 
-const parseOptions = __nccwpck_require__(7124)
-const { compareIdentifiers } = __nccwpck_require__(8612)
+const parseOptions = __nccwpck_require__(356)
+const { compareIdentifiers } = __nccwpck_require__(3348)
 
 const isPrereleaseIdentifier = (prerelease, identifier) => {
   const identifiers = identifier.split('.')
@@ -1092,12 +1401,12 @@ module.exports = SemVer
 
 /***/ }),
 
-/***/ 4775:
+/***/ 1799:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const parse = __nccwpck_require__(641)
+const parse = __nccwpck_require__(6353)
 const clean = (version, options) => {
   const s = parse(version.trim().replace(/^[=v]+/, ''), options)
   return s ? s.version : null
@@ -1107,17 +1416,17 @@ module.exports = clean
 
 /***/ }),
 
-/***/ 9814:
+/***/ 8646:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const eq = __nccwpck_require__(7002)
-const neq = __nccwpck_require__(6046)
-const gt = __nccwpck_require__(8167)
-const gte = __nccwpck_require__(1204)
-const lt = __nccwpck_require__(1616)
-const lte = __nccwpck_require__(5770)
+const eq = __nccwpck_require__(5082)
+const neq = __nccwpck_require__(4974)
+const gt = __nccwpck_require__(6599)
+const gte = __nccwpck_require__(1236)
+const lt = __nccwpck_require__(3872)
+const lte = __nccwpck_require__(6717)
 
 const cmp = (a, op, b, loose) => {
   switch (op) {
@@ -1168,14 +1477,14 @@ module.exports = cmp
 
 /***/ }),
 
-/***/ 9449:
+/***/ 5385:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const SemVer = __nccwpck_require__(1515)
-const parse = __nccwpck_require__(641)
-const { safeRe: re, t } = __nccwpck_require__(5916)
+const SemVer = __nccwpck_require__(7163)
+const parse = __nccwpck_require__(6353)
+const { safeRe: re, t } = __nccwpck_require__(5471)
 
 const coerce = (version, options) => {
   if (version instanceof SemVer) {
@@ -1237,12 +1546,12 @@ module.exports = coerce
 
 /***/ }),
 
-/***/ 1696:
+/***/ 7648:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const SemVer = __nccwpck_require__(1515)
+const SemVer = __nccwpck_require__(7163)
 const compareBuild = (a, b, loose) => {
   const versionA = new SemVer(a, loose)
   const versionB = new SemVer(b, loose)
@@ -1253,24 +1562,24 @@ module.exports = compareBuild
 
 /***/ }),
 
-/***/ 4250:
+/***/ 6874:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const compare = __nccwpck_require__(4373)
+const compare = __nccwpck_require__(8469)
 const compareLoose = (a, b) => compare(a, b, true)
 module.exports = compareLoose
 
 
 /***/ }),
 
-/***/ 4373:
+/***/ 8469:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const SemVer = __nccwpck_require__(1515)
+const SemVer = __nccwpck_require__(7163)
 const compare = (a, b, loose) =>
   new SemVer(a, loose).compare(new SemVer(b, loose))
 
@@ -1279,12 +1588,12 @@ module.exports = compare
 
 /***/ }),
 
-/***/ 5479:
+/***/ 711:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const parse = __nccwpck_require__(641)
+const parse = __nccwpck_require__(6353)
 
 const diff = (version1, version2) => {
   const v1 = parse(version1, null, true)
@@ -1346,48 +1655,48 @@ module.exports = diff
 
 /***/ }),
 
-/***/ 7002:
+/***/ 5082:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const compare = __nccwpck_require__(4373)
+const compare = __nccwpck_require__(8469)
 const eq = (a, b, loose) => compare(a, b, loose) === 0
 module.exports = eq
 
 
 /***/ }),
 
-/***/ 8167:
+/***/ 6599:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const compare = __nccwpck_require__(4373)
+const compare = __nccwpck_require__(8469)
 const gt = (a, b, loose) => compare(a, b, loose) > 0
 module.exports = gt
 
 
 /***/ }),
 
-/***/ 1204:
+/***/ 1236:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const compare = __nccwpck_require__(4373)
+const compare = __nccwpck_require__(8469)
 const gte = (a, b, loose) => compare(a, b, loose) >= 0
 module.exports = gte
 
 
 /***/ }),
 
-/***/ 3154:
+/***/ 2338:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const SemVer = __nccwpck_require__(1515)
+const SemVer = __nccwpck_require__(7163)
 
 const inc = (version, release, options, identifier, identifierBase) => {
   if (typeof (options) === 'string') {
@@ -1410,72 +1719,72 @@ module.exports = inc
 
 /***/ }),
 
-/***/ 1616:
+/***/ 3872:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const compare = __nccwpck_require__(4373)
+const compare = __nccwpck_require__(8469)
 const lt = (a, b, loose) => compare(a, b, loose) < 0
 module.exports = lt
 
 
 /***/ }),
 
-/***/ 5770:
+/***/ 6717:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const compare = __nccwpck_require__(4373)
+const compare = __nccwpck_require__(8469)
 const lte = (a, b, loose) => compare(a, b, loose) <= 0
 module.exports = lte
 
 
 /***/ }),
 
-/***/ 4095:
+/***/ 8511:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const SemVer = __nccwpck_require__(1515)
+const SemVer = __nccwpck_require__(7163)
 const major = (a, loose) => new SemVer(a, loose).major
 module.exports = major
 
 
 /***/ }),
 
-/***/ 7419:
+/***/ 2603:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const SemVer = __nccwpck_require__(1515)
+const SemVer = __nccwpck_require__(7163)
 const minor = (a, loose) => new SemVer(a, loose).minor
 module.exports = minor
 
 
 /***/ }),
 
-/***/ 6046:
+/***/ 4974:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const compare = __nccwpck_require__(4373)
+const compare = __nccwpck_require__(8469)
 const neq = (a, b, loose) => compare(a, b, loose) !== 0
 module.exports = neq
 
 
 /***/ }),
 
-/***/ 641:
+/***/ 6353:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const SemVer = __nccwpck_require__(1515)
+const SemVer = __nccwpck_require__(7163)
 const parse = (version, options, throwErrors = false) => {
   if (version instanceof SemVer) {
     return version
@@ -1495,24 +1804,24 @@ module.exports = parse
 
 /***/ }),
 
-/***/ 9764:
+/***/ 8756:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const SemVer = __nccwpck_require__(1515)
+const SemVer = __nccwpck_require__(7163)
 const patch = (a, loose) => new SemVer(a, loose).patch
 module.exports = patch
 
 
 /***/ }),
 
-/***/ 6482:
+/***/ 5714:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const parse = __nccwpck_require__(641)
+const parse = __nccwpck_require__(6353)
 const prerelease = (version, options) => {
   const parsed = parse(version, options)
   return (parsed && parsed.prerelease.length) ? parsed.prerelease : null
@@ -1522,36 +1831,36 @@ module.exports = prerelease
 
 /***/ }),
 
-/***/ 5005:
+/***/ 2173:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const compare = __nccwpck_require__(4373)
+const compare = __nccwpck_require__(8469)
 const rcompare = (a, b, loose) => compare(b, a, loose)
 module.exports = rcompare
 
 
 /***/ }),
 
-/***/ 1176:
+/***/ 7192:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const compareBuild = __nccwpck_require__(1696)
+const compareBuild = __nccwpck_require__(7648)
 const rsort = (list, loose) => list.sort((a, b) => compareBuild(b, a, loose))
 module.exports = rsort
 
 
 /***/ }),
 
-/***/ 9448:
+/***/ 8011:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const Range = __nccwpck_require__(7054)
+const Range = __nccwpck_require__(6782)
 const satisfies = (version, range, options) => {
   try {
     range = new Range(range, options)
@@ -1565,26 +1874,26 @@ module.exports = satisfies
 
 /***/ }),
 
-/***/ 256:
+/***/ 9872:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const compareBuild = __nccwpck_require__(1696)
+const compareBuild = __nccwpck_require__(7648)
 const sort = (list, loose) => list.sort((a, b) => compareBuild(a, b, loose))
 module.exports = sort
 
 
 /***/ }),
 
-/***/ 4290:
+/***/ 6114:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const parse = __nccwpck_require__(641)
-const constants = __nccwpck_require__(5165)
-const SemVer = __nccwpck_require__(1515)
+const parse = __nccwpck_require__(6353)
+const constants = __nccwpck_require__(5101)
+const SemVer = __nccwpck_require__(7163)
 
 const truncate = (version, truncation, options) => {
   if (!constants.RELEASE_TYPES.includes(truncation)) {
@@ -1632,12 +1941,12 @@ module.exports = truncate
 
 /***/ }),
 
-/***/ 9020:
+/***/ 8780:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const parse = __nccwpck_require__(641)
+const parse = __nccwpck_require__(6353)
 const valid = (version, options) => {
   const v = parse(version, options)
   return v ? v.version : null
@@ -1647,54 +1956,54 @@ module.exports = valid
 
 /***/ }),
 
-/***/ 776:
+/***/ 2088:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 // just pre-load all the stuff that index.js lazily exports
-const internalRe = __nccwpck_require__(5916)
-const constants = __nccwpck_require__(5165)
-const SemVer = __nccwpck_require__(1515)
-const identifiers = __nccwpck_require__(8612)
-const parse = __nccwpck_require__(641)
-const valid = __nccwpck_require__(9020)
-const clean = __nccwpck_require__(4775)
-const inc = __nccwpck_require__(3154)
-const diff = __nccwpck_require__(5479)
-const major = __nccwpck_require__(4095)
-const minor = __nccwpck_require__(7419)
-const patch = __nccwpck_require__(9764)
-const prerelease = __nccwpck_require__(6482)
-const compare = __nccwpck_require__(4373)
-const rcompare = __nccwpck_require__(5005)
-const compareLoose = __nccwpck_require__(4250)
-const compareBuild = __nccwpck_require__(1696)
-const sort = __nccwpck_require__(256)
-const rsort = __nccwpck_require__(1176)
-const gt = __nccwpck_require__(8167)
-const lt = __nccwpck_require__(1616)
-const eq = __nccwpck_require__(7002)
-const neq = __nccwpck_require__(6046)
-const gte = __nccwpck_require__(1204)
-const lte = __nccwpck_require__(5770)
-const cmp = __nccwpck_require__(9814)
-const coerce = __nccwpck_require__(9449)
-const truncate = __nccwpck_require__(4290)
-const Comparator = __nccwpck_require__(2019)
-const Range = __nccwpck_require__(7054)
-const satisfies = __nccwpck_require__(9448)
-const toComparators = __nccwpck_require__(2190)
-const maxSatisfying = __nccwpck_require__(1081)
-const minSatisfying = __nccwpck_require__(83)
-const minVersion = __nccwpck_require__(3130)
-const validRange = __nccwpck_require__(4881)
-const outside = __nccwpck_require__(9816)
-const gtr = __nccwpck_require__(692)
-const ltr = __nccwpck_require__(6701)
-const intersects = __nccwpck_require__(7049)
-const simplifyRange = __nccwpck_require__(7471)
-const subset = __nccwpck_require__(769)
+const internalRe = __nccwpck_require__(5471)
+const constants = __nccwpck_require__(5101)
+const SemVer = __nccwpck_require__(7163)
+const identifiers = __nccwpck_require__(3348)
+const parse = __nccwpck_require__(6353)
+const valid = __nccwpck_require__(8780)
+const clean = __nccwpck_require__(1799)
+const inc = __nccwpck_require__(2338)
+const diff = __nccwpck_require__(711)
+const major = __nccwpck_require__(8511)
+const minor = __nccwpck_require__(2603)
+const patch = __nccwpck_require__(8756)
+const prerelease = __nccwpck_require__(5714)
+const compare = __nccwpck_require__(8469)
+const rcompare = __nccwpck_require__(2173)
+const compareLoose = __nccwpck_require__(6874)
+const compareBuild = __nccwpck_require__(7648)
+const sort = __nccwpck_require__(9872)
+const rsort = __nccwpck_require__(7192)
+const gt = __nccwpck_require__(6599)
+const lt = __nccwpck_require__(3872)
+const eq = __nccwpck_require__(5082)
+const neq = __nccwpck_require__(4974)
+const gte = __nccwpck_require__(1236)
+const lte = __nccwpck_require__(6717)
+const cmp = __nccwpck_require__(8646)
+const coerce = __nccwpck_require__(5385)
+const truncate = __nccwpck_require__(6114)
+const Comparator = __nccwpck_require__(9379)
+const Range = __nccwpck_require__(6782)
+const satisfies = __nccwpck_require__(8011)
+const toComparators = __nccwpck_require__(4750)
+const maxSatisfying = __nccwpck_require__(5574)
+const minSatisfying = __nccwpck_require__(8595)
+const minVersion = __nccwpck_require__(1866)
+const validRange = __nccwpck_require__(4737)
+const outside = __nccwpck_require__(280)
+const gtr = __nccwpck_require__(2276)
+const ltr = __nccwpck_require__(5213)
+const intersects = __nccwpck_require__(3465)
+const simplifyRange = __nccwpck_require__(2028)
+const subset = __nccwpck_require__(1489)
 module.exports = {
   parse,
   valid,
@@ -1747,7 +2056,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 5165:
+/***/ 5101:
 /***/ ((module) => {
 
 
@@ -1821,7 +2130,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 1911:
+/***/ 1159:
 /***/ ((module) => {
 
 
@@ -1839,7 +2148,7 @@ module.exports = debug
 
 /***/ }),
 
-/***/ 8612:
+/***/ 3348:
 /***/ ((module) => {
 
 
@@ -1875,7 +2184,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 6807:
+/***/ 1383:
 /***/ ((module) => {
 
 
@@ -1924,7 +2233,7 @@ module.exports = LRUCache
 
 /***/ }),
 
-/***/ 7124:
+/***/ 356:
 /***/ ((module) => {
 
 
@@ -1948,7 +2257,7 @@ module.exports = parseOptions
 
 /***/ }),
 
-/***/ 5916:
+/***/ 5471:
 /***/ ((module, exports, __nccwpck_require__) => {
 
 
@@ -1957,8 +2266,8 @@ const {
   MAX_SAFE_COMPONENT_LENGTH,
   MAX_SAFE_BUILD_LENGTH,
   MAX_LENGTH,
-} = __nccwpck_require__(5165)
-const debug = __nccwpck_require__(1911)
+} = __nccwpck_require__(5101)
+const debug = __nccwpck_require__(1159)
 exports = module.exports = {}
 
 // The actual regexps go on exports.re
@@ -2178,7 +2487,7 @@ createToken('GTE0PRE', '^\\s*>=\\s*0\\.0\\.0-0\\s*$')
 
 /***/ }),
 
-/***/ 9785:
+/***/ 9737:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 // @ts-check
@@ -2193,7 +2502,7 @@ const {
   MAX_LENGTH,
   MAX_SAFE_BUILD_LENGTH,
   WHITESPACE_CHARACTERS,
-} = __nccwpck_require__(5165)
+} = __nccwpck_require__(5101)
 
 /**
  * Remembers the last two rows of digits so their characters need not be reread.
@@ -2623,25 +2932,25 @@ module.exports = trimComparatorWhitespace
 
 /***/ }),
 
-/***/ 692:
+/***/ 2276:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 // Determine if version is greater than all the versions possible in the range.
-const outside = __nccwpck_require__(9816)
+const outside = __nccwpck_require__(280)
 const gtr = (version, range, options) => outside(version, range, '>', options)
 module.exports = gtr
 
 
 /***/ }),
 
-/***/ 7049:
+/***/ 3465:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const Range = __nccwpck_require__(7054)
+const Range = __nccwpck_require__(6782)
 const intersects = (r1, r2, options) => {
   r1 = new Range(r1, options)
   r2 = new Range(r2, options)
@@ -2652,12 +2961,12 @@ module.exports = intersects
 
 /***/ }),
 
-/***/ 6701:
+/***/ 5213:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const outside = __nccwpck_require__(9816)
+const outside = __nccwpck_require__(280)
 // Determine if version is less than all the versions possible in the range
 const ltr = (version, range, options) => outside(version, range, '<', options)
 module.exports = ltr
@@ -2665,13 +2974,13 @@ module.exports = ltr
 
 /***/ }),
 
-/***/ 1081:
+/***/ 5574:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const SemVer = __nccwpck_require__(1515)
-const Range = __nccwpck_require__(7054)
+const SemVer = __nccwpck_require__(7163)
+const Range = __nccwpck_require__(6782)
 
 const maxSatisfying = (versions, range, options) => {
   let max = null
@@ -2699,13 +3008,13 @@ module.exports = maxSatisfying
 
 /***/ }),
 
-/***/ 83:
+/***/ 8595:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const SemVer = __nccwpck_require__(1515)
-const Range = __nccwpck_require__(7054)
+const SemVer = __nccwpck_require__(7163)
+const Range = __nccwpck_require__(6782)
 const minSatisfying = (versions, range, options) => {
   let min = null
   let minSV = null
@@ -2732,14 +3041,14 @@ module.exports = minSatisfying
 
 /***/ }),
 
-/***/ 3130:
+/***/ 1866:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const SemVer = __nccwpck_require__(1515)
-const Range = __nccwpck_require__(7054)
-const gt = __nccwpck_require__(8167)
+const SemVer = __nccwpck_require__(7163)
+const Range = __nccwpck_require__(6782)
+const gt = __nccwpck_require__(6599)
 
 const minVersion = (range, loose) => {
   range = new Range(range, loose)
@@ -2802,20 +3111,20 @@ module.exports = minVersion
 
 /***/ }),
 
-/***/ 9816:
+/***/ 280:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const SemVer = __nccwpck_require__(1515)
-const Comparator = __nccwpck_require__(2019)
+const SemVer = __nccwpck_require__(7163)
+const Comparator = __nccwpck_require__(9379)
 const { ANY } = Comparator
-const Range = __nccwpck_require__(7054)
-const satisfies = __nccwpck_require__(9448)
-const gt = __nccwpck_require__(8167)
-const lt = __nccwpck_require__(1616)
-const lte = __nccwpck_require__(5770)
-const gte = __nccwpck_require__(1204)
+const Range = __nccwpck_require__(6782)
+const satisfies = __nccwpck_require__(8011)
+const gt = __nccwpck_require__(6599)
+const lt = __nccwpck_require__(3872)
+const lte = __nccwpck_require__(6717)
+const gte = __nccwpck_require__(1236)
 
 const outside = (version, range, hilo, options) => {
   version = new SemVer(version, options)
@@ -2891,7 +3200,7 @@ module.exports = outside
 
 /***/ }),
 
-/***/ 7471:
+/***/ 2028:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -2899,8 +3208,8 @@ module.exports = outside
 // given a set of versions and a range, create a "simplified" range
 // that includes the same versions that the original range does
 // If the original range is shorter than the simplified one, return that.
-const satisfies = __nccwpck_require__(9448)
-const compare = __nccwpck_require__(4373)
+const satisfies = __nccwpck_require__(8011)
+const compare = __nccwpck_require__(8469)
 module.exports = (versions, range, options) => {
   const set = []
   let first = null
@@ -2947,16 +3256,16 @@ module.exports = (versions, range, options) => {
 
 /***/ }),
 
-/***/ 769:
+/***/ 1489:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const Range = __nccwpck_require__(7054)
-const Comparator = __nccwpck_require__(2019)
+const Range = __nccwpck_require__(6782)
+const Comparator = __nccwpck_require__(9379)
 const { ANY } = Comparator
-const satisfies = __nccwpck_require__(9448)
-const compare = __nccwpck_require__(4373)
+const satisfies = __nccwpck_require__(8011)
+const compare = __nccwpck_require__(8469)
 
 // Complex range `r1 || r2 || ...` is a subset of `R1 || R2 || ...` iff:
 // - Every simple range `r1, r2, ...` is a null set, OR
@@ -3203,12 +3512,12 @@ module.exports = subset
 
 /***/ }),
 
-/***/ 2190:
+/***/ 4750:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const Range = __nccwpck_require__(7054)
+const Range = __nccwpck_require__(6782)
 
 // Mostly just for testing and legacy API reasons
 const toComparators = (range, options) =>
@@ -3220,12 +3529,12 @@ module.exports = toComparators
 
 /***/ }),
 
-/***/ 4881:
+/***/ 4737:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const Range = __nccwpck_require__(7054)
+const Range = __nccwpck_require__(6782)
 const validRange = (range, options) => {
   try {
     // Return '*' instead of '' so that truthiness works.
@@ -3240,15 +3549,2757 @@ module.exports = validRange
 
 /***/ }),
 
-/***/ 8258:
+/***/ 6204:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
-module.exports = __nccwpck_require__(5258);
+const { EventEmitter } = __nccwpck_require__(9580)
+const FIFO = __nccwpck_require__(3867)
+const TextDecoder = __nccwpck_require__(7934)
+
+const StreamError = __nccwpck_require__(5657)
+
+// if we do a future major, expect queue microtask to be there always, for now a bit defensive
+const qmt =
+  typeof queueMicrotask === 'undefined' ? (fn) => global.process.nextTick(fn) : queueMicrotask
+
+// 29 bits used total (4 from shared, 14 from read, and 11 from write)
+const MAX = (1 << 29) - 1
+
+// Shared state
+const OPENING = 0b0001
+const PREDESTROYING = 0b0010
+const DESTROYING = 0b0100
+const DESTROYED = 0b1000
+
+const NOT_OPENING = MAX ^ OPENING
+const NOT_PREDESTROYING = MAX ^ PREDESTROYING
+
+// Read state (4 bit offset from shared state)
+const READ_ACTIVE = 0b00000000000001 << 4
+const READ_UPDATING = 0b00000000000010 << 4
+const READ_PRIMARY = 0b00000000000100 << 4
+const READ_QUEUED = 0b00000000001000 << 4
+const READ_RESUMED = 0b00000000010000 << 4
+const READ_PIPE_DRAINED = 0b00000000100000 << 4
+const READ_ENDING = 0b00000001000000 << 4
+const READ_EMIT_DATA = 0b00000010000000 << 4
+const READ_EMIT_READABLE = 0b00000100000000 << 4
+const READ_EMITTED_READABLE = 0b00001000000000 << 4
+const READ_DONE = 0b00010000000000 << 4
+const READ_NEXT_TICK = 0b00100000000000 << 4
+const READ_NEEDS_PUSH = 0b01000000000000 << 4
+const READ_READ_AHEAD = 0b10000000000000 << 4
+
+// Combined read state
+const READ_FLOWING = READ_RESUMED | READ_PIPE_DRAINED
+const READ_ACTIVE_AND_NEEDS_PUSH = READ_ACTIVE | READ_NEEDS_PUSH
+const READ_PRIMARY_AND_ACTIVE = READ_PRIMARY | READ_ACTIVE
+const READ_EMIT_READABLE_AND_QUEUED = READ_EMIT_READABLE | READ_QUEUED
+const READ_RESUMED_READ_AHEAD = READ_RESUMED | READ_READ_AHEAD
+
+const READ_NOT_ACTIVE = MAX ^ READ_ACTIVE
+const READ_NON_PRIMARY = MAX ^ READ_PRIMARY
+const READ_NON_PRIMARY_AND_PUSHED = MAX ^ (READ_PRIMARY | READ_NEEDS_PUSH)
+const READ_PUSHED = MAX ^ READ_NEEDS_PUSH
+const READ_PAUSED = MAX ^ READ_RESUMED
+const READ_NOT_QUEUED = MAX ^ (READ_QUEUED | READ_EMITTED_READABLE)
+const READ_NOT_ENDING = MAX ^ READ_ENDING
+const READ_PIPE_NOT_DRAINED = MAX ^ READ_FLOWING
+const READ_NOT_NEXT_TICK = MAX ^ READ_NEXT_TICK
+const READ_NOT_UPDATING = MAX ^ READ_UPDATING
+const READ_NO_READ_AHEAD = MAX ^ READ_READ_AHEAD
+const READ_PAUSED_NO_READ_AHEAD = MAX ^ READ_RESUMED_READ_AHEAD
+
+// Write state (18 bit offset, 4 bit offset from shared state and 14 from read state)
+const WRITE_ACTIVE = 0b00000000001 << 18
+const WRITE_UPDATING = 0b00000000010 << 18
+const WRITE_PRIMARY = 0b00000000100 << 18
+const WRITE_QUEUED = 0b00000001000 << 18
+const WRITE_UNDRAINED = 0b00000010000 << 18
+const WRITE_DONE = 0b00000100000 << 18
+const WRITE_EMIT_DRAIN = 0b00001000000 << 18
+const WRITE_NEXT_TICK = 0b00010000000 << 18
+const WRITE_WRITING = 0b00100000000 << 18
+const WRITE_FINISHING = 0b01000000000 << 18
+const WRITE_CORKED = 0b10000000000 << 18
+
+const WRITE_NOT_ACTIVE = MAX ^ (WRITE_ACTIVE | WRITE_WRITING)
+const WRITE_NON_PRIMARY = MAX ^ WRITE_PRIMARY
+const WRITE_NOT_FINISHING = MAX ^ (WRITE_ACTIVE | WRITE_FINISHING)
+const WRITE_DRAINED = MAX ^ WRITE_UNDRAINED
+const WRITE_NOT_QUEUED = MAX ^ WRITE_QUEUED
+const WRITE_NOT_NEXT_TICK = MAX ^ WRITE_NEXT_TICK
+const WRITE_NOT_UPDATING = MAX ^ WRITE_UPDATING
+const WRITE_NOT_CORKED = MAX ^ WRITE_CORKED
+
+// Combined shared state
+const ACTIVE = READ_ACTIVE | WRITE_ACTIVE
+const NOT_ACTIVE = MAX ^ ACTIVE
+const DONE = READ_DONE | WRITE_DONE
+const DESTROY_STATUS = DESTROYING | DESTROYED | PREDESTROYING
+const OPEN_STATUS = DESTROY_STATUS | OPENING
+const AUTO_DESTROY = DESTROY_STATUS | DONE
+const NON_PRIMARY = WRITE_NON_PRIMARY & READ_NON_PRIMARY
+const ACTIVE_OR_TICKING = WRITE_NEXT_TICK | READ_NEXT_TICK
+const TICKING = ACTIVE_OR_TICKING & NOT_ACTIVE
+const IS_OPENING = OPEN_STATUS | TICKING
+
+// Combined shared state and read state
+const READ_PRIMARY_STATUS = OPEN_STATUS | READ_ENDING | READ_DONE
+const READ_STATUS = OPEN_STATUS | READ_DONE | READ_QUEUED
+const READ_ENDING_STATUS = OPEN_STATUS | READ_ENDING | READ_QUEUED
+const READ_READABLE_STATUS = OPEN_STATUS | READ_EMIT_READABLE | READ_QUEUED | READ_EMITTED_READABLE
+const SHOULD_NOT_READ =
+  OPEN_STATUS | READ_ACTIVE | READ_ENDING | READ_DONE | READ_NEEDS_PUSH | READ_READ_AHEAD
+const READ_BACKPRESSURE_STATUS = DESTROY_STATUS | READ_ENDING | READ_DONE
+const READ_UPDATE_SYNC_STATUS = READ_UPDATING | OPEN_STATUS | READ_NEXT_TICK | READ_PRIMARY
+const READ_NEXT_TICK_OR_OPENING = READ_NEXT_TICK | OPENING
+
+// Combined write state
+const WRITE_PRIMARY_STATUS = OPEN_STATUS | WRITE_FINISHING | WRITE_DONE
+const WRITE_QUEUED_AND_UNDRAINED = WRITE_QUEUED | WRITE_UNDRAINED
+const WRITE_QUEUED_AND_ACTIVE = WRITE_QUEUED | WRITE_ACTIVE
+const WRITE_DRAIN_STATUS = WRITE_QUEUED | WRITE_UNDRAINED | OPEN_STATUS | WRITE_ACTIVE
+const WRITE_STATUS = OPEN_STATUS | WRITE_ACTIVE | WRITE_QUEUED | WRITE_CORKED
+const WRITE_PRIMARY_AND_ACTIVE = WRITE_PRIMARY | WRITE_ACTIVE
+const WRITE_ACTIVE_AND_WRITING = WRITE_ACTIVE | WRITE_WRITING
+const WRITE_FINISHING_STATUS = OPEN_STATUS | WRITE_FINISHING | WRITE_QUEUED_AND_ACTIVE | WRITE_DONE
+const WRITE_BACKPRESSURE_STATUS = WRITE_UNDRAINED | DESTROY_STATUS | WRITE_FINISHING | WRITE_DONE
+const WRITE_UPDATE_SYNC_STATUS = WRITE_UPDATING | OPEN_STATUS | WRITE_NEXT_TICK | WRITE_PRIMARY
+const WRITE_DROP_DATA = WRITE_FINISHING | WRITE_DONE | DESTROY_STATUS
+
+const asyncIterator = Symbol.asyncIterator || Symbol('asyncIterator')
+
+class WritableState {
+  constructor(
+    stream,
+    { highWaterMark = 16384, map = null, mapWritable, byteLength, byteLengthWritable } = {}
+  ) {
+    this.stream = stream
+    this.queue = new FIFO()
+    this.highWaterMark = highWaterMark
+    this.buffered = 0
+    this.error = null
+    this.pipeline = null
+    this.drains = null // if we add more seldomly used helpers we might them into a subobject so its a single ptr
+    this.byteLength = byteLengthWritable || byteLength || defaultByteLength
+    this.map = mapWritable || map
+    this.afterWrite = afterWrite.bind(this)
+    this.afterUpdateNextTick = updateWriteNT.bind(this)
+  }
+
+  get ending() {
+    return (this.stream._duplexState & WRITE_FINISHING) !== 0
+  }
+
+  get ended() {
+    return (this.stream._duplexState & WRITE_DONE) !== 0
+  }
+
+  push(data) {
+    if ((this.stream._duplexState & WRITE_DROP_DATA) !== 0) return false
+    if (this.map !== null) data = this.map(data)
+
+    this.buffered += this.byteLength(data)
+    this.queue.push(data)
+
+    if (this.buffered < this.highWaterMark) {
+      this.stream._duplexState |= WRITE_QUEUED
+      return true
+    }
+
+    this.stream._duplexState |= WRITE_QUEUED_AND_UNDRAINED
+    return false
+  }
+
+  shift() {
+    const data = this.queue.shift()
+
+    this.buffered -= this.byteLength(data)
+    if (this.buffered === 0) this.stream._duplexState &= WRITE_NOT_QUEUED
+
+    return data
+  }
+
+  end(data) {
+    if (typeof data === 'function') {
+      this.stream.once('finish', data)
+    } else if (data !== undefined && data !== null) {
+      this.push(data)
+    }
+
+    this.stream._duplexState = (this.stream._duplexState | WRITE_FINISHING) & WRITE_NON_PRIMARY
+  }
+
+  autoBatch(data, cb) {
+    const buffer = []
+    const stream = this.stream
+
+    buffer.push(data)
+    while ((stream._duplexState & WRITE_STATUS) === WRITE_QUEUED_AND_ACTIVE) {
+      buffer.push(stream._writableState.shift())
+    }
+
+    if ((stream._duplexState & OPEN_STATUS) !== 0) return cb(null)
+    stream._writev(buffer, cb)
+  }
+
+  update() {
+    const stream = this.stream
+
+    stream._duplexState |= WRITE_UPDATING
+
+    do {
+      while ((stream._duplexState & WRITE_STATUS) === WRITE_QUEUED) {
+        const data = this.shift()
+        stream._duplexState |= WRITE_ACTIVE_AND_WRITING
+        stream._write(data, this.afterWrite)
+      }
+
+      if ((stream._duplexState & WRITE_PRIMARY_AND_ACTIVE) === 0) this.updateNonPrimary()
+    } while (this.continueUpdate() === true)
+
+    stream._duplexState &= WRITE_NOT_UPDATING
+  }
+
+  updateNonPrimary() {
+    const stream = this.stream
+
+    if ((stream._duplexState & WRITE_FINISHING_STATUS) === WRITE_FINISHING) {
+      stream._duplexState = stream._duplexState | WRITE_ACTIVE
+      stream._final(afterFinal.bind(this))
+      return
+    }
+
+    if ((stream._duplexState & DESTROY_STATUS) === DESTROYING) {
+      if ((stream._duplexState & ACTIVE_OR_TICKING) === 0) {
+        stream._duplexState |= ACTIVE
+        stream._destroy(afterDestroy.bind(this))
+      }
+      return
+    }
+
+    if ((stream._duplexState & IS_OPENING) === OPENING) {
+      stream._duplexState = (stream._duplexState | ACTIVE) & NOT_OPENING
+      stream._open(afterOpen.bind(this))
+    }
+  }
+
+  continueUpdate() {
+    if ((this.stream._duplexState & WRITE_NEXT_TICK) === 0) return false
+    this.stream._duplexState &= WRITE_NOT_NEXT_TICK
+    return true
+  }
+
+  updateCallback() {
+    if ((this.stream._duplexState & WRITE_UPDATE_SYNC_STATUS) === WRITE_PRIMARY) {
+      this.update()
+    } else {
+      this.updateNextTick()
+    }
+  }
+
+  updateNextTick() {
+    if ((this.stream._duplexState & WRITE_NEXT_TICK) !== 0) return
+    this.stream._duplexState |= WRITE_NEXT_TICK
+    if ((this.stream._duplexState & WRITE_UPDATING) === 0) qmt(this.afterUpdateNextTick)
+  }
+}
+
+class ReadableState {
+  constructor(
+    stream,
+    { highWaterMark = 16384, map = null, mapReadable, byteLength, byteLengthReadable } = {}
+  ) {
+    this.stream = stream
+    this.queue = new FIFO()
+    this.highWaterMark = highWaterMark === 0 ? 1 : highWaterMark
+    this.buffered = 0
+    this.readAhead = highWaterMark > 0
+    this.error = null
+    this.pipeline = null
+    this.byteLength = byteLengthReadable || byteLength || defaultByteLength
+    this.map = mapReadable || map
+    this.pipeTo = null
+    this.afterRead = afterRead.bind(this)
+    this.afterUpdateNextTick = updateReadNT.bind(this)
+  }
+
+  get ending() {
+    return (this.stream._duplexState & READ_ENDING) !== 0
+  }
+
+  get ended() {
+    return (this.stream._duplexState & READ_DONE) !== 0
+  }
+
+  pipe(pipeTo, cb) {
+    if (this.pipeTo !== null) throw StreamError.BAD_ARGUMENT('Can only pipe to one destination')
+    if (typeof cb !== 'function') cb = null
+
+    this.stream._duplexState |= READ_PIPE_DRAINED
+    this.pipeTo = pipeTo
+    this.pipeline = new Pipeline(this.stream, pipeTo, cb)
+
+    if (cb) this.stream.on('error', noop) // We already error handle this so supress crashes
+
+    if (isStreamx(pipeTo)) {
+      pipeTo._writableState.pipeline = this.pipeline
+      if (cb) pipeTo.on('error', noop) // We already error handle this so supress crashes
+      pipeTo.on('finish', this.pipeline.finished.bind(this.pipeline)) // TODO: just call finished from pipeTo itself
+    } else {
+      const onerror = this.pipeline.done.bind(this.pipeline, pipeTo)
+      const onclose = this.pipeline.done.bind(this.pipeline, pipeTo, null) // onclose has a weird bool arg
+      pipeTo.on('error', onerror)
+      pipeTo.on('close', onclose)
+      pipeTo.on('finish', this.pipeline.finished.bind(this.pipeline))
+    }
+
+    pipeTo.on('drain', afterDrain.bind(this))
+    this.stream.emit('piping', pipeTo)
+    pipeTo.emit('pipe', this.stream)
+  }
+
+  push(data) {
+    const stream = this.stream
+
+    if (data === null) {
+      this.highWaterMark = 0
+      stream._duplexState = (stream._duplexState | READ_ENDING) & READ_NON_PRIMARY_AND_PUSHED
+      return false
+    }
+
+    if (this.map !== null) {
+      data = this.map(data)
+      if (data === null) {
+        stream._duplexState &= READ_PUSHED
+        return this.buffered < this.highWaterMark
+      }
+    }
+
+    this.buffered += this.byteLength(data)
+    this.queue.push(data)
+
+    stream._duplexState = (stream._duplexState | READ_QUEUED) & READ_PUSHED
+
+    return this.buffered < this.highWaterMark
+  }
+
+  shift() {
+    const data = this.queue.shift()
+
+    this.buffered -= this.byteLength(data)
+    if (this.buffered === 0) {
+      this.stream._duplexState &= READ_NOT_QUEUED
+    }
+
+    return data
+  }
+
+  unshift(data) {
+    const pending = [this.map !== null ? this.map(data) : data]
+    while (this.buffered > 0) pending.push(this.shift())
+
+    for (let i = 0; i < pending.length - 1; i++) {
+      const data = pending[i]
+      this.buffered += this.byteLength(data)
+      this.queue.push(data)
+    }
+
+    this.push(pending[pending.length - 1])
+  }
+
+  read() {
+    const stream = this.stream
+
+    if ((stream._duplexState & READ_STATUS) === READ_QUEUED) {
+      const data = this.shift()
+
+      if (this.pipeTo !== null && this.pipeTo.write(data) === false) {
+        stream._duplexState &= READ_PIPE_NOT_DRAINED
+      }
+
+      if ((stream._duplexState & READ_EMIT_DATA) !== 0) {
+        stream.emit('data', data)
+      }
+
+      return data
+    }
+
+    if (this.readAhead === false) {
+      stream._duplexState |= READ_READ_AHEAD
+      this.updateNextTick()
+    }
+
+    return null
+  }
+
+  drain() {
+    const stream = this.stream
+
+    while (
+      (stream._duplexState & READ_STATUS) === READ_QUEUED &&
+      (stream._duplexState & READ_FLOWING) !== 0
+    ) {
+      const data = this.shift()
+
+      if (this.pipeTo !== null && this.pipeTo.write(data) === false) {
+        stream._duplexState &= READ_PIPE_NOT_DRAINED
+      }
+
+      if ((stream._duplexState & READ_EMIT_DATA) !== 0) {
+        stream.emit('data', data)
+      }
+    }
+  }
+
+  update() {
+    const stream = this.stream
+
+    stream._duplexState |= READ_UPDATING
+
+    do {
+      this.drain()
+
+      while (
+        this.buffered < this.highWaterMark &&
+        (stream._duplexState & SHOULD_NOT_READ) === READ_READ_AHEAD
+      ) {
+        stream._duplexState |= READ_ACTIVE_AND_NEEDS_PUSH
+        stream._read(this.afterRead)
+        this.drain()
+      }
+
+      if ((stream._duplexState & READ_READABLE_STATUS) === READ_EMIT_READABLE_AND_QUEUED) {
+        stream._duplexState |= READ_EMITTED_READABLE
+        stream.emit('readable')
+      }
+
+      if ((stream._duplexState & READ_PRIMARY_AND_ACTIVE) === 0) {
+        this.updateNonPrimary()
+      }
+    } while (this.continueUpdate() === true)
+
+    stream._duplexState &= READ_NOT_UPDATING
+  }
+
+  updateNonPrimary() {
+    const stream = this.stream
+
+    if ((stream._duplexState & READ_ENDING_STATUS) === READ_ENDING) {
+      stream._duplexState = (stream._duplexState | READ_DONE) & READ_NOT_ENDING
+      stream.emit('end')
+
+      if ((stream._duplexState & AUTO_DESTROY) === DONE) {
+        stream._duplexState |= DESTROYING
+      }
+
+      if (this.pipeTo !== null) {
+        this.pipeTo.end()
+      }
+    }
+
+    if ((stream._duplexState & DESTROY_STATUS) === DESTROYING) {
+      if ((stream._duplexState & ACTIVE_OR_TICKING) === 0) {
+        stream._duplexState |= ACTIVE
+        stream._destroy(afterDestroy.bind(this))
+      }
+      return
+    }
+
+    if ((stream._duplexState & IS_OPENING) === OPENING) {
+      stream._duplexState = (stream._duplexState | ACTIVE) & NOT_OPENING
+      stream._open(afterOpen.bind(this))
+    }
+  }
+
+  continueUpdate() {
+    if ((this.stream._duplexState & READ_NEXT_TICK) === 0) return false
+    this.stream._duplexState &= READ_NOT_NEXT_TICK
+    return true
+  }
+
+  updateCallback() {
+    if ((this.stream._duplexState & READ_UPDATE_SYNC_STATUS) === READ_PRIMARY) {
+      this.update()
+    } else {
+      this.updateNextTick()
+    }
+  }
+
+  updateNextTickIfOpen() {
+    if ((this.stream._duplexState & READ_NEXT_TICK_OR_OPENING) !== 0) return
+    this.stream._duplexState |= READ_NEXT_TICK
+    if ((this.stream._duplexState & READ_UPDATING) === 0) qmt(this.afterUpdateNextTick)
+  }
+
+  updateNextTick() {
+    if ((this.stream._duplexState & READ_NEXT_TICK) !== 0) return
+    this.stream._duplexState |= READ_NEXT_TICK
+    if ((this.stream._duplexState & READ_UPDATING) === 0) qmt(this.afterUpdateNextTick)
+  }
+}
+
+class TransformState {
+  constructor(stream) {
+    this.data = null
+    this.afterTransform = afterTransform.bind(stream)
+    this.afterFinal = null
+  }
+}
+
+class Pipeline {
+  constructor(src, dst, cb) {
+    this.from = src
+    this.to = dst
+    this.afterPipe = cb
+    this.error = null
+    this.pipeToFinished = false
+  }
+
+  finished() {
+    this.pipeToFinished = true
+  }
+
+  done(stream, err) {
+    if (err) this.error = err
+
+    if (stream === this.to) {
+      this.to = null
+
+      if (this.from !== null) {
+        if ((this.from._duplexState & READ_DONE) === 0 || !this.pipeToFinished) {
+          this.from.destroy(this.error || StreamError.PREMATURE_CLOSE('Writable stream closed'))
+        }
+        return
+      }
+    }
+
+    if (stream === this.from) {
+      this.from = null
+
+      if (this.to !== null) {
+        if ((stream._duplexState & READ_DONE) === 0) {
+          this.to.destroy(this.error || StreamError.PREMATURE_CLOSE('Readable stream closed'))
+        }
+        return
+      }
+    }
+
+    if (this.afterPipe !== null) this.afterPipe(this.error)
+    this.to = this.from = this.afterPipe = null
+  }
+}
+
+function afterDrain() {
+  this.stream._duplexState |= READ_PIPE_DRAINED
+  this.updateCallback()
+}
+
+function afterFinal(err) {
+  const stream = this.stream
+  if (err) stream.destroy(err)
+
+  if ((stream._duplexState & DESTROY_STATUS) === 0) {
+    stream._duplexState |= WRITE_DONE
+    stream.emit('finish')
+  }
+
+  if ((stream._duplexState & AUTO_DESTROY) === DONE) {
+    stream._duplexState |= DESTROYING
+  }
+
+  stream._duplexState &= WRITE_NOT_FINISHING
+
+  // no need to wait the extra tick here, so we short circuit that
+  if ((stream._duplexState & WRITE_UPDATING) === 0) {
+    this.update()
+  } else {
+    this.updateNextTick()
+  }
+}
+
+function afterDestroy(err) {
+  const stream = this.stream
+
+  if (!err && !StreamError.isStreamDestroyed(this.error)) err = this.error
+  if (err) stream.emit('error', err)
+
+  stream._duplexState |= DESTROYED
+  stream.emit('close')
+
+  const rs = stream._readableState
+  const ws = stream._writableState
+
+  if (rs !== null && rs.pipeline !== null) {
+    rs.pipeline.done(stream, err)
+  }
+
+  if (ws !== null) {
+    while (ws.drains !== null && ws.drains.length > 0) {
+      ws.drains.shift().resolve(false)
+    }
+
+    if (ws.pipeline !== null) {
+      ws.pipeline.done(stream, err)
+    }
+  }
+}
+
+function afterWrite(err) {
+  const stream = this.stream
+
+  if (err) stream.destroy(err)
+  stream._duplexState &= WRITE_NOT_ACTIVE
+
+  if (this.drains !== null) tickDrains(this.drains)
+
+  if ((stream._duplexState & WRITE_DRAIN_STATUS) === WRITE_UNDRAINED) {
+    stream._duplexState &= WRITE_DRAINED
+
+    if ((stream._duplexState & WRITE_EMIT_DRAIN) === WRITE_EMIT_DRAIN) {
+      stream.emit('drain')
+    }
+  }
+
+  this.updateCallback()
+}
+
+function afterRead(err) {
+  if (err) this.stream.destroy(err)
+  this.stream._duplexState &= READ_NOT_ACTIVE
+
+  if (this.readAhead === false && (this.stream._duplexState & READ_RESUMED) === 0) {
+    this.stream._duplexState &= READ_NO_READ_AHEAD
+  }
+
+  this.updateCallback()
+}
+
+function updateReadNT() {
+  if ((this.stream._duplexState & READ_UPDATING) === 0) {
+    this.stream._duplexState &= READ_NOT_NEXT_TICK
+    this.update()
+  }
+}
+
+function updateWriteNT() {
+  if ((this.stream._duplexState & WRITE_UPDATING) === 0) {
+    this.stream._duplexState &= WRITE_NOT_NEXT_TICK
+    this.update()
+  }
+}
+
+function tickDrains(drains) {
+  for (let i = 0; i < drains.length; i++) {
+    // drains.writes are monotonic, so if one is 0 its always the first one
+    if (--drains[i].writes === 0) {
+      drains.shift().resolve(true)
+      i--
+    }
+  }
+}
+
+function afterOpen(err) {
+  const stream = this.stream
+
+  if (err) stream.destroy(err)
+
+  if ((stream._duplexState & DESTROYING) === 0) {
+    if ((stream._duplexState & READ_PRIMARY_STATUS) === 0) {
+      stream._duplexState |= READ_PRIMARY
+    }
+
+    if ((stream._duplexState & WRITE_PRIMARY_STATUS) === 0) {
+      stream._duplexState |= WRITE_PRIMARY
+    }
+
+    stream.emit('open')
+  }
+
+  stream._duplexState &= NOT_ACTIVE
+
+  if (stream._writableState !== null) {
+    stream._writableState.updateCallback()
+  }
+
+  if (stream._readableState !== null) {
+    stream._readableState.updateCallback()
+  }
+}
+
+function afterTransform(err, data) {
+  if (data !== undefined && data !== null) this.push(data)
+  this._writableState.afterWrite(err)
+}
+
+function newListener(name) {
+  if (this._readableState !== null) {
+    if (name === 'data') {
+      this._duplexState |= READ_EMIT_DATA | READ_RESUMED_READ_AHEAD
+      this._readableState.updateNextTick()
+    }
+    if (name === 'readable') {
+      this._duplexState |= READ_EMIT_READABLE
+      this._readableState.updateNextTick()
+    }
+  }
+
+  if (this._writableState !== null) {
+    if (name === 'drain') {
+      this._duplexState |= WRITE_EMIT_DRAIN
+      this._writableState.updateNextTick()
+    }
+  }
+}
+
+class Stream extends EventEmitter {
+  constructor(opts) {
+    super()
+
+    this._duplexState = 0
+    this._readableState = null
+    this._writableState = null
+
+    if (opts) {
+      if (opts.open) this._open = opts.open
+      if (opts.destroy) this._destroy = opts.destroy
+      if (opts.predestroy) this._predestroy = opts.predestroy
+      if (opts.signal) opts.signal.addEventListener('abort', abort.bind(this))
+    }
+
+    this.on('newListener', newListener)
+  }
+
+  _open(cb) {
+    cb(null)
+  }
+
+  _destroy(cb) {
+    cb(null)
+  }
+
+  _predestroy() {
+    // does nothing
+  }
+
+  get readable() {
+    return this._readableState !== null ? true : undefined
+  }
+
+  get writable() {
+    return this._writableState !== null ? true : undefined
+  }
+
+  get destroyed() {
+    return (this._duplexState & DESTROYED) !== 0
+  }
+
+  get destroying() {
+    return (this._duplexState & DESTROY_STATUS) !== 0
+  }
+
+  destroy(err) {
+    if ((this._duplexState & DESTROY_STATUS) === 0) {
+      if (!err) err = StreamError.STREAM_DESTROYED()
+      this._duplexState = (this._duplexState | DESTROYING) & NON_PRIMARY
+
+      if (this._readableState !== null) {
+        this._readableState.highWaterMark = 0
+        this._readableState.error = err
+      }
+
+      if (this._writableState !== null) {
+        this._writableState.highWaterMark = 0
+        this._writableState.error = err
+      }
+
+      this._duplexState |= PREDESTROYING
+      this._predestroy()
+      this._duplexState &= NOT_PREDESTROYING
+
+      if (this._readableState !== null) {
+        this._readableState.updateNextTick()
+      }
+
+      if (this._writableState !== null) {
+        this._writableState.updateNextTick()
+      }
+    }
+  }
+}
+
+class Readable extends Stream {
+  constructor(opts) {
+    super(opts)
+
+    this._duplexState |= OPENING | WRITE_DONE | READ_READ_AHEAD
+    this._readableState = new ReadableState(this, opts)
+
+    if (opts) {
+      if (this._readableState.readAhead === false) this._duplexState &= READ_NO_READ_AHEAD
+      if (opts.read) this._read = opts.read
+      if (opts.eagerOpen) this._readableState.updateNextTick()
+      if (opts.encoding) this.setEncoding(opts.encoding)
+    }
+  }
+
+  static deferred(fn, opts) {
+    const out = new PassThrough(opts)
+
+    fn()
+      .then((src) => {
+        if (src === null) return out.end()
+        if (out.destroying) return
+        pipeline(src, out, noop)
+      })
+      .catch((err) => out.destroy(err))
+
+    return out
+  }
+
+  setEncoding(encoding) {
+    const dec = new TextDecoder(encoding)
+    const map = this._readableState.map || echo
+    this._readableState.map = mapOrSkip
+    return this
+
+    function mapOrSkip(data) {
+      const next = dec.push(data)
+      return next === '' && (data.byteLength !== 0 || dec.remaining > 0) ? null : map(next)
+    }
+  }
+
+  _read(cb) {
+    cb(null)
+  }
+
+  pipe(dest, cb) {
+    this._readableState.updateNextTick()
+    this._readableState.pipe(dest, cb)
+    return dest
+  }
+
+  read() {
+    this._readableState.updateNextTick()
+    return this._readableState.read()
+  }
+
+  push(data) {
+    this._readableState.updateNextTickIfOpen()
+    return this._readableState.push(data)
+  }
+
+  unshift(data) {
+    this._readableState.updateNextTickIfOpen()
+    return this._readableState.unshift(data)
+  }
+
+  resume() {
+    this._duplexState |= READ_RESUMED_READ_AHEAD
+    this._readableState.updateNextTick()
+    return this
+  }
+
+  pause() {
+    this._duplexState &=
+      this._readableState.readAhead === false ? READ_PAUSED_NO_READ_AHEAD : READ_PAUSED
+    return this
+  }
+
+  static _fromAsyncIterator(ite, opts) {
+    let destroy
+
+    const rs = new Readable({
+      ...opts,
+      read(cb) {
+        ite.next().then(push).then(cb.bind(null, null)).catch(cb)
+      },
+      predestroy() {
+        destroy = ite.return()
+      },
+      destroy(cb) {
+        if (!destroy) return cb(null)
+        destroy.then(cb.bind(null, null)).catch(cb)
+      }
+    })
+
+    return rs
+
+    function push(data) {
+      if (data.done) rs.push(null)
+      else rs.push(data.value)
+    }
+  }
+
+  static from(data, opts) {
+    if (isReadStreamx(data)) return data
+    if (data[asyncIterator]) return this._fromAsyncIterator(data[asyncIterator](), opts)
+    if (!Array.isArray(data)) data = data === undefined ? [] : [data]
+
+    let i = 0
+    return new Readable({
+      ...opts,
+      read(cb) {
+        this.push(i === data.length ? null : data[i++])
+        cb(null)
+      }
+    })
+  }
+
+  static isBackpressured(rs) {
+    return (
+      (rs._duplexState & READ_BACKPRESSURE_STATUS) !== 0 ||
+      rs._readableState.buffered >= rs._readableState.highWaterMark
+    )
+  }
+
+  static isPaused(rs) {
+    return (rs._duplexState & READ_RESUMED) === 0
+  }
+
+  [asyncIterator]() {
+    const stream = this
+
+    let error = null
+    let promiseResolve = null
+    let promiseReject = null
+
+    this.on('error', (err) => {
+      error = err
+    })
+    this.on('readable', onreadable)
+    this.on('close', onclose)
+
+    return {
+      [asyncIterator]() {
+        return this
+      },
+      next() {
+        return new Promise(function (resolve, reject) {
+          promiseResolve = resolve
+          promiseReject = reject
+          const data = stream.read()
+          if (data !== null) ondata(data)
+          else if ((stream._duplexState & DESTROYED) !== 0) ondata(null)
+        })
+      },
+      return() {
+        return destroy(null)
+      },
+      throw(err) {
+        return destroy(err)
+      }
+    }
+
+    function onreadable() {
+      if (promiseResolve !== null) ondata(stream.read())
+    }
+
+    function onclose() {
+      if (promiseResolve !== null) ondata(null)
+    }
+
+    function ondata(data) {
+      if (promiseReject === null) return
+      if (error) {
+        promiseReject(error)
+      } else if (data === null && (stream._duplexState & READ_DONE) === 0) {
+        promiseReject(StreamError.STREAM_DESTROYED())
+      } else {
+        promiseResolve({ value: data, done: data === null })
+      }
+      promiseReject = promiseResolve = null
+    }
+
+    function destroy(err) {
+      stream.destroy(err)
+      return new Promise((resolve, reject) => {
+        if (stream._duplexState & DESTROYED) return resolve({ value: undefined, done: true })
+        stream.once('close', function () {
+          if (err) reject(err)
+          else resolve({ value: undefined, done: true })
+        })
+      })
+    }
+  }
+}
+
+class Writable extends Stream {
+  constructor(opts) {
+    super(opts)
+
+    this._duplexState |= OPENING | READ_DONE
+    this._writableState = new WritableState(this, opts)
+
+    if (opts) {
+      if (opts.writev) this._writev = opts.writev
+      if (opts.write) this._write = opts.write
+      if (opts.final) this._final = opts.final
+      if (opts.eagerOpen) this._writableState.updateNextTick()
+    }
+  }
+
+  cork() {
+    this._duplexState |= WRITE_CORKED
+  }
+
+  uncork() {
+    this._duplexState &= WRITE_NOT_CORKED
+    this._writableState.updateNextTick()
+  }
+
+  _writev(batch, cb) {
+    cb(null)
+  }
+
+  _write(data, cb) {
+    this._writableState.autoBatch(data, cb)
+  }
+
+  _final(cb) {
+    cb(null)
+  }
+
+  static isBackpressured(ws) {
+    return (ws._duplexState & WRITE_BACKPRESSURE_STATUS) !== 0
+  }
+
+  static drained(ws) {
+    if (ws.destroyed) return Promise.resolve(false)
+
+    const state = ws._writableState
+    const pending = isWritev(ws) ? Math.min(1, state.queue.length) : state.queue.length
+    const writes = pending + (ws._duplexState & WRITE_WRITING ? 1 : 0)
+    if (writes === 0) return Promise.resolve(true)
+
+    if (state.drains === null) state.drains = []
+    return new Promise((resolve) => {
+      state.drains.push({ writes, resolve })
+    })
+  }
+
+  write(data) {
+    this._writableState.updateNextTick()
+    return this._writableState.push(data)
+  }
+
+  end(data) {
+    this._writableState.updateNextTick()
+    this._writableState.end(data)
+    return this
+  }
+}
+
+class Duplex extends Readable {
+  // and Writable
+  constructor(opts) {
+    super(opts)
+
+    this._duplexState = OPENING | (this._duplexState & READ_READ_AHEAD)
+    this._writableState = new WritableState(this, opts)
+
+    if (opts) {
+      if (opts.writev) this._writev = opts.writev
+      if (opts.write) this._write = opts.write
+      if (opts.final) this._final = opts.final
+    }
+  }
+
+  cork() {
+    this._duplexState |= WRITE_CORKED
+  }
+
+  uncork() {
+    this._duplexState &= WRITE_NOT_CORKED
+    this._writableState.updateNextTick()
+  }
+
+  _writev(batch, cb) {
+    cb(null)
+  }
+
+  _write(data, cb) {
+    this._writableState.autoBatch(data, cb)
+  }
+
+  _final(cb) {
+    cb(null)
+  }
+
+  write(data) {
+    this._writableState.updateNextTick()
+    return this._writableState.push(data)
+  }
+
+  end(data) {
+    this._writableState.updateNextTick()
+    this._writableState.end(data)
+    return this
+  }
+}
+
+class Transform extends Duplex {
+  constructor(opts) {
+    super(opts)
+    this._transformState = new TransformState(this)
+
+    if (opts) {
+      if (opts.transform) this._transform = opts.transform
+      if (opts.flush) this._flush = opts.flush
+    }
+  }
+
+  _write(data, cb) {
+    if (this._readableState.buffered >= this._readableState.highWaterMark) {
+      this._transformState.data = data
+    } else {
+      this._transform(data, this._transformState.afterTransform)
+    }
+  }
+
+  _read(cb) {
+    if (this._transformState.data !== null) {
+      const data = this._transformState.data
+      this._transformState.data = null
+      cb(null)
+      this._transform(data, this._transformState.afterTransform)
+    } else {
+      cb(null)
+    }
+  }
+
+  destroy(err) {
+    super.destroy(err)
+    if (this._transformState.data !== null) {
+      this._transformState.data = null
+      this._transformState.afterTransform()
+    }
+  }
+
+  _transform(data, cb) {
+    cb(null, data)
+  }
+
+  _flush(cb) {
+    cb(null)
+  }
+
+  _final(cb) {
+    this._transformState.afterFinal = cb
+    this._flush(transformAfterFlush.bind(this))
+  }
+}
+
+class PassThrough extends Transform {}
+
+function transformAfterFlush(err, data) {
+  const cb = this._transformState.afterFinal
+  if (err) return cb(err)
+
+  if (data !== null && data !== undefined) this.push(data)
+  this.push(null)
+  cb(null)
+}
+
+function pipelinePromise(...streams) {
+  return new Promise((resolve, reject) => {
+    return pipeline(...streams, (err) => {
+      if (err) return reject(err)
+      resolve()
+    })
+  })
+}
+
+function pipeline(stream, ...streams) {
+  const all = Array.isArray(stream) ? [...stream, ...streams] : [stream, ...streams]
+  const done = all.length && typeof all[all.length - 1] === 'function' ? all.pop() : null
+
+  if (all.length < 2) throw StreamError.BAD_ARGUMENT('Pipeline requires at least 2 streams')
+
+  let src = all[0]
+  let dest = null
+  let error = null
+
+  for (let i = 1; i < all.length; i++) {
+    dest = all[i]
+
+    if (isStreamx(src)) {
+      src.pipe(dest, onerror)
+    } else {
+      errorHandle(src, true, i > 1, onerror)
+      src.pipe(dest)
+    }
+
+    src = dest
+  }
+
+  if (done) {
+    let fin = false
+
+    const autoDestroy =
+      isStreamx(dest) || !!(dest._writableState && dest._writableState.autoDestroy)
+
+    dest.on('error', (err) => {
+      if (error === null) error = err
+    })
+
+    dest.on('finish', () => {
+      fin = true
+      if (!autoDestroy) done(error)
+    })
+
+    if (autoDestroy) {
+      dest.on('close', () => done(error || (fin ? null : StreamError.PREMATURE_CLOSE())))
+    }
+  }
+
+  return dest
+
+  function errorHandle(s, rd, wr, onerror) {
+    s.on('error', onerror)
+    s.on('close', onclose)
+
+    function onclose() {
+      if (rd && s._readableState && !s._readableState.ended) {
+        return onerror(StreamError.PREMATURE_CLOSE())
+      }
+      if (wr && s._writableState && !s._writableState.ended) {
+        return onerror(StreamError.PREMATURE_CLOSE())
+      }
+    }
+  }
+
+  function onerror(err) {
+    if (!err || error) return
+    error = err
+
+    for (const s of all) {
+      s.destroy(err)
+    }
+  }
+}
+
+function echo(s) {
+  return s
+}
+
+function isStream(stream) {
+  return !!stream._readableState || !!stream._writableState
+}
+
+function isStreamx(stream) {
+  return typeof stream._duplexState === 'number' && isStream(stream)
+}
+
+function isEnding(stream) {
+  return !!stream._readableState && stream._readableState.ending
+}
+
+function isEnded(stream) {
+  return !!stream._readableState && stream._readableState.ended
+}
+
+function isFinishing(stream) {
+  return !!stream._writableState && stream._writableState.ending
+}
+
+function isFinished(stream) {
+  return !!stream._writableState && stream._writableState.ended
+}
+
+function getStreamError(stream, opts = {}) {
+  const err =
+    (stream._readableState && stream._readableState.error) ||
+    (stream._writableState && stream._writableState.error)
+
+  // avoid implicit errors by default
+  return !opts.all && StreamError.isStreamDestroyed(err) ? null : err
+}
+
+function isReadStreamx(stream) {
+  return isStreamx(stream) && stream.readable
+}
+
+function isDisturbed(stream) {
+  return (
+    (stream._duplexState & OPENING) !== OPENING ||
+    (stream._duplexState & DESTROYING) === DESTROYING ||
+    (stream._duplexState & ACTIVE_OR_TICKING) !== 0
+  )
+}
+
+function isTypedArray(data) {
+  return typeof data === 'object' && data !== null && typeof data.byteLength === 'number'
+}
+
+function defaultByteLength(data) {
+  return isTypedArray(data) ? data.byteLength : 1024
+}
+
+function noop() {}
+
+function abort() {
+  this.destroy(StreamError.ABORTED())
+}
+
+function isWritev(s) {
+  return s._writev !== Writable.prototype._writev && s._writev !== Duplex.prototype._writev
+}
+
+module.exports = {
+  pipeline,
+  pipelinePromise,
+  isStream,
+  isStreamx,
+  isEnding,
+  isEnded,
+  isFinishing,
+  isFinished,
+  isDisturbed,
+  getStreamError,
+  Stream,
+  Writable,
+  Readable,
+  Duplex,
+  Transform,
+  // Export PassThrough for compatibility with Node.js core's stream module
+  PassThrough
+}
 
 
 /***/ }),
 
-/***/ 5258:
+/***/ 5657:
+/***/ ((module) => {
+
+module.exports = class StreamError extends Error {
+  constructor(msg, code, fn = StreamError) {
+    super(msg)
+
+    this.code = code
+
+    if (Error.captureStackTrace) {
+      Error.captureStackTrace(this, fn)
+    }
+  }
+
+  static isStreamDestroyed(err) {
+    return err && err.code === 'STREAM_DESTROYED'
+  }
+
+  static isPrematureClose(err) {
+    return err && err.code === 'PREMATURE_CLOSE'
+  }
+
+  static isAborted(err) {
+    return err && err.code === 'ABORTED'
+  }
+
+  static isBadArgument(err) {
+    return err && err.code === 'BAD_ARGUMENT'
+  }
+
+  get name() {
+    return 'StreamError'
+  }
+
+  static STREAM_DESTROYED() {
+    return new StreamError('Stream was destroyed', 'STREAM_DESTROYED', StreamError.STREAM_DESTROYED)
+  }
+
+  static PREMATURE_CLOSE(msg = 'Premature close') {
+    return new StreamError(msg, 'PREMATURE_CLOSE', StreamError.PREMATURE_CLOSE)
+  }
+
+  static ABORTED() {
+    return new StreamError('Stream aborted', 'ABORTED', StreamError.ABORTED)
+  }
+
+  static BAD_ARGUMENT(msg = 'Bad argument') {
+    return new StreamError(msg, 'BAD_ARGUMENT', StreamError.BAD_ARGUMENT)
+  }
+}
+
+
+/***/ }),
+
+/***/ 775:
+/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
+
+const constants = { // just for envs without fs
+  S_IFMT: 61440,
+  S_IFDIR: 16384,
+  S_IFCHR: 8192,
+  S_IFBLK: 24576,
+  S_IFIFO: 4096,
+  S_IFLNK: 40960
+}
+
+try {
+  module.exports = (__nccwpck_require__(9896).constants) || constants
+} catch {
+  module.exports = constants
+}
+
+
+/***/ }),
+
+/***/ 5763:
+/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
+
+const { Writable, Readable, getStreamError } = __nccwpck_require__(6204)
+const FIFO = __nccwpck_require__(3867)
+const b4a = __nccwpck_require__(3057)
+const headers = __nccwpck_require__(8428)
+
+const EMPTY = b4a.alloc(0)
+const MAX_HEADER_SIZE = 4 * 1024 * 1024 // arbitrary big number
+
+class BufferList {
+  constructor () {
+    this.buffered = 0
+    this.shifted = 0
+    this.queue = new FIFO()
+
+    this._offset = 0
+  }
+
+  push (buffer) {
+    this.buffered += buffer.byteLength
+    this.queue.push(buffer)
+  }
+
+  shiftFirst (size) {
+    return this.buffered === 0 ? null : this._next(size)
+  }
+
+  shift (size) {
+    if (size > this.buffered) return null
+    if (size === 0) return EMPTY
+
+    let chunk = this._next(size)
+
+    if (size === chunk.byteLength) return chunk // likely case
+
+    const chunks = [chunk]
+
+    while ((size -= chunk.byteLength) > 0) {
+      chunk = this._next(size)
+      chunks.push(chunk)
+    }
+
+    return b4a.concat(chunks)
+  }
+
+  _next (size) {
+    const buf = this.queue.peek()
+    const rem = buf.byteLength - this._offset
+
+    if (size >= rem) {
+      const sub = this._offset ? buf.subarray(this._offset, buf.byteLength) : buf
+      this.queue.shift()
+      this._offset = 0
+      this.buffered -= rem
+      this.shifted += rem
+      return sub
+    }
+
+    this.buffered -= size
+    this.shifted += size
+
+    return buf.subarray(this._offset, (this._offset += size))
+  }
+}
+
+class Source extends Readable {
+  constructor (self, header, offset) {
+    super()
+
+    this.header = header
+    this.offset = offset
+
+    this._parent = self
+  }
+
+  _read (cb) {
+    if (this.header.size === 0) {
+      this.push(null)
+    }
+    if (this._parent._stream === this) {
+      this._parent._update()
+    }
+    cb(null)
+  }
+
+  _predestroy () {
+    this._parent.destroy(getStreamError(this))
+  }
+
+  _detach () {
+    if (this._parent._stream === this) {
+      this._parent._stream = null
+      this._parent._missing = overflow(this.header.size)
+      this._parent._update()
+    }
+  }
+
+  _destroy (cb) {
+    this._detach()
+    cb(null)
+  }
+}
+
+class Extract extends Writable {
+  constructor (opts) {
+    super(opts)
+
+    if (!opts) opts = {}
+
+    this._buffer = new BufferList()
+    this._offset = 0
+    this._header = null
+    this._stream = null
+    this._missing = 0
+    this._longHeader = false
+    this._callback = noop
+    this._locked = false
+    this._finished = false
+    this._pax = null
+    this._paxGlobal = null
+    this._gnuLongPath = null
+    this._gnuLongLinkPath = null
+    this._filenameEncoding = opts.filenameEncoding || 'utf-8'
+    this._allowUnknownFormat = !!opts.allowUnknownFormat
+    this._unlockBound = this._unlock.bind(this)
+  }
+
+  _unlock (err) {
+    this._locked = false
+
+    if (err) {
+      this.destroy(err)
+      this._continueWrite(err)
+      return
+    }
+
+    this._update()
+  }
+
+  _consumeHeader () {
+    if (this._locked) return false
+
+    this._offset = this._buffer.shifted
+
+    try {
+      this._header = headers.decode(this._buffer.shift(512), this._filenameEncoding, this._allowUnknownFormat)
+    } catch (err) {
+      this._continueWrite(err)
+      return false
+    }
+
+    if (!this._header) return true
+
+    this._header.byteOffset = this._buffer.shifted
+
+    switch (this._header.type) {
+      case 'gnu-long-path':
+      case 'gnu-long-link-path':
+      case 'pax-global-header':
+      case 'pax-header':
+        this._longHeader = true
+        this._missing = this._header.size
+        if (this._missing > MAX_HEADER_SIZE) {
+          this._continueWrite(new Error('Header exceeds max size'))
+          return false
+        }
+        return true
+    }
+
+    this._locked = true
+    this._applyLongHeaders()
+
+    if (!(this._header.size >= 0)) {
+      this._continueWrite(new Error('Invalid header'))
+      return false
+    }
+
+    if (this._header.size === 0 || this._header.type === 'directory') {
+      this.emit('entry', this._header, this._createStream(), this._unlockBound)
+      return true
+    }
+
+    this._stream = this._createStream()
+    this._missing = this._header.size
+
+    this.emit('entry', this._header, this._stream, this._unlockBound)
+    return true
+  }
+
+  _applyLongHeaders () {
+    if (this._gnuLongPath) {
+      this._header.name = this._gnuLongPath
+      this._gnuLongPath = null
+    }
+
+    if (this._gnuLongLinkPath) {
+      this._header.linkname = this._gnuLongLinkPath
+      this._gnuLongLinkPath = null
+    }
+
+    if (this._pax) {
+      if (this._pax.path) this._header.name = this._pax.path
+      if (this._pax.linkpath) this._header.linkname = this._pax.linkpath
+      if (this._pax.size) this._header.size = parseInt(this._pax.size, 10)
+      this._header.pax = this._pax
+      this._pax = null
+    }
+  }
+
+  _decodeLongHeader (buf) {
+    switch (this._header.type) {
+      case 'gnu-long-path':
+        this._gnuLongPath = headers.decodeLongPath(buf, this._filenameEncoding)
+        break
+      case 'gnu-long-link-path':
+        this._gnuLongLinkPath = headers.decodeLongPath(buf, this._filenameEncoding)
+        break
+      case 'pax-global-header':
+        this._paxGlobal = headers.decodePax(buf)
+        break
+      case 'pax-header':
+        this._pax = this._paxGlobal === null
+          ? headers.decodePax(buf)
+          : Object.assign({}, this._paxGlobal, headers.decodePax(buf))
+        break
+    }
+  }
+
+  _consumeLongHeader () {
+    this._longHeader = false
+    this._missing = overflow(this._header.size)
+
+    const buf = this._buffer.shift(this._header.size)
+
+    try {
+      this._decodeLongHeader(buf)
+    } catch (err) {
+      this._continueWrite(err)
+      return false
+    }
+
+    return true
+  }
+
+  _consumeStream () {
+    const buf = this._buffer.shiftFirst(this._missing)
+    if (buf === null) return false
+
+    this._missing -= buf.byteLength
+    const drained = this._stream.push(buf)
+
+    if (this._missing === 0) {
+      this._stream.push(null)
+      if (drained) this._stream._detach()
+      return drained && this._locked === false
+    }
+
+    return drained
+  }
+
+  _createStream () {
+    return new Source(this, this._header, this._offset)
+  }
+
+  _update () {
+    while (this._buffer.buffered > 0 && !this.destroying) {
+      if (this._missing > 0) {
+        if (this._stream !== null) {
+          if (this._consumeStream() === false) return
+          continue
+        }
+
+        if (this._longHeader === true) {
+          if (this._missing > this._buffer.buffered) break
+          if (this._consumeLongHeader() === false) return false
+          continue
+        }
+
+        const ignore = this._buffer.shiftFirst(this._missing)
+        if (ignore !== null) this._missing -= ignore.byteLength
+        continue
+      }
+
+      if (this._buffer.buffered < 512) break
+      if (this._stream !== null || this._consumeHeader() === false) return
+    }
+
+    this._continueWrite(null)
+  }
+
+  _continueWrite (err) {
+    const cb = this._callback
+    this._callback = noop
+    cb(err)
+  }
+
+  _write (data, cb) {
+    this._callback = cb
+    this._buffer.push(data)
+    this._update()
+  }
+
+  _final (cb) {
+    this._finished = this._missing === 0 && this._buffer.buffered === 0
+    cb(this._finished ? null : new Error('Unexpected end of data'))
+  }
+
+  _predestroy () {
+    this._continueWrite(null)
+  }
+
+  _destroy (cb) {
+    if (this._stream) this._stream.destroy(getStreamError(this))
+    cb(null)
+  }
+
+  [Symbol.asyncIterator] () {
+    let error = null
+
+    let promiseResolve = null
+    let promiseReject = null
+
+    let entryStream = null
+    let entryCallback = null
+
+    const extract = this
+
+    this.on('entry', onentry)
+    this.on('error', (err) => { error = err })
+    this.on('close', onclose)
+
+    return {
+      [Symbol.asyncIterator] () {
+        return this
+      },
+      next () {
+        return new Promise(onnext)
+      },
+      return () {
+        return destroy(null)
+      },
+      throw (err) {
+        return destroy(err)
+      }
+    }
+
+    function consumeCallback (err) {
+      if (!entryCallback) return
+      const cb = entryCallback
+      entryCallback = null
+      cb(err)
+    }
+
+    function onnext (resolve, reject) {
+      if (error) {
+        return reject(error)
+      }
+
+      if (entryStream) {
+        resolve({ value: entryStream, done: false })
+        entryStream = null
+        return
+      }
+
+      promiseResolve = resolve
+      promiseReject = reject
+
+      consumeCallback(null)
+
+      if (extract._finished && promiseResolve) {
+        promiseResolve({ value: undefined, done: true })
+        promiseResolve = promiseReject = null
+      }
+    }
+
+    function onentry (header, stream, callback) {
+      entryCallback = callback
+      stream.on('error', noop) // no way around this due to tick sillyness
+
+      if (promiseResolve) {
+        promiseResolve({ value: stream, done: false })
+        promiseResolve = promiseReject = null
+      } else {
+        entryStream = stream
+      }
+    }
+
+    function onclose () {
+      consumeCallback(error)
+      if (!promiseResolve) return
+      if (error) promiseReject(error)
+      else promiseResolve({ value: undefined, done: true })
+      promiseResolve = promiseReject = null
+    }
+
+    function destroy (err) {
+      extract.destroy(err)
+      consumeCallback(err)
+      return new Promise((resolve, reject) => {
+        if (extract.destroyed) return resolve({ value: undefined, done: true })
+        extract.once('close', function () {
+          if (err) reject(err)
+          else resolve({ value: undefined, done: true })
+        })
+      })
+    }
+  }
+}
+
+module.exports = function extract (opts) {
+  return new Extract(opts)
+}
+
+function noop () {}
+
+function overflow (size) {
+  size &= 511
+  return size && 512 - size
+}
+
+
+/***/ }),
+
+/***/ 8428:
+/***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
+
+const b4a = __nccwpck_require__(3057)
+
+const ZEROS = '0000000000000000000'
+const SEVENS = '7777777777777777777'
+const ZERO_OFFSET = '0'.charCodeAt(0)
+const USTAR_MAGIC = b4a.from([0x75, 0x73, 0x74, 0x61, 0x72, 0x00]) // ustar\x00
+const USTAR_VER = b4a.from([ZERO_OFFSET, ZERO_OFFSET])
+const GNU_MAGIC = b4a.from([0x75, 0x73, 0x74, 0x61, 0x72, 0x20]) // ustar\x20
+const GNU_VER = b4a.from([0x20, 0x00])
+const MASK = 0o7777
+const MAGIC_OFFSET = 257
+const VERSION_OFFSET = 263
+
+exports.decodeLongPath = function decodeLongPath (buf, encoding) {
+  return decodeStr(buf, 0, buf.length, encoding)
+}
+
+exports.encodePax = function encodePax (opts) { // TODO: encode more stuff in pax
+  let result = ''
+  if (opts.name) result += addLength(' path=' + opts.name + '\n')
+  if (opts.linkname) result += addLength(' linkpath=' + opts.linkname + '\n')
+  const pax = opts.pax
+  if (pax) {
+    for (const key in pax) {
+      result += addLength(' ' + key + '=' + pax[key] + '\n')
+    }
+  }
+  return b4a.from(result)
+}
+
+exports.decodePax = function decodePax (buf) {
+  const result = {}
+
+  while (buf.length) {
+    let i = 0
+    while (i < buf.length && buf[i] !== 32) i++
+    const len = parseInt(b4a.toString(buf.subarray(0, i)), 10)
+    if (!len) return result
+
+    const b = b4a.toString(buf.subarray(i + 1, len - 1))
+    const keyIndex = b.indexOf('=')
+    if (keyIndex === -1) return result
+    result[b.slice(0, keyIndex)] = b.slice(keyIndex + 1)
+
+    buf = buf.subarray(len)
+  }
+
+  return result
+}
+
+exports.encode = function encode (opts) {
+  const buf = b4a.alloc(512)
+  let name = opts.name
+  let prefix = ''
+
+  if (opts.typeflag === 5 && name[name.length - 1] !== '/') name += '/'
+  if (b4a.byteLength(name) !== name.length) return null // utf-8
+
+  while (b4a.byteLength(name) > 100) {
+    const i = name.indexOf('/')
+    if (i === -1) return null
+    prefix += prefix ? '/' + name.slice(0, i) : name.slice(0, i)
+    name = name.slice(i + 1)
+  }
+
+  if (b4a.byteLength(name) > 100 || b4a.byteLength(prefix) > 155) return null
+  if (opts.linkname && b4a.byteLength(opts.linkname) > 100) return null
+
+  b4a.write(buf, name)
+  b4a.write(buf, encodeOct(opts.mode & MASK, 6), 100)
+  b4a.write(buf, encodeOct(opts.uid, 6), 108)
+  b4a.write(buf, encodeOct(opts.gid, 6), 116)
+  encodeSize(opts.size, buf, 124)
+  b4a.write(buf, encodeOct((opts.mtime.getTime() / 1000) | 0, 11), 136)
+
+  buf[156] = ZERO_OFFSET + toTypeflag(opts.type)
+
+  if (opts.linkname) b4a.write(buf, opts.linkname, 157)
+
+  b4a.copy(USTAR_MAGIC, buf, MAGIC_OFFSET)
+  b4a.copy(USTAR_VER, buf, VERSION_OFFSET)
+  if (opts.uname) b4a.write(buf, opts.uname, 265)
+  if (opts.gname) b4a.write(buf, opts.gname, 297)
+  b4a.write(buf, encodeOct(opts.devmajor || 0, 6), 329)
+  b4a.write(buf, encodeOct(opts.devminor || 0, 6), 337)
+
+  if (prefix) b4a.write(buf, prefix, 345)
+
+  b4a.write(buf, encodeOct(cksum(buf), 6), 148)
+
+  return buf
+}
+
+exports.decode = function decode (buf, filenameEncoding, allowUnknownFormat) {
+  let typeflag = buf[156] === 0 ? 0 : buf[156] - ZERO_OFFSET
+
+  let name = decodeStr(buf, 0, 100, filenameEncoding)
+  const mode = decodeOct(buf, 100, 8)
+  const uid = decodeOct(buf, 108, 8)
+  const gid = decodeOct(buf, 116, 8)
+  const size = decodeOct(buf, 124, 12)
+  const mtime = decodeOct(buf, 136, 12)
+  const type = toType(typeflag)
+  const linkname = buf[157] === 0 ? null : decodeStr(buf, 157, 100, filenameEncoding)
+  const uname = decodeStr(buf, 265, 32)
+  const gname = decodeStr(buf, 297, 32)
+  const devmajor = decodeOct(buf, 329, 8)
+  const devminor = decodeOct(buf, 337, 8)
+
+  const c = cksum(buf)
+
+  // checksum is still initial value if header was null.
+  if (c === 8 * 32) return null
+
+  // valid checksum
+  if (c !== decodeOct(buf, 148, 8)) throw new Error('Invalid tar header. Maybe the tar is corrupted or it needs to be gunzipped?')
+
+  if (isUSTAR(buf)) {
+    // ustar (posix) format.
+    // prepend prefix, if present.
+    if (buf[345]) name = decodeStr(buf, 345, 155, filenameEncoding) + '/' + name
+  } else if (isGNU(buf)) {
+    // 'gnu'/'oldgnu' format. Similar to ustar, but has support for incremental and
+    // multi-volume tarballs.
+  } else {
+    if (!allowUnknownFormat) {
+      throw new Error('Invalid tar header: unknown format.')
+    }
+  }
+
+  // to support old tar versions that use trailing / to indicate dirs
+  if (typeflag === 0 && name && name[name.length - 1] === '/') typeflag = 5
+
+  return {
+    name,
+    mode,
+    uid,
+    gid,
+    size,
+    byteOffset: 0,
+    mtime: new Date(1000 * mtime),
+    type,
+    linkname,
+    uname,
+    gname,
+    devmajor,
+    devminor,
+    pax: null
+  }
+}
+
+function isUSTAR (buf) {
+  return b4a.equals(USTAR_MAGIC, buf.subarray(MAGIC_OFFSET, MAGIC_OFFSET + 6))
+}
+
+function isGNU (buf) {
+  return b4a.equals(GNU_MAGIC, buf.subarray(MAGIC_OFFSET, MAGIC_OFFSET + 6)) &&
+    b4a.equals(GNU_VER, buf.subarray(VERSION_OFFSET, VERSION_OFFSET + 2))
+}
+
+function clamp (index, len, defaultValue) {
+  if (typeof index !== 'number') return defaultValue
+  index = ~~index // Coerce to integer.
+  if (index >= len) return len
+  if (index >= 0) return index
+  index += len
+  if (index >= 0) return index
+  return 0
+}
+
+function toType (flag) {
+  switch (flag) {
+    case 0:
+      return 'file'
+    case 1:
+      return 'link'
+    case 2:
+      return 'symlink'
+    case 3:
+      return 'character-device'
+    case 4:
+      return 'block-device'
+    case 5:
+      return 'directory'
+    case 6:
+      return 'fifo'
+    case 7:
+      return 'contiguous-file'
+    case 72:
+      return 'pax-header'
+    case 55:
+      return 'pax-global-header'
+    case 27:
+      return 'gnu-long-link-path'
+    case 28:
+    case 30:
+      return 'gnu-long-path'
+  }
+
+  return null
+}
+
+function toTypeflag (flag) {
+  switch (flag) {
+    case 'file':
+      return 0
+    case 'link':
+      return 1
+    case 'symlink':
+      return 2
+    case 'character-device':
+      return 3
+    case 'block-device':
+      return 4
+    case 'directory':
+      return 5
+    case 'fifo':
+      return 6
+    case 'contiguous-file':
+      return 7
+    case 'pax-header':
+      return 72
+  }
+
+  return 0
+}
+
+function indexOf (block, num, offset, end) {
+  for (; offset < end; offset++) {
+    if (block[offset] === num) return offset
+  }
+  return end
+}
+
+function cksum (block) {
+  let sum = 8 * 32
+  for (let i = 0; i < 148; i++) sum += block[i]
+  for (let j = 156; j < 512; j++) sum += block[j]
+  return sum
+}
+
+function encodeOct (val, n) {
+  val = val.toString(8)
+  if (val.length > n) return SEVENS.slice(0, n) + ' '
+  return ZEROS.slice(0, n - val.length) + val + ' '
+}
+
+function encodeSizeBin (num, buf, off) {
+  buf[off] = 0x80
+  for (let i = 11; i > 0; i--) {
+    buf[off + i] = num & 0xff
+    num = Math.floor(num / 0x100)
+  }
+}
+
+function encodeSize (num, buf, off) {
+  if (num.toString(8).length > 11) {
+    encodeSizeBin(num, buf, off)
+  } else {
+    b4a.write(buf, encodeOct(num, 11), off)
+  }
+}
+
+/* Copied from the node-tar repo and modified to meet
+ * tar-stream coding standard.
+ *
+ * Source: https://github.com/npm/node-tar/blob/51b6627a1f357d2eb433e7378e5f05e83b7aa6cd/lib/header.js#L349
+ */
+function parse256 (buf) {
+  // first byte MUST be either 80 or FF
+  // 80 for positive, FF for 2's comp
+  let positive
+  if (buf[0] === 0x80) positive = true
+  else if (buf[0] === 0xFF) positive = false
+  else return null
+
+  // build up a base-256 tuple from the least sig to the highest
+  const tuple = []
+  let i
+  for (i = buf.length - 1; i > 0; i--) {
+    const byte = buf[i]
+    if (positive) tuple.push(byte)
+    else tuple.push(0xFF - byte)
+  }
+
+  let sum = 0
+  const l = tuple.length
+  for (i = 0; i < l; i++) {
+    sum += tuple[i] * Math.pow(256, i)
+  }
+
+  return positive ? sum : -1 * sum
+}
+
+function decodeOct (val, offset, length) {
+  val = val.subarray(offset, offset + length)
+  offset = 0
+
+  // If prefixed with 0x80 then parse as a base-256 integer
+  if (val[offset] & 0x80) {
+    return parse256(val)
+  } else {
+    // Older versions of tar can prefix with spaces
+    while (offset < val.length && val[offset] === 32) offset++
+    const end = clamp(indexOf(val, 32, offset, val.length), val.length, val.length)
+    while (offset < end && val[offset] === 0) offset++
+    if (end === offset) return 0
+    return parseInt(b4a.toString(val.subarray(offset, end)), 8)
+  }
+}
+
+function decodeStr (val, offset, length, encoding) {
+  return b4a.toString(val.subarray(offset, indexOf(val, 0, offset, offset + length)), encoding)
+}
+
+function addLength (str) {
+  const len = b4a.byteLength(str)
+  let digits = Math.floor(Math.log(len) / Math.log(10)) + 1
+  if (len + digits >= Math.pow(10, digits)) digits++
+
+  return (len + digits) + str
+}
+
+
+/***/ }),
+
+/***/ 6118:
+/***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
+
+exports.extract = __nccwpck_require__(5763)
+/* unused reexport */ __nccwpck_require__(861)
+
+
+/***/ }),
+
+/***/ 861:
+/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
+
+const { Readable, Writable, getStreamError } = __nccwpck_require__(6204)
+const b4a = __nccwpck_require__(3057)
+
+const constants = __nccwpck_require__(775)
+const headers = __nccwpck_require__(8428)
+
+const DMODE = 0o755
+const FMODE = 0o644
+
+const END_OF_TAR = b4a.alloc(1024)
+
+class Sink extends Writable {
+  constructor (pack, header, callback) {
+    super({ mapWritable, eagerOpen: true })
+
+    this.written = 0
+    this.header = header
+
+    this._callback = callback
+    this._linkname = null
+    this._isLinkname = header.type === 'symlink' && !header.linkname
+    this._isVoid = header.type !== 'file' && header.type !== 'contiguous-file'
+    this._finished = false
+    this._pack = pack
+    this._openCallback = null
+
+    if (this._pack._stream === null) this._pack._stream = this
+    else this._pack._pending.push(this)
+  }
+
+  _open (cb) {
+    this._openCallback = cb
+    if (this._pack._stream === this) this._continueOpen()
+  }
+
+  _continuePack (err) {
+    if (this._callback === null) return
+
+    const callback = this._callback
+    this._callback = null
+
+    callback(err)
+  }
+
+  _continueOpen () {
+    if (this._pack._stream === null) this._pack._stream = this
+
+    const cb = this._openCallback
+    this._openCallback = null
+    if (cb === null) return
+
+    if (this._pack.destroying) return cb(new Error('pack stream destroyed'))
+    if (this._pack._finalized) return cb(new Error('pack stream is already finalized'))
+
+    this._pack._stream = this
+
+    if (!this._isLinkname) {
+      this._pack._encode(this.header)
+    }
+
+    if (this._isVoid) {
+      this._finish()
+      this._continuePack(null)
+    }
+
+    cb(null)
+  }
+
+  _write (data, cb) {
+    if (this._isLinkname) {
+      this._linkname = this._linkname ? b4a.concat([this._linkname, data]) : data
+      return cb(null)
+    }
+
+    if (this._isVoid) {
+      if (data.byteLength > 0) {
+        return cb(new Error('No body allowed for this entry'))
+      }
+      return cb()
+    }
+
+    this.written += data.byteLength
+    if (this._pack.push(data)) return cb()
+    this._pack._drain = cb
+  }
+
+  _finish () {
+    if (this._finished) return
+    this._finished = true
+
+    if (this._isLinkname) {
+      this.header.linkname = this._linkname ? b4a.toString(this._linkname, 'utf-8') : ''
+      this._pack._encode(this.header)
+    }
+
+    overflow(this._pack, this.header.size)
+
+    this._pack._done(this)
+  }
+
+  _final (cb) {
+    if (this.written !== this.header.size) { // corrupting tar
+      return cb(new Error('Size mismatch'))
+    }
+
+    this._finish()
+    cb(null)
+  }
+
+  _getError () {
+    return getStreamError(this) || new Error('tar entry destroyed')
+  }
+
+  _predestroy () {
+    this._pack.destroy(this._getError())
+  }
+
+  _destroy (cb) {
+    this._pack._done(this)
+
+    this._continuePack(this._finished ? null : this._getError())
+
+    cb()
+  }
+}
+
+class Pack extends Readable {
+  constructor (opts) {
+    super(opts)
+    this._drain = noop
+    this._finalized = false
+    this._finalizing = false
+    this._pending = []
+    this._stream = null
+  }
+
+  entry (header, buffer, callback) {
+    if (this._finalized || this.destroying) throw new Error('already finalized or destroyed')
+
+    if (typeof buffer === 'function') {
+      callback = buffer
+      buffer = null
+    }
+
+    if (!callback) callback = noop
+
+    if (!header.size || header.type === 'symlink') header.size = 0
+    if (!header.type) header.type = modeToType(header.mode)
+    if (!header.mode) header.mode = header.type === 'directory' ? DMODE : FMODE
+    if (!header.uid) header.uid = 0
+    if (!header.gid) header.gid = 0
+    if (!header.mtime) header.mtime = new Date()
+
+    if (typeof buffer === 'string') buffer = b4a.from(buffer)
+
+    const sink = new Sink(this, header, callback)
+
+    if (b4a.isBuffer(buffer)) {
+      header.size = buffer.byteLength
+      sink.write(buffer)
+      sink.end()
+      return sink
+    }
+
+    if (sink._isVoid) {
+      return sink
+    }
+
+    return sink
+  }
+
+  finalize () {
+    if (this._stream || this._pending.length > 0) {
+      this._finalizing = true
+      return
+    }
+
+    if (this._finalized) return
+    this._finalized = true
+
+    this.push(END_OF_TAR)
+    this.push(null)
+  }
+
+  _done (stream) {
+    if (stream !== this._stream) return
+
+    this._stream = null
+
+    if (this._finalizing) this.finalize()
+    if (this._pending.length) this._pending.shift()._continueOpen()
+  }
+
+  _encode (header) {
+    if (!header.pax) {
+      const buf = headers.encode(header)
+      if (buf) {
+        this.push(buf)
+        return
+      }
+    }
+    this._encodePax(header)
+  }
+
+  _encodePax (header) {
+    const paxHeader = headers.encodePax({
+      name: header.name,
+      linkname: header.linkname,
+      pax: header.pax
+    })
+
+    const newHeader = {
+      name: 'PaxHeader',
+      mode: header.mode,
+      uid: header.uid,
+      gid: header.gid,
+      size: paxHeader.byteLength,
+      mtime: header.mtime,
+      type: 'pax-header',
+      linkname: header.linkname && 'PaxHeader',
+      uname: header.uname,
+      gname: header.gname,
+      devmajor: header.devmajor,
+      devminor: header.devminor
+    }
+
+    this.push(headers.encode(newHeader))
+    this.push(paxHeader)
+    overflow(this, paxHeader.byteLength)
+
+    newHeader.size = header.size
+    newHeader.type = header.type
+    this.push(headers.encode(newHeader))
+  }
+
+  _doDrain () {
+    const drain = this._drain
+    this._drain = noop
+    drain()
+  }
+
+  _predestroy () {
+    const err = getStreamError(this)
+
+    if (this._stream) this._stream.destroy(err)
+
+    while (this._pending.length) {
+      const stream = this._pending.shift()
+      stream.destroy(err)
+      stream._continueOpen()
+    }
+
+    this._doDrain()
+  }
+
+  _read (cb) {
+    this._doDrain()
+    cb()
+  }
+}
+
+module.exports = function pack (opts) {
+  return new Pack(opts)
+}
+
+function modeToType (mode) {
+  switch (mode & constants.S_IFMT) {
+    case constants.S_IFBLK: return 'block-device'
+    case constants.S_IFCHR: return 'character-device'
+    case constants.S_IFDIR: return 'directory'
+    case constants.S_IFIFO: return 'fifo'
+    case constants.S_IFLNK: return 'symlink'
+  }
+
+  return 'file'
+}
+
+function noop () {}
+
+function overflow (self, size) {
+  size &= 511
+  if (size) self.push(END_OF_TAR.subarray(0, 512 - size))
+}
+
+function mapWritable (buf) {
+  return b4a.isBuffer(buf) ? buf : b4a.from(buf)
+}
+
+
+/***/ }),
+
+/***/ 7934:
+/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
+
+const PassThroughDecoder = __nccwpck_require__(7256)
+const UTF8Decoder = __nccwpck_require__(6414)
+
+module.exports = class TextDecoder {
+  constructor(encoding = 'utf8') {
+    this.encoding = normalizeEncoding(encoding)
+
+    switch (this.encoding) {
+      case 'utf8':
+        this.decoder = new UTF8Decoder()
+        break
+      case 'utf16le':
+      case 'base64':
+        throw new Error('Unsupported encoding: ' + this.encoding)
+      default:
+        this.decoder = new PassThroughDecoder(this.encoding)
+    }
+  }
+
+  get remaining() {
+    return this.decoder.remaining
+  }
+
+  push(data) {
+    if (typeof data === 'string') return data
+    return this.decoder.decode(data)
+  }
+
+  // For Node.js compatibility
+  write(data) {
+    return this.push(data)
+  }
+
+  end(data) {
+    let result = ''
+    if (data) result = this.push(data)
+    result += this.decoder.flush()
+    return result
+  }
+}
+
+function normalizeEncoding(encoding) {
+  encoding = encoding.toLowerCase()
+
+  switch (encoding) {
+    case 'utf8':
+    case 'utf-8':
+      return 'utf8'
+    case 'ucs2':
+    case 'ucs-2':
+    case 'utf16le':
+    case 'utf-16le':
+      return 'utf16le'
+    case 'latin1':
+    case 'binary':
+      return 'latin1'
+    case 'base64':
+    case 'ascii':
+    case 'hex':
+      return encoding
+    default:
+      throw new Error('Unknown encoding: ' + encoding)
+  }
+}
+
+
+/***/ }),
+
+/***/ 7256:
+/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
+
+const b4a = __nccwpck_require__(3057)
+
+module.exports = class PassThroughDecoder {
+  constructor(encoding) {
+    this.encoding = encoding
+  }
+
+  get remaining() {
+    return 0
+  }
+
+  decode(data) {
+    return b4a.toString(data, this.encoding)
+  }
+
+  flush() {
+    return ''
+  }
+}
+
+
+/***/ }),
+
+/***/ 6414:
+/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
+
+const b4a = __nccwpck_require__(3057)
+
+/**
+ * https://encoding.spec.whatwg.org/#utf-8-decoder
+ */
+module.exports = class UTF8Decoder {
+  constructor() {
+    this._reset()
+  }
+
+  get remaining() {
+    return this.bytesSeen
+  }
+
+  decode(data) {
+    if (data.byteLength === 0) return ''
+
+    if (this.bytesNeeded === 0 && trailingIncomplete(data, 0) === 0) {
+      this.bytesSeen = trailingBytesSeen(data)
+      return b4a.toString(data, 'utf8')
+    }
+
+    let result = ''
+    let start = 0
+
+    if (this.bytesNeeded > 0) {
+      while (start < data.byteLength) {
+        const byte = data[start]
+
+        if (byte < this.lowerBoundary || byte > this.upperBoundary) {
+          result += '\ufffd'
+          this._reset()
+          break
+        }
+
+        this.lowerBoundary = 0x80
+        this.upperBoundary = 0xbf
+        this.codePoint = (this.codePoint << 6) | (byte & 0x3f)
+        this.bytesSeen++
+        start++
+
+        if (this.bytesSeen === this.bytesNeeded) {
+          result += String.fromCodePoint(this.codePoint)
+          this._reset()
+          break
+        }
+      }
+
+      if (this.bytesNeeded > 0) return result
+    }
+
+    const trailing = trailingIncomplete(data, start)
+    const end = data.byteLength - trailing
+
+    if (end > start) result += b4a.toString(data, 'utf8', start, end)
+
+    for (let i = end; i < data.byteLength; i++) {
+      const byte = data[i]
+
+      if (this.bytesNeeded === 0) {
+        if (byte <= 0x7f) {
+          this.bytesSeen = 0
+          result += String.fromCharCode(byte)
+        } else if (byte >= 0xc2 && byte <= 0xdf) {
+          this.bytesNeeded = 2
+          this.bytesSeen = 1
+          this.codePoint = byte & 0x1f
+        } else if (byte >= 0xe0 && byte <= 0xef) {
+          if (byte === 0xe0) this.lowerBoundary = 0xa0
+          else if (byte === 0xed) this.upperBoundary = 0x9f
+          this.bytesNeeded = 3
+          this.bytesSeen = 1
+          this.codePoint = byte & 0xf
+        } else if (byte >= 0xf0 && byte <= 0xf4) {
+          if (byte === 0xf0) this.lowerBoundary = 0x90
+          else if (byte === 0xf4) this.upperBoundary = 0x8f
+          this.bytesNeeded = 4
+          this.bytesSeen = 1
+          this.codePoint = byte & 0x7
+        } else {
+          this.bytesSeen = 1
+          result += '\ufffd'
+        }
+
+        continue
+      }
+
+      if (byte < this.lowerBoundary || byte > this.upperBoundary) {
+        result += '\ufffd'
+        i--
+        this._reset()
+
+        continue
+      }
+
+      this.lowerBoundary = 0x80
+      this.upperBoundary = 0xbf
+
+      this.codePoint = (this.codePoint << 6) | (byte & 0x3f)
+      this.bytesSeen++
+
+      if (this.bytesSeen === this.bytesNeeded) {
+        result += String.fromCodePoint(this.codePoint)
+        this._reset()
+      }
+    }
+
+    return result
+  }
+
+  flush() {
+    const result = this.bytesNeeded > 0 ? '\ufffd' : ''
+    this._reset()
+    return result
+  }
+
+  _reset() {
+    this.codePoint = 0
+    this.bytesNeeded = 0
+    this.bytesSeen = 0
+    this.lowerBoundary = 0x80
+    this.upperBoundary = 0xbf
+  }
+}
+
+function trailingIncomplete(data, start) {
+  const len = data.byteLength
+  if (len <= start) return 0
+
+  const limit = Math.max(start, len - 4)
+
+  let i = len - 1
+  while (i > limit && (data[i] & 0xc0) === 0x80) i--
+
+  if (i < start) return 0
+
+  const byte = data[i]
+
+  let needed
+  if (byte <= 0x7f) return 0
+  if (byte >= 0xc2 && byte <= 0xdf) needed = 2
+  else if (byte >= 0xe0 && byte <= 0xef) needed = 3
+  else if (byte >= 0xf0 && byte <= 0xf4) needed = 4
+  else return 0
+
+  const available = len - i
+  return available < needed ? available : 0
+}
+
+function trailingBytesSeen(data) {
+  const len = data.byteLength
+  if (len === 0) return 0
+
+  const last = data[len - 1]
+
+  if (last <= 0x7f) return 0
+  if ((last & 0xc0) !== 0x80) return 1
+
+  const limit = Math.max(0, len - 4)
+
+  let i = len - 2
+  while (i >= limit && (data[i] & 0xc0) === 0x80) i--
+
+  if (i < 0) return 1
+
+  const first = data[i]
+
+  let needed
+  if (first >= 0xc2 && first <= 0xdf) needed = 2
+  else if (first >= 0xe0 && first <= 0xef) needed = 3
+  else if (first >= 0xf0 && first <= 0xf4) needed = 4
+  else return 1
+
+  if (len - i !== needed) return 1
+
+  if (needed >= 3) {
+    const second = data[i + 1]
+    if (first === 0xe0 && second < 0xa0) return 1
+    if (first === 0xed && second > 0x9f) return 1
+    if (first === 0xf0 && second < 0x90) return 1
+    if (first === 0xf4 && second > 0x8f) return 1
+  }
+
+  return 0
+}
+
+
+/***/ }),
+
+/***/ 770:
+/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
+
+module.exports = __nccwpck_require__(218);
+
+
+/***/ }),
+
+/***/ 218:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 var __webpack_unused_export__;
@@ -3520,34 +6571,34 @@ __webpack_unused_export__ = debug; // for test
 
 /***/ }),
 
-/***/ 576:
+/***/ 6752:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 var __webpack_unused_export__;
 
 
-const Client = __nccwpck_require__(5061)
-const Dispatcher = __nccwpck_require__(2243)
-const Pool = __nccwpck_require__(20)
-const BalancedPool = __nccwpck_require__(9989)
-const Agent = __nccwpck_require__(3389)
-const ProxyAgent = __nccwpck_require__(7408)
-const EnvHttpProxyAgent = __nccwpck_require__(2785)
-const RetryAgent = __nccwpck_require__(8610)
-const errors = __nccwpck_require__(1059)
-const util = __nccwpck_require__(2272)
+const Client = __nccwpck_require__(3701)
+const Dispatcher = __nccwpck_require__(883)
+const Pool = __nccwpck_require__(628)
+const BalancedPool = __nccwpck_require__(837)
+const Agent = __nccwpck_require__(7405)
+const ProxyAgent = __nccwpck_require__(6672)
+const EnvHttpProxyAgent = __nccwpck_require__(3137)
+const RetryAgent = __nccwpck_require__(50)
+const errors = __nccwpck_require__(8707)
+const util = __nccwpck_require__(3440)
 const { InvalidArgumentError } = errors
-const api = __nccwpck_require__(6135)
-const buildConnector = __nccwpck_require__(1952)
-const MockClient = __nccwpck_require__(6197)
-const MockAgent = __nccwpck_require__(2781)
-const MockPool = __nccwpck_require__(9396)
-const mockErrors = __nccwpck_require__(9037)
-const RetryHandler = __nccwpck_require__(1131)
-const { getGlobalDispatcher, setGlobalDispatcher } = __nccwpck_require__(8085)
-const DecoratorHandler = __nccwpck_require__(5579)
-const RedirectHandler = __nccwpck_require__(9714)
-const createRedirectInterceptor = __nccwpck_require__(2276)
+const api = __nccwpck_require__(6615)
+const buildConnector = __nccwpck_require__(9136)
+const MockClient = __nccwpck_require__(7365)
+const MockAgent = __nccwpck_require__(7501)
+const MockPool = __nccwpck_require__(4004)
+const mockErrors = __nccwpck_require__(2429)
+const RetryHandler = __nccwpck_require__(7816)
+const { getGlobalDispatcher, setGlobalDispatcher } = __nccwpck_require__(2581)
+const DecoratorHandler = __nccwpck_require__(8155)
+const RedirectHandler = __nccwpck_require__(8754)
+const createRedirectInterceptor = __nccwpck_require__(5092)
 
 Object.assign(Dispatcher.prototype, api)
 
@@ -3565,10 +6616,10 @@ __webpack_unused_export__ = DecoratorHandler
 __webpack_unused_export__ = RedirectHandler
 __webpack_unused_export__ = createRedirectInterceptor
 __webpack_unused_export__ = {
-  redirect: __nccwpck_require__(1530),
-  retry: __nccwpck_require__(7114),
-  dump: __nccwpck_require__(5596),
-  dns: __nccwpck_require__(1643)
+  redirect: __nccwpck_require__(1514),
+  retry: __nccwpck_require__(2026),
+  dump: __nccwpck_require__(8060),
+  dns: __nccwpck_require__(379)
 }
 
 __webpack_unused_export__ = buildConnector
@@ -3630,7 +6681,7 @@ function makeDispatcher (fn) {
 __webpack_unused_export__ = setGlobalDispatcher
 __webpack_unused_export__ = getGlobalDispatcher
 
-const fetchImpl = (__nccwpck_require__(3345).fetch)
+const fetchImpl = (__nccwpck_require__(4398).fetch)
 __webpack_unused_export__ = async function fetch (init, options = undefined) {
   try {
     return await fetchImpl(init, options)
@@ -3642,39 +6693,39 @@ __webpack_unused_export__ = async function fetch (init, options = undefined) {
     throw err
   }
 }
-/* unused reexport */ __nccwpck_require__(548).Headers
-/* unused reexport */ __nccwpck_require__(1627).Response
-/* unused reexport */ __nccwpck_require__(268).Request
-/* unused reexport */ __nccwpck_require__(2134).FormData
+/* unused reexport */ __nccwpck_require__(660).Headers
+/* unused reexport */ __nccwpck_require__(9051).Response
+/* unused reexport */ __nccwpck_require__(9967).Request
+/* unused reexport */ __nccwpck_require__(5910).FormData
 __webpack_unused_export__ = globalThis.File ?? (__nccwpck_require__(4573).File)
-/* unused reexport */ __nccwpck_require__(8755).FileReader
+/* unused reexport */ __nccwpck_require__(8355).FileReader
 
-const { setGlobalOrigin, getGlobalOrigin } = __nccwpck_require__(5779)
+const { setGlobalOrigin, getGlobalOrigin } = __nccwpck_require__(1059)
 
 __webpack_unused_export__ = setGlobalOrigin
 __webpack_unused_export__ = getGlobalOrigin
 
-const { CacheStorage } = __nccwpck_require__(4045)
-const { kConstruct } = __nccwpck_require__(3165)
+const { CacheStorage } = __nccwpck_require__(3245)
+const { kConstruct } = __nccwpck_require__(109)
 
 // Cache & CacheStorage are tightly coupled with fetch. Even if it may run
 // in an older version of Node, it doesn't have any use without fetch.
 __webpack_unused_export__ = new CacheStorage(kConstruct)
 
-const { deleteCookie, getCookies, getSetCookies, setCookie } = __nccwpck_require__(6693)
+const { deleteCookie, getCookies, getSetCookies, setCookie } = __nccwpck_require__(9061)
 
 __webpack_unused_export__ = deleteCookie
 __webpack_unused_export__ = getCookies
 __webpack_unused_export__ = getSetCookies
 __webpack_unused_export__ = setCookie
 
-const { parseMIMEType, serializeAMimeType } = __nccwpck_require__(428)
+const { parseMIMEType, serializeAMimeType } = __nccwpck_require__(1900)
 
 __webpack_unused_export__ = parseMIMEType
 __webpack_unused_export__ = serializeAMimeType
 
-const { CloseEvent, ErrorEvent, MessageEvent } = __nccwpck_require__(5924)
-/* unused reexport */ __nccwpck_require__(5358).WebSocket
+const { CloseEvent, ErrorEvent, MessageEvent } = __nccwpck_require__(5188)
+/* unused reexport */ __nccwpck_require__(3726).WebSocket
 __webpack_unused_export__ = CloseEvent
 __webpack_unused_export__ = ErrorEvent
 __webpack_unused_export__ = MessageEvent
@@ -3690,18 +6741,18 @@ __webpack_unused_export__ = MockPool
 __webpack_unused_export__ = MockAgent
 __webpack_unused_export__ = mockErrors
 
-const { EventSource } = __nccwpck_require__(8742)
+const { EventSource } = __nccwpck_require__(1238)
 
 __webpack_unused_export__ = EventSource
 
 
 /***/ }),
 
-/***/ 3134:
+/***/ 158:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
-const { addAbortListener } = __nccwpck_require__(2272)
-const { RequestAbortedError } = __nccwpck_require__(1059)
+const { addAbortListener } = __nccwpck_require__(3440)
+const { RequestAbortedError } = __nccwpck_require__(8707)
 
 const kListener = Symbol('kListener')
 const kSignal = Symbol('kSignal')
@@ -3761,16 +6812,16 @@ module.exports = {
 
 /***/ }),
 
-/***/ 6900:
+/***/ 2279:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 const assert = __nccwpck_require__(4589)
 const { AsyncResource } = __nccwpck_require__(6698)
-const { InvalidArgumentError, SocketError } = __nccwpck_require__(1059)
-const util = __nccwpck_require__(2272)
-const { addSignal, removeSignal } = __nccwpck_require__(3134)
+const { InvalidArgumentError, SocketError } = __nccwpck_require__(8707)
+const util = __nccwpck_require__(3440)
+const { addSignal, removeSignal } = __nccwpck_require__(158)
 
 class ConnectHandler extends AsyncResource {
   constructor (opts, callback) {
@@ -3876,7 +6927,7 @@ module.exports = connect
 
 /***/ }),
 
-/***/ 9294:
+/***/ 6862:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -3890,10 +6941,10 @@ const {
   InvalidArgumentError,
   InvalidReturnValueError,
   RequestAbortedError
-} = __nccwpck_require__(1059)
-const util = __nccwpck_require__(2272)
+} = __nccwpck_require__(8707)
+const util = __nccwpck_require__(3440)
 const { AsyncResource } = __nccwpck_require__(6698)
-const { addSignal, removeSignal } = __nccwpck_require__(3134)
+const { addSignal, removeSignal } = __nccwpck_require__(158)
 const assert = __nccwpck_require__(4589)
 
 const kResume = Symbol('resume')
@@ -4134,16 +7185,16 @@ module.exports = pipeline
 
 /***/ }),
 
-/***/ 5259:
+/***/ 4043:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 const assert = __nccwpck_require__(4589)
-const { Readable } = __nccwpck_require__(2519)
-const { InvalidArgumentError, RequestAbortedError } = __nccwpck_require__(1059)
-const util = __nccwpck_require__(2272)
-const { getResolveErrorBodyCallback } = __nccwpck_require__(7863)
+const { Readable } = __nccwpck_require__(9927)
+const { InvalidArgumentError, RequestAbortedError } = __nccwpck_require__(8707)
+const util = __nccwpck_require__(3440)
+const { getResolveErrorBodyCallback } = __nccwpck_require__(7655)
 const { AsyncResource } = __nccwpck_require__(6698)
 
 class RequestHandler extends AsyncResource {
@@ -4355,18 +7406,18 @@ module.exports.RequestHandler = RequestHandler
 
 /***/ }),
 
-/***/ 792:
+/***/ 3560:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 const assert = __nccwpck_require__(4589)
 const { finished, PassThrough } = __nccwpck_require__(7075)
-const { InvalidArgumentError, InvalidReturnValueError } = __nccwpck_require__(1059)
-const util = __nccwpck_require__(2272)
-const { getResolveErrorBodyCallback } = __nccwpck_require__(7863)
+const { InvalidArgumentError, InvalidReturnValueError } = __nccwpck_require__(8707)
+const util = __nccwpck_require__(3440)
+const { getResolveErrorBodyCallback } = __nccwpck_require__(7655)
 const { AsyncResource } = __nccwpck_require__(6698)
-const { addSignal, removeSignal } = __nccwpck_require__(3134)
+const { addSignal, removeSignal } = __nccwpck_require__(158)
 
 class StreamHandler extends AsyncResource {
   constructor (opts, factory, callback) {
@@ -4582,15 +7633,15 @@ module.exports = stream
 
 /***/ }),
 
-/***/ 1098:
+/***/ 1882:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { InvalidArgumentError, SocketError } = __nccwpck_require__(1059)
+const { InvalidArgumentError, SocketError } = __nccwpck_require__(8707)
 const { AsyncResource } = __nccwpck_require__(6698)
-const util = __nccwpck_require__(2272)
-const { addSignal, removeSignal } = __nccwpck_require__(3134)
+const util = __nccwpck_require__(3440)
+const { addSignal, removeSignal } = __nccwpck_require__(158)
 const assert = __nccwpck_require__(4589)
 
 class UpgradeHandler extends AsyncResource {
@@ -4697,21 +7748,21 @@ module.exports = upgrade
 
 /***/ }),
 
-/***/ 6135:
+/***/ 6615:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-module.exports.request = __nccwpck_require__(5259)
-module.exports.stream = __nccwpck_require__(792)
-module.exports.pipeline = __nccwpck_require__(9294)
-module.exports.upgrade = __nccwpck_require__(1098)
-module.exports.connect = __nccwpck_require__(6900)
+module.exports.request = __nccwpck_require__(4043)
+module.exports.stream = __nccwpck_require__(3560)
+module.exports.pipeline = __nccwpck_require__(6862)
+module.exports.upgrade = __nccwpck_require__(1882)
+module.exports.connect = __nccwpck_require__(2279)
 
 
 /***/ }),
 
-/***/ 2519:
+/***/ 9927:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 // Ported from https://github.com/nodejs/undici/pull/907
@@ -4720,9 +7771,9 @@ module.exports.connect = __nccwpck_require__(6900)
 
 const assert = __nccwpck_require__(4589)
 const { Readable } = __nccwpck_require__(7075)
-const { RequestAbortedError, NotSupportedError, InvalidArgumentError, AbortError } = __nccwpck_require__(1059)
-const util = __nccwpck_require__(2272)
-const { ReadableStreamFrom } = __nccwpck_require__(2272)
+const { RequestAbortedError, NotSupportedError, InvalidArgumentError, AbortError } = __nccwpck_require__(8707)
+const util = __nccwpck_require__(3440)
+const { ReadableStreamFrom } = __nccwpck_require__(3440)
 
 const kConsume = Symbol('kConsume')
 const kReading = Symbol('kReading')
@@ -5103,15 +8154,15 @@ module.exports = { Readable: BodyReadable, chunksDecode }
 
 /***/ }),
 
-/***/ 7863:
+/***/ 7655:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 const assert = __nccwpck_require__(4589)
 const {
   ResponseStatusCodeError
-} = __nccwpck_require__(1059)
+} = __nccwpck_require__(8707)
 
-const { chunksDecode } = __nccwpck_require__(2519)
+const { chunksDecode } = __nccwpck_require__(9927)
 const CHUNK_LIMIT = 128 * 1024
 
 async function getResolveErrorBodyCallback ({ callback, body, contentType, statusCode, statusMessage, headers }) {
@@ -5203,16 +8254,16 @@ module.exports = {
 
 /***/ }),
 
-/***/ 1952:
+/***/ 9136:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 const net = __nccwpck_require__(7030)
 const assert = __nccwpck_require__(4589)
-const util = __nccwpck_require__(2272)
-const { InvalidArgumentError, ConnectTimeoutError } = __nccwpck_require__(1059)
-const timers = __nccwpck_require__(7787)
+const util = __nccwpck_require__(3440)
+const { InvalidArgumentError, ConnectTimeoutError } = __nccwpck_require__(8707)
+const timers = __nccwpck_require__(6603)
 
 function noop () {}
 
@@ -5450,7 +8501,7 @@ module.exports = buildConnector
 
 /***/ }),
 
-/***/ 7887:
+/***/ 735:
 /***/ ((module) => {
 
 
@@ -5575,7 +8626,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 5726:
+/***/ 2414:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -5784,7 +8835,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 1059:
+/***/ 8707:
 /***/ ((module) => {
 
 
@@ -6216,7 +9267,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 2543:
+/***/ 4655:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -6224,7 +9275,7 @@ module.exports = {
 const {
   InvalidArgumentError,
   NotSupportedError
-} = __nccwpck_require__(1059)
+} = __nccwpck_require__(8707)
 const assert = __nccwpck_require__(4589)
 const {
   isValidHTTPToken,
@@ -6239,9 +9290,9 @@ const {
   validateHandler,
   getServerName,
   normalizedMethodRecords
-} = __nccwpck_require__(2272)
-const { channels } = __nccwpck_require__(5726)
-const { headerNameLowerCasedRecord } = __nccwpck_require__(7887)
+} = __nccwpck_require__(3440)
+const { channels } = __nccwpck_require__(2414)
+const { headerNameLowerCasedRecord } = __nccwpck_require__(735)
 
 // Verifies that a given path is valid does not contain control chars \x00 to \x20
 const invalidPathRegex = /[^\u0021-\u00ff]/
@@ -6705,7 +9756,7 @@ module.exports = Request
 
 /***/ }),
 
-/***/ 1003:
+/***/ 6443:
 /***/ ((module) => {
 
 module.exports = {
@@ -6779,7 +9830,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 9112:
+/***/ 7752:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -6787,7 +9838,7 @@ module.exports = {
 const {
   wellknownHeaderNames,
   headerNameLowerCasedRecord
-} = __nccwpck_require__(7887)
+} = __nccwpck_require__(735)
 
 class TstNode {
   /** @type {any} */
@@ -6938,13 +9989,13 @@ module.exports = {
 
 /***/ }),
 
-/***/ 2272:
+/***/ 3440:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 const assert = __nccwpck_require__(4589)
-const { kDestroyed, kBodyUsed, kListeners, kBody } = __nccwpck_require__(1003)
+const { kDestroyed, kBodyUsed, kListeners, kBody } = __nccwpck_require__(6443)
 const { IncomingMessage } = __nccwpck_require__(7067)
 const stream = __nccwpck_require__(7075)
 const net = __nccwpck_require__(7030)
@@ -6952,9 +10003,9 @@ const { Blob } = __nccwpck_require__(4573)
 const nodeUtil = __nccwpck_require__(7975)
 const { stringify } = __nccwpck_require__(1792)
 const { EventEmitter: EE } = __nccwpck_require__(8474)
-const { InvalidArgumentError } = __nccwpck_require__(1059)
-const { headerNameLowerCasedRecord } = __nccwpck_require__(7887)
-const { tree } = __nccwpck_require__(9112)
+const { InvalidArgumentError } = __nccwpck_require__(8707)
+const { headerNameLowerCasedRecord } = __nccwpck_require__(735)
+const { tree } = __nccwpck_require__(7752)
 
 const [nodeMajor, nodeMinor] = process.versions.node.split('.').map(v => Number(v))
 
@@ -7664,18 +10715,18 @@ module.exports = {
 
 /***/ }),
 
-/***/ 3389:
+/***/ 7405:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { InvalidArgumentError } = __nccwpck_require__(1059)
-const { kClients, kRunning, kClose, kDestroy, kDispatch, kInterceptors } = __nccwpck_require__(1003)
-const DispatcherBase = __nccwpck_require__(8641)
-const Pool = __nccwpck_require__(20)
-const Client = __nccwpck_require__(5061)
-const util = __nccwpck_require__(2272)
-const createRedirectInterceptor = __nccwpck_require__(2276)
+const { InvalidArgumentError } = __nccwpck_require__(8707)
+const { kClients, kRunning, kClose, kDestroy, kDispatch, kInterceptors } = __nccwpck_require__(6443)
+const DispatcherBase = __nccwpck_require__(1841)
+const Pool = __nccwpck_require__(628)
+const Client = __nccwpck_require__(3701)
+const util = __nccwpck_require__(3440)
+const createRedirectInterceptor = __nccwpck_require__(5092)
 
 const kOnConnect = Symbol('onConnect')
 const kOnDisconnect = Symbol('onDisconnect')
@@ -7804,7 +10855,7 @@ module.exports = Agent
 
 /***/ }),
 
-/***/ 9989:
+/***/ 837:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -7812,7 +10863,7 @@ module.exports = Agent
 const {
   BalancedPoolMissingUpstreamError,
   InvalidArgumentError
-} = __nccwpck_require__(1059)
+} = __nccwpck_require__(8707)
 const {
   PoolBase,
   kClients,
@@ -7820,10 +10871,10 @@ const {
   kAddClient,
   kRemoveClient,
   kGetDispatcher
-} = __nccwpck_require__(7632)
-const Pool = __nccwpck_require__(20)
-const { kUrl, kInterceptors } = __nccwpck_require__(1003)
-const { parseOrigin } = __nccwpck_require__(2272)
+} = __nccwpck_require__(2128)
+const Pool = __nccwpck_require__(628)
+const { kUrl, kInterceptors } = __nccwpck_require__(6443)
+const { parseOrigin } = __nccwpck_require__(3440)
 const kFactory = Symbol('factory')
 
 const kOptions = Symbol('options')
@@ -8020,7 +11071,7 @@ module.exports = BalancedPool
 
 /***/ }),
 
-/***/ 1021:
+/***/ 637:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -8028,9 +11079,9 @@ module.exports = BalancedPool
 /* global WebAssembly */
 
 const assert = __nccwpck_require__(4589)
-const util = __nccwpck_require__(2272)
-const { channels } = __nccwpck_require__(5726)
-const timers = __nccwpck_require__(7787)
+const util = __nccwpck_require__(3440)
+const { channels } = __nccwpck_require__(2414)
+const timers = __nccwpck_require__(6603)
 const {
   RequestContentLengthMismatchError,
   ResponseContentLengthMismatchError,
@@ -8043,7 +11094,7 @@ const {
   BodyTimeoutError,
   HTTPParserError,
   ResponseExceededMaxSizeError
-} = __nccwpck_require__(1059)
+} = __nccwpck_require__(8707)
 const {
   kUrl,
   kReset,
@@ -8076,9 +11127,9 @@ const {
   kOnError,
   kResume,
   kHTTPContext
-} = __nccwpck_require__(1003)
+} = __nccwpck_require__(6443)
 
-const constants = __nccwpck_require__(3512)
+const constants = __nccwpck_require__(2824)
 const EMPTY_BUF = Buffer.alloc(0)
 const FastBuffer = Buffer[Symbol.species]
 const addListener = util.addListener
@@ -8090,11 +11141,11 @@ const kSocketUsed = Symbol('kSocketUsed')
 let extractBody
 
 async function lazyllhttp () {
-  const llhttpWasmData = process.env.JEST_WORKER_ID ? __nccwpck_require__(1630) : undefined
+  const llhttpWasmData = process.env.JEST_WORKER_ID ? __nccwpck_require__(3870) : undefined
 
   let mod
   try {
-    mod = await WebAssembly.compile(__nccwpck_require__(4826))
+    mod = await WebAssembly.compile(__nccwpck_require__(3434))
   } catch (e) {
     /* istanbul ignore next */
 
@@ -8102,7 +11153,7 @@ async function lazyllhttp () {
     // being enabled, but the occurring of this other error
     // * https://github.com/emscripten-core/emscripten/issues/11495
     // got me to remove that check to avoid breaking Node 12.
-    mod = await WebAssembly.compile(llhttpWasmData || __nccwpck_require__(1630))
+    mod = await WebAssembly.compile(llhttpWasmData || __nccwpck_require__(3870))
   }
 
   return await WebAssembly.instantiate(mod, {
@@ -9017,7 +12068,7 @@ function writeH1 (client, request) {
 
   if (util.isFormDataLike(body)) {
     if (!extractBody) {
-      extractBody = (__nccwpck_require__(9852).extractBody)
+      extractBody = (__nccwpck_require__(4492).extractBody)
     }
 
     const [bodyStream, contentType] = extractBody(body)
@@ -9540,7 +12591,7 @@ module.exports = connectH1
 
 /***/ }),
 
-/***/ 2820:
+/***/ 8788:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -9548,13 +12599,13 @@ module.exports = connectH1
 const assert = __nccwpck_require__(4589)
 const { errorMonitor } = __nccwpck_require__(8474)
 const { pipeline } = __nccwpck_require__(7075)
-const util = __nccwpck_require__(2272)
+const util = __nccwpck_require__(3440)
 const {
   RequestContentLengthMismatchError,
   RequestAbortedError,
   SocketError,
   InformationalError
-} = __nccwpck_require__(1059)
+} = __nccwpck_require__(8707)
 const {
   kUrl,
   kReset,
@@ -9573,7 +12624,7 @@ const {
   kResume,
   kSize,
   kHTTPContext
-} = __nccwpck_require__(1003)
+} = __nccwpck_require__(6443)
 
 const kOpenStreams = Symbol('open streams')
 
@@ -9979,7 +13030,7 @@ function writeH2 (client, request) {
   let contentLength = util.bodyLength(body)
 
   if (util.isFormDataLike(body)) {
-    extractBody ??= (__nccwpck_require__(9852).extractBody)
+    extractBody ??= (__nccwpck_require__(4492).extractBody)
 
     const [bodyStream, contentType] = extractBody(body)
     headers['content-type'] = contentType
@@ -10339,7 +13390,7 @@ module.exports = connectH2
 
 /***/ }),
 
-/***/ 5061:
+/***/ 3701:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 // @ts-check
@@ -10349,16 +13400,16 @@ module.exports = connectH2
 const assert = __nccwpck_require__(4589)
 const net = __nccwpck_require__(7030)
 const http = __nccwpck_require__(7067)
-const util = __nccwpck_require__(2272)
-const { channels } = __nccwpck_require__(5726)
-const Request = __nccwpck_require__(2543)
-const DispatcherBase = __nccwpck_require__(8641)
+const util = __nccwpck_require__(3440)
+const { channels } = __nccwpck_require__(2414)
+const Request = __nccwpck_require__(4655)
+const DispatcherBase = __nccwpck_require__(1841)
 const {
   InvalidArgumentError,
   InformationalError,
   ClientDestroyedError
-} = __nccwpck_require__(1059)
-const buildConnector = __nccwpck_require__(1952)
+} = __nccwpck_require__(8707)
+const buildConnector = __nccwpck_require__(9136)
 const {
   kUrl,
   kServerName,
@@ -10400,9 +13451,9 @@ const {
   kHTTPContext,
   kMaxConcurrentStreams,
   kResume
-} = __nccwpck_require__(1003)
-const connectH1 = __nccwpck_require__(1021)
-const connectH2 = __nccwpck_require__(2820)
+} = __nccwpck_require__(6443)
+const connectH1 = __nccwpck_require__(637)
+const connectH2 = __nccwpck_require__(8788)
 let deprecatedInterceptorWarned = false
 
 const kClosedResolve = Symbol('kClosedResolve')
@@ -10710,7 +13761,7 @@ class Client extends DispatcherBase {
   }
 }
 
-const createRedirectInterceptor = __nccwpck_require__(2276)
+const createRedirectInterceptor = __nccwpck_require__(5092)
 
 function onError (client, err) {
   if (
@@ -10970,19 +14021,19 @@ module.exports = Client
 
 /***/ }),
 
-/***/ 8641:
+/***/ 1841:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 const buffer = __nccwpck_require__(4573)
-const Dispatcher = __nccwpck_require__(2243)
+const Dispatcher = __nccwpck_require__(883)
 const {
   ClientDestroyedError,
   ClientClosedError,
   InvalidArgumentError
-} = __nccwpck_require__(1059)
-const { kDestroy, kClose, kClosed, kDestroyed, kDispatch, kInterceptors } = __nccwpck_require__(1003)
+} = __nccwpck_require__(8707)
+const { kDestroy, kClose, kClosed, kDestroyed, kDispatch, kInterceptors } = __nccwpck_require__(6443)
 
 const kOnDestroyed = Symbol('onDestroyed')
 const kOnClosed = Symbol('onClosed')
@@ -11185,7 +14236,7 @@ module.exports = DispatcherBase
 
 /***/ }),
 
-/***/ 2243:
+/***/ 883:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -11257,15 +14308,15 @@ module.exports = Dispatcher
 
 /***/ }),
 
-/***/ 2785:
+/***/ 3137:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const DispatcherBase = __nccwpck_require__(8641)
-const { kClose, kDestroy, kClosed, kDestroyed, kDispatch, kNoProxyAgent, kHttpProxyAgent, kHttpsProxyAgent } = __nccwpck_require__(1003)
-const ProxyAgent = __nccwpck_require__(7408)
-const Agent = __nccwpck_require__(3389)
+const DispatcherBase = __nccwpck_require__(1841)
+const { kClose, kDestroy, kClosed, kDestroyed, kDispatch, kNoProxyAgent, kHttpProxyAgent, kHttpsProxyAgent } = __nccwpck_require__(6443)
+const ProxyAgent = __nccwpck_require__(6672)
+const Agent = __nccwpck_require__(7405)
 
 const DEFAULT_PORTS = {
   'http:': 80,
@@ -11424,7 +14475,7 @@ module.exports = EnvHttpProxyAgent
 
 /***/ }),
 
-/***/ 9220:
+/***/ 4660:
 /***/ ((module) => {
 
 /* eslint-disable */
@@ -11548,15 +14599,15 @@ module.exports = class FixedQueue {
 
 /***/ }),
 
-/***/ 7632:
+/***/ 2128:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const DispatcherBase = __nccwpck_require__(8641)
-const FixedQueue = __nccwpck_require__(9220)
-const { kConnected, kSize, kRunning, kPending, kQueued, kBusy, kFree, kUrl, kClose, kDestroy, kDispatch } = __nccwpck_require__(1003)
-const PoolStats = __nccwpck_require__(398)
+const DispatcherBase = __nccwpck_require__(1841)
+const FixedQueue = __nccwpck_require__(4660)
+const { kConnected, kSize, kRunning, kPending, kQueued, kBusy, kFree, kUrl, kClose, kDestroy, kDispatch } = __nccwpck_require__(6443)
+const PoolStats = __nccwpck_require__(3246)
 
 const kClients = Symbol('clients')
 const kNeedDrain = Symbol('needDrain')
@@ -11749,10 +14800,10 @@ module.exports = {
 
 /***/ }),
 
-/***/ 398:
+/***/ 3246:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
-const { kFree, kConnected, kPending, kQueued, kRunning, kSize } = __nccwpck_require__(1003)
+const { kFree, kConnected, kPending, kQueued, kRunning, kSize } = __nccwpck_require__(6443)
 const kPool = Symbol('pool')
 
 class PoolStats {
@@ -11790,7 +14841,7 @@ module.exports = PoolStats
 
 /***/ }),
 
-/***/ 20:
+/***/ 628:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -11801,14 +14852,14 @@ const {
   kNeedDrain,
   kAddClient,
   kGetDispatcher
-} = __nccwpck_require__(7632)
-const Client = __nccwpck_require__(5061)
+} = __nccwpck_require__(2128)
+const Client = __nccwpck_require__(3701)
 const {
   InvalidArgumentError
-} = __nccwpck_require__(1059)
-const util = __nccwpck_require__(2272)
-const { kUrl, kInterceptors } = __nccwpck_require__(1003)
-const buildConnector = __nccwpck_require__(1952)
+} = __nccwpck_require__(8707)
+const util = __nccwpck_require__(3440)
+const { kUrl, kInterceptors } = __nccwpck_require__(6443)
+const buildConnector = __nccwpck_require__(9136)
 
 const kOptions = Symbol('options')
 const kConnections = Symbol('connections')
@@ -11904,19 +14955,19 @@ module.exports = Pool
 
 /***/ }),
 
-/***/ 7408:
+/***/ 6672:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { kProxy, kClose, kDestroy, kDispatch, kInterceptors } = __nccwpck_require__(1003)
+const { kProxy, kClose, kDestroy, kDispatch, kInterceptors } = __nccwpck_require__(6443)
 const { URL } = __nccwpck_require__(3136)
-const Agent = __nccwpck_require__(3389)
-const Pool = __nccwpck_require__(20)
-const DispatcherBase = __nccwpck_require__(8641)
-const { InvalidArgumentError, RequestAbortedError, SecureProxyConnectionError } = __nccwpck_require__(1059)
-const buildConnector = __nccwpck_require__(1952)
-const Client = __nccwpck_require__(5061)
+const Agent = __nccwpck_require__(7405)
+const Pool = __nccwpck_require__(628)
+const DispatcherBase = __nccwpck_require__(1841)
+const { InvalidArgumentError, RequestAbortedError, SecureProxyConnectionError } = __nccwpck_require__(8707)
+const buildConnector = __nccwpck_require__(9136)
+const Client = __nccwpck_require__(3701)
 
 const kAgent = Symbol('proxy agent')
 const kClient = Symbol('proxy client')
@@ -12185,13 +15236,13 @@ module.exports = ProxyAgent
 
 /***/ }),
 
-/***/ 8610:
+/***/ 50:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const Dispatcher = __nccwpck_require__(2243)
-const RetryHandler = __nccwpck_require__(1131)
+const Dispatcher = __nccwpck_require__(883)
+const RetryHandler = __nccwpck_require__(7816)
 
 class RetryAgent extends Dispatcher {
   #agent = null
@@ -12227,7 +15278,7 @@ module.exports = RetryAgent
 
 /***/ }),
 
-/***/ 8085:
+/***/ 2581:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -12235,8 +15286,8 @@ module.exports = RetryAgent
 // We include a version number for the Dispatcher API. In case of breaking changes,
 // this version number must be increased to avoid conflicts.
 const globalDispatcher = Symbol.for('undici.globalDispatcher.1')
-const { InvalidArgumentError } = __nccwpck_require__(1059)
-const Agent = __nccwpck_require__(3389)
+const { InvalidArgumentError } = __nccwpck_require__(8707)
+const Agent = __nccwpck_require__(7405)
 
 if (getGlobalDispatcher() === undefined) {
   setGlobalDispatcher(new Agent())
@@ -12266,7 +15317,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 5579:
+/***/ 8155:
 /***/ ((module) => {
 
 
@@ -12317,15 +15368,15 @@ module.exports = class DecoratorHandler {
 
 /***/ }),
 
-/***/ 9714:
+/***/ 8754:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const util = __nccwpck_require__(2272)
-const { kBodyUsed } = __nccwpck_require__(1003)
+const util = __nccwpck_require__(3440)
+const { kBodyUsed } = __nccwpck_require__(6443)
 const assert = __nccwpck_require__(4589)
-const { InvalidArgumentError } = __nccwpck_require__(1059)
+const { InvalidArgumentError } = __nccwpck_require__(8707)
 const EE = __nccwpck_require__(8474)
 
 const redirectableStatusCodes = [300, 301, 302, 303, 307, 308]
@@ -12556,20 +15607,20 @@ module.exports = RedirectHandler
 
 /***/ }),
 
-/***/ 1131:
+/***/ 7816:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 const assert = __nccwpck_require__(4589)
 
-const { kRetryHandlerDefaultRetry } = __nccwpck_require__(1003)
-const { RequestRetryError } = __nccwpck_require__(1059)
+const { kRetryHandlerDefaultRetry } = __nccwpck_require__(6443)
+const { RequestRetryError } = __nccwpck_require__(8707)
 const {
   isDisturbed,
   parseHeaders,
   parseRangeHeader,
   wrapRequestBody
-} = __nccwpck_require__(2272)
+} = __nccwpck_require__(3440)
 
 function calculateRetryAfterHeader (retryAfter) {
   const current = Date.now()
@@ -13000,14 +16051,14 @@ module.exports = RetryHandler
 
 /***/ }),
 
-/***/ 1643:
+/***/ 379:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 const { isIP } = __nccwpck_require__(7030)
 const { lookup } = __nccwpck_require__(610)
-const DecoratorHandler = __nccwpck_require__(5579)
-const { InvalidArgumentError, InformationalError } = __nccwpck_require__(1059)
+const DecoratorHandler = __nccwpck_require__(8155)
+const { InvalidArgumentError, InformationalError } = __nccwpck_require__(8707)
 const maxInt = Math.pow(2, 31) - 1
 
 class DNSInstance {
@@ -13382,14 +16433,14 @@ module.exports = interceptorOpts => {
 
 /***/ }),
 
-/***/ 5596:
+/***/ 8060:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const util = __nccwpck_require__(2272)
-const { InvalidArgumentError, RequestAbortedError } = __nccwpck_require__(1059)
-const DecoratorHandler = __nccwpck_require__(5579)
+const util = __nccwpck_require__(3440)
+const { InvalidArgumentError, RequestAbortedError } = __nccwpck_require__(8707)
+const DecoratorHandler = __nccwpck_require__(8155)
 
 class DumpHandler extends DecoratorHandler {
   #maxSize = 1024 * 1024
@@ -13512,12 +16563,12 @@ module.exports = createDumpInterceptor
 
 /***/ }),
 
-/***/ 2276:
+/***/ 5092:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const RedirectHandler = __nccwpck_require__(9714)
+const RedirectHandler = __nccwpck_require__(8754)
 
 function createRedirectInterceptor ({ maxRedirections: defaultMaxRedirections }) {
   return (dispatch) => {
@@ -13540,11 +16591,11 @@ module.exports = createRedirectInterceptor
 
 /***/ }),
 
-/***/ 1530:
+/***/ 1514:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
-const RedirectHandler = __nccwpck_require__(9714)
+const RedirectHandler = __nccwpck_require__(8754)
 
 module.exports = opts => {
   const globalMaxRedirections = opts?.maxRedirections
@@ -13571,11 +16622,11 @@ module.exports = opts => {
 
 /***/ }),
 
-/***/ 7114:
+/***/ 2026:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
-const RetryHandler = __nccwpck_require__(1131)
+const RetryHandler = __nccwpck_require__(7816)
 
 module.exports = globalOpts => {
   return dispatch => {
@@ -13597,13 +16648,13 @@ module.exports = globalOpts => {
 
 /***/ }),
 
-/***/ 3512:
+/***/ 2824:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 Object.defineProperty(exports, "__esModule", ({ value: true }));
 exports.SPECIAL_HEADERS = exports.HEADER_STATE = exports.MINOR = exports.MAJOR = exports.CONNECTION_TOKEN_CHARS = exports.HEADER_CHARS = exports.TOKEN = exports.STRICT_TOKEN = exports.HEX = exports.URL_CHAR = exports.STRICT_URL_CHAR = exports.USERINFO_CHARS = exports.MARK = exports.ALPHANUM = exports.NUM = exports.HEX_MAP = exports.NUM_MAP = exports.ALPHA = exports.FINISH = exports.H_METHOD_MAP = exports.METHOD_MAP = exports.METHODS_RTSP = exports.METHODS_ICE = exports.METHODS_HTTP = exports.METHODS = exports.LENIENT_FLAGS = exports.FLAGS = exports.TYPE = exports.ERROR = void 0;
-const utils_1 = __nccwpck_require__(6972);
+const utils_1 = __nccwpck_require__(172);
 // C headers
 var ERROR;
 (function (ERROR) {
@@ -13881,7 +16932,7 @@ exports.SPECIAL_HEADERS = {
 
 /***/ }),
 
-/***/ 1630:
+/***/ 3870:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -13893,7 +16944,7 @@ module.exports = Buffer.from('AGFzbQEAAAABJwdgAX8Bf2ADf39/AX9gAX8AYAJ/fwBgBH9/f3
 
 /***/ }),
 
-/***/ 4826:
+/***/ 3434:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -13905,7 +16956,7 @@ module.exports = Buffer.from('AGFzbQEAAAABJwdgAX8Bf2ADf39/AX9gAX8AYAJ/fwBgBH9/f3
 
 /***/ }),
 
-/***/ 6972:
+/***/ 172:
 /***/ ((__unused_webpack_module, exports) => {
 
 
@@ -13926,13 +16977,13 @@ exports.enumToMap = enumToMap;
 
 /***/ }),
 
-/***/ 2781:
+/***/ 7501:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { kClients } = __nccwpck_require__(1003)
-const Agent = __nccwpck_require__(3389)
+const { kClients } = __nccwpck_require__(6443)
+const Agent = __nccwpck_require__(7405)
 const {
   kAgent,
   kMockAgentSet,
@@ -13943,14 +16994,14 @@ const {
   kGetNetConnect,
   kOptions,
   kFactory
-} = __nccwpck_require__(1501)
-const MockClient = __nccwpck_require__(6197)
-const MockPool = __nccwpck_require__(9396)
-const { matchValue, buildMockOptions } = __nccwpck_require__(1205)
-const { InvalidArgumentError, UndiciError } = __nccwpck_require__(1059)
-const Dispatcher = __nccwpck_require__(2243)
-const Pluralizer = __nccwpck_require__(8233)
-const PendingInterceptorsFormatter = __nccwpck_require__(6110)
+} = __nccwpck_require__(1117)
+const MockClient = __nccwpck_require__(7365)
+const MockPool = __nccwpck_require__(4004)
+const { matchValue, buildMockOptions } = __nccwpck_require__(3397)
+const { InvalidArgumentError, UndiciError } = __nccwpck_require__(8707)
+const Dispatcher = __nccwpck_require__(883)
+const Pluralizer = __nccwpck_require__(1529)
+const PendingInterceptorsFormatter = __nccwpck_require__(6142)
 
 class MockAgent extends Dispatcher {
   constructor (opts) {
@@ -14093,14 +17144,14 @@ module.exports = MockAgent
 
 /***/ }),
 
-/***/ 6197:
+/***/ 7365:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 const { promisify } = __nccwpck_require__(7975)
-const Client = __nccwpck_require__(5061)
-const { buildMockDispatch } = __nccwpck_require__(1205)
+const Client = __nccwpck_require__(3701)
+const { buildMockDispatch } = __nccwpck_require__(3397)
 const {
   kDispatches,
   kMockAgent,
@@ -14109,10 +17160,10 @@ const {
   kOrigin,
   kOriginalDispatch,
   kConnected
-} = __nccwpck_require__(1501)
-const { MockInterceptor } = __nccwpck_require__(3319)
-const Symbols = __nccwpck_require__(1003)
-const { InvalidArgumentError } = __nccwpck_require__(1059)
+} = __nccwpck_require__(1117)
+const { MockInterceptor } = __nccwpck_require__(1511)
+const Symbols = __nccwpck_require__(6443)
+const { InvalidArgumentError } = __nccwpck_require__(8707)
 
 /**
  * MockClient provides an API that extends the Client to influence the mockDispatches.
@@ -14159,12 +17210,12 @@ module.exports = MockClient
 
 /***/ }),
 
-/***/ 9037:
+/***/ 2429:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { UndiciError } = __nccwpck_require__(1059)
+const { UndiciError } = __nccwpck_require__(8707)
 
 const kMockNotMatchedError = Symbol.for('undici.error.UND_MOCK_ERR_MOCK_NOT_MATCHED')
 
@@ -14194,12 +17245,12 @@ module.exports = {
 
 /***/ }),
 
-/***/ 3319:
+/***/ 1511:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { getResponseData, buildKey, addMockDispatch } = __nccwpck_require__(1205)
+const { getResponseData, buildKey, addMockDispatch } = __nccwpck_require__(3397)
 const {
   kDispatches,
   kDispatchKey,
@@ -14207,9 +17258,9 @@ const {
   kDefaultTrailers,
   kContentLength,
   kMockDispatch
-} = __nccwpck_require__(1501)
-const { InvalidArgumentError } = __nccwpck_require__(1059)
-const { buildURL } = __nccwpck_require__(2272)
+} = __nccwpck_require__(1117)
+const { InvalidArgumentError } = __nccwpck_require__(8707)
+const { buildURL } = __nccwpck_require__(3440)
 
 /**
  * Defines the scope API for an interceptor reply
@@ -14408,14 +17459,14 @@ module.exports.MockScope = MockScope
 
 /***/ }),
 
-/***/ 9396:
+/***/ 4004:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 const { promisify } = __nccwpck_require__(7975)
-const Pool = __nccwpck_require__(20)
-const { buildMockDispatch } = __nccwpck_require__(1205)
+const Pool = __nccwpck_require__(628)
+const { buildMockDispatch } = __nccwpck_require__(3397)
 const {
   kDispatches,
   kMockAgent,
@@ -14424,10 +17475,10 @@ const {
   kOrigin,
   kOriginalDispatch,
   kConnected
-} = __nccwpck_require__(1501)
-const { MockInterceptor } = __nccwpck_require__(3319)
-const Symbols = __nccwpck_require__(1003)
-const { InvalidArgumentError } = __nccwpck_require__(1059)
+} = __nccwpck_require__(1117)
+const { MockInterceptor } = __nccwpck_require__(1511)
+const Symbols = __nccwpck_require__(6443)
+const { InvalidArgumentError } = __nccwpck_require__(8707)
 
 /**
  * MockPool provides an API that extends the Pool to influence the mockDispatches.
@@ -14474,7 +17525,7 @@ module.exports = MockPool
 
 /***/ }),
 
-/***/ 1501:
+/***/ 1117:
 /***/ ((module) => {
 
 
@@ -14504,20 +17555,20 @@ module.exports = {
 
 /***/ }),
 
-/***/ 1205:
+/***/ 3397:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { MockNotMatchedError } = __nccwpck_require__(9037)
+const { MockNotMatchedError } = __nccwpck_require__(2429)
 const {
   kDispatches,
   kMockAgent,
   kOriginalDispatch,
   kOrigin,
   kGetNetConnect
-} = __nccwpck_require__(1501)
-const { buildURL } = __nccwpck_require__(2272)
+} = __nccwpck_require__(1117)
+const { buildURL } = __nccwpck_require__(3440)
 const { STATUS_CODES } = __nccwpck_require__(7067)
 const {
   types: {
@@ -14878,7 +17929,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 6110:
+/***/ 6142:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -14928,7 +17979,7 @@ module.exports = class PendingInterceptorsFormatter {
 
 /***/ }),
 
-/***/ 8233:
+/***/ 1529:
 /***/ ((module) => {
 
 
@@ -14964,7 +18015,7 @@ module.exports = class Pluralizer {
 
 /***/ }),
 
-/***/ 7787:
+/***/ 6603:
 /***/ ((module) => {
 
 
@@ -15394,20 +18445,20 @@ module.exports = {
 
 /***/ }),
 
-/***/ 3186:
+/***/ 9634:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { kConstruct } = __nccwpck_require__(3165)
-const { urlEquals, getFieldValues } = __nccwpck_require__(7406)
-const { kEnumerableProperty, isDisturbed } = __nccwpck_require__(2272)
-const { webidl } = __nccwpck_require__(1861)
-const { Response, cloneResponse, fromInnerResponse } = __nccwpck_require__(1627)
-const { Request, fromInnerRequest } = __nccwpck_require__(268)
-const { kState } = __nccwpck_require__(907)
-const { fetching } = __nccwpck_require__(3345)
-const { urlIsHttpHttpsScheme, createDeferredPromise, readAllBytes } = __nccwpck_require__(1168)
+const { kConstruct } = __nccwpck_require__(109)
+const { urlEquals, getFieldValues } = __nccwpck_require__(6798)
+const { kEnumerableProperty, isDisturbed } = __nccwpck_require__(3440)
+const { webidl } = __nccwpck_require__(5893)
+const { Response, cloneResponse, fromInnerResponse } = __nccwpck_require__(9051)
+const { Request, fromInnerRequest } = __nccwpck_require__(9967)
+const { kState } = __nccwpck_require__(3627)
+const { fetching } = __nccwpck_require__(4398)
+const { urlIsHttpHttpsScheme, createDeferredPromise, readAllBytes } = __nccwpck_require__(3168)
 const assert = __nccwpck_require__(4589)
 
 /**
@@ -16260,15 +19311,15 @@ module.exports = {
 
 /***/ }),
 
-/***/ 4045:
+/***/ 3245:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { kConstruct } = __nccwpck_require__(3165)
-const { Cache } = __nccwpck_require__(3186)
-const { webidl } = __nccwpck_require__(1861)
-const { kEnumerableProperty } = __nccwpck_require__(2272)
+const { kConstruct } = __nccwpck_require__(109)
+const { Cache } = __nccwpck_require__(9634)
+const { webidl } = __nccwpck_require__(5893)
+const { kEnumerableProperty } = __nccwpck_require__(3440)
 
 class CacheStorage {
   /**
@@ -16419,26 +19470,26 @@ module.exports = {
 
 /***/ }),
 
-/***/ 3165:
+/***/ 109:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 module.exports = {
-  kConstruct: (__nccwpck_require__(1003).kConstruct)
+  kConstruct: (__nccwpck_require__(6443).kConstruct)
 }
 
 
 /***/ }),
 
-/***/ 7406:
+/***/ 6798:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 const assert = __nccwpck_require__(4589)
-const { URLSerializer } = __nccwpck_require__(428)
-const { isValidHeaderName } = __nccwpck_require__(1168)
+const { URLSerializer } = __nccwpck_require__(1900)
+const { isValidHeaderName } = __nccwpck_require__(3168)
 
 /**
  * @see https://url.spec.whatwg.org/#concept-url-equals
@@ -16483,7 +19534,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 2044:
+/***/ 1276:
 /***/ ((module) => {
 
 
@@ -16502,15 +19553,15 @@ module.exports = {
 
 /***/ }),
 
-/***/ 6693:
+/***/ 9061:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { parseSetCookie } = __nccwpck_require__(7818)
-const { stringify } = __nccwpck_require__(1061)
-const { webidl } = __nccwpck_require__(1861)
-const { Headers } = __nccwpck_require__(548)
+const { parseSetCookie } = __nccwpck_require__(1978)
+const { stringify } = __nccwpck_require__(7797)
+const { webidl } = __nccwpck_require__(5893)
+const { Headers } = __nccwpck_require__(660)
 
 /**
  * @typedef {Object} Cookie
@@ -16693,14 +19744,14 @@ module.exports = {
 
 /***/ }),
 
-/***/ 7818:
+/***/ 1978:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { maxNameValuePairSize, maxAttributeValueSize } = __nccwpck_require__(2044)
-const { isCTLExcludingHtab } = __nccwpck_require__(1061)
-const { collectASequenceOfCodePointsFast } = __nccwpck_require__(428)
+const { maxNameValuePairSize, maxAttributeValueSize } = __nccwpck_require__(1276)
+const { isCTLExcludingHtab } = __nccwpck_require__(7797)
+const { collectASequenceOfCodePointsFast } = __nccwpck_require__(1900)
 const assert = __nccwpck_require__(4589)
 
 /**
@@ -17010,7 +20061,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 1061:
+/***/ 7797:
 /***/ ((module) => {
 
 
@@ -17369,13 +20420,13 @@ module.exports = {
 
 /***/ }),
 
-/***/ 3535:
+/***/ 4031:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 const buffer = __nccwpck_require__(4573)
 const { Transform } = __nccwpck_require__(7075)
-const { isASCIINumber, isValidLastEventId } = __nccwpck_require__(9003)
+const { isASCIINumber, isValidLastEventId } = __nccwpck_require__(4811)
 
 /**
  * @type {number[]} BOM
@@ -17950,23 +21001,23 @@ module.exports = {
 
 /***/ }),
 
-/***/ 8742:
+/***/ 1238:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 const { pipeline } = __nccwpck_require__(7075)
-const { fetching } = __nccwpck_require__(3345)
-const { makeRequest } = __nccwpck_require__(268)
-const { webidl } = __nccwpck_require__(1861)
-const { EventSourceStream } = __nccwpck_require__(3535)
-const { parseMIMEType } = __nccwpck_require__(428)
-const { createFastMessageEvent } = __nccwpck_require__(5924)
-const { isNetworkError } = __nccwpck_require__(1627)
-const { delay } = __nccwpck_require__(9003)
-const { kEnumerableProperty } = __nccwpck_require__(2272)
-const { environmentSettingsObject } = __nccwpck_require__(1168)
-const { getGlobalDispatcher } = __nccwpck_require__(8085)
+const { fetching } = __nccwpck_require__(4398)
+const { makeRequest } = __nccwpck_require__(9967)
+const { webidl } = __nccwpck_require__(5893)
+const { EventSourceStream } = __nccwpck_require__(4031)
+const { parseMIMEType } = __nccwpck_require__(1900)
+const { createFastMessageEvent } = __nccwpck_require__(5188)
+const { isNetworkError } = __nccwpck_require__(9051)
+const { delay } = __nccwpck_require__(4811)
+const { kEnumerableProperty } = __nccwpck_require__(3440)
+const { environmentSettingsObject } = __nccwpck_require__(3168)
+const { getGlobalDispatcher } = __nccwpck_require__(2581)
 
 let experimentalWarned = false
 
@@ -18440,7 +21491,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 9003:
+/***/ 4811:
 /***/ ((module) => {
 
 
@@ -18484,12 +21535,12 @@ module.exports = {
 
 /***/ }),
 
-/***/ 9852:
+/***/ 4492:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const util = __nccwpck_require__(2272)
+const util = __nccwpck_require__(3440)
 const {
   ReadableStreamFrom,
   isBlobLike,
@@ -18499,16 +21550,16 @@ const {
   fullyReadBody,
   extractMimeType,
   utf8DecodeBytes
-} = __nccwpck_require__(1168)
-const { FormData } = __nccwpck_require__(2134)
-const { kState } = __nccwpck_require__(907)
-const { webidl } = __nccwpck_require__(1861)
+} = __nccwpck_require__(3168)
+const { FormData } = __nccwpck_require__(5910)
+const { kState } = __nccwpck_require__(3627)
+const { webidl } = __nccwpck_require__(5893)
 const { Blob } = __nccwpck_require__(4573)
 const assert = __nccwpck_require__(4589)
 const { isErrored, isDisturbed } = __nccwpck_require__(7075)
 const { isArrayBuffer } = __nccwpck_require__(3429)
-const { serializeAMimeType } = __nccwpck_require__(428)
-const { multipartFormDataParser } = __nccwpck_require__(948)
+const { serializeAMimeType } = __nccwpck_require__(1900)
+const { multipartFormDataParser } = __nccwpck_require__(116)
 let random
 
 try {
@@ -19020,7 +22071,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 5055:
+/***/ 4495:
 /***/ ((module) => {
 
 
@@ -19151,7 +22202,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 428:
+/***/ 1900:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -19902,12 +22953,12 @@ module.exports = {
 
 /***/ }),
 
-/***/ 8701:
+/***/ 6653:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { kConnected, kSize } = __nccwpck_require__(1003)
+const { kConnected, kSize } = __nccwpck_require__(6443)
 
 class CompatWeakRef {
   constructor (value) {
@@ -19955,14 +23006,14 @@ module.exports = function () {
 
 /***/ }),
 
-/***/ 5114:
+/***/ 7114:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 const { Blob, File } = __nccwpck_require__(4573)
-const { kState } = __nccwpck_require__(907)
-const { webidl } = __nccwpck_require__(1861)
+const { kState } = __nccwpck_require__(3627)
+const { webidl } = __nccwpck_require__(5893)
 
 // TODO(@KhafraDev): remove
 class FileLike {
@@ -20088,16 +23139,16 @@ module.exports = { FileLike, isFileLike }
 
 /***/ }),
 
-/***/ 948:
+/***/ 116:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { isUSVString, bufferToLowerCasedHeaderName } = __nccwpck_require__(2272)
-const { utf8DecodeBytes } = __nccwpck_require__(1168)
-const { HTTP_TOKEN_CODEPOINTS, isomorphicDecode } = __nccwpck_require__(428)
-const { isFileLike } = __nccwpck_require__(5114)
-const { makeEntry } = __nccwpck_require__(2134)
+const { isUSVString, bufferToLowerCasedHeaderName } = __nccwpck_require__(3440)
+const { utf8DecodeBytes } = __nccwpck_require__(3168)
+const { HTTP_TOKEN_CODEPOINTS, isomorphicDecode } = __nccwpck_require__(1900)
+const { isFileLike } = __nccwpck_require__(7114)
+const { makeEntry } = __nccwpck_require__(5910)
 const assert = __nccwpck_require__(4589)
 const { File: NodeFile } = __nccwpck_require__(4573)
 
@@ -20569,16 +23620,16 @@ module.exports = {
 
 /***/ }),
 
-/***/ 2134:
+/***/ 5910:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { isBlobLike, iteratorMixin } = __nccwpck_require__(1168)
-const { kState } = __nccwpck_require__(907)
-const { kEnumerableProperty } = __nccwpck_require__(2272)
-const { FileLike, isFileLike } = __nccwpck_require__(5114)
-const { webidl } = __nccwpck_require__(1861)
+const { isBlobLike, iteratorMixin } = __nccwpck_require__(3168)
+const { kState } = __nccwpck_require__(3627)
+const { kEnumerableProperty } = __nccwpck_require__(3440)
+const { FileLike, isFileLike } = __nccwpck_require__(7114)
+const { webidl } = __nccwpck_require__(5893)
 const { File: NativeFile } = __nccwpck_require__(4573)
 const nodeUtil = __nccwpck_require__(7975)
 
@@ -20828,7 +23879,7 @@ module.exports = { FormData, makeEntry }
 
 /***/ }),
 
-/***/ 5779:
+/***/ 1059:
 /***/ ((module) => {
 
 
@@ -20875,21 +23926,21 @@ module.exports = {
 
 /***/ }),
 
-/***/ 548:
+/***/ 660:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 // https://github.com/Ethan-Arrowood/undici-fetch
 
 
 
-const { kConstruct } = __nccwpck_require__(1003)
-const { kEnumerableProperty } = __nccwpck_require__(2272)
+const { kConstruct } = __nccwpck_require__(6443)
+const { kEnumerableProperty } = __nccwpck_require__(3440)
 const {
   iteratorMixin,
   isValidHeaderName,
   isValidHeaderValue
-} = __nccwpck_require__(1168)
-const { webidl } = __nccwpck_require__(1861)
+} = __nccwpck_require__(3168)
+const { webidl } = __nccwpck_require__(5893)
 const assert = __nccwpck_require__(4589)
 const util = __nccwpck_require__(7975)
 
@@ -21569,7 +24620,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 3345:
+/***/ 4398:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 // https://github.com/Ethan-Arrowood/undici-fetch
@@ -21582,9 +24633,9 @@ const {
   filterResponse,
   makeResponse,
   fromInnerResponse
-} = __nccwpck_require__(1627)
-const { HeadersList } = __nccwpck_require__(548)
-const { Request, cloneRequest } = __nccwpck_require__(268)
+} = __nccwpck_require__(9051)
+const { HeadersList } = __nccwpck_require__(660)
+const { Request, cloneRequest } = __nccwpck_require__(9967)
 const zlib = __nccwpck_require__(8522)
 const {
   bytesMatch,
@@ -21620,23 +24671,23 @@ const {
   buildContentRange,
   createInflate,
   extractMimeType
-} = __nccwpck_require__(1168)
-const { kState, kDispatcher } = __nccwpck_require__(907)
+} = __nccwpck_require__(3168)
+const { kState, kDispatcher } = __nccwpck_require__(3627)
 const assert = __nccwpck_require__(4589)
-const { safelyExtractBody, extractBody } = __nccwpck_require__(9852)
+const { safelyExtractBody, extractBody } = __nccwpck_require__(4492)
 const {
   redirectStatusSet,
   nullBodyStatus,
   safeMethodsSet,
   requestBodyHeader,
   subresourceSet
-} = __nccwpck_require__(5055)
+} = __nccwpck_require__(4495)
 const EE = __nccwpck_require__(8474)
 const { Readable, pipeline, finished } = __nccwpck_require__(7075)
-const { addAbortListener, isErrored, isReadable, bufferToLowerCasedHeaderName } = __nccwpck_require__(2272)
-const { dataURLProcessor, serializeAMimeType, minimizeSupportedMimeType } = __nccwpck_require__(428)
-const { getGlobalDispatcher } = __nccwpck_require__(8085)
-const { webidl } = __nccwpck_require__(1861)
+const { addAbortListener, isErrored, isReadable, bufferToLowerCasedHeaderName } = __nccwpck_require__(3440)
+const { dataURLProcessor, serializeAMimeType, minimizeSupportedMimeType } = __nccwpck_require__(1900)
+const { getGlobalDispatcher } = __nccwpck_require__(2581)
+const { webidl } = __nccwpck_require__(5893)
 const { STATUS_CODES } = __nccwpck_require__(7067)
 const GET_OR_HEAD = ['GET', 'HEAD']
 
@@ -23846,23 +26897,23 @@ module.exports = {
 
 /***/ }),
 
-/***/ 268:
+/***/ 9967:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 /* globals AbortController */
 
 
 
-const { extractBody, mixinBody, cloneBody, bodyUnusable } = __nccwpck_require__(9852)
-const { Headers, fill: fillHeaders, HeadersList, setHeadersGuard, getHeadersGuard, setHeadersList, getHeadersList } = __nccwpck_require__(548)
-const { FinalizationRegistry } = __nccwpck_require__(8701)()
-const util = __nccwpck_require__(2272)
+const { extractBody, mixinBody, cloneBody, bodyUnusable } = __nccwpck_require__(4492)
+const { Headers, fill: fillHeaders, HeadersList, setHeadersGuard, getHeadersGuard, setHeadersList, getHeadersList } = __nccwpck_require__(660)
+const { FinalizationRegistry } = __nccwpck_require__(6653)()
+const util = __nccwpck_require__(3440)
 const nodeUtil = __nccwpck_require__(7975)
 const {
   isValidHTTPToken,
   sameOrigin,
   environmentSettingsObject
-} = __nccwpck_require__(1168)
+} = __nccwpck_require__(3168)
 const {
   forbiddenMethodsSet,
   corsSafeListedMethodsSet,
@@ -23872,12 +26923,12 @@ const {
   requestCredentials,
   requestCache,
   requestDuplex
-} = __nccwpck_require__(5055)
+} = __nccwpck_require__(4495)
 const { kEnumerableProperty, normalizedMethodRecordsBase, normalizedMethodRecords } = util
-const { kHeaders, kSignal, kState, kDispatcher } = __nccwpck_require__(907)
-const { webidl } = __nccwpck_require__(1861)
-const { URLSerializer } = __nccwpck_require__(428)
-const { kConstruct } = __nccwpck_require__(1003)
+const { kHeaders, kSignal, kState, kDispatcher } = __nccwpck_require__(3627)
+const { webidl } = __nccwpck_require__(5893)
+const { URLSerializer } = __nccwpck_require__(1900)
+const { kConstruct } = __nccwpck_require__(6443)
 const assert = __nccwpck_require__(4589)
 const { getMaxListeners, setMaxListeners, getEventListeners, defaultMaxListeners } = __nccwpck_require__(8474)
 
@@ -24890,14 +27941,14 @@ module.exports = { Request, makeRequest, fromInnerRequest, cloneRequest }
 
 /***/ }),
 
-/***/ 1627:
+/***/ 9051:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { Headers, HeadersList, fill, getHeadersGuard, setHeadersGuard, setHeadersList } = __nccwpck_require__(548)
-const { extractBody, cloneBody, mixinBody, hasFinalizationRegistry, streamRegistry, bodyUnusable } = __nccwpck_require__(9852)
-const util = __nccwpck_require__(2272)
+const { Headers, HeadersList, fill, getHeadersGuard, setHeadersGuard, setHeadersList } = __nccwpck_require__(660)
+const { extractBody, cloneBody, mixinBody, hasFinalizationRegistry, streamRegistry, bodyUnusable } = __nccwpck_require__(4492)
+const util = __nccwpck_require__(3440)
 const nodeUtil = __nccwpck_require__(7975)
 const { kEnumerableProperty } = util
 const {
@@ -24909,16 +27960,16 @@ const {
   isErrorLike,
   isomorphicEncode,
   environmentSettingsObject: relevantRealm
-} = __nccwpck_require__(1168)
+} = __nccwpck_require__(3168)
 const {
   redirectStatusSet,
   nullBodyStatus
-} = __nccwpck_require__(5055)
-const { kState, kHeaders } = __nccwpck_require__(907)
-const { webidl } = __nccwpck_require__(1861)
-const { FormData } = __nccwpck_require__(2134)
-const { URLSerializer } = __nccwpck_require__(428)
-const { kConstruct } = __nccwpck_require__(1003)
+} = __nccwpck_require__(4495)
+const { kState, kHeaders } = __nccwpck_require__(3627)
+const { webidl } = __nccwpck_require__(5893)
+const { FormData } = __nccwpck_require__(5910)
+const { URLSerializer } = __nccwpck_require__(1900)
+const { kConstruct } = __nccwpck_require__(6443)
 const assert = __nccwpck_require__(4589)
 const { types } = __nccwpck_require__(7975)
 
@@ -25507,7 +28558,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 907:
+/***/ 3627:
 /***/ ((module) => {
 
 
@@ -25523,21 +28574,21 @@ module.exports = {
 
 /***/ }),
 
-/***/ 1168:
+/***/ 3168:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 const { Transform } = __nccwpck_require__(7075)
 const zlib = __nccwpck_require__(8522)
-const { redirectStatusSet, referrerPolicySet: referrerPolicyTokens, badPortsSet } = __nccwpck_require__(5055)
-const { getGlobalOrigin } = __nccwpck_require__(5779)
-const { collectASequenceOfCodePoints, collectAnHTTPQuotedString, removeChars, parseMIMEType } = __nccwpck_require__(428)
+const { redirectStatusSet, referrerPolicySet: referrerPolicyTokens, badPortsSet } = __nccwpck_require__(4495)
+const { getGlobalOrigin } = __nccwpck_require__(1059)
+const { collectASequenceOfCodePoints, collectAnHTTPQuotedString, removeChars, parseMIMEType } = __nccwpck_require__(1900)
 const { performance } = __nccwpck_require__(643)
-const { isBlobLike, ReadableStreamFrom, isValidHTTPToken, normalizedMethodRecordsBase } = __nccwpck_require__(2272)
+const { isBlobLike, ReadableStreamFrom, isValidHTTPToken, normalizedMethodRecordsBase } = __nccwpck_require__(3440)
 const assert = __nccwpck_require__(4589)
 const { isUint8Array } = __nccwpck_require__(3429)
-const { webidl } = __nccwpck_require__(1861)
+const { webidl } = __nccwpck_require__(5893)
 
 let supportedHashes = []
 
@@ -27162,14 +30213,14 @@ module.exports = {
 
 /***/ }),
 
-/***/ 1861:
+/***/ 5893:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 const { types, inspect } = __nccwpck_require__(7975)
 const { markAsUncloneable } = __nccwpck_require__(5919)
-const { toUSVString } = __nccwpck_require__(2272)
+const { toUSVString } = __nccwpck_require__(3440)
 
 /** @type {import('../../../types/webidl').Webidl} */
 const webidl = {}
@@ -27864,7 +30915,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 1727:
+/***/ 2607:
 /***/ ((module) => {
 
 
@@ -28161,7 +31212,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 8755:
+/***/ 8355:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -28170,16 +31221,16 @@ const {
   staticPropertyDescriptors,
   readOperation,
   fireAProgressEvent
-} = __nccwpck_require__(234)
+} = __nccwpck_require__(3610)
 const {
   kState,
   kError,
   kResult,
   kEvents,
   kAborted
-} = __nccwpck_require__(9521)
-const { webidl } = __nccwpck_require__(1861)
-const { kEnumerableProperty } = __nccwpck_require__(2272)
+} = __nccwpck_require__(961)
+const { webidl } = __nccwpck_require__(5893)
+const { kEnumerableProperty } = __nccwpck_require__(3440)
 
 class FileReader extends EventTarget {
   constructor () {
@@ -28512,12 +31563,12 @@ module.exports = {
 
 /***/ }),
 
-/***/ 7309:
+/***/ 8573:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { webidl } = __nccwpck_require__(1861)
+const { webidl } = __nccwpck_require__(5893)
 
 const kState = Symbol('ProgressEvent state')
 
@@ -28597,7 +31648,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 9521:
+/***/ 961:
 /***/ ((module) => {
 
 
@@ -28614,7 +31665,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 234:
+/***/ 3610:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
@@ -28625,10 +31676,10 @@ const {
   kResult,
   kAborted,
   kLastProgressEventFired
-} = __nccwpck_require__(9521)
-const { ProgressEvent } = __nccwpck_require__(7309)
-const { getEncoding } = __nccwpck_require__(1727)
-const { serializeAMimeType, parseMIMEType } = __nccwpck_require__(428)
+} = __nccwpck_require__(961)
+const { ProgressEvent } = __nccwpck_require__(8573)
+const { getEncoding } = __nccwpck_require__(2607)
+const { serializeAMimeType, parseMIMEType } = __nccwpck_require__(1900)
 const { types } = __nccwpck_require__(7975)
 const { StringDecoder } = __nccwpck_require__(3193)
 const { btoa } = __nccwpck_require__(4573)
@@ -29012,27 +32063,27 @@ module.exports = {
 
 /***/ }),
 
-/***/ 3969:
+/***/ 6897:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { uid, states, sentCloseFrameState, emptyBuffer, opcodes } = __nccwpck_require__(6976)
+const { uid, states, sentCloseFrameState, emptyBuffer, opcodes } = __nccwpck_require__(736)
 const {
   kReadyState,
   kSentClose,
   kByteParser,
   kReceivedClose,
   kResponse
-} = __nccwpck_require__(4896)
-const { fireEvent, failWebsocketConnection, isClosing, isClosed, isEstablished, parseExtensions } = __nccwpck_require__(3105)
-const { channels } = __nccwpck_require__(5726)
-const { CloseEvent } = __nccwpck_require__(5924)
-const { makeRequest } = __nccwpck_require__(268)
-const { fetching } = __nccwpck_require__(3345)
-const { Headers, getHeadersList } = __nccwpck_require__(548)
-const { getDecodeSplit } = __nccwpck_require__(1168)
-const { WebsocketFrameSend } = __nccwpck_require__(9104)
+} = __nccwpck_require__(1216)
+const { fireEvent, failWebsocketConnection, isClosing, isClosed, isEstablished, parseExtensions } = __nccwpck_require__(8625)
+const { channels } = __nccwpck_require__(2414)
+const { CloseEvent } = __nccwpck_require__(5188)
+const { makeRequest } = __nccwpck_require__(9967)
+const { fetching } = __nccwpck_require__(4398)
+const { Headers, getHeadersList } = __nccwpck_require__(660)
+const { getDecodeSplit } = __nccwpck_require__(3168)
+const { WebsocketFrameSend } = __nccwpck_require__(3264)
 
 /** @type {import('crypto')} */
 let crypto
@@ -29390,7 +32441,7 @@ module.exports = {
 
 /***/ }),
 
-/***/ 6976:
+/***/ 736:
 /***/ ((module) => {
 
 
@@ -29463,14 +32514,14 @@ module.exports = {
 
 /***/ }),
 
-/***/ 5924:
+/***/ 5188:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { webidl } = __nccwpck_require__(1861)
-const { kEnumerableProperty } = __nccwpck_require__(2272)
-const { kConstruct } = __nccwpck_require__(1003)
+const { webidl } = __nccwpck_require__(5893)
+const { kEnumerableProperty } = __nccwpck_require__(3440)
+const { kConstruct } = __nccwpck_require__(6443)
 const { MessagePort } = __nccwpck_require__(5919)
 
 /**
@@ -29799,12 +32850,12 @@ module.exports = {
 
 /***/ }),
 
-/***/ 9104:
+/***/ 3264:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { maxUnsigned16Bit } = __nccwpck_require__(6976)
+const { maxUnsigned16Bit } = __nccwpck_require__(736)
 
 const BUFFER_SIZE = 16386
 
@@ -29902,14 +32953,14 @@ module.exports = {
 
 /***/ }),
 
-/***/ 8029:
+/***/ 9469:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 const { createInflateRaw, Z_DEFAULT_WINDOWBITS } = __nccwpck_require__(8522)
-const { isValidClientWindowBits } = __nccwpck_require__(3105)
-const { MessageSizeExceededError } = __nccwpck_require__(1059)
+const { isValidClientWindowBits } = __nccwpck_require__(8625)
+const { MessageSizeExceededError } = __nccwpck_require__(8707)
 
 const tail = Buffer.from([0x00, 0x00, 0xff, 0xff])
 const kBuffer = Symbol('kBuffer')
@@ -30014,16 +33065,16 @@ module.exports = { PerMessageDeflate }
 
 /***/ }),
 
-/***/ 276:
+/***/ 1652:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
 const { Writable } = __nccwpck_require__(7075)
 const assert = __nccwpck_require__(4589)
-const { parserStates, opcodes, states, emptyBuffer, sentCloseFrameState } = __nccwpck_require__(6976)
-const { kReadyState, kSentClose, kResponse, kReceivedClose } = __nccwpck_require__(4896)
-const { channels } = __nccwpck_require__(5726)
+const { parserStates, opcodes, states, emptyBuffer, sentCloseFrameState } = __nccwpck_require__(736)
+const { kReadyState, kSentClose, kResponse, kReceivedClose } = __nccwpck_require__(1216)
+const { channels } = __nccwpck_require__(2414)
 const {
   isValidStatusCode,
   isValidOpcode,
@@ -30033,11 +33084,11 @@ const {
   isControlFrame,
   isTextBinaryFrame,
   isContinuationFrame
-} = __nccwpck_require__(3105)
-const { WebsocketFrameSend } = __nccwpck_require__(9104)
-const { closeWebSocketConnection } = __nccwpck_require__(3969)
-const { PerMessageDeflate } = __nccwpck_require__(8029)
-const { MessageSizeExceededError } = __nccwpck_require__(1059)
+} = __nccwpck_require__(8625)
+const { WebsocketFrameSend } = __nccwpck_require__(3264)
+const { closeWebSocketConnection } = __nccwpck_require__(6897)
+const { PerMessageDeflate } = __nccwpck_require__(9469)
+const { MessageSizeExceededError } = __nccwpck_require__(8707)
 
 function failWebsocketConnectionWithCode (ws, code, reason) {
   closeWebSocketConnection(ws, code, reason, Buffer.byteLength(reason))
@@ -30548,14 +33599,14 @@ module.exports = {
 
 /***/ }),
 
-/***/ 5388:
+/***/ 3900:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { WebsocketFrameSend } = __nccwpck_require__(9104)
-const { opcodes, sendHints } = __nccwpck_require__(6976)
-const FixedQueue = __nccwpck_require__(9220)
+const { WebsocketFrameSend } = __nccwpck_require__(3264)
+const { opcodes, sendHints } = __nccwpck_require__(736)
+const FixedQueue = __nccwpck_require__(4660)
 
 /** @type {typeof Uint8Array} */
 const FastBuffer = Buffer[Symbol.species]
@@ -30659,7 +33710,7 @@ module.exports = { SendQueue }
 
 /***/ }),
 
-/***/ 4896:
+/***/ 1216:
 /***/ ((module) => {
 
 
@@ -30678,16 +33729,16 @@ module.exports = {
 
 /***/ }),
 
-/***/ 3105:
+/***/ 8625:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { kReadyState, kController, kResponse, kBinaryType, kWebSocketURL } = __nccwpck_require__(4896)
-const { states, opcodes } = __nccwpck_require__(6976)
-const { ErrorEvent, createFastMessageEvent } = __nccwpck_require__(5924)
+const { kReadyState, kController, kResponse, kBinaryType, kWebSocketURL } = __nccwpck_require__(1216)
+const { states, opcodes } = __nccwpck_require__(736)
+const { ErrorEvent, createFastMessageEvent } = __nccwpck_require__(5188)
 const { isUtf8 } = __nccwpck_require__(4573)
-const { collectASequenceOfCodePointsFast, removeHTTPWhitespace } = __nccwpck_require__(428)
+const { collectASequenceOfCodePointsFast, removeHTTPWhitespace } = __nccwpck_require__(1900)
 
 /* globals Blob */
 
@@ -31007,15 +34058,15 @@ module.exports = {
 
 /***/ }),
 
-/***/ 5358:
+/***/ 3726:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
 
 
-const { webidl } = __nccwpck_require__(1861)
-const { URLSerializer } = __nccwpck_require__(428)
-const { environmentSettingsObject } = __nccwpck_require__(1168)
-const { staticPropertyDescriptors, states, sentCloseFrameState, sendHints } = __nccwpck_require__(6976)
+const { webidl } = __nccwpck_require__(5893)
+const { URLSerializer } = __nccwpck_require__(1900)
+const { environmentSettingsObject } = __nccwpck_require__(3168)
+const { staticPropertyDescriptors, states, sentCloseFrameState, sendHints } = __nccwpck_require__(736)
 const {
   kWebSocketURL,
   kReadyState,
@@ -31024,21 +34075,21 @@ const {
   kResponse,
   kSentClose,
   kByteParser
-} = __nccwpck_require__(4896)
+} = __nccwpck_require__(1216)
 const {
   isConnecting,
   isEstablished,
   isClosing,
   isValidSubprotocol,
   fireEvent
-} = __nccwpck_require__(3105)
-const { establishWebSocketConnection, closeWebSocketConnection } = __nccwpck_require__(3969)
-const { ByteParser } = __nccwpck_require__(276)
-const { kEnumerableProperty, isBlobLike } = __nccwpck_require__(2272)
-const { getGlobalDispatcher } = __nccwpck_require__(8085)
+} = __nccwpck_require__(8625)
+const { establishWebSocketConnection, closeWebSocketConnection } = __nccwpck_require__(6897)
+const { ByteParser } = __nccwpck_require__(1652)
+const { kEnumerableProperty, isBlobLike } = __nccwpck_require__(3440)
+const { getGlobalDispatcher } = __nccwpck_require__(2581)
 const { types } = __nccwpck_require__(7975)
-const { ErrorEvent, CloseEvent } = __nccwpck_require__(5924)
-const { SendQueue } = __nccwpck_require__(5388)
+const { ErrorEvent, CloseEvent } = __nccwpck_require__(5188)
+const { SendQueue } = __nccwpck_require__(3900)
 
 // https://websockets.spec.whatwg.org/#interface-definition
 class WebSocket extends EventTarget {
@@ -31630,6 +34681,13 @@ module.exports = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("events");
 
 /***/ }),
 
+/***/ 9896:
+/***/ ((module) => {
+
+module.exports = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("fs");
+
+/***/ }),
+
 /***/ 8611:
 /***/ ((module) => {
 
@@ -31819,18 +34877,18 @@ module.exports = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("util");
 
 /***/ }),
 
-/***/ 5434:
+/***/ 7349:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
-var Scalar = __nccwpck_require__(2765);
-var YAMLMap = __nccwpck_require__(1950);
-var YAMLSeq = __nccwpck_require__(7495);
-var resolveBlockMap = __nccwpck_require__(6519);
-var resolveBlockSeq = __nccwpck_require__(2662);
-var resolveFlowCollection = __nccwpck_require__(4206);
+var identity = __nccwpck_require__(1127);
+var Scalar = __nccwpck_require__(3301);
+var YAMLMap = __nccwpck_require__(4454);
+var YAMLSeq = __nccwpck_require__(2223);
+var resolveBlockMap = __nccwpck_require__(7103);
+var resolveBlockSeq = __nccwpck_require__(334);
+var resolveFlowCollection = __nccwpck_require__(3142);
 
 function resolveCollection(CN, ctx, token, onError, tagName, tag) {
     const coll = token.type === 'block-map'
@@ -31916,15 +34974,15 @@ exports.composeCollection = composeCollection;
 
 /***/ }),
 
-/***/ 5899:
+/***/ 3683:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var Document = __nccwpck_require__(6885);
-var composeNode = __nccwpck_require__(4873);
-var resolveEnd = __nccwpck_require__(644);
-var resolveProps = __nccwpck_require__(2207);
+var Document = __nccwpck_require__(3021);
+var composeNode = __nccwpck_require__(5937);
+var resolveEnd = __nccwpck_require__(7788);
+var resolveProps = __nccwpck_require__(4631);
 
 function composeDoc(options, directives, { offset, start, value, end }, onError) {
     const opts = Object.assign({ _directives: directives }, options);
@@ -31968,17 +35026,17 @@ exports.composeDoc = composeDoc;
 
 /***/ }),
 
-/***/ 4873:
+/***/ 5937:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var Alias = __nccwpck_require__(7641);
-var identity = __nccwpck_require__(415);
-var composeCollection = __nccwpck_require__(5434);
-var composeScalar = __nccwpck_require__(3293);
-var resolveEnd = __nccwpck_require__(644);
-var utilEmptyScalarPosition = __nccwpck_require__(4831);
+var Alias = __nccwpck_require__(4065);
+var identity = __nccwpck_require__(1127);
+var composeCollection = __nccwpck_require__(7349);
+var composeScalar = __nccwpck_require__(5413);
+var resolveEnd = __nccwpck_require__(7788);
+var utilEmptyScalarPosition = __nccwpck_require__(2599);
 
 const CN = { composeNode, composeEmptyNode };
 function composeNode(ctx, token, props, onError) {
@@ -32087,15 +35145,15 @@ exports.composeNode = composeNode;
 
 /***/ }),
 
-/***/ 3293:
+/***/ 5413:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
-var Scalar = __nccwpck_require__(2765);
-var resolveBlockScalar = __nccwpck_require__(809);
-var resolveFlowScalar = __nccwpck_require__(8066);
+var identity = __nccwpck_require__(1127);
+var Scalar = __nccwpck_require__(3301);
+var resolveBlockScalar = __nccwpck_require__(8913);
+var resolveFlowScalar = __nccwpck_require__(6842);
 
 function composeScalar(ctx, token, tagToken, onError) {
     const { value, type, comment, range } = token.type === 'block-scalar'
@@ -32182,18 +35240,18 @@ exports.composeScalar = composeScalar;
 
 /***/ }),
 
-/***/ 3480:
+/***/ 9984:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
 var node_process = __nccwpck_require__(932);
-var directives = __nccwpck_require__(2342);
-var Document = __nccwpck_require__(6885);
-var errors = __nccwpck_require__(3376);
-var identity = __nccwpck_require__(415);
-var composeDoc = __nccwpck_require__(5899);
-var resolveEnd = __nccwpck_require__(644);
+var directives = __nccwpck_require__(1342);
+var Document = __nccwpck_require__(3021);
+var errors = __nccwpck_require__(1464);
+var identity = __nccwpck_require__(1127);
+var composeDoc = __nccwpck_require__(3683);
+var resolveEnd = __nccwpck_require__(7788);
 
 function getErrorPos(src) {
     if (typeof src === 'number')
@@ -32413,17 +35471,17 @@ exports.Composer = Composer;
 
 /***/ }),
 
-/***/ 6519:
+/***/ 7103:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var Pair = __nccwpck_require__(4245);
-var YAMLMap = __nccwpck_require__(1950);
-var resolveProps = __nccwpck_require__(2207);
-var utilContainsNewline = __nccwpck_require__(9699);
-var utilFlowIndentCheck = __nccwpck_require__(7723);
-var utilMapIncludes = __nccwpck_require__(8539);
+var Pair = __nccwpck_require__(7165);
+var YAMLMap = __nccwpck_require__(4454);
+var resolveProps = __nccwpck_require__(4631);
+var utilContainsNewline = __nccwpck_require__(9499);
+var utilFlowIndentCheck = __nccwpck_require__(4051);
+var utilMapIncludes = __nccwpck_require__(1187);
 
 const startColMsg = 'All mapping items must start at the same column';
 function resolveBlockMap({ composeNode, composeEmptyNode }, ctx, bm, onError, tag) {
@@ -32537,12 +35595,12 @@ exports.resolveBlockMap = resolveBlockMap;
 
 /***/ }),
 
-/***/ 809:
+/***/ 8913:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var Scalar = __nccwpck_require__(2765);
+var Scalar = __nccwpck_require__(3301);
 
 function resolveBlockScalar(ctx, scalar, onError) {
     const start = scalar.offset;
@@ -32744,14 +35802,14 @@ exports.resolveBlockScalar = resolveBlockScalar;
 
 /***/ }),
 
-/***/ 2662:
+/***/ 334:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var YAMLSeq = __nccwpck_require__(7495);
-var resolveProps = __nccwpck_require__(2207);
-var utilFlowIndentCheck = __nccwpck_require__(7723);
+var YAMLSeq = __nccwpck_require__(2223);
+var resolveProps = __nccwpck_require__(4631);
+var utilFlowIndentCheck = __nccwpck_require__(4051);
 
 function resolveBlockSeq({ composeNode, composeEmptyNode }, ctx, bs, onError, tag) {
     const NodeClass = tag?.nodeClass ?? YAMLSeq.YAMLSeq;
@@ -32802,7 +35860,7 @@ exports.resolveBlockSeq = resolveBlockSeq;
 
 /***/ }),
 
-/***/ 644:
+/***/ 7788:
 /***/ ((__unused_webpack_module, exports) => {
 
 
@@ -32848,19 +35906,19 @@ exports.resolveEnd = resolveEnd;
 
 /***/ }),
 
-/***/ 4206:
+/***/ 3142:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
-var Pair = __nccwpck_require__(4245);
-var YAMLMap = __nccwpck_require__(1950);
-var YAMLSeq = __nccwpck_require__(7495);
-var resolveEnd = __nccwpck_require__(644);
-var resolveProps = __nccwpck_require__(2207);
-var utilContainsNewline = __nccwpck_require__(9699);
-var utilMapIncludes = __nccwpck_require__(8539);
+var identity = __nccwpck_require__(1127);
+var Pair = __nccwpck_require__(7165);
+var YAMLMap = __nccwpck_require__(4454);
+var YAMLSeq = __nccwpck_require__(2223);
+var resolveEnd = __nccwpck_require__(7788);
+var resolveProps = __nccwpck_require__(4631);
+var utilContainsNewline = __nccwpck_require__(9499);
+var utilMapIncludes = __nccwpck_require__(1187);
 
 const blockMsg = 'Block collections are not allowed within flow collections';
 const isBlock = (token) => token && (token.type === 'block-map' || token.type === 'block-seq');
@@ -33064,13 +36122,13 @@ exports.resolveFlowCollection = resolveFlowCollection;
 
 /***/ }),
 
-/***/ 8066:
+/***/ 6842:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var Scalar = __nccwpck_require__(2765);
-var resolveEnd = __nccwpck_require__(644);
+var Scalar = __nccwpck_require__(3301);
+var resolveEnd = __nccwpck_require__(7788);
 
 function resolveFlowScalar(scalar, strict, onError) {
     const { offset, type, source, end } = scalar;
@@ -33299,7 +36357,7 @@ exports.resolveFlowScalar = resolveFlowScalar;
 
 /***/ }),
 
-/***/ 2207:
+/***/ 4631:
 /***/ ((__unused_webpack_module, exports) => {
 
 
@@ -33454,7 +36512,7 @@ exports.resolveProps = resolveProps;
 
 /***/ }),
 
-/***/ 9699:
+/***/ 9499:
 /***/ ((__unused_webpack_module, exports) => {
 
 
@@ -33497,7 +36555,7 @@ exports.containsNewline = containsNewline;
 
 /***/ }),
 
-/***/ 4831:
+/***/ 2599:
 /***/ ((__unused_webpack_module, exports) => {
 
 
@@ -33532,12 +36590,12 @@ exports.emptyScalarPosition = emptyScalarPosition;
 
 /***/ }),
 
-/***/ 7723:
+/***/ 4051:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var utilContainsNewline = __nccwpck_require__(9699);
+var utilContainsNewline = __nccwpck_require__(9499);
 
 function flowIndentCheck(indent, fc, onError) {
     if (fc?.type === 'flow-collection') {
@@ -33556,12 +36614,12 @@ exports.flowIndentCheck = flowIndentCheck;
 
 /***/ }),
 
-/***/ 8539:
+/***/ 1187:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
+var identity = __nccwpck_require__(1127);
 
 function mapIncludes(ctx, items, search) {
     const { uniqueKeys } = ctx.options;
@@ -33578,22 +36636,22 @@ exports.mapIncludes = mapIncludes;
 
 /***/ }),
 
-/***/ 6885:
+/***/ 3021:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var Alias = __nccwpck_require__(7641);
-var Collection = __nccwpck_require__(3469);
-var identity = __nccwpck_require__(415);
-var Pair = __nccwpck_require__(4245);
-var toJS = __nccwpck_require__(915);
-var Schema = __nccwpck_require__(8296);
-var stringifyDocument = __nccwpck_require__(7653);
-var anchors = __nccwpck_require__(5236);
-var applyReviver = __nccwpck_require__(5797);
-var createNode = __nccwpck_require__(2076);
-var directives = __nccwpck_require__(2342);
+var Alias = __nccwpck_require__(4065);
+var Collection = __nccwpck_require__(101);
+var identity = __nccwpck_require__(1127);
+var Pair = __nccwpck_require__(7165);
+var toJS = __nccwpck_require__(6424);
+var Schema = __nccwpck_require__(5840);
+var stringifyDocument = __nccwpck_require__(6829);
+var anchors = __nccwpck_require__(1596);
+var applyReviver = __nccwpck_require__(3661);
+var createNode = __nccwpck_require__(2404);
+var directives = __nccwpck_require__(1342);
 
 class Document {
     constructor(value, replacer, options) {
@@ -33922,13 +36980,13 @@ exports.Document = Document;
 
 /***/ }),
 
-/***/ 5236:
+/***/ 1596:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
-var visit = __nccwpck_require__(292);
+var identity = __nccwpck_require__(1127);
+var visit = __nccwpck_require__(204);
 
 /**
  * Verify that the input string is a valid anchor.
@@ -34005,7 +37063,7 @@ exports.findNewAnchor = findNewAnchor;
 
 /***/ }),
 
-/***/ 5797:
+/***/ 3661:
 /***/ ((__unused_webpack_module, exports) => {
 
 
@@ -34069,14 +37127,14 @@ exports.applyReviver = applyReviver;
 
 /***/ }),
 
-/***/ 2076:
+/***/ 2404:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var Alias = __nccwpck_require__(7641);
-var identity = __nccwpck_require__(415);
-var Scalar = __nccwpck_require__(2765);
+var Alias = __nccwpck_require__(4065);
+var identity = __nccwpck_require__(1127);
+var Scalar = __nccwpck_require__(3301);
 
 const defaultTagPrefix = 'tag:yaml.org,2002:';
 function findTagObject(value, tagName, tags) {
@@ -34166,13 +37224,13 @@ exports.createNode = createNode;
 
 /***/ }),
 
-/***/ 2342:
+/***/ 1342:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
-var visit = __nccwpck_require__(292);
+var identity = __nccwpck_require__(1127);
+var visit = __nccwpck_require__(204);
 
 const escapeChars = {
     '!': '%21',
@@ -34351,7 +37409,7 @@ exports.Directives = Directives;
 
 /***/ }),
 
-/***/ 3376:
+/***/ 1464:
 /***/ ((__unused_webpack_module, exports) => {
 
 
@@ -34420,28 +37478,28 @@ exports.prettifyError = prettifyError;
 
 /***/ }),
 
-/***/ 7207:
+/***/ 8815:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 var __webpack_unused_export__;
 
 
-var composer = __nccwpck_require__(3480);
-var Document = __nccwpck_require__(6885);
-var Schema = __nccwpck_require__(8296);
-var errors = __nccwpck_require__(3376);
-var Alias = __nccwpck_require__(7641);
-var identity = __nccwpck_require__(415);
-var Pair = __nccwpck_require__(4245);
-var Scalar = __nccwpck_require__(2765);
-var YAMLMap = __nccwpck_require__(1950);
-var YAMLSeq = __nccwpck_require__(7495);
-var cst = __nccwpck_require__(5421);
-var lexer = __nccwpck_require__(2081);
-var lineCounter = __nccwpck_require__(4588);
-var parser = __nccwpck_require__(6651);
-var publicApi = __nccwpck_require__(8759);
-var visit = __nccwpck_require__(292);
+var composer = __nccwpck_require__(9984);
+var Document = __nccwpck_require__(3021);
+var Schema = __nccwpck_require__(5840);
+var errors = __nccwpck_require__(1464);
+var Alias = __nccwpck_require__(4065);
+var identity = __nccwpck_require__(1127);
+var Pair = __nccwpck_require__(7165);
+var Scalar = __nccwpck_require__(3301);
+var YAMLMap = __nccwpck_require__(4454);
+var YAMLSeq = __nccwpck_require__(2223);
+var cst = __nccwpck_require__(3461);
+var lexer = __nccwpck_require__(361);
+var lineCounter = __nccwpck_require__(6628);
+var parser = __nccwpck_require__(3456);
+var publicApi = __nccwpck_require__(4047);
+var visit = __nccwpck_require__(204);
 
 
 
@@ -34478,7 +37536,7 @@ __webpack_unused_export__ = visit.visitAsync;
 
 /***/ }),
 
-/***/ 2745:
+/***/ 7249:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
@@ -34504,16 +37562,16 @@ exports.warn = warn;
 
 /***/ }),
 
-/***/ 7641:
+/***/ 4065:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var anchors = __nccwpck_require__(5236);
-var visit = __nccwpck_require__(292);
-var identity = __nccwpck_require__(415);
-var Node = __nccwpck_require__(6617);
-var toJS = __nccwpck_require__(915);
+var anchors = __nccwpck_require__(1596);
+var visit = __nccwpck_require__(204);
+var identity = __nccwpck_require__(1127);
+var Node = __nccwpck_require__(6673);
+var toJS = __nccwpck_require__(6424);
 
 class Alias extends Node.NodeBase {
     constructor(source) {
@@ -34631,14 +37689,14 @@ exports.Alias = Alias;
 
 /***/ }),
 
-/***/ 3469:
+/***/ 101:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var createNode = __nccwpck_require__(2076);
-var identity = __nccwpck_require__(415);
-var Node = __nccwpck_require__(6617);
+var createNode = __nccwpck_require__(2404);
+var identity = __nccwpck_require__(1127);
+var Node = __nccwpck_require__(6673);
 
 function collectionFromPath(schema, path, value) {
     let v = value;
@@ -34789,14 +37847,14 @@ exports.isEmptyPath = isEmptyPath;
 
 /***/ }),
 
-/***/ 6617:
+/***/ 6673:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var applyReviver = __nccwpck_require__(5797);
-var identity = __nccwpck_require__(415);
-var toJS = __nccwpck_require__(915);
+var applyReviver = __nccwpck_require__(3661);
+var identity = __nccwpck_require__(1127);
+var toJS = __nccwpck_require__(6424);
 
 class NodeBase {
     constructor(type) {
@@ -34836,15 +37894,15 @@ exports.NodeBase = NodeBase;
 
 /***/ }),
 
-/***/ 4245:
+/***/ 7165:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var createNode = __nccwpck_require__(2076);
-var stringifyPair = __nccwpck_require__(5004);
-var addPairToJSMap = __nccwpck_require__(9256);
-var identity = __nccwpck_require__(415);
+var createNode = __nccwpck_require__(2404);
+var stringifyPair = __nccwpck_require__(9748);
+var addPairToJSMap = __nccwpck_require__(7104);
+var identity = __nccwpck_require__(1127);
 
 function createPair(key, value, ctx) {
     const k = createNode.createNode(key, undefined, ctx);
@@ -34882,14 +37940,14 @@ exports.createPair = createPair;
 
 /***/ }),
 
-/***/ 2765:
+/***/ 3301:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
-var Node = __nccwpck_require__(6617);
-var toJS = __nccwpck_require__(915);
+var identity = __nccwpck_require__(1127);
+var Node = __nccwpck_require__(6673);
+var toJS = __nccwpck_require__(6424);
 
 const isScalarValue = (value) => !value || (typeof value !== 'function' && typeof value !== 'object');
 class Scalar extends Node.NodeBase {
@@ -34916,17 +37974,17 @@ exports.isScalarValue = isScalarValue;
 
 /***/ }),
 
-/***/ 1950:
+/***/ 4454:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var stringifyCollection = __nccwpck_require__(6340);
-var addPairToJSMap = __nccwpck_require__(9256);
-var Collection = __nccwpck_require__(3469);
-var identity = __nccwpck_require__(415);
-var Pair = __nccwpck_require__(4245);
-var Scalar = __nccwpck_require__(2765);
+var stringifyCollection = __nccwpck_require__(1212);
+var addPairToJSMap = __nccwpck_require__(7104);
+var Collection = __nccwpck_require__(101);
+var identity = __nccwpck_require__(1127);
+var Pair = __nccwpck_require__(7165);
+var Scalar = __nccwpck_require__(3301);
 
 function findPair(items, key) {
     const k = identity.isScalar(key) ? key.value : key;
@@ -35070,17 +38128,17 @@ exports.findPair = findPair;
 
 /***/ }),
 
-/***/ 7495:
+/***/ 2223:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var createNode = __nccwpck_require__(2076);
-var stringifyCollection = __nccwpck_require__(6340);
-var Collection = __nccwpck_require__(3469);
-var identity = __nccwpck_require__(415);
-var Scalar = __nccwpck_require__(2765);
-var toJS = __nccwpck_require__(915);
+var createNode = __nccwpck_require__(2404);
+var stringifyCollection = __nccwpck_require__(1212);
+var Collection = __nccwpck_require__(101);
+var identity = __nccwpck_require__(1127);
+var Scalar = __nccwpck_require__(3301);
+var toJS = __nccwpck_require__(6424);
 
 class YAMLSeq extends Collection.Collection {
     static get tagName() {
@@ -35192,16 +38250,16 @@ exports.YAMLSeq = YAMLSeq;
 
 /***/ }),
 
-/***/ 9256:
+/***/ 7104:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var log = __nccwpck_require__(2745);
-var merge = __nccwpck_require__(6220);
-var stringify = __nccwpck_require__(732);
-var identity = __nccwpck_require__(415);
-var toJS = __nccwpck_require__(915);
+var log = __nccwpck_require__(7249);
+var merge = __nccwpck_require__(452);
+var stringify = __nccwpck_require__(2148);
+var identity = __nccwpck_require__(1127);
+var toJS = __nccwpck_require__(6424);
 
 function addPairToJSMap(ctx, map, { key, value }) {
     if (identity.isNode(key) && key.addToJSMap)
@@ -35264,7 +38322,7 @@ exports.addPairToJSMap = addPairToJSMap;
 
 /***/ }),
 
-/***/ 415:
+/***/ 1127:
 /***/ ((__unused_webpack_module, exports) => {
 
 
@@ -35324,12 +38382,12 @@ exports.isSeq = isSeq;
 
 /***/ }),
 
-/***/ 915:
+/***/ 6424:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
+var identity = __nccwpck_require__(1127);
 
 /**
  * Recursively convert any node or its contents to native JavaScript
@@ -35370,15 +38428,15 @@ exports.toJS = toJS;
 
 /***/ }),
 
-/***/ 1366:
+/***/ 110:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var resolveBlockScalar = __nccwpck_require__(809);
-var resolveFlowScalar = __nccwpck_require__(8066);
-var errors = __nccwpck_require__(3376);
-var stringifyString = __nccwpck_require__(501);
+var resolveBlockScalar = __nccwpck_require__(8913);
+var resolveFlowScalar = __nccwpck_require__(6842);
+var errors = __nccwpck_require__(1464);
+var stringifyString = __nccwpck_require__(3069);
 
 function resolveAsScalar(token, strict = true, onError) {
     if (token) {
@@ -35595,7 +38653,7 @@ exports.setScalarValue = setScalarValue;
 
 /***/ }),
 
-/***/ 8013:
+/***/ 1733:
 /***/ ((__unused_webpack_module, exports) => {
 
 
@@ -35665,7 +38723,7 @@ exports.stringify = stringify;
 
 /***/ }),
 
-/***/ 4555:
+/***/ 7715:
 /***/ ((__unused_webpack_module, exports) => {
 
 
@@ -35771,14 +38829,14 @@ exports.visit = visit;
 
 /***/ }),
 
-/***/ 5421:
+/***/ 3461:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var cstScalar = __nccwpck_require__(1366);
-var cstStringify = __nccwpck_require__(8013);
-var cstVisit = __nccwpck_require__(4555);
+var cstScalar = __nccwpck_require__(110);
+var cstStringify = __nccwpck_require__(1733);
+var cstVisit = __nccwpck_require__(7715);
 
 /** The byte order mark */
 const BOM = '\u{FEFF}';
@@ -35890,12 +38948,12 @@ exports.tokenType = tokenType;
 
 /***/ }),
 
-/***/ 2081:
+/***/ 361:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var cst = __nccwpck_require__(5421);
+var cst = __nccwpck_require__(3461);
 
 /*
 START -> stream
@@ -36620,7 +39678,7 @@ exports.Lexer = Lexer;
 
 /***/ }),
 
-/***/ 4588:
+/***/ 6628:
 /***/ ((__unused_webpack_module, exports) => {
 
 
@@ -36668,14 +39726,14 @@ exports.LineCounter = LineCounter;
 
 /***/ }),
 
-/***/ 6651:
+/***/ 3456:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
 var node_process = __nccwpck_require__(932);
-var cst = __nccwpck_require__(5421);
-var lexer = __nccwpck_require__(2081);
+var cst = __nccwpck_require__(3461);
+var lexer = __nccwpck_require__(361);
 
 function includesToken(list, type) {
     for (let i = 0; i < list.length; ++i)
@@ -37655,18 +40713,18 @@ exports.Parser = Parser;
 
 /***/ }),
 
-/***/ 8759:
+/***/ 4047:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var composer = __nccwpck_require__(3480);
-var Document = __nccwpck_require__(6885);
-var errors = __nccwpck_require__(3376);
-var log = __nccwpck_require__(2745);
-var identity = __nccwpck_require__(415);
-var lineCounter = __nccwpck_require__(4588);
-var parser = __nccwpck_require__(6651);
+var composer = __nccwpck_require__(9984);
+var Document = __nccwpck_require__(3021);
+var errors = __nccwpck_require__(1464);
+var log = __nccwpck_require__(7249);
+var identity = __nccwpck_require__(1127);
+var lineCounter = __nccwpck_require__(6628);
+var parser = __nccwpck_require__(3456);
 
 function parseOptions(options) {
     const prettyErrors = options.prettyErrors !== false;
@@ -37769,16 +40827,16 @@ exports.stringify = stringify;
 
 /***/ }),
 
-/***/ 8296:
+/***/ 5840:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
-var map = __nccwpck_require__(7683);
-var seq = __nccwpck_require__(4066);
-var string = __nccwpck_require__(4088);
-var tags = __nccwpck_require__(3578);
+var identity = __nccwpck_require__(1127);
+var map = __nccwpck_require__(7451);
+var seq = __nccwpck_require__(1706);
+var string = __nccwpck_require__(6464);
+var tags = __nccwpck_require__(18);
 
 const sortMapEntriesByKey = (a, b) => a.key < b.key ? -1 : a.key > b.key ? 1 : 0;
 class Schema {
@@ -37815,13 +40873,13 @@ exports.Schema = Schema;
 
 /***/ }),
 
-/***/ 7683:
+/***/ 7451:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
-var YAMLMap = __nccwpck_require__(1950);
+var identity = __nccwpck_require__(1127);
+var YAMLMap = __nccwpck_require__(4454);
 
 const map = {
     collection: 'map',
@@ -37841,12 +40899,12 @@ exports.map = map;
 
 /***/ }),
 
-/***/ 1528:
+/***/ 3632:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var Scalar = __nccwpck_require__(2765);
+var Scalar = __nccwpck_require__(3301);
 
 const nullTag = {
     identify: value => value == null,
@@ -37865,13 +40923,13 @@ exports.nullTag = nullTag;
 
 /***/ }),
 
-/***/ 4066:
+/***/ 1706:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
-var YAMLSeq = __nccwpck_require__(7495);
+var identity = __nccwpck_require__(1127);
+var YAMLSeq = __nccwpck_require__(2223);
 
 const seq = {
     collection: 'seq',
@@ -37891,12 +40949,12 @@ exports.seq = seq;
 
 /***/ }),
 
-/***/ 4088:
+/***/ 6464:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var stringifyString = __nccwpck_require__(501);
+var stringifyString = __nccwpck_require__(3069);
 
 const string = {
     identify: value => typeof value === 'string',
@@ -37914,12 +40972,12 @@ exports.string = string;
 
 /***/ }),
 
-/***/ 7247:
+/***/ 3959:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var Scalar = __nccwpck_require__(2765);
+var Scalar = __nccwpck_require__(3301);
 
 const boolTag = {
     identify: value => typeof value === 'boolean',
@@ -37942,13 +41000,13 @@ exports.boolTag = boolTag;
 
 /***/ }),
 
-/***/ 7661:
+/***/ 8405:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var Scalar = __nccwpck_require__(2765);
-var stringifyNumber = __nccwpck_require__(2729);
+var Scalar = __nccwpck_require__(3301);
+var stringifyNumber = __nccwpck_require__(8689);
 
 const floatNaN = {
     identify: value => typeof value === 'number',
@@ -37996,12 +41054,12 @@ exports.floatNaN = floatNaN;
 
 /***/ }),
 
-/***/ 9546:
+/***/ 9874:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var stringifyNumber = __nccwpck_require__(2729);
+var stringifyNumber = __nccwpck_require__(8689);
 
 const intIdentify = (value) => typeof value === 'bigint' || Number.isInteger(value);
 const intResolve = (str, offset, radix, { intAsBigInt }) => (intAsBigInt ? BigInt(str) : parseInt(str.substring(offset), radix));
@@ -38045,18 +41103,18 @@ exports.intOct = intOct;
 
 /***/ }),
 
-/***/ 9032:
+/***/ 896:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var map = __nccwpck_require__(7683);
-var _null = __nccwpck_require__(1528);
-var seq = __nccwpck_require__(4066);
-var string = __nccwpck_require__(4088);
-var bool = __nccwpck_require__(7247);
-var float = __nccwpck_require__(7661);
-var int = __nccwpck_require__(9546);
+var map = __nccwpck_require__(7451);
+var _null = __nccwpck_require__(3632);
+var seq = __nccwpck_require__(1706);
+var string = __nccwpck_require__(6464);
+var bool = __nccwpck_require__(3959);
+var float = __nccwpck_require__(8405);
+var int = __nccwpck_require__(9874);
 
 const schema = [
     map.map,
@@ -38077,14 +41135,14 @@ exports.schema = schema;
 
 /***/ }),
 
-/***/ 7519:
+/***/ 3559:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var Scalar = __nccwpck_require__(2765);
-var map = __nccwpck_require__(7683);
-var seq = __nccwpck_require__(4066);
+var Scalar = __nccwpck_require__(3301);
+var map = __nccwpck_require__(7451);
+var seq = __nccwpck_require__(1706);
 
 function intIdentify(value) {
     return typeof value === 'bigint' || Number.isInteger(value);
@@ -38148,27 +41206,27 @@ exports.schema = schema;
 
 /***/ }),
 
-/***/ 3578:
+/***/ 18:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var map = __nccwpck_require__(7683);
-var _null = __nccwpck_require__(1528);
-var seq = __nccwpck_require__(4066);
-var string = __nccwpck_require__(4088);
-var bool = __nccwpck_require__(7247);
-var float = __nccwpck_require__(7661);
-var int = __nccwpck_require__(9546);
-var schema = __nccwpck_require__(9032);
-var schema$1 = __nccwpck_require__(7519);
-var binary = __nccwpck_require__(4011);
-var merge = __nccwpck_require__(6220);
-var omap = __nccwpck_require__(2775);
-var pairs = __nccwpck_require__(1705);
-var schema$2 = __nccwpck_require__(1921);
-var set = __nccwpck_require__(832);
-var timestamp = __nccwpck_require__(168);
+var map = __nccwpck_require__(7451);
+var _null = __nccwpck_require__(3632);
+var seq = __nccwpck_require__(1706);
+var string = __nccwpck_require__(6464);
+var bool = __nccwpck_require__(3959);
+var float = __nccwpck_require__(8405);
+var int = __nccwpck_require__(9874);
+var schema = __nccwpck_require__(896);
+var schema$1 = __nccwpck_require__(3559);
+var binary = __nccwpck_require__(6083);
+var merge = __nccwpck_require__(452);
+var omap = __nccwpck_require__(303);
+var pairs = __nccwpck_require__(8385);
+var schema$2 = __nccwpck_require__(5913);
+var set = __nccwpck_require__(1528);
+var timestamp = __nccwpck_require__(4371);
 
 const schemas = new Map([
     ['core', schema.schema],
@@ -38254,14 +41312,14 @@ exports.getTags = getTags;
 
 /***/ }),
 
-/***/ 4011:
+/***/ 6083:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
 var node_buffer = __nccwpck_require__(181);
-var Scalar = __nccwpck_require__(2765);
-var stringifyString = __nccwpck_require__(501);
+var Scalar = __nccwpck_require__(3301);
+var stringifyString = __nccwpck_require__(3069);
 
 const binary = {
     identify: value => value instanceof Uint8Array, // Buffer inherits from Uint8Array
@@ -38331,12 +41389,12 @@ exports.binary = binary;
 
 /***/ }),
 
-/***/ 2214:
+/***/ 8398:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var Scalar = __nccwpck_require__(2765);
+var Scalar = __nccwpck_require__(3301);
 
 function boolStringify({ value, source }, ctx) {
     const boolObj = value ? trueTag : falseTag;
@@ -38367,13 +41425,13 @@ exports.trueTag = trueTag;
 
 /***/ }),
 
-/***/ 9614:
+/***/ 5782:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var Scalar = __nccwpck_require__(2765);
-var stringifyNumber = __nccwpck_require__(2729);
+var Scalar = __nccwpck_require__(3301);
+var stringifyNumber = __nccwpck_require__(8689);
 
 const floatNaN = {
     identify: value => typeof value === 'number',
@@ -38424,12 +41482,12 @@ exports.floatNaN = floatNaN;
 
 /***/ }),
 
-/***/ 6257:
+/***/ 873:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var stringifyNumber = __nccwpck_require__(2729);
+var stringifyNumber = __nccwpck_require__(8689);
 
 const intIdentify = (value) => typeof value === 'bigint' || Number.isInteger(value);
 function intResolve(str, offset, radix, { intAsBigInt }) {
@@ -38507,13 +41565,13 @@ exports.intOct = intOct;
 
 /***/ }),
 
-/***/ 6220:
+/***/ 452:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
-var Scalar = __nccwpck_require__(2765);
+var identity = __nccwpck_require__(1127);
+var Scalar = __nccwpck_require__(3301);
 
 // If the value associated with a merge key is a single mapping node, each of
 // its key/value pairs is inserted into the current mapping, unless the key
@@ -38585,16 +41643,16 @@ exports.merge = merge;
 
 /***/ }),
 
-/***/ 2775:
+/***/ 303:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
-var toJS = __nccwpck_require__(915);
-var YAMLMap = __nccwpck_require__(1950);
-var YAMLSeq = __nccwpck_require__(7495);
-var pairs = __nccwpck_require__(1705);
+var identity = __nccwpck_require__(1127);
+var toJS = __nccwpck_require__(6424);
+var YAMLMap = __nccwpck_require__(4454);
+var YAMLSeq = __nccwpck_require__(2223);
+var pairs = __nccwpck_require__(8385);
 
 class YAMLOMap extends YAMLSeq.YAMLSeq {
     constructor() {
@@ -38669,15 +41727,15 @@ exports.omap = omap;
 
 /***/ }),
 
-/***/ 1705:
+/***/ 8385:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
-var Pair = __nccwpck_require__(4245);
-var Scalar = __nccwpck_require__(2765);
-var YAMLSeq = __nccwpck_require__(7495);
+var identity = __nccwpck_require__(1127);
+var Pair = __nccwpck_require__(7165);
+var Scalar = __nccwpck_require__(3301);
+var YAMLSeq = __nccwpck_require__(2223);
 
 function resolvePairs(seq, onError) {
     if (identity.isSeq(seq)) {
@@ -38758,24 +41816,24 @@ exports.resolvePairs = resolvePairs;
 
 /***/ }),
 
-/***/ 1921:
+/***/ 5913:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var map = __nccwpck_require__(7683);
-var _null = __nccwpck_require__(1528);
-var seq = __nccwpck_require__(4066);
-var string = __nccwpck_require__(4088);
-var binary = __nccwpck_require__(4011);
-var bool = __nccwpck_require__(2214);
-var float = __nccwpck_require__(9614);
-var int = __nccwpck_require__(6257);
-var merge = __nccwpck_require__(6220);
-var omap = __nccwpck_require__(2775);
-var pairs = __nccwpck_require__(1705);
-var set = __nccwpck_require__(832);
-var timestamp = __nccwpck_require__(168);
+var map = __nccwpck_require__(7451);
+var _null = __nccwpck_require__(3632);
+var seq = __nccwpck_require__(1706);
+var string = __nccwpck_require__(6464);
+var binary = __nccwpck_require__(6083);
+var bool = __nccwpck_require__(8398);
+var float = __nccwpck_require__(5782);
+var int = __nccwpck_require__(873);
+var merge = __nccwpck_require__(452);
+var omap = __nccwpck_require__(303);
+var pairs = __nccwpck_require__(8385);
+var set = __nccwpck_require__(1528);
+var timestamp = __nccwpck_require__(4371);
 
 const schema = [
     map.map,
@@ -38806,14 +41864,14 @@ exports.schema = schema;
 
 /***/ }),
 
-/***/ 832:
+/***/ 1528:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
-var Pair = __nccwpck_require__(4245);
-var YAMLMap = __nccwpck_require__(1950);
+var identity = __nccwpck_require__(1127);
+var Pair = __nccwpck_require__(7165);
+var YAMLMap = __nccwpck_require__(4454);
 
 class YAMLSet extends YAMLMap.YAMLMap {
     constructor(schema) {
@@ -38909,12 +41967,12 @@ exports.set = set;
 
 /***/ }),
 
-/***/ 168:
+/***/ 4371:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var stringifyNumber = __nccwpck_require__(2729);
+var stringifyNumber = __nccwpck_require__(8689);
 
 /** Internal types handle bigint as number, because TS can't figure it out. */
 function parseSexagesimal(str, asBigInt) {
@@ -39021,7 +42079,7 @@ exports.timestamp = timestamp;
 
 /***/ }),
 
-/***/ 3699:
+/***/ 4475:
 /***/ ((__unused_webpack_module, exports) => {
 
 
@@ -39179,15 +42237,15 @@ exports.foldFlowLines = foldFlowLines;
 
 /***/ }),
 
-/***/ 732:
+/***/ 2148:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var anchors = __nccwpck_require__(5236);
-var identity = __nccwpck_require__(415);
-var stringifyComment = __nccwpck_require__(8927);
-var stringifyString = __nccwpck_require__(501);
+var anchors = __nccwpck_require__(1596);
+var identity = __nccwpck_require__(1127);
+var stringifyComment = __nccwpck_require__(9799);
+var stringifyString = __nccwpck_require__(3069);
 
 function createStringifyContext(doc, options) {
     const opt = Object.assign({
@@ -39318,14 +42376,14 @@ exports.stringify = stringify;
 
 /***/ }),
 
-/***/ 6340:
+/***/ 1212:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
-var stringify = __nccwpck_require__(732);
-var stringifyComment = __nccwpck_require__(8927);
+var identity = __nccwpck_require__(1127);
+var stringify = __nccwpck_require__(2148);
+var stringifyComment = __nccwpck_require__(9799);
 
 function stringifyCollection(collection, ctx, options) {
     const flow = ctx.inFlow ?? collection.flow;
@@ -39480,7 +42538,7 @@ exports.stringifyCollection = stringifyCollection;
 
 /***/ }),
 
-/***/ 8927:
+/***/ 9799:
 /***/ ((__unused_webpack_module, exports) => {
 
 
@@ -39511,14 +42569,14 @@ exports.stringifyComment = stringifyComment;
 
 /***/ }),
 
-/***/ 7653:
+/***/ 6829:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
-var stringify = __nccwpck_require__(732);
-var stringifyComment = __nccwpck_require__(8927);
+var identity = __nccwpck_require__(1127);
+var stringify = __nccwpck_require__(2148);
+var stringifyComment = __nccwpck_require__(9799);
 
 function stringifyDocument(doc, options) {
     const lines = [];
@@ -39605,7 +42663,7 @@ exports.stringifyDocument = stringifyDocument;
 
 /***/ }),
 
-/***/ 2729:
+/***/ 8689:
 /***/ ((__unused_webpack_module, exports) => {
 
 
@@ -39639,15 +42697,15 @@ exports.stringifyNumber = stringifyNumber;
 
 /***/ }),
 
-/***/ 5004:
+/***/ 9748:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
-var Scalar = __nccwpck_require__(2765);
-var stringify = __nccwpck_require__(732);
-var stringifyComment = __nccwpck_require__(8927);
+var identity = __nccwpck_require__(1127);
+var Scalar = __nccwpck_require__(3301);
+var stringify = __nccwpck_require__(2148);
+var stringifyComment = __nccwpck_require__(9799);
 
 function stringifyPair({ key, value }, ctx, onComment, onChompKeep) {
     const { allNullValues, doc, indent, indentStep, options: { commentString, indentSeq, simpleKeys } } = ctx;
@@ -39798,13 +42856,13 @@ exports.stringifyPair = stringifyPair;
 
 /***/ }),
 
-/***/ 501:
+/***/ 3069:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var Scalar = __nccwpck_require__(2765);
-var foldFlowLines = __nccwpck_require__(3699);
+var Scalar = __nccwpck_require__(3301);
+var foldFlowLines = __nccwpck_require__(4475);
 
 const getFoldOptions = (ctx, isBlock) => ({
     indentAtStart: isBlock ? ctx.indent.length : ctx.indentAtStart,
@@ -40143,12 +43201,12 @@ exports.stringifyString = stringifyString;
 
 /***/ }),
 
-/***/ 292:
+/***/ 204:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
 
-var identity = __nccwpck_require__(415);
+var identity = __nccwpck_require__(1127);
 
 const BREAK = Symbol('break visit');
 const SKIP = Symbol('skip children');
@@ -40485,8 +43543,10 @@ var __webpack_exports__ = {};
 
 // EXPORTS
 __nccwpck_require__.d(__webpack_exports__, {
-  g: () => (/* reexport */ deploy_deploy),
-  u: () => (/* reexport */ deployPost)
+  gg: () => (/* reexport */ deploy_deploy),
+  us: () => (/* reexport */ deployPost),
+  Cv: () => (/* reexport */ project),
+  m_: () => (/* reexport */ projectPost)
 });
 
 ;// CONCATENATED MODULE: ./build/core/errors.js
@@ -41193,7 +44253,7 @@ function mebibytes(bytes) {
     return `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
 }
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/core/util.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/core/util.js
 
 // functions
 function assertEqual(val) {
@@ -42068,7 +45128,7 @@ function constantCatch(value) {
     return fn;
 }
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/core/core.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/core/core.js
 var _a;
 
 /** A special constant with type `never` */
@@ -42211,7 +45271,7 @@ function config(newConfig) {
     return globalConfig;
 }
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/core/memoizer.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/core/memoizer.js
 
 class $ZodCyclicError extends Error {
     constructor() {
@@ -42524,7 +45584,7 @@ function isBackEdge(ctx, value) {
     return backEdges !== undefined && isRef(value) && backEdges.has(value);
 }
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/core/regexes.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/core/regexes.js
 
 /**
  * @deprecated CUID v1 is deprecated by its authors due to information leakage
@@ -42682,7 +45742,7 @@ const sha512_hex = /^[0-9a-fA-F]{128}$/;
 const sha512_base64 = /*@__PURE__*/ (/* unused pure expression or super */ null && (fixedBase64(86, "==")));
 const sha512_base64url = /*@__PURE__*/ (/* unused pure expression or super */ null && (fixedBase64url(86)));
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/core/checks.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/core/checks.js
 // import { $ZodType } from "./schemas.js";
 
 
@@ -43200,7 +46260,7 @@ const $ZodCheckOverwrite = /*@__PURE__*/ $constructor("$ZodCheckOverwrite", (ins
     };
 });
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/core/doc.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/core/doc.js
 class Doc {
     constructor(args = [], closed = {}) {
         this.content = [];
@@ -43240,14 +46300,14 @@ class Doc {
     }
 }
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/core/versions.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/core/versions.js
 const version = {
     major: 4,
     minor: 6,
     patch: 7,
 };
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/core/schemas.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/core/schemas.js
 
 
 
@@ -45885,7 +48945,7 @@ function handleRefineResult(result, payload, input, inst) {
     }
 }
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/core/registries.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/core/registries.js
 var registries_a;
 const $output = /*@__PURE__*/ (/* unused pure expression or super */ null && (Symbol("ZodOutput")));
 const $input = /*@__PURE__*/ (/* unused pure expression or super */ null && (Symbol("ZodInput")));
@@ -45938,7 +48998,7 @@ function registry() {
 (registries_a = globalThis).__zod_globalRegistry ?? (registries_a.__zod_globalRegistry = registry());
 const globalRegistry = globalThis.__zod_globalRegistry;
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/core/api.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/core/api.js
 
 
 
@@ -47043,7 +50103,7 @@ function _stringFormat(Class, format, fnOrRegex, _params = {}) {
     return inst;
 }
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/core/to-json-schema.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/core/to-json-schema.js
 
 
 function assignProps(target, ...sources) {
@@ -47696,7 +50756,7 @@ const createStandardJSONSchemaMethod = (schema, io, processors = {}) => (params)
     return to_json_schema_finalize(ctx, schema);
 };
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/core/json-schema-processors.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/core/json-schema-processors.js
 
 
 
@@ -48541,7 +51601,7 @@ function toJSONSchema(input, params) {
     return finalize(ctx, input);
 }
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/locales/en.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/locales/en.js
 
 const error = () => {
     const Sizable = {
@@ -48668,7 +51728,7 @@ const error = () => {
     };
 }
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/core/errors.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/core/errors.js
 
 
 /* Computing the message eagerly is expensive (pretty-printed JSON of all
@@ -48937,7 +51997,7 @@ function prettifyError(error) {
     return lines.join("\n");
 }
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/core/parse.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/core/parse.js
 
 
 
@@ -49114,7 +52174,7 @@ const _safeDecodeAsync = (_Err) => async (schema, value, _ctx) => {
 };
 const safeDecodeAsync = /* @__PURE__*/ _safeDecodeAsync($ZodRealError);
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/classic/errors.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/classic/errors.js
 
 
 
@@ -49173,7 +52233,7 @@ const ZodRealError = /*@__PURE__*/ $constructor("ZodError", errors_initializer, 
 // /** @deprecated Use `z.core.$ZodErrorMapCtx` instead. */
 // export type ErrorMapCtx = core.$ZodErrorMapCtx;
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/classic/parse.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/classic/parse.js
 
 
 const classic_parse_parse = /* @__PURE__ */ _parse(ZodRealError);
@@ -49191,7 +52251,7 @@ const parse_safeDecode = /* @__PURE__ */ _safeDecode(ZodRealError);
 const parse_safeEncodeAsync = /* @__PURE__ */ _safeEncodeAsync(ZodRealError);
 const parse_safeDecodeAsync = /* @__PURE__ */ _safeDecodeAsync(ZodRealError);
 
-;// CONCATENATED MODULE: ../../work/main/node_modules/zod/v4/classic/schemas.js
+;// CONCATENATED MODULE: ./node_modules/zod/v4/classic/schemas.js
 
 
 
@@ -49517,13 +52577,13 @@ const ZodString = /*@__PURE__*/ $constructor("ZodString", (inst, def) => {
         return this.check(_isoDateTime(ZodISODateTime, params));
     },
     date(params) {
-        return this.check(_isoDate(ZodISODate, params));
+        return this.check(_isoDate(schemas_ZodISODate, params));
     },
     time(params) {
-        return this.check(_isoTime(ZodISOTime, params));
+        return this.check(_isoTime(schemas_ZodISOTime, params));
     },
     duration(params) {
-        return this.check(_isoDuration(ZodISODuration, params));
+        return this.check(_isoDuration(schemas_ZodISODuration, params));
     },
 });
 function schemas_string(params) {
@@ -49537,15 +52597,15 @@ const ZodISODateTime = /*@__PURE__*/ $constructor("ZodISODateTime", (inst, def) 
     $ZodISODateTime.init(inst, def);
     ZodStringFormat.init(inst, def);
 });
-const ZodISODate = /*@__PURE__*/ $constructor("ZodISODate", (inst, def) => {
+const schemas_ZodISODate = /*@__PURE__*/ $constructor("ZodISODate", (inst, def) => {
     $ZodISODate.init(inst, def);
     ZodStringFormat.init(inst, def);
 });
-const ZodISOTime = /*@__PURE__*/ $constructor("ZodISOTime", (inst, def) => {
+const schemas_ZodISOTime = /*@__PURE__*/ $constructor("ZodISOTime", (inst, def) => {
     $ZodISOTime.init(inst, def);
     ZodStringFormat.init(inst, def);
 });
-const ZodISODuration = /*@__PURE__*/ $constructor("ZodISODuration", (inst, def) => {
+const schemas_ZodISODuration = /*@__PURE__*/ $constructor("ZodISODuration", (inst, def) => {
     $ZodISODuration.init(inst, def);
     ZodStringFormat.init(inst, def);
 });
@@ -52378,7 +55438,7 @@ var external_http_namespaceObject = /*#__PURE__*/__nccwpck_require__.t(external_
 // EXTERNAL MODULE: external "https"
 var external_https_ = __nccwpck_require__(5692);
 var external_https_namespaceObject = /*#__PURE__*/__nccwpck_require__.t(external_https_, 2);
-;// CONCATENATED MODULE: ../../work/main/node_modules/@actions/http-client/lib/proxy.js
+;// CONCATENATED MODULE: ./node_modules/@actions/http-client/lib/proxy.js
 function getProxyUrl(reqUrl) {
     const usingSsl = reqUrl.protocol === 'https:';
     if (checkBypass(reqUrl)) {
@@ -52469,11 +55529,11 @@ class DecodedURL extends URL {
     }
 }
 //# sourceMappingURL=proxy.js.map
-// EXTERNAL MODULE: ../../work/main/node_modules/tunnel/index.js
-var tunnel = __nccwpck_require__(8258);
-// EXTERNAL MODULE: ../../work/main/node_modules/undici/index.js
-var undici = __nccwpck_require__(576);
-;// CONCATENATED MODULE: ../../work/main/node_modules/@actions/http-client/lib/index.js
+// EXTERNAL MODULE: ./node_modules/tunnel/index.js
+var tunnel = __nccwpck_require__(770);
+// EXTERNAL MODULE: ./node_modules/undici/index.js
+var undici = __nccwpck_require__(6752);
+;// CONCATENATED MODULE: ./node_modules/@actions/http-client/lib/index.js
 /* eslint-disable @typescript-eslint/no-explicit-any */
 var __awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
     function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
@@ -54534,8 +57594,9 @@ const stepIdSchema = schemas_string().regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, {
 const identifiers_versionSchema = schemas_string().regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
     error: 'must be 1 to 128 of 0-9, A-Z, a-z, ".", "+", "_" and "-", starting with a letter or digit',
 });
-const projectIdSchema = schemas_string().regex(/^[A-Za-z0-9_.-]{1,128}$/, {
-    error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-"',
+/** Without the names that a path gives another meaning. */
+const projectIdSchema = schemas_string().regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
+    error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor ".."',
 });
 /** SHA-256 as 64 hex digits; upper case is accepted and folded. */
 const sha256Schema = schemas_string()
@@ -54831,8 +57892,8 @@ function nameOf(path, source, words) {
     return prefix + cleanForeignText(keys.join(''), 200);
 }
 
-// EXTERNAL MODULE: ../../work/main/node_modules/yaml/dist/index.js
-var dist = __nccwpck_require__(7207);
+// EXTERNAL MODULE: ./node_modules/yaml/dist/index.js
+var dist = __nccwpck_require__(8815);
 ;// CONCATENATED MODULE: ./build/core/yaml-error-sentence.js
 
 /**
@@ -55250,7 +58311,8 @@ const ACTIONS = [
     'healthcheck',
     'notify',
 ];
-const TEMPLATE_PATH = /^(?:plugins|extensions)\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
+/** Its first part may also be what a project's archive calls its directory of plugins. */
+const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
 const templatePathSchema = schemas_string()
     .max(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` })
     .regex(TEMPLATE_PATH, {
@@ -55511,7 +58573,62 @@ function verifyTemplates(file, steps, hasFile, keepPaths) {
         throw new PlanError(problems);
 }
 
+;// CONCATENATED MODULE: ./build/core/plan-binding.js
+const NEEDS_FILES = new Set(['write_env', 'start', 'restart', 'healthcheck']);
+function isInstallStep(step) {
+    return step.action === 'install_plugin' || step.action === 'install_extension';
+}
+/** Whether the step can do nothing before what it is about is installed. */
+function needsFiles(step) {
+    return NEEDS_FILES.has(step.action);
+}
+function installedId(step) {
+    return step.action === 'install_plugin' ? step.plugin : step.extension;
+}
+/** The id that a step other than an installing one is about; undefined where it is about everything, or nothing. */
+function subjectIdOf(step) {
+    return 'plugin' in step && step.action !== 'install_plugin' ? step.plugin : undefined;
+}
+/** A plan that is not for `projectId`, which a sentence calls `name`. */
+function foreignPlanProblems(plan, name, projectId) {
+    if (plan.projectId === projectId)
+        return [];
+    const message = `project_id must be ${name} "${projectId}", found "${plan.projectId}": this plan is for something else`;
+    return [plan_binding_problemAt(plan.file, plan.positions.projectId, message)];
+}
+/** Ids whose directory would stand where another id's settings are. */
+function settingsNameProblems(file, installSteps) {
+    return installSteps
+        .filter(step => installedId(step).endsWith('.env'))
+        .map(step => {
+        const message = `"${installedId(step)}" is where another id's settings file is: choose an id that does not end in .env`;
+        return stepProblem(file, step, message);
+    });
+}
+/** Steps that come before an installing step whose files they need; `steps` are in the order in which they run. */
+function prematureProblems(file, steps, needs) {
+    const waiting = new Set(steps.filter(isInstallStep));
+    return steps.flatMap(step => {
+        if (isInstallStep(step))
+            waiting.delete(step);
+        const missing = needsFiles(step) ? [...waiting].filter(install => needs(step, install)) : [];
+        if (missing.length === 0)
+            return [];
+        const ids = missing.map(install => `"${install.id}"`).join(', ');
+        return [
+            stepProblem(file, step, `${step.action} would run before the files are there: add ${ids} to its depends_on`),
+        ];
+    });
+}
+function stepProblem(file, step, message) {
+    return plan_binding_problemAt(file, step, `step "${step.id}": ${message}`);
+}
+function plan_binding_problemAt(file, { line, column }, message) {
+    return { message, file, line, column };
+}
+
 ;// CONCATENATED MODULE: ./build/core/single-artifact-plan.js
+
 
 
 /**
@@ -55522,56 +58639,43 @@ function verifyTemplates(file, steps, hasFile, keepPaths) {
 function bindPlanToArtifact(plan, artifact) {
     const installSteps = plan.steps.filter(isInstallStep);
     const [installStep] = installSteps;
-    const problems = [...projectProblems(plan, artifact.slug), ...installProblems(plan, installSteps, artifact.kind)];
+    const problems = [
+        ...foreignPlanProblems(plan, 'the slug', artifact.slug),
+        ...installProblems(plan, installSteps, artifact.kind),
+    ];
     if (installStep === undefined)
         throw new PlanError(problems);
     const steps = orderSteps(plan);
     problems.push(...strangerProblems(plan, installStep), ...templateProblems(plan, installStep));
-    problems.push(...orderProblems(plan.file, steps, installStep));
+    problems.push(...prematureProblems(plan.file, steps, (_, install) => install === installStep));
     if (problems.length > 0)
         throw new PlanError(problems);
     return { id: installedId(installStep), installStep, steps, snapshot: steps.some(step => step.snapshot) };
 }
 const INSTALL_ACTIONS = { plugin: 'install_plugin', service: 'install_extension' };
-const NEEDS_FILES = new Set(['write_env', 'start', 'restart', 'healthcheck']);
-function isInstallStep(step) {
-    return step.action === 'install_plugin' || step.action === 'install_extension';
-}
-function installedId(step) {
-    return step.action === 'install_plugin' ? step.plugin : step.extension;
-}
-function projectProblems(plan, slug) {
-    if (plan.projectId === slug)
-        return [];
-    const message = `project_id must be the slug "${slug}", found "${plan.projectId}": this plan is for something else`;
-    return [single_artifact_plan_problemAt(plan.file, plan.positions.projectId, message)];
-}
 function installProblems(plan, installSteps, kind) {
     const action = INSTALL_ACTIONS[kind];
     const [first] = installSteps;
     if (first === undefined) {
         return [
-            single_artifact_plan_problemAt(plan.file, plan.positions.steps, `no step installs the ${kind}: one with action ${action} is needed`),
+            plan_binding_problemAt(plan.file, plan.positions.steps, `no step installs the ${kind}: one with action ${action} is needed`),
         ];
     }
     const wrongKind = installSteps
         .filter(step => step.action !== action)
         .map(step => stepProblem(plan.file, step, `${step.action} does not install a ${kind}: use ${action}, or the other kind`));
-    const settings = installSteps
-        .filter(step => installedId(step).endsWith('.env'))
-        .map(step => stepProblem(plan.file, step, `"${installedId(step)}" is where another id's settings file is: choose an id that does not end in .env`));
     const further = installSteps
         .slice(1)
         .map(step => stepProblem(plan.file, step, `one artifact is installed once, and step "${first.id}" does it`));
-    return [...wrongKind, ...settings, ...further];
+    return [...wrongKind, ...settingsNameProblems(plan.file, installSteps), ...further];
 }
 function strangerProblems(plan, installStep) {
     const id = installedId(installStep);
     return plan.steps.flatMap(step => {
-        const plugin = 'plugin' in step && step.action !== 'install_plugin' ? step.plugin : undefined;
-        if (plugin === undefined || plugin === id)
+        const subject = subjectIdOf(step);
+        if (subject === undefined || subject === id)
             return [];
-        return [stepProblem(plan.file, step, `plugin must be "${id}", which this plan installs, found "${plugin}"`)];
+        return [stepProblem(plan.file, step, `plugin must be "${id}", which this plan installs, found "${subject}"`)];
     });
 }
 function templateProblems(plan, installStep) {
@@ -55583,21 +58687,6 @@ function templateProblems(plan, installStep) {
             stepProblem(plan.file, step, `from must begin with ${folder}, which this plan installs, found "${step.from}"`),
         ];
     });
-}
-function orderProblems(file, steps, installStep) {
-    return steps
-        .slice(0, steps.indexOf(installStep))
-        .filter(step => NEEDS_FILES.has(step.action))
-        .map(step => {
-        const message = `${step.action} would run before the files are there: add "${installStep.id}" to its depends_on`;
-        return stepProblem(file, step, message);
-    });
-}
-function stepProblem(file, step, message) {
-    return single_artifact_plan_problemAt(file, step, `step "${step.id}": ${message}`);
-}
-function single_artifact_plan_problemAt(file, { line, column }, message) {
-    return { message, file, line, column };
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/bind-plan.js
@@ -55664,7 +58753,7 @@ function verifyHmacSignature(artifact, computedHmac, header) {
     }
     return artifact;
 }
-/** Refuses an artifact that is not the pinned one: SignatureError `digest_mismatch`. */
+/** Refuses an artifact, verified before, that is not the pinned one: SignatureError `digest_mismatch`. */
 function verifyPinnedDigest(artifact, pinnedSha256) {
     if (artifact.sha256 !== pinnedSha256) {
         throw new SignatureError('digest_mismatch', `artifact-sha256 pins ${pinnedSha256}, the hub served ${artifact.sha256}: nothing was installed. ` +
@@ -55673,8 +58762,8 @@ function verifyPinnedDigest(artifact, pinnedSha256) {
     return artifact;
 }
 
-// EXTERNAL MODULE: ../../work/main/node_modules/semver/index.js
-var semver = __nccwpck_require__(776);
+// EXTERNAL MODULE: ./node_modules/semver/index.js
+var semver = __nccwpck_require__(2088);
 ;// CONCATENATED MODULE: ./build/core/versions.js
 
 /** Whether two version strings name the same version, an optional leading `v` aside. */
@@ -55771,18 +58860,19 @@ function verifyEntryCount(count, limits) {
     throw new ArchiveError('archive_too_large', `The archive holds ${count} entries, more than max-entries allows (${limits.maxEntries}): nothing was installed; ` +
         'raise the input max-entries if the artifact is meant to be that large.');
 }
+/** Throws ArchiveError `archive_too_large` when an archive's entries declare more than `max-extracted-bytes`. */
+function verifyExtractedBytes(bytes, limits) {
+    if (bytes <= limits.maxExtractedBytes)
+        return;
+    throw new ArchiveError('archive_too_large', `The archive unpacks to ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes}): nothing was ` +
+        'installed; raise the input max-extracted-bytes if the artifact is meant to be that large.');
+}
 /** Throws ArchiveError `unsafe_archive` when the archive as a whole, above 1 MiB, unpacks to more than 1,000 times its packed bytes. */
 function verifyRatio(bytes, packed) {
     if (!isBeyondRatio(bytes, packed))
         return;
     throw new ArchiveError('unsafe_archive', `The archive unpacks from ${packed} to ${bytes} bytes, more than ${MAX_COMPRESSION_RATIO}:1: nothing was installed; ` +
         'it looks like a decompression bomb, ask its publisher.');
-}
-function verifyExtractedBytes(bytes, limits) {
-    if (bytes <= limits.maxExtractedBytes)
-        return;
-    throw new ArchiveError('archive_too_large', `The archive unpacks to ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes}): nothing was ` +
-        'installed; raise the input max-extracted-bytes if the artifact is meant to be that large.');
 }
 function verifyEntrySize(entry) {
     if (entry.type === 'symlink' && entry.size > MAX_PATH_BYTES) {
@@ -56059,20 +59149,30 @@ function stopProblem(type) {
 /** Some tools deflate a directory's nothing, to two bytes. */
 const EMPTY_DEFLATE_BYTES = 2;
 /**
- * What to make of an archive's whole listing: a single top-level directory left out, every path safe on this platform
- * before and after that, no two equal, symlinks that stay inside, modes without set-uid (contract 4.3, rule 5).
+ * What to make of an archive's whole listing: a single top-level directory left out unless all stays `as packed`, every path
+ * safe on this platform before and after that, no two equal, symlinks that stay inside, modes without set-uid (contract 4.3, rule 5).
  * Throws ArchiveError `unsafe_archive` naming the entry and the rule, `archive_too_large` above a limit,
  * `empty_artifact` when there is neither a file nor a symlink.
  */
-function planExtraction(entries, limits, platform) {
+function planExtraction(entries, limits, platform, shape = 'flattened') {
     verifyDeclaredSizes(entries, limits);
-    const named = entries.map(entry => ({ path: parsePath(entry, platform), type: extractableType(entry), entry }));
+    const named = entries.map(entry => ({
+        path: parsePath(entry, platform),
+        type: requireExtractable(entry.name, entry.type),
+        entry,
+    }));
     verifyNotEmpty(named);
-    const flattened = singleTopLevelDirectory(named);
+    const flattened = shape === 'flattened' ? singleTopLevelDirectory(named) : null;
     const kept = flattened === null ? named : flatten(named, flattened, platform);
     const tree = buildTree(kept, platform);
     verifyEntryCount(tree.directories.length, limits);
     return { ...contentsOf(kept, tree), directories: tree.directories, flattened };
+}
+/** The type, where it is one that is extracted; else throws ArchiveError `unsafe_archive`. */
+function requireExtractable(name, type) {
+    if (type === 'file' || type === 'directory' || type === 'symlink')
+        return type;
+    throw unsafeEntry(name, `is a ${type}, not a file, directory or symlink`);
 }
 function parsePath(entry, platform) {
     if (entry.type === 'directory' && holdsData(entry))
@@ -56084,12 +59184,6 @@ function parsePath(entry, platform) {
 }
 function holdsData(entry) {
     return entry.size > 0 || (entry.packedSize ?? 0) > EMPTY_DEFLATE_BYTES;
-}
-function extractableType(entry) {
-    const { type } = entry;
-    if (type === 'file' || type === 'directory' || type === 'symlink')
-        return type;
-    throw unsafeEntry(entry.name, `is a ${type}, not a file, directory or symlink`);
 }
 function verifyNotEmpty(named) {
     if (named.some(({ type }) => type !== 'directory'))
@@ -58494,7 +61588,7 @@ function senderFor({ bases, slug, kind, apiKey }, tools) {
 
 ;// CONCATENATED MODULE: external "os"
 const external_os_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("os");
-;// CONCATENATED MODULE: ../../work/main/node_modules/@actions/core/lib/utils.js
+;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/utils.js
 // We use any as a valid input type
 /* eslint-disable @typescript-eslint/no-explicit-any */
 /**
@@ -58530,7 +61624,7 @@ function toCommandProperties(annotationProperties) {
     };
 }
 //# sourceMappingURL=utils.js.map
-;// CONCATENATED MODULE: ../../work/main/node_modules/@actions/core/lib/command.js
+;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/command.js
 
 
 /**
@@ -58624,9 +61718,9 @@ function escapeProperty(s) {
 //# sourceMappingURL=command.js.map
 ;// CONCATENATED MODULE: external "crypto"
 const external_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("crypto");
-;// CONCATENATED MODULE: external "fs"
-const external_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("fs");
-;// CONCATENATED MODULE: ../../work/main/node_modules/@actions/core/lib/file-command.js
+// EXTERNAL MODULE: external "fs"
+var external_fs_ = __nccwpck_require__(9896);
+;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/file-command.js
 // For internal use, subject to change.
 // We use any as a valid input type
 /* eslint-disable @typescript-eslint/no-explicit-any */
@@ -58639,10 +61733,10 @@ function file_command_issueFileCommand(command, message) {
     if (!filePath) {
         throw new Error(`Unable to find environment variable for file command ${command}`);
     }
-    if (!external_fs_namespaceObject.existsSync(filePath)) {
+    if (!external_fs_.existsSync(filePath)) {
         throw new Error(`Missing file at path: ${filePath}`);
     }
-    external_fs_namespaceObject.appendFileSync(filePath, `${utils_toCommandValue(message)}${external_os_namespaceObject.EOL}`, {
+    external_fs_.appendFileSync(filePath, `${utils_toCommandValue(message)}${external_os_namespaceObject.EOL}`, {
         encoding: 'utf8'
     });
 }
@@ -58663,7 +61757,7 @@ function file_command_prepareKeyValueMessage(key, value) {
 //# sourceMappingURL=file-command.js.map
 ;// CONCATENATED MODULE: external "path"
 const external_path_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("path");
-;// CONCATENATED MODULE: ../../work/main/node_modules/@actions/http-client/lib/auth.js
+;// CONCATENATED MODULE: ./node_modules/@actions/http-client/lib/auth.js
 var auth_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
     function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
     return new (P || (P = Promise))(function (resolve, reject) {
@@ -58739,7 +61833,7 @@ class PersonalAccessTokenCredentialHandler {
     }
 }
 //# sourceMappingURL=auth.js.map
-;// CONCATENATED MODULE: ../../work/main/node_modules/@actions/core/lib/oidc-utils.js
+;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/oidc-utils.js
 var oidc_utils_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
     function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
     return new (P || (P = Promise))(function (resolve, reject) {
@@ -58813,7 +61907,7 @@ class oidc_utils_OidcClient {
     }
 }
 //# sourceMappingURL=oidc-utils.js.map
-;// CONCATENATED MODULE: ../../work/main/node_modules/@actions/core/lib/summary.js
+;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/summary.js
 var summary_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
     function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
     return new (P || (P = Promise))(function (resolve, reject) {
@@ -58825,7 +61919,7 @@ var summary_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _
 };
 
 
-const { access, appendFile, writeFile: summary_writeFile } = external_fs_namespaceObject.promises;
+const { access, appendFile, writeFile: summary_writeFile } = external_fs_.promises;
 const SUMMARY_ENV_VAR = 'GITHUB_STEP_SUMMARY';
 const SUMMARY_DOCS_URL = 'https://docs.github.com/actions/using-workflows/workflow-commands-for-github-actions#adding-a-job-summary';
 class Summary {
@@ -58848,7 +61942,7 @@ class Summary {
                 throw new Error(`Unable to find environment variable for $${SUMMARY_ENV_VAR}. Check if your runtime environment supports job summaries.`);
             }
             try {
-                yield access(pathFromEnv, external_fs_namespaceObject.constants.R_OK | external_fs_namespaceObject.constants.W_OK);
+                yield access(pathFromEnv, external_fs_.constants.R_OK | external_fs_.constants.W_OK);
             }
             catch (_a) {
                 throw new Error(`Unable to access summary file: '${pathFromEnv}'. Check if the file has correct read/write permissions.`);
@@ -59094,7 +62188,7 @@ const _summary = new Summary();
 const markdownSummary = (/* unused pure expression or super */ null && (_summary));
 const summary = _summary;
 //# sourceMappingURL=summary.js.map
-;// CONCATENATED MODULE: ../../work/main/node_modules/@actions/core/lib/path-utils.js
+;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/path-utils.js
 
 /**
  * toPosixPath converts the given path to the posix form. On Windows, \\ will be
@@ -59136,7 +62230,7 @@ var external_events_ = __nccwpck_require__(4434);
 const external_child_process_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("child_process");
 // EXTERNAL MODULE: external "assert"
 var external_assert_ = __nccwpck_require__(2613);
-;// CONCATENATED MODULE: ../../work/main/node_modules/@actions/io/lib/io-util.js
+;// CONCATENATED MODULE: ./node_modules/@actions/io/lib/io-util.js
 var io_util_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
     function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
     return new (P || (P = Promise))(function (resolve, reject) {
@@ -59148,7 +62242,7 @@ var io_util_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _
 };
 
 
-const { chmod, copyFile, lstat, mkdir, open: io_util_open, readdir, rename, rm, rmdir, stat, symlink, unlink } = external_fs_namespaceObject.promises;
+const { chmod, copyFile, lstat, mkdir, open: io_util_open, readdir, rename, rm, rmdir, stat, symlink, unlink } = external_fs_.promises;
 // export const {open} = 'fs'
 const IS_WINDOWS = process.platform === 'win32';
 /**
@@ -59175,7 +62269,7 @@ function readlink(fsPath) {
 }
 // See https://github.com/nodejs/node/blob/d0153aee367422d0858105abec186da4dff0a0c5/deps/uv/include/uv/win.h#L691
 const UV_FS_O_EXLOCK = 0x10000000;
-const READONLY = external_fs_namespaceObject.constants.O_RDONLY;
+const READONLY = external_fs_.constants.O_RDONLY;
 function io_util_exists(fsPath) {
     return io_util_awaiter(this, void 0, void 0, function* () {
         try {
@@ -59316,7 +62410,7 @@ function getCmdPath() {
     return (_a = process.env['COMSPEC']) !== null && _a !== void 0 ? _a : `cmd.exe`;
 }
 //# sourceMappingURL=io-util.js.map
-;// CONCATENATED MODULE: ../../work/main/node_modules/@actions/io/lib/io.js
+;// CONCATENATED MODULE: ./node_modules/@actions/io/lib/io.js
 var io_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
     function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
     return new (P || (P = Promise))(function (resolve, reject) {
@@ -59590,7 +62684,7 @@ function io_copyFile(srcFile, destFile, force) {
 //# sourceMappingURL=io.js.map
 ;// CONCATENATED MODULE: external "timers"
 const external_timers_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("timers");
-;// CONCATENATED MODULE: ../../work/main/node_modules/@actions/exec/lib/toolrunner.js
+;// CONCATENATED MODULE: ./node_modules/@actions/exec/lib/toolrunner.js
 var toolrunner_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
     function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
     return new (P || (P = Promise))(function (resolve, reject) {
@@ -60178,7 +63272,7 @@ class ExecState extends external_events_.EventEmitter {
     }
 }
 //# sourceMappingURL=toolrunner.js.map
-;// CONCATENATED MODULE: ../../work/main/node_modules/@actions/exec/lib/exec.js
+;// CONCATENATED MODULE: ./node_modules/@actions/exec/lib/exec.js
 var exec_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
     function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
     return new (P || (P = Promise))(function (resolve, reject) {
@@ -60258,7 +63352,7 @@ function getExecOutput(commandLine, args, options) {
     });
 }
 //# sourceMappingURL=exec.js.map
-;// CONCATENATED MODULE: ../../work/main/node_modules/@actions/core/lib/platform.js
+;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/platform.js
 var platform_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
     function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
     return new (P || (P = Promise))(function (resolve, reject) {
@@ -60323,7 +63417,7 @@ function getDetails() {
     });
 }
 //# sourceMappingURL=platform.js.map
-;// CONCATENATED MODULE: ../../work/main/node_modules/@actions/core/lib/core.js
+;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/core.js
 var core_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
     function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
     return new (P || (P = Promise))(function (resolve, reject) {
@@ -61489,13 +64583,2103 @@ async function deployPost() {
     return runPostStep(readDeployInputs, finishInterrupted);
 }
 
+;// CONCATENATED MODULE: ./build/project/install-project.js
+
+/** The states `installing`, `healthchecking` and `notifying`: the plan's steps in their order, all in one transaction. */
+async function installProject(run, prepared, deployment) {
+    const { bound, things, hostConfig, skipped, manifest } = prepared;
+    const firstOfTail = bound.steps.findLastIndex(step => step.action !== 'notify') + 1;
+    const tail = new Set(bound.steps.slice(firstOfTail));
+    const order = {
+        steps: bound.steps,
+        snapshot: bound.snapshot,
+        hostConfig,
+        skipped,
+        things,
+        origin: { contract: 'project', slug: run.request.projectId, project_version: manifest.version },
+        async beforeStep(step) {
+            if (step.action === 'healthcheck' || tail.has(step))
+                await reach(run, 'healthchecking');
+            if (tail.has(step))
+                await reach(run, 'notifying');
+        },
+    };
+    const installation = await installThings(run, order, deployment);
+    await reach(run, 'healthchecking');
+    await reach(run, 'notifying');
+    return installation;
+}
+/** Whatever steps the plan has, the flow passes each of its states once. */
+async function reach(run, state) {
+    const before = state === 'healthchecking' ? 'installing' : 'healthchecking';
+    if (run.machine.current === before)
+        await run.enter(state);
+}
+
+;// CONCATENATED MODULE: ./build/core/tar-header.js
+
+/** Bytes of a header, and what all data is padded to. */
+const TAR_BLOCK_BYTES = 512;
+const TYPES = new Map([
+    ['\0', 'file'],
+    ['0', 'file'],
+    ['1', 'hard link'],
+    ['2', 'symlink'],
+    ['3', 'character device'],
+    ['4', 'block device'],
+    ['5', 'directory'],
+    ['6', 'fifo'],
+    ['S', 'sparse file'],
+    ['x', 'pax'],
+    ['g', 'pax global'],
+    ['L', 'gnu name'],
+    ['K', 'gnu link name'],
+]);
+const tar_header_OWNER_EXECUTE = 0o100;
+const USTAR_MAGIC = 'ustar\x0000';
+const GNU_MAGIC = 'ustar  \0';
+const NO_MAGIC = '\0'.repeat(8);
+const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/;
+/**
+ * One header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so that all see the
+ * same members: numbers are octal digits and nothing else, so no base-256 and no negative sizes.
+ * Throws ArchiveError `invalid_archive` for a wrong checksum, another magic and other numbers.
+ */
+function parseTarHeader(block) {
+    if (readOctal(block, 148, 8, 'checksum') !== checksum(block))
+        throw invalidArchive('a tar header has a wrong checksum');
+    const magic = block.toString('latin1', 257, 265);
+    if (magic !== USTAR_MAGIC && magic !== GNU_MAGIC && magic !== NO_MAGIC) {
+        throw invalidArchive('a tar header is of an unknown format');
+    }
+    return {
+        name: magic === USTAR_MAGIC ? prefixedName(block) : readText(block, 0, 100),
+        linkName: readText(block, 157, 100),
+        type: TYPES.get(block.toString('latin1', 156, 157)) ?? 'unknown type',
+        size: readOctal(block, 124, 12, 'size'),
+        executable: (readOctal(block, 100, 8, 'mode') & tar_header_OWNER_EXECUTE) !== 0,
+    };
+}
+/** With the field itself counted as spaces. */
+function checksum(block) {
+    let sum = 8 * 0x20;
+    for (let at = 0; at < TAR_BLOCK_BYTES; at++) {
+        if (at < 148 || at >= 156)
+            sum += block[at];
+    }
+    return sum;
+}
+function prefixedName(block) {
+    const prefix = readText(block, 345, 155);
+    const name = readText(block, 0, 100);
+    return prefix.length === 0 ? name : Buffer.concat([prefix, Buffer.from('/'), name]);
+}
+/** A copy, because the block is reused. */
+function readText(block, at, length) {
+    const field = block.subarray(at, at + length);
+    const end = field.indexOf(0);
+    return Buffer.from(end === -1 ? field : field.subarray(0, end));
+}
+function readOctal(block, at, length, field) {
+    const digits = OCTAL_FIELD.exec(block.toString('latin1', at, at + length))?.[1];
+    if (digits === undefined)
+        throw invalidArchive(`a tar header has a ${field} that is not an octal number`);
+    return Number.parseInt(digits, 8);
+}
+
+;// CONCATENATED MODULE: ./build/core/tar-pax.js
+
+
+const SPACE = 0x20;
+const EQUALS = 0x3d;
+const LINE_FEED = 0x0a;
+/** Without a bound the search for a record's length costs the square of the bytes. */
+const MAX_LENGTH_DIGITS = 8;
+const DECIMAL = /^(0|[1-9][0-9]{0,14})$/;
+const SPECIAL_KEY = /^(GNU\.|SCHILY\.(realsize|filetype)$)/;
+/**
+ * The words of a PAX extended header about one member. Keys that change neither name nor content, like times and
+ * attributes, are left out. Throws ArchiveError `invalid_archive` for malformed records, a key told twice, an empty path
+ * or linkpath and a size that is no number, `unsafe_archive` for names that are not UTF-8.
+ */
+function parsePaxWords(body) {
+    const records = parseRecords(body);
+    const [path, linkpath, size] = [records.get('path'), records.get('linkpath'), records.get('size')];
+    const specialKey = [...records.keys()].find(key => SPECIAL_KEY.test(key));
+    return {
+        ...(path && { path: decodeName(path) }),
+        ...(linkpath && { linkpath: decodeName(linkpath) }),
+        ...(size && { size: parseSize(size) }),
+        ...(specialKey !== undefined && { specialKey }),
+    };
+}
+/**
+ * Refuses a PAX global header that says more than a comment (`git archive` tells its commit): the rest would hold
+ * for every member that follows. Throws ArchiveError `invalid_archive`.
+ */
+function verifyGlobalPax(body) {
+    for (const key of parseRecords(body).keys()) {
+        if (key !== 'comment')
+            throw invalidArchive('a PAX global header says more than a comment');
+    }
+}
+/** Records of the form `<length> <key>=<value>\n`, the length counting all of it. */
+function parseRecords(body) {
+    const records = new Map();
+    for (let at = 0; at < body.length;) {
+        const space = body.subarray(at, at + MAX_LENGTH_DIGITS + 1).indexOf(SPACE);
+        const length = parseDecimal(body.toString('latin1', at, at + Math.max(space, 0)));
+        const record = body.subarray(at + space + 1, at + length);
+        const equals = record.indexOf(EQUALS);
+        if (at + length > body.length || equals < 1 || record.at(-1) !== LINE_FEED)
+            throw malformed('record');
+        const key = record.toString('latin1', 0, equals);
+        if (records.has(key))
+            throw malformed('key that is told twice');
+        records.set(key, record.subarray(equals + 1, -1));
+        at += length;
+    }
+    return records;
+}
+function decodeName(value) {
+    if (value.length === 0)
+        throw malformed('path that is empty');
+    return decodeEntryText(value, 'utf-8');
+}
+function parseSize(value) {
+    return parseDecimal(value.toString('latin1'));
+}
+function parseDecimal(digits) {
+    if (!DECIMAL.test(digits))
+        throw malformed('number');
+    return Number(digits);
+}
+function malformed(what) {
+    return invalidArchive(`a PAX header holds a malformed ${what}`);
+}
+
+;// CONCATENATED MODULE: ./build/core/tar-listing.js
+
+
+
+
+
+
+/** Whether a member is the archive's root, `./` or `.`, which an extraction does not make. */
+function isRoot({ storedName, type }) {
+    return type === 'directory' && (storedName === './' || storedName === '.');
+}
+/** Of a PAX header or a long name: these have to be in memory whole. */
+const MAX_WORDS_BYTES = 1024 * 1024;
+const END_BLOCKS = 2;
+const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES);
+/**
+ * Lists a tar that comes in pieces, keeping nothing of its members' data. Stricter than tools are, so that no two of them can see
+ * different members: headers with right checksums, whole members, two blocks of zeros as the end and only zeros after it.
+ */
+class TarListing {
+    #limits;
+    #entries = [];
+    #collected = headerBlock();
+    #announced = {};
+    /** Bytes of data and padding that are still to come. */
+    #skip = 0;
+    #bytes = 0;
+    #endBlocks = 0;
+    constructor(limits) {
+        this.#limits = limits;
+    }
+    /**
+     * Takes the next piece. Throws ArchiveError `invalid_archive` for what is damaged or misleading, `unsafe_archive` for a
+     * member of a type that is not extracted and for names that are not UTF-8, `archive_too_large` above a limit.
+     */
+    add(piece) {
+        for (let at = 0; at < piece.length;) {
+            at += this.#skip > 0 ? this.#pass(piece.length - at) : this.#collect(piece, at);
+        }
+    }
+    /** The members in their order. Throws ArchiveError `invalid_archive` unless the archive came to its end. */
+    finish() {
+        if (this.#endBlocks < END_BLOCKS || this.#collected.filled > 0)
+            throw invalidArchive('its tar ends in the middle');
+        return this.#entries;
+    }
+    #pass(available) {
+        const passed = Math.min(this.#skip, available);
+        this.#skip -= passed;
+        return passed;
+    }
+    #collect(piece, at) {
+        const collected = this.#collected;
+        const copied = piece.copy(collected.bytes, collected.filled, at);
+        collected.filled += copied;
+        if (collected.filled === collected.bytes.length)
+            this.#take(collected);
+        return copied;
+    }
+    #take({ bytes, header }) {
+        this.#collected = headerBlock();
+        if (header !== null)
+            this.#announce(header, bytes.subarray(0, header.size));
+        else if (bytes.equals(ZEROS))
+            this.#end();
+        else
+            this.#open(parseTarHeader(bytes));
+    }
+    #end() {
+        if (Object.keys(this.#announced).length > 0)
+            throw invalidArchive('its tar ends where a member was announced');
+        this.#endBlocks += 1;
+    }
+    #open(header) {
+        if (this.#endBlocks > 0)
+            throw invalidArchive('something follows the end of its tar');
+        if (isWords(header))
+            this.#collected = wordsOf(header);
+        else
+            this.#addMember(header);
+    }
+    #announce(header, body) {
+        if (header.type === 'pax global')
+            verifyGlobalPax(body);
+        else
+            this.#announced = announce(this.#announced, header, body);
+    }
+    #addMember(header) {
+        const entry = toEntry(header, this.#announced);
+        this.#announced = {};
+        this.#entries.push(entry);
+        this.#bytes += entry.size;
+        verifyEntryCount(this.#entries.length, this.#limits);
+        verifyExtractedBytes(this.#bytes, this.#limits);
+        this.#skip = padded(entry.size);
+    }
+}
+function headerBlock() {
+    return { bytes: Buffer.allocUnsafe(TAR_BLOCK_BYTES), filled: 0, header: null };
+}
+function isWords({ type }) {
+    return type === 'pax' || type === 'pax global' || type === 'gnu name' || type === 'gnu link name';
+}
+function wordsOf(header) {
+    if (header.size === 0 || header.size > MAX_WORDS_BYTES) {
+        throw invalidArchive(`a tar header announces ${header.size} bytes about a member`);
+    }
+    return { bytes: Buffer.allocUnsafe(padded(header.size)), filled: 0, header };
+}
+function padded(size) {
+    return Math.ceil(size / TAR_BLOCK_BYTES) * TAR_BLOCK_BYTES;
+}
+/** Tools differ on which of two words wins, so a member has each once, and PAX or GNU ones. */
+function announce(announced, { type }, body) {
+    const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName';
+    const isMixed = key === 'pax' ? Object.keys(announced).length > 0 : announced.pax !== undefined;
+    if (isMixed || announced[key] !== undefined)
+        throw invalidArchive('a tar member is announced twice');
+    return { ...announced, [key]: key === 'pax' ? parsePaxWords(body) : decodeLongName(body) };
+}
+function decodeLongName(body) {
+    const end = body.indexOf(0);
+    const name = end === -1 ? body : body.subarray(0, end);
+    if (body.subarray(name.length).some(byte => byte !== 0))
+        throw invalidArchive('a long tar name goes on after its end');
+    return decodeEntryText(name, 'utf-8');
+}
+function toEntry(header, { pax = {}, name, linkName }) {
+    const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8');
+    const type = memberType(header.type, storedName, pax);
+    const size = pax.size ?? header.size;
+    if (type === 'symlink' && size > 0)
+        throw unsafeEntry(storedName, 'is a symlink that holds data');
+    return {
+        name: storedName.startsWith('./') ? storedName.slice(2) : storedName,
+        storedName,
+        type,
+        size,
+        packedSize: null,
+        executable: header.executable,
+        target: type === 'symlink' ? (pax.linkpath ?? linkName ?? decodeEntryText(header.linkName, 'utf-8')) : null,
+    };
+}
+function memberType(type, name, { specialKey }) {
+    if (specialKey !== undefined)
+        throw unsafeEntry(name, 'is a sparse file or a part of one');
+    // The oldest tars know a directory by its name only.
+    return type === 'file' && name.endsWith('/') ? 'directory' : requireExtractable(name, type);
+}
+
+;// CONCATENATED MODULE: ./build/install/in-slices.js
+/** Makes something of each item, giving the event loop back whenever a slice is over. Throws the signal's reason once it is aborted. */
+async function in_slices_eachInSlices(items, slice, make) {
+    for (const item of items) {
+        make(item);
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+}
+/** The same pieces, giving the event loop back before one whenever a slice is over. Throws the signal's reason once it is aborted. */
+async function* in_slices_inSlices(pieces, slice) {
+    for await (const piece of pieces) {
+        if (slice.isOver())
+            await slice.giveBack();
+        yield piece;
+    }
+}
+
+// EXTERNAL MODULE: ./node_modules/tar-stream/index.js
+var tar_stream = __nccwpck_require__(6118);
+;// CONCATENATED MODULE: ./build/install/tar-members.js
+
+
+
+/**
+ * The members of a listed tar with their data, in their order. The reader is another one than the listing's: where the two do not
+ * see the same member of the same size, it throws ArchiveError `invalid_archive` before any of its data is given out.
+ */
+async function* readTarMembers(pieces, listing) {
+    const source = external_node_stream_.Readable.from(pieces, { highWaterMark: 1 });
+    const reader = source.pipe(createReader({ allowUnknownFormat: true }));
+    source.once('error', error => reader.destroy(error));
+    let read = 0;
+    try {
+        for await (const member of reader) {
+            const entry = listing[read++];
+            verifySame(member.header, entry);
+            yield { entry, data: member };
+            member.resume();
+        }
+    }
+    finally {
+        source.destroy();
+        reader.destroy();
+    }
+    const missing = listing[read];
+    if (missing !== undefined)
+        throw invalidEntry(missing.name, 'is seen by one tar reader and not by another');
+}
+function createReader(options) {
+    return (0,tar_stream.extract)(options);
+}
+function verifySame({ name, size }, entry) {
+    if (entry !== undefined && name === entry.storedName && size === entry.size)
+        return;
+    throw invalidEntry(name, 'is not what another tar reader sees in its place');
+}
+
+;// CONCATENATED MODULE: ./build/core/zstd-frames.js
+
+
+/** log2 of the bytes of the largest window that a frame may declare: what `zstd --long` and its highest levels do. */
+const MAX_WINDOW_LOG = 27;
+const MAX_WINDOW_BYTES = 2 ** MAX_WINDOW_LOG;
+/** What may be used of a window, four times what levels up to 19 ask for: it is memory. */
+const MAX_USED_WINDOW_BYTES = 32 * 1024 * 1024;
+/** Far beyond what any packer makes of the largest artifact; they keep hostile bytes from costing minutes. */
+const MAX_FRAMES = 10_000;
+const MAX_BLOCKS = 1_000_000;
+const MAGIC = 0xfd2fb528;
+const SKIPPABLE_MAGIC = 0x184d2a50;
+const SKIPPABLE_MASK = 0xfffffff0;
+const MAGIC_BYTES = 4;
+const CHECKSUM_BYTES = 4;
+const BLOCK_HEADER_BYTES = 3;
+const MAX_BLOCK_BYTES = 128 * 1024;
+const BLOCK_TYPE = { raw: 0, rle: 1, compressed: 2, reserved: 3 };
+const DICTIONARY_ID_BYTES = [0, 1, 2, 4];
+/** The two-byte form begins where the one-byte form ends. */
+const CONTENT_SIZE_OFFSET = 256;
+/**
+ * The frames of a zstd stream, which fill it from the first byte to the last: decoders stop at the end of a frame without a
+ * word about what follows. Skippable frames, which hold no data, are left out.
+ * Throws ArchiveError `invalid_archive` for anything that is not a whole frame, and for a frame that needs a dictionary;
+ * `archive_too_large` for a window of more than 128 MiB, 10,000 frames or 1,000,000 blocks.
+ */
+function parseZstdFrames(bytes) {
+    const frames = [];
+    const budget = { frames: MAX_FRAMES, blocks: MAX_BLOCKS };
+    for (let at = 0; at < bytes.length;) {
+        if (--budget.frames < 0)
+            throw tooLarge(`consists of more than ${MAX_FRAMES} frames`);
+        const frame = isSkippable(bytes, at) ? null : parseFrame(bytes, at, budget);
+        if (frame !== null)
+            frames.push(frame);
+        at = frame?.end ?? skippableEnd(bytes, at);
+    }
+    if (frames.length === 0)
+        throw invalidArchive('it holds no zstd data');
+    return frames;
+}
+/** Throws ArchiveError `archive_too_large` when a frame, unpacked to so many bytes, uses more than 32 MiB of its window. */
+function verifyWindowUse({ windowBytes }, unpackedBytes) {
+    if (Math.min(windowBytes, unpackedBytes) <= MAX_USED_WINDOW_BYTES)
+        return;
+    throw tooLarge(`uses more than ${MAX_USED_WINDOW_BYTES} bytes of a zstd window of ${windowBytes}`);
+}
+function isSkippable(bytes, at) {
+    return (readUInt(bytes, at, MAGIC_BYTES) & SKIPPABLE_MASK) >>> 0 === SKIPPABLE_MAGIC;
+}
+function skippableEnd(bytes, at) {
+    const size = readUInt(bytes, at + MAGIC_BYTES, 4);
+    return verifyWithin(bytes, at + MAGIC_BYTES + 4 + size);
+}
+function parseFrame(bytes, start, budget) {
+    const { end: headerEnd, contentBytes, windowBytes, hasChecksum } = parseFrameHeader(bytes, start);
+    let at = headerEnd;
+    for (let isLast = false; !isLast;) {
+        if (--budget.blocks < 0)
+            throw tooLarge(`consists of more than ${MAX_BLOCKS} zstd blocks`);
+        const block = readUInt(bytes, at, BLOCK_HEADER_BYTES);
+        isLast = (block & 1) === 1;
+        at += BLOCK_HEADER_BYTES + blockBytes((block >>> 1) & 3, block >>> 3);
+    }
+    const end = verifyWithin(bytes, at + (hasChecksum ? CHECKSUM_BYTES : 0));
+    return { start, end, contentBytes, windowBytes };
+}
+function parseFrameHeader(bytes, start) {
+    if (readUInt(bytes, start, MAGIC_BYTES) !== MAGIC) {
+        throw invalidArchive(start === 0 ? 'it is not zstd data' : `its zstd data is followed by something else at byte ${start}`);
+    }
+    const descriptor = readUInt(bytes, start + MAGIC_BYTES, 1);
+    if ((descriptor & 0x08) !== 0)
+        throw invalidArchive('a zstd frame sets a reserved bit');
+    const isSingleSegment = (descriptor & 0x20) !== 0;
+    const windowAt = start + MAGIC_BYTES + 1;
+    const dictionaryAt = windowAt + (isSingleSegment ? 0 : 1);
+    const sizeAt = dictionaryAt + verifyNoDictionary(bytes, dictionaryAt, descriptor & 3);
+    const sizeBytes = contentSizeBytes(descriptor >>> 6, isSingleSegment);
+    const contentBytes = sizeBytes === 0 ? null : readContentSize(bytes, sizeAt, sizeBytes);
+    const windowBytes = contentBytes !== null && isSingleSegment ? contentBytes : readWindowBytes(bytes, windowAt);
+    verifyWindow(windowBytes);
+    return { end: sizeAt + sizeBytes, contentBytes, windowBytes, hasChecksum: (descriptor & 0x04) !== 0 };
+}
+/** Returns how many bytes the dictionary's id takes. */
+function verifyNoDictionary(bytes, at, flag) {
+    const length = DICTIONARY_ID_BYTES[flag] ?? 0;
+    if (length > 0 && readUInt(bytes, at, length) !== 0)
+        throw invalidArchive('its zstd data needs a dictionary');
+    return length;
+}
+function contentSizeBytes(flag, isSingleSegment) {
+    return flag === 0 ? Number(isSingleSegment) : 2 ** flag;
+}
+function readContentSize(bytes, at, length) {
+    const low = readUInt(bytes, at, Math.min(length, 4));
+    if (length === 2)
+        return low + CONTENT_SIZE_OFFSET;
+    return length === 8 ? low + readUInt(bytes, at + 4, 4) * 2 ** 32 : low;
+}
+function readWindowBytes(bytes, at) {
+    const descriptor = readUInt(bytes, at, 1);
+    const base = 2 ** (10 + (descriptor >>> 3));
+    return base + (base / 8) * (descriptor & 7);
+}
+function verifyWindow(windowBytes) {
+    if (windowBytes <= MAX_WINDOW_BYTES)
+        return;
+    throw tooLarge(`needs a zstd window of ${windowBytes} bytes, more than the ${MAX_WINDOW_BYTES} accepted`);
+}
+/** Bytes of a block in the stream, its header aside. */
+function blockBytes(type, size) {
+    if (type === BLOCK_TYPE.reserved)
+        throw invalidArchive('a zstd block is of a reserved type');
+    if (size > MAX_BLOCK_BYTES)
+        throw invalidArchive(`a zstd block is larger than ${MAX_BLOCK_BYTES} bytes`);
+    return type === BLOCK_TYPE.rle ? 1 : size;
+}
+function readUInt(bytes, at, length) {
+    verifyWithin(bytes, at + length);
+    return bytes.readUIntLE(at, length);
+}
+function verifyWithin(bytes, end) {
+    if (end > bytes.length)
+        throw invalidArchive('its zstd data ends in the middle');
+    return end;
+}
+function tooLarge(problem) {
+    return new ArchiveError('archive_too_large', `The archive ${problem}: nothing was installed; the publisher must pack it with a lower level, or --long=25, and in one piece.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/zstd-stream.js
+
+
+
+
+
+
+/** Of what goes into the decoder and of what comes out: 16 KiB, Node's default, takes five times as long, 512 KiB 20 MiB more memory. */
+const zstd_stream_PIECE_BYTES = 256 * 1024;
+/** What a tar may need beyond its files' bytes: headers, long names and padding for each entry, zeros at the end. */
+const TAR_BYTES_PER_ENTRY = 4096;
+const TAR_TRAILER_BYTES = 1024 * 1024;
+/**
+ * The tar that an opened artifact holds, in pieces of up to 256 KiB and bounded memory; it can be read as often as needed. Every frame
+ * is found by its headers before the first is unpacked, and each must be used up and yield exactly what it declares.
+ * Throws ArchiveError `invalid_archive`, `archive_too_large` as soon as there is more than the limits and a tar's own
+ * overhead allow, and `unsafe_archive` as soon as, above 1 MiB, there are 1,000 times the packed bytes.
+ */
+async function* unpackZstd({ zstd }, limits) {
+    const frames = parseZstdFrames(zstd);
+    verifyUnpackedBytes(declaredBytes(frames), limits);
+    let bytes = 0;
+    for (const frame of frames) {
+        for await (const piece of unpackFrame(zstd, frame)) {
+            bytes += piece.length;
+            verifyUnpackedBytes(bytes, limits);
+            verifyRatio(bytes, zstd.length);
+            yield piece;
+        }
+    }
+}
+function declaredBytes(frames) {
+    return frames.reduce((sum, frame) => sum + (frame.contentBytes ?? 0), 0);
+}
+function verifyUnpackedBytes(bytes, { maxExtractedBytes, maxEntries }) {
+    const most = maxExtractedBytes + maxEntries * TAR_BYTES_PER_ENTRY + TAR_TRAILER_BYTES;
+    if (bytes <= most)
+        return;
+    throw new ArchiveError('archive_too_large', `The archive unpacks to more than ${most} bytes, which is what max-extracted-bytes (${maxExtractedBytes}) and max-entries allow: ` +
+        'nothing was installed; raise the input max-extracted-bytes if the artifact is meant to be that large.');
+}
+async function* unpackFrame(zstd, frame) {
+    const { start, end, contentBytes } = frame;
+    const packed = external_node_stream_.Readable.from(cut(zstd.subarray(start, end)), { highWaterMark: 1 });
+    const params = { [external_node_zlib_.constants.ZSTD_d_windowLogMax]: MAX_WINDOW_LOG };
+    const decoder = packed.pipe((0,external_node_zlib_.createZstdDecompress)({ chunkSize: zstd_stream_PIECE_BYTES, params }));
+    let bytes = 0;
+    try {
+        for await (const piece of decoder) {
+            bytes += piece.length;
+            verifyWindowUse(frame, bytes);
+            yield piece;
+        }
+    }
+    catch (error) {
+        throw toArchiveError(error);
+    }
+    finally {
+        packed.destroy();
+    }
+    if (decoder.bytesWritten !== end - start)
+        throw invalidArchive('a zstd frame ends before its last block');
+    if (contentBytes !== null && bytes !== contentBytes) {
+        throw invalidArchive(`a zstd frame unpacks to ${bytes} bytes where it declares ${contentBytes}`);
+    }
+}
+function* cut(bytes) {
+    for (let at = 0; at < bytes.length; at += zstd_stream_PIECE_BYTES)
+        yield bytes.subarray(at, at + zstd_stream_PIECE_BYTES);
+}
+function toArchiveError(error) {
+    const code = errnoOf(error) ?? '';
+    return /^(Z|ZSTD)_/.test(code) ? invalidArchive(`its zstd data cannot be unpacked (${code})`) : error;
+}
+
+;// CONCATENATED MODULE: ./build/install/extract-tar.js
+
+
+
+
+
+
+
+
+/** Up to here a file is written in one go. */
+const SMALL_FILE_BYTES = 1024 * 1024;
+/**
+ * Extracts an opened artifact's tar into `target`, an existing, empty, private directory, everything where the tar has it; a leading
+ * `./` aside. Unpacks twice: first to judge the whole listing, and to find room for it, then to write. Both readings are of the same bytes in
+ * memory, and the second must see the members of the first. Files become 0644 or 0755 and directories 0755, whatever the umask;
+ * symlinks come last. Works in slices between which signals are heard. What was written stays when it throws: the caller removes `target`.
+ * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
+ * `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
+ */
+async function extractTar(opened, target, limits, signal) {
+    signal?.throwIfAborted();
+    const slice = new TimeSlice(signal);
+    const extraction = { target, slice, unpack: () => in_slices_inSlices(unpackZstd(opened, limits), slice) };
+    const listing = await listMembers(extraction, limits);
+    const members = listing.filter(entry => !isRoot(entry));
+    const plan = planExtraction(members, limits, process.platform, 'as packed');
+    await requireSpace(target, plan.bytes);
+    const files = await extract_tar_writeTree(extraction, listing, plan);
+    const { directories, symlinks, bytes, flattened } = plan;
+    return { files, symlinks, directories, bytes, flattened };
+}
+async function listMembers({ unpack }, limits) {
+    const listing = new TarListing(limits);
+    for await (const piece of unpack())
+        listing.add(piece);
+    return listing.finish();
+}
+async function extract_tar_writeTree(extraction, listing, plan) {
+    const { target, slice } = extraction;
+    await in_slices_eachInSlices(plan.directories, slice, path => makeDirectory(target, path));
+    const files = await writeFiles(extraction, listing, plan);
+    await in_slices_eachInSlices(plan.symlinks, slice, symlink => makeSymlink(target, symlink));
+    return files;
+}
+async function writeFiles({ target, slice, unpack }, listing, plan) {
+    const planned = new Map(plan.files.map(file => [file.entry, file]));
+    const files = [];
+    for await (const { entry, data } of readTarMembers(unpack(), listing)) {
+        const file = planned.get(entry);
+        if (file === undefined)
+            continue;
+        const isSmall = entry.size <= SMALL_FILE_BYTES;
+        files.push(isSmall ? writeFile(target, file, await whole(data)) : await writeFileFrom(target, file, data));
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+    return files;
+}
+async function whole(data) {
+    const pieces = [];
+    for await (const piece of data)
+        pieces.push(piece);
+    return pieces.length === 1 ? pieces[0] : Buffer.concat(pieces);
+}
+
+;// CONCATENATED MODULE: ./build/install/unseal.js
+
+
+
+const DEK_BYTES = 32;
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+const unseal_PIECE_BYTES = 1024 * 1024;
+/**
+ * Decrypts a sealed artifact (AES-256-GCM: 12 bytes of nonce, the ciphertext, 16 of tag; no associated data) in its own
+ * buffer, so the sealed bytes are gone afterwards: call it once. Gives nothing back before the tag has held; when it throws, the
+ * buffer has been overwritten with zeros. Works in slices between which signals are heard.
+ * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes or not this artifact's and for a file that is too
+ * short, and the signal's reason once it is aborted.
+ */
+async function unseal(artifact, dek, signal) {
+    try {
+        signal?.throwIfAborted();
+        const zstd = ciphertextOf(artifact);
+        await decryptInPlace(zstd, createDecipher(artifact.bytes, dek), new TimeSlice(signal));
+        return { zstd };
+    }
+    catch (error) {
+        artifact.bytes.fill(0);
+        throw error;
+    }
+}
+function ciphertextOf({ bytes, size }) {
+    if (size > NONCE_BYTES + TAG_BYTES)
+        return bytes.subarray(NONCE_BYTES, size - TAG_BYTES);
+    throw decryptionFailed(`it is only ${size} bytes long, too short to hold anything`);
+}
+function createDecipher(sealed, dek) {
+    if (dek.length !== DEK_BYTES) {
+        throw decryptionFailed(`the hub released a key of ${dek.length} bytes where ${DEK_BYTES} were expected`);
+    }
+    // Without authTagLength a tag cut to 4 bytes would do.
+    const decipher = (0,external_node_crypto_.createDecipheriv)('aes-256-gcm', dek, sealed.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES });
+    return decipher.setAuthTag(sealed.subarray(-TAG_BYTES));
+}
+async function decryptInPlace(bytes, decipher, slice) {
+    for (let at = 0; at < bytes.length; at += unseal_PIECE_BYTES) {
+        const plain = decipher.update(bytes.subarray(at, at + unseal_PIECE_BYTES));
+        plain.copy(bytes, at);
+        // Gives its memory back at once: left to the garbage collector, the pieces grow to a hundred MiB.
+        plain.buffer.transfer(0);
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+    verifyTag(decipher);
+}
+function verifyTag(decipher) {
+    try {
+        decipher.final();
+    }
+    catch (error) {
+        throw decryptionFailed('the key that the hub released does not open it', error);
+    }
+}
+function decryptionFailed(problem, cause) {
+    return new ArtifactError('decryption_failed', `The signed artifact could not be decrypted, ${problem}: nothing was installed; the publisher must publish this version again.`, { cause });
+}
+
+;// CONCATENATED MODULE: ./build/core/project-plan.js
+
+
+
+
+/**
+ * Binds a project's own plan to its manifest: both are of one project, whatever a step names is in the manifest, each thing is
+ * installed at most once and something is, templates come from what is installed, and nothing that needs a thing's files
+ * runs before they are there; a step without `plugin` needs those of all. Throws PlanError `invalid_plan` with everything that does not fit.
+ */
+function bindPlanToProject(plan, manifest) {
+    const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) });
+    const installSteps = steps.filter(isInstallStep);
+    const problems = [
+        ...foreignPlanProblems(plan, "the project's id", manifest.projectId),
+        ...project_plan_installProblems(plan, installSteps, manifest),
+        ...project_plan_strangerProblems(plan.file, steps, manifest),
+        ...project_plan_templateProblems(plan.file, steps, installSteps),
+        ...prematureProblems(plan.file, steps, needs),
+    ];
+    if (problems.length > 0)
+        throw new PlanError(problems);
+    const installed = new Set(installSteps.map(project_plan_placeOf));
+    const isInstalled = (thing) => installed.has(`${thing.shelf}/${thing.id}`);
+    return {
+        steps,
+        things: installSteps.flatMap(step => manifest.things.filter(thing => isThingOf(thing, step))),
+        snapshot: steps.some(step => step.snapshot),
+        notInstalled: manifest.things.filter(thing => !isInstalled(thing)),
+    };
+}
+function withHostPath(step, pluginsDirname) {
+    if (step.action !== 'write_env' || !step.from.startsWith(`${pluginsDirname}/`))
+        return step;
+    return { ...step, from: `plugins/${step.from.slice(pluginsDirname.length + 1)}` };
+}
+function project_plan_shelfOf(step) {
+    return step.action === 'install_plugin' ? 'plugins' : 'extensions';
+}
+function project_plan_placeOf(step) {
+    return `${project_plan_shelfOf(step)}/${installedId(step)}`;
+}
+function isThingOf(thing, step) {
+    return thing.shelf === project_plan_shelfOf(step) && thing.id === installedId(step);
+}
+function project_plan_installProblems(plan, installSteps, manifest) {
+    if (installSteps.length > 0) {
+        return [
+            ...unknownThingProblems(plan.file, installSteps, manifest),
+            ...repeatedIdProblems(plan.file, installSteps),
+            ...settingsNameProblems(plan.file, installSteps),
+        ];
+    }
+    const message = 'no step installs anything: one with action install_plugin or install_extension is needed';
+    return [plan_binding_problemAt(plan.file, plan.positions.steps, message)];
+}
+function unknownThingProblems(file, installSteps, manifest) {
+    return installSteps.flatMap(step => {
+        if (manifest.things.some(thing => isThingOf(thing, step)))
+            return [];
+        const ids = manifest.things.filter(({ shelf }) => shelf === project_plan_shelfOf(step)).map(({ id }) => id);
+        const message = `the manifest has no "${installedId(step)}" among its ${project_plan_shelfOf(step)}${didYouMean(installedId(step), ids)}`;
+        return [stepProblem(file, step, message)];
+    });
+}
+/** Also of an id in both shelves: steps and services know things by their id alone. */
+function repeatedIdProblems(file, installSteps) {
+    const first = new Map();
+    return installSteps.flatMap(step => {
+        const other = first.get(installedId(step));
+        if (other === undefined)
+            first.set(installedId(step), step);
+        if (other === undefined)
+            return [];
+        return [stepProblem(file, step, `"${installedId(step)}" is installed once, and step "${other.id}" does it`)];
+    });
+}
+function project_plan_strangerProblems(file, steps, manifest) {
+    const known = new Set(manifest.things.map(({ id }) => id));
+    const installed = new Set(steps.filter(isInstallStep).map(installedId));
+    return steps.flatMap(step => {
+        const id = subjectIdOf(step);
+        if (id === undefined)
+            return [];
+        if (!known.has(id)) {
+            return [stepProblem(file, step, `the manifest has nothing with the id "${id}"${didYouMean(id, known)}`)];
+        }
+        if (!needsFiles(step) || installed.has(id))
+            return [];
+        return [stepProblem(file, step, `${step.action} needs "${id}", which no step of this plan installs`)];
+    });
+}
+/** A template's first part also says which shelf the settings are for, so what they are of is installed there. */
+function project_plan_templateProblems(file, steps, installSteps) {
+    const places = new Set(installSteps.map(project_plan_placeOf));
+    return steps.flatMap(step => {
+        if (step.action !== 'write_env')
+            return [];
+        const place = templatePlaceOf(step);
+        const [shelf] = place.split('/');
+        if (places.has(place) && places.has(`${shelf}/${step.plugin}`))
+            return [];
+        const rule = places.has(place)
+            ? `must be in the same directory as "${step.plugin}", plugins/ or extensions/`
+            : 'must begin with plugins/<id>/ or extensions/<id>/ of something that this plan installs';
+        return [stepProblem(file, step, `from ${rule}, found "${step.from}"`)];
+    });
+}
+function needs(step, install) {
+    const id = subjectIdOf(step);
+    return (id === undefined ||
+        id === installedId(install) ||
+        (step.action === 'write_env' && templatePlaceOf(step) === project_plan_placeOf(install)));
+}
+function templatePlaceOf(step) {
+    return step.from.split('/', 2).join('/');
+}
+
+;// CONCATENATED MODULE: ./build/project/project-part.js
+
+
+
+
+
+
+/** One plugin or extension of a project, ready to be put in its place. Throws as `bindProject` does. */
+async function describePart(run, { content, tree }, { shelf, id, version, folder, environment }, artifactSha256) {
+    const staged = (0,external_node_path_namespaceObject.join)(content, folder);
+    const shipped = treeBelow(tree, folder);
+    const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? await readPluginYaml(staged) : undefined;
+    const signed = await project_part_sign(run, id, staged, shipped, pluginYaml);
+    return {
+        shelf,
+        id,
+        version,
+        artifactSha256,
+        staged,
+        record: buildTreeRecord(signed, run.request.keepPaths),
+        environment: {
+            required: [...environment.required, ...(pluginYaml?.environment.required ?? [])],
+            optional: [...environment.optional, ...(pluginYaml?.environment.optional ?? [])],
+        },
+        previous: await readPrevious(run.layout, { shelf, id }),
+    };
+}
+/** What lies below a folder, with paths relative to it. */
+function treeBelow({ files, symlinks }, folder) {
+    const below = (entries) => entries
+        .filter(({ path }) => path.startsWith(`${folder}/`))
+        .map(entry => ({ ...entry, path: entry.path.slice(folder.length + 1) }));
+    return { files: below(files), symlinks: below(symlinks) };
+}
+function hasPluginYaml({ files }) {
+    return files.some(({ path }) => path === 'plugin.yaml');
+}
+async function project_part_sign({ request, tools, layout }, id, staged, tree, pluginYaml) {
+    if (request.pluginSecretKey === undefined || pluginYaml === undefined)
+        return tree;
+    const kept = { installed: installPath(layout, 'plugins', id), keepPaths: request.keepPaths, log: tools.log };
+    return signForHost({ id, staged, tree, pluginYaml, ...kept }, request.pluginSecretKey);
+}
+
+;// CONCATENATED MODULE: ./build/project/bind-project.js
+
+
+
+
+
+
+
+
+
+const PLAN = 'deployment/install.yaml';
+/**
+ * Binds the plan that the artifact brings to its manifest, its files and what this host can do; signs plugins for this
+ * host. Throws PlanError `invalid_plan`, ArtifactError `not_a_plugin`, DeploymentError `host_not_writable`.
+ */
+async function bindProject(run, project, artifactSha256, hostConfig) {
+    const { manifest, content, tree } = project;
+    const plan = await readPlan(content);
+    const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest));
+    const files = new Set(tree.files.map(file => file.path));
+    verifyTemplates(plan.file, bound.steps, from => files.has(pathInArchive(from, manifest)), run.request.keepPaths);
+    for (const { shelf, id } of bound.things)
+        await checkHost(run.layout, shelf, id);
+    for (const { shelf, id } of bound.notInstalled)
+        run.tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`);
+    const things = [];
+    for (const thing of bound.things)
+        things.push(await describePart(run, project, thing, artifactSha256));
+    return { manifest, bound, things, hostConfig, skipped };
+}
+async function readPlan(content) {
+    const text = await readSmallFile((0,external_node_path_namespaceObject.join)(content, PLAN), MAX_SMALL_FILE_BYTES).catch(() => undefined);
+    if (text !== undefined)
+        return parsePlan(text, PLAN);
+    throw new ArtifactError('invalid_manifest', `The project has no ${PLAN}, a file of at most ${MAX_SMALL_FILE_BYTES} bytes: nothing was installed; its publisher must seal it with its plan.`);
+}
+/** A bound plan says `plugins/`, whatever the archive calls that directory. */
+function pathInArchive(from, { pluginsDirname }) {
+    return from.startsWith('plugins/') ? `${pluginsDirname}/${from.slice('plugins/'.length)}` : from;
+}
+
+;// CONCATENATED MODULE: ./build/core/ed25519-key-check.js
+/** The prime of the curve's field, 2^255 - 19. */
+const FIELD_PRIME = 2n ** 255n - 19n;
+const SIGN_BIT = 2n ** 255n;
+const ORDER_8_Y = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7n;
+/** The y of every point whose order divides 8; each stands for the points with x and -x. */
+const SMALL_ORDER_Y = new Set([0n, 1n, FIELD_PRIME - 1n, ORDER_8_Y, FIELD_PRIME - ORDER_8_Y]);
+/**
+ * Why an Ed25519 public key of 32 raw bytes must not be trusted, or undefined. Under a key of small order anybody can make
+ * signatures that many verifiers accept, those of older Node versions among them; a key that is not in the canonical form is a
+ * second spelling of another one.
+ */
+function publicKeyProblem(raw) {
+    const y = littleEndian(raw) % SIGN_BIT;
+    if (y >= FIELD_PRIME)
+        return 'is not in the canonical form';
+    if (SMALL_ORDER_Y.has(y))
+        return 'is of small order, so that anybody can sign for it';
+    return undefined;
+}
+function littleEndian(bytes) {
+    return BigInt(`0x${Buffer.from(bytes).reverse().toString('hex')}`);
+}
+
+;// CONCATENATED MODULE: ./build/core/strict-base64.js
+/**
+ * The bytes that a base64 text stands for, or undefined unless it is exactly `length` bytes in the one canonical form:
+ * standard alphabet, padded, no white space, no stray bits in the last character.
+ */
+function decodeBase64(text, length) {
+    if (text.length !== Math.ceil(length / 3) * 4)
+        return undefined;
+    const bytes = Buffer.from(text, 'base64');
+    return bytes.length === length && bytes.toString('base64') === text ? bytes : undefined;
+}
+
+;// CONCATENATED MODULE: ./build/core/signer-keys.js
+
+
+
+
+const KEY_BYTES = 32;
+const HEX_FORM = /^[0-9a-fA-F]{64}$/;
+const PEM_BEGIN = '-----BEGIN PUBLIC KEY-----';
+const PEM_END = '-----END PUBLIC KEY-----';
+/** What stands before the raw key in its SubjectPublicKeyInfo (RFC 8410). */
+const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
+/**
+ * The keys of the input `signer-public-key`: one a line as base64 or hex of the raw 32 bytes, or PEM blocks
+ * (`BEGIN PUBLIC KEY`), in any mixture; at least one.
+ * Throws ConfigError `invalid_input`, naming the line and repeating nothing of it, for anything else, and for keys that
+ * are not in the canonical form or of small order: those hold for signatures that nobody's private key made.
+ */
+function parseSignerKeys(text) {
+    const keys = splitKeys(text).map(parseKey);
+    if (keys.length === 0)
+        throw invalidKeys('it is empty');
+    return keys;
+}
+/**
+ * The pinned key that a hub offers (contract 2.2, `signer_public_key`: base64 of the raw 32 bytes).
+ * Throws SignatureError `untrusted_signer` when it is none of them or not in that form.
+ */
+function findPinnedKey(keys, offered) {
+    const raw = decodeBase64(offered, KEY_BYTES);
+    const pinned = keys.find(key => raw !== undefined && key.raw.equals(raw));
+    if (pinned !== undefined)
+        return pinned;
+    const found = raw === undefined ? 'something that is not base64 of 32 bytes' : `the key ${fingerprintOf(raw)}`;
+    throw new SignatureError('untrusted_signer', `signer-public-key pins ${keys.map(key => key.fingerprint).join(', ')} (sha256 of the raw key), the hub says that the artifact is signed ` +
+        `with ${found}: nothing was downloaded. Ask the publisher whether the key was changed, and pin the new one only if they say so.`);
+}
+function splitKeys(text) {
+    const keys = [];
+    const lines = text.split(/\r?\n/).map(line => line.trim());
+    for (let at = 0; at < lines.length; at++) {
+        const line = lines[at];
+        if (line === '')
+            continue;
+        const end = line === PEM_BEGIN ? lines.indexOf(PEM_END, at) : at;
+        if (end === -1)
+            throw invalidKeys(`line ${at + 1} begins a PEM block that no END PUBLIC KEY ends`);
+        keys.push({ text: lines.slice(at, end + 1).join('\n'), line: at + 1 });
+        at = end;
+    }
+    return keys;
+}
+function parseKey({ text, line }) {
+    const raw = decodeKey(text);
+    if (raw === undefined)
+        throw invalidKeys(`line ${line} is something else`);
+    const problem = publicKeyProblem(raw);
+    if (problem !== undefined)
+        throw invalidKeys(`the key on line ${line} ${problem}`);
+    const key = (0,external_node_crypto_.createPublicKey)({ key: Buffer.concat([SPKI_PREFIX, raw]), format: 'der', type: 'spki' });
+    return { raw, fingerprint: fingerprintOf(raw), key };
+}
+function decodeKey(text) {
+    if (text.startsWith(PEM_BEGIN))
+        return decodePem(text);
+    return HEX_FORM.test(text) ? Buffer.from(text, 'hex') : decodeBase64(text, KEY_BYTES);
+}
+function decodePem(text) {
+    const base64 = text.slice(PEM_BEGIN.length, -PEM_END.length).replaceAll('\n', '');
+    const spki = decodeBase64(base64, SPKI_PREFIX.length + KEY_BYTES);
+    return spki?.subarray(0, SPKI_PREFIX.length).equals(SPKI_PREFIX) ? spki.subarray(SPKI_PREFIX.length) : undefined;
+}
+function fingerprintOf(raw) {
+    return (0,external_node_crypto_.createHash)('sha256').update(raw).digest('hex');
+}
+function invalidKeys(problem) {
+    return new ConfigError('invalid_input', 'signer-public-key must hold Ed25519 public keys, one a line as base64 or hex of the raw 32 bytes, or as PEM "BEGIN PUBLIC KEY", ' +
+        `but ${problem}: ask the publisher for the key.`);
+}
+
+;// CONCATENATED MODULE: ./build/project/request-artifact.js
+
+
+/**
+ * Asks for the version's artifact. What is not signed by a pinned key is refused before anything is downloaded: SignatureError
+ * `untrusted_signer`. A `latest` older than the installed version: DeploymentError `downgrade_refused`.
+ */
+async function requestArtifact(run) {
+    const { request, client, record, tools } = run;
+    const version = await chooseVersion(run);
+    await record.update({ version, version_source: 'requested' });
+    const descriptor = await client.readDescriptor(version);
+    const pinned = findPinnedKey(request.signerKeys, descriptor.signerPublicKey);
+    tools.log.info(`Version ${version} is offered under the pinned key ${pinned.fingerprint}.`);
+    return { version, descriptor, pinned };
+}
+async function chooseVersion({ request, client, record, tools }) {
+    if (request.version !== 'latest')
+        return request.version;
+    const latest = await client.readLatestVersion();
+    tools.log.info(`The hub's latest version is ${latest}.`);
+    if (!request.allowDowngrade)
+        refuseDowngrade(latest, record.facts.previous_version);
+    return latest;
+}
+
+;// CONCATENATED MODULE: ./build/core/sealed-signature.js
+
+
+
+const SIGNATURE_BYTES = 64;
+/** Bytes of the largest artifact whose signature can be checked: OpenSSL takes no more at once. */
+const MAX_SEALED_BYTES = (/* unused pure expression or super */ null && (2 ** 31 - 1));
+/**
+ * The 64 bytes of an artifact descriptor's `signature` (contract 2.2, base64). Throws SignatureError
+ * `missing_signature` when there is none, `invalid_signature_format` when it is anything else.
+ */
+function parseSealedSignature(signature) {
+    if (signature === undefined || signature === '') {
+        throw new SignatureError('missing_signature', 'The hub told no signature for the artifact, so nothing was installed: ask the publisher to sign it.');
+    }
+    const bytes = decodeBase64(signature, SIGNATURE_BYTES);
+    if (bytes !== undefined)
+        return bytes;
+    throw new SignatureError('invalid_signature_format', `The artifact's signature must be base64 of ${SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters that are not: ` +
+        'nothing was installed; ask the publisher to sign the artifact again.');
+}
+/**
+ * Vouches for a sealed artifact when the Ed25519 signature over its exact bytes, nonce and tag included, is the
+ * signer's (contract 5.2, rule 4). One synchronous pass over the bytes, about 2 ms for 1 MiB: the alternative that
+ * does not block copies them. Throws SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
+ */
+function verifySealedSignature(artifact, signature, signer) {
+    const { bytes, sha256 } = artifact;
+    if (!(0,external_node_crypto_.verify)(null, bytes, signer.key, parseSealedSignature(signature))) {
+        throw new SignatureError('signature_mismatch', `The artifact (${bytes.length} bytes, sha256 ${sha256}) does not carry the signature of the pinned key ${signer.fingerprint}: ` +
+            'nothing was installed and no key was asked for. The bytes or the signature were changed on the way: ask the publisher.');
+    }
+    return { bytes, sha256, size: bytes.length };
+}
+
+;// CONCATENATED MODULE: ./build/project/sealed-artifact.js
+
+
+
+
+
+
+
+/** Downloads the sealed file to a private file, then into memory, whole and once: its signature is over all of it. */
+async function downloadSealed(run, { descriptor }) {
+    const { request, client, tools } = run;
+    const file = await openPrivateFile(tools.temporaryFolder);
+    try {
+        const { size, sha256 } = await client.downloadArtifact(descriptor, {
+            fd: file.fd,
+            maxBytes: request.maxArtifactBytes,
+            timeoutMs: request.downloadTimeoutMs,
+            onProgress: watchDownload(tools),
+        });
+        await run.record.update({ artifact_sha256: sha256, artifact_size: size });
+        const bytes = Buffer.allocUnsafeSlow(size);
+        readExactly(file.fd, bytes, 0);
+        return { bytes, sha256 };
+    }
+    finally {
+        await file.close();
+    }
+}
+/** Vouches for the sealed file by the pinned key, the pinned digest, and what this host knows of its version. */
+async function verifySealed(run, offer, sealed) {
+    const { descriptor, pinned, version } = offer;
+    const verified = verifySealedSignature(sealed, descriptor.signature, pinned);
+    const { artifactSha256, projectId } = run.request;
+    if (artifactSha256 !== undefined)
+        verifyPinnedDigest(verified, artifactSha256);
+    const rows = (await readInstalled(run.layout)).filter(row => row.contract === 'project' && row.slug === projectId);
+    const known = rows
+        .flatMap(row => [row, ...row.snapshots])
+        .map(row => ({ version: row.project_version, artifact_sha256: row.artifact_sha256 }));
+    refuseReusedVersion(version, verified.sha256, known, artifactSha256);
+    await run.record.update({ signer_public_key: pinned.raw.toString('base64') });
+    run.tools.log.info(`The signature of the pinned key ${pinned.fingerprint} holds for ${verified.size} bytes, sha256 ${verified.sha256}.`);
+    return verified;
+}
+
+;// CONCATENATED MODULE: ./node_modules/zod/v4/classic/iso.js
+
+
+
+function iso_datetime(params) {
+    return _isoDateTime(ZodISODateTime, params);
+}
+function iso_date(params) {
+    return core._isoDate(ZodISODate, params);
+}
+function iso_time(params) {
+    return core._isoTime(ZodISOTime, params);
+}
+function iso_duration(params) {
+    return core._isoDuration(ZodISODuration, params);
+}
+
+;// CONCATENATED MODULE: ./build/core/manifest-schema.js
+
+
+
+const MAX_THINGS_OF_A_KIND = 1000;
+const MAX_VARIABLES = 1000;
+const MAX_TEXT_CHARS = 256;
+const lineSchema = schemas_string()
+    .min(1, { error: 'must not be empty' })
+    .max(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` })
+    .regex(/^[^\p{Cc}]*$/u, { error: 'must be one line' });
+const variablesSchema = array(lineSchema)
+    .max(MAX_VARIABLES, { error: `must hold at most ${MAX_VARIABLES} names` })
+    .nullish()
+    .transform(names => names ?? []);
+const semverSchema = identifiers_versionSchema.refine(text => semver.valid(text) !== null, {
+    error: 'must be a semantic version such as 1.4.0',
+});
+/** A directory of the archive's root that stands beside those which a project always has. */
+const pluginsDirnameSchema = schemas_string()
+    .regex(/^(?!(?:extensions|deployment|manifest\.json)$)[a-z0-9_][a-z0-9_.-]{0,127}$/i, {
+    error: 'must be one name of letters, digits, "_", "." and "-", and none that a project uses otherwise',
+});
+/** `source` names a thing that is not embedded; what it looks like is of no interest while none is accepted. */
+const thingKeys = { id: idSchema, sha256: sha256Schema.nullish(), source: unknown().optional() };
+const pluginSchema = object({
+    ...thingKeys,
+    version: identifiers_versionSchema,
+    environment: object({ required: variablesSchema, optional: variablesSchema }).nullish(),
+})
+    .refine(({ sha256, source }) => (sha256 ?? source ?? null) !== null, {
+    path: ['sha256'],
+    error: 'is missing: an embedded plugin needs it',
+    // Also where other keys are wrong, so that everything is told at once.
+    when: ({ value }) => typeof value === 'object' && value !== null,
+});
+const extensionSchema = object(thingKeys);
+const pluginsSchema = array(pluginSchema)
+    .min(1, { error: 'must hold at least one plugin' })
+    .max(MAX_THINGS_OF_A_KIND, { error: `must hold at most ${MAX_THINGS_OF_A_KIND} plugins` });
+const extensionsSchema = array(extensionSchema)
+    .max(MAX_THINGS_OF_A_KIND, { error: `must hold at most ${MAX_THINGS_OF_A_KIND} extensions` });
+/** `manifest.json` as it is written; unknown keys are ignored. */
+const manifestSchema = object({
+    format_version: literal('1'),
+    project_id: projectIdSchema,
+    project_name: lineSchema,
+    version: semverSchema,
+    built_at: iso_datetime({ offset: true, local: true, error: 'must be a time in ISO 8601' }),
+    plugins: pluginsSchema.superRefine(refuseRepeatedIds),
+    extensions: extensionsSchema.superRefine(refuseRepeatedIds).nullish(),
+    content_sha256: sha256Schema,
+    plugins_dirname: pluginsDirnameSchema.nullish(),
+});
+function refuseRepeatedIds(things, context) {
+    const seen = new Set();
+    for (const [index, { id }] of things.entries()) {
+        if (seen.has(id))
+            context.addIssue({ code: 'custom', path: [index, 'id'], message: 'must be an id of its own' });
+        seen.add(id);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/manifest.js
+
+
+
+
+/** Bytes of the largest `manifest.json` that is read. */
+const MAX_MANIFEST_BYTES = 1024 * 1024;
+/** More than these are counted only. */
+const MAX_TOLD_PROBLEMS = 10;
+/**
+ * Reads `manifest.json`. Throws ArtifactError `invalid_manifest` with everything that is wrong with it, and
+ * `source_not_supported` when it names a plugin or extension that is not embedded.
+ */
+function parseManifest(text) {
+    const value = manifest_parseJson(text);
+    const parsed = manifestSchema.safeParse(value);
+    if (!parsed.success)
+        throw invalidManifest(describeProblems(parsed.error.issues, value));
+    verifyEmbedded(parsed.data);
+    return buildManifest(parsed.data);
+}
+/**
+ * Vouches for a manifest being the one that was asked for, a leading `v` of the version aside. Throws ArtifactError
+ * `invalid_manifest` for another project's, `version_mismatch` for another version's.
+ */
+function verifyManifest(manifest, asked) {
+    if (manifest.projectId !== asked.projectId) {
+        throw invalidManifest(`project_id must be "${asked.projectId}", found "${manifest.projectId}"`);
+    }
+    if (isSameVersion(manifest.version, asked.version))
+        return;
+    throw new ArtifactError('version_mismatch', `Version ${asked.version} of project ${asked.projectId} was asked for, its manifest.json says ${manifest.version}: nothing was installed. The hub or the publisher has mixed up versions.`);
+}
+/** ArtifactError `invalid_manifest` about what is wrong with it. */
+function invalidManifest(problem) {
+    return new ArtifactError('invalid_manifest', `The project's manifest.json is refused: ${problem}. Nothing was installed; the publisher must seal the project again.`);
+}
+function manifest_parseJson(text) {
+    if (Buffer.byteLength(text) > MAX_MANIFEST_BYTES)
+        throw invalidManifest(`it holds more than ${MAX_MANIFEST_BYTES} bytes`);
+    try {
+        return JSON.parse(text);
+    }
+    catch {
+        throw invalidManifest('it is not JSON');
+    }
+}
+const words = {
+    document: 'the manifest',
+    subjectOf: () => ({ prefix: '', covers: 0 }),
+    keysAt: () => Object.keys(manifestSchema.shape),
+};
+function describeProblems(issues, value) {
+    const nowhere = () => ({ line: 1, column: 1 });
+    const source = { file: 'manifest.json', problems: [], value, positionOf: nowhere, positionOfKey: nowhere };
+    const problems = schemaProblems(issues, source, words).map(({ message }) => message);
+    const untold = problems.length - MAX_TOLD_PROBLEMS;
+    return [...problems.slice(0, MAX_TOLD_PROBLEMS), ...(untold > 0 ? [`${untold} more problems`] : [])].join('; ');
+}
+function verifyEmbedded({ plugins, extensions }) {
+    const elsewhere = [...plugins, ...(extensions ?? [])].filter(({ source }) => (source ?? null) !== null);
+    if (elsewhere.length === 0)
+        return;
+    throw new ArtifactError('source_not_supported', `The project's manifest.json names a source elsewhere for ${elsewhere.map(({ id }) => id).join(', ')}, and only what the artifact itself holds can be installed: nothing was. The publisher must embed it.`);
+}
+function buildManifest(written) {
+    const pluginsDirname = written.plugins_dirname ?? 'plugins';
+    const plugins = written.plugins.map(({ id, version, sha256, environment }) => ({
+        ...{ shelf: 'plugins', id, version, folder: `${pluginsDirname}/${id}`, sha256: sha256 ?? null },
+        environment: environment ?? { required: [], optional: [] },
+    }));
+    const extensions = (written.extensions ?? []).map(({ id, sha256 }) => ({
+        ...{
+            shelf: 'extensions',
+            id,
+            version: written.version,
+            folder: `extensions/${id}`,
+            sha256: sha256 ?? null,
+        },
+        environment: { required: [], optional: [] },
+    }));
+    return {
+        projectId: written.project_id,
+        projectName: written.project_name,
+        version: written.version,
+        builtAt: written.built_at,
+        things: [...plugins, ...extensions],
+        contentSha256: written.content_sha256,
+        pluginsDirname,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/core/project-content.js
+
+
+
+
+
+
+/**
+ * Vouches for an extracted project: its tree digest is `content_sha256`, the root's `manifest.json` left out and symlinks to
+ * regular files counted with their target's bytes (docs/contracts.md, "Tree digest"); each plugin and extension of the
+ * manifest has its directory, and no symlink leads out of it, for they are installed apart from each other.
+ * Throws ArtifactError `content_mismatch` or `invalid_manifest`, ArchiveError `unsafe_archive`.
+ */
+function verifyContent(manifest, tree) {
+    const digested = digestedFiles(tree);
+    verifyContentDigest(manifest, digested);
+    const directories = new Set(tree.directories);
+    verifyFolders(manifest.things, directories);
+    verifySymlinksStayInside(manifest.things, tree.symlinks);
+    return { warnings: ownDigestWarnings(manifest.things, digested), unnamed: unnamedFolders(manifest, directories) };
+}
+function digestedFiles({ files, symlinks }) {
+    const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
+    const linked = symlinks.flatMap(({ path, target }) => {
+        const sha256 = digests.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(path), target));
+        return sha256 === undefined ? [] : [{ path, sha256 }];
+    });
+    return [...files, ...linked];
+}
+function verifyContentDigest({ contentSha256 }, digested) {
+    const found = treeDigest(digested.filter(({ path }) => path !== 'manifest.json'));
+    if (found === contentSha256)
+        return;
+    throw new ArtifactError('content_mismatch', `The project's manifest.json says that its content has the digest ${contentSha256}, its files give ${found}: nothing was installed; the publisher must seal the project again.`);
+}
+function verifyFolders(things, directories) {
+    const missing = things.filter(({ folder }) => !directories.has(folder)).map(({ folder }) => folder);
+    if (missing.length === 0)
+        return;
+    throw invalidManifest(`it names what the archive has no directory for, ${cleanForeignText(missing.join(', '))}`);
+}
+function verifySymlinksStayInside(things, symlinks) {
+    const folders = new Set(things.map(({ folder }) => folder));
+    for (const { path, target } of symlinks) {
+        const folder = folderOf(path);
+        if (folders.has(folder) && leaves(path.slice(folder.length + 1), target)) {
+            throw unsafeEntry(path, `is a symlink that leads out of ${folder}, which is installed by itself`);
+        }
+    }
+}
+/** Whether a step of the way goes above the folder, even if a later one came back: the folder may be installed under another name. */
+function leaves(pathInFolder, target) {
+    let depth = pathInFolder.split('/').length - 1;
+    return target.split('/').some(step => {
+        if (step === '..')
+            depth--;
+        else if (step !== '' && step !== '.')
+            depth++;
+        return depth < 0;
+    });
+}
+function ownDigestWarnings(things, digested) {
+    const filesOf = Map.groupBy(digested, ({ path }) => folderOf(path));
+    return things.flatMap(({ folder, sha256 }) => {
+        if (sha256 === null)
+            return [];
+        const files = (filesOf.get(folder) ?? []).map(file => ({ ...file, path: file.path.slice(folder.length + 1) }));
+        const found = treeDigest(files);
+        if (sha256 === found)
+            return [];
+        return [
+            `The manifest's own sha256 of ${folder} is ${sha256}, its files give ${found}. The digest of the whole content holds, so this is only told.`,
+        ];
+    });
+}
+function unnamedFolders({ things, pluginsDirname }, directories) {
+    const named = new Set(things.map(({ folder }) => folder));
+    return [...directories].filter(path => {
+        const [shelf, ...rest] = path.split('/');
+        return rest.length === 1 && (shelf === pluginsDirname || shelf === 'extensions') && !named.has(path);
+    });
+}
+/** The first two parts of a path: the directory of the plugin or extension that it lies in, if it lies in one. */
+function folderOf(path) {
+    return path.split('/', 2).join('/');
+}
+
+;// CONCATENATED MODULE: ./build/project/verify-project.js
+
+
+
+
+
+/**
+ * Reads the manifest and checks by it what was extracted: project, version, content digest. Throws ArtifactError
+ * `invalid_manifest`, `version_mismatch`, `content_mismatch` or `source_not_supported`.
+ */
+async function verifyProject(run, version, content, tree) {
+    const manifest = parseManifest(await readManifest(content));
+    verifyManifest(manifest, { projectId: run.request.projectId, version });
+    const { warnings, unnamed } = verifyContent(manifest, tree);
+    for (const warning of warnings)
+        run.tools.log.warning(warning);
+    for (const folder of unnamed)
+        run.tools.log.notice(`The manifest does not name ${folder}: it is not installed.`);
+    const plugins = manifest.things.flatMap(({ shelf, id, version: own }) => shelf === 'plugins' ? [{ id, version: own }] : []);
+    await run.record.update({ version: manifest.version, version_source: 'manifest', plugins });
+    return { manifest, content, tree };
+}
+async function readManifest(content) {
+    const text = await readSmallFile((0,external_node_path_namespaceObject.join)(content, 'manifest.json'), MAX_MANIFEST_BYTES).catch(() => undefined);
+    if (text !== undefined)
+        return text;
+    throw new ArtifactError('invalid_manifest', `The artifact has no manifest.json at its root, a file of at most ${MAX_MANIFEST_BYTES} bytes: nothing was installed; its publisher must seal it again.`);
+}
+
+;// CONCATENATED MODULE: ./build/project/prepare-project.js
+
+
+
+
+
+
+
+
+
+/**
+ * The states from `authenticating` to `resolving_sequence`, each trusting only what the one before has vouched for; touches
+ * nothing but `folder`, which must exist and be private. Nothing of the plaintext is used before its tag has held.
+ */
+async function prepareProject(run, hostConfig, folder) {
+    const { request, client, tools } = run;
+    await checkShelf(run.layout, 'plugins');
+    await run.enter('authenticating');
+    await client.authenticate();
+    await run.enter('requesting_artifact');
+    const offer = await requestArtifact(run);
+    await run.enter('downloading');
+    const sealed = await downloadSealed(run, offer);
+    await run.enter('verifying_signature');
+    const verified = await verifySealed(run, offer, sealed);
+    await run.enter('obtaining_key');
+    await checkShelf(run.layout, 'plugins');
+    const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature);
+    await run.enter('decrypting');
+    const opened = await unseal(verified, dek, tools.signal).finally(() => dek.fill(0));
+    await run.enter('extracting');
+    const content = (0,external_node_path_namespaceObject.join)(folder, 'content');
+    await makeOpenDirectory(content);
+    const tree = await extractTar(opened, content, request.extraction, tools.signal);
+    tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes.`);
+    await run.enter('verifying_manifest');
+    const project = await verifyProject(run, offer.version, content, tree);
+    await run.enter('validating_project');
+    const ready = await bindProject(run, project, verified.sha256, hostConfig);
+    await run.enter('resolving_sequence');
+    tools.log.info(`Steps: ${ready.bound.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
+    return ready;
+}
+
+;// CONCATENATED MODULE: ./build/project/previous.js
+
+/** Notes which version of the project this host runs by our own record: that of the part that was installed last. */
+async function previous_noteInstalledVersion({ layout, request, record }) {
+    const rows = await readInstalled(layout);
+    const parts = rows.filter(({ contract, slug }) => contract === 'project' && slug === request.projectId);
+    const newest = parts.toSorted((a, b) => (a.installed_at ?? '').localeCompare(b.installed_at ?? '')).at(-1);
+    await record.update({ previous_version: newest?.project_version ?? null });
+}
+
+;// CONCATENATED MODULE: ./build/project/download-url.js
+
+
+/**
+ * Where the artifact is: the descriptor's `download_url`, which a hub may also give relative to its own answer. Plain http
+ * on the https hub's own host becomes https, as a hub behind a proxy cannot know better: the hub's own port stays, none
+ * stays none. Another port is another service, and is left for the wire to refuse as any plain http.
+ * Throws ArtifactError `bad_response` when it is no URL, ConfigError `insecure_url` when a hub elsewhere names this host itself.
+ */
+function resolveDownloadUrl(downloadUrl, answerUrl, hub) {
+    if (!URL.canParse(downloadUrl, answerUrl)) {
+        const message = `The download_url that ${hub.origin} gives is no URL: tell who runs the hub.`;
+        throw new ArtifactError('bad_response', message);
+    }
+    const url = new URL(downloadUrl, answerUrl);
+    const secured = withHttps(url);
+    // Judged as a redirect, but for plain http: whether that may be used is the wire's to say.
+    refuseInsecureHop(hub, secured);
+    return isHubWithoutTls(url, hub) ? secured : url;
+}
+function isHubWithoutTls(url, hub) {
+    const isOnHub = url.hostname === hub.hostname && (url.port === '' || url.port === hub.port);
+    return hub.protocol === 'https:' && url.protocol === 'http:' && isOnHub;
+}
+function withHttps(url) {
+    const secured = new URL(url);
+    secured.protocol = 'https:';
+    return secured;
+}
+
+;// CONCATENATED MODULE: ./build/project/wire.js
+
+
+const wire_MAX_TEXT_CHARS = 8192;
+const wire_textSchema = schemas_string().max(wire_MAX_TEXT_CHARS, { error: `must be at most ${wire_MAX_TEXT_CHARS} characters` });
+/** The answer of `POST /v1/auth` (contract 2.2). A token is visible ASCII, so that it can stand in a header. */
+const authAnswerSchema = object({
+    access_token: wire_textSchema.regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' }),
+});
+/** The answer of `GET .../versions/latest`; null where there is no published version. */
+const latestAnswerSchema = object({
+    version: schemas_string()
+        .trim()
+        .nullish()
+        .transform(version => version || null)
+        .pipe(identifiers_versionSchema.nullable()),
+});
+/** The answer of `GET .../artifacts/{version}`; that signature and key are what they should be is checked by who uses them. */
+const descriptorAnswerSchema = object({
+    download_url: wire_textSchema.min(1, { error: 'must be a URL' }),
+    signature: wire_textSchema.nullish(),
+    signer_public_key: wire_textSchema,
+});
+/** The answer of `POST /v1/deployments/authorize`. */
+const authorizeAnswerSchema = object({ dek: wire_textSchema });
+const wire_errorSchema = object({ error: unknown() });
+/** The `error` field of a refusal's JSON body: its text, or what is not text as JSON; undefined where there is none. */
+function wire_parseErrorText(body) {
+    const error = wire_errorSchema.safeParse(body).data?.error ?? undefined;
+    return error === undefined || typeof error === 'string' ? error : JSON.stringify(error);
+}
+
+;// CONCATENATED MODULE: ./build/project/error-table.js
+
+
+
+/** Contract 7: what an answer other than 2xx means, with 401 and 403 (`denied`) and with every other status. */
+const ERROR_CLASSES = {
+    auth: { denied: AuthenticationError, other: DeploymentError },
+    latest: { denied: ArtifactError, other: ArtifactError },
+    artifact: { denied: ArtifactError, other: ArtifactError },
+    download: { denied: ArtifactError, other: ArtifactError },
+    authorize: { denied: AuthenticationError, other: ArtifactError },
+    report: { denied: DeploymentError, other: DeploymentError },
+};
+/**
+ * The error that an answer other than 2xx to this call stands for (contract 7). Its message holds the HTTP status and the
+ * answer's `error`, cleaned, when there is one. Codes: `authentication_failed`, `report_refused`, `not_found` for 404, else
+ * `artifact_unavailable`.
+ */
+function refusalOf(call, answer, subject) {
+    const isDenied = answer.status === 401 || answer.status === 403;
+    const Refusal = ERROR_CLASSES[call][isDenied ? 'denied' : 'other'];
+    const code = codeOf(call, answer.status, Refusal);
+    const told = wire_parseErrorText(answer.body);
+    const said = `${new URL(answer.url).origin} answered ${answer.status}${told === undefined ? '' : ` (${cleanForeignText(told)})`}`;
+    return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${remedyOf(call, isDenied, answer.status)}`);
+}
+/**
+ * `bad_response` for a 2xx answer that is not `expected`, in the class of the call's other errors. Nothing of the answer is
+ * quoted: it may hold a token or a key.
+ */
+function malformedAnswer(call, expected, subject) {
+    const message = `${PURPOSES[call]} ${subject}: the hub should answer with ${expected} and does not. Check hub-url; if it is right, tell who runs the hub.`;
+    return new ERROR_CLASSES[call].other('bad_response', message);
+}
+const PURPOSES = {
+    auth: 'Authenticating for',
+    latest: 'Asking for the latest version of',
+    artifact: 'Asking for the artifact of',
+    download: 'Downloading the artifact of',
+    authorize: 'Asking for the key to the artifact of',
+    report: 'Reporting the deployment of',
+};
+function codeOf(call, status, Refusal) {
+    if (Refusal === AuthenticationError)
+        return 'authentication_failed';
+    if (call === 'report')
+        return 'report_refused';
+    return status === 404 ? 'not_found' : 'artifact_unavailable';
+}
+function remedyOf(call, isDenied, status) {
+    if (call === 'auth' && isDenied)
+        return 'Check devkey and project-id: the key may be wrong, revoked or for another project.';
+    if (call === 'authorize' && isDenied) {
+        return 'Check deployment-credential: it may be wrong, revoked or for another project. Nothing was installed.';
+    }
+    if (isDenied)
+        return 'The hub took the token but does not let it do this: ask who runs the hub.';
+    if (status === 404)
+        return 'Check project-id, version and hub-url.';
+    return 'Try again later, or ask who runs the hub.';
+}
+
+;// CONCATENATED MODULE: ./build/project/parse-answer.js
+
+/**
+ * What a 2xx answer says. Throws the error of contract 7 for any other status, and `bad_response` for a body that is not
+ * what the call's schema wants.
+ */
+function parseAnswer(call, answer, schema, subject) {
+    if (answer.status < 200 || answer.status > 299)
+        throw refusalOf(call, answer, subject);
+    const parsed = schema.safeParse(answer.body);
+    if (parsed.success)
+        return parsed.data;
+    const [issue] = parsed.error.issues;
+    const field = issue?.path.join('.') ?? '';
+    throw malformedAnswer(call, field === '' ? 'a JSON object' : `JSON that holds a proper "${field}"`, subject);
+}
+
+;// CONCATENATED MODULE: ./build/project/session.js
+
+
+
+
+
+/** One project's standing with its hub: where the routes are, and the access token, which is kept in memory only. */
+class HubSession {
+    hub;
+    projectId;
+    #access;
+    #token;
+    /** Throws ConfigError `invalid_input` for a hub URL that is none and a project id that must not get into a path. */
+    constructor(access) {
+        this.#access = access;
+        this.hub = parseHubUrl(access.hubUrl);
+        this.projectId = verifyProjectId(access.projectId);
+    }
+    get hasToken() {
+        return this.#token !== undefined;
+    }
+    /** Exchanges the devkey for an access token (contract 5.2, rule 1). Not repeated once it was sent. */
+    async authenticate(wire, timeoutMs) {
+        const { devkey, hide } = this.#access;
+        const body = { xdevkey: devkey, project_id: this.projectId };
+        const url = this.#routeOf(['auth']);
+        const answer = await wire.requestJson({ method: 'POST', url, body, retry: 'connection-only', timeoutMs });
+        const { access_token: token } = parseAnswer('auth', answer, authAnswerSchema, `project ${this.projectId}`);
+        hide(token);
+        this.#token = token;
+        return token;
+    }
+    /** Asks the hub, with the token (contract 5.2, rule 2); authenticates first where there is none yet. */
+    async request(wire, route, request) {
+        const endsAt = performance.now() + request.timeoutMs;
+        const credentials = await this.credentialsFor(this.hub, wire, request.timeoutMs);
+        const timeoutMs = Math.max(1, endsAt - performance.now());
+        return wire.requestJson({ ...request, url: this.#routeOf(route), credentials, timeoutMs });
+    }
+    /** The token as a header, for a URL of the hub's own origin; nothing for any other (contract 2.2, `download_url`). */
+    async credentialsFor(url, wire, timeoutMs) {
+        if (url.origin !== this.hub.origin)
+            return {};
+        return { Authorization: `Bearer ${this.#token ?? (await this.authenticate(wire, timeoutMs))}` };
+    }
+    #routeOf(parts) {
+        return [this.#access.hubUrl.replace(/\/+$/, ''), 'v1', ...parts.map(encodeURIComponent)].join('/');
+    }
+}
+function parseHubUrl(text) {
+    if (URL.canParse(text))
+        return new URL(text);
+    throw new ConfigError('invalid_input', 'hub-url must be an absolute https URL: correct it.');
+}
+/** A URL's path loses "." and "..", however they are encoded, so that the next part would take their place. */
+function verifyProjectId(projectId) {
+    if (projectIdSchema.safeParse(projectId).success && !/^\.{1,2}$/.test(projectId))
+        return projectId;
+    throw new ConfigError('invalid_input', `project-id must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor "..", found "${cleanForeignText(projectId, 60)}".`);
+}
+
+;// CONCATENATED MODULE: ./build/project/client.js
+
+
+
+
+
+
+
+
+
+
+const CALL_TIMEOUT_MS = 60_000;
+const client_DEK_BYTES = 32;
+/**
+ * The client side of the project contract for one project. Answers other than 2xx become the errors of contract 7, other
+ * answers that are not what the contract says `bad_response`; besides, what the wire throws. A call without a token
+ * authenticates first. Throws ConfigError `invalid_input` for a project id or version that must not get into a path.
+ */
+function createProjectClient({ wire, reportWire }, access) {
+    const session = new HubSession(access);
+    return {
+        async authenticate() {
+            await session.authenticate(wire, CALL_TIMEOUT_MS);
+        },
+        readLatestVersion: () => readLatestVersion(session, wire),
+        readDescriptor: version => readDescriptor(session, wire, version),
+        downloadArtifact: (descriptor, download) => downloadArtifact(session, wire, descriptor, download),
+        authorize: async (credential, signature) => {
+            const dek = await requestDek(session, wire, credential, signature);
+            access.hide(dek);
+            return decodeDek(dek, session.projectId);
+        },
+        sendReport: (body, retry, timeoutMs) => sendReport(session, reportWire, { body, retry, timeoutMs }),
+    };
+}
+async function readLatestVersion(session, wire) {
+    const subject = `project ${session.projectId}`;
+    const answer = await read(session, wire, 'versions', 'latest');
+    const { version } = parseAnswer('latest', answer, latestAnswerSchema, subject);
+    if (version !== null)
+        return version;
+    throw new ArtifactError('no_published_version', `The hub has no published version of ${subject}: publish one, or name a version.`);
+}
+async function readDescriptor(session, wire, version) {
+    verifyVersion(version);
+    const answer = await read(session, wire, 'artifacts', version);
+    const descriptor = parseAnswer('artifact', answer, descriptorAnswerSchema, artifactOf(session, version));
+    const signature = descriptor.signature ?? '';
+    parseSealedSignature(signature);
+    const downloadUrl = resolveDownloadUrl(descriptor.download_url, answer.url, session.hub);
+    return { version, downloadUrl, signature, signerPublicKey: descriptor.signer_public_key };
+}
+async function downloadArtifact(session, wire, { version, downloadUrl }, { fd, maxBytes, timeoutMs, onProgress }) {
+    const credentials = await session.credentialsFor(downloadUrl, wire, CALL_TIMEOUT_MS);
+    const answer = await wire.download({ url: downloadUrl.href, credentials, fd, maxBytes, timeoutMs, onProgress });
+    if (!answer.ok)
+        throw refusalOf('download', answer, artifactOf(session, version));
+    return { fd, size: answer.size, sha256: answer.sha256 };
+}
+async function requestDek(session, wire, credential, signature) {
+    const answer = await session.request(wire, ['deployments', 'authorize'], {
+        method: 'POST',
+        body: { deployment_credential: credential, artifact_signature: signature },
+        retry: 'connection-only',
+        timeoutMs: CALL_TIMEOUT_MS,
+    });
+    return parseAnswer('authorize', answer, authorizeAnswerSchema, `project ${session.projectId}`).dek;
+}
+function decodeDek(dek, projectId) {
+    const bytes = decodeBase64(dek, client_DEK_BYTES);
+    if (bytes !== undefined)
+        return bytes;
+    throw new ArtifactError('decryption_failed', `The key that the hub released for project ${projectId} must be base64 of ${client_DEK_BYTES} bytes and is not: nothing was installed. Tell who runs the hub.`);
+}
+async function sendReport(session, wire, { body, retry, timeoutMs }) {
+    const endsAt = performance.now() + timeoutMs;
+    const remainingMs = () => Math.max(1, endsAt - performance.now());
+    const isFromEarlier = session.hasToken;
+    const send = () => session.request(wire, ['deployments', 'report'], {
+        method: 'POST',
+        body,
+        retry: retry ? 'transient' : 'never',
+        timeoutMs: remainingMs(),
+    });
+    const first = await send();
+    if (first.status !== 401 || !isFromEarlier || !(await renewToken(session, wire, remainingMs())))
+        return first;
+    const second = await send();
+    return { ...second, attempts: first.attempts + second.attempts };
+}
+/** Whether the hub still takes the devkey. */
+async function renewToken(session, wire, timeoutMs) {
+    try {
+        await session.authenticate(wire, timeoutMs);
+        return true;
+    }
+    catch (error) {
+        if (error instanceof AuthenticationError)
+            return false;
+        throw error;
+    }
+}
+function read(session, wire, ...parts) {
+    const request = { method: 'GET', retry: 'transient', timeoutMs: CALL_TIMEOUT_MS };
+    return session.request(wire, ['projects', session.projectId, ...parts], request);
+}
+function verifyVersion(version) {
+    if (identifiers_versionSchema.safeParse(version).success)
+        return;
+    throw new ConfigError('invalid_input', `"${cleanForeignText(version, 60)}" is not a version: name another one.`);
+}
+function artifactOf(session, version) {
+    return `version ${version} of project ${session.projectId}`;
+}
+
+;// CONCATENATED MODULE: ./build/project/hub-report.js
+
+
+const hub_report_RETRIED_STATUSES = new Set([408, 429]);
+/** Tells the hub of deployments of one project (contract 4.2). A sender without a token gets one by itself. */
+function hub_report_createReportSender(client, hubUrl, projectId) {
+    return {
+        address: `${hubUrl.replace(/\/+$/, '')}/v1/deployments/report ${projectId}`,
+        async send(report, { retry, timeoutMs }) {
+            try {
+                const answer = await client.sendReport(hub_report_buildReportBody(report, projectId), retry, timeoutMs);
+                const { status, attempts } = answer;
+                if (status >= 200 && status < 300)
+                    return { accepted: true, attempts };
+                const error = refusalOf('report', answer, `project ${projectId}`).message;
+                return { accepted: false, attempts, status, error, final: status < 500 && !hub_report_RETRIED_STATUSES.has(status) };
+            }
+            catch (error) {
+                return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false };
+            }
+        },
+    };
+}
+/** The body of a report, its fields those of contract 2.2; `version` is what the run was about. */
+function hub_report_buildReportBody(report, projectId) {
+    return {
+        project_id: projectId,
+        deployment_id: report.deployment_id,
+        status: report.status,
+        version: report.version ?? report.requested_version ?? 'unknown',
+        started_at: report.started_at,
+        completed_at: report.completed_at,
+        plugins: (report.plugins ?? []).map(({ id, version }) => ({ id, version })),
+    };
+}
+
+;// CONCATENATED MODULE: ./build/project/states.js
+/**
+ * The project flow. No way leads to `obtaining_key` that does not pass `verifying_signature`, and none to `installing`
+ * that does not pass `decrypting` and `verifying_manifest` as well.
+ */
+const PROJECT_TRANSITIONS = {
+    pending: ['authenticating'],
+    authenticating: ['requesting_artifact', 'failed'],
+    requesting_artifact: ['downloading', 'failed'],
+    downloading: ['verifying_signature', 'failed'],
+    verifying_signature: ['obtaining_key', 'failed'],
+    obtaining_key: ['decrypting', 'failed'],
+    decrypting: ['extracting', 'failed'],
+    extracting: ['verifying_manifest', 'failed'],
+    verifying_manifest: ['validating_project', 'failed'],
+    validating_project: ['resolving_sequence', 'failed'],
+    resolving_sequence: ['installing', 'failed'],
+    installing: ['healthchecking', 'failed', 'rolled_back'],
+    healthchecking: ['notifying', 'failed', 'rolled_back'],
+    notifying: ['succeeded', 'failed', 'rolled_back'],
+    succeeded: [],
+    failed: [],
+    rolled_back: [],
+};
+
+;// CONCATENATED MODULE: ./build/project/run.js
+
+
+
+
+function run_startRun(request, tools) {
+    const client = createProjectClient(tools, { ...request, hide: tools.hide });
+    const start = {
+        transitions: PROJECT_TRANSITIONS,
+        initial: 'pending',
+        facts: run_initialFacts(request, tools),
+        sender: hub_report_createReportSender(client, request.hubUrl, request.projectId),
+    };
+    return {
+        ...startDeployment(request, tools, start),
+        request,
+        client,
+    };
+}
+/** What is known of a deployment before it starts. */
+function run_initialFacts(known, tools) {
+    return {
+        deployment_id: tools.deploymentId,
+        contract: 'project',
+        kind: null,
+        slug: known.projectId ?? null,
+        id: null,
+        requested_version: known.version ?? null,
+        version: null,
+        version_source: null,
+        previous_version: null,
+        artifact_sha256: null,
+        artifact_size: null,
+        repo: null,
+        host_id: known.hostId,
+        started_at: tools.now().toISOString(),
+        run: tools.run,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/project/deploy.js
+
+
+
+
+
+
+
+/**
+ * Deploys one project by the proposed contract: all its plugins and extensions as one transaction. However it ends, the
+ * host runs exactly the old version or exactly the new one (or the outcome says `inconsistent`). A report that the hub
+ * refused is an error, though the new version stays (contract 7). Never throws for what happens on the way: it is in the result.
+ */
+async function deployProject(request, tools) {
+    const run = run_startRun(request, tools);
+    let hostConfig;
+    let prepared;
+    const ended = await runDeployment(run, {
+        async prepare() {
+            await previous_noteInstalledVersion(run);
+            hostConfig = request.hostConfig && parseHostConfig(request.hostConfig.text, request.hostConfig.path);
+        },
+        async install(deployment) {
+            prepared = await prepareProject(run, hostConfig, deployment.stagingFolder);
+            return installProject(run, prepared, deployment);
+        },
+    });
+    const plannedSteps = prepared?.bound.steps.map(({ id, action }) => ({ id, action })) ?? [];
+    return { ...ended, error: ended.error ?? refusedReport(ended), plannedSteps };
+}
+/** The hub answered that it does not take the report; one that could not be reached at all gets it from a later run. */
+function refusedReport({ report, delivery }) {
+    if (report.outcome !== 'success' || delivery === undefined || delivery.accepted || delivery.status === null) {
+        return undefined;
+    }
+    return new DeploymentError('report_refused', `Version ${report.version} is installed and stays, but the hub does not know it: ${delivery.error}. ` +
+        'Find out why it refuses the report; the next run sends this one again.');
+}
+
+;// CONCATENATED MODULE: ./build/project/refuse.js
+
+
+
+
+/** Ends a run whose inputs cannot be used, as `refuseDeployment` does. */
+async function refuseProject(request, error, tools) {
+    const refusal = {
+        error,
+        facts: run_initialFacts({ ...request, hostId: request.hostId ?? '' }, tools),
+        projectRoot: request.projectRoot,
+        sender: request.hostId === undefined ? undefined : refuse_senderFor(request, tools),
+    };
+    return { ...(await refuseDeployment(refusal, tools)), plannedSteps: [] };
+}
+/** The way to the hub, when enough of the inputs is known. */
+function refuse_senderFor({ hubUrl, devkey, projectId }, tools) {
+    if (hubUrl === undefined || devkey === undefined || projectId === undefined)
+        return undefined;
+    const { reportWire, hide } = tools;
+    const client = createProjectClient({ wire: reportWire, reportWire }, { hubUrl, devkey, projectId, hide });
+    return hub_report_createReportSender(client, hubUrl, projectId);
+}
+
+;// CONCATENATED MODULE: ./build/actions/project-inputs.js
+
+
+
+
+
+
+
+/** Reads every input of the project action; what is wrong is collected, not thrown. Defaults stand in only for what was left out. */
+function readProjectInputs(workspace) {
+    const read = createInputReader();
+    const request = {
+        devkey: read.requiredSecret('devkey'),
+        deploymentCredential: read.requiredSecret('deployment-credential'),
+        hubUrl: read.required('hub-url', baseUrlSchema),
+        projectId: read.required('project-id', projectIdSchema),
+        signerKeys: readSignerKeys(read),
+        version: read.withDefault('version', identifiers_versionSchema, 'latest'),
+        ...readInstallInputs(read, workspace),
+    };
+    return { request, connection: readConnection(read, workspace), secrets: read.secrets, problems: read.problems };
+}
+function readSignerKeys(read) {
+    const text = read.required('signer-public-key', schemas_string());
+    try {
+        return text === undefined ? undefined : parseSignerKeys(text);
+    }
+    catch (error) {
+        read.refuse('signer-public-key', error instanceof Error ? error.message : String(error));
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/actions/project-outputs.js
+
+/** The outputs of project/action.yml, all of them, always; what is not known is empty. */
+function buildProjectOutputs(outcome) {
+    const { report, error } = outcome;
+    return {
+        ...buildDeployOutputs(outcome),
+        'error-code': report.error?.code ?? error?.code ?? '',
+        'project-id': report.slug ?? '',
+        plugins: JSON.stringify(report.plugins ?? []),
+    };
+}
+
+;// CONCATENATED MODULE: ./build/actions/project.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** The project action: inputs in, one deployment, outputs and summary out. Fails the step unless all of it went well. */
+async function project() {
+    const inputs = readProjectInputs(process.env['GITHUB_WORKSPACE'] ?? process.cwd());
+    const secrets = keepSecrets(inputs.secrets);
+    const log = createRunnerLog(secrets.redact);
+    const cancel = listenForCancel();
+    const outputsOf = (report) => buildProjectOutputs({ report });
+    try {
+        const tools = createDeploymentTools(inputs.connection, { secrets, log, signal: cancel.signal, outputsOf });
+        const result = await project_run(inputs, tools);
+        const installPath = result.report.outcome === 'success' ? inputs.request.projectRoot : undefined;
+        await tellResult(result, buildProjectOutputs({ ...result, installPath }), secrets.redact, log);
+    }
+    catch (error) {
+        log.end();
+        annotateError(error, secrets.redact);
+        process.exitCode = 1;
+    }
+    finally {
+        cancel.stop();
+    }
+}
+async function project_run({ request, connection, problems }, tools) {
+    if (problems.length > 0)
+        return refuseProject(request, inputError(problems), tools);
+    try {
+        if (request.hubUrl !== undefined)
+            parseRequestUrl(request.hubUrl, connection);
+    }
+    catch (error) {
+        // A hub that must not be spoken to is not told either.
+        return refuseProject({ ...request, hubUrl: undefined }, toDeployError(error), tools);
+    }
+    // Without problems every required input was parsed; what is undefined may be.
+    return deployProject(request, tools);
+}
+
+;// CONCATENATED MODULE: ./build/project/finish-interrupted.js
+
+
+
+
+/** Recovers the host of a run that was killed; undefined when it left nothing. Throws as recoverHost does. */
+async function finish_interrupted_finishInterrupted(request, tools) {
+    if (request.projectRoot === undefined)
+        return undefined;
+    const { log, redact, runUrl } = tools;
+    const sender = refuse_senderFor(request, tools);
+    return recoverHost({ layout: layoutOf(request.projectRoot), log, redact, sender, reportTimeoutMs: reportTimeout() }, runUrl);
+}
+
+;// CONCATENATED MODULE: ./build/actions/project-post.js
+
+
+
+/** The project action's post step; see `runPostStep`. */
+async function projectPost() {
+    return runPostStep(readProjectInputs, finish_interrupted_finishInterrupted);
+}
+
 ;// CONCATENATED MODULE: ./build/main.js
+
+
 
 
 // When the runner goes away its end of our output closes; a deployment must not die of that in the middle.
 process.stdout.on('error', () => { });
 process.stderr.on('error', () => { });
 
-var __webpack_exports__deploy = __webpack_exports__.g;
-var __webpack_exports__deployPost = __webpack_exports__.u;
-export { __webpack_exports__deploy as deploy, __webpack_exports__deployPost as deployPost };
+var __webpack_exports__deploy = __webpack_exports__.gg;
+var __webpack_exports__deployPost = __webpack_exports__.us;
+var __webpack_exports__project = __webpack_exports__.Cv;
+var __webpack_exports__projectPost = __webpack_exports__.m_;
+export { __webpack_exports__deploy as deploy, __webpack_exports__deployPost as deployPost, __webpack_exports__project as project, __webpack_exports__projectPost as projectPost };

@@ -36,6 +36,16 @@ export function verifyEntryCount(count: number, limits: ExtractionLimits): void 
   )
 }
 
+/** Throws ArchiveError `archive_too_large` when an archive's entries declare more than `max-extracted-bytes`. */
+export function verifyExtractedBytes(bytes: number, limits: ExtractionLimits): void {
+  if (bytes <= limits.maxExtractedBytes) return
+  throw new ArchiveError(
+    'archive_too_large',
+    `The archive unpacks to ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes}): nothing was ` +
+      'installed; raise the input max-extracted-bytes if the artifact is meant to be that large.',
+  )
+}
+
 /** Throws ArchiveError `unsafe_archive` when the archive as a whole, above 1 MiB, unpacks to more than 1,000 times its packed bytes. */
 export function verifyRatio(bytes: number, packed: number): void {
   if (!isBeyondRatio(bytes, packed)) return
@@ -43,15 +53,6 @@ export function verifyRatio(bytes: number, packed: number): void {
     'unsafe_archive',
     `The archive unpacks from ${packed} to ${bytes} bytes, more than ${MAX_COMPRESSION_RATIO}:1: nothing was installed; ` +
       'it looks like a decompression bomb, ask its publisher.',
-  )
-}
-
-function verifyExtractedBytes(bytes: number, limits: ExtractionLimits): void {
-  if (bytes <= limits.maxExtractedBytes) return
-  throw new ArchiveError(
-    'archive_too_large',
-    `The archive unpacks to ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes}): nothing was ` +
-      'installed; raise the input max-extracted-bytes if the artifact is meant to be that large.',
   )
 }
 

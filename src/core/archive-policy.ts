@@ -37,9 +37,12 @@ interface NamedEntry<Entry> {
   readonly entry: Entry
 }
 
+/** Whether a single top-level directory is left out, or everything stays where the archive has it. */
+export type TreeShape = 'flattened' | 'as packed'
+
 /**
- * What to make of an archive's whole listing: a single top-level directory left out, every path safe on this platform
- * before and after that, no two equal, symlinks that stay inside, modes without set-uid (contract 4.3, rule 5).
+ * What to make of an archive's whole listing: a single top-level directory left out unless all stays `as packed`, every path
+ * safe on this platform before and after that, no two equal, symlinks that stay inside, modes without set-uid (contract 4.3, rule 5).
  * Throws ArchiveError `unsafe_archive` naming the entry and the rule, `archive_too_large` above a limit,
  * `empty_artifact` when there is neither a file nor a symlink.
  */
@@ -47,15 +50,26 @@ export function planExtraction<Entry extends ArchiveEntry>(
   entries: readonly Entry[],
   limits: ExtractionLimits,
   platform: NodeJS.Platform,
+  shape: TreeShape = 'flattened',
 ): ExtractionPlan<Entry> {
   verifyDeclaredSizes(entries, limits)
-  const named = entries.map(entry => ({ path: parsePath(entry, platform), type: extractableType(entry), entry }))
+  const named = entries.map(entry => ({
+    path: parsePath(entry, platform),
+    type: requireExtractable(entry.name, entry.type),
+    entry,
+  }))
   verifyNotEmpty(named)
-  const flattened = singleTopLevelDirectory(named)
+  const flattened = shape === 'flattened' ? singleTopLevelDirectory(named) : null
   const kept = flattened === null ? named : flatten(named, flattened, platform)
   const tree = buildTree(kept, platform)
   verifyEntryCount(tree.directories.length, limits)
   return { ...contentsOf(kept, tree), directories: tree.directories, flattened }
+}
+
+/** The type, where it is one that is extracted; else throws ArchiveError `unsafe_archive`. */
+export function requireExtractable(name: string, type: string): ExtractableType {
+  if (type === 'file' || type === 'directory' || type === 'symlink') return type
+  throw unsafeEntry(name, `is a ${type}, not a file, directory or symlink`)
 }
 
 function parsePath(entry: ArchiveEntry, platform: NodeJS.Platform): string {
@@ -68,12 +82,6 @@ function parsePath(entry: ArchiveEntry, platform: NodeJS.Platform): string {
 
 function holdsData(entry: ArchiveEntry): boolean {
   return entry.size > 0 || (entry.packedSize ?? 0) > EMPTY_DEFLATE_BYTES
-}
-
-function extractableType(entry: ArchiveEntry): ExtractableType {
-  const { type } = entry
-  if (type === 'file' || type === 'directory' || type === 'symlink') return type
-  throw unsafeEntry(entry.name, `is a ${type}, not a file, directory or symlink`)
 }
 
 function verifyNotEmpty(named: readonly NamedEntry<ArchiveEntry>[]): void {

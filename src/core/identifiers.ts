@@ -16,8 +16,9 @@ export const versionSchema = z.string().regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127
   error: 'must be 1 to 128 of 0-9, A-Z, a-z, ".", "+", "_" and "-", starting with a letter or digit',
 })
 
-export const projectIdSchema = z.string().regex(/^[A-Za-z0-9_.-]{1,128}$/, {
-  error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-"',
+/** Without the names that a path gives another meaning. */
+export const projectIdSchema = z.string().regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
+  error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor ".."',
 })
 
 /** SHA-256 as 64 hex digits; upper case is accepted and folded. */

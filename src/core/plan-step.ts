@@ -54,7 +54,8 @@ export type PlanStep = StepBase &
     | { readonly action: 'notify'; readonly event: string; readonly message?: string }
   )
 
-const TEMPLATE_PATH = /^(?:plugins|extensions)\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u
+/** Its first part may also be what a project's archive calls its directory of plugins. */
+const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u
 
 const templatePathSchema = z
   .string()

@@ -64,8 +64,11 @@ export function verifyHmacSignature(
   return artifact as VerifiedArtifact
 }
 
-/** Refuses an artifact that is not the pinned one: SignatureError `digest_mismatch`. */
-export function verifyPinnedDigest(artifact: VerifiedArtifact, pinnedSha256: string): VerifiedArtifact {
+/** Refuses an artifact, verified before, that is not the pinned one: SignatureError `digest_mismatch`. */
+export function verifyPinnedDigest<Artifact extends { readonly sha256: string }>(
+  artifact: Artifact,
+  pinnedSha256: string,
+): Artifact {
   if (artifact.sha256 !== pinnedSha256) {
     throw new SignatureError(
       'digest_mismatch',

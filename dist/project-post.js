@@ -1,0 +1,2 @@
+import { projectPost } from './index.js'
+await projectPost()

@@ -1,0 +1,2 @@
+import { project } from './index.js'
+await project()

@@ -1,0 +1,40 @@
+import { z } from 'zod'
+import { projectIdSchema, versionSchema } from '../core/identifiers.ts'
+import { parseSignerKeys } from '../core/signer-keys.ts'
+import type { IncompleteProjectRequest } from '../project/deploy-request.ts'
+import { type Connection, readConnection } from './connection.ts'
+import { createInputReader, type InputProblem, type InputReader } from './input-reader.ts'
+import { baseUrlSchema } from './input-schemas.ts'
+import { readInstallInputs } from './install-inputs.ts'
+
+export interface ProjectInputs {
+  request: IncompleteProjectRequest
+  connection: Connection
+  secrets: readonly string[]
+  problems: readonly InputProblem[]
+}
+
+/** Reads every input of the project action; what is wrong is collected, not thrown. Defaults stand in only for what was left out. */
+export function readProjectInputs(workspace: string): ProjectInputs {
+  const read = createInputReader()
+  const request = {
+    devkey: read.requiredSecret('devkey'),
+    deploymentCredential: read.requiredSecret('deployment-credential'),
+    hubUrl: read.required('hub-url', baseUrlSchema),
+    projectId: read.required('project-id', projectIdSchema),
+    signerKeys: readSignerKeys(read),
+    version: read.withDefault('version', versionSchema, 'latest'),
+    ...readInstallInputs(read, workspace),
+  }
+  return { request, connection: readConnection(read, workspace), secrets: read.secrets, problems: read.problems }
+}
+
+function readSignerKeys(read: InputReader): IncompleteProjectRequest['signerKeys'] {
+  const text = read.required('signer-public-key', z.string())
+  try {
+    return text === undefined ? undefined : parseSignerKeys(text)
+  } catch (error) {
+    read.refuse('signer-public-key', error instanceof Error ? error.message : String(error))
+    return undefined
+  }
+}

@@ -1,0 +1,49 @@
+import { toDeployError } from '../core/errors.ts'
+import type { DeploymentTools } from '../install/deployment-run.ts'
+import type { LocalReport } from '../install/local-report.ts'
+import { parseRequestUrl } from '../net/url-policy.ts'
+import { deployProject } from '../project/deploy.ts'
+import type { ProjectRequest, ProjectResult } from '../project/deploy-request.ts'
+import { refuseProject } from '../project/refuse.ts'
+import { annotateError } from './annotations.ts'
+import { listenForCancel } from './cancel.ts'
+import { createDeploymentTools } from './deployment-tools.ts'
+import { inputError } from './input-reader.ts'
+import { type ProjectInputs, readProjectInputs } from './project-inputs.ts'
+import { buildProjectOutputs } from './project-outputs.ts'
+import { createRunnerLog } from './runner-log.ts'
+import { keepSecrets } from './secret-keeper.ts'
+import { tellResult } from './tell-result.ts'
+
+/** The project action: inputs in, one deployment, outputs and summary out. Fails the step unless all of it went well. */
+export async function project(): Promise<void> {
+  const inputs = readProjectInputs(process.env['GITHUB_WORKSPACE'] ?? process.cwd())
+  const secrets = keepSecrets(inputs.secrets)
+  const log = createRunnerLog(secrets.redact)
+  const cancel = listenForCancel()
+  const outputsOf = (report: LocalReport) => buildProjectOutputs({ report })
+  try {
+    const tools = createDeploymentTools(inputs.connection, { secrets, log, signal: cancel.signal, outputsOf })
+    const result = await run(inputs, tools)
+    const installPath = result.report.outcome === 'success' ? inputs.request.projectRoot : undefined
+    await tellResult(result, buildProjectOutputs({ ...result, installPath }), secrets.redact, log)
+  } catch (error) {
+    log.end()
+    annotateError(error, secrets.redact)
+    process.exitCode = 1
+  } finally {
+    cancel.stop()
+  }
+}
+
+async function run({ request, connection, problems }: ProjectInputs, tools: DeploymentTools): Promise<ProjectResult> {
+  if (problems.length > 0) return refuseProject(request, inputError(problems), tools)
+  try {
+    if (request.hubUrl !== undefined) parseRequestUrl(request.hubUrl, connection)
+  } catch (error) {
+    // A hub that must not be spoken to is not told either.
+    return refuseProject({ ...request, hubUrl: undefined }, toDeployError(error), tools)
+  }
+  // Without problems every required input was parsed; what is undefined may be.
+  return deployProject(request as ProjectRequest, tools)
+}

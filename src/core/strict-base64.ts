@@ -1,0 +1,9 @@
+/**
+ * The bytes that a base64 text stands for, or undefined unless it is exactly `length` bytes in the one canonical form:
+ * standard alphabet, padded, no white space, no stray bits in the last character.
+ */
+export function decodeBase64(text: string, length: number): Buffer | undefined {
+  if (text.length !== Math.ceil(length / 3) * 4) return undefined
+  const bytes = Buffer.from(text, 'base64')
+  return bytes.length === length && bytes.toString('base64') === text ? bytes : undefined
+}

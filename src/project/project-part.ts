@@ -1,0 +1,65 @@
+import { join } from 'node:path'
+import type { ManifestThing } from '../core/manifest.ts'
+import type { PluginYaml } from '../core/plugin-yaml.ts'
+import type { ExtractedTree } from '../install/extract-zip.ts'
+import { installPath } from '../install/layout.ts'
+import { readPrevious } from '../install/previous.ts'
+import { readPluginYaml } from '../install/read-plugin-yaml.ts'
+import { signForHost } from '../install/sign-for-host.ts'
+import type { NewThing } from '../install/steps/step-context.ts'
+import { buildTreeRecord } from '../install/tree-record.ts'
+import type { Run } from './run.ts'
+import type { VerifiedProject } from './verify-project.ts'
+
+type PartTree = Pick<ExtractedTree, 'files' | 'symlinks'>
+
+/** One plugin or extension of a project, ready to be put in its place. Throws as `bindProject` does. */
+export async function describePart(
+  run: Run,
+  { content, tree }: VerifiedProject,
+  { shelf, id, version, folder, environment }: ManifestThing,
+  artifactSha256: string,
+): Promise<NewThing> {
+  const staged = join(content, folder)
+  const shipped = treeBelow(tree, folder)
+  const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? await readPluginYaml(staged) : undefined
+  const signed = await sign(run, id, staged, shipped, pluginYaml)
+  return {
+    shelf,
+    id,
+    version,
+    artifactSha256,
+    staged,
+    record: buildTreeRecord(signed, run.request.keepPaths),
+    environment: {
+      required: [...environment.required, ...(pluginYaml?.environment.required ?? [])],
+      optional: [...environment.optional, ...(pluginYaml?.environment.optional ?? [])],
+    },
+    previous: await readPrevious(run.layout, { shelf, id }),
+  }
+}
+
+/** What lies below a folder, with paths relative to it. */
+function treeBelow({ files, symlinks }: ExtractedTree, folder: string): PartTree {
+  const below = <Entry extends { path: string }>(entries: readonly Entry[]): Entry[] =>
+    entries
+      .filter(({ path }) => path.startsWith(`${folder}/`))
+      .map(entry => ({ ...entry, path: entry.path.slice(folder.length + 1) }))
+  return { files: below(files), symlinks: below(symlinks) }
+}
+
+function hasPluginYaml({ files }: PartTree): boolean {
+  return files.some(({ path }) => path === 'plugin.yaml')
+}
+
+async function sign(
+  { request, tools, layout }: Run,
+  id: string,
+  staged: string,
+  tree: PartTree,
+  pluginYaml: PluginYaml | undefined,
+): Promise<PartTree> {
+  if (request.pluginSecretKey === undefined || pluginYaml === undefined) return tree
+  const kept = { installed: installPath(layout, 'plugins', id), keepPaths: request.keepPaths, log: tools.log }
+  return signForHost({ id, staged, tree, pluginYaml, ...kept }, request.pluginSecretKey)
+}

@@ -1,0 +1,47 @@
+import { type SealedArtifact, type VerifiedSealedArtifact, verifySealedSignature } from '../core/sealed-signature.ts'
+import { verifyPinnedDigest } from '../core/signature.ts'
+import { refuseReusedVersion } from '../core/version-rules.ts'
+import { watchDownload } from '../install/download-progress.ts'
+import { readInstalled } from '../install/installed.ts'
+import { openPrivateFile } from '../install/private-file.ts'
+import { readExactly } from '../install/read-exactly.ts'
+import type { Offer } from './request-artifact.ts'
+import type { Run } from './run.ts'
+
+/** Downloads the sealed file to a private file, then into memory, whole and once: its signature is over all of it. */
+export async function downloadSealed(run: Run, { descriptor }: Offer): Promise<SealedArtifact> {
+  const { request, client, tools } = run
+  const file = await openPrivateFile(tools.temporaryFolder)
+  try {
+    const { size, sha256 } = await client.downloadArtifact(descriptor, {
+      fd: file.fd,
+      maxBytes: request.maxArtifactBytes,
+      timeoutMs: request.downloadTimeoutMs,
+      onProgress: watchDownload(tools),
+    })
+    await run.record.update({ artifact_sha256: sha256, artifact_size: size })
+    const bytes = Buffer.allocUnsafeSlow(size)
+    readExactly(file.fd, bytes, 0)
+    return { bytes, sha256 }
+  } finally {
+    await file.close()
+  }
+}
+
+/** Vouches for the sealed file by the pinned key, the pinned digest, and what this host knows of its version. */
+export async function verifySealed(run: Run, offer: Offer, sealed: SealedArtifact): Promise<VerifiedSealedArtifact> {
+  const { descriptor, pinned, version } = offer
+  const verified = verifySealedSignature(sealed, descriptor.signature, pinned)
+  const { artifactSha256, projectId } = run.request
+  if (artifactSha256 !== undefined) verifyPinnedDigest(verified, artifactSha256)
+  const rows = (await readInstalled(run.layout)).filter(row => row.contract === 'project' && row.slug === projectId)
+  const known = rows
+    .flatMap(row => [row, ...row.snapshots])
+    .map(row => ({ version: row.project_version, artifact_sha256: row.artifact_sha256 }))
+  refuseReusedVersion(version, verified.sha256, known, artifactSha256)
+  await run.record.update({ signer_public_key: pinned.raw.toString('base64') })
+  run.tools.log.info(
+    `The signature of the pinned key ${pinned.fingerprint} holds for ${verified.size} bytes, sha256 ${verified.sha256}.`,
+  )
+  return verified
+}

@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { createProjectClient, type ProjectClient } from '../../src/project/client.ts'
+import { closedPort, serveSocket } from '../net/loopback-server.ts'
+import { createTestedWire } from '../net/tested-wire.ts'
+import {
+  type Answer,
+  clientOf,
+  descriptorWith,
+  REPORT,
+  type Routes,
+  refusalOf,
+  SIGNATURE,
+  TOKEN,
+  withHub,
+} from './stub-hub.ts'
+
+const LATEST = 'GET /v1/projects/shop/versions/latest'
+const ARTIFACT = 'GET /v1/projects/shop/artifacts/1.0.0'
+const AUTHORIZE = 'POST /v1/deployments/authorize'
+const SENT_REPORT = 'POST /v1/deployments/report'
+
+describe('retries', () => {
+  const flaky: Answer[] = [
+    [503, {}],
+    [429, {}],
+  ]
+  for (const [route, act] of [
+    [LATEST, (client: ProjectClient) => client.readLatestVersion()],
+    [ARTIFACT, (client: ProjectClient) => client.readDescriptor('1.0.0')],
+  ] as const) {
+    it(`asks again after 503 and 429 from ${route}`, async t => {
+      const good: Answer = [200, route === LATEST ? { version: '1.0.0' } : descriptorWith({})]
+      const { client, calls } = await withHub(t, { [route]: [...flaky, good] })
+      await act(client)
+      assert.equal(calls.filter(call => call.route === route).length, 3)
+    })
+  }
+
+  for (const [route, act] of [
+    ['POST /v1/auth', (client: ProjectClient) => client.authenticate()],
+    [AUTHORIZE, (client: ProjectClient) => client.authorize('c', SIGNATURE)],
+  ] as const) {
+    it(`sends ${route} once, whatever the answer`, async t => {
+      const { client, calls } = await withHub(t, { [route]: [503, {}] })
+      await refusalOf(() => act(client))
+      assert.equal(calls.filter(call => call.route === route).length, 1)
+    })
+  }
+
+  it('does not send the devkey again over a connection that broke after it', async t => {
+    const server = await serveSocket(t, socket => socket.once('data', () => socket.destroy()))
+    assert.equal((await refusalOf(clientOf(server.url).authenticate)).code, 'network')
+    assert.equal(server.connections(), 1)
+  })
+
+  it('connects again where nobody listened', async () => {
+    const wire = createTestedWire()
+    const access = { hubUrl: `http://127.0.0.1:${await closedPort()}`, projectId: 'shop', devkey: 'k', hide: () => {} }
+    const client = createProjectClient({ wire, reportWire: wire }, access)
+    assert.equal((await refusalOf(client.authenticate)).code, 'network')
+    assert.equal(wire.waits.length, 3)
+  })
+})
+
+describe('sendReport', () => {
+  const routesOf = (calls: { route: string }[]) => calls.map(({ route }) => route)
+
+  it('authenticates by itself where there is no token', async t => {
+    const { client, calls } = await withHub(t)
+    await client.sendReport(REPORT, false, 10_000)
+    await client.sendReport(REPORT, false, 10_000)
+    assert.deepEqual(routesOf(calls), ['POST /v1/auth', SENT_REPORT, SENT_REPORT])
+  })
+
+  it('authenticates once more where the token has expired, and sends the report again', async t => {
+    const { client, calls } = await withHub(t, {
+      'POST /v1/auth': [
+        [200, { access_token: 'old' }],
+        [200, { access_token: 'new' }],
+      ],
+      [SENT_REPORT]: [
+        [401, { error: 'expired' }],
+        [201, {}],
+      ],
+    })
+    await client.authenticate()
+    const { status, attempts } = await client.sendReport(REPORT, false, 10_000)
+    assert.deepEqual([status, attempts], [201, 2])
+    assert.deepEqual(
+      calls.map(call => [call.route, call.authorization]),
+      [
+        ['POST /v1/auth', undefined],
+        [SENT_REPORT, 'Bearer old'],
+        ['POST /v1/auth', undefined],
+        [SENT_REPORT, 'Bearer new'],
+      ],
+    )
+    assert.deepEqual(client.hidden, ['old', 'new'])
+  })
+
+  it('takes a 401 for the answer where the token is new', async t => {
+    const { client, calls } = await withHub(t, { [SENT_REPORT]: [401, {}] })
+    assert.equal((await client.sendReport(REPORT, true, 10_000)).status, 401)
+    assert.deepEqual(routesOf(calls), ['POST /v1/auth', SENT_REPORT])
+  })
+
+  it('sends twice at most', async t => {
+    const { client, calls } = await withHub(t, { [SENT_REPORT]: [401, {}] })
+    await client.authenticate()
+    assert.equal((await client.sendReport(REPORT, true, 10_000)).status, 401)
+    assert.equal(calls.filter(({ route }) => route === SENT_REPORT).length, 2)
+  })
+
+  it('gives the 401 of the report where the devkey is refused by then', async t => {
+    const { client } = await withHub(t, {
+      'POST /v1/auth': [
+        [200, { access_token: TOKEN }],
+        [403, { error: 'revoked' }],
+      ],
+      [SENT_REPORT]: [401, { error: 'expired' }],
+    })
+    await client.authenticate()
+    const { status, body } = await client.sendReport(REPORT, true, 10_000)
+    assert.deepEqual([status, body], [401, { error: 'expired' }])
+  })
+
+  it('tries again after 503 only where it is asked to', async t => {
+    const unsteady = (): Routes => ({
+      [SENT_REPORT]: [
+        [503, {}],
+        [201, {}],
+      ],
+    })
+    assert.equal((await (await withHub(t, unsteady())).client.sendReport(REPORT, true, 10_000)).status, 201)
+    assert.equal((await (await withHub(t, unsteady())).client.sendReport(REPORT, false, 10_000)).status, 503)
+  })
+})

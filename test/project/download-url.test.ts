@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { type ArtifactError, ConfigError } from '../../src/core/errors.ts'
+import { resolveDownloadUrl } from '../../src/project/download-url.ts'
+
+function resolve(downloadUrl: string, hub = 'https://hub.example'): string {
+  return resolveDownloadUrl(downloadUrl, `${hub}/v1/projects/shop/artifacts/1.0.0`, new URL(hub)).href
+}
+
+describe('resolveDownloadUrl', () => {
+  const cases: { name: string; given: string; hub?: string; expected: string }[] = [
+    { name: 'keeps another host', given: 'https://blob.example/a?sig=1', expected: 'https://blob.example/a?sig=1' },
+    { name: 'upgrades the hub itself', given: 'http://hub.example/a?b=1', expected: 'https://hub.example/a?b=1' },
+    { name: 'upgrades port 80, written out', given: 'http://hub.example:80/a', expected: 'https://hub.example/a' },
+    {
+      name: "upgrades the hub's own port",
+      given: 'http://hub.example:8443/a',
+      hub: 'https://hub.example:8443',
+      expected: 'https://hub.example:8443/a',
+    },
+    {
+      name: 'takes the default port where none is written',
+      given: 'http://hub.example/a',
+      hub: 'https://hub.example:8443',
+      expected: 'https://hub.example/a',
+    },
+    { name: 'upgrades a host in capitals', given: 'http://HUB.example/a', expected: 'https://hub.example/a' },
+    { name: 'leaves another port plain', given: 'http://hub.example:8080/a', expected: 'http://hub.example:8080/a' },
+    { name: 'leaves another host plain', given: 'http://blob.example/a', expected: 'http://blob.example/a' },
+    {
+      name: 'leaves a host that only begins alike plain',
+      given: 'http://hub.example.evil.example/a',
+      expected: 'http://hub.example.evil.example/a',
+    },
+    {
+      name: 'leaves the hub plain that is plain itself',
+      given: 'http://127.0.0.1:8080/a',
+      hub: 'http://127.0.0.1:8080',
+      expected: 'http://127.0.0.1:8080/a',
+    },
+    {
+      name: 'resolves a path',
+      given: '/download/1',
+      hub: 'https://hub.example',
+      expected: 'https://hub.example/download/1',
+    },
+    {
+      name: 'resolves a relative path beside the answer',
+      given: 'file',
+      expected: 'https://hub.example/v1/projects/shop/artifacts/file',
+    },
+    {
+      name: 'lets a hub on this host name another service of it',
+      given: 'http://127.0.0.1:9000/a',
+      hub: 'https://127.0.0.1:8443',
+      expected: 'http://127.0.0.1:9000/a',
+    },
+  ]
+  for (const { name, given, hub, expected } of cases) it(name, () => assert.equal(resolve(given, hub), expected))
+
+  for (const given of ['http://[', 'https://', 'https://hub.example:99999/']) {
+    it(`refuses ${given} as bad_response`, () => {
+      assert.throws(
+        () => resolve(given),
+        (error: ArtifactError) => error.code === 'bad_response',
+      )
+    })
+  }
+
+  const thisHost = [
+    'http://127.0.0.1/a',
+    'https://localhost:9000/a',
+    'http://[::1]:1/',
+    'https://0.0.0.0/',
+    'file:///etc/passwd',
+  ]
+  for (const given of thisHost) {
+    it(`refuses ${given} from a hub elsewhere as insecure_url`, () => {
+      assert.throws(
+        () => resolve(given),
+        (error: ConfigError) => error instanceof ConfigError && error.code === 'insecure_url',
+      )
+    })
+  }
+})

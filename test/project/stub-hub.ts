@@ -1,0 +1,117 @@
+import assert from 'node:assert/strict'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { text } from 'node:stream/consumers'
+import type { TestContext } from 'node:test'
+import type { DeployError } from '../../src/core/errors.ts'
+import { createProjectClient, type ProjectClient } from '../../src/project/client.ts'
+import type { ProjectAccess } from '../../src/project/session.ts'
+import type { ReportBody } from '../../src/project/wire.ts'
+import { type Handler, type LoopbackServer, serve } from '../net/loopback-server.ts'
+import { createTestedWire } from '../net/tested-wire.ts'
+
+export const TOKEN = 'token-1'
+export const SIGNATURE = Buffer.alloc(64, 7).toString('base64')
+export const DEK = Buffer.alloc(32, 9)
+
+/** A report as the contract names it. */
+export const REPORT: ReportBody = {
+  project_id: 'shop',
+  deployment_id: '0b6f2f6e-43f5-4a4c-9d0c-9a2f3b1c7d10',
+  status: 'success',
+  version: '1.0.0',
+  started_at: '2026-01-02T03:04:05.678Z',
+  completed_at: '2026-01-02T03:04:06.678Z',
+  plugins: [{ id: 'cart', version: '2.0.0' }],
+}
+
+/** What a hub answers on a route: a status and a body, which is sent as JSON unless it is text. */
+export type Answer = [status: number, body: unknown, headers?: Record<string, string>]
+/** By `METHOD /path`; a list gives one answer after the other, the last one for ever. */
+export type Routes = Record<string, Answer | Answer[]>
+
+export interface Call {
+  route: string
+  authorization: string | undefined
+  body: unknown
+}
+
+export interface StubHub {
+  server: LoopbackServer
+  calls: Call[]
+}
+
+const GOOD: Routes = {
+  'POST /v1/auth': [200, { access_token: TOKEN, expires_in: 3600 }],
+  'GET /v1/projects/shop/versions/latest': [200, { version: '1.0.0' }],
+  'GET /v1/projects/shop/artifacts/1.0.0': [200, descriptorWith({})],
+  'GET /download': [200, 'sealed'],
+  'POST /v1/deployments/authorize': [200, { dek: DEK.toString('base64') }],
+  'POST /v1/deployments/report': [201, { deployment_id: 'd' }],
+}
+
+/** A hub on loopback that answers as the contract says, but for `routes`. */
+export async function serveHub(t: TestContext, routes: Routes = {}): Promise<StubHub> {
+  const answer = answering({ ...GOOD, ...routes })
+  return { calls: answer.calls, server: await serve(t, answer.handler) }
+}
+
+/** The same with a client of it. */
+export async function withHub(t: TestContext, routes: Routes = {}) {
+  const hub = await serveHub(t, routes)
+  return { ...hub, client: clientOf(hub.server.url) }
+}
+
+/** A handler that answers as `serveHub` does, and the calls that it got. */
+export function answering(routes: Routes): { calls: Call[]; handler: Handler } {
+  const calls: Call[] = []
+  const handler = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const route = `${request.method} ${request.url}`
+    calls.push({ route, authorization: request.headers.authorization, body: await readBody(request) })
+    const nth = calls.filter(call => call.route === route).length - 1
+    const [status, body, headers] = nthAnswer(routes[route] ?? [404, { error: 'no such route' }], nth)
+    response.writeHead(status, headers).end(typeof body === 'string' ? body : JSON.stringify(body))
+  }
+  return { calls, handler }
+}
+
+/** A client of the project `shop`, and the secrets that it hid. */
+export function clientOf(hubUrl: string, more: Partial<ProjectAccess> = {}): ProjectClient & { hidden: string[] } {
+  const hidden: string[] = []
+  const access = {
+    hubUrl,
+    projectId: 'shop',
+    devkey: 'the devkey',
+    hide: (secret: string) => hidden.push(secret),
+    ...more,
+  }
+  const wires = { wire: createTestedWire(), reportWire: createTestedWire() }
+  return { ...createProjectClient(wires, access), hidden }
+}
+
+/** What the hub says of an artifact, but for `more`. */
+export function descriptorWith(more: object): object {
+  return { download_url: '/download', signature: SIGNATURE, signer_public_key: 'a2V5', ...more }
+}
+
+export async function refusalOf(act: () => Promise<unknown>): Promise<DeployError> {
+  try {
+    await act()
+  } catch (error) {
+    return error as DeployError
+  }
+  return assert.fail('was not refused')
+}
+
+function nthAnswer(answers: Answer | Answer[], nth: number): Answer {
+  if (!isList(answers)) return answers
+  return answers[Math.min(nth, answers.length - 1)] as Answer
+}
+
+function isList(answers: Answer | Answer[]): answers is Answer[] {
+  return Array.isArray(answers[0])
+}
+
+async function readBody(request: IncomingMessage): Promise<unknown> {
+  const body = await text(request)
+  return body === '' ? undefined : JSON.parse(body)
+}
