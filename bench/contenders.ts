@@ -1,0 +1,155 @@
+import { spawn } from 'node:child_process'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type ActionRun, runAction, type Workspace } from '../scripts/local-runner.ts'
+import type { Artifact } from './artifact.ts'
+import type { Ended, Start } from './measure.ts'
+import { findPython, hasPythonModule, isInstalled } from './programs.ts'
+import { installPlan } from './project-tree.ts'
+import { API_KEY, DEPLOYMENT_CREDENTIAL, SIGNING_SECRET, SLUG } from './release.ts'
+import type { Format } from './workloads.ts'
+
+export type ContenderName = 'ours' | 'shell' | 'python'
+
+/** One deployment to be made: of what, from where, to where. */
+export interface Job {
+  readonly artifact: Artifact
+  readonly hubUrl: string
+  readonly projectRoot: string
+  readonly workspace: Workspace
+}
+
+export interface Contender {
+  readonly name: ContenderName
+  readonly format: Format
+  /** What this machine lacks for it; empty when it can take part. */
+  readonly missing: readonly string[]
+  start(job: Job, ...how: Parameters<Start>): Promise<Ended>
+}
+
+const PEERS = join(import.meta.dirname, 'peers')
+const PLAN = 'install.yaml'
+
+/** All contenders for a format, those that cannot take part included; ours is what is built in `repository`. */
+export function listContenders(format: Format, repository: string): Contender[] {
+  const python = findPython() ?? 'python3'
+  const peers = {
+    zip: [
+      action('zip', 'deploy', '.', marketplaceInputs, repository),
+      peer('shell', 'zip', ['bash', 'deploy.sh'], lacking(['curl', 'openssl', 'unzip'])),
+      peer('python', 'zip', [python, 'deploy.py'], lacking(['python3'])),
+    ],
+    sealed: [
+      action('sealed', 'project', 'project', projectInputs, repository),
+      peer('shell', 'sealed', ['bash', 'deploy-sealed.sh'], lacking(['curl', 'openssl', 'zstd', 'tar'])),
+      peer('python', 'sealed', [python, 'deploy-sealed.py'], lacking(['python3', 'zstd'], ['cryptography'])),
+    ],
+  }
+  return peers[format]
+}
+
+/** Ours, as a run that can be given more of the runner's environment. */
+export function deployWithOurs(job: Job, more: Partial<ActionRun> = {}): ReturnType<typeof runAction> {
+  writeFileSync(join(job.workspace.path, PLAN), installPlan(job.artifact.version))
+  return runAction({ workspace: job.workspace, inputs: marketplaceInputs(job), ...more })
+}
+
+function action(
+  format: Format,
+  name: string,
+  folder: string,
+  inputsOf: (job: Job) => Record<string, string>,
+  repository: string,
+): Contender {
+  return {
+    name: 'ours',
+    format,
+    missing: existsSync(join(repository, 'dist', `${name}.js`)) ? [] : [`dist/${name}.js`],
+    start: (job, through, onStart) =>
+      deployWithOurs(job, { repository, action: folder, inputs: inputsOf(job), through, onStart }),
+  }
+}
+
+function marketplaceInputs(job: Job): Record<string, string> {
+  return {
+    'hub-url': job.hubUrl,
+    slug: SLUG,
+    'api-key': API_KEY,
+    'signing-secret': SIGNING_SECRET,
+    'install-plan': PLAN,
+    'project-root': job.projectRoot,
+    'host-id': 'bench',
+  }
+}
+
+function projectInputs(job: Job): Record<string, string> {
+  return {
+    'hub-url': job.hubUrl,
+    devkey: API_KEY,
+    'project-id': SLUG,
+    'deployment-credential': DEPLOYMENT_CREDENTIAL,
+    'signer-public-key': signerOf(job.artifact),
+    'project-root': job.projectRoot,
+    'host-id': 'bench',
+  }
+}
+
+function peer(
+  name: ContenderName,
+  format: Format,
+  [program, script]: readonly [string, string],
+  missing: readonly string[],
+): Contender {
+  return {
+    name,
+    format,
+    missing,
+    start: (job, through, onStart) =>
+      runProgram([...through, program, join(PEERS, script)], peerEnvironment(job), onStart),
+  }
+}
+
+function peerEnvironment(job: Job): Record<string, string> {
+  const work = join(job.workspace.temp, 'peer')
+  mkdirSync(work, { recursive: true })
+  return {
+    PATH: process.env['PATH'] ?? '',
+    NODE: process.execPath,
+    PYTHONDONTWRITEBYTECODE: '1',
+    HUB_URL: job.hubUrl,
+    SLUG,
+    API_KEY,
+    SIGNING_SECRET,
+    DEPLOYMENT_CREDENTIAL,
+    SIGNER_PUBLIC_KEY: signerOf(job.artifact),
+    PROJECT_ROOT: job.projectRoot,
+    WORK: work,
+  }
+}
+
+function signerOf(artifact: Artifact): string {
+  return artifact.format === 'sealed' ? artifact.signerPublicKey : ''
+}
+
+async function runProgram(
+  command: readonly string[],
+  env: Record<string, string>,
+  onStart: () => void,
+): Promise<Ended> {
+  const [program, ...args] = command as [string, ...string[]]
+  const child = spawn(program, args, { env, stdio: ['ignore', 'pipe', 'pipe'] })
+  onStart()
+  let log = ''
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', text => {
+      log += text
+    })
+  }
+  const exitCode = await new Promise<number | null>((done, fail) => child.once('error', fail).once('close', done))
+  return { exitCode, log }
+}
+
+function lacking(programs: readonly string[], pythonModules: readonly string[] = []): string[] {
+  const missing = programs.filter(program => !isInstalled(program))
+  return [...missing, ...pythonModules.filter(name => !hasPythonModule(name)).map(name => `python3 ${name}`)]
+}

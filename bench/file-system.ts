@@ -1,0 +1,84 @@
+import { execFileSync } from 'node:child_process'
+import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, statfsSync, truncateSync, writeFileSync } from 'node:fs'
+import { freemem, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { firstLine, isInstalled } from './programs.ts'
+
+/** A folder to deploy into, and what lies below it. */
+export interface Ground {
+  readonly folder: string
+  readonly description: string
+  close(): void
+}
+
+const MEMORY_FOLDER = '/dev/shm'
+const LOOP_IMAGE_BYTES = 8e9
+const PROBE_FILES = 3_000
+
+/**
+ * The file system that is measured on: `tmpfs`, `loop` (a journalled ext4 in a file of its own, in memory where that is large
+ * enough; needs root), or any folder. Default: `loop` where it can be made, else `tmpfs`, else the temporary folder, because
+ * another disk's own waits would hide what is compared.
+ */
+export function openGround(wanted: string | undefined): Ground {
+  const choice = wanted ?? defaultChoice()
+  if (choice === 'loop') return openLoop()
+  const parent = choice === 'tmpfs' ? MEMORY_FOLDER : choice
+  const folder = mkdtempSync(join(parent, 'hub-deploy-bench-'))
+  return {
+    folder,
+    description: `${typeOf(folder)} (${parent})`,
+    close: () => rmSync(folder, { recursive: true, force: true }),
+  }
+}
+
+/** Milliseconds that creating and deleting 3,000 small files take there: the floor that nobody can go below. */
+export function probe({ folder }: Ground): { createMs: number; deleteMs: number } {
+  const place = mkdtempSync(join(folder, 'probe-'))
+  const startedAt = performance.now()
+  for (let index = 0; index < PROBE_FILES; index++) writeFileSync(join(place, `file-${index}`), 'a line of text\n')
+  const createdAt = performance.now()
+  rmSync(place, { recursive: true })
+  return { createMs: createdAt - startedAt, deleteMs: performance.now() - createdAt }
+}
+
+function defaultChoice(): string {
+  if (process.getuid?.() === 0 && isInstalled('mkfs.ext4') && canMountLoop()) return 'loop'
+  return isRoomy(MEMORY_FOLDER) ? 'tmpfs' : tmpdir()
+}
+
+function canMountLoop(): boolean {
+  return firstLine('losetup', ['-f']) !== undefined
+}
+
+function openLoop(): Ground {
+  const parent = isRoomy(MEMORY_FOLDER) ? MEMORY_FOLDER : tmpdir()
+  const holder = mkdtempSync(join(parent, 'hub-deploy-bench-'))
+  const folder = join(holder, 'mounted')
+  const image = join(holder, 'image')
+  const removeHolder = () => rmSync(holder, { recursive: true })
+  try {
+    mkdirSync(folder)
+    closeSync(openSync(image, 'w'))
+    truncateSync(image, LOOP_IMAGE_BYTES)
+    execFileSync('mkfs.ext4', ['-q', '-F', image])
+    execFileSync('mount', ['-o', 'loop', image, folder])
+  } catch (error) {
+    removeHolder()
+    throw error
+  }
+  const close = () => {
+    execFileSync('umount', [folder])
+    removeHolder()
+  }
+  return { folder, description: `ext4 with its journal, in a loop file on ${typeOf(holder)}`, close }
+}
+
+function isRoomy(folder: string): boolean {
+  const { bavail, bsize } = statfsSync(folder, { bigint: false })
+  return bavail * bsize > LOOP_IMAGE_BYTES && freemem() > LOOP_IMAGE_BYTES
+}
+
+function typeOf(folder: string): string {
+  return firstLine('stat', ['-f', '-c', '%T', folder]) ?? 'unknown file system'
+}

@@ -1,0 +1,30 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import type { Artifact } from './artifact.ts'
+
+export interface HubProcess {
+  /** The base URL of the hub that serves the artifact of this name. */
+  urlOf(name: string): string
+  stop(): Promise<void>
+}
+
+/** Serves the artifacts on loopback from a process of its own, so that serving costs every contender the same. */
+export async function startHub(artifacts: Readonly<Record<string, Artifact>>, folder: string): Promise<HubProcess> {
+  const catalogue = join(folder, 'catalogue.json')
+  writeFileSync(catalogue, JSON.stringify(artifacts))
+  const child = spawn(process.execPath, [join(import.meta.dirname, 'hub.ts'), catalogue], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  })
+  const exited = once(child, 'exit')
+  const [url] = (await once(createInterface(child.stdout), 'line')) as [string]
+  return {
+    urlOf: name => `${url}/${name}`,
+    async stop() {
+      child.kill()
+      await exited
+    },
+  }
+}

@@ -1,0 +1,34 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { deployWithOurs } from './contenders.ts'
+import { onNewHost } from './race.ts'
+import { withReleases } from './releases.ts'
+import { markdownTable } from './results-table.ts'
+import type { Place } from './run-races.ts'
+import type { RacedWorkload } from './workloads.ts'
+
+/** The longest that a cancel may have to wait for the event loop. */
+const MAX_BLOCK_MS = 100
+
+/** How long the event loop of our process is blocked at most, in an install of each workload of the marketplace's, as a table. */
+export async function blocksTable(races: readonly RacedWorkload[], place: Place): Promise<string> {
+  const rows: string[][] = []
+  for (const workload of races.filter(({ format }) => format === 'zip')) {
+    const ms = await longestBlock(workload, place)
+    rows.push([workload.name, `${ms.toFixed(0)} ms (≤ ${MAX_BLOCK_MS}: ${ms <= MAX_BLOCK_MS ? 'ok' : 'MISSED'})`])
+  }
+  return markdownTable(['Workload', 'Longest block of the event loop'], rows)
+}
+
+function longestBlock(workload: RacedWorkload, { repository, cache, folder }: Place): Promise<number> {
+  return withReleases({ workload, format: 'zip', cache, folder }, releases =>
+    onNewHost(folder, async host => {
+      const file = join(host.workspace.temp, 'loop-delay')
+      const preload = join(import.meta.dirname, 'loop-delay.ts')
+      const env = { NODE_OPTIONS: `--import=${preload}`, LOOP_DELAY_FILE: file }
+      const { exitCode, log } = await deployWithOurs({ ...host, ...releases[1] }, { repository, env })
+      if (exitCode !== 0) throw new Error(`The deployment of ${workload.name} failed:\n${log}`)
+      return Number(readFileSync(file, 'utf8'))
+    }),
+  )
+}

@@ -1,0 +1,74 @@
+import { tmpdir, userInfo } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { RACES, type RacedWorkload } from './workloads.ts'
+
+const REPOSITORY = join(import.meta.dirname, '..')
+
+export interface Options {
+  readonly races: readonly RacedWorkload[]
+  readonly growth: boolean
+  readonly profile: boolean
+  readonly write: boolean
+  readonly record: boolean
+  /** See `openGround`. */
+  readonly fileSystem: string | undefined
+  /** Whose `dist/` is measured: a built checkout, this one or another. */
+  readonly repository: string
+  /** Where artifacts are kept from run to run. */
+  readonly cache: string
+}
+
+export const USAGE = `Usage: npm run bench -- [options]
+  --quick          only the small races, with few rounds
+  --only S,M       only these of ${RACES.map(({ name }) => name).join(', ')}
+  --rounds N       so many rounds of each race
+  --growth         how time and memory grow with files and bytes, instead of the races
+  --profile        where the time goes, instead of the races
+  --record         records the size and the cold start of dist/ that tests hold later ones against, instead of the races
+  --write          writes the results into docs/performance.md
+  --fs WHERE       tmpfs, loop (ext4 in a file; needs root) or a folder
+  --ours FOLDER    the built repository that is measured, instead of this one
+  --cache FOLDER   where artifacts are kept from run to run`
+
+/** Throws TypeError for an unknown option, RangeError for an unknown race or a number of rounds that is none. */
+export function parseOptions(args: readonly string[]): Options {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      quick: { type: 'boolean', default: false },
+      only: { type: 'string' },
+      rounds: { type: 'string' },
+      growth: { type: 'boolean', default: false },
+      profile: { type: 'boolean', default: false },
+      record: { type: 'boolean', default: false },
+      write: { type: 'boolean', default: false },
+      fs: { type: 'string' },
+      ours: { type: 'string', default: REPOSITORY },
+      cache: { type: 'string', default: join(tmpdir(), `hub-deploy-bench-cache-${userInfo().uid}`) },
+    },
+  })
+  const { growth, profile, write, record, fs: fileSystem, ours: repository, cache } = values
+  const rounds = values.rounds === undefined ? undefined : parseRounds(values.rounds)
+  const races = chooseRaces(values.only, values.quick, rounds)
+  return { races, growth, profile, write, record, fileSystem, repository, cache }
+}
+
+function chooseRaces(only: string | undefined, quick: boolean, rounds: number | undefined): RacedWorkload[] {
+  const chosen = only === undefined ? RACES : only.split(',').map(findRace)
+  return chosen
+    .filter(race => only !== undefined || !quick || race.quickRounds !== undefined)
+    .map(race => ({ ...race, rounds: rounds ?? (quick ? (race.quickRounds ?? 1) : race.rounds) }))
+}
+
+function findRace(name: string): RacedWorkload {
+  const race = RACES.find(candidate => candidate.name === name)
+  if (race === undefined) throw new RangeError(`There is no race ${name}.`)
+  return race
+}
+
+function parseRounds(text: string): number {
+  const rounds = Number(text)
+  if (!Number.isSafeInteger(rounds) || rounds < 1) throw new RangeError(`--rounds takes a number from 1, not ${text}.`)
+  return rounds
+}

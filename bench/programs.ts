@@ -1,0 +1,32 @@
+import { spawnSync } from 'node:child_process'
+import { accessSync, constants } from 'node:fs'
+import { delimiter, join } from 'node:path'
+
+export function isInstalled(program: string): boolean {
+  return (process.env['PATH'] ?? '').split(delimiter).some(folder => isExecutable(join(folder, program)))
+}
+
+/** The interpreter itself: version managers put a shim on PATH that would cost Python a tenth of a second a start. */
+export function findPython(): string | undefined {
+  return firstLine('python3', ['-c', 'import sys; print(sys.executable)'])
+}
+
+export function hasPythonModule(name: string): boolean {
+  const python = findPython()
+  return python !== undefined && spawnSync(python, ['-c', `import ${name}`]).status === 0
+}
+
+/** The first line that a program prints, or undefined when it is missing or fails. */
+export function firstLine(program: string, args: readonly string[]): string | undefined {
+  const { status, stdout, stderr } = spawnSync(program, args, { encoding: 'utf8' })
+  return status === 0 ? (stdout || stderr).split('\n')[0]?.trim() : undefined
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,51 @@
+import { createHash } from 'node:crypto'
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { SLUG } from './release.ts'
+
+/** Adds the manifest and the install plan to a project whose one plugin lies in place (docs/contracts.md). */
+export function addProjectFiles(project: string, version: string): void {
+  mkdirSync(join(project, 'deployment'))
+  writeFileSync(join(project, 'deployment/install.yaml'), installPlan(version))
+  const pluginDigest = digestTree(join(project, 'plugins', SLUG))
+  const manifest = {
+    format_version: '1',
+    project_id: SLUG,
+    project_name: 'Bench',
+    version,
+    built_at: '2026-01-01T00:00:00Z',
+    plugins: [{ id: SLUG, version, sha256: pluginDigest }],
+    extensions: [],
+    content_sha256: digestTree(project),
+  }
+  writeFileSync(join(project, 'manifest.json'), JSON.stringify(manifest, null, 2))
+}
+
+/** A plan for one plugin that keeps the replaced version, as the peers do. */
+export function installPlan(version: string): string {
+  return [
+    'format_version: "1"',
+    `project_id: ${SLUG}`,
+    `version: ${version}`,
+    'steps:',
+    `  - {id: files, action: install_plugin, plugin: ${SLUG}, snapshot: true}`,
+    '',
+  ].join('\n')
+}
+
+function digestTree(root: string): string {
+  const paths = readdirSync(root, { recursive: true, withFileTypes: true })
+    .filter(entry => entry.isFile())
+    .map(entry => relative(root, join(entry.parentPath, entry.name)))
+  const lines = paths.toSorted(byComponents).map(path => `${path}:${sha256(readFileSync(join(root, path)))}`)
+  return sha256(lines.join('\n'))
+}
+
+// A separator below every other byte orders paths component by component.
+function byComponents(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a.replaceAll('/', '\0')), Buffer.from(b.replaceAll('/', '\0')))
+}
+
+function sha256(content: string | Buffer): string {
+  return createHash('sha256').update(content).digest('hex')
+}

@@ -1,0 +1,26 @@
+import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { median } from './statistics.ts'
+
+const ROUNDS = 11
+
+/** Medians, in milliseconds, of interleaved starts: Node.js alone, with the bundle loaded, and the action without inputs. */
+export function measureStarts(repository: string): { what: string; ms: number }[] {
+  const bundle = pathToFileURL(join(repository, 'dist/index.js')).href
+  const starts = [
+    { what: '`node -e 0`', args: ['-e', '0'], times: [] as number[] },
+    { what: 'importing `dist/index.js`', args: ['-e', `import('${bundle}')`], times: [] },
+    { what: '`dist/deploy.js` without inputs', args: [join(repository, 'dist/deploy.js')], times: [] },
+  ]
+  for (let round = 0; round <= ROUNDS; round++) {
+    for (const { args, times } of starts) times.push(timeStart(args))
+  }
+  return starts.map(({ what, times }) => ({ what, ms: median(times.slice(1)) }))
+}
+
+function timeStart(args: readonly string[]): number {
+  const startedAt = performance.now()
+  spawnSync(process.execPath, args, { env: { PATH: process.env['PATH'] }, stdio: 'ignore' })
+  return performance.now() - startedAt
+}

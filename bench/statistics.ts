@@ -1,0 +1,21 @@
+/** The middle value, or the mean of the two in the middle. Throws RangeError for no values. */
+export function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b)
+  const middle = sorted.length / 2
+  const [low, high] = [sorted[Math.ceil(middle) - 1], sorted[Math.floor(middle)]]
+  if (low === undefined || high === undefined) throw new RangeError('There is no median of no values.')
+  return (low + high) / 2
+}
+
+/** The exponent k of y = c · x^k that fits the points best: least squares over the logarithms. All must be above 0. */
+export function fitExponent(points: readonly (readonly [x: number, y: number])[]): number {
+  const logs = points.map(([x, y]) => [Math.log(x), Math.log(y)] as const)
+  const meanX = mean(logs.map(([x]) => x))
+  const meanY = mean(logs.map(([, y]) => y))
+  const covariance = mean(logs.map(([x, y]) => (x - meanX) * (y - meanY)))
+  return covariance / mean(logs.map(([x]) => (x - meanX) ** 2))
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length
+}

@@ -1,0 +1,15 @@
+import { execFileSync } from 'node:child_process'
+import { basename, dirname } from 'node:path'
+import AdmZip from 'adm-zip'
+import { isInstalled } from './programs.ts'
+
+/** Writes a ZIP that holds the folder as its single top-level directory, as a code host's archive does. */
+export function zipFolder(folder: string, zipPath: string): void {
+  if (isInstalled('zip')) {
+    execFileSync('zip', ['-q', '-r', '-6', zipPath, basename(folder)], { cwd: dirname(folder) })
+  } else {
+    const zip = new AdmZip()
+    zip.addLocalFolder(folder, basename(folder))
+    zip.writeZip(zipPath)
+  }
+}

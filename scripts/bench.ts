@@ -1,0 +1,59 @@
+import { openArtifactCache } from '../bench/artifact-cache.ts'
+import { writeSection } from '../bench/document.ts'
+import { type Ground, openGround, probe } from '../bench/file-system.ts'
+import { measureFootprint, recordFootprint } from '../bench/footprint.ts'
+import { growthReport } from '../bench/growth.ts'
+import { heedSignals } from '../bench/interruption.ts'
+import { blocksTable } from '../bench/longest-block.ts'
+import { describeMachine } from '../bench/machine.ts'
+import { canMeasureMemory } from '../bench/measure.ts'
+import { type Options, parseOptions, USAGE } from '../bench/options.ts'
+import { profileReport } from '../bench/profile.ts'
+import { resultsTable, seconds } from '../bench/results-table.ts'
+import { type Place, runRaces } from '../bench/run-races.ts'
+
+const options = readOptions()
+if (options?.record) recordFootprint(measureFootprint(options.repository))
+else if (options !== undefined) await runOnGround(options)
+
+function readOptions(): Options | undefined {
+  try {
+    return parseOptions(process.argv.slice(2))
+  } catch (error) {
+    process.stderr.write(`${error instanceof Error ? error.message : error}\n${USAGE}\n`)
+    process.exitCode = 1
+    return undefined
+  }
+}
+
+async function runOnGround(chosen: Options): Promise<void> {
+  const ground = openGround(chosen.fileSystem)
+  heedSignals()
+  try {
+    const conditions = describeConditions(ground)
+    const place = { repository: chosen.repository, cache: openArtifactCache(chosen.cache), folder: ground.folder }
+    const { section, report } = await runChosen(chosen, place)
+    const text = `${conditions.map(line => `- ${line}`).join('\n')}\n\n${report}`
+    process.stdout.write(`${text}\n`)
+    if (chosen.write) writeSection(section, text)
+  } finally {
+    ground.close()
+  }
+}
+
+async function runChosen(chosen: Options, place: Place): Promise<{ section: string; report: string }> {
+  if (chosen.growth) return { section: 'growth', report: await growthReport(place) }
+  if (chosen.profile) return { section: 'profile', report: await profileReport(chosen.races, place) }
+  const { rows, skipped } = await runRaces(chosen.races, place)
+  const blocks = await blocksTable(chosen.races, place)
+  return { section: 'races', report: [resultsTable(rows), ...skipped, blocks].join('\n\n') }
+}
+
+function describeConditions(ground: Ground): string[] {
+  const { createMs, deleteMs } = probe(ground)
+  return [
+    ...describeMachine(),
+    `File system: ${ground.description}; creating 3,000 small files takes ${seconds(createMs)}, deleting them ${seconds(deleteMs)}`,
+    ...(canMeasureMemory ? [] : ['Skipped: peak memory, because this machine has no GNU time.']),
+  ]
+}

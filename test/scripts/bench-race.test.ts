@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import type { Artifact } from '../../bench/artifact.ts'
+import { openArtifactCache } from '../../bench/artifact-cache.ts'
+import { type Contender, listContenders } from '../../bench/contenders.ts'
+import { startHub } from '../../bench/hub-process.ts'
+import { onNewHost, race } from '../../bench/race.ts'
+import { withReleases } from '../../bench/releases.ts'
+import { temporaryDirectory } from '../install/temporary-directory.ts'
+
+const REPOSITORY = join(import.meta.dirname, '../..')
+const TINY = { name: 'tiny', files: 5, bytes: 5_000 }
+
+for (const format of ['zip', 'sealed'] as const) {
+  describe(`the race for ${format}`, () => {
+    for (const contender of listContenders(format, REPOSITORY)) {
+      const { name, missing } = contender
+      const skip = missing.length > 0 && `this machine has no ${missing.join(', ')}`
+
+      it(`is run by ${name}: both versions are installed, at a cost`, { skip }, async t => {
+        const folder = temporaryDirectory(t)
+        const place = { workload: TINY, format, cache: openArtifactCache(join(folder, 'cache')), folder }
+        const result = await withReleases(place, releases => race([contender], releases, 1, folder))
+        assert.ok((result['first install'][name]?.ms ?? 0) > 0)
+        assert.ok((result.update[name]?.ms ?? 0) > 0)
+      })
+
+      it(`is not won by ${name} without verifying`, { skip }, async t => {
+        assert.notEqual(await deployForged(t, contender), 0)
+      })
+    }
+  })
+}
+
+describe('the longest block of the event loop', () => {
+  it('is written at the exit', t => {
+    const file = join(temporaryDirectory(t), 'loop-delay')
+    const block =
+      'setTimeout(() => { Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 150); setTimeout(() => {}, 20) }, 20)'
+    const preload = join(REPOSITORY, 'bench/loop-delay.ts')
+    spawnSync(process.execPath, ['--import', preload, '-e', block], { env: { LOOP_DELAY_FILE: file } })
+    assert.ok(Number(readFileSync(file, 'utf8')) >= 100)
+  })
+})
+
+async function deployForged(t: TestContext, contender: Contender): Promise<number | null> {
+  const folder = temporaryDirectory(t)
+  const cache = openArtifactCache(join(folder, 'cache'))
+  const other = await cache.get(TINY, contender.format, 1)
+  const artifact = { ...(await cache.get(TINY, contender.format, 2)), signature: other.signature } as Artifact
+  const hub = await startHub({ forged: artifact }, folder)
+  try {
+    return await onNewHost(folder, async host => {
+      const job = { ...host, artifact, hubUrl: hub.urlOf('forged') }
+      return (await contender.start(job, [], () => {})).exitCode
+    })
+  } finally {
+    await hub.stop()
+  }
+}

@@ -1,0 +1,21 @@
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { before, describe, it } from 'node:test'
+import { type Footprint, measureFootprint, readRecordedFootprint } from '../../bench/footprint.ts'
+
+const MAX_GROWTH = 1.25
+
+describe('dist/', () => {
+  let found: Footprint
+  before(() => {
+    found = measureFootprint(join(import.meta.dirname, '../..'))
+  })
+
+  for (const figure of ['bundleBytes', 'coldStartRatio'] as const) {
+    it(`has grown by no more than a quarter over the recorded ${figure}`, () => {
+      const most = readRecordedFootprint()[figure] * MAX_GROWTH
+      const advice = 'find what it loads now; where that is wanted, `npm run bench -- --record` and say why'
+      assert.ok(found[figure] <= most, `${figure} is ${found[figure]}, more than ${most}: ${advice}`)
+    })
+  }
+})
