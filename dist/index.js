@@ -58811,6 +58811,24 @@ function refuseReusedVersion(version, sha256, knownVersions, pinnedSha256) {
         'nothing was installed. Ask the publisher why; to take these bytes, set artifact-sha256 to their digest.');
 }
 
+;// CONCATENATED MODULE: ./build/install/in-slices.js
+/** Makes something of each item, giving the event loop back whenever a slice is over. Throws the signal's reason once it is aborted. */
+async function eachInSlices(items, slice, make) {
+    for (const item of items) {
+        make(item);
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+}
+/** The same pieces, giving the event loop back before one whenever a slice is over. Throws the signal's reason once it is aborted. */
+async function* inSlices(pieces, slice) {
+    for await (const piece of pieces) {
+        if (slice.isOver())
+            await slice.giveBack();
+        yield piece;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/core/archive-entry.js
 
 
@@ -59911,6 +59929,7 @@ function make(path, action) {
 
 
 
+
 /**
  * Extracts a ZIP into `target`, an existing, empty, private directory, leaving out a single top-level directory
  * (contract 4.3, rule 5). The whole listing is judged, and room found for it, before the first byte is written; each file is vouched for by
@@ -59940,25 +59959,11 @@ async function writeTree(extraction, plan) {
     await eachInSlices(plan.symlinks, slice, symlink => makeSymlink(target, symlink));
     return files;
 }
-async function eachInSlices(items, slice, make) {
-    for (const item of items) {
-        make(item);
-        if (slice.isOver())
-            await slice.giveBack();
-    }
-}
 function writeSmall({ window, target }, file) {
     return writeFile(target, file, readSmallEntry(window, file.entry));
 }
 function writeLarge({ fd, target, slice }, file) {
     return writeFileFrom(target, file, inSlices(readLargeEntry(fd, file.entry), slice));
-}
-async function* inSlices(pieces, slice) {
-    for await (const piece of pieces) {
-        if (slice.isOver())
-            await slice.giveBack();
-        yield piece;
-    }
 }
 
 ;// CONCATENATED MODULE: ./build/core/plugin-yaml.js
@@ -64928,24 +64933,6 @@ function memberType(type, name, { specialKey }) {
     return type === 'file' && name.endsWith('/') ? 'directory' : requireExtractable(name, type);
 }
 
-;// CONCATENATED MODULE: ./build/install/in-slices.js
-/** Makes something of each item, giving the event loop back whenever a slice is over. Throws the signal's reason once it is aborted. */
-async function in_slices_eachInSlices(items, slice, make) {
-    for (const item of items) {
-        make(item);
-        if (slice.isOver())
-            await slice.giveBack();
-    }
-}
-/** The same pieces, giving the event loop back before one whenever a slice is over. Throws the signal's reason once it is aborted. */
-async function* in_slices_inSlices(pieces, slice) {
-    for await (const piece of pieces) {
-        if (slice.isOver())
-            await slice.giveBack();
-        yield piece;
-    }
-}
-
 // EXTERNAL MODULE: ../../work/main/node_modules/tar-stream/index.js
 var tar_stream = __nccwpck_require__(5062);
 ;// CONCATENATED MODULE: ./build/install/tar-members.js
@@ -65214,7 +65201,7 @@ const SMALL_FILE_BYTES = 1024 * 1024;
 async function extractTar(opened, target, limits, signal) {
     signal?.throwIfAborted();
     const slice = new TimeSlice(signal);
-    const extraction = { target, slice, unpack: () => in_slices_inSlices(unpackZstd(opened, limits), slice) };
+    const extraction = { target, slice, unpack: () => inSlices(unpackZstd(opened, limits), slice) };
     const listing = await listMembers(extraction, limits);
     const members = listing.filter(entry => !isRoot(entry));
     const plan = planExtraction(members, limits, process.platform, 'as packed');
@@ -65231,9 +65218,9 @@ async function listMembers({ unpack }, limits) {
 }
 async function extract_tar_writeTree(extraction, listing, plan) {
     const { target, slice } = extraction;
-    await in_slices_eachInSlices(plan.directories, slice, path => makeDirectory(target, path));
+    await eachInSlices(plan.directories, slice, path => makeDirectory(target, path));
     const files = await writeFiles(extraction, listing, plan);
-    await in_slices_eachInSlices(plan.symlinks, slice, symlink => makeSymlink(target, symlink));
+    await eachInSlices(plan.symlinks, slice, symlink => makeSymlink(target, symlink));
     return files;
 }
 async function writeFiles({ target, slice, unpack }, listing, plan) {
@@ -65594,8 +65581,8 @@ function findPinnedKey(keys, offered) {
     const pinned = keys.find(key => raw !== undefined && key.raw.equals(raw));
     if (pinned !== undefined)
         return pinned;
-    const found = raw === undefined ? 'something that is not base64 of 32 bytes' : `the key ${fingerprintOf(raw)}`;
-    throw new SignatureError('untrusted_signer', `signer-public-key pins ${keys.map(key => key.fingerprint).join(', ')} (sha256 of the raw key), the hub says that the artifact is signed ` +
+    const found = raw === undefined ? 'something that is not base64 of 32 bytes' : `the key ${raw.toString('base64')}`;
+    throw new SignatureError('untrusted_signer', `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, the hub says that the artifact is signed ` +
         `with ${found}: nothing was downloaded. Ask the publisher whether the key was changed, and pin the new one only if they say so.`);
 }
 function splitKeys(text) {
@@ -65621,7 +65608,7 @@ function parseKey({ text, line }) {
     if (problem !== undefined)
         throw invalidKeys(`the key on line ${line} ${problem}`);
     const key = (0,external_node_crypto_.createPublicKey)({ key: Buffer.concat([SPKI_PREFIX, raw]), format: 'der', type: 'spki' });
-    return { raw, fingerprint: fingerprintOf(raw), key };
+    return { raw, base64: raw.toString('base64'), key };
 }
 function decodeKey(text) {
     if (text.startsWith(PEM_BEGIN))
@@ -65632,9 +65619,6 @@ function decodePem(text) {
     const base64 = text.slice(PEM_BEGIN.length, -PEM_END.length).replaceAll('\n', '');
     const spki = decodeBase64(base64, SPKI_PREFIX.length + KEY_BYTES);
     return spki?.subarray(0, SPKI_PREFIX.length).equals(SPKI_PREFIX) ? spki.subarray(SPKI_PREFIX.length) : undefined;
-}
-function fingerprintOf(raw) {
-    return (0,external_node_crypto_.createHash)('sha256').update(raw).digest('hex');
 }
 function invalidKeys(problem) {
     return new ConfigError('invalid_input', 'signer-public-key must hold Ed25519 public keys, one a line as base64 or hex of the raw 32 bytes, or as PEM "BEGIN PUBLIC KEY", ' +
@@ -65654,7 +65638,7 @@ async function requestArtifact(run) {
     await record.update({ version, version_source: 'requested' });
     const descriptor = await client.readDescriptor(version);
     const pinned = findPinnedKey(request.signerKeys, descriptor.signerPublicKey);
-    tools.log.info(`Version ${version} is offered under the pinned key ${pinned.fingerprint}.`);
+    tools.log.info(`Version ${version} is offered under the pinned key ${pinned.base64}.`);
     return { version, descriptor, pinned };
 }
 async function chooseVersion({ request, client, record, tools }) {
@@ -65670,10 +65654,9 @@ async function chooseVersion({ request, client, record, tools }) {
 ;// CONCATENATED MODULE: ./build/core/sealed-signature.js
 
 
-
 const SIGNATURE_BYTES = 64;
 /** Bytes of the largest artifact whose signature can be checked: OpenSSL takes no more at once. */
-const MAX_SEALED_BYTES = (/* unused pure expression or super */ null && (2 ** 31 - 1));
+const MAX_SEALED_BYTES = 2 ** 31 - 1;
 /**
  * The 64 bytes of an artifact descriptor's `signature` (contract 2.2, base64). Throws SignatureError
  * `missing_signature` when there is none, `invalid_signature_format` when it is anything else.
@@ -65690,19 +65673,59 @@ function parseSealedSignature(signature) {
 }
 /**
  * Vouches for a sealed artifact when the Ed25519 signature over its exact bytes, nonce and tag included, is the
- * signer's (contract 5.2, rule 4). One synchronous pass over the bytes, about 2 ms for 1 MiB: the alternative that
- * does not block copies them. Throws SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
+ * signer's (contract 5.2, rule 4), which `check` says. Throws SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
  */
-function verifySealedSignature(artifact, signature, signer) {
+async function verifySealedSignature(artifact, signature, signer, check) {
     const { bytes, sha256 } = artifact;
-    if (!(0,external_node_crypto_.verify)(null, bytes, signer.key, parseSealedSignature(signature))) {
-        throw new SignatureError('signature_mismatch', `The artifact (${bytes.length} bytes, sha256 ${sha256}) does not carry the signature of the pinned key ${signer.fingerprint}: ` +
+    if ((await check(bytes, signer.key, parseSealedSignature(signature))) !== true) {
+        throw new SignatureError('signature_mismatch', `The artifact (${bytes.length} bytes, sha256 ${sha256}) does not carry the signature of the pinned key ${signer.base64}: ` +
             'nothing was installed and no key was asked for. The bytes or the signature were changed on the way: ask the publisher.');
     }
     return { bytes, sha256, size: bytes.length };
 }
 
+// EXTERNAL MODULE: external "node:worker_threads"
+var external_node_worker_threads_ = __nccwpck_require__(5919);
+;// CONCATENATED MODULE: ./build/install/ed25519-check.js
+
+
+/** Up to here the check takes a few milliseconds, less than starting a thread for it. */
+const MAX_BYTES_AT_ONCE = 8 * 1024 * 1024;
+const IN_A_THREAD = `
+  const { parentPort, workerData } = require('node:worker_threads')
+  const { verify } = require('node:crypto')
+  const { bytes, key, signature } = workerData
+  parentPort.postMessage(verify(null, bytes, key, signature))
+`;
+/**
+ * Whether an Ed25519 signature holds for all of the bytes. Many of them are checked in a thread of its own, so that signals
+ * are heard meanwhile; they are not copied when they lie in shared memory (Node's own asynchronous form does copy).
+ * Throws the signal's reason once it is aborted.
+ */
+async function checkEd25519(bytes, key, signature, signal) {
+    signal?.throwIfAborted();
+    return bytes.length > MAX_BYTES_AT_ONCE
+        ? checkInThread(bytes, key, signature, signal)
+        : (0,external_node_crypto_.verify)(null, bytes, key, signature);
+}
+async function checkInThread(bytes, key, signature, signal) {
+    const worker = new external_node_worker_threads_.Worker(IN_A_THREAD, { eval: true, workerData: { bytes, key, signature }, env: {} });
+    const stop = () => void worker.terminate();
+    signal?.addEventListener('abort', stop);
+    try {
+        return await new Promise((resolve, reject) => {
+            worker.once('message', isValid => resolve(isValid === true));
+            worker.once('error', reject);
+            worker.once('exit', code => reject(signal?.reason ?? new Error(`The checking thread ended with ${code}.`)));
+        });
+    }
+    finally {
+        signal?.removeEventListener('abort', stop);
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/project/sealed-artifact.js
+
 
 
 
@@ -65717,12 +65740,12 @@ async function downloadSealed(run, { descriptor }) {
     try {
         const { size, sha256 } = await client.downloadArtifact(descriptor, {
             fd: file.fd,
-            maxBytes: request.maxArtifactBytes,
+            maxBytes: Math.min(request.maxArtifactBytes, MAX_SEALED_BYTES),
             timeoutMs: request.downloadTimeoutMs,
             onProgress: watchDownload(tools),
         });
         await run.record.update({ artifact_sha256: sha256, artifact_size: size });
-        const bytes = Buffer.allocUnsafeSlow(size);
+        const bytes = Buffer.from(new SharedArrayBuffer(size));
         readExactly(file.fd, bytes, 0);
         return { bytes, sha256 };
     }
@@ -65733,7 +65756,8 @@ async function downloadSealed(run, { descriptor }) {
 /** Vouches for the sealed file by the pinned key, the pinned digest, and what this host knows of its version. */
 async function verifySealed(run, offer, sealed) {
     const { descriptor, pinned, version } = offer;
-    const verified = verifySealedSignature(sealed, descriptor.signature, pinned);
+    const check = (bytes, key, signature) => checkEd25519(bytes, key, signature, run.tools.signal);
+    const verified = await verifySealedSignature(sealed, descriptor.signature, pinned, check);
     const { artifactSha256, projectId } = run.request;
     if (artifactSha256 !== undefined)
         verifyPinnedDigest(verified, artifactSha256);
@@ -65742,8 +65766,8 @@ async function verifySealed(run, offer, sealed) {
         .flatMap(row => [row, ...row.snapshots])
         .map(row => ({ version: row.project_version, artifact_sha256: row.artifact_sha256 }));
     refuseReusedVersion(version, verified.sha256, known, artifactSha256);
-    await run.record.update({ signer_public_key: pinned.raw.toString('base64') });
-    run.tools.log.info(`The signature of the pinned key ${pinned.fingerprint} holds for ${verified.size} bytes, sha256 ${verified.sha256}.`);
+    await run.record.update({ signer_public_key: pinned.base64 });
+    run.tools.log.info(`The signature of the pinned key ${pinned.base64} holds for ${verified.size} bytes, sha256 ${verified.sha256}.`);
     return verified;
 }
 
