@@ -63774,7 +63774,7 @@ function annotateFailure(error, report, redact) {
         annotateSource(error, safely(redact));
         return;
     }
-    const { code, message } = report.error ?? { code: 'internal_error', message: error.message };
+    const { code, message } = report.error ?? toDeployError(error);
     const undone = report.rollback?.problems.map(problem => ` ${problem}`).join('') ?? '';
     annotateCause(error, code, `${message}${undone}`, safely(redact));
 }
@@ -64365,7 +64365,7 @@ function buildDeploySummary({ report, reportPath, plannedSteps, error }) {
     const blocks = [
         `### ${headline(report)}`,
         table(['', ''], facts(report, reportPath)),
-        ...deploy_summary_failure(report),
+        ...deploy_summary_failure(report, error),
         ...problemList(error),
         ...rollback(report),
         table(['State', 'Entered', 'Duration'], states(report)),
@@ -64414,10 +64414,12 @@ function facts(report, reportPath) {
         ['Hub', accepted ? 'has the report' : `does not have the report (${cell(error ?? 'not sent')})`],
     ];
 }
-function deploy_summary_failure(report) {
-    if (report.error === null)
+/** A run that succeeded may still have an error: a hub that refused the report. */
+function deploy_summary_failure(report, error) {
+    const told = report.error ?? (error && { code: error.code, message: error.message, step: null });
+    if (told === undefined)
         return [];
-    const { code: errorCode, message, step } = report.error;
+    const { code: errorCode, message, step } = told;
     return [`**${step === null ? '' : `Step ${code(step)}: `}${code(errorCode)}** ${cell(message)}`];
 }
 /** Everything that is wrong with a plan or host config, where the failure's sentence tells only the first. */
