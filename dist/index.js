@@ -66556,6 +66556,8 @@ async function deployProject(request, tools) {
             hostConfig = request.hostConfig && parseHostConfig(request.hostConfig.text, request.hostConfig.path);
         },
         async install(deployment) {
+            // Another run may have installed one, or been recovered, before the host was ours.
+            await previous_noteInstalledVersion(run);
             prepared = await prepareProject(run, hostConfig, deployment.stagingFolder);
             return installProject(run, prepared, deployment);
         },
@@ -66568,8 +66570,7 @@ function refusedReport({ report, delivery }) {
     if (report.outcome !== 'success' || delivery === undefined || delivery.accepted || delivery.status === null) {
         return undefined;
     }
-    return new DeploymentError('report_refused', `Version ${report.version} is installed and stays, but the hub does not know it: ${delivery.error}. ` +
-        'Find out why it refuses the report; the next run sends this one again.');
+    return new DeploymentError('report_refused', `Version ${report.version} is installed and stays, but the hub did not take the report of it, which the next run sends again. ${delivery.error}`);
 }
 
 ;// CONCATENATED MODULE: ./build/project/refuse.js
@@ -66624,7 +66625,9 @@ function readSignerKeys(read) {
         return text === undefined ? undefined : parseSignerKeys(text);
     }
     catch (error) {
-        read.refuse('signer-public-key', error instanceof Error ? error.message : String(error));
+        // A sentence of its own there, a part of the list of problems here.
+        const sentence = error instanceof Error ? error.message : String(error);
+        read.refuse('signer-public-key', sentence.replace(/^signer-public-key |\.$/g, ''));
         return undefined;
     }
 }
