@@ -44037,8 +44037,6 @@ function compareCodePoints(a, b) {
 
 
 
-
-
 /**
  * Every file, symlink and other thing below `root` (directories are implied), with paths relative to it, ordered by
  * path components. `skip` names top-level paths that are left out. Follows no symlink. Nothing there: an empty list.
@@ -44058,13 +44056,6 @@ async function walkTree(root, skip = new Set()) {
         }
     }
     return found.sort((a, b) => comparePaths(a.path, b.path));
-}
-/** Lowercase hex SHA-256 of a file's bytes, read in pieces. */
-async function sha256OfFile(path, signal) {
-    const hash = (0,external_node_crypto_.createHash)('sha256');
-    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)(path, { highWaterMark: 1024 * 1024, signal }))
-        hash.update(chunk);
-    return hash.digest('hex');
 }
 /** Whether anything is at the path, a dangling symlink included. */
 async function exists(path) {
@@ -53912,7 +53903,65 @@ async function readStartTime(pid) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/time-slice.js
+
+/** Milliseconds of synchronous work before signals and timers get their turn. */
+const SLICE_MS = 25;
+/** Cuts long synchronous work into slices, so that a cancellation is heard: `if (slice.isOver()) await slice.giveBack()`. */
+class TimeSlice {
+    #signal;
+    #endsAt = performance.now() + SLICE_MS;
+    constructor(signal) {
+        this.#signal = signal;
+    }
+    isOver() {
+        return performance.now() >= this.#endsAt;
+    }
+    /** Lets the event loop turn once and starts the next slice. Throws the signal's reason when it has been aborted. */
+    async giveBack() {
+        await (0,external_node_timers_promises_namespaceObject.setImmediate)();
+        this.#signal?.throwIfAborted();
+        this.#endsAt = performance.now() + SLICE_MS;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/file-digester.js
+
+
+
+const WINDOW_BYTES = 1024 * 1024;
+/** What has become a pipe or a symlink since it was looked at is neither waited for nor followed. */
+const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | (external_node_fs_namespaceObject.constants.O_NONBLOCK ?? 0) | (external_node_fs_namespaceObject.constants.O_NOFOLLOW ?? 0);
+/** Hashes many files one after another through one window, in slices between which signals are heard. */
+class FileDigester {
+    #window = Buffer.allocUnsafeSlow(WINDOW_BYTES);
+    #slice;
+    constructor(signal) {
+        this.#slice = new TimeSlice(signal);
+    }
+    /** Lowercase hex SHA-256 of a file's bytes. Throws the system's error, and the signal's reason once it is aborted. */
+    async sha256(path) {
+        if (this.#slice.isOver())
+            await this.#slice.giveBack();
+        const digest = (0,external_node_crypto_.createHash)('sha256');
+        const fd = (0,external_node_fs_namespaceObject.openSync)(path, FLAGS);
+        try {
+            for (let count = -1; count !== 0;) {
+                count = (0,external_node_fs_namespaceObject.readSync)(fd, this.#window);
+                digest.update(this.#window.subarray(0, count));
+                if (this.#slice.isOver())
+                    await this.#slice.giveBack();
+            }
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        return digest.digest('hex');
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/tree-record.js
+
 
 
 
@@ -53963,24 +54012,25 @@ async function pruneTreeRecords(layout, used) {
 /** How what lies at `root` differs from the record: bytes, modes, symlink targets. Keep-paths are not looked at. */
 async function compareTree(root, record, keepPaths, signal) {
     const found = new Map((await walkTree(root, new Set(keepPaths))).map(entry => [entry.path, entry]));
+    const digester = new FileDigester(signal);
     const difference = { added: [], removed: [], changed: [] };
     for (const expected of [...record.files, ...record.symlinks]) {
         const entry = found.get(expected.path);
         found.delete(expected.path);
         if (entry === undefined)
             difference.removed.push(expected.path);
-        else if (!(await isAsRecorded(root, entry, expected, signal)))
+        else if (!(await isAsRecorded(root, entry, expected, digester)))
             difference.changed.push(expected.path);
     }
     difference.added.push(...found.keys());
     return difference;
 }
-async function isAsRecorded(root, entry, expected, signal) {
+async function isAsRecorded(root, entry, expected, digester) {
     if ('target' in expected)
         return entry.type === 'symlink' && entry.target === expected.target;
     if (entry.type !== 'file' || entry.size !== expected.size || entry.mode !== expected.mode)
         return false;
-    return (await sha256OfFile((0,external_node_path_namespaceObject.join)(root, entry.path), signal)) === expected.sha256;
+    return (await digester.sha256((0,external_node_path_namespaceObject.join)(root, entry.path))) === expected.sha256;
 }
 
 ;// CONCATENATED MODULE: ./build/install/cleanup.js
@@ -59278,12 +59328,12 @@ function readExactly(fd, buffer, position) {
 
 
 /** Bytes: the most that one look may ask for. */
-const WINDOW_BYTES = 1024 * 1024;
+const read_window_WINDOW_BYTES = 1024 * 1024;
 /** A file seen through one reused buffer, wherever its descriptor's own position is. */
 class ReadWindow {
     #fd;
     #fileSize;
-    #buffer = Buffer.allocUnsafeSlow(WINDOW_BYTES);
+    #buffer = Buffer.allocUnsafeSlow(read_window_WINDOW_BYTES);
     #start = 0;
     #end = 0;
     constructor(file) {
@@ -59303,7 +59353,7 @@ class ReadWindow {
     #fill(position, length, ahead) {
         if (position < 0 || position + length > this.#fileSize)
             throw invalidArchive('it refers to bytes beyond its end');
-        const wanted = Math.min(Math.max(length, ahead), WINDOW_BYTES, this.#fileSize - position);
+        const wanted = Math.min(Math.max(length, ahead), read_window_WINDOW_BYTES, this.#fileSize - position);
         readExactly(this.#fd, this.#buffer.subarray(0, wanted), position);
         this.#start = position;
         this.#end = position + wanted;
@@ -59585,7 +59635,7 @@ function parseMethod(method, name) {
 function readHeader(window, at, end) {
     if (at + HEADER_BYTES > end)
         throw invalidArchive('its directory is cut short');
-    const fixed = window.look(at, HEADER_BYTES, WINDOW_BYTES);
+    const fixed = window.look(at, HEADER_BYTES, read_window_WINDOW_BYTES);
     if (fixed.readUInt32LE(0) !== HEADER_SIGNATURE)
         throw invalidArchive('its directory holds something that is no header');
     const extraAt = HEADER_BYTES + fixed.readUInt16LE(28);
@@ -59593,7 +59643,7 @@ function readHeader(window, at, end) {
     const bytes = commentAt + fixed.readUInt16LE(32);
     if (at + bytes > end)
         throw invalidArchive('its directory is cut short');
-    const whole = window.look(at, bytes, WINDOW_BYTES);
+    const whole = window.look(at, bytes, read_window_WINDOW_BYTES);
     return {
         fixed: whole,
         rawName: whole.subarray(HEADER_BYTES, extraAt),
@@ -59643,14 +59693,14 @@ const PIECE_BYTES = 512 * 1024;
 const SPARE_BYTES = 64;
 /** Whether an entry is small enough, packed and unpacked, to be read in one go through a window. */
 function isSmall(entry) {
-    return entry.size <= WINDOW_BYTES && entry.packedSize <= WINDOW_BYTES;
+    return entry.size <= read_window_WINDOW_BYTES && entry.packedSize <= read_window_WINDOW_BYTES;
 }
 /**
  * All bytes of a small entry; they may be a view of the window, so use them before its next look. Vouches that they
  * have the declared size and CRC and that nothing packed was left over. Throws ArchiveError `invalid_archive`.
  */
 function readSmallEntry(window, entry) {
-    const packed = window.look(entry.dataOffset, entry.packedSize, WINDOW_BYTES);
+    const packed = window.look(entry.dataOffset, entry.packedSize, read_window_WINDOW_BYTES);
     const bytes = entry.method === 'stored' ? packed : inflateSmall(packed, entry);
     verifyOutcome(entry, bytes.length, (0,external_node_zlib_.crc32)(bytes));
     return bytes;
@@ -59824,28 +59874,6 @@ function plan_zip_readTarget(window, entry) {
     if (!isSmall(entry))
         throw invalidEntry(entry.name, 'is a symlink with more packed bytes than a target can have');
     return decodeEntryText(readSmallEntry(window, entry), 'utf-8');
-}
-
-;// CONCATENATED MODULE: ./build/install/time-slice.js
-
-/** Milliseconds of synchronous work before signals and timers get their turn. */
-const SLICE_MS = 25;
-/** Cuts long synchronous work into slices, so that a cancellation is heard: `if (slice.isOver()) await slice.giveBack()`. */
-class TimeSlice {
-    #signal;
-    #endsAt = performance.now() + SLICE_MS;
-    constructor(signal) {
-        this.#signal = signal;
-    }
-    isOver() {
-        return performance.now() >= this.#endsAt;
-    }
-    /** Lets the event loop turn once and starts the next slice. Throws the signal's reason when it has been aborted. */
-    async giveBack() {
-        await (0,external_node_timers_promises_namespaceObject.setImmediate)();
-        this.#signal?.throwIfAborted();
-        this.#endsAt = performance.now() + SLICE_MS;
-    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/tree-writer.js
