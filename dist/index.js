@@ -54651,15 +54651,17 @@ const healthcheckSchema = object({
 });
 /** By what a version that is brought back is checked: the step's look, for what ran before; null where nothing did. */
 const restoredCheckSchema = healthcheckSchema.extend({ previous_version: schemas_string().nullable() });
-/** The checks of one step: of its plugin, else of everything that the plan installs. */
+/** The checks of one step: of its plugin, else of everything that the plan installs; what is the same for several is looked at once. */
 function healthchecksOf(step, config, ids) {
-    return (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
+    const checks = (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
         id,
         service: serviceOf(config, id, step.plugin === undefined) ?? null,
         check: config.plugins.get(id)?.healthcheck ?? null,
         timeout_seconds: step.timeoutSeconds,
         retries: step.retries,
     }));
+    const lookOf = ({ service, check }) => JSON.stringify([service, check]);
+    return checks.filter((check, at) => checks.findIndex(other => lookOf(other) === lookOf(check)) === at);
 }
 /** The check with `{version}` in its `body` replaced, so that an old process that still answers does not pass for the new one. */
 function expectVersion(check, version) {
@@ -57030,20 +57032,20 @@ async function checkHealth(request) {
     }
     throw new DeploymentError('unhealthy', `${id} was not healthy within ${seconds} s (tries: ${retries + 1}): ${finding.evidence}`);
 }
-/** What is not healthy, one sentence each; for a version that is back. */
+/** What is not healthy, one sentence each; for a version that is back. All are looked at together, so that it takes no longer than one. */
 async function findUnhealthy(checks, log) {
     const { signal } = new AbortController();
-    const problems = [];
-    for (const { previous_version: version, ...healthcheck } of checks) {
+    const findings = checks.map(async ({ previous_version: version, ...healthcheck }) => {
         try {
             const once = onceBriefly(healthcheck);
             log.info(`${once.id} is healthy again. ${await checkHealth({ healthcheck: once, version, log, signal })}`);
+            return [];
         }
         catch (error) {
-            problems.push(toDeployError(error).message);
+            return [toDeployError(error).message];
         }
-    }
-    return problems;
+    });
+    return (await Promise.all(findings)).flat();
 }
 /** One try of a minute, or what `stable_for` needs: who takes back, or recovers, must come to an end. */
 function onceBriefly(healthcheck) {
@@ -57452,7 +57454,8 @@ async function recoverBeforeRefusal(host, runUrl, end) {
     }
     catch (error) {
         const { code, message } = toDeployError(error);
-        if (code === 'locked' || end.error === null)
+        const isInDoubt = code !== 'locked' && (await exists(host.layout.journal).catch(() => false));
+        if (!isInDoubt || end.error === null)
             return end;
         return {
             ...end,
@@ -58854,10 +58857,11 @@ function refuseDowngrade(latest, installed) {
 function refuseReusedVersion(version, sha256, knownVersions, pinnedSha256) {
     if (pinnedSha256 === sha256)
         return;
-    const known = knownVersions.find(row => row.version !== null && isSameVersion(row.version, version) && row.artifact_sha256 !== null);
-    if (known === undefined || known.artifact_sha256 === sha256)
+    const known = knownVersions.filter(row => row.version !== null && isSameVersion(row.version, version) && row.artifact_sha256 !== null);
+    const [first] = known;
+    if (first === undefined || known.some(row => row.artifact_sha256 === sha256))
         return;
-    throw new ArtifactError('version_reused', `The hub serves version ${version} with other bytes (sha256 ${sha256}) than this host got before (${known.artifact_sha256}): ` +
+    throw new ArtifactError('version_reused', `The hub serves version ${version} with other bytes (sha256 ${sha256}) than this host got before (${first.artifact_sha256}): ` +
         'nothing was installed. Ask the publisher why; to take these bytes, set artifact-sha256 to their digest.');
 }
 
@@ -60275,9 +60279,9 @@ async function signForHost(plugin, secret) {
         return tree;
     await warnOfKept(plugin);
     const text = await buildPluginSig(staged, id, pluginYaml, secret);
-    await (0,promises_namespaceObject.rm)((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), { force: true });
+    await (0,promises_namespaceObject.rm)((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), { force: true, recursive: true });
     await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
-    const isOther = ({ path }) => path !== 'plugin.sig';
+    const isOther = ({ path }) => path !== 'plugin.sig' && !path.startsWith('plugin.sig/');
     const sha256 = (0,external_node_crypto_.createHash)('sha256').update(text).digest('hex');
     const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
     return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) };
@@ -61094,7 +61098,7 @@ async function install(context, thing) {
     const { layout, transaction, log, keepPaths, signal } = context;
     const { shelf, id, version, staged, record, previous } = thing;
     if (await isInstalledAlready(context, thing)) {
-        log.info(`${version} with these bytes is installed already and intact: nothing to change.`);
+        log.info(`${step_context_placeOf(thing)} is ${version} with these bytes already, and intact: nothing to change.`);
         return 'unchanged';
     }
     const previousVersion = previous.version;
@@ -61281,7 +61285,7 @@ async function describeInstallation(stage) {
     const known = await existingSnapshots(run.layout, shelf, id, previous.installed?.snapshots ?? []);
     const retention = chooseRetained(isRetained ? [...known, replaced] : known, run.request.keepSnapshots);
     const discarded = replaced === undefined || isRetained ? retention.discard : [...retention.discard, replaced];
-    explainRetention(run, retention);
+    explainRetention(run, step_context_placeOf(thing), retention);
     const isUnchanged = replaced === undefined && previous.installed !== undefined && !stage.isChanged;
     return {
         row: isUnchanged
@@ -61291,15 +61295,15 @@ async function describeInstallation(stage) {
     };
 }
 /** Why each snapshot stays or goes; what goes is removed after the commit only. */
-function explainRetention({ request, tools }, { keep, discard }) {
+function explainRetention({ request, tools }, place, { keep, discard }) {
     const rule = `keep-snapshots is ${request.keepSnapshots}`;
     const newest = keep.at(-1);
     for (const row of keep) {
         const reason = row.artifact_sha256 === null ? 'nobody can fetch it again' : row === newest ? 'it is the last good one' : rule;
-        tools.log.info(`Snapshot ${row.name} stays: ${reason}.`);
+        tools.log.info(`Snapshot ${row.name} of ${place} stays: ${reason}.`);
     }
     for (const { name } of discard)
-        tools.log.info(`Snapshot ${name} goes: ${rule}.`);
+        tools.log.info(`Snapshot ${name} of ${place} goes: ${rule}.`);
 }
 function replacedSnapshot({ thing, context }) {
     const { installed, version } = thing.previous;
@@ -63803,8 +63807,11 @@ function annotateFailure(error, report, redact) {
         return;
     }
     const { code, message } = report.error ?? toDeployError(error);
-    const undone = report.rollback?.problems.map(problem => ` ${problem}`).join('') ?? '';
-    annotateCause(error, code, `${message}${undone}`, safely(redact));
+    annotateCause(error, code, `${message}${takingBack(report)}`, safely(redact));
+}
+function takingBack({ rollback }) {
+    const problems = rollback?.problems ?? [];
+    return problems.length === 0 ? '' : ` — While it was taken back: ${problems.join(' ')}`;
 }
 /** The same for what ended an action before it had a report. */
 function annotateError(thrown, redact) {
@@ -64437,9 +64444,18 @@ function facts(report, reportPath) {
                 ? 'not fetched'
                 : `sha256 ${code(report.artifact_sha256)}, ${report.artifact_size} bytes`,
         ],
+        ...parts(report),
         ['Deployment', code(report.deployment_id)],
         ['Local report', reportPath === undefined ? 'none' : code(reportPath)],
         ['Hub', accepted ? 'has the report' : `does not have the report (${cell(error ?? 'not sent')})`],
+    ];
+}
+/** What a project brings, and by whose key. */
+function parts({ plugins, signer_public_key: signer }) {
+    const versions = plugins?.map(({ id, version }) => `${cell(id)} ${cell(version)}`).join(', ');
+    return [
+        ...(signer === undefined ? [] : [['Signed by', code(signer)]]),
+        ...(versions === undefined ? [] : [['Plugins', versions]]),
     ];
 }
 /** A run that succeeded may still have an error: a hub that refused the report. */
@@ -64481,7 +64497,11 @@ function states(report) {
     });
 }
 function steps(report) {
-    return report.steps.map(step => [code(step.id), step.action, step.status, `${step.duration_ms} ms`]);
+    return report.steps.map(step => [code(step.id), step.action, deploy_summary_result(step), `${step.duration_ms} ms`]);
+}
+/** Why a step failed stands above; why one only warned, nowhere else. */
+function deploy_summary_result({ status, error }) {
+    return status === 'warned' && error !== null ? `warned: ${cell(error)}` : status;
 }
 function table(head, rows) {
     const line = (cells) => `| ${cells.join(' | ')} |`;
@@ -65479,8 +65499,8 @@ async function describePart(run, { content, tree }, { shelf, id, version, folder
         staged,
         record: buildTreeRecord(signed, run.request.keepPaths),
         environment: {
-            required: [...environment.required, ...(pluginYaml?.environment.required ?? [])],
-            optional: [...environment.optional, ...(pluginYaml?.environment.optional ?? [])],
+            required: project_part_union(environment.required, pluginYaml?.environment.required),
+            optional: project_part_union(environment.optional, pluginYaml?.environment.optional),
         },
         previous,
     };
@@ -65492,8 +65512,12 @@ function treeBelow({ files, symlinks }, folder) {
         .map(entry => ({ ...entry, path: entry.path.slice(folder.length + 1) }));
     return { files: below(files), symlinks: below(symlinks) };
 }
-function hasPluginYaml({ files }) {
-    return files.some(({ path }) => path === 'plugin.yaml');
+/** Manifest and plugin.yaml may both name what a plugin needs. */
+function project_part_union(names, more = []) {
+    return [...new Set([...names, ...more])];
+}
+function hasPluginYaml({ files, symlinks }) {
+    return [...files, ...symlinks].some(({ path }) => path === 'plugin.yaml');
 }
 async function project_part_sign({ request, tools, layout }, id, staged, tree, pluginYaml) {
     if (request.pluginSecretKey === undefined || pluginYaml === undefined)
@@ -65512,25 +65536,56 @@ async function project_part_sign({ request, tools, layout }, id, staged, tree, p
 
 
 
+
 const PLAN = 'deployment/install.yaml';
 /**
  * Binds the plan that the artifact brings to its manifest, its files and what this host can do; signs plugins for this
  * host. Throws PlanError `invalid_plan`, ArtifactError `not_a_plugin`, DeploymentError `host_not_writable`.
  */
 async function bindProject(run, project, artifactSha256, hostConfig) {
-    const { manifest, content, tree } = project;
-    const plan = await readPlan(content);
-    const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest));
-    const files = new Set(tree.files.map(file => file.path));
-    verifyTemplates(plan.file, bound.steps, from => files.has(pathInArchive(from, manifest)), run.request.keepPaths);
+    const { manifest } = project;
+    const { bound, skipped } = await bindPlan(run, project, hostConfig);
     for (const { shelf, id } of bound.things)
         await checkHost(run.layout, shelf, id);
     for (const { shelf, id } of bound.notInstalled)
         run.tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`);
+    await warnOfLeftParts(run, bound.things);
+    await run.record.update({ plugins: pluginsOf(bound.things) });
     const things = [];
     for (const thing of bound.things)
         things.push(await describePart(run, project, thing, artifactSha256));
     return { manifest, bound, things, hostConfig, skipped };
+}
+/** The plan's lines are in no file of the operator's repository, so its problems are told in the log and by one sentence. */
+async function bindPlan({ request, tools }, { manifest, content, tree }, hostConfig) {
+    try {
+        const plan = await readPlan(content);
+        const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest));
+        const files = new Set(tree.files.map(file => file.path));
+        const hasFile = (from) => files.has(pathInArchive(from, manifest));
+        verifyTemplates(plan.file, ready.bound.steps, hasFile, request.keepPaths);
+        return ready;
+    }
+    catch (error) {
+        if (!(error instanceof PlanError))
+            throw error;
+        for (const { file, line, column, message } of error.problems)
+            tools.log.info(`${file}:${line}:${column}: ${message}`);
+        throw new ConfigError('invalid_plan', `Project ${manifest.projectId} ${manifest.version} brings its plan, ${PLAN}. ${error.message} Nothing was installed. What the host config lacks is yours to add; everything else the publisher must mend.`);
+    }
+}
+/** A version takes no part away: what an earlier one brought and this one does not goes on running. */
+async function warnOfLeftParts({ layout, request, tools }, parts) {
+    const brought = new Set(parts.map(({ shelf, id }) => `${shelf}/${id}`));
+    for (const row of await readInstalled(layout)) {
+        const place = `${shelfOf(row.kind)}/${row.id}`;
+        if (row.contract !== 'project' || row.slug !== request.projectId || brought.has(place))
+            continue;
+        tools.log.warning(`${place} came with version ${row.project_version} of this project, and this version does not bring it: it stays as it is. Remove it by hand if it is not to run any more.`);
+    }
+}
+function pluginsOf(parts) {
+    return parts.flatMap(({ shelf, id, version }) => (shelf === 'plugins' ? [{ id, version }] : []));
 }
 async function readPlan(content) {
     const text = await readSmallFile((0,external_node_path_namespaceObject.join)(content, PLAN), MAX_SMALL_FILE_BYTES).catch(() => undefined);
@@ -65663,19 +65718,22 @@ function invalidKeys(problem) {
  * `untrusted_signer`. A `latest` older than the installed version: DeploymentError `downgrade_refused`.
  */
 async function requestArtifact(run) {
-    const { request, client, record, tools } = run;
+    const { request, client, tools } = run;
     const version = await chooseVersion(run);
-    await record.update({ version, version_source: 'requested' });
     const descriptor = await client.readDescriptor(version);
     const pinned = findPinnedKey(request.signerKeys, descriptor.signerPublicKey);
     tools.log.info(`Version ${version} is offered under the pinned key ${pinned.base64}.`);
     return { version, descriptor, pinned };
 }
 async function chooseVersion({ request, client, record, tools }) {
-    if (request.version !== 'latest')
+    const note = (version) => record.update({ version, version_source: 'requested' });
+    if (request.version !== 'latest') {
+        await note(request.version);
         return request.version;
+    }
     const latest = await client.readLatestVersion();
     tools.log.info(`The hub's latest version is ${latest}.`);
+    await note(latest);
     if (!request.allowDowngrade)
         refuseDowngrade(latest, record.facts.previous_version);
     return latest;
@@ -66078,8 +66136,7 @@ async function verifyProject(run, version, content, tree) {
         run.tools.log.warning(warning);
     for (const folder of unnamed)
         run.tools.log.notice(`The manifest does not name ${folder}: it is not installed.`);
-    const plugins = manifest.things.flatMap(({ shelf, id, version: own }) => shelf === 'plugins' ? [{ id, version: own }] : []);
-    await run.record.update({ version: manifest.version, version_source: 'manifest', plugins });
+    await run.record.update({ version: manifest.version, version_source: 'manifest' });
     return { manifest, content, tree };
 }
 async function readManifest(content) {
@@ -66099,13 +66156,14 @@ async function readManifest(content) {
 
 
 
+
 /**
  * The states from `authenticating` to `resolving_sequence`, each trusting only what the one before has vouched for; touches
  * nothing but `folder`, which must exist and be private. Nothing of the plaintext is used before its tag has held.
  */
 async function prepareProject(run, hostConfig, folder) {
     const { request, client, tools } = run;
-    await checkShelf(run.layout, 'plugins');
+    await checkInstalledParts(run);
     await run.enter('authenticating');
     await client.authenticate();
     await run.enter('requesting_artifact');
@@ -66115,7 +66173,7 @@ async function prepareProject(run, hostConfig, folder) {
     await run.enter('verifying_signature');
     const verified = await verifySealed(run, offer, sealed);
     await run.enter('obtaining_key');
-    await checkShelf(run.layout, 'plugins');
+    await checkInstalledParts(run);
     const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature);
     await run.enter('decrypting');
     const opened = await unseal(verified, dek, tools.signal).finally(() => dek.fill(0));
@@ -66131,6 +66189,15 @@ async function prepareProject(run, hostConfig, folder) {
     await run.enter('resolving_sequence');
     tools.log.info(`Steps: ${ready.bound.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
     return ready;
+}
+/** What can be said of the host before it is known what the artifact brings: both shelves, and the parts that are there. */
+async function checkInstalledParts({ layout, request }) {
+    for (const shelf of ['plugins', 'extensions'])
+        await checkShelf(layout, shelf);
+    const rows = await readInstalled(layout);
+    const parts = rows.filter(({ contract, slug }) => contract === 'project' && slug === request.projectId);
+    for (const { kind, id } of parts)
+        await checkHost(layout, shelfOf(kind), id);
 }
 
 ;// CONCATENATED MODULE: ./build/project/previous.js
@@ -66228,7 +66295,7 @@ function refusalOf(call, answer, subject) {
     const Refusal = ERROR_CLASSES[call][isDenied ? 'denied' : 'other'];
     const code = codeOf(call, answer.status, Refusal);
     const told = wire_parseErrorText(answer.body);
-    const said = `${new URL(answer.url).origin} answered ${answer.status}${told === undefined ? '' : ` (${cleanForeignText(told)})`}`;
+    const said = `${withoutQuery(answer.url)} answered ${answer.status}${told === undefined ? '' : ` (${cleanForeignText(told)})`}`;
     return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${remedyOf(call, isDenied, answer.status)}`);
 }
 /**
@@ -66238,6 +66305,11 @@ function refusalOf(call, answer, subject) {
 function malformedAnswer(call, expected, subject) {
     const message = `${PURPOSES[call]} ${subject}: the hub should answer with ${expected} and does not. Check hub-url; if it is right, tell who runs the hub.`;
     return new ERROR_CLASSES[call].other('bad_response', message);
+}
+/** A signed URL carries its permission in the query. */
+function withoutQuery(url) {
+    const { origin, pathname } = new URL(url);
+    return origin + pathname;
 }
 const PURPOSES = {
     auth: 'Authenticating for',
@@ -66258,12 +66330,14 @@ function remedyOf(call, isDenied, status) {
     if (call === 'auth' && isDenied)
         return 'Check devkey and project-id: the key may be wrong, revoked or for another project.';
     if (call === 'authorize' && isDenied) {
-        return 'Check deployment-credential: it may be wrong, revoked or for another project. Nothing was installed.';
+        return 'Check deployment-credential: it, or the version, may be revoked, or it may be wrong or for another project. Nothing was installed.';
     }
+    if (call === 'download' && isDenied)
+        return 'Run again, for a fresh download_url; if that is refused too, ask who runs the hub.';
     if (isDenied)
         return 'The hub took the token but does not let it do this: ask who runs the hub.';
     if (status === 404)
-        return 'Check project-id, version and hub-url.';
+        return call === 'auth' ? 'Check hub-url.' : 'Check project-id, version and hub-url.';
     return 'Try again later, or ask who runs the hub.';
 }
 
@@ -66373,9 +66447,10 @@ function createProjectClient({ wire, reportWire }, access) {
         readDescriptor: version => readDescriptor(session, wire, version),
         downloadArtifact: (descriptor, download) => downloadArtifact(session, wire, descriptor, download),
         authorize: async (credential, signature) => {
-            const dek = await requestDek(session, wire, credential, signature);
-            access.hide(dek);
-            return decodeDek(dek, session.projectId);
+            const text = await requestDek(session, wire, credential, signature);
+            const dek = decodeDek(text, session.projectId);
+            access.hide(text);
+            return dek;
         },
         sendReport: (body, retry, timeoutMs) => sendReport(session, reportWire, { body, retry, timeoutMs }),
     };
@@ -66645,6 +66720,7 @@ function readProjectInputs(workspace) {
         version: read.withDefault('version', identifiers_versionSchema, 'latest'),
         ...readInstallInputs(read, workspace),
     };
+    refuseDryRun(read);
     return { request, connection: readConnection(read, workspace), secrets: read.secrets, problems: read.problems };
 }
 function readSignerKeys(read) {
@@ -66658,6 +66734,11 @@ function readSignerKeys(read) {
         read.refuse('signer-public-key', sentence.replace(/^signer-public-key |\.$/g, ''));
         return undefined;
     }
+}
+/** Not an input of this action; the runner passes it all the same, and whoever gives it expects that nothing is changed. */
+function refuseDryRun(read) {
+    if (read.withDefault('dry-run', booleanSchema, false) !== false)
+        read.refuse('dry-run', 'is not an input of the project action, which would deploy for real: leave it out');
 }
 
 ;// CONCATENATED MODULE: ./build/actions/project-outputs.js
@@ -66697,8 +66778,8 @@ async function project() {
     try {
         const tools = createDeploymentTools(inputs.connection, { secrets, log, signal: cancel.signal, outputsOf });
         const result = await project_run(inputs, tools);
-        const installPath = result.report.outcome === 'success' ? inputs.request.projectRoot : undefined;
-        await tellResult(result, buildProjectOutputs({ ...result, installPath }), secrets.redact, log);
+        const outputs = buildProjectOutputs({ ...result, installPath: inputs.request.projectRoot });
+        await tellResult(result, outputs, secrets.redact, log);
     }
     catch (error) {
         log.end();

@@ -17,6 +17,10 @@ if (options?.record) recordFootprint(measureFootprint(options.repository))
 else if (options !== undefined) await runOnGround(options)
 
 function readOptions(): Options | undefined {
+  if (process.argv.includes('--help')) {
+    process.stdout.write(`${USAGE}\n`)
+    return undefined
+  }
   try {
     return parseOptions(process.argv.slice(2))
   } catch (error) {

@@ -5,9 +5,27 @@ import { parseInput } from '../names.ts'
 import type { ManifestFacts } from './manifest.ts'
 import { PLAN_PATH, type SourceTree } from './source-tree.ts'
 
+/** What a plan can ask for. */
+const ACTIONS = [
+  'prepare',
+  'download',
+  'extract',
+  'rollback',
+  'provision',
+  'install_plugin',
+  'install_extension',
+  'configure_plugin',
+  'write_env',
+  'start',
+  'stop',
+  'restart',
+  'healthcheck',
+  'notify',
+] as const
+
 const stepSchema = z.object({
   id: z.string().optional(),
-  action: z.string(),
+  action: z.enum(ACTIONS),
   plugin: z.string().optional(),
   extension: z.string().optional(),
   from: z.string().optional(),

@@ -32,11 +32,14 @@ const FOLDERS_AND_FILES = new Set([
   '.my.cnf',
   '.htpasswd',
   '.git-credentials',
+  'credentials.json',
+  'service-account.json',
   '.envrc',
 ])
 const COMPILED = /\.py[co]$/
 const KEY_FILE = /^id_(?:rsa|dsa|ecdsa|ed25519)|\.(?:pem|key|p8|p12|pfx|ppk|jks|keystore|kdbx)$/
-const SETTINGS = /^\.env\.|\.env$|\.env\.(?:local|dev|development|test|staging|prod|production)$/
+const SETTINGS =
+  /^\.env[.~]|\.env(?:~|\.bak|\.old|\.orig)?$|\.env\.(?:local|dev|development|test|staging|prod|production)$/
 const TEMPLATE = /\.(?:template|example|sample|dist|tmpl)$/
 
 /**

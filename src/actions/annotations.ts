@@ -15,8 +15,12 @@ export function annotateFailure(error: Error, report: LocalReport, redact: (text
     return
   }
   const { code, message } = report.error ?? toDeployError(error)
-  const undone = report.rollback?.problems.map(problem => ` ${problem}`).join('') ?? ''
-  annotateCause(error, code, `${message}${undone}`, safely(redact))
+  annotateCause(error, code, `${message}${takingBack(report)}`, safely(redact))
+}
+
+function takingBack({ rollback }: LocalReport): string {
+  const problems = rollback?.problems ?? []
+  return problems.length === 0 ? '' : ` — While it was taken back: ${problems.join(' ')}`
 }
 
 /** The same for what ended an action before it had a report. */

@@ -68,9 +68,19 @@ function facts(report: LocalReport, reportPath: string | undefined): string[][] 
         ? 'not fetched'
         : `sha256 ${code(report.artifact_sha256)}, ${report.artifact_size} bytes`,
     ],
+    ...parts(report),
     ['Deployment', code(report.deployment_id)],
     ['Local report', reportPath === undefined ? 'none' : code(reportPath)],
     ['Hub', accepted ? 'has the report' : `does not have the report (${cell(error ?? 'not sent')})`],
+  ]
+}
+
+/** What a project brings, and by whose key. */
+function parts({ plugins, signer_public_key: signer }: LocalReport): string[][] {
+  const versions = plugins?.map(({ id, version }) => `${cell(id)} ${cell(version)}`).join(', ')
+  return [
+    ...(signer === undefined ? [] : [['Signed by', code(signer)]]),
+    ...(versions === undefined ? [] : [['Plugins', versions]]),
   ]
 }
 
@@ -114,7 +124,12 @@ function states(report: LocalReport): string[][] {
 }
 
 function steps(report: LocalReport): string[][] {
-  return report.steps.map(step => [code(step.id), step.action, step.status, `${step.duration_ms} ms`])
+  return report.steps.map(step => [code(step.id), step.action, result(step), `${step.duration_ms} ms`])
+}
+
+/** Why a step failed stands above; why one only warned, nowhere else. */
+function result({ status, error }: LocalReport['steps'][number]): string {
+  return status === 'warned' && error !== null ? `warned: ${cell(error)}` : status
 }
 
 function table(head: string[], rows: string[][]): string {

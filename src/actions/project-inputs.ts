@@ -4,7 +4,7 @@ import { parseSignerKeys } from '../core/signer-keys.ts'
 import type { IncompleteProjectRequest } from '../project/deploy-request.ts'
 import { type Connection, readConnection } from './connection.ts'
 import { createInputReader, type InputProblem, type InputReader } from './input-reader.ts'
-import { baseUrlSchema } from './input-schemas.ts'
+import { baseUrlSchema, booleanSchema } from './input-schemas.ts'
 import { readInstallInputs } from './install-inputs.ts'
 
 export interface ProjectInputs {
@@ -26,6 +26,7 @@ export function readProjectInputs(workspace: string): ProjectInputs {
     version: read.withDefault('version', versionSchema, 'latest'),
     ...readInstallInputs(read, workspace),
   }
+  refuseDryRun(read)
   return { request, connection: readConnection(read, workspace), secrets: read.secrets, problems: read.problems }
 }
 
@@ -39,4 +40,10 @@ function readSignerKeys(read: InputReader): IncompleteProjectRequest['signerKeys
     read.refuse('signer-public-key', sentence.replace(/^signer-public-key |\.$/g, ''))
     return undefined
   }
+}
+
+/** Not an input of this action; the runner passes it all the same, and whoever gives it expects that nothing is changed. */
+function refuseDryRun(read: InputReader): void {
+  if (read.withDefault('dry-run', booleanSchema, false) !== false)
+    read.refuse('dry-run', 'is not an input of the project action, which would deploy for real: leave it out')
 }

@@ -25,8 +25,8 @@ export async function project(): Promise<void> {
   try {
     const tools = createDeploymentTools(inputs.connection, { secrets, log, signal: cancel.signal, outputsOf })
     const result = await run(inputs, tools)
-    const installPath = result.report.outcome === 'success' ? inputs.request.projectRoot : undefined
-    await tellResult(result, buildProjectOutputs({ ...result, installPath }), secrets.redact, log)
+    const outputs = buildProjectOutputs({ ...result, installPath: inputs.request.projectRoot })
+    await tellResult(result, outputs, secrets.redact, log)
   } catch (error) {
     log.end()
     annotateError(error, secrets.redact)

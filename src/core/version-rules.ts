@@ -28,13 +28,14 @@ export function refuseReusedVersion(
   pinnedSha256: string | undefined,
 ): void {
   if (pinnedSha256 === sha256) return
-  const known = knownVersions.find(
+  const known = knownVersions.filter(
     row => row.version !== null && isSameVersion(row.version, version) && row.artifact_sha256 !== null,
   )
-  if (known === undefined || known.artifact_sha256 === sha256) return
+  const [first] = known
+  if (first === undefined || known.some(row => row.artifact_sha256 === sha256)) return
   throw new ArtifactError(
     'version_reused',
-    `The hub serves version ${version} with other bytes (sha256 ${sha256}) than this host got before (${known.artifact_sha256}): ` +
+    `The hub serves version ${version} with other bytes (sha256 ${sha256}) than this host got before (${first.artifact_sha256}): ` +
       'nothing was installed. Ask the publisher why; to take these bytes, set artifact-sha256 to their digest.',
   )
 }

@@ -109,7 +109,8 @@ export async function recoverBeforeRefusal(
     return end
   } catch (error) {
     const { code, message } = toDeployError(error)
-    if (code === 'locked' || end.error === null) return end
+    const isInDoubt = code !== 'locked' && (await exists(host.layout.journal).catch(() => false))
+    if (!isInDoubt || end.error === null) return end
     return {
       ...end,
       outcome: 'inconsistent',

@@ -95,7 +95,7 @@ async function describeInstallation(stage: Stage): Promise<{ row: InstalledRow; 
   const known = await existingSnapshots(run.layout, shelf, id, previous.installed?.snapshots ?? [])
   const retention = chooseRetained(isRetained ? [...known, replaced] : known, run.request.keepSnapshots)
   const discarded = replaced === undefined || isRetained ? retention.discard : [...retention.discard, replaced]
-  explainRetention(run, retention)
+  explainRetention(run, placeOf(thing), retention)
   const isUnchanged = replaced === undefined && previous.installed !== undefined && !stage.isChanged
   return {
     row: isUnchanged
@@ -106,15 +106,15 @@ async function describeInstallation(stage: Stage): Promise<{ row: InstalledRow; 
 }
 
 /** Why each snapshot stays or goes; what goes is removed after the commit only. */
-function explainRetention({ request, tools }: DeploymentRun, { keep, discard }: Retention): void {
+function explainRetention({ request, tools }: DeploymentRun, place: string, { keep, discard }: Retention): void {
   const rule = `keep-snapshots is ${request.keepSnapshots}`
   const newest = keep.at(-1)
   for (const row of keep) {
     const reason =
       row.artifact_sha256 === null ? 'nobody can fetch it again' : row === newest ? 'it is the last good one' : rule
-    tools.log.info(`Snapshot ${row.name} stays: ${reason}.`)
+    tools.log.info(`Snapshot ${row.name} of ${place} stays: ${reason}.`)
   }
-  for (const { name } of discard) tools.log.info(`Snapshot ${name} goes: ${rule}.`)
+  for (const { name } of discard) tools.log.info(`Snapshot ${name} of ${place} goes: ${rule}.`)
 }
 
 function replacedSnapshot({ thing, context }: Stage): SnapshotRow | undefined {

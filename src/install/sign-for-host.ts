@@ -30,9 +30,9 @@ export async function signForHost(plugin: PluginToSign, secret: string): Promise
   if (!needsPluginSig(pluginYaml)) return tree
   await warnOfKept(plugin)
   const text = await buildPluginSig(staged, id, pluginYaml, secret)
-  await rm(join(staged, 'plugin.sig'), { force: true })
+  await rm(join(staged, 'plugin.sig'), { force: true, recursive: true })
   await writeNewFile(join(staged, 'plugin.sig'), text, 0o644)
-  const isOther = ({ path }: { path: string }): boolean => path !== 'plugin.sig'
+  const isOther = ({ path }: { path: string }): boolean => path !== 'plugin.sig' && !path.startsWith('plugin.sig/')
   const sha256 = createHash('sha256').update(text).digest('hex')
   const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644 as const, sha256 }
   return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) }

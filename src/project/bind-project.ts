@@ -1,12 +1,13 @@
 import { join } from 'node:path'
-import { ArtifactError } from '../core/errors.ts'
+import { ArtifactError, ConfigError } from '../core/errors.ts'
 import type { HostConfig } from '../core/host-config.ts'
 import { MAX_SMALL_FILE_BYTES } from '../core/limits.ts'
-import type { Manifest } from '../core/manifest.ts'
-import { type Plan, parsePlan } from '../core/plan.ts'
+import type { Manifest, ManifestThing } from '../core/manifest.ts'
+import { type Plan, PlanError, parsePlan } from '../core/plan.ts'
 import { type BoundProject, bindPlanToProject } from '../core/project-plan.ts'
-import { readyPlan, verifyTemplates } from '../core/ready-plan.ts'
+import { type ReadyPlan, readyPlan, verifyTemplates } from '../core/ready-plan.ts'
 import { checkHost } from '../install/host.ts'
+import { readInstalled, shelfOf } from '../install/installed.ts'
 import { readSmallFile } from '../install/small-file.ts'
 import type { NewThing } from '../install/steps/step-context.ts'
 import { describePart } from './project-part.ts'
@@ -36,17 +37,56 @@ export async function bindProject(
   artifactSha256: string,
   hostConfig: HostConfig | undefined,
 ): Promise<ReadyProject> {
-  const { manifest, content, tree } = project
-  const plan = await readPlan(content)
-  const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest))
-  const files = new Set(tree.files.map(file => file.path))
-  verifyTemplates(plan.file, bound.steps, from => files.has(pathInArchive(from, manifest)), run.request.keepPaths)
+  const { manifest } = project
+  const { bound, skipped } = await bindPlan(run, project, hostConfig)
   for (const { shelf, id } of bound.things) await checkHost(run.layout, shelf, id)
   for (const { shelf, id } of bound.notInstalled)
     run.tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`)
+  await warnOfLeftParts(run, bound.things)
+  await run.record.update({ plugins: pluginsOf(bound.things) })
   const things: NewThing[] = []
   for (const thing of bound.things) things.push(await describePart(run, project, thing, artifactSha256))
   return { manifest, bound, things, hostConfig, skipped }
+}
+
+/** The plan's lines are in no file of the operator's repository, so its problems are told in the log and by one sentence. */
+async function bindPlan(
+  { request, tools }: Run,
+  { manifest, content, tree }: VerifiedProject,
+  hostConfig: HostConfig | undefined,
+): Promise<ReadyPlan<BoundProject>> {
+  try {
+    const plan = await readPlan(content)
+    const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest))
+    const files = new Set(tree.files.map(file => file.path))
+    const hasFile = (from: string): boolean => files.has(pathInArchive(from, manifest))
+    verifyTemplates(plan.file, ready.bound.steps, hasFile, request.keepPaths)
+    return ready
+  } catch (error) {
+    if (!(error instanceof PlanError)) throw error
+    for (const { file, line, column, message } of error.problems)
+      tools.log.info(`${file}:${line}:${column}: ${message}`)
+    throw new ConfigError(
+      'invalid_plan',
+      `Project ${manifest.projectId} ${manifest.version} brings its plan, ${PLAN}. ${error.message} Nothing was installed. What the host config lacks is yours to add; everything else the publisher must mend.`,
+    )
+  }
+}
+
+/** A version takes no part away: what an earlier one brought and this one does not goes on running. */
+async function warnOfLeftParts({ layout, request, tools }: Run, parts: readonly ManifestThing[]): Promise<void> {
+  const brought = new Set(parts.map(({ shelf, id }) => `${shelf}/${id}`))
+  for (const row of await readInstalled(layout)) {
+    const place = `${shelfOf(row.kind)}/${row.id}`
+    if (row.contract !== 'project' || row.slug !== request.projectId || brought.has(place)) continue
+    tools.log.warning(
+      `${place} came with version ${row.project_version} of this project, and this version does not bring it: it stays as it is. Remove it by hand if it is not to run any more.`,
+    )
+  }
+}
+
+function pluginsOf(parts: readonly ManifestThing[]): { id: string; version: string }[] {
+  return parts.flatMap(({ shelf, id, version }) => (shelf === 'plugins' ? [{ id, version }] : []))
 }
 
 async function readPlan(content: string): Promise<Plan> {

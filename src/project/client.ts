@@ -75,9 +75,10 @@ export function createProjectClient({ wire, reportWire }: HubWires, access: Proj
     readDescriptor: version => readDescriptor(session, wire, version),
     downloadArtifact: (descriptor, download) => downloadArtifact(session, wire, descriptor, download),
     authorize: async (credential, signature) => {
-      const dek = await requestDek(session, wire, credential, signature)
-      access.hide(dek)
-      return decodeDek(dek, session.projectId)
+      const text = await requestDek(session, wire, credential, signature)
+      const dek = decodeDek(text, session.projectId)
+      access.hide(text)
+      return dek
     },
     sendReport: (body, retry, timeoutMs) => sendReport(session, reportWire, { body, retry, timeoutMs }),
   }

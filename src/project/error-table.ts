@@ -14,7 +14,7 @@ export type HubCall = 'auth' | 'latest' | 'artifact' | 'download' | 'authorize' 
 export interface RefusedAnswer {
   status: number
   body: unknown
-  /** Where the answer came from; only its origin is told. */
+  /** Where the answer came from; its query is not told. */
   url: string
 }
 
@@ -40,7 +40,7 @@ export function refusalOf(call: HubCall, answer: RefusedAnswer, subject: string)
   const Refusal = ERROR_CLASSES[call][isDenied ? 'denied' : 'other']
   const code = codeOf(call, answer.status, Refusal)
   const told = parseErrorText(answer.body)
-  const said = `${new URL(answer.url).origin} answered ${answer.status}${told === undefined ? '' : ` (${cleanForeignText(told)})`}`
+  const said = `${withoutQuery(answer.url)} answered ${answer.status}${told === undefined ? '' : ` (${cleanForeignText(told)})`}`
   return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${remedyOf(call, isDenied, answer.status)}`)
 }
 
@@ -51,6 +51,12 @@ export function refusalOf(call: HubCall, answer: RefusedAnswer, subject: string)
 export function malformedAnswer(call: HubCall, expected: string, subject: string): DeployError {
   const message = `${PURPOSES[call]} ${subject}: the hub should answer with ${expected} and does not. Check hub-url; if it is right, tell who runs the hub.`
   return new ERROR_CLASSES[call].other('bad_response', message)
+}
+
+/** A signed URL carries its permission in the query. */
+function withoutQuery(url: string): string {
+  const { origin, pathname } = new URL(url)
+  return origin + pathname
 }
 
 const PURPOSES: Readonly<Record<HubCall, string>> = {
@@ -72,9 +78,11 @@ function remedyOf(call: HubCall, isDenied: boolean, status: number): string {
   if (call === 'auth' && isDenied)
     return 'Check devkey and project-id: the key may be wrong, revoked or for another project.'
   if (call === 'authorize' && isDenied) {
-    return 'Check deployment-credential: it may be wrong, revoked or for another project. Nothing was installed.'
+    return 'Check deployment-credential: it, or the version, may be revoked, or it may be wrong or for another project. Nothing was installed.'
   }
+  if (call === 'download' && isDenied)
+    return 'Run again, for a fresh download_url; if that is refused too, ask who runs the hub.'
   if (isDenied) return 'The hub took the token but does not let it do this: ask who runs the hub.'
-  if (status === 404) return 'Check project-id, version and hub-url.'
+  if (status === 404) return call === 'auth' ? 'Check hub-url.' : 'Check project-id, version and hub-url.'
   return 'Try again later, or ask who runs the hub.'
 }

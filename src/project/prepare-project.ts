@@ -2,7 +2,8 @@ import { join } from 'node:path'
 import type { HostConfig } from '../core/host-config.ts'
 import { makeOpenDirectory } from '../install/durable-files.ts'
 import { extractTar } from '../install/extract-tar.ts'
-import { checkShelf } from '../install/host.ts'
+import { checkHost, checkShelf } from '../install/host.ts'
+import { readInstalled, shelfOf } from '../install/installed.ts'
 import { unseal } from '../install/unseal.ts'
 import { bindProject, type ReadyProject } from './bind-project.ts'
 import { requestArtifact } from './request-artifact.ts'
@@ -20,7 +21,7 @@ export async function prepareProject(
   folder: string,
 ): Promise<ReadyProject> {
   const { request, client, tools } = run
-  await checkShelf(run.layout, 'plugins')
+  await checkInstalledParts(run)
   await run.enter('authenticating')
   await client.authenticate()
   await run.enter('requesting_artifact')
@@ -30,7 +31,7 @@ export async function prepareProject(
   await run.enter('verifying_signature')
   const verified = await verifySealed(run, offer, sealed)
   await run.enter('obtaining_key')
-  await checkShelf(run.layout, 'plugins')
+  await checkInstalledParts(run)
   const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature)
   await run.enter('decrypting')
   const opened = await unseal(verified, dek, tools.signal).finally(() => dek.fill(0))
@@ -46,4 +47,12 @@ export async function prepareProject(
   await run.enter('resolving_sequence')
   tools.log.info(`Steps: ${ready.bound.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`)
   return ready
+}
+
+/** What can be said of the host before it is known what the artifact brings: both shelves, and the parts that are there. */
+async function checkInstalledParts({ layout, request }: Run): Promise<void> {
+  for (const shelf of ['plugins', 'extensions'] as const) await checkShelf(layout, shelf)
+  const rows = await readInstalled(layout)
+  const parts = rows.filter(({ contract, slug }) => contract === 'project' && slug === request.projectId)
+  for (const { kind, id } of parts) await checkHost(layout, shelfOf(kind), id)
 }

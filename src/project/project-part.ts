@@ -35,8 +35,8 @@ export async function describePart(
     staged,
     record: buildTreeRecord(signed, run.request.keepPaths),
     environment: {
-      required: [...environment.required, ...(pluginYaml?.environment.required ?? [])],
-      optional: [...environment.optional, ...(pluginYaml?.environment.optional ?? [])],
+      required: union(environment.required, pluginYaml?.environment.required),
+      optional: union(environment.optional, pluginYaml?.environment.optional),
     },
     previous,
   }
@@ -51,8 +51,13 @@ function treeBelow({ files, symlinks }: ExtractedTree, folder: string): PartTree
   return { files: below(files), symlinks: below(symlinks) }
 }
 
-function hasPluginYaml({ files }: PartTree): boolean {
-  return files.some(({ path }) => path === 'plugin.yaml')
+/** Manifest and plugin.yaml may both name what a plugin needs. */
+function union(names: readonly string[], more: readonly string[] = []): string[] {
+  return [...new Set([...names, ...more])]
+}
+
+function hasPluginYaml({ files, symlinks }: PartTree): boolean {
+  return [...files, ...symlinks].some(({ path }) => path === 'plugin.yaml')
 }
 
 async function sign(

@@ -15,9 +15,8 @@ export interface Offer {
  * `untrusted_signer`. A `latest` older than the installed version: DeploymentError `downgrade_refused`.
  */
 export async function requestArtifact(run: Run): Promise<Offer> {
-  const { request, client, record, tools } = run
+  const { request, client, tools } = run
   const version = await chooseVersion(run)
-  await record.update({ version, version_source: 'requested' })
   const descriptor = await client.readDescriptor(version)
   const pinned = findPinnedKey(request.signerKeys, descriptor.signerPublicKey)
   tools.log.info(`Version ${version} is offered under the pinned key ${pinned.base64}.`)
@@ -25,9 +24,14 @@ export async function requestArtifact(run: Run): Promise<Offer> {
 }
 
 async function chooseVersion({ request, client, record, tools }: Run): Promise<string> {
-  if (request.version !== 'latest') return request.version
+  const note = (version: string) => record.update({ version, version_source: 'requested' })
+  if (request.version !== 'latest') {
+    await note(request.version)
+    return request.version
+  }
   const latest = await client.readLatestVersion()
   tools.log.info(`The hub's latest version is ${latest}.`)
+  await note(latest)
   if (!request.allowDowngrade) refuseDowngrade(latest, record.facts.previous_version)
   return latest
 }

@@ -29,10 +29,7 @@ export async function verifyProject(
   const { warnings, unnamed } = verifyContent(manifest, tree)
   for (const warning of warnings) run.tools.log.warning(warning)
   for (const folder of unnamed) run.tools.log.notice(`The manifest does not name ${folder}: it is not installed.`)
-  const plugins = manifest.things.flatMap(({ shelf, id, version: own }) =>
-    shelf === 'plugins' ? [{ id, version: own }] : [],
-  )
-  await run.record.update({ version: manifest.version, version_source: 'manifest', plugins })
+  await run.record.update({ version: manifest.version, version_source: 'manifest' })
   return { manifest, content, tree }
 }
 

@@ -52,7 +52,7 @@ describe('annotateFailure', () => {
   it('tells what could not be undone after the cause', () => {
     const rollback = { restored: false, problems: ['a is off.', 'b is off.'], verified: null, healthy: null }
     const [line] = linesOf(new Error('x'), { ...failureOf('not_found', 'the cause.'), rollback })
-    assert.ok(line?.endsWith('::the cause. a is off. b is off.'))
+    assert.ok(line?.endsWith('::the cause. — While it was taken back: a is off. b is off.'))
   })
 
   it('redacts and cleans what it tells', () => {

@@ -19,7 +19,7 @@ export const SEAL_USAGE = `  --source DIR           the folder with plugins/, ex
   --signing-key FILE     the Ed25519 private key that "project keygen" has made
 
   --project-name N       the name that people read (default: the id)
-  --plugins-dirname D    the folder of the plugins, in the source and on the host (default plugins)
+  --plugins-dirname D    the folder of the plugins in the source (default plugins)
   --built-at TIME        ISO 8601 (default: SOURCE_DATE_EPOCH where it is set, else now)`
 
 type SealValues = { readonly [name in keyof typeof SEAL_OPTIONS]?: string | undefined }

@@ -25,15 +25,17 @@ export type RestoredCheck = z.infer<typeof restoredCheckSchema>
 
 type HealthcheckStep = Extract<PlanStep, { action: 'healthcheck' }>
 
-/** The checks of one step: of its plugin, else of everything that the plan installs. */
+/** The checks of one step: of its plugin, else of everything that the plan installs; what is the same for several is looked at once. */
 export function healthchecksOf(step: HealthcheckStep, config: HostConfig, ids: readonly string[]): Healthcheck[] {
-  return (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
+  const checks = (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
     id,
     service: serviceOf(config, id, step.plugin === undefined) ?? null,
     check: config.plugins.get(id)?.healthcheck ?? null,
     timeout_seconds: step.timeoutSeconds,
     retries: step.retries,
   }))
+  const lookOf = ({ service, check }: Healthcheck): string => JSON.stringify([service, check])
+  return checks.filter((check, at) => checks.findIndex(other => lookOf(other) === lookOf(check)) === at)
 }
 
 /** The check with `{version}` in its `body` replaced, so that an old process that still answers does not pass for the new one. */

@@ -49,7 +49,7 @@ async function install(context: StepContext, thing: NewThing): Promise<StepEnd> 
   const { layout, transaction, log, keepPaths, signal } = context
   const { shelf, id, version, staged, record, previous } = thing
   if (await isInstalledAlready(context, thing)) {
-    log.info(`${version} with these bytes is installed already and intact: nothing to change.`)
+    log.info(`${placeOf(thing)} is ${version} with these bytes already, and intact: nothing to change.`)
     return 'unchanged'
   }
   const previousVersion = previous.version
