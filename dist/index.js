@@ -43737,7 +43737,8 @@ async function runChild(request) {
     const stop = stopOn(child.pid, request);
     const [code, signal] = await exited;
     stop.clear();
-    await Promise.race([closed, (0,external_node_timers_promises_namespaceObject.setTimeout)(DRAIN_MS)]);
+    // Not referenced: once the output is closed the timer has no reason to keep the process alive.
+    await Promise.race([closed, (0,external_node_timers_promises_namespaceObject.setTimeout)(DRAIN_MS, undefined, { ref: false })]);
     child.stdout.destroy();
     child.stderr.destroy();
     request.signal?.throwIfAborted();
