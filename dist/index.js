@@ -56447,14 +56447,15 @@ function send(request, settings, watch) {
     return client.requestRaw({ options, parsedUrl: request.url, httpModule }, request.body ?? null);
 }
 const NO_TIMEOUT_OF_ITS_OWN_MS = 2 ** 31 - 1;
-// The client keeps the request object to itself; the module that makes it is the one place to meet it.
+// The client keeps the request object to itself; the module that makes it is the one place to meet it, and `request` all
+// that the client uses of it. Copying the whole module would load what Node.js loads lazily, its WebSocket among it.
 function watchedModule(module, watch) {
     const request = (options, onAnswer) => {
         const made = module.request(options, onAnswer);
         watch.follow(made);
         return made;
     };
-    return { ...module, request };
+    return Object.assign(Object.create(module), { request });
 }
 async function* watchedBody(message, url, watch) {
     try {
