@@ -15313,711 +15313,6 @@ __nccwpck_require__.d(__webpack_exports__, {
   m_: () => (/* reexport */ projectPost)
 });
 
-;// CONCATENATED MODULE: ./build/core/errors.js
-/**
- * Every error code there is. Stable: operators' workflows and dashboards compare against them.
- * docs/errors.md says for each what it means and what to do.
- */
-const ERROR_CODES = [
-    'missing_input',
-    'invalid_input',
-    'invalid_plan',
-    'invalid_host_config',
-    'network',
-    'timeout',
-    'bad_response',
-    'insecure_url',
-    'not_found',
-    'authentication_failed',
-    'no_published_version',
-    'artifact_unavailable',
-    'missing_signature',
-    'invalid_signature_format',
-    'signature_mismatch',
-    'digest_mismatch',
-    'untrusted_signer',
-    'decryption_failed',
-    'invalid_archive',
-    'unsafe_archive',
-    'archive_too_large',
-    'empty_artifact',
-    'not_a_plugin',
-    'invalid_manifest',
-    'content_mismatch',
-    'source_not_supported',
-    'version_mismatch',
-    'downgrade_refused',
-    'version_reused',
-    'disk_full',
-    'host_not_writable',
-    'locked',
-    'step_failed',
-    'step_timed_out',
-    'unhealthy',
-    'cancelled',
-    'interrupted',
-    'report_refused',
-    'rollback_failed',
-    'inconsistent',
-    'internal_error',
-];
-/**
- * What an operator is told: a stable `code` and one sentence that says what was expected, what was found,
- * where, and what to do. The classes below say whose side the cause is on.
- */
-class DeployError extends Error {
-    name = 'DeployError';
-    code;
-    constructor(code, message, options = {}) {
-        super(message, 'cause' in options ? { cause: options.cause } : undefined);
-        this.code = code;
-    }
-}
-/** The operator's own input, plan or host config is wrong; nothing was fetched. */
-class ConfigError extends DeployError {
-    name = 'ConfigError';
-}
-/** The hub did not accept who we are. */
-class AuthenticationError extends DeployError {
-    name = 'AuthenticationError';
-}
-/** What the hub serves could not be fetched or must not be used. */
-class ArtifactError extends DeployError {
-    name = 'ArtifactError';
-}
-/** The artifact is not what its signature, pin or digest says. */
-class SignatureError extends ArtifactError {
-    name = 'SignatureError';
-}
-/** The archive is damaged or holds something that must not be extracted. */
-class ArchiveError extends ArtifactError {
-    name = 'ArchiveError';
-}
-/** Something on this host failed: disk, lock, step, health. */
-class DeploymentError extends DeployError {
-    name = 'DeploymentError';
-}
-/** Undoing failed; the host may run neither version whole. */
-class RollbackError extends DeploymentError {
-    name = 'RollbackError';
-}
-/** The error as a DeployError: as it is when it is one, else `internal_error` with its message and the cause kept. */
-function toDeployError(error) {
-    if (error instanceof DeployError)
-        return error;
-    const message = error instanceof Error ? error.message : String(error);
-    return new DeployError('internal_error', `Unexpected error: ${message}`, { cause: error });
-}
-/** The errno code (`ENOSPC`, `EACCES`, ...) of a system error, or undefined. */
-function errnoOf(error) {
-    return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
-}
-
-;// CONCATENATED MODULE: external "node:fs/promises"
-const promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs/promises");
-;// CONCATENATED MODULE: external "node:path"
-const external_node_path_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:path");
-;// CONCATENATED MODULE: external "node:crypto"
-const external_node_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:crypto");
-;// CONCATENATED MODULE: external "node:fs"
-const external_node_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs");
-;// CONCATENATED MODULE: external "node:child_process"
-const external_node_child_process_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:child_process");
-;// CONCATENATED MODULE: external "node:timers"
-const external_node_timers_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers");
-;// CONCATENATED MODULE: external "node:timers/promises"
-const external_node_timers_promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers/promises");
-;// CONCATENATED MODULE: ./build/core/limits.js
-/** Limits of the contracts (docs/contracts.md), in bytes unless the name says otherwise. The first three are defaults of inputs. */
-const DEFAULT_MAX_ARTIFACT_BYTES = 512 * 1024 * 1024;
-const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024;
-const DEFAULT_MAX_ENTRIES = 100_000;
-const MAX_NAME_BYTES = 255;
-const MAX_PATH_BYTES = 4096;
-const MAX_PATH_LEVELS = 64;
-const MAX_COMPRESSION_RATIO = 1000;
-const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024;
-const MAX_JSON_BODY_BYTES = 1024 * 1024;
-/** Of a file that someone writes by hand: a plan, a host config, plugin.yaml, settings and their template. */
-const MAX_SMALL_FILE_BYTES = 256 * 1024;
-const MAX_FOREIGN_TEXT_CHARS = 500;
-
-;// CONCATENATED MODULE: ./build/core/foreign-text.js
-
-/** Stands wherever text was cut, so that a redactor knows where a secret may have been cut in two. */
-const CUT_MARK = '… (cut)';
-// biome-ignore lint/suspicious/noControlCharactersInRegex: finding control characters is what it is for
-const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
-const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu;
-const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g;
-/**
- * Text that came from a hub, a child process or an archive, made safe to print on one line of a workflow log:
- * no ANSI sequences, no control, direction or zero-width characters (CR and LF become a space), nothing that the
- * runner would take for a command (`::`, `##[`), and cut to `maxChars` characters with a mark where it was cut.
- */
-function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
-    const flat = text
-        .slice(0, maxChars * 4)
-        .replace(ANSI_SEQUENCE, '')
-        .replace(CONTROL_OR_FORMAT, ' ')
-        .replace(WORKFLOW_COMMAND, '$&\u00b7')
-        .trim();
-    const characters = [...flat];
-    const isCut = characters.length > maxChars || text.length > maxChars * 4;
-    return isCut ? `${characters.slice(0, maxChars).join('')}${CUT_MARK}` : flat;
-}
-
-;// CONCATENATED MODULE: ./build/install/child-process.js
-
-
-
-
-const KILL_AFTER_TERM_MS = 5000;
-const MAX_OUTPUT_BYTES = 2048;
-/** How long a child that has ended may keep its output open (a daemon that it left behind) before we stop reading. */
-const DRAIN_MS = 200;
-/**
- * Runs a program in a process group of its own with stdin closed, and resolves when it has ended, however it ended.
- * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program
- * has ended; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and of
- * stdout alone for who reads an answer, and marks where it cut. Never blocks the event loop.
- */
-async function runChild(request) {
-    request.signal?.throwIfAborted();
-    const [program, ...args] = request.command;
-    const child = (0,external_node_child_process_namespaceObject.spawn)(program, args, {
-        env: { ...request.env },
-        stdio: ['ignore', 'pipe', 'pipe'],
-        detached: true,
-        ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
-    });
-    const output = collectOutput([child.stdout, child.stderr]);
-    const stdout = collectOutput([child.stdout]);
-    const closed = new Promise(resolve => child.once('close', resolve));
-    const exited = new Promise(resolve => child.once('exit', (code, signal) => resolve([code, signal])));
-    const failure = await startFailure(child);
-    if (failure !== undefined)
-        return { kind: 'not_started', error: failure };
-    const stop = stopOn(child.pid, request);
-    const [code, signal] = await exited;
-    stop.clear();
-    // Not referenced: once the output is closed the timer has no reason to keep the process alive.
-    await Promise.race([closed, (0,external_node_timers_promises_namespaceObject.setTimeout)(DRAIN_MS, undefined, { ref: false })]);
-    child.stdout.destroy();
-    child.stderr.destroy();
-    request.signal?.throwIfAborted();
-    if (stop.timedOut())
-        return { kind: 'timed_out', output: output() };
-    return code === null
-        ? { kind: 'signalled', signal: String(signal), output: output() }
-        : { kind: 'exited', code, output: output(), stdout: stdout() };
-}
-/** What a child of ours may know of the environment: never the runner's inputs, tokens or tracking id. */
-function allowedEnvironment(extra = {}) {
-    const inherited = ['PATH', 'HOME', 'LANG', 'TZ'].flatMap(name => {
-        const value = process.env[name];
-        return value === undefined ? [] : [[name, value]];
-    });
-    return { ...Object.fromEntries(inherited), ...extra };
-}
-function startFailure(child) {
-    return new Promise(resolve => {
-        child.once('spawn', () => resolve(undefined));
-        child.once('error', resolve);
-    });
-}
-function collectOutput(streams) {
-    const chunks = [];
-    let size = 0;
-    for (const stream of streams) {
-        stream.on('data', (chunk) => {
-            if (size < MAX_OUTPUT_BYTES)
-                chunks.push(chunk.subarray(0, MAX_OUTPUT_BYTES - size));
-            size += chunk.length;
-        });
-        stream.on('error', () => { });
-    }
-    return () => {
-        const bytes = Buffer.concat(chunks);
-        if (size <= MAX_OUTPUT_BYTES)
-            return bytes.toString('utf8');
-        // Of a character that the cut has divided nothing is kept.
-        return `${new TextDecoder().decode(bytes, { stream: true })}${CUT_MARK}`;
-    };
-}
-function stopOn(pid, request) {
-    let timedOut = false;
-    let killTimer;
-    const stop = () => {
-        signalGroup(pid, 'SIGTERM');
-        killTimer ??= (0,external_node_timers_namespaceObject.setTimeout)(() => signalGroup(pid, 'SIGKILL'), KILL_AFTER_TERM_MS);
-    };
-    const timer = (0,external_node_timers_namespaceObject.setTimeout)(() => {
-        timedOut = true;
-        stop();
-    }, request.timeoutMs);
-    request.signal?.addEventListener('abort', stop, { once: true });
-    if (request.signal?.aborted)
-        stop();
-    return {
-        timedOut: () => timedOut,
-        clear() {
-            clearTimeout(timer);
-            clearTimeout(killTimer);
-            if (killTimer !== undefined)
-                signalGroup(pid, 'SIGKILL');
-            request.signal?.removeEventListener('abort', stop);
-        },
-    };
-}
-function signalGroup(pid, signal) {
-    try {
-        process.kill(-pid, signal);
-    }
-    catch {
-        // The group is gone already.
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/durable-files.js
-
-
-
-
-
-
-const SYNC_TIMEOUT_MS = 10 * 60_000;
-const PARALLEL_SYNCS = 4;
-/** Writes a file so that after a crash it holds either the old text or the new one; 0600. The directory must exist. */
-async function replaceFile(path, text) {
-    const temporary = temporaryName(path);
-    try {
-        await writeNewFile(temporary, text);
-        await (0,promises_namespaceObject.rename)(temporary, path);
-    }
-    catch (error) {
-        await (0,promises_namespaceObject.rm)(temporary, { force: true });
-        throw error;
-    }
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-}
-/** The same for a file that must not exist: whole and durable, or not there. Returns false when the name is taken. */
-async function createFile(path, text) {
-    const temporary = temporaryName(path);
-    try {
-        await writeNewFile(temporary, text);
-        await (0,promises_namespaceObject.link)(temporary, path);
-    }
-    catch (error) {
-        if (errnoOf(error) === 'EEXIST')
-            return false;
-        throw error;
-    }
-    finally {
-        await (0,promises_namespaceObject.rm)(temporary, { force: true });
-    }
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-    return true;
-}
-/** A name beside `path` that says which process it belongs to, so that what a killed one leaves can be told and removed. */
-function temporaryName(path) {
-    return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
-}
-/** The process that a temporary name belongs to, or undefined for any other name. */
-function ownerOfTemporary(name) {
-    const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
-    return pid === undefined ? undefined : Number(pid);
-}
-/** Creates a file that must not exist yet, 0600 until its bytes are complete and durable, then of the given mode. */
-async function writeNewFile(path, text, mode = 0o600) {
-    const file = await (0,promises_namespaceObject.open)(path, 'wx', 0o600);
-    await using(file, async () => {
-        await file.writeFile(text);
-        if (mode !== 0o600)
-            await file.chmod(mode);
-        await file.sync();
-    });
-}
-/** Makes what was created, renamed or removed in a directory durable. */
-async function syncDirectory(path) {
-    const directory = await (0,promises_namespaceObject.open)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_DIRECTORY);
-    await using(directory, () => directory.sync());
-}
-/**
- * Makes a whole tree durable: one syncfs of its file system by `sync -f` (coreutils), because an fsync a file costs
- * ten times the whole deployment; where that is missing or fails, an fsync of every file and directory.
- * Throws when the bytes could not be made durable.
- */
-async function syncTree(root, signal) {
-    const end = await runChild({
-        command: ['sync', '-f', root],
-        env: allowedEnvironment({ LC_ALL: 'C' }),
-        timeoutMs: SYNC_TIMEOUT_MS,
-        signal,
-    });
-    if (end.kind === 'exited' && end.code === 0)
-        return 'syncfs';
-    await syncEveryFile(root);
-    return 'fsync';
-}
-/** Creates a directory, 0700, durably, when it is missing. Not its parents: Node's recursive mkdir never ends in some file systems. */
-async function makePrivateDirectory(path) {
-    try {
-        await (0,promises_namespaceObject.mkdir)(path, { mode: 0o700 });
-    }
-    catch (error) {
-        if (errnoOf(error) === 'EEXIST')
-            return;
-        throw error;
-    }
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-}
-/** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */
-async function makeOpenDirectory(path) {
-    await (0,promises_namespaceObject.mkdir)(path, { mode: 0o755 });
-    await (0,promises_namespaceObject.chmod)(path, 0o755);
-}
-async function syncEveryFile(root) {
-    const entries = await (0,promises_namespaceObject.readdir)(root, { recursive: true, withFileTypes: true });
-    const paths = entries
-        .filter(entry => entry.isFile() || entry.isDirectory())
-        .map(entry => (0,external_node_path_namespaceObject.join)(entry.parentPath, entry.name));
-    paths.push(root);
-    const workers = Array.from({ length: PARALLEL_SYNCS }, async () => {
-        for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
-            const file = await (0,promises_namespaceObject.open)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-            await using(file, () => file.sync());
-        }
-    });
-    await Promise.all(workers);
-}
-async function using(file, act) {
-    try {
-        await act();
-    }
-    finally {
-        await file.close();
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host-errors.js
-
-
-/** Whether the operating system refused something, as opposed to an error of this program. */
-function isSystemError(error) {
-    return error instanceof Error && 'syscall' in error && 'errno' in error;
-}
-/**
- * A system error told as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`, naming what was
- * being done. A DeployError passes as it is.
- */
-function toHostError(error, doing) {
-    if (error instanceof DeployError)
-        return error;
-    const errno = errnoOf(error);
-    switch (errno) {
-        case 'ENOSPC':
-        case 'EDQUOT':
-            return new DeploymentError('disk_full', `No space left while ${doing} (${errno}): free some space or inodes and run again.`, {
-                cause: error,
-            });
-        case 'EACCES':
-        case 'EPERM':
-        case 'EROFS':
-            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno}): give the runner's user write access to the project root and everything in it.`, { cause: error });
-        default: {
-            const found = error instanceof Error ? error.message : String(error);
-            return new DeploymentError('step_failed', `Failed while ${doing}: ${cleanForeignText(found)}.`, { cause: error });
-        }
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/layout.js
-
-function layoutOf(projectRoot) {
-    const own = (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
-    return {
-        root: projectRoot,
-        own,
-        lock: (0,external_node_path_namespaceObject.join)(own, 'lock'),
-        journal: (0,external_node_path_namespaceObject.join)(own, 'journal.jsonl'),
-        installed: (0,external_node_path_namespaceObject.join)(own, 'installed.json'),
-        staging: (0,external_node_path_namespaceObject.join)(own, 'staging'),
-        snapshots: (0,external_node_path_namespaceObject.join)(own, 'snapshots'),
-        trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
-        reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
-        outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
-        audit: (0,external_node_path_namespaceObject.join)(own, 'audit.jsonl'),
-        reserve: (0,external_node_path_namespaceObject.join)(own, 'reserve'),
-    };
-}
-function installPath(layout, shelf, id) {
-    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, id);
-}
-/** Host-side settings of a plugin, beside its directory so that no deployment replaces them. */
-function settingsPath(layout, shelf, id) {
-    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, `${id}.env`);
-}
-function stagingPath(layout, deploymentId) {
-    return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
-}
-function snapshotsPath(layout, shelf, id) {
-    return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
-}
-function treeRecordPath(layout, treeDigest) {
-    return (0,external_node_path_namespaceObject.join)(layout.trees, `${treeDigest}.json`);
-}
-
-;// CONCATENATED MODULE: ./build/core/tree-digest.js
-
-/**
- * The tree digest (docs/contracts.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
- * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
- */
-function treeDigest(files) {
-    const lines = [...files].sort((a, b) => comparePaths(a.path, b.path)).map(file => `${file.path}:${file.sha256}`);
-    return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
-}
-/** Orders paths by the lists of their parts, each part by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
-function comparePaths(a, b) {
-    const [partsA, partsB] = [a.split('/'), b.split('/')];
-    for (let i = 0; i < partsA.length && i < partsB.length; i++) {
-        const order = compareCodePoints(partsA[i], partsB[i]);
-        if (order !== 0)
-            return order;
-    }
-    return partsA.length - partsB.length;
-}
-function compareCodePoints(a, b) {
-    if (a === b)
-        return 0;
-    let at = 0;
-    while (at < a.length && at < b.length && a.charCodeAt(at) === b.charCodeAt(at))
-        at++;
-    // Inside two surrogate pairs that begin alike, their second halves are in the order of the code points.
-    return (a.codePointAt(at) ?? -1) - (b.codePointAt(at) ?? -1);
-}
-
-;// CONCATENATED MODULE: ./build/install/tree-walk.js
-
-
-
-
-
-/**
- * Every file, symlink and other thing below `root` (directories are implied), with paths relative to it, ordered by
- * path components. `skip` names top-level paths that are left out. Follows no symlink. Nothing there: an empty list.
- */
-async function walkTree(root, skip = new Set()) {
-    const found = [];
-    const pending = [''];
-    for (let directory = pending.pop(); directory !== undefined; directory = pending.pop()) {
-        for (const entry of await listDirectory((0,external_node_path_namespaceObject.join)(root, directory))) {
-            const path = directory === '' ? entry.name : `${directory}/${entry.name}`;
-            if (skip.has(path))
-                continue;
-            if (entry.isDirectory())
-                pending.push(path);
-            else
-                found.push(await describe(root, path));
-        }
-    }
-    return found.sort((a, b) => comparePaths(a.path, b.path));
-}
-/** Lowercase hex SHA-256 of a file's bytes, read in pieces. */
-async function sha256OfFile(path, signal) {
-    const hash = (0,external_node_crypto_namespaceObject.createHash)('sha256');
-    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)(path, { highWaterMark: 1024 * 1024, signal }))
-        hash.update(chunk);
-    return hash.digest('hex');
-}
-/** Whether anything is at the path, a dangling symlink included. */
-async function exists(path) {
-    return (await statOf(path)) !== undefined;
-}
-/** lstat, or undefined when nothing is there. */
-async function statOf(path) {
-    try {
-        return await (0,promises_namespaceObject.lstat)(path);
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return undefined;
-        throw error;
-    }
-}
-/** Whether a system error says that nothing is at the path. */
-function isAbsent(error) {
-    return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR');
-}
-async function listDirectory(path) {
-    try {
-        return await (0,promises_namespaceObject.readdir)(path, { withFileTypes: true });
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return [];
-        throw error;
-    }
-}
-async function describe(root, path) {
-    const stat = await (0,promises_namespaceObject.lstat)((0,external_node_path_namespaceObject.join)(root, path));
-    if (stat.isSymbolicLink())
-        return { type: 'symlink', path, target: await (0,promises_namespaceObject.readlink)((0,external_node_path_namespaceObject.join)(root, path)) };
-    return stat.isFile() ? { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 } : { type: 'other', path };
-}
-
-;// CONCATENATED MODULE: ./build/install/reserve.js
-
-
-
-/** Enough for a lock, the records of a recovery and a report. */
-const RESERVE_BYTES = 64 * 1024;
-/** Keeps some disk space back, so that a host whose disk has filled up can still be locked and recovered. */
-async function keepReserve(layout) {
-    if (await exists(layout.reserve))
-        return;
-    // Random, because a file system may store what compresses well in no space at all.
-    await (0,promises_namespaceObject.writeFile)(layout.reserve, (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 }).catch(() => (0,promises_namespaceObject.unlink)(layout.reserve).catch(() => { }));
-}
-/** Gives the reserve up; returns whether there was one. */
-async function spendReserve(layout) {
-    return (0,promises_namespaceObject.unlink)(layout.reserve).then(() => true, () => false);
-}
-
-;// CONCATENATED MODULE: ./build/install/host.js
-
-
-
-
-
-
-
-
-/** Room for our own records; the artifact's own need is checked when its listing is known. */
-const MIN_FREE_BYTES = 1024 * 1024;
-const MIN_FREE_INODES = 16;
-/**
- * Makes a project root ready to be locked: the root itself (when its parent exists), and `.hub-deploy/` with its
- * folders, 0700, ours alone. Throws DeploymentError `host_not_writable` or `disk_full`.
- */
-async function prepareHost(layout, log) {
-    try {
-        await requireRoot(layout.root, log);
-        await requireOwnFolder(layout.own);
-        for (const folder of [layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox]) {
-            await makePrivateDirectory(folder);
-        }
-        await keepReserve(layout);
-    }
-    catch (error) {
-        throw unusableRoot(toHostError(error, `preparing ${layout.own}`));
-    }
-}
-/**
- * Checks, before anything is fetched, that this run can switch what is in a place: its shelf as `checkShelf` does, and
- * what is in the place can be moved. Throws DeploymentError `host_not_writable` or `disk_full`.
- */
-async function checkHost(layout, shelf, id) {
-    await checkShelf(layout, shelf);
-    const place = installPath(layout, shelf, id);
-    await requireMovable(place).catch(error => {
-        throw toHostError(error, `checking ${place}`);
-    });
-}
-/**
- * Checks that a shelf is, or can become, a writable directory on the same file system as `.hub-deploy/`, so that a switch
- * is a rename, and that some space is free (the artifact's own need is checked as soon as it is known).
- * Throws DeploymentError `host_not_writable` or `disk_full`.
- */
-async function checkShelf(layout, shelf) {
-    await requireSwitchableShelf(layout, shelf).catch(error => {
-        throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf)}`);
-    });
-    await requireSpace(layout.staging, MIN_FREE_BYTES);
-}
-/** Throws DeploymentError `disk_full` unless `neededBytes` are free at the path. */
-async function requireSpace(path, neededBytes) {
-    const { bavail, bsize, files, ffree } = await (0,promises_namespaceObject.statfs)(path);
-    const free = bavail * bsize;
-    // A file system that makes inodes as it needs them says that it has none.
-    if (files > 0 && ffree < MIN_FREE_INODES)
-        throw outOfInodes(path, ffree);
-    if (free >= neededBytes)
-        return;
-    throw new DeploymentError('disk_full', `${path} has ${mebibytes(free)} free, this deployment needs ${mebibytes(neededBytes)}: free some space and run again. Nothing was changed.`);
-}
-/** Whatever is odd about a root in which our folder cannot be made, it is the root that has to be mended. */
-function unusableRoot(error) {
-    if (error.code !== 'step_failed')
-        return error;
-    return new DeploymentError('host_not_writable', `${error.message} Is project-root the right directory?`, {
-        cause: error,
-    });
-}
-async function requireRoot(root, log) {
-    const found = await (0,promises_namespaceObject.stat)(root).catch(error => {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw error;
-    });
-    if (found?.isDirectory())
-        return;
-    if (found !== undefined) {
-        throw new DeploymentError('host_not_writable', `project-root ${root} is not a directory: name the directory that holds plugins/ and extensions/.`);
-    }
-    await makeOpenDirectory(root).catch(error => {
-        if (errnoOf(error) === 'EEXIST')
-            return;
-        if (errnoOf(error) !== 'ENOENT')
-            throw error;
-        throw new DeploymentError('host_not_writable', `project-root ${root} does not exist, nor does its parent: create it, or correct the path.`);
-    });
-    log.notice(`project-root ${root} did not exist and was created: is this the first deployment on this host?`);
-}
-/** Who can write in `.hub-deploy/` decides what a recovery does, so it must be a real directory of ours that no one else can enter. */
-async function requireOwnFolder(own) {
-    await makePrivateDirectory(own);
-    const found = await statOf(own);
-    if (found === undefined || !found.isDirectory()) {
-        throw new DeploymentError('host_not_writable', `${own} is not a directory: remove what is there; this action keeps its records in it.`);
-    }
-    const uid = process.getuid?.();
-    if (uid !== undefined && Number(found.uid) !== uid) {
-        throw new DeploymentError('host_not_writable', `${own} belongs to uid ${found.uid}, this runner works as uid ${uid}: let one user deploy to this project root, or change the owner of that directory.`);
-    }
-    if ((Number(found.mode) & 0o077) !== 0)
-        await (0,promises_namespaceObject.chmod)(own, 0o700);
-}
-/** A directory is moved to another parent only by who may write in it. */
-async function requireMovable(place) {
-    const found = await statOf(place);
-    if (found?.isDirectory())
-        await (0,promises_namespaceObject.access)(place, promises_namespaceObject.constants.W_OK | promises_namespaceObject.constants.X_OK);
-}
-async function requireSwitchableShelf(layout, shelf) {
-    const path = (0,external_node_path_namespaceObject.join)(layout.root, shelf);
-    const found = await (0,promises_namespaceObject.stat)(path).catch(error => {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw error;
-    });
-    if (found === undefined && !(await exists(path)))
-        return (0,promises_namespaceObject.access)(layout.root, promises_namespaceObject.constants.W_OK | promises_namespaceObject.constants.X_OK);
-    if (found === undefined || !found.isDirectory())
-        throw new DeploymentError('host_not_writable', `${path} is not a directory: remove what is there.`);
-    await (0,promises_namespaceObject.access)(path, promises_namespaceObject.constants.W_OK | promises_namespaceObject.constants.X_OK);
-    if (found.dev !== (await (0,promises_namespaceObject.stat)(layout.own)).dev) {
-        throw new DeploymentError('host_not_writable', `${path} is on another file system than ${layout.own}, so that a switch could not be one rename: put both on one file system.`);
-    }
-}
-function outOfInodes(path, free) {
-    return new DeploymentError('disk_full', `The file system of ${path} has ${free} inodes left, this deployment needs at least ${MIN_FREE_INODES}: remove some files and run again. Nothing was changed.`);
-}
-function mebibytes(bytes) {
-    return `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
-}
-
 ;// CONCATENATED MODULE: ./node_modules/zod/v4/core/util.js
 
 // functions
@@ -17034,6 +16329,717 @@ function config(newConfig) {
     if (newConfig)
         Object.assign(globalConfig, newConfig);
     return globalConfig;
+}
+
+;// CONCATENATED MODULE: ./build/interpret-schemas.js
+
+// A run uses each schema once or twice, and compiling a parser for each costs more than that saves. Schemas ask for it when they
+// are made, so this is to be imported before them.
+config({ jitless: true });
+
+;// CONCATENATED MODULE: ./build/core/errors.js
+/**
+ * Every error code there is. Stable: operators' workflows and dashboards compare against them.
+ * docs/errors.md says for each what it means and what to do.
+ */
+const ERROR_CODES = [
+    'missing_input',
+    'invalid_input',
+    'invalid_plan',
+    'invalid_host_config',
+    'network',
+    'timeout',
+    'bad_response',
+    'insecure_url',
+    'not_found',
+    'authentication_failed',
+    'no_published_version',
+    'artifact_unavailable',
+    'missing_signature',
+    'invalid_signature_format',
+    'signature_mismatch',
+    'digest_mismatch',
+    'untrusted_signer',
+    'decryption_failed',
+    'invalid_archive',
+    'unsafe_archive',
+    'archive_too_large',
+    'empty_artifact',
+    'not_a_plugin',
+    'invalid_manifest',
+    'content_mismatch',
+    'source_not_supported',
+    'version_mismatch',
+    'downgrade_refused',
+    'version_reused',
+    'disk_full',
+    'host_not_writable',
+    'locked',
+    'step_failed',
+    'step_timed_out',
+    'unhealthy',
+    'cancelled',
+    'interrupted',
+    'report_refused',
+    'rollback_failed',
+    'inconsistent',
+    'internal_error',
+];
+/**
+ * What an operator is told: a stable `code` and one sentence that says what was expected, what was found,
+ * where, and what to do. The classes below say whose side the cause is on.
+ */
+class DeployError extends Error {
+    name = 'DeployError';
+    code;
+    constructor(code, message, options = {}) {
+        super(message, 'cause' in options ? { cause: options.cause } : undefined);
+        this.code = code;
+    }
+}
+/** The operator's own input, plan or host config is wrong; nothing was fetched. */
+class ConfigError extends DeployError {
+    name = 'ConfigError';
+}
+/** The hub did not accept who we are. */
+class AuthenticationError extends DeployError {
+    name = 'AuthenticationError';
+}
+/** What the hub serves could not be fetched or must not be used. */
+class ArtifactError extends DeployError {
+    name = 'ArtifactError';
+}
+/** The artifact is not what its signature, pin or digest says. */
+class SignatureError extends ArtifactError {
+    name = 'SignatureError';
+}
+/** The archive is damaged or holds something that must not be extracted. */
+class ArchiveError extends ArtifactError {
+    name = 'ArchiveError';
+}
+/** Something on this host failed: disk, lock, step, health. */
+class DeploymentError extends DeployError {
+    name = 'DeploymentError';
+}
+/** Undoing failed; the host may run neither version whole. */
+class RollbackError extends DeploymentError {
+    name = 'RollbackError';
+}
+/** The error as a DeployError: as it is when it is one, else `internal_error` with its message and the cause kept. */
+function toDeployError(error) {
+    if (error instanceof DeployError)
+        return error;
+    const message = error instanceof Error ? error.message : String(error);
+    return new DeployError('internal_error', `Unexpected error: ${message}`, { cause: error });
+}
+/** The errno code (`ENOSPC`, `EACCES`, ...) of a system error, or undefined. */
+function errnoOf(error) {
+    return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+}
+
+;// CONCATENATED MODULE: external "node:fs/promises"
+const promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs/promises");
+;// CONCATENATED MODULE: external "node:path"
+const external_node_path_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:path");
+;// CONCATENATED MODULE: external "node:crypto"
+const external_node_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:crypto");
+;// CONCATENATED MODULE: external "node:fs"
+const external_node_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs");
+;// CONCATENATED MODULE: external "node:child_process"
+const external_node_child_process_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:child_process");
+;// CONCATENATED MODULE: external "node:timers"
+const external_node_timers_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers");
+;// CONCATENATED MODULE: external "node:timers/promises"
+const external_node_timers_promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers/promises");
+;// CONCATENATED MODULE: ./build/core/limits.js
+/** Limits of the contracts (docs/contracts.md), in bytes unless the name says otherwise. The first three are defaults of inputs. */
+const DEFAULT_MAX_ARTIFACT_BYTES = 512 * 1024 * 1024;
+const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024;
+const DEFAULT_MAX_ENTRIES = 100_000;
+const MAX_NAME_BYTES = 255;
+const MAX_PATH_BYTES = 4096;
+const MAX_PATH_LEVELS = 64;
+const MAX_COMPRESSION_RATIO = 1000;
+const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024;
+const MAX_JSON_BODY_BYTES = 1024 * 1024;
+/** Of a file that someone writes by hand: a plan, a host config, plugin.yaml, settings and their template. */
+const MAX_SMALL_FILE_BYTES = 256 * 1024;
+const MAX_FOREIGN_TEXT_CHARS = 500;
+
+;// CONCATENATED MODULE: ./build/core/foreign-text.js
+
+/** Stands wherever text was cut, so that a redactor knows where a secret may have been cut in two. */
+const CUT_MARK = '… (cut)';
+// biome-ignore lint/suspicious/noControlCharactersInRegex: finding control characters is what it is for
+const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
+const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu;
+const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g;
+/**
+ * Text that came from a hub, a child process or an archive, made safe to print on one line of a workflow log:
+ * no ANSI sequences, no control, direction or zero-width characters (CR and LF become a space), nothing that the
+ * runner would take for a command (`::`, `##[`), and cut to `maxChars` characters with a mark where it was cut.
+ */
+function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
+    const flat = text
+        .slice(0, maxChars * 4)
+        .replace(ANSI_SEQUENCE, '')
+        .replace(CONTROL_OR_FORMAT, ' ')
+        .replace(WORKFLOW_COMMAND, '$&\u00b7')
+        .trim();
+    const characters = [...flat];
+    const isCut = characters.length > maxChars || text.length > maxChars * 4;
+    return isCut ? `${characters.slice(0, maxChars).join('')}${CUT_MARK}` : flat;
+}
+
+;// CONCATENATED MODULE: ./build/install/child-process.js
+
+
+
+
+const KILL_AFTER_TERM_MS = 5000;
+const MAX_OUTPUT_BYTES = 2048;
+/** How long a child that has ended may keep its output open (a daemon that it left behind) before we stop reading. */
+const DRAIN_MS = 200;
+/**
+ * Runs a program in a process group of its own with stdin closed, and resolves when it has ended, however it ended.
+ * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program
+ * has ended; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and of
+ * stdout alone for who reads an answer, and marks where it cut. Never blocks the event loop.
+ */
+async function runChild(request) {
+    request.signal?.throwIfAborted();
+    const [program, ...args] = request.command;
+    const child = (0,external_node_child_process_namespaceObject.spawn)(program, args, {
+        env: { ...request.env },
+        stdio: ['ignore', 'pipe', 'pipe'],
+        detached: true,
+        ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
+    });
+    const output = collectOutput([child.stdout, child.stderr]);
+    const stdout = collectOutput([child.stdout]);
+    const closed = new Promise(resolve => child.once('close', resolve));
+    const exited = new Promise(resolve => child.once('exit', (code, signal) => resolve([code, signal])));
+    const failure = await startFailure(child);
+    if (failure !== undefined)
+        return { kind: 'not_started', error: failure };
+    const stop = stopOn(child.pid, request);
+    const [code, signal] = await exited;
+    stop.clear();
+    // Not referenced: once the output is closed the timer has no reason to keep the process alive.
+    await Promise.race([closed, (0,external_node_timers_promises_namespaceObject.setTimeout)(DRAIN_MS, undefined, { ref: false })]);
+    child.stdout.destroy();
+    child.stderr.destroy();
+    request.signal?.throwIfAborted();
+    if (stop.timedOut())
+        return { kind: 'timed_out', output: output() };
+    return code === null
+        ? { kind: 'signalled', signal: String(signal), output: output() }
+        : { kind: 'exited', code, output: output(), stdout: stdout() };
+}
+/** What a child of ours may know of the environment: never the runner's inputs, tokens or tracking id. */
+function allowedEnvironment(extra = {}) {
+    const inherited = ['PATH', 'HOME', 'LANG', 'TZ'].flatMap(name => {
+        const value = process.env[name];
+        return value === undefined ? [] : [[name, value]];
+    });
+    return { ...Object.fromEntries(inherited), ...extra };
+}
+function startFailure(child) {
+    return new Promise(resolve => {
+        child.once('spawn', () => resolve(undefined));
+        child.once('error', resolve);
+    });
+}
+function collectOutput(streams) {
+    const chunks = [];
+    let size = 0;
+    for (const stream of streams) {
+        stream.on('data', (chunk) => {
+            if (size < MAX_OUTPUT_BYTES)
+                chunks.push(chunk.subarray(0, MAX_OUTPUT_BYTES - size));
+            size += chunk.length;
+        });
+        stream.on('error', () => { });
+    }
+    return () => {
+        const bytes = Buffer.concat(chunks);
+        if (size <= MAX_OUTPUT_BYTES)
+            return bytes.toString('utf8');
+        // Of a character that the cut has divided nothing is kept.
+        return `${new TextDecoder().decode(bytes, { stream: true })}${CUT_MARK}`;
+    };
+}
+function stopOn(pid, request) {
+    let timedOut = false;
+    let killTimer;
+    const stop = () => {
+        signalGroup(pid, 'SIGTERM');
+        killTimer ??= (0,external_node_timers_namespaceObject.setTimeout)(() => signalGroup(pid, 'SIGKILL'), KILL_AFTER_TERM_MS);
+    };
+    const timer = (0,external_node_timers_namespaceObject.setTimeout)(() => {
+        timedOut = true;
+        stop();
+    }, request.timeoutMs);
+    request.signal?.addEventListener('abort', stop, { once: true });
+    if (request.signal?.aborted)
+        stop();
+    return {
+        timedOut: () => timedOut,
+        clear() {
+            clearTimeout(timer);
+            clearTimeout(killTimer);
+            if (killTimer !== undefined)
+                signalGroup(pid, 'SIGKILL');
+            request.signal?.removeEventListener('abort', stop);
+        },
+    };
+}
+function signalGroup(pid, signal) {
+    try {
+        process.kill(-pid, signal);
+    }
+    catch {
+        // The group is gone already.
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/durable-files.js
+
+
+
+
+
+
+const SYNC_TIMEOUT_MS = 10 * 60_000;
+const PARALLEL_SYNCS = 4;
+/** Writes a file so that after a crash it holds either the old text or the new one; 0600. The directory must exist. */
+async function replaceFile(path, text) {
+    const temporary = temporaryName(path);
+    try {
+        await writeNewFile(temporary, text);
+        await (0,promises_namespaceObject.rename)(temporary, path);
+    }
+    catch (error) {
+        await (0,promises_namespaceObject.rm)(temporary, { force: true });
+        throw error;
+    }
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+}
+/** The same for a file that must not exist: whole and durable, or not there. Returns false when the name is taken. */
+async function createFile(path, text) {
+    const temporary = temporaryName(path);
+    try {
+        await writeNewFile(temporary, text);
+        await (0,promises_namespaceObject.link)(temporary, path);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return false;
+        throw error;
+    }
+    finally {
+        await (0,promises_namespaceObject.rm)(temporary, { force: true });
+    }
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+    return true;
+}
+/** A name beside `path` that says which process it belongs to, so that what a killed one leaves can be told and removed. */
+function temporaryName(path) {
+    return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
+}
+/** The process that a temporary name belongs to, or undefined for any other name. */
+function ownerOfTemporary(name) {
+    const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
+    return pid === undefined ? undefined : Number(pid);
+}
+/** Creates a file that must not exist yet, 0600 until its bytes are complete and durable, then of the given mode. */
+async function writeNewFile(path, text, mode = 0o600) {
+    const file = await (0,promises_namespaceObject.open)(path, 'wx', 0o600);
+    await using(file, async () => {
+        await file.writeFile(text);
+        if (mode !== 0o600)
+            await file.chmod(mode);
+        await file.sync();
+    });
+}
+/** Makes what was created, renamed or removed in a directory durable. */
+async function syncDirectory(path) {
+    const directory = await (0,promises_namespaceObject.open)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_DIRECTORY);
+    await using(directory, () => directory.sync());
+}
+/**
+ * Makes a whole tree durable: one syncfs of its file system by `sync -f` (coreutils), because an fsync a file costs
+ * ten times the whole deployment; where that is missing or fails, an fsync of every file and directory.
+ * Throws when the bytes could not be made durable.
+ */
+async function syncTree(root, signal) {
+    const end = await runChild({
+        command: ['sync', '-f', root],
+        env: allowedEnvironment({ LC_ALL: 'C' }),
+        timeoutMs: SYNC_TIMEOUT_MS,
+        signal,
+    });
+    if (end.kind === 'exited' && end.code === 0)
+        return 'syncfs';
+    await syncEveryFile(root);
+    return 'fsync';
+}
+/** Creates a directory, 0700, durably, when it is missing. Not its parents: Node's recursive mkdir never ends in some file systems. */
+async function makePrivateDirectory(path) {
+    try {
+        await (0,promises_namespaceObject.mkdir)(path, { mode: 0o700 });
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return;
+        throw error;
+    }
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+}
+/** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */
+async function makeOpenDirectory(path) {
+    await (0,promises_namespaceObject.mkdir)(path, { mode: 0o755 });
+    await (0,promises_namespaceObject.chmod)(path, 0o755);
+}
+async function syncEveryFile(root) {
+    const entries = await (0,promises_namespaceObject.readdir)(root, { recursive: true, withFileTypes: true });
+    const paths = entries
+        .filter(entry => entry.isFile() || entry.isDirectory())
+        .map(entry => (0,external_node_path_namespaceObject.join)(entry.parentPath, entry.name));
+    paths.push(root);
+    const workers = Array.from({ length: PARALLEL_SYNCS }, async () => {
+        for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
+            const file = await (0,promises_namespaceObject.open)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+            await using(file, () => file.sync());
+        }
+    });
+    await Promise.all(workers);
+}
+async function using(file, act) {
+    try {
+        await act();
+    }
+    finally {
+        await file.close();
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host-errors.js
+
+
+/** Whether the operating system refused something, as opposed to an error of this program. */
+function isSystemError(error) {
+    return error instanceof Error && 'syscall' in error && 'errno' in error;
+}
+/**
+ * A system error told as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`, naming what was
+ * being done. A DeployError passes as it is.
+ */
+function toHostError(error, doing) {
+    if (error instanceof DeployError)
+        return error;
+    const errno = errnoOf(error);
+    switch (errno) {
+        case 'ENOSPC':
+        case 'EDQUOT':
+            return new DeploymentError('disk_full', `No space left while ${doing} (${errno}): free some space or inodes and run again.`, {
+                cause: error,
+            });
+        case 'EACCES':
+        case 'EPERM':
+        case 'EROFS':
+            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno}): give the runner's user write access to the project root and everything in it.`, { cause: error });
+        default: {
+            const found = error instanceof Error ? error.message : String(error);
+            return new DeploymentError('step_failed', `Failed while ${doing}: ${cleanForeignText(found)}.`, { cause: error });
+        }
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/layout.js
+
+function layoutOf(projectRoot) {
+    const own = (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
+    return {
+        root: projectRoot,
+        own,
+        lock: (0,external_node_path_namespaceObject.join)(own, 'lock'),
+        journal: (0,external_node_path_namespaceObject.join)(own, 'journal.jsonl'),
+        installed: (0,external_node_path_namespaceObject.join)(own, 'installed.json'),
+        staging: (0,external_node_path_namespaceObject.join)(own, 'staging'),
+        snapshots: (0,external_node_path_namespaceObject.join)(own, 'snapshots'),
+        trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
+        reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
+        outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
+        audit: (0,external_node_path_namespaceObject.join)(own, 'audit.jsonl'),
+        reserve: (0,external_node_path_namespaceObject.join)(own, 'reserve'),
+    };
+}
+function installPath(layout, shelf, id) {
+    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, id);
+}
+/** Host-side settings of a plugin, beside its directory so that no deployment replaces them. */
+function settingsPath(layout, shelf, id) {
+    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, `${id}.env`);
+}
+function stagingPath(layout, deploymentId) {
+    return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
+}
+function snapshotsPath(layout, shelf, id) {
+    return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
+}
+function treeRecordPath(layout, treeDigest) {
+    return (0,external_node_path_namespaceObject.join)(layout.trees, `${treeDigest}.json`);
+}
+
+;// CONCATENATED MODULE: ./build/core/tree-digest.js
+
+/**
+ * The tree digest (docs/contracts.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
+ * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
+ */
+function treeDigest(files) {
+    const lines = [...files].sort((a, b) => comparePaths(a.path, b.path)).map(file => `${file.path}:${file.sha256}`);
+    return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
+}
+/** Orders paths by the lists of their parts, each part by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
+function comparePaths(a, b) {
+    const [partsA, partsB] = [a.split('/'), b.split('/')];
+    for (let i = 0; i < partsA.length && i < partsB.length; i++) {
+        const order = compareCodePoints(partsA[i], partsB[i]);
+        if (order !== 0)
+            return order;
+    }
+    return partsA.length - partsB.length;
+}
+function compareCodePoints(a, b) {
+    if (a === b)
+        return 0;
+    let at = 0;
+    while (at < a.length && at < b.length && a.charCodeAt(at) === b.charCodeAt(at))
+        at++;
+    // Inside two surrogate pairs that begin alike, their second halves are in the order of the code points.
+    return (a.codePointAt(at) ?? -1) - (b.codePointAt(at) ?? -1);
+}
+
+;// CONCATENATED MODULE: ./build/install/tree-walk.js
+
+
+
+
+
+/**
+ * Every file, symlink and other thing below `root` (directories are implied), with paths relative to it, ordered by
+ * path components. `skip` names top-level paths that are left out. Follows no symlink. Nothing there: an empty list.
+ */
+async function walkTree(root, skip = new Set()) {
+    const found = [];
+    const pending = [''];
+    for (let directory = pending.pop(); directory !== undefined; directory = pending.pop()) {
+        for (const entry of await listDirectory((0,external_node_path_namespaceObject.join)(root, directory))) {
+            const path = directory === '' ? entry.name : `${directory}/${entry.name}`;
+            if (skip.has(path))
+                continue;
+            if (entry.isDirectory())
+                pending.push(path);
+            else
+                found.push(await describe(root, path));
+        }
+    }
+    return found.sort((a, b) => comparePaths(a.path, b.path));
+}
+/** Lowercase hex SHA-256 of a file's bytes, read in pieces. */
+async function sha256OfFile(path, signal) {
+    const hash = (0,external_node_crypto_namespaceObject.createHash)('sha256');
+    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)(path, { highWaterMark: 1024 * 1024, signal }))
+        hash.update(chunk);
+    return hash.digest('hex');
+}
+/** Whether anything is at the path, a dangling symlink included. */
+async function exists(path) {
+    return (await statOf(path)) !== undefined;
+}
+/** lstat, or undefined when nothing is there. */
+async function statOf(path) {
+    try {
+        return await (0,promises_namespaceObject.lstat)(path);
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return undefined;
+        throw error;
+    }
+}
+/** Whether a system error says that nothing is at the path. */
+function isAbsent(error) {
+    return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR');
+}
+async function listDirectory(path) {
+    try {
+        return await (0,promises_namespaceObject.readdir)(path, { withFileTypes: true });
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return [];
+        throw error;
+    }
+}
+async function describe(root, path) {
+    const stat = await (0,promises_namespaceObject.lstat)((0,external_node_path_namespaceObject.join)(root, path));
+    if (stat.isSymbolicLink())
+        return { type: 'symlink', path, target: await (0,promises_namespaceObject.readlink)((0,external_node_path_namespaceObject.join)(root, path)) };
+    return stat.isFile() ? { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 } : { type: 'other', path };
+}
+
+;// CONCATENATED MODULE: ./build/install/reserve.js
+
+
+
+/** Enough for a lock, the records of a recovery and a report. */
+const RESERVE_BYTES = 64 * 1024;
+/** Keeps some disk space back, so that a host whose disk has filled up can still be locked and recovered. */
+async function keepReserve(layout) {
+    if (await exists(layout.reserve))
+        return;
+    // Random, because a file system may store what compresses well in no space at all.
+    await (0,promises_namespaceObject.writeFile)(layout.reserve, (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 }).catch(() => (0,promises_namespaceObject.unlink)(layout.reserve).catch(() => { }));
+}
+/** Gives the reserve up; returns whether there was one. */
+async function spendReserve(layout) {
+    return (0,promises_namespaceObject.unlink)(layout.reserve).then(() => true, () => false);
+}
+
+;// CONCATENATED MODULE: ./build/install/host.js
+
+
+
+
+
+
+
+
+/** Room for our own records; the artifact's own need is checked when its listing is known. */
+const MIN_FREE_BYTES = 1024 * 1024;
+const MIN_FREE_INODES = 16;
+/**
+ * Makes a project root ready to be locked: the root itself (when its parent exists), and `.hub-deploy/` with its
+ * folders, 0700, ours alone. Throws DeploymentError `host_not_writable` or `disk_full`.
+ */
+async function prepareHost(layout, log) {
+    try {
+        await requireRoot(layout.root, log);
+        await requireOwnFolder(layout.own);
+        for (const folder of [layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox]) {
+            await makePrivateDirectory(folder);
+        }
+        await keepReserve(layout);
+    }
+    catch (error) {
+        throw unusableRoot(toHostError(error, `preparing ${layout.own}`));
+    }
+}
+/**
+ * Checks, before anything is fetched, that this run can switch what is in a place: its shelf as `checkShelf` does, and
+ * what is in the place can be moved. Throws DeploymentError `host_not_writable` or `disk_full`.
+ */
+async function checkHost(layout, shelf, id) {
+    await checkShelf(layout, shelf);
+    const place = installPath(layout, shelf, id);
+    await requireMovable(place).catch(error => {
+        throw toHostError(error, `checking ${place}`);
+    });
+}
+/**
+ * Checks that a shelf is, or can become, a writable directory on the same file system as `.hub-deploy/`, so that a switch
+ * is a rename, and that some space is free (the artifact's own need is checked as soon as it is known).
+ * Throws DeploymentError `host_not_writable` or `disk_full`.
+ */
+async function checkShelf(layout, shelf) {
+    await requireSwitchableShelf(layout, shelf).catch(error => {
+        throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf)}`);
+    });
+    await requireSpace(layout.staging, MIN_FREE_BYTES);
+}
+/** Throws DeploymentError `disk_full` unless `neededBytes` are free at the path. */
+async function requireSpace(path, neededBytes) {
+    const { bavail, bsize, files, ffree } = await (0,promises_namespaceObject.statfs)(path);
+    const free = bavail * bsize;
+    // A file system that makes inodes as it needs them says that it has none.
+    if (files > 0 && ffree < MIN_FREE_INODES)
+        throw outOfInodes(path, ffree);
+    if (free >= neededBytes)
+        return;
+    throw new DeploymentError('disk_full', `${path} has ${mebibytes(free)} free, this deployment needs ${mebibytes(neededBytes)}: free some space and run again. Nothing was changed.`);
+}
+/** Whatever is odd about a root in which our folder cannot be made, it is the root that has to be mended. */
+function unusableRoot(error) {
+    if (error.code !== 'step_failed')
+        return error;
+    return new DeploymentError('host_not_writable', `${error.message} Is project-root the right directory?`, {
+        cause: error,
+    });
+}
+async function requireRoot(root, log) {
+    const found = await (0,promises_namespaceObject.stat)(root).catch(error => {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw error;
+    });
+    if (found?.isDirectory())
+        return;
+    if (found !== undefined) {
+        throw new DeploymentError('host_not_writable', `project-root ${root} is not a directory: name the directory that holds plugins/ and extensions/.`);
+    }
+    await makeOpenDirectory(root).catch(error => {
+        if (errnoOf(error) === 'EEXIST')
+            return;
+        if (errnoOf(error) !== 'ENOENT')
+            throw error;
+        throw new DeploymentError('host_not_writable', `project-root ${root} does not exist, nor does its parent: create it, or correct the path.`);
+    });
+    log.notice(`project-root ${root} did not exist and was created: is this the first deployment on this host?`);
+}
+/** Who can write in `.hub-deploy/` decides what a recovery does, so it must be a real directory of ours that no one else can enter. */
+async function requireOwnFolder(own) {
+    await makePrivateDirectory(own);
+    const found = await statOf(own);
+    if (found === undefined || !found.isDirectory()) {
+        throw new DeploymentError('host_not_writable', `${own} is not a directory: remove what is there; this action keeps its records in it.`);
+    }
+    const uid = process.getuid?.();
+    if (uid !== undefined && Number(found.uid) !== uid) {
+        throw new DeploymentError('host_not_writable', `${own} belongs to uid ${found.uid}, this runner works as uid ${uid}: let one user deploy to this project root, or change the owner of that directory.`);
+    }
+    if ((Number(found.mode) & 0o077) !== 0)
+        await (0,promises_namespaceObject.chmod)(own, 0o700);
+}
+/** A directory is moved to another parent only by who may write in it. */
+async function requireMovable(place) {
+    const found = await statOf(place);
+    if (found?.isDirectory())
+        await (0,promises_namespaceObject.access)(place, promises_namespaceObject.constants.W_OK | promises_namespaceObject.constants.X_OK);
+}
+async function requireSwitchableShelf(layout, shelf) {
+    const path = (0,external_node_path_namespaceObject.join)(layout.root, shelf);
+    const found = await (0,promises_namespaceObject.stat)(path).catch(error => {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw error;
+    });
+    if (found === undefined && !(await exists(path)))
+        return (0,promises_namespaceObject.access)(layout.root, promises_namespaceObject.constants.W_OK | promises_namespaceObject.constants.X_OK);
+    if (found === undefined || !found.isDirectory())
+        throw new DeploymentError('host_not_writable', `${path} is not a directory: remove what is there.`);
+    await (0,promises_namespaceObject.access)(path, promises_namespaceObject.constants.W_OK | promises_namespaceObject.constants.X_OK);
+    if (found.dev !== (await (0,promises_namespaceObject.stat)(layout.own)).dev) {
+        throw new DeploymentError('host_not_writable', `${path} is on another file system than ${layout.own}, so that a switch could not be one rename: put both on one file system.`);
+    }
+}
+function outOfInodes(path, free) {
+    return new DeploymentError('disk_full', `The file system of ${path} has ${free} inodes left, this deployment needs at least ${MIN_FREE_INODES}: remove some files and run again. Nothing was changed.`);
+}
+function mebibytes(bytes) {
+    return `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
 }
 
 ;// CONCATENATED MODULE: ./node_modules/zod/v4/core/memoizer.js
@@ -38444,6 +38450,7 @@ async function projectPost() {
 }
 
 ;// CONCATENATED MODULE: ./build/main.js
+
 
 
 
