@@ -16437,14 +16437,61 @@ function errnoOf(error) {
     return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
 }
 
-;// CONCATENATED MODULE: external "node:fs/promises"
-const promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs/promises");
-;// CONCATENATED MODULE: external "node:path"
-const external_node_path_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:path");
-;// CONCATENATED MODULE: external "node:crypto"
-const external_node_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:crypto");
 ;// CONCATENATED MODULE: external "node:fs"
 const external_node_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs");
+;// CONCATENATED MODULE: external "node:path"
+const external_node_path_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:path");
+;// CONCATENATED MODULE: external "node:util"
+const external_node_util_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:util");
+;// CONCATENATED MODULE: ./build/install/direct-fs.js
+
+
+/*
+ * Calls of `node:fs/promises` that are over in microseconds, made at once: the thread pool's round trip costs ten times what
+ * they do, and a deployment makes two hundred of them. Same arguments, same answers, same errors. Not for whole trees, nor
+ * for files of any size.
+ */
+const access = direct(external_node_fs_namespaceObject.accessSync);
+const chmod = direct(external_node_fs_namespaceObject.chmodSync);
+const direct_fs_link = direct(external_node_fs_namespaceObject.linkSync);
+const lstat = direct(external_node_fs_namespaceObject.lstatSync);
+const mkdir = direct(external_node_fs_namespaceObject.mkdirSync);
+const mkdtemp = direct(external_node_fs_namespaceObject.mkdtempSync);
+const readFile = direct(external_node_fs_namespaceObject.readFileSync);
+const readdir = direct(external_node_fs_namespaceObject.readdirSync);
+const readlink = direct(external_node_fs_namespaceObject.readlinkSync);
+const rename = direct(external_node_fs_namespaceObject.renameSync);
+const rmdir = direct(external_node_fs_namespaceObject.rmdirSync);
+const stat = direct(external_node_fs_namespaceObject.statSync);
+const statfs = direct(external_node_fs_namespaceObject.statfsSync);
+const unlink = direct(external_node_fs_namespaceObject.unlinkSync);
+const writeFile = direct(external_node_fs_namespaceObject.writeFileSync);
+async function direct_fs_open(path, flags, mode) {
+    const fd = external_node_fs_namespaceObject.openSync(path, flags, mode);
+    return {
+        fd,
+        stat: async () => external_node_fs_namespaceObject.fstatSync(fd),
+        readFile: async () => external_node_fs_namespaceObject.readFileSync(fd),
+        async read(length, position) {
+            const buffer = Buffer.alloc(length);
+            return buffer.subarray(0, external_node_fs_namespaceObject.readSync(fd, buffer, 0, length, position));
+        },
+        write: async (data) => external_node_fs_namespaceObject.writeFileSync(fd, data),
+        chmod: async (mode) => external_node_fs_namespaceObject.fchmodSync(fd, mode),
+        truncate: async (length) => external_node_fs_namespaceObject.ftruncateSync(fd, length),
+        sync: () => sync(fd),
+        close: async () => external_node_fs_namespaceObject.closeSync(fd),
+    };
+}
+const sync = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fsync);
+function direct(call) {
+    return async (...args) => call(...args);
+}
+
+;// CONCATENATED MODULE: external "node:crypto"
+const external_node_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:crypto");
+;// CONCATENATED MODULE: external "node:fs/promises"
+const promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs/promises");
 ;// CONCATENATED MODULE: external "node:child_process"
 const external_node_child_process_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:child_process");
 ;// CONCATENATED MODULE: external "node:timers"
@@ -16610,6 +16657,7 @@ function signalGroup(pid, signal) {
 
 
 
+
 const SYNC_TIMEOUT_MS = 10 * 60_000;
 const PARALLEL_SYNCS = 4;
 /** Writes a file so that after a crash it holds either the old text or the new one; 0600. The directory must exist. */
@@ -16617,10 +16665,10 @@ async function replaceFile(path, text) {
     const temporary = temporaryName(path);
     try {
         await writeNewFile(temporary, text);
-        await (0,promises_namespaceObject.rename)(temporary, path);
+        await rename(temporary, path);
     }
     catch (error) {
-        await (0,promises_namespaceObject.rm)(temporary, { force: true });
+        await unlink(temporary).catch(() => { });
         throw error;
     }
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
@@ -16630,7 +16678,7 @@ async function createFile(path, text) {
     const temporary = temporaryName(path);
     try {
         await writeNewFile(temporary, text);
-        await (0,promises_namespaceObject.link)(temporary, path);
+        await direct_fs_link(temporary, path);
     }
     catch (error) {
         if (errnoOf(error) === 'EEXIST')
@@ -16638,7 +16686,7 @@ async function createFile(path, text) {
         throw error;
     }
     finally {
-        await (0,promises_namespaceObject.rm)(temporary, { force: true });
+        await unlink(temporary).catch(() => { });
     }
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
     return true;
@@ -16654,9 +16702,9 @@ function ownerOfTemporary(name) {
 }
 /** Creates a file that must not exist yet, 0600 until its bytes are complete and durable, then of the given mode. */
 async function writeNewFile(path, text, mode = 0o600) {
-    const file = await (0,promises_namespaceObject.open)(path, 'wx', 0o600);
+    const file = await direct_fs_open(path, 'wx', 0o600);
     await using(file, async () => {
-        await file.writeFile(text);
+        await file.write(text);
         if (mode !== 0o600)
             await file.chmod(mode);
         await file.sync();
@@ -16664,7 +16712,7 @@ async function writeNewFile(path, text, mode = 0o600) {
 }
 /** Makes what was created, renamed or removed in a directory durable. */
 async function syncDirectory(path) {
-    const directory = await (0,promises_namespaceObject.open)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_DIRECTORY);
+    const directory = await direct_fs_open(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_DIRECTORY);
     await using(directory, () => directory.sync());
 }
 /**
@@ -16687,7 +16735,7 @@ async function syncTree(root, signal) {
 /** Creates a directory, 0700, durably, when it is missing. Not its parents: Node's recursive mkdir never ends in some file systems. */
 async function makePrivateDirectory(path) {
     try {
-        await (0,promises_namespaceObject.mkdir)(path, { mode: 0o700 });
+        await mkdir(path, { mode: 0o700 });
     }
     catch (error) {
         if (errnoOf(error) === 'EEXIST')
@@ -16698,8 +16746,8 @@ async function makePrivateDirectory(path) {
 }
 /** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */
 async function makeOpenDirectory(path) {
-    await (0,promises_namespaceObject.mkdir)(path, { mode: 0o755 });
-    await (0,promises_namespaceObject.chmod)(path, 0o755);
+    await mkdir(path, { mode: 0o755 });
+    await chmod(path, 0o755);
 }
 async function syncEveryFile(root) {
     const entries = await (0,promises_namespaceObject.readdir)(root, { recursive: true, withFileTypes: true });
@@ -16709,7 +16757,7 @@ async function syncEveryFile(root) {
     paths.push(root);
     const workers = Array.from({ length: PARALLEL_SYNCS }, async () => {
         for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
-            const file = await (0,promises_namespaceObject.open)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+            const file = await direct_fs_open(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
             await using(file, () => file.sync());
         }
     });
@@ -16828,6 +16876,7 @@ function compareCodePoints(a, b) {
 
 
 
+
 /**
  * Every file, symlink and other thing below `root` (directories are implied), with paths relative to it, ordered by
  * path components. `skip` names top-level paths that are left out. Follows no symlink. Nothing there: an empty list.
@@ -16862,7 +16911,7 @@ async function exists(path) {
 /** lstat, or undefined when nothing is there. */
 async function statOf(path) {
     try {
-        return await (0,promises_namespaceObject.lstat)(path);
+        return await lstat(path);
     }
     catch (error) {
         if (isAbsent(error))
@@ -16902,14 +16951,15 @@ async function keepReserve(layout) {
     if (await exists(layout.reserve))
         return;
     // Random, because a file system may store what compresses well in no space at all.
-    await (0,promises_namespaceObject.writeFile)(layout.reserve, (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 }).catch(() => (0,promises_namespaceObject.unlink)(layout.reserve).catch(() => { }));
+    await writeFile(layout.reserve, (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 }).catch(() => unlink(layout.reserve).catch(() => { }));
 }
 /** Gives the reserve up; returns whether there was one. */
 async function spendReserve(layout) {
-    return (0,promises_namespaceObject.unlink)(layout.reserve).then(() => true, () => false);
+    return unlink(layout.reserve).then(() => true, () => false);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host.js
+
 
 
 
@@ -16962,7 +17012,7 @@ async function checkShelf(layout, shelf) {
 }
 /** Throws DeploymentError `disk_full` unless `neededBytes` are free at the path. */
 async function requireSpace(path, neededBytes) {
-    const { bavail, bsize, files, ffree } = await (0,promises_namespaceObject.statfs)(path);
+    const { bavail, bsize, files, ffree } = await statfs(path);
     const free = bavail * bsize;
     // A file system that makes inodes as it needs them says that it has none.
     if (files > 0 && ffree < MIN_FREE_INODES)
@@ -16980,7 +17030,7 @@ function unusableRoot(error) {
     });
 }
 async function requireRoot(root, log) {
-    const found = await (0,promises_namespaceObject.stat)(root).catch(error => {
+    const found = await stat(root).catch(error => {
         if (errnoOf(error) === 'ENOENT')
             return undefined;
         throw error;
@@ -17011,27 +17061,27 @@ async function requireOwnFolder(own) {
         throw new DeploymentError('host_not_writable', `${own} belongs to uid ${found.uid}, this runner works as uid ${uid}: let one user deploy to this project root, or change the owner of that directory.`);
     }
     if ((Number(found.mode) & 0o077) !== 0)
-        await (0,promises_namespaceObject.chmod)(own, 0o700);
+        await chmod(own, 0o700);
 }
 /** A directory is moved to another parent only by who may write in it. */
 async function requireMovable(place) {
     const found = await statOf(place);
     if (found?.isDirectory())
-        await (0,promises_namespaceObject.access)(place, promises_namespaceObject.constants.W_OK | promises_namespaceObject.constants.X_OK);
+        await access(place, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
 }
 async function requireSwitchableShelf(layout, shelf) {
     const path = (0,external_node_path_namespaceObject.join)(layout.root, shelf);
-    const found = await (0,promises_namespaceObject.stat)(path).catch(error => {
+    const found = await stat(path).catch(error => {
         if (errnoOf(error) === 'ENOENT')
             return undefined;
         throw error;
     });
     if (found === undefined && !(await exists(path)))
-        return (0,promises_namespaceObject.access)(layout.root, promises_namespaceObject.constants.W_OK | promises_namespaceObject.constants.X_OK);
+        return access(layout.root, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
     if (found === undefined || !found.isDirectory())
         throw new DeploymentError('host_not_writable', `${path} is not a directory: remove what is there.`);
-    await (0,promises_namespaceObject.access)(path, promises_namespaceObject.constants.W_OK | promises_namespaceObject.constants.X_OK);
-    if (found.dev !== (await (0,promises_namespaceObject.stat)(layout.own)).dev) {
+    await access(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+    if (found.dev !== (await stat(layout.own)).dev) {
         throw new DeploymentError('host_not_writable', `${path} is on another file system than ${layout.own}, so that a switch could not be one rename: put both on one file system.`);
     }
 }
@@ -25596,7 +25646,7 @@ const fileSchema = object({ schema: literal(1), installed: array(installedRowSch
  * it cannot be read at all.
  */
 async function readInstalled(layout) {
-    const text = await (0,promises_namespaceObject.readFile)(layout.installed, 'utf8').catch(error => {
+    const text = await readFile(layout.installed, 'utf8').catch(error => {
         if (errnoOf(error) === 'ENOENT')
             return undefined;
         throw toHostError(error, `reading ${layout.installed}`);
@@ -25638,7 +25688,7 @@ async function readOwnIdentity() {
         pid: process.pid,
         start_time: (await readStartTime(process.pid)) ?? null,
         boot_id: await readBootId(),
-        pid_namespace: await (0,promises_namespaceObject.readlink)('/proc/self/ns/pid').catch(() => null),
+        pid_namespace: await readlink('/proc/self/ns/pid').catch(() => null),
         hostname: (0,external_node_os_namespaceObject.hostname)(),
     };
 }
@@ -25669,12 +25719,12 @@ function pidExists(pid) {
     }
 }
 async function readBootId() {
-    return (0,promises_namespaceObject.readFile)('/proc/sys/kernel/random/boot_id', 'utf8').then(text => text.trim(), () => null);
+    return readFile('/proc/sys/kernel/random/boot_id', 'utf8').then(text => text.trim(), () => null);
 }
 /** Field 22 of /proc/<pid>/stat; the second field may hold spaces and parentheses, so count from its end. A zombie counts as gone. */
 async function readStartTime(pid) {
     try {
-        const stat = await (0,promises_namespaceObject.readFile)(`/proc/${pid}/stat`, 'utf8');
+        const stat = await readFile(`/proc/${pid}/stat`, 'utf8');
         const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
         return fields[0] === 'Z' ? 'ended' : fields[19];
     }
@@ -25717,7 +25767,7 @@ async function writeTreeRecord(layout, record) {
 /** The record with this digest, or undefined when there is none that can be read. */
 async function readTreeRecord(layout, digest) {
     try {
-        return { ...schema.parse(JSON.parse(await (0,promises_namespaceObject.readFile)(treeRecordPath(layout, digest), 'utf8'))), digest };
+        return { ...schema.parse(JSON.parse(await readFile(treeRecordPath(layout, digest), 'utf8'))), digest };
     }
     catch (error) {
         if (errnoOf(error) === 'ENOENT' || error instanceof SyntaxError || error instanceof ZodError)
@@ -25727,9 +25777,9 @@ async function readTreeRecord(layout, digest) {
 }
 /** Removes the records that no installed or retained version names. */
 async function pruneTreeRecords(layout, used) {
-    const names = await (0,promises_namespaceObject.readdir)(layout.trees);
+    const names = await readdir(layout.trees);
     const stale = names.filter(name => !used.has(name.replace(/\.json$/, '')));
-    await Promise.all(stale.map(name => (0,promises_namespaceObject.rm)((0,external_node_path_namespaceObject.join)(layout.trees, name), { force: true })));
+    await Promise.all(stale.map(name => unlink((0,external_node_path_namespaceObject.join)(layout.trees, name))));
 }
 /** How what lies at `root` differs from the record: bytes, modes, symlink targets. Keep-paths are not looked at. */
 async function compareTree(root, record, keepPaths, signal) {
@@ -25763,6 +25813,7 @@ async function isAsRecorded(root, entry, expected, signal) {
 
 
 
+
 /**
  * What follows a commit, and may be repeated until it is done: the record of what is installed, then the removal of the
  * snapshots that are not retained (`discard`, relative to the project root), then the staging folder.
@@ -25779,7 +25830,7 @@ async function finishCommitted(layout, log, rows, discard) {
 }
 /** Removes everything in the staging folder and the tree records that nothing names; only who holds the lock may. */
 async function cleanStaging(layout, log) {
-    for (const name of await (0,promises_namespaceObject.readdir)(layout.staging)) {
+    for (const name of await readdir(layout.staging)) {
         await orWarn(log, () => (0,promises_namespaceObject.rm)((0,external_node_path_namespaceObject.join)(layout.staging, name), { recursive: true, force: true }));
     }
     await orWarn(log, async () => pruneTreeRecords(layout, await usedDigests(layout)));
@@ -25790,7 +25841,7 @@ async function cleanStaging(layout, log) {
  */
 async function removeStrayTemporaries(layout, log) {
     for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
-        for (const name of await (0,promises_namespaceObject.readdir)(folder)) {
+        for (const name of await readdir(folder)) {
             const owner = ownerOfTemporary(name);
             if (owner === undefined || pidExists(owner) || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
                 continue;
@@ -25800,7 +25851,7 @@ async function removeStrayTemporaries(layout, log) {
 }
 /** By a rename, so that a snapshot is there whole or not at all, and a removal that fails is tried again with the staging folder. */
 async function putAside(layout, path, log) {
-    return orWarn(log, () => (0,promises_namespaceObject.rename)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `discarded-${path.split('/').slice(-3).join('-')}`)).catch(error => {
+    return orWarn(log, () => rename((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `discarded-${path.split('/').slice(-3).join('-')}`)).catch(error => {
         if (!isAbsent(error))
             throw error;
     }));
@@ -25847,12 +25898,12 @@ async function appendAudit(layout, report, redact) {
         run_url: report.run.url,
     };
     const text = redact(JSON.stringify(line));
-    const file = await (0,promises_namespaceObject.open)(layout.audit, 'a+', 0o600);
+    const file = await direct_fs_open(layout.audit, 'a+', 0o600);
     try {
         const lines = (await readTail(file)).split('\n');
         if (lines.includes(text))
             return;
-        await file.appendFile(`${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
+        await file.write(`${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
         await file.sync();
     }
     finally {
@@ -25862,8 +25913,7 @@ async function appendAudit(layout, report, redact) {
 async function readTail(file) {
     const { size } = await file.stat();
     const length = Math.min(size, TAIL_BYTES);
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, size - length);
-    return buffer.toString('utf8', 0, bytesRead);
+    return (await file.read(length, size - length)).toString('utf8');
 }
 
 ;// CONCATENATED MODULE: ./build/core/outcome.js
@@ -26026,7 +26076,7 @@ async function writeLocalReport(layout, report, redact) {
 }
 async function isReportOf(path, deploymentId) {
     try {
-        return localReportSchema.parse(JSON.parse(await (0,promises_namespaceObject.readFile)(path, 'utf8'))).deployment_id === deploymentId;
+        return localReportSchema.parse(JSON.parse(await readFile(path, 'utf8'))).deployment_id === deploymentId;
     }
     catch {
         return false;
@@ -26056,7 +26106,7 @@ async function keepInOutbox(layout, address, report, redact) {
  */
 async function sendOutbox(layout, sender, log, signal) {
     const deadline = external_node_perf_hooks_namespaceObject.performance.now() + OUTBOX_TIMEOUT_MS;
-    const names = (await (0,promises_namespaceObject.readdir)(layout.outbox)).filter(name => name.endsWith('.json')).sort();
+    const names = (await readdir(layout.outbox)).filter(name => name.endsWith('.json')).sort();
     await dropOldest(layout, names, log);
     for (const name of names.slice(-MAX_WAITING)) {
         const path = (0,external_node_path_namespaceObject.join)(layout.outbox, name);
@@ -26082,12 +26132,12 @@ async function deliver(path, report, timeoutMs, sender, log) {
         log.warning(`The report of ${report.started_at} was not accepted: ${delivery.error}`);
     if (!delivery.accepted && !delivery.final)
         return false;
-    await (0,promises_namespaceObject.unlink)(path);
+    await unlink(path);
     return true;
 }
 async function readWaiting(path) {
     try {
-        return outbox_schema.parse(JSON.parse(await (0,promises_namespaceObject.readFile)(path, 'utf8')));
+        return outbox_schema.parse(JSON.parse(await readFile(path, 'utf8')));
     }
     catch {
         return undefined;
@@ -26096,7 +26146,7 @@ async function readWaiting(path) {
 async function dropOldest(layout, names, log) {
     const excess = names.slice(0, Math.max(0, names.length - MAX_WAITING));
     for (const name of excess)
-        await (0,promises_namespaceObject.unlink)((0,external_node_path_namespaceObject.join)(layout.outbox, name));
+        await unlink((0,external_node_path_namespaceObject.join)(layout.outbox, name));
     if (excess.length > 0)
         log.warning(`${excess.length} reports older than the newest ${MAX_WAITING} were dropped from the outbox.`);
 }
@@ -26207,7 +26257,7 @@ async function applyChange(root, change) {
         case 'move':
             return moveDurably((0,external_node_path_namespaceObject.join)(root, change.from), (0,external_node_path_namespaceObject.join)(root, change.to));
         case 'create_file':
-            await (0,promises_namespaceObject.link)((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path));
+            await direct_fs_link((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path));
             return syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
     }
 }
@@ -26241,7 +26291,7 @@ function describeChange(change) {
 async function moveDurably(from, to) {
     if (await exists(to))
         throw taken(to);
-    await (0,promises_namespaceObject.rename)(from, to);
+    await rename(from, to);
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(to));
     if ((0,external_node_path_namespaceObject.dirname)(from) !== (0,external_node_path_namespaceObject.dirname)(to))
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(from));
@@ -26266,7 +26316,7 @@ async function changes_putAside(root, path) {
     return aside;
 }
 async function inodeOf(path) {
-    return (0,promises_namespaceObject.lstat)(path, { bigint: true }).then(found => String(found.ino), error => {
+    return lstat(path, { bigint: true }).then(found => String(found.ino), error => {
         if (isAbsent(error))
             return null;
         throw error;
@@ -26279,13 +26329,13 @@ async function removeIfOurs(staged, path) {
     const [ours, there] = [await statOf(staged), await statOf(path)];
     if (ours === undefined || there === undefined || ours.ino !== there.ino || ours.dev !== there.dev)
         return false;
-    await (0,promises_namespaceObject.unlink)(path);
+    await unlink(path);
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
     return true;
 }
 async function removeIfEmpty(path) {
     try {
-        await (0,promises_namespaceObject.rmdir)(path);
+        await rmdir(path);
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
     }
     catch (error) {
@@ -26730,7 +26780,7 @@ const DURABLE = new Set(['begin', 'change', 'service', 'commit', 'recovery']);
 const SYNCED = new Set([...DURABLE, 'undone']);
 /** Opens the journal for appending behind its last whole record, creating it (0600) when there is none. */
 async function openJournal(path) {
-    const file = await (0,promises_namespaceObject.open)(path, 'a+', 0o600);
+    const file = await direct_fs_open(path, 'a+', 0o600);
     let length = (await file.readFile()).lastIndexOf('\n') + 1;
     await file.truncate(length);
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
@@ -26747,7 +26797,7 @@ async function openJournal(path) {
                 if (isTorn)
                     await cut();
                 isTorn = true;
-                await file.appendFile(line);
+                await file.write(line);
                 if (SYNCED.has(record.record))
                     await file.sync();
                 length += line.length;
@@ -26770,7 +26820,7 @@ async function openJournal(path) {
  * the first one is not a beginning.
  */
 async function readJournal(path) {
-    const text = await (0,promises_namespaceObject.readFile)(path, 'utf8').catch(error => {
+    const text = await readFile(path, 'utf8').catch(error => {
         if (errnoOf(error) === 'ENOENT')
             return '';
         throw error;
@@ -26799,7 +26849,7 @@ function pendingChanges(records) {
 }
 /** Ends a deployment: without a journal there is nothing to recover. */
 async function removeJournal(path) {
-    await (0,promises_namespaceObject.unlink)(path).catch(error => {
+    await unlink(path).catch(error => {
         if (errnoOf(error) !== 'ENOENT')
             throw error;
     });
@@ -26862,7 +26912,7 @@ async function acquireLock(request) {
         throw toHostError(error, `taking the lock ${request.path}`);
     }
     finally {
-        await (0,promises_namespaceObject.unlink)(candidate).catch(() => { });
+        await unlink(candidate).catch(() => { });
     }
     return { release: () => giveBack(request, own.id) };
 }
@@ -26873,13 +26923,13 @@ async function acquireLock(request) {
  */
 async function removeDeadMarks(path) {
     const own = await readOwnIdentity();
-    for (const name of await (0,promises_namespaceObject.readdir)((0,external_node_path_namespaceObject.dirname)(path))) {
+    for (const name of await readdir((0,external_node_path_namespaceObject.dirname)(path))) {
         if (!name.startsWith(`${(0,external_node_path_namespaceObject.basename)(path)}.`))
             continue;
         const beside = (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name);
         const found = await readLock(beside);
         if (found !== undefined && (await isLeftOver(name, found, own)))
-            await (0,promises_namespaceObject.unlink)(beside).catch(() => { });
+            await unlink(beside).catch(() => { });
     }
 }
 async function isLeftOver(name, found, own) {
@@ -26897,8 +26947,11 @@ async function waitForTurn(request, candidate, own) {
         if (await tryTake(request.path, candidate, own))
             return;
         const found = await readLock(request.path);
-        if (found === undefined)
+        if (found === undefined) {
+            // Just given back, or a name that leads nowhere: nothing above lets a cancel be heard.
+            await (0,external_node_timers_promises_namespaceObject.setImmediate)();
             continue;
+        }
         if (Date.now() >= deadline)
             throw lockedError(found, request);
         if (Date.now() - toldAt >= TELL_EVERY_MS) {
@@ -26929,8 +26982,8 @@ async function takeOver(path, dead, candidate, own) {
         if ((await readLock(path))?.id !== dead.id)
             return false;
         const replacement = temporaryName(path);
-        await (0,promises_namespaceObject.link)(candidate, replacement);
-        await (0,promises_namespaceObject.rename)(replacement, path);
+        await direct_fs_link(candidate, replacement);
+        await rename(replacement, path);
         return true;
     }
     finally {
@@ -26938,7 +26991,7 @@ async function takeOver(path, dead, candidate, own) {
     }
 }
 async function readLock(path) {
-    const text = await (0,promises_namespaceObject.readFile)(path, 'utf8').catch(error => {
+    const text = await readFile(path, 'utf8').catch(error => {
         if (errnoOf(error) === 'ENOENT')
             return undefined;
         throw error;
@@ -26964,7 +27017,7 @@ async function isAbandoned({ holder }, own) {
 }
 async function linkIfAbsent(from, to) {
     try {
-        await (0,promises_namespaceObject.link)(from, to);
+        await direct_fs_link(from, to);
         return true;
     }
     catch (error) {
@@ -26983,7 +27036,7 @@ async function giveBack({ path, log }, id) {
 }
 async function release(path, id) {
     if ((await readLock(path))?.id === id)
-        await (0,promises_namespaceObject.unlink)(path);
+        await unlink(path);
 }
 function describeHolder({ holder }) {
     if (holder === undefined)
@@ -27045,8 +27098,6 @@ function definedOnly(facts) {
 
 ;// CONCATENATED MODULE: external "node:net"
 const external_node_net_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:net");
-;// CONCATENATED MODULE: external "node:util"
-const external_node_util_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:util");
 ;// CONCATENATED MODULE: ./build/net/limits.js
 /** Limits of the wire; a wire's `timeouts` option may replace the two time-outs. */
 const CONNECT_TIMEOUT_MS = 10_000;
@@ -29206,7 +29257,7 @@ async function orFromReserve(layout, act) {
 async function beginDeployment(host, record, keepPaths) {
     const { layout } = host;
     const stagingFolder = stagingPath(layout, record.facts.deployment_id);
-    await (0,promises_namespaceObject.mkdir)(stagingFolder, { mode: 0o700 });
+    await mkdir(stagingFolder, { mode: 0o700 });
     const journal = await openJournal(layout.journal);
     await record.startJournal(journal, { reportAddress: host.sender?.address ?? null, keepPaths });
     return {
@@ -31629,7 +31680,7 @@ function makeDirectory(root, path) {
     });
 }
 /** Writes a file whole. */
-function writeFile(root, { path, mode }, bytes) {
+function tree_writer_writeFile(root, { path, mode }, bytes) {
     withNewFile(root, path, mode, fd => (0,external_node_fs_namespaceObject.writeFileSync)(fd, bytes));
     return { path, size: bytes.length, mode, sha256: (0,external_node_crypto_namespaceObject.hash)('sha256', bytes, 'hex') };
 }
@@ -31728,7 +31779,7 @@ async function eachInSlices(items, slice, make) {
     }
 }
 function writeSmall({ window, target }, file) {
-    return writeFile(target, file, readSmallEntry(window, file.entry));
+    return tree_writer_writeFile(target, file, readSmallEntry(window, file.entry));
 }
 function writeLarge({ fd, target, slice }, file) {
     return writeFileFrom(target, file, inSlices(readLargeEntry(fd, file.entry), slice));
@@ -31752,13 +31803,16 @@ async function* inSlices(pieces, slice) {
  */
 async function openPrivateFile(parent) {
     try {
-        const directory = await (0,promises_namespaceObject.mkdtemp)((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-'));
+        const directory = await mkdtemp((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-'));
+        const path = (0,external_node_path_namespaceObject.join)(directory, 'artifact');
         try {
-            const file = await (0,promises_namespaceObject.open)((0,external_node_path_namespaceObject.join)(directory, 'artifact'), 'wx+', 0o600);
+            const file = await direct_fs_open(path, 'wx+', 0o600);
             return { fd: file.fd, close: () => file.close() };
         }
         finally {
-            await (0,promises_namespaceObject.rm)(directory, { recursive: true, force: true });
+            await unlink(path).catch(() => { });
+            // Fails where anything is left in it.
+            await rmdir(directory);
         }
     }
     catch (error) {
@@ -31850,12 +31904,12 @@ function notAPlugin(what) {
 async function readPluginYaml(staged) {
     const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
     try {
-        const found = await (0,promises_namespaceObject.stat)(path);
+        const found = await stat(path);
         if (!found.isFile())
             throw read_plugin_yaml_notAPlugin('a plugin.yaml that is not a file');
         if (found.size > MAX_SMALL_FILE_BYTES)
             throw read_plugin_yaml_notAPlugin(`a plugin.yaml of more than ${MAX_SMALL_FILE_BYTES} bytes`);
-        return parsePluginYaml(await (0,promises_namespaceObject.readFile)(path, 'utf8'));
+        return parsePluginYaml(await readFile(path, 'utf8'));
     }
     catch (error) {
         if (errnoOf(error) === 'ENOENT')
@@ -32298,10 +32352,10 @@ async function sign({ request, tools, layout, shelf }, id, staged, tree, pluginY
  * `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
  */
 async function readSmallFile(path, maxBytes, flags = 0) {
-    const file = await (0,promises_namespaceObject.open)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
+    const file = await direct_fs_open(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
     try {
         const stat = await file.stat();
-        return stat.isFile() && stat.size <= maxBytes ? await file.readFile('utf8') : undefined;
+        return stat.isFile() && stat.size <= maxBytes ? (await file.readFile()).toString('utf8') : undefined;
     }
     finally {
         await file.close();
@@ -32471,7 +32525,7 @@ function chooseRetained(rows, limit) {
     return { keep: rows.filter(isKept), discard: rows.filter((row, index) => !isKept(row, index)) };
 }
 async function listNames(path) {
-    return (0,promises_namespaceObject.readdir)(path).catch(error => {
+    return readdir(path).catch(error => {
         if (isAbsent(error))
             return [];
         throw error;
@@ -33336,7 +33390,7 @@ async function closeWithoutHost(record, end, sender, { log, redact }) {
     return { ...report, reported: { accepted: false, attempts: delivery.attempts, error: redact(delivery.error) } };
 }
 async function isDirectory(path) {
-    return (0,promises_namespaceObject.stat)(path).then(found => found.isDirectory(), () => false);
+    return stat(path).then(found => found.isDirectory(), () => false);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/refuse.js
@@ -33699,7 +33753,7 @@ var summary_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _
 };
 
 
-const { access, appendFile, writeFile: summary_writeFile } = external_fs_.promises;
+const { access: summary_access, appendFile, writeFile: summary_writeFile } = external_fs_.promises;
 const SUMMARY_ENV_VAR = 'GITHUB_STEP_SUMMARY';
 const SUMMARY_DOCS_URL = 'https://docs.github.com/actions/using-workflows/workflow-commands-for-github-actions#adding-a-job-summary';
 class Summary {
@@ -33722,7 +33776,7 @@ class Summary {
                 throw new Error(`Unable to find environment variable for $${SUMMARY_ENV_VAR}. Check if your runtime environment supports job summaries.`);
             }
             try {
-                yield access(pathFromEnv, external_fs_.constants.R_OK | external_fs_.constants.W_OK);
+                yield summary_access(pathFromEnv, external_fs_.constants.R_OK | external_fs_.constants.W_OK);
             }
             catch (_a) {
                 throw new Error(`Unable to access summary file: '${pathFromEnv}'. Check if the file has correct read/write permissions.`);
@@ -34022,7 +34076,7 @@ var io_util_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _
 };
 
 
-const { chmod, copyFile, lstat, mkdir, open: io_util_open, readdir, rename, rm, rmdir, stat, symlink, unlink } = external_fs_.promises;
+const { chmod: io_util_chmod, copyFile, lstat: io_util_lstat, mkdir: io_util_mkdir, open: io_util_open, readdir: io_util_readdir, rename: io_util_rename, rm, rmdir: io_util_rmdir, stat: io_util_stat, symlink, unlink: io_util_unlink } = external_fs_.promises;
 // export const {open} = 'fs'
 const IS_WINDOWS = process.platform === 'win32';
 /**
@@ -34036,7 +34090,7 @@ const IS_WINDOWS = process.platform === 'win32';
  * This implementation restores the Node 20 behavior by adding a trailing
  * backslash to all junction results on Windows.
  */
-function readlink(fsPath) {
+function io_util_readlink(fsPath) {
     return io_util_awaiter(this, void 0, void 0, function* () {
         const result = yield fs.promises.readlink(fsPath);
         // On Windows, restore Node 20 behavior: add trailing backslash to all results
@@ -34053,7 +34107,7 @@ const READONLY = external_fs_.constants.O_RDONLY;
 function io_util_exists(fsPath) {
     return io_util_awaiter(this, void 0, void 0, function* () {
         try {
-            yield stat(fsPath);
+            yield io_util_stat(fsPath);
         }
         catch (err) {
             if (err.code === 'ENOENT') {
@@ -34066,7 +34120,7 @@ function io_util_exists(fsPath) {
 }
 function io_util_isDirectory(fsPath_1) {
     return io_util_awaiter(this, arguments, void 0, function* (fsPath, useStat = false) {
-        const stats = useStat ? yield stat(fsPath) : yield lstat(fsPath);
+        const stats = useStat ? yield io_util_stat(fsPath) : yield io_util_lstat(fsPath);
         return stats.isDirectory();
     });
 }
@@ -34096,7 +34150,7 @@ function tryGetExecutablePath(filePath, extensions) {
         let stats = undefined;
         try {
             // test file exists
-            stats = yield stat(filePath);
+            stats = yield io_util_stat(filePath);
         }
         catch (err) {
             if (err.code !== 'ENOENT') {
@@ -34124,7 +34178,7 @@ function tryGetExecutablePath(filePath, extensions) {
             filePath = originalFilePath + extension;
             stats = undefined;
             try {
-                stats = yield stat(filePath);
+                stats = yield io_util_stat(filePath);
             }
             catch (err) {
                 if (err.code !== 'ENOENT') {
@@ -34138,7 +34192,7 @@ function tryGetExecutablePath(filePath, extensions) {
                     try {
                         const directory = external_path_namespaceObject.dirname(filePath);
                         const upperName = external_path_namespaceObject.basename(filePath).toUpperCase();
-                        for (const actualName of yield readdir(directory)) {
+                        for (const actualName of yield io_util_readdir(directory)) {
                             if (upperName === actualName.toUpperCase()) {
                                 filePath = external_path_namespaceObject.join(directory, actualName);
                                 break;
@@ -37006,7 +37060,7 @@ async function writeFiles({ target, slice, unpack }, listing, plan) {
         if (file === undefined)
             continue;
         const isSmall = entry.size <= SMALL_FILE_BYTES;
-        files.push(isSmall ? writeFile(target, file, await whole(data)) : await writeFileFrom(target, file, data));
+        files.push(isSmall ? tree_writer_writeFile(target, file, await whole(data)) : await writeFileFrom(target, file, data));
         if (slice.isOver())
             await slice.giveBack();
     }

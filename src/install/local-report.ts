@@ -1,10 +1,10 @@
-import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { reportStatusOf } from '../core/outcome.ts'
 import { type DeploymentEnd, deploymentEndSchema } from './deployment-end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './deployment-facts.ts'
 import type { DeploymentRecord } from './deployment-record.ts'
+import { readFile } from './direct-fs.ts'
 import { createFile, replaceFile } from './durable-files.ts'
 import type { Layout } from './layout.ts'
 

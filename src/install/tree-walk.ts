@@ -3,6 +3,7 @@ import { createReadStream } from 'node:fs'
 import { lstat, readdir, readlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { comparePaths } from '../core/tree-digest.ts'
+import { lstat as lstatDirectly } from './direct-fs.ts'
 
 export type TreeEntry =
   | { type: 'file'; path: string; size: number; mode: number }
@@ -42,7 +43,7 @@ export async function exists(path: string): Promise<boolean> {
 /** lstat, or undefined when nothing is there. */
 export async function statOf(path: string): Promise<Awaited<ReturnType<typeof lstat>> | undefined> {
   try {
-    return await lstat(path)
+    return await lstatDirectly(path)
   } catch (error) {
     if (isAbsent(error)) return undefined
     throw error
