@@ -26064,7 +26064,7 @@ function redactTexts(value, redact) {
  * there is exactly one. Of deployments that started in one millisecond, the later ones have their id in the name.
  */
 async function writeLocalReport(layout, report, redact) {
-    const text = `${redact(JSON.stringify(report, null, 2))}\n`;
+    const text = textOf(report, redact);
     const { started_at, slug, deployment_id: id } = report;
     const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`;
     const path = (0,external_node_path_namespaceObject.join)(layout.reports, `${name}.json`);
@@ -26073,6 +26073,14 @@ async function writeLocalReport(layout, report, redact) {
     const own = (await isReportOf(path, id)) ? path : (0,external_node_path_namespaceObject.join)(layout.reports, `${name}-${id}.json`);
     await replaceFile(own, text);
     return own;
+}
+/** Writes the report anew where `writeLocalReport` has just put it. */
+async function rewriteLocalReport(path, report, redact) {
+    await replaceFile(path, textOf(report, redact));
+    return path;
+}
+function textOf(report, redact) {
+    return `${redact(JSON.stringify(report, null, 2))}\n`;
 }
 async function isReportOf(path, deploymentId) {
     try {
@@ -26164,10 +26172,12 @@ const UNSENT = { accepted: false, attempts: 0, error: 'not sent' };
  */
 async function closeDeployment(host, record, end, address) {
     const unsent = redactReport(buildLocalReport(record, end, UNSENT), host.redact);
-    await close_deployment_orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, unsent, host.redact));
+    const written = await close_deployment_orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, unsent, host.redact));
     const { reported, delivery } = await tellHub(host, unsent, address);
     const report = { ...unsent, reported };
-    const reportPath = await close_deployment_orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, report, host.redact));
+    const reportPath = await close_deployment_orWarn(host.log, 'the local report', () => written === undefined
+        ? writeLocalReport(host.layout, report, host.redact)
+        : rewriteLocalReport(written, report, host.redact));
     await close_deployment_orWarn(host.log, 'the audit line', () => appendAudit(host.layout, report, host.redact));
     return { report, reportPath, delivery };
 }
