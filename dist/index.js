@@ -16842,6 +16842,7 @@ function treeRecordPath(layout, treeDigest) {
 
 ;// CONCATENATED MODULE: ./build/core/tree-digest.js
 
+const SLASH = 0x2f;
 /**
  * The tree digest (docs/contracts.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
  * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
@@ -16852,22 +16853,20 @@ function treeDigest(files) {
 }
 /** Orders paths by the lists of their parts, each part by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
 function comparePaths(a, b) {
-    const [partsA, partsB] = [a.split('/'), b.split('/')];
-    for (let i = 0; i < partsA.length && i < partsB.length; i++) {
-        const order = compareCodePoints(partsA[i], partsB[i]);
-        if (order !== 0)
-            return order;
-    }
-    return partsA.length - partsB.length;
-}
-function compareCodePoints(a, b) {
     if (a === b)
         return 0;
     let at = 0;
     while (at < a.length && at < b.length && a.charCodeAt(at) === b.charCodeAt(at))
         at++;
+    return rankAt(a, at) - rankAt(b, at);
+}
+/** Where a path goes on decides: its end comes before the end of a part, and that before any character. */
+function rankAt(path, at) {
     // Inside two surrogate pairs that begin alike, their second halves are in the order of the code points.
-    return (a.codePointAt(at) ?? -1) - (b.codePointAt(at) ?? -1);
+    const codePoint = path.codePointAt(at);
+    if (codePoint === undefined)
+        return -2;
+    return codePoint === SLASH ? -1 : codePoint;
 }
 
 ;// CONCATENATED MODULE: ./build/install/tree-walk.js
@@ -31555,8 +31554,8 @@ function toEntryError(error, entry) {
 const zip_local_headers_HEADER_SIGNATURE = 0x04034b50;
 const zip_local_headers_HEADER_BYTES = 30;
 const HAS_DATA_DESCRIPTOR = 0x0008;
-/** Bytes: enough for a header and, among small files, for the next few. */
-const READ_AHEAD_BYTES = 4096;
+/** Bytes: a header and, among small files, the next few; more calls cost more than the bytes between that nobody looks at. */
+const READ_AHEAD_BYTES = 64 * 1024;
 /**
  * The entries in the order of their data, each with a local header that says the same as the directory: name, method
  * and, without a data descriptor, CRC and sizes. Throws ArchiveError `invalid_archive` when one says something else, or
@@ -31677,6 +31676,7 @@ class TimeSlice {
 
 
 
+const PERMISSION_BITS = 0o7777;
 /*
  * All of these make something new below `root`, never through or over what is there, with the given mode whatever the
  * umask. They throw DeploymentError `disk_full` or `host_not_writable` for what the host refuses, and ArchiveError
@@ -31728,7 +31728,9 @@ function withNewFile(root, path, mode, use) {
 /** `wx` is O_EXCL: it fails on whatever is there, a symlink included. */
 function openNew(root, path, mode) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(`${root}/${path}`, 'wx', mode);
-    (0,external_node_fs_namespaceObject.fchmodSync)(fd, mode);
+    // The umask, or a default ACL, may have taken something away; to look costs an eighth of a change.
+    if (((0,external_node_fs_namespaceObject.fstatSync)(fd).mode & PERMISSION_BITS) !== mode)
+        (0,external_node_fs_namespaceObject.fchmodSync)(fd, mode);
     return fd;
 }
 function make(path, action) {
