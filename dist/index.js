@@ -31295,11 +31295,10 @@ function parseExtraFields(extra, name) {
         const end = at + FIELD_HEADER_BYTES + extra.readUInt16LE(at + 2);
         if (end > extra.length)
             throw invalidEntry(name, 'has an extra field that is cut short');
-        const value = extra.subarray(at + FIELD_HEADER_BYTES, end);
         if (id === ZIP64_ID)
-            zip64 = onlyOnce(zip64, value, name);
+            zip64 = onlyOnce(zip64, extra.subarray(at + FIELD_HEADER_BYTES, end), name);
         if (id === UNICODE_PATH_ID)
-            unicodePath = onlyOnce(unicodePath, value, name);
+            unicodePath = onlyOnce(unicodePath, extra.subarray(at + FIELD_HEADER_BYTES, end), name);
         at = end;
     }
     return { zip64, unicodePath };
@@ -32632,15 +32631,16 @@ async function requireRealParents(root, path) {
 
 
 
+
 /**
- * Puts a staged tree in its place: makes it durable, moves the old one to the snapshots, carries the kept paths over,
+ * Puts a staged tree in its place: makes it and its record durable, moves the old one to the snapshots, carries the kept paths over,
  * moves the new one in. Returns the snapshot's name, or undefined when nothing was in the place.
  */
 async function installTree(installation) {
-    const { layout, transaction, shelf, id, staged, signal } = installation;
+    const { layout, transaction, shelf, id, staged, record, signal } = installation;
     const place = installPath(layout, shelf, id);
     const kept = await prepareKeptPaths(installation, place);
-    await syncTree(staged, signal);
+    await Promise.all([syncTree(staged, signal), writeTreeRecord(layout, record)]);
     signal.throwIfAborted();
     if (!(await exists((0,external_node_path_namespaceObject.dirname)(place))))
         await transaction.apply({ type: 'make_directory', path: shelf });
@@ -32888,6 +32888,7 @@ async function install(context, thing) {
     const { layout, transaction, log, keepPaths, signal } = context;
     const { shelf, id, version, staged, record, previous } = thing;
     if (await isInstalledAlready(context, thing)) {
+        await writeTreeRecord(layout, record);
         log.info(`${version} with these bytes is installed already and intact: nothing to change.`);
         return 'unchanged';
     }
@@ -32899,6 +32900,7 @@ async function install(context, thing) {
         shelf,
         id,
         staged,
+        record,
         previousVersion,
         keepPaths,
         signal,
@@ -33023,13 +33025,10 @@ async function runSteps(steps, record, signal, perform) {
 
 
 
-
 /** The state `installing` and what follows it: the plan's steps in their order. Returns what is to be committed. */
 async function installThings(run, order, deployment) {
     const context = describeContext(run, order, deployment);
     await run.enter('installing');
-    for (const thing of order.things)
-        await writeTreeRecord(run.layout, thing.record);
     await deployment.transaction.noteHealthchecks(restoredChecks(order));
     await runSteps(order.steps, run.record, run.tools.signal, async (step) => {
         await order.beforeStep(step);

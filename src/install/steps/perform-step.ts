@@ -6,7 +6,7 @@ import { healthchecksOf } from '../health/healthchecks.ts'
 import { installPath } from '../layout.ts'
 import type { ServiceAction } from '../supervisors/commands.ts'
 import { describeService, type Service, serviceOf } from '../supervisors/service.ts'
-import { compareTree } from '../tree-record.ts'
+import { compareTree, writeTreeRecord } from '../tree-record.ts'
 import { runHostCommand } from './host-command.ts'
 import { installTree } from './install-tree.ts'
 import type { StepEnd } from './run-steps.ts'
@@ -49,6 +49,7 @@ async function install(context: StepContext, thing: NewThing): Promise<StepEnd> 
   const { layout, transaction, log, keepPaths, signal } = context
   const { shelf, id, version, staged, record, previous } = thing
   if (await isInstalledAlready(context, thing)) {
+    await writeTreeRecord(layout, record)
     log.info(`${version} with these bytes is installed already and intact: nothing to change.`)
     return 'unchanged'
   }
@@ -60,6 +61,7 @@ async function install(context: StepContext, thing: NewThing): Promise<StepEnd> 
     shelf,
     id,
     staged,
+    record,
     previousVersion,
     keepPaths,
     signal,
