@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import { basename, dirname, join } from 'node:path'
-import { setImmediate, setTimeout } from 'node:timers/promises'
+import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod'
 import { DeploymentError, errnoOf } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
@@ -9,6 +9,7 @@ import { link, readdir, readFile, rename, unlink } from './direct-fs.ts'
 import { ownerOfTemporary, temporaryName, writeNewFile } from './durable-files.ts'
 import { toHostError } from './host-errors.ts'
 import { isProvablyDead, type ProcessIdentity, pidExists, readOwnIdentity } from './process-identity.ts'
+import { hearSignals } from './time-slice.ts'
 
 const POLL_MS = 250
 const TELL_EVERY_MS = 10_000
@@ -107,8 +108,8 @@ async function waitForTurn(request: LockRequest, candidate: string, own: OwnHold
     if (await tryTake(request.path, candidate, own)) return
     const found = await readLock(request.path)
     if (found === undefined) {
-      // Just given back, or a name that leads nowhere: nothing above lets a cancel be heard.
-      await setImmediate()
+      // Just given back, or a name that leads nowhere.
+      await hearSignals()
       continue
     }
     if (Date.now() >= deadline) throw lockedError(found, request)

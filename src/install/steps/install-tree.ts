@@ -27,10 +27,11 @@ export interface TreeInstallation {
  * moves the new one in. Returns the snapshot's name, or undefined when nothing was in the place.
  */
 export async function installTree(installation: TreeInstallation): Promise<string | undefined> {
-  const { layout, transaction, shelf, id, staged, record, signal } = installation
+  const { layout, transaction, shelf, id, staged, signal } = installation
   const place = installPath(layout, shelf, id)
   const kept = await prepareKeptPaths(installation, place)
-  await Promise.all([syncTree(staged, signal), writeTreeRecord(layout, record)])
+  // The record is asked for once the sync is under way, which takes its time in a process of its own.
+  await Promise.all([syncTree(staged, signal), writeTreeRecord(layout, installation.record)])
   signal.throwIfAborted()
   if (!(await exists(dirname(place)))) await transaction.apply({ type: 'make_directory', path: shelf })
   const snapshot = (await exists(place)) ? await moveToSnapshot(installation, place) : undefined

@@ -47,9 +47,9 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
 
 async function install(context: StepContext, thing: NewThing): Promise<StepEnd> {
   const { layout, transaction, log, keepPaths, signal } = context
-  const { shelf, id, version, staged, record, previous } = thing
+  const { shelf, id, version, staged, previous } = thing
   if (await isInstalledAlready(context, thing)) {
-    await writeTreeRecord(layout, record)
+    await writeTreeRecord(layout, thing.record)
     log.info(`${version} with these bytes is installed already and intact: nothing to change.`)
     return 'unchanged'
   }
@@ -61,13 +61,15 @@ async function install(context: StepContext, thing: NewThing): Promise<StepEnd> 
     shelf,
     id,
     staged,
-    record,
+    get record() {
+      return thing.record
+    },
     previousVersion,
     keepPaths,
     signal,
   })
   if (snapshot !== undefined) context.replaced.set(placeOf(thing), snapshot)
-  log.info(`${installPath(layout, shelf, id)} is now ${version} (tree digest ${record.digest}).`)
+  log.info(`${installPath(layout, shelf, id)} is now ${version} (tree digest ${thing.record.digest}).`)
   return 'done'
 }
 
