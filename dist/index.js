@@ -14440,8 +14440,6 @@ function rankAt(path, at) {
 
 
 
-
-
 /**
  * Every file, symlink and other thing below `root` (directories are implied), with paths relative to it, ordered by
  * path components. `skip` names top-level paths that are left out. Follows no symlink. Nothing there: an empty list.
@@ -14461,13 +14459,6 @@ async function walkTree(root, skip = new Set()) {
         }
     }
     return found.sort((a, b) => comparePaths(a.path, b.path));
-}
-/** Lowercase hex SHA-256 of a file's bytes, read in pieces. */
-async function sha256OfFile(path, signal) {
-    const hash = (0,external_node_crypto_namespaceObject.createHash)('sha256');
-    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)(path, { highWaterMark: 1024 * 1024, signal }))
-        hash.update(chunk);
-    return hash.digest('hex');
 }
 /** Whether anything is at the path, a dangling symlink included. */
 async function exists(path) {
@@ -23355,7 +23346,43 @@ async function removeDirectory(path, slice) {
     await rmdir(path);
 }
 
+;// CONCATENATED MODULE: ./build/install/file-digester.js
+
+
+
+const WINDOW_BYTES = 1024 * 1024;
+/** What has become a pipe or a symlink since it was looked at is neither waited for nor followed. */
+const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | (external_node_fs_namespaceObject.constants.O_NONBLOCK ?? 0) | (external_node_fs_namespaceObject.constants.O_NOFOLLOW ?? 0);
+/** Hashes many files one after another through one window, in slices between which signals are heard. */
+class FileDigester {
+    #window = Buffer.allocUnsafeSlow(WINDOW_BYTES);
+    #slice;
+    constructor(signal) {
+        this.#slice = new TimeSlice(signal);
+    }
+    /** Lowercase hex SHA-256 of a file's bytes. Throws the system's error, and the signal's reason once it is aborted. */
+    async sha256(path) {
+        if (this.#slice.isOver())
+            await this.#slice.giveBack();
+        const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
+        const fd = (0,external_node_fs_namespaceObject.openSync)(path, FLAGS);
+        try {
+            for (let count = -1; count !== 0;) {
+                count = (0,external_node_fs_namespaceObject.readSync)(fd, this.#window);
+                digest.update(this.#window.subarray(0, count));
+                if (this.#slice.isOver())
+                    await this.#slice.giveBack();
+            }
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        return digest.digest('hex');
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/tree-record.js
+
 
 
 
@@ -23406,24 +23433,25 @@ async function pruneTreeRecords(layout, used) {
 /** How what lies at `root` differs from the record: bytes, modes, symlink targets. Keep-paths are not looked at. */
 async function compareTree(root, record, keepPaths, signal) {
     const found = new Map((await walkTree(root, new Set(keepPaths))).map(entry => [entry.path, entry]));
+    const digester = new FileDigester(signal);
     const difference = { added: [], removed: [], changed: [] };
     for (const expected of [...record.files, ...record.symlinks]) {
         const entry = found.get(expected.path);
         found.delete(expected.path);
         if (entry === undefined)
             difference.removed.push(expected.path);
-        else if (!(await isAsRecorded(root, entry, expected, signal)))
+        else if (!(await isAsRecorded(root, entry, expected, digester)))
             difference.changed.push(expected.path);
     }
     difference.added.push(...found.keys());
     return difference;
 }
-async function isAsRecorded(root, entry, expected, signal) {
+async function isAsRecorded(root, entry, expected, digester) {
     if ('target' in expected)
         return entry.type === 'symlink' && entry.target === expected.target;
     if (entry.type !== 'file' || entry.size !== expected.size || entry.mode !== expected.mode)
         return false;
-    return (await sha256OfFile((0,external_node_path_namespaceObject.join)(root, entry.path), signal)) === expected.sha256;
+    return (await digester.sha256((0,external_node_path_namespaceObject.join)(root, entry.path))) === expected.sha256;
 }
 
 ;// CONCATENATED MODULE: ./build/install/cleanup.js
@@ -28279,6 +28307,24 @@ function refuseReusedVersion(version, sha256, knownVersions, pinnedSha256) {
         'nothing was installed. Ask the publisher why; to take these bytes, set artifact-sha256 to their digest.');
 }
 
+;// CONCATENATED MODULE: ./build/install/in-slices.js
+/** Makes something of each item, giving the event loop back whenever a slice is over. Throws the signal's reason once it is aborted. */
+async function eachInSlices(items, slice, make) {
+    for (const item of items) {
+        make(item);
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+}
+/** The same pieces, giving the event loop back before one whenever a slice is over. Throws the signal's reason once it is aborted. */
+async function* inSlices(pieces, slice) {
+    for await (const piece of pieces) {
+        if (slice.isOver())
+            await slice.giveBack();
+        yield piece;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/core/archive-entry.js
 
 
@@ -28728,12 +28774,12 @@ function readExactly(fd, buffer, position) {
 
 
 /** Bytes: the most that one look may ask for. */
-const WINDOW_BYTES = 1024 * 1024;
+const read_window_WINDOW_BYTES = 1024 * 1024;
 /** A file seen through one reused buffer, wherever its descriptor's own position is. */
 class ReadWindow {
     #fd;
     #fileSize;
-    #buffer = Buffer.allocUnsafeSlow(WINDOW_BYTES);
+    #buffer = Buffer.allocUnsafeSlow(read_window_WINDOW_BYTES);
     #start = 0;
     #end = 0;
     constructor(file) {
@@ -28753,7 +28799,7 @@ class ReadWindow {
     #fill(position, length, ahead) {
         if (position < 0 || position + length > this.#fileSize)
             throw invalidArchive('it refers to bytes beyond its end');
-        const wanted = Math.min(Math.max(length, ahead), WINDOW_BYTES, this.#fileSize - position);
+        const wanted = Math.min(Math.max(length, ahead), read_window_WINDOW_BYTES, this.#fileSize - position);
         readExactly(this.#fd, this.#buffer.subarray(0, wanted), position);
         this.#start = position;
         this.#end = position + wanted;
@@ -29034,7 +29080,7 @@ function parseMethod(method, name) {
 function readHeader(window, at, end) {
     if (at + HEADER_BYTES > end)
         throw invalidArchive('its directory is cut short');
-    const fixed = window.look(at, HEADER_BYTES, WINDOW_BYTES);
+    const fixed = window.look(at, HEADER_BYTES, read_window_WINDOW_BYTES);
     if (fixed.readUInt32LE(0) !== HEADER_SIGNATURE)
         throw invalidArchive('its directory holds something that is no header');
     const extraAt = HEADER_BYTES + fixed.readUInt16LE(28);
@@ -29042,7 +29088,7 @@ function readHeader(window, at, end) {
     const bytes = commentAt + fixed.readUInt16LE(32);
     if (at + bytes > end)
         throw invalidArchive('its directory is cut short');
-    const whole = window.look(at, bytes, WINDOW_BYTES);
+    const whole = window.look(at, bytes, read_window_WINDOW_BYTES);
     return {
         fixed: whole,
         rawName: whole.subarray(HEADER_BYTES, extraAt),
@@ -29092,14 +29138,14 @@ const PIECE_BYTES = 512 * 1024;
 const SPARE_BYTES = 64;
 /** Whether an entry is small enough, packed and unpacked, to be read in one go through a window. */
 function isSmall(entry) {
-    return entry.size <= WINDOW_BYTES && entry.packedSize <= WINDOW_BYTES;
+    return entry.size <= read_window_WINDOW_BYTES && entry.packedSize <= read_window_WINDOW_BYTES;
 }
 /**
  * All bytes of a small entry; they may be a view of the window, so use them before its next look. Vouches that they
  * have the declared size and CRC and that nothing packed was left over. Throws ArchiveError `invalid_archive`.
  */
 function readSmallEntry(window, entry) {
-    const packed = window.look(entry.dataOffset, entry.packedSize, WINDOW_BYTES);
+    const packed = window.look(entry.dataOffset, entry.packedSize, read_window_WINDOW_BYTES);
     const bytes = entry.method === 'stored' ? packed : inflateSmall(packed, entry);
     verifyOutcome(entry, bytes.length, (0,external_node_zlib_namespaceObject.crc32)(bytes));
     return bytes;
@@ -29359,6 +29405,7 @@ function make(path, action) {
 
 
 
+
 /**
  * Extracts a ZIP into `target`, an existing, empty, private directory, leaving out a single top-level directory
  * (contract 4.3, rule 5). The whole listing is judged, and room found for it, before the first byte is written; each file is vouched for by
@@ -29388,53 +29435,11 @@ async function writeTree(extraction, plan) {
     await eachInSlices(plan.symlinks, slice, symlink => makeSymlink(target, symlink));
     return files;
 }
-async function eachInSlices(items, slice, make) {
-    for (const item of items) {
-        make(item);
-        if (slice.isOver())
-            await slice.giveBack();
-    }
-}
 function writeSmall({ window, target }, file) {
     return tree_writer_writeFile(target, file, readSmallEntry(window, file.entry));
 }
 function writeLarge({ fd, target, slice }, file) {
     return writeFileFrom(target, file, inSlices(readLargeEntry(fd, file.entry), slice));
-}
-async function* inSlices(pieces, slice) {
-    for await (const piece of pieces) {
-        if (slice.isOver())
-            await slice.giveBack();
-        yield piece;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/private-file.js
-
-
-
-/**
- * An open file for a download: made in a private directory (0700) below `parent`, then unlinked, so that no other
- * job can reach it by a name and nothing stays behind, however this process ends.
- * Throws DeploymentError `disk_full` or `host_not_writable`.
- */
-async function openPrivateFile(parent) {
-    try {
-        const directory = await mkdtemp((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-'));
-        const path = (0,external_node_path_namespaceObject.join)(directory, 'artifact');
-        try {
-            const file = await direct_fs_open(path, 'wx+', 0o600);
-            return { fd: file.fd, close: () => file.close() };
-        }
-        finally {
-            await unlink(path).catch(() => { });
-            // Fails where anything is left in it.
-            await rmdir(directory);
-        }
-    }
-    catch (error) {
-        throw toHostError(error, `creating the download's private file in ${parent}`);
-    }
 }
 
 ;// CONCATENATED MODULE: ./build/core/plugin-yaml.js
@@ -29505,6 +29510,89 @@ function toPlainValue(read) {
 }
 function notAPlugin(what) {
     return new ArtifactError('not_a_plugin', `The artifact's plugin.yaml ${what}: nothing was installed. The publisher has to repair it; for a service set kind: service.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/small-file.js
+
+
+/**
+ * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a pipe.
+ * `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
+ */
+async function readSmallFile(path, maxBytes, flags = 0) {
+    const file = await direct_fs_open(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
+    try {
+        const stat = await file.stat();
+        return stat.isFile() && stat.size <= maxBytes ? (await file.readFile()).toString('utf8') : undefined;
+    }
+    finally {
+        await file.close();
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/previous.js
+
+
+
+
+
+
+/** What stands in a place before a deployment: our own record of it, and its version as far as anything says so. */
+async function readPrevious(layout, { shelf, id }) {
+    const installed = findInstalled(await readInstalled(layout), shelf, id);
+    return { installed, version: installed?.version ?? (await readForeignVersion(installPath(layout, shelf, id))) };
+}
+/** The versions that a place has had from this origin, by our own record: those of another origin are no measure. */
+function versionsFrom({ installed }, origin) {
+    return installed !== undefined && isFrom(installed, origin) ? [installed, ...installed.snapshots] : [];
+}
+function isFrom(installed, { contract, slug }) {
+    return installed.contract === contract && installed.slug === slug;
+}
+/** Warns when a deployment takes over a place from another plugin, service or project. */
+function warnOfTakeover({ installed }, { shelf, id }, origin, log) {
+    if (installed === undefined || isFrom(installed, origin))
+        return;
+    const owner = installed.contract === 'project' ? 'project' : installed.kind;
+    log.warning(`${shelf}/${id} was installed by the ${owner} ${installed.slug}, and this deployment takes the place over: if both go on to deploy here, each replaces the other's version. Give them different ids or project roots.`);
+}
+/** What stands in the place without a record of ours may still say in its plugin.yaml which version it is. */
+async function readForeignVersion(path) {
+    try {
+        const text = await readSmallFile((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), MAX_SMALL_FILE_BYTES);
+        return text === undefined ? null : (parsePluginYaml(text).version ?? null);
+    }
+    catch {
+        return null;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/private-file.js
+
+
+
+/**
+ * An open file for a download: made in a private directory (0700) below `parent`, then unlinked, so that no other
+ * job can reach it by a name and nothing stays behind, however this process ends.
+ * Throws DeploymentError `disk_full` or `host_not_writable`.
+ */
+async function openPrivateFile(parent) {
+    try {
+        const directory = await mkdtemp((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-'));
+        const path = (0,external_node_path_namespaceObject.join)(directory, 'artifact');
+        try {
+            const file = await direct_fs_open(path, 'wx+', 0o600);
+            return { fd: file.fd, close: () => file.close() };
+        }
+        finally {
+            await unlink(path).catch(() => { });
+            // Fails where anything is left in it.
+            await rmdir(directory);
+        }
+    }
+    catch (error) {
+        throw toHostError(error, `creating the download's private file in ${parent}`);
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/read-plugin-yaml.js
@@ -29844,6 +29932,28 @@ function artifactRequest(run, version, fd) {
     };
 }
 
+;// CONCATENATED MODULE: ./build/marketplace/previous.js
+
+
+/** Notes what is recorded of this slug before the plan says where it goes, so that also a refused run can tell it. */
+async function noteInstalledVersion({ layout, request, record }) {
+    const rows = await readInstalled(layout);
+    const installed = rows.find(({ contract, kind, slug }) => contract === 'marketplace' && kind === request.kind && slug === request.slug);
+    await record.update({ previous_version: installed?.version ?? null });
+}
+/** What a deployment replaces; noted for its report. */
+async function notePrevious(run, id) {
+    const place = { shelf: run.shelf, id };
+    const previous = await readPrevious(run.layout, place);
+    warnOfTakeover(previous, place, originOf(run), run.tools.log);
+    await run.record.update({ previous_version: previous.version });
+    return previous;
+}
+/** What `installed.json` says of everything that this run installs. */
+function originOf({ request }) {
+    return { contract: 'marketplace', slug: request.slug, project_version: null };
+}
+
 ;// CONCATENATED MODULE: ./build/marketplace/served-version.js
 
 
@@ -29874,6 +29984,8 @@ function mismatch(asked, found) {
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/prepare-artifact.js
+
+
 
 
 
@@ -29920,7 +30032,7 @@ async function verify(run, { served, asked }, previous) {
         verifyPinnedDigest(verified, pinned);
     run.tools.log.info(`The signature holds for ${artifact.size} bytes, sha256 ${artifact.sha256}.`);
     if (asked !== undefined)
-        refuseReusedVersion(asked, artifact.sha256, knownVersions(previous), pinned);
+        refuseReusedVersion(asked, artifact.sha256, versionsFrom(previous, originOf(run)), pinned);
     return verified;
 }
 async function extract(run, artifact, staged) {
@@ -29938,11 +30050,8 @@ async function checkVersion(run, fetched, pluginYaml, previous) {
     const { version, allowDowngrade, artifactSha256 } = run.request;
     if (version === 'latest' && !allowDowngrade)
         refuseDowngrade(decided.version, previous.version);
-    refuseReusedVersion(decided.version, served.artifact.sha256, knownVersions(previous), artifactSha256);
+    refuseReusedVersion(decided.version, served.artifact.sha256, versionsFrom(previous, originOf(run)), artifactSha256);
     return decided;
-}
-function knownVersions({ installed }) {
-    return installed === undefined ? [] : [installed, ...installed.snapshots];
 }
 function tellOtherVersion({ tools }, { asked, unserved }, came) {
     if (unserved !== undefined)
@@ -29959,63 +30068,6 @@ async function sign({ request, tools, layout, shelf }, id, staged, tree, pluginY
         return signForHost({ id, staged, tree, pluginYaml, ...kept }, secret);
     tools.log.notice('plugin-secret-key has no effect for a service.');
     return tree;
-}
-
-;// CONCATENATED MODULE: ./build/install/small-file.js
-
-
-/**
- * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a pipe.
- * `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
- */
-async function readSmallFile(path, maxBytes, flags = 0) {
-    const file = await direct_fs_open(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
-    try {
-        const stat = await file.stat();
-        return stat.isFile() && stat.size <= maxBytes ? (await file.readFile()).toString('utf8') : undefined;
-    }
-    finally {
-        await file.close();
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/previous.js
-
-
-
-
-
-
-/** What stands in a place before a deployment: our own record of it, and its version as far as anything says so. */
-async function readPrevious(layout, { shelf, id }) {
-    const installed = findInstalled(await readInstalled(layout), shelf, id);
-    return { installed, version: installed?.version ?? (await readForeignVersion(installPath(layout, shelf, id))) };
-}
-/** What stands in the place without a record of ours may still say in its plugin.yaml which version it is. */
-async function readForeignVersion(path) {
-    try {
-        const text = await readSmallFile((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), MAX_SMALL_FILE_BYTES);
-        return text === undefined ? null : (parsePluginYaml(text).version ?? null);
-    }
-    catch {
-        return null;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/marketplace/previous.js
-
-
-/** Notes what is recorded of this slug before the plan says where it goes, so that also a refused run can tell it. */
-async function noteInstalledVersion({ layout, request, record }) {
-    const rows = await readInstalled(layout);
-    const installed = rows.find(({ contract, kind, slug }) => contract === 'marketplace' && kind === request.kind && slug === request.slug);
-    await record.update({ previous_version: installed?.version ?? null });
-}
-/** What a deployment replaces; noted for its report. */
-async function notePrevious(run, id) {
-    const previous = await readPrevious(run.layout, { shelf: run.shelf, id });
-    await run.record.update({ previous_version: previous.version });
-    return previous;
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/dry-run.js
@@ -30736,6 +30788,7 @@ function newVersion({ run, order, thing }) {
 ;// CONCATENATED MODULE: ./build/marketplace/install-prepared.js
 
 
+
 /** The states `installing` and `healthchecking`: the plan's steps in their order. Returns what is to be committed. */
 async function installPrepared(run, prepared, previous, deployment) {
     const { steps, snapshot, hostConfig, skipped } = prepared.ready;
@@ -30745,7 +30798,7 @@ async function installPrepared(run, prepared, previous, deployment) {
         hostConfig,
         skipped,
         things: [describeThing(run, prepared, previous)],
-        origin: { contract: 'marketplace', slug: run.request.slug, project_version: null },
+        origin: originOf(run),
         async beforeStep({ action }) {
             if (action === 'healthcheck' && run.machine.current === 'installing')
                 await run.enter('healthchecking');
@@ -33207,7 +33260,7 @@ function annotateFailure(error, report, redact) {
         annotateSource(error, safely(redact));
         return;
     }
-    const { code, message } = report.error ?? { code: 'internal_error', message: error.message };
+    const { code, message } = report.error ?? toDeployError(error);
     const undone = report.rollback?.problems.map(problem => ` ${problem}`).join('') ?? '';
     annotateCause(error, code, `${message}${undone}`, safely(redact));
 }
@@ -33798,7 +33851,7 @@ function buildDeploySummary({ report, reportPath, plannedSteps, error }) {
     const blocks = [
         `### ${headline(report)}`,
         table(['', ''], facts(report, reportPath)),
-        ...deploy_summary_failure(report),
+        ...deploy_summary_failure(report, error),
         ...problemList(error),
         ...rollback(report),
         table(['State', 'Entered', 'Duration'], states(report)),
@@ -33847,10 +33900,12 @@ function facts(report, reportPath) {
         ['Hub', accepted ? 'has the report' : `does not have the report (${cell(error ?? 'not sent')})`],
     ];
 }
-function deploy_summary_failure(report) {
-    if (report.error === null)
+/** A run that succeeded may still have an error: a hub that refused the report. */
+function deploy_summary_failure(report, error) {
+    const told = report.error ?? (error && { code: error.code, message: error.message, step: null });
+    if (told === undefined)
         return [];
-    const { code: errorCode, message, step } = report.error;
+    const { code: errorCode, message, step } = told;
     return [`**${step === null ? '' : `Step ${code(step)}: `}${code(errorCode)}** ${cell(message)}`];
 }
 /** Everything that is wrong with a plan or host config, where the failure's sentence tells only the first. */
@@ -34366,24 +34421,6 @@ function memberType(type, name, { specialKey }) {
     return type === 'file' && name.endsWith('/') ? 'directory' : requireExtractable(name, type);
 }
 
-;// CONCATENATED MODULE: ./build/install/in-slices.js
-/** Makes something of each item, giving the event loop back whenever a slice is over. Throws the signal's reason once it is aborted. */
-async function in_slices_eachInSlices(items, slice, make) {
-    for (const item of items) {
-        make(item);
-        if (slice.isOver())
-            await slice.giveBack();
-    }
-}
-/** The same pieces, giving the event loop back before one whenever a slice is over. Throws the signal's reason once it is aborted. */
-async function* in_slices_inSlices(pieces, slice) {
-    for await (const piece of pieces) {
-        if (slice.isOver())
-            await slice.giveBack();
-        yield piece;
-    }
-}
-
 // EXTERNAL MODULE: ./node_modules/tar-stream/index.js
 var tar_stream = __nccwpck_require__(6118);
 ;// CONCATENATED MODULE: ./build/install/tar-members.js
@@ -34571,7 +34608,7 @@ const TAR_BYTES_PER_ENTRY = 4096;
 const TAR_TRAILER_BYTES = 1024 * 1024;
 /**
  * The tar that an opened artifact holds, in pieces of up to 256 KiB and bounded memory; it can be read as often as needed. Every frame
- * is found by its headers before the first is unpacked, and each must be used up and yield exactly what it declares.
+ * is found by its headers before the first is unpacked, and each must be used up and yield what it declares.
  * Throws ArchiveError `invalid_archive`, `archive_too_large` as soon as there is more than the limits and a tar's own
  * overhead allow, and `unsafe_archive` as soon as, above 1 MiB, there are 1,000 times the packed bytes.
  */
@@ -34599,8 +34636,8 @@ function verifyUnpackedBytes(bytes, { maxExtractedBytes, maxEntries }) {
         'nothing was installed; raise the input max-extracted-bytes if the artifact is meant to be that large.');
 }
 async function* unpackFrame(zstd, frame) {
-    const { start, end, contentBytes } = frame;
-    const packed = external_node_stream_namespaceObject.Readable.from(cut(zstd.subarray(start, end)), { highWaterMark: 1 });
+    const packedBytes = frame.end - frame.start;
+    const packed = external_node_stream_namespaceObject.Readable.from(cut(zstd.subarray(frame.start, frame.end)), { highWaterMark: 1 });
     const params = { [external_node_zlib_namespaceObject.constants.ZSTD_d_windowLogMax]: MAX_WINDOW_LOG };
     const decoder = packed.pipe((0,external_node_zlib_namespaceObject.createZstdDecompress)({ chunkSize: zstd_stream_PIECE_BYTES, params }));
     let bytes = 0;
@@ -34617,11 +34654,9 @@ async function* unpackFrame(zstd, frame) {
     finally {
         packed.destroy();
     }
-    if (decoder.bytesWritten !== end - start)
+    // The decoder has verified size and checksum, where the frame has them, but does not tell when it stops early.
+    if (decoder.bytesWritten !== packedBytes)
         throw invalidArchive('a zstd frame ends before its last block');
-    if (contentBytes !== null && bytes !== contentBytes) {
-        throw invalidArchive(`a zstd frame unpacks to ${bytes} bytes where it declares ${contentBytes}`);
-    }
 }
 function* cut(bytes) {
     for (let at = 0; at < bytes.length; at += zstd_stream_PIECE_BYTES)
@@ -34654,7 +34689,7 @@ const SMALL_FILE_BYTES = 1024 * 1024;
 async function extractTar(opened, target, limits, signal) {
     signal?.throwIfAborted();
     const slice = new TimeSlice(signal);
-    const extraction = { target, slice, unpack: () => in_slices_inSlices(unpackZstd(opened, limits), slice) };
+    const extraction = { target, slice, unpack: () => inSlices(unpackZstd(opened, limits), slice) };
     const listing = await listMembers(extraction, limits);
     const members = listing.filter(entry => !isRoot(entry));
     const plan = planExtraction(members, limits, process.platform, 'as packed');
@@ -34671,9 +34706,9 @@ async function listMembers({ unpack }, limits) {
 }
 async function extract_tar_writeTree(extraction, listing, plan) {
     const { target, slice } = extraction;
-    await in_slices_eachInSlices(plan.directories, slice, path => makeDirectory(target, path));
+    await eachInSlices(plan.directories, slice, path => makeDirectory(target, path));
     const files = await writeFiles(extraction, listing, plan);
-    await in_slices_eachInSlices(plan.symlinks, slice, symlink => makeSymlink(target, symlink));
+    await eachInSlices(plan.symlinks, slice, symlink => makeSymlink(target, symlink));
     return files;
 }
 async function writeFiles({ target, slice, unpack }, listing, plan) {
@@ -34891,6 +34926,9 @@ async function describePart(run, { content, tree }, { shelf, id, version, folder
     const shipped = treeBelow(tree, folder);
     const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? await readPluginYaml(staged) : undefined;
     const signed = await project_part_sign(run, id, staged, shipped, pluginYaml);
+    const previous = await readPrevious(run.layout, { shelf, id });
+    const origin = { contract: 'project', slug: run.request.projectId };
+    warnOfTakeover(previous, { shelf, id }, origin, run.tools.log);
     return {
         shelf,
         id,
@@ -34902,7 +34940,7 @@ async function describePart(run, { content, tree }, { shelf, id, version, folder
             required: [...environment.required, ...(pluginYaml?.environment.required ?? [])],
             optional: [...environment.optional, ...(pluginYaml?.environment.optional ?? [])],
         },
-        previous: await readPrevious(run.layout, { shelf, id }),
+        previous,
     };
 }
 /** What lies below a folder, with paths relative to it. */
@@ -35031,8 +35069,8 @@ function findPinnedKey(keys, offered) {
     const pinned = keys.find(key => raw !== undefined && key.raw.equals(raw));
     if (pinned !== undefined)
         return pinned;
-    const found = raw === undefined ? 'something that is not base64 of 32 bytes' : `the key ${fingerprintOf(raw)}`;
-    throw new SignatureError('untrusted_signer', `signer-public-key pins ${keys.map(key => key.fingerprint).join(', ')} (sha256 of the raw key), the hub says that the artifact is signed ` +
+    const found = raw === undefined ? 'something that is not base64 of 32 bytes' : `the key ${raw.toString('base64')}`;
+    throw new SignatureError('untrusted_signer', `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, the hub says that the artifact is signed ` +
         `with ${found}: nothing was downloaded. Ask the publisher whether the key was changed, and pin the new one only if they say so.`);
 }
 function splitKeys(text) {
@@ -35058,7 +35096,7 @@ function parseKey({ text, line }) {
     if (problem !== undefined)
         throw invalidKeys(`the key on line ${line} ${problem}`);
     const key = (0,external_node_crypto_namespaceObject.createPublicKey)({ key: Buffer.concat([SPKI_PREFIX, raw]), format: 'der', type: 'spki' });
-    return { raw, fingerprint: fingerprintOf(raw), key };
+    return { raw, base64: raw.toString('base64'), key };
 }
 function decodeKey(text) {
     if (text.startsWith(PEM_BEGIN))
@@ -35069,9 +35107,6 @@ function decodePem(text) {
     const base64 = text.slice(PEM_BEGIN.length, -PEM_END.length).replaceAll('\n', '');
     const spki = decodeBase64(base64, SPKI_PREFIX.length + KEY_BYTES);
     return spki?.subarray(0, SPKI_PREFIX.length).equals(SPKI_PREFIX) ? spki.subarray(SPKI_PREFIX.length) : undefined;
-}
-function fingerprintOf(raw) {
-    return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(raw).digest('hex');
 }
 function invalidKeys(problem) {
     return new ConfigError('invalid_input', 'signer-public-key must hold Ed25519 public keys, one a line as base64 or hex of the raw 32 bytes, or as PEM "BEGIN PUBLIC KEY", ' +
@@ -35091,7 +35126,7 @@ async function requestArtifact(run) {
     await record.update({ version, version_source: 'requested' });
     const descriptor = await client.readDescriptor(version);
     const pinned = findPinnedKey(request.signerKeys, descriptor.signerPublicKey);
-    tools.log.info(`Version ${version} is offered under the pinned key ${pinned.fingerprint}.`);
+    tools.log.info(`Version ${version} is offered under the pinned key ${pinned.base64}.`);
     return { version, descriptor, pinned };
 }
 async function chooseVersion({ request, client, record, tools }) {
@@ -35107,10 +35142,9 @@ async function chooseVersion({ request, client, record, tools }) {
 ;// CONCATENATED MODULE: ./build/core/sealed-signature.js
 
 
-
 const SIGNATURE_BYTES = 64;
 /** Bytes of the largest artifact whose signature can be checked: OpenSSL takes no more at once. */
-const MAX_SEALED_BYTES = (/* unused pure expression or super */ null && (2 ** 31 - 1));
+const MAX_SEALED_BYTES = 2 ** 31 - 1;
 /**
  * The 64 bytes of an artifact descriptor's `signature` (contract 2.2, base64). Throws SignatureError
  * `missing_signature` when there is none, `invalid_signature_format` when it is anything else.
@@ -35127,19 +35161,59 @@ function parseSealedSignature(signature) {
 }
 /**
  * Vouches for a sealed artifact when the Ed25519 signature over its exact bytes, nonce and tag included, is the
- * signer's (contract 5.2, rule 4). One synchronous pass over the bytes, about 2 ms for 1 MiB: the alternative that
- * does not block copies them. Throws SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
+ * signer's (contract 5.2, rule 4), which `check` says. Throws SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
  */
-function verifySealedSignature(artifact, signature, signer) {
+async function verifySealedSignature(artifact, signature, signer, check) {
     const { bytes, sha256 } = artifact;
-    if (!(0,external_node_crypto_namespaceObject.verify)(null, bytes, signer.key, parseSealedSignature(signature))) {
-        throw new SignatureError('signature_mismatch', `The artifact (${bytes.length} bytes, sha256 ${sha256}) does not carry the signature of the pinned key ${signer.fingerprint}: ` +
+    if ((await check(bytes, signer.key, parseSealedSignature(signature))) !== true) {
+        throw new SignatureError('signature_mismatch', `The artifact (${bytes.length} bytes, sha256 ${sha256}) does not carry the signature of the pinned key ${signer.base64}: ` +
             'nothing was installed and no key was asked for. The bytes or the signature were changed on the way: ask the publisher.');
     }
     return { bytes, sha256, size: bytes.length };
 }
 
+;// CONCATENATED MODULE: external "node:worker_threads"
+const external_node_worker_threads_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:worker_threads");
+;// CONCATENATED MODULE: ./build/install/ed25519-check.js
+
+
+/** Up to here the check takes a few milliseconds, less than starting a thread for it. */
+const MAX_BYTES_AT_ONCE = 8 * 1024 * 1024;
+const IN_A_THREAD = `
+  const { parentPort, workerData } = require('node:worker_threads')
+  const { verify } = require('node:crypto')
+  const { bytes, key, signature } = workerData
+  parentPort.postMessage(verify(null, bytes, key, signature))
+`;
+/**
+ * Whether an Ed25519 signature holds for all of the bytes. Many of them are checked in a thread of its own, so that signals
+ * are heard meanwhile; they are not copied when they lie in shared memory (Node's own asynchronous form does copy).
+ * Throws the signal's reason once it is aborted.
+ */
+async function checkEd25519(bytes, key, signature, signal) {
+    signal?.throwIfAborted();
+    return bytes.length > MAX_BYTES_AT_ONCE
+        ? checkInThread(bytes, key, signature, signal)
+        : (0,external_node_crypto_namespaceObject.verify)(null, bytes, key, signature);
+}
+async function checkInThread(bytes, key, signature, signal) {
+    const worker = new external_node_worker_threads_namespaceObject.Worker(IN_A_THREAD, { eval: true, workerData: { bytes, key, signature }, env: {} });
+    const stop = () => void worker.terminate();
+    signal?.addEventListener('abort', stop);
+    try {
+        return await new Promise((resolve, reject) => {
+            worker.once('message', isValid => resolve(isValid === true));
+            worker.once('error', reject);
+            worker.once('exit', code => reject(signal?.reason ?? new Error(`The checking thread ended with ${code}.`)));
+        });
+    }
+    finally {
+        signal?.removeEventListener('abort', stop);
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/project/sealed-artifact.js
+
 
 
 
@@ -35154,12 +35228,12 @@ async function downloadSealed(run, { descriptor }) {
     try {
         const { size, sha256 } = await client.downloadArtifact(descriptor, {
             fd: file.fd,
-            maxBytes: request.maxArtifactBytes,
+            maxBytes: Math.min(request.maxArtifactBytes, MAX_SEALED_BYTES),
             timeoutMs: request.downloadTimeoutMs,
             onProgress: watchDownload(tools),
         });
         await run.record.update({ artifact_sha256: sha256, artifact_size: size });
-        const bytes = Buffer.allocUnsafeSlow(size);
+        const bytes = Buffer.from(new SharedArrayBuffer(size));
         readExactly(file.fd, bytes, 0);
         return { bytes, sha256 };
     }
@@ -35170,7 +35244,8 @@ async function downloadSealed(run, { descriptor }) {
 /** Vouches for the sealed file by the pinned key, the pinned digest, and what this host knows of its version. */
 async function verifySealed(run, offer, sealed) {
     const { descriptor, pinned, version } = offer;
-    const verified = verifySealedSignature(sealed, descriptor.signature, pinned);
+    const check = (bytes, key, signature) => checkEd25519(bytes, key, signature, run.tools.signal);
+    const verified = await verifySealedSignature(sealed, descriptor.signature, pinned, check);
     const { artifactSha256, projectId } = run.request;
     if (artifactSha256 !== undefined)
         verifyPinnedDigest(verified, artifactSha256);
@@ -35179,8 +35254,8 @@ async function verifySealed(run, offer, sealed) {
         .flatMap(row => [row, ...row.snapshots])
         .map(row => ({ version: row.project_version, artifact_sha256: row.artifact_sha256 }));
     refuseReusedVersion(version, verified.sha256, known, artifactSha256);
-    await run.record.update({ signer_public_key: pinned.raw.toString('base64') });
-    run.tools.log.info(`The signature of the pinned key ${pinned.fingerprint} holds for ${verified.size} bytes, sha256 ${verified.sha256}.`);
+    await run.record.update({ signer_public_key: pinned.base64 });
+    run.tools.log.info(`The signature of the pinned key ${pinned.base64} holds for ${verified.size} bytes, sha256 ${verified.sha256}.`);
     return verified;
 }
 
@@ -35969,6 +36044,8 @@ async function deployProject(request, tools) {
             hostConfig = request.hostConfig && parseHostConfig(request.hostConfig.text, request.hostConfig.path);
         },
         async install(deployment) {
+            // Another run may have installed one, or been recovered, before the host was ours.
+            await previous_noteInstalledVersion(run);
             prepared = await prepareProject(run, hostConfig, deployment.stagingFolder);
             return installProject(run, prepared, deployment);
         },
@@ -35981,8 +36058,7 @@ function refusedReport({ report, delivery }) {
     if (report.outcome !== 'success' || delivery === undefined || delivery.accepted || delivery.status === null) {
         return undefined;
     }
-    return new DeploymentError('report_refused', `Version ${report.version} is installed and stays, but the hub does not know it: ${delivery.error}. ` +
-        'Find out why it refuses the report; the next run sends this one again.');
+    return new DeploymentError('report_refused', `Version ${report.version} is installed and stays, but the hub did not take the report of it, which the next run sends again. ${delivery.error}`);
 }
 
 ;// CONCATENATED MODULE: ./build/project/refuse.js
@@ -36037,7 +36113,9 @@ function readSignerKeys(read) {
         return text === undefined ? undefined : parseSignerKeys(text);
     }
     catch (error) {
-        read.refuse('signer-public-key', error instanceof Error ? error.message : String(error));
+        // A sentence of its own there, a part of the list of problems here.
+        const sentence = error instanceof Error ? error.message : String(error);
+        read.refuse('signer-public-key', sentence.replace(/^signer-public-key |\.$/g, ''));
         return undefined;
     }
 }

@@ -49,7 +49,7 @@ async function tellDeployment(on: DemoStage, deployment: Deployment): Promise<Ac
 async function showFleet(on: DemoStage): Promise<void> {
   showChapter(
     'The fleet, as the hub knows it',
-    'The newest report of each host; app-1 tried greeter 2.0.0 and took it back.',
+    'The newest report of each host; app-1 tried greeter 2.0.0 and took it back. Projects report by deployment, without a host.',
   )
   const entries = [...(await on.readFleet('plugin', 'greeter')), ...(await on.readFleet('service', 'clock'))]
   const rows = entries.map(({ host_id, kind, slug, version, status }) => [host_id, kind, slug, version, status])
@@ -59,18 +59,34 @@ async function showFleet(on: DemoStage): Promise<void> {
     rows.map(row => row.join(' ')).join(', '),
     'app-1 plugin greeter 2.0.0 rolled_back, app-1 service clock 1.0.0 success',
   )
+  showProjects(on)
+}
+
+function showProjects(on: DemoStage): void {
+  const rows = on.project.readReports().map(({ project_id, version, status }) => [project_id, version, status])
+  showTable('Project deployments, oldest first', [['PROJECT', 'VERSION', 'STATUS'], ...rows])
+  expectEqual(
+    'the deployments of projects',
+    rows.map(row => row.join(' ')).join(', '),
+    'shop 1.0.0 success, shop 1.1.0 failed',
+  )
 }
 
 function showInShort(results: readonly ActionResult[]): void {
   const rows = results.map(({ outputs }, index) => [
     String(index + 1),
-    outputs['install-path']?.split('/').slice(-2).join('/') ?? '',
+    subjectOf(outputs),
     `${outputs['previous-version'] || 'nothing'} → ${outputs['version']}`,
     outputs['outcome'] ?? '',
     outputs['error-code'] ?? '',
   ])
   showChapter('In short')
   showTable('The deployments', [['', 'WHAT', 'VERSION', 'OUTCOME', 'ERROR'], ...rows])
+}
+
+/** A project has its parts in several places. */
+function subjectOf({ 'project-id': projectId, 'install-path': path = '' }: ActionResult['outputs']): string {
+  return projectId === undefined ? path.split('/').slice(-2).join('/') : `project ${projectId}`
 }
 
 /** Everything of the host but our own records. */

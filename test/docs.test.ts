@@ -4,11 +4,14 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { describe, it } from 'node:test'
 import { ERROR_CODES } from '../src/core/errors.ts'
+import { manifestSchema } from '../src/core/manifest-schema.ts'
+import { localReportSchema } from '../src/install/local-report.ts'
 import { DEPLOY_TRANSITIONS } from '../src/marketplace/states.ts'
+import { PROJECT_TRANSITIONS } from '../src/project/states.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const PAGES = [
-  ...['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md'],
+  ...['README.md', 'project/README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md'],
   ...readdirSync(join(ROOT, 'docs')).map(name => `docs/${name}`),
 ]
 
@@ -30,30 +33,41 @@ describe('docs/contracts.md', () => {
     )
   })
 
-  it('names every state of the flow', () => {
-    const text = read('docs/contracts.md')
-    assert.deepEqual(
-      Object.keys(DEPLOY_TRANSITIONS).filter(state => !text.includes(`\`${state}\``)),
-      [],
-    )
-  })
+  for (const [what, names] of [
+    ['state of the deploy action', Object.keys(DEPLOY_TRANSITIONS)],
+    ['state of the project action', Object.keys(PROJECT_TRANSITIONS)],
+    ['field of manifest.json', Object.keys(manifestSchema.shape)],
+    ['field of the local report', Object.keys(localReportSchema.shape)],
+  ] as const) {
+    it(`names every ${what}`, () => {
+      const text = read('docs/contracts.md')
+      assert.deepEqual(
+        names.filter(name => !text.includes(`\`${name}\``)),
+        [],
+      )
+    })
+  }
 })
 
-describe('the README', () => {
-  it('holds the tables of action.yml', () => {
+describe('the tables of inputs and outputs', () => {
+  it('are those of each action.yml', () => {
     execFileSync(process.execPath, [join(ROOT, 'scripts/docs.ts'), '--check'])
   })
-
-  it('names only error codes that exist', () => {
-    const table = read('README.md').split('| Look here first |')[1]?.split('\n\n')[0] ?? ''
-    const named = [...table.matchAll(/^\|.*?\|/gm)].flatMap(([cell]) => [...cell.matchAll(/`(\w+)`/g)].map(m => m[1]))
-    assert.notEqual(named.length, 0)
-    assert.deepEqual(
-      named.filter(code => !(ERROR_CODES as readonly (string | undefined)[]).includes(code)),
-      [],
-    )
-  })
 })
+
+for (const readme of ['README.md', 'project/README.md']) {
+  describe(`the table of errors in ${readme}`, () => {
+    it('names only codes that exist', () => {
+      const table = read(readme).split('| Look here first |')[1]?.split('\n\n')[0] ?? ''
+      const named = [...table.matchAll(/^\|.*?\|/gm)].flatMap(([cell]) => [...cell.matchAll(/`(\w+)`/g)].map(m => m[1]))
+      assert.notEqual(named.length, 0)
+      assert.deepEqual(
+        named.filter(code => !(ERROR_CODES as readonly (string | undefined)[]).includes(code)),
+        [],
+      )
+    })
+  })
+}
 
 for (const page of PAGES) {
   describe(page, () => {

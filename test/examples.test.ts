@@ -1,17 +1,22 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
+import { generateKeyPairSync } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { parse } from 'yaml'
+import { sealProject } from '../hub/project/seal.ts'
+import { parseSignerKeys } from '../src/core/signer-keys.ts'
+import { openProjectStage, PROJECT_ID, type ProjectStage } from './e2e/project-stage.ts'
 import { openStage, SIGNING_SECRET, type Stage } from './e2e/stage.ts'
 import { makeStandIns } from './install/supervisors/stand-ins.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const EXAMPLES = join(ROOT, 'examples')
-const ACTION_INPUTS = Object.keys(parse(read('action.yml')).inputs)
+const DEPLOY = { uses: 'OWNER/hub-deploy@v1', definition: 'action.yml' }
+const PROJECT = { uses: 'OWNER/hub-deploy/project@v1', definition: 'project/action.yml' }
 
 /** What stands for an operator's own values in the examples. */
 const EXPRESSIONS: Readonly<Record<string, string>> = {
@@ -28,6 +33,7 @@ const WORKFLOWS = [
   ...readdirSync(join(EXAMPLES, 'workflows')).map(name => ({ name, text: read(`examples/workflows/${name}`) })),
   { name: 'the first workflow of the README', text: codeBlocks('yaml')[0] ?? '' },
 ]
+const isOfProject = ({ text }: { text: string }): boolean => text.includes(PROJECT.uses)
 
 for (const { name, text } of WORKFLOWS) {
   describe(name, () => {
@@ -36,16 +42,44 @@ for (const { name, text } of WORKFLOWS) {
       if (lint.error !== undefined) return t.skip('actionlint is not on PATH')
       assert.equal(lint.status, 0, lint.stdout)
     })
+  })
+}
 
+for (const { name, text } of WORKFLOWS.filter(workflow => !isOfProject(workflow))) {
+  describe(name, () => {
     it('deploys, with its own inputs', async () => {
       await withExamplePublished(async (stage, sha256) => {
-        const inputs = readDeployInputs(text, { ...EXPRESSIONS, 'inputs.sha256': sha256, ...secretsOf(stage) })
+        const inputs = readInputs(text, DEPLOY, { ...EXPRESSIONS, 'inputs.sha256': sha256, ...secretsOf(stage) })
         // Each workflow names a hub and a host of its own; everything else is run as it is written.
         const { outputs, log } = await stage.deploy({ ...inputs, 'hub-url': stage.hub.url, 'project-root': stage.root })
         assert.equal(outputs['outcome'], 'success', log)
         assert.equal(outputs['version'], '1.0.0')
         assert.equal(existsSync(join(stage.root, 'plugins/greeter/plugin.yaml')), inputs['dry-run'] !== 'true')
       })
+    })
+  })
+}
+
+for (const { name, text } of WORKFLOWS.filter(isOfProject)) {
+  describe(name, () => {
+    it('deploys the project of the examples, with its own inputs', async t => {
+      const stage = await openProjectStage()
+      t.after(() => stage.close())
+      await stage.publish('1.0.0', sources('project'))
+      const inputs = readInputs(text, PROJECT, { ...EXPRESSIONS, ...projectSecretsOf(stage) })
+      assert.equal(inputs['project-id'], PROJECT_ID)
+      // A hub, a host and a publisher of its own, as above.
+      const own = { 'hub-url': stage.hub.url, 'project-root': stage.root, 'signer-public-key': stage.signerPublicKey }
+      const { outputs, log } = await stage.deploy({ ...inputs, ...own })
+      assert.equal(outputs['outcome'], 'success', log)
+      for (const path of ['plugins/cart/plugin.yaml', 'plugins/till/plugin.yaml', 'extensions/mailer/run.sh']) {
+        assert.ok(existsSync(join(stage.root, path)), path)
+      }
+    })
+
+    it('pins a key that can be pinned', () => {
+      const inputs = readInputs(text, PROJECT, { ...EXPRESSIONS, ...projectSecretsOf({ devkey: '', credential: '' }) })
+      assert.equal(parseSignerKeys(inputs['signer-public-key'] ?? '').length, 1)
     })
   })
 }
@@ -100,6 +134,26 @@ describe('the plans', () => {
   })
 })
 
+describe('the README of projects', () => {
+  it('shows the workflow and the plan of the examples', () => {
+    const shown = codeBlocks('yaml', 'project/README.md')
+    assert.ok(shown.includes(read('examples/project/deployment/install.yaml')))
+    assert.ok(shown.includes(read('examples/workflows/deploy-project.yml')))
+  })
+
+  it('shows the manifest that sealing the example makes', async () => {
+    const shown = JSON.parse(codeBlocks('json', 'project/README.md')[0] ?? '')
+    const { manifest } = await sealProject({
+      source: join(EXAMPLES, 'project'),
+      projectId: PROJECT_ID,
+      version: '1.0.0',
+      signingKey: generateKeyPairSync('ed25519').privateKey,
+      builtAt: new Date(shown.built_at),
+    })
+    assert.deepEqual(shown, manifest)
+  })
+})
+
 /** A service that always answers this. */
 async function serveHealth(t: TestContext, answer: string): Promise<string> {
   const server = createServer((_, response) => response.end(answer))
@@ -132,14 +186,19 @@ async function withExamplePublished(act: (stage: Stage, sha256: string) => Promi
   }
 }
 
-/** The `with:` of the one step that uses this action, as the runner hands it over. */
-function readDeployInputs(workflow: string, values: Readonly<Record<string, string>>): Record<string, string> {
+/** The `with:` of the one step that uses the action, as the runner hands it over. */
+function readInputs(
+  workflow: string,
+  { uses, definition }: typeof DEPLOY,
+  values: Readonly<Record<string, string>>,
+): Record<string, string> {
   const jobs: { steps: Step[] }[] = Object.values(parse(workflow).jobs)
-  const steps = jobs.flatMap(job => job.steps).filter(step => step.uses === 'OWNER/hub-deploy@v1')
+  const steps = jobs.flatMap(job => job.steps).filter(step => step.uses === uses)
   assert.equal(steps.length, 1)
   const given = Object.entries(steps[0]?.with ?? {})
+  const known = Object.keys(parse(read(definition)).inputs)
   assert.deepEqual(
-    given.map(([name]) => name).filter(name => !ACTION_INPUTS.includes(name)),
+    given.map(([name]) => name).filter(name => !known.includes(name)),
     [],
   )
   return Object.fromEntries(given.map(([name, value]) => [name, evaluate(String(value), values)]))
@@ -157,16 +216,20 @@ function secretsOf(stage: Stage): Record<string, string> {
   return { 'secrets.HUB_API_KEY': stage.apiKey, 'secrets.GREETER_SIGNING_SECRET': SIGNING_SECRET }
 }
 
-function sources(example: 'plugin' | 'service'): Record<string, string> {
+function projectSecretsOf({ devkey, credential }: Pick<ProjectStage, 'devkey' | 'credential'>): Record<string, string> {
+  return { 'secrets.HUB_DEVKEY': devkey, 'secrets.SHOP_DEPLOYMENT_CREDENTIAL': credential }
+}
+
+function sources(example: 'plugin' | 'service' | 'project'): Record<string, string> {
   const folder = join(EXAMPLES, example)
   const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter(entry => entry.isFile())
   const paths = files.map(file => join(file.parentPath, file.name))
   return Object.fromEntries(paths.map(path => [path.slice(folder.length + 1), readFileSync(path, 'utf8')]))
 }
 
-/** The fenced blocks of a language in the README, in their order. */
-function codeBlocks(language: string): string[] {
-  const blocks = read('README.md').matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, 'gm'))
+/** The fenced blocks of a language in a page, in their order. */
+function codeBlocks(language: string, page = 'README.md'): string[] {
+  const blocks = read(page).matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, 'gm'))
   return [...blocks].map(([, code]) => code as string)
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -9,35 +9,56 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 
 const ROOT = join(import.meta.dirname, '..')
-const SECTION = '### Try it with your own plugin'
 /** So that what is there (a clone of a user with settings of npm's own) does not matter. */
 const ENV = { PATH: process.env['PATH'], HOME: process.env['HOME'] }
 
 describe('the README', () => {
   it('shows commands that try a plugin with the reference hub on this machine', async t => {
-    const folder = mkdtempSync(join(tmpdir(), 'readme-'))
-    t.after(() => rmSync(folder, { recursive: true, force: true }))
-    const port = await freePort()
-    const [serve, deploy] = readCommands().map(text =>
-      text.replaceAll('/tmp/try', `${folder}/try`).replaceAll('8787', port),
-    )
-    await startHub(t, serve ?? '')
-    const { status, stdout, stderr } = spawnSync('sh', ['-euc', deploy ?? ''], {
-      cwd: ROOT,
-      env: ENV,
-      encoding: 'utf8',
-    })
-    assert.equal(status, 0, `${stdout}${stderr}`)
+    const { folder, page } = await follow(t, 'README.md', '### Try it with your own plugin')
     assert.match(readFileSync(join(folder, 'try-host/plugins/greeter/plugin.yaml'), 'utf8'), /name: greeter/)
-    const page = await (await fetch(`http://127.0.0.1:${port}/`)).text()
     assert.match(page, /greeter/)
   })
 })
 
+describe('the README of projects', () => {
+  it('shows commands that try a project with the reference hub on this machine, and revoke it', async t => {
+    const { folder, page } = await follow(t, 'project/README.md', '## Try it')
+    for (const path of ['plugins/cart', 'plugins/till', 'extensions/mailer']) {
+      assert.ok(existsSync(join(folder, 'try-host', path)), path)
+    }
+    assert.match(page, /shop/)
+    const data = ['--data', join(folder, 'try-hub')]
+    const keys = spawnSync(process.execPath, ['hub/cli.ts', 'project', 'keys', ...data], {
+      cwd: ROOT,
+      encoding: 'utf8',
+    })
+    assert.match(keys.stdout, / revoked /)
+    assert.doesNotMatch(keys.stdout, / active /)
+  })
+})
+
+/** Does what a section shows: its first commands start the hub, the others run one after the other. */
+async function follow(t: TestContext, readme: string, section: string): Promise<{ folder: string; page: string }> {
+  const folder = mkdtempSync(join(tmpdir(), 'readme-'))
+  t.after(() => rmSync(folder, { recursive: true, force: true }))
+  const port = await freePort()
+  const [serve = '', ...others] = readCommands(readme, section).map(text =>
+    text.replaceAll('/tmp/try', `${folder}/try`).replaceAll('8787', port),
+  )
+  await startHub(t, serve)
+  const { status, stdout, stderr } = spawnSync('sh', ['-euc', others.join('')], {
+    cwd: ROOT,
+    env: ENV,
+    encoding: 'utf8',
+  })
+  assert.equal(status, 0, `${stdout}${stderr}`)
+  return { folder, page: await (await fetch(`http://127.0.0.1:${port}/`)).text() }
+}
+
 /** The fenced commands of the section. */
-function readCommands(): string[] {
-  const section = readFileSync(join(ROOT, 'README.md'), 'utf8').split(SECTION)[1]?.split('\n## ')[0] ?? ''
-  return [...section.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, text]) => text as string)
+function readCommands(readme: string, section: string): string[] {
+  const text = readFileSync(join(ROOT, readme), 'utf8').split(`${section}\n`)[1]?.split('\n## ')[0] ?? ''
+  return [...text.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, commands]) => commands as string)
 }
 
 /** In a process group of its own, because npm does not hand a signal on to what it runs. */

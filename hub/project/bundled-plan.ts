@@ -42,12 +42,19 @@ function parsePlan(text: string) {
   }
 }
 
-function problemsOf({ action, plugin, extension, from }: Step, tree: SourceTree, facts: ManifestFacts): string[] {
+function problemsOf(step: Step, tree: SourceTree, { pluginsDirname }: ManifestFacts): string[] {
+  const { action, plugin, extension, from } = step
   const needed: string[] = []
-  if (plugin !== undefined) needed.push(`${facts.pluginsDirname}/${plugin}`)
+  if (plugin !== undefined) needed.push(folderOf(plugin, action, tree, pluginsDirname))
   if (extension !== undefined) needed.push(`extensions/${extension}`)
-  if (action === 'write_env' && from !== undefined) needed.push(from.replace(/^plugins\//, `${facts.pluginsDirname}/`))
+  if (action === 'write_env' && from !== undefined) needed.push(from.replace(/^plugins\//, `${pluginsDirname}/`))
   return needed.filter(path => !tree.members.has(path)).map(path => `${path}, which ${absence(path, tree)}`)
+}
+
+/** Only `install_plugin` is about plugins alone: what a step calls its `plugin` may be an extension as well. */
+function folderOf(id: string, action: Step['action'], tree: SourceTree, pluginsDirname: string): string {
+  const isExtension = action !== 'install_plugin' && tree.members.has(`extensions/${id}`)
+  return isExtension && !tree.members.has(`${pluginsDirname}/${id}`) ? `extensions/${id}` : `${pluginsDirname}/${id}`
 }
 
 function absence(path: string, { leftOut }: SourceTree): string {

@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { ActionResult } from '../local-runner.ts'
 import { expectEqual } from './expect.ts'
@@ -20,6 +20,9 @@ export interface Deployment {
   /** What has been verified by then, as a sentence. */
   readonly verified: string
 }
+
+const SHOP_PLUGINS = '[{"id":"cart","version":"1.0.0"},{"id":"till","version":"2.3.0"}]'
+const SHOP_PARTS = ['plugins/cart/plugin.sig', 'plugins/till/plugin.sig', 'extensions/mailer/run.sh']
 
 const deployGreeter = (on: DemoStage): Promise<ActionResult> => on.deploy('plugin', 'greeter', 'install.yaml')
 
@@ -81,6 +84,38 @@ export const DEPLOYMENTS: readonly Deployment[] = [
     run: on => on.deploy('plugin', 'greeter', 'install-with-settings.yaml'),
     expected: { outcome: 'rolled_back', changed: 'false', 'failed-step': 'settings' },
     verified: 'Rolled back as expected; greeter 1.1.0 is in place again, byte for byte.',
+  },
+  {
+    title: 'deploy a project',
+    story: [
+      'Now by the proposed contract. shop 1.0.0, two plugins and an extension with their plan, is sealed, signed and published.',
+      'The action asks for the key that opens it only when the signature has held, and puts all three in place as one.',
+    ],
+    async arrange(on) {
+      await on.project.publish(RELEASES.shop1)
+    },
+    run: on => on.project.deploy(),
+    expected: { outcome: 'success', changed: 'true', version: '1.0.0', 'previous-version': '', plugins: SHOP_PLUGINS },
+    verify(on) {
+      const missing = SHOP_PARTS.filter(path => !existsSync(join(on.root, path)))
+      expectEqual('the missing parts of the project', missing.join(', '), '')
+    },
+    verified: 'cart, till and mailer are installed, the plugins with a plugin.sig each, and the hub has the report.',
+  },
+  {
+    title: 'a revoked credential is refused',
+    story: [
+      'shop 1.1.0 is published; then the operator’s deployment credential is revoked on the hub, which from then on releases',
+      'no key for it. The refusal below is what should happen.',
+    ],
+    async arrange(on) {
+      await on.project.publish(RELEASES.shop11)
+      on.project.revokeCredential()
+    },
+    run: on => on.project.deploy(),
+    expected: { outcome: 'failed', changed: 'false', version: '1.1.0', 'error-code': 'authentication_failed' },
+    verified:
+      'Refused as expected (authentication_failed); nothing was decrypted, and shop 1.0.0 runs on, byte for byte.',
   },
 ]
 

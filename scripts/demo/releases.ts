@@ -3,12 +3,21 @@ import { dirname, join, resolve } from 'node:path'
 
 const EXAMPLES = resolve(import.meta.dirname, '../../examples')
 
-export interface Release {
-  kind: 'plugin' | 'service'
-  slug: string
+/** Sources that begin as an example, the one in the folder of this kind. */
+interface Sources {
+  kind: 'plugin' | 'service' | 'project'
   version: string
   /** What differs from the example's sources: texts by path. */
   changes: Readonly<Record<string, string>>
+}
+
+export interface Release extends Sources {
+  kind: 'plugin' | 'service'
+  slug: string
+}
+
+export interface ProjectRelease extends Sources {
+  kind: 'project'
 }
 
 const GREETER = { kind: 'plugin', slug: 'greeter' } as const
@@ -34,10 +43,16 @@ export const RELEASES = {
       '.env.template': '# What the greeter needs of this host\nGREETER_LANGUAGE=en\nGREETER_TOKEN=\n',
     },
   },
-} as const satisfies Record<string, Release>
+  shop1: { kind: 'project', version: '1.0.0', changes: {} },
+  shop11: {
+    kind: 'project',
+    version: '1.1.0',
+    changes: { 'extensions/mailer/run.sh': '#!/bin/sh\nexec python3 -u "$(dirname "$0")/mailer.py"\n' },
+  },
+} as const satisfies Record<string, Release | ProjectRelease>
 
 /** Writes the release's sources into `folder`: the example's, and what it changes of them. */
-export function writeSources(release: Release, folder: string): void {
+export function writeSources(release: Sources, folder: string): void {
   cpSync(join(EXAMPLES, release.kind), folder, { recursive: true })
   for (const [path, text] of Object.entries(release.changes)) {
     mkdirSync(dirname(join(folder, path)), { recursive: true })

@@ -9,13 +9,15 @@ const MAIN_FIELDS = [
   'version',
   'version_source',
   'previous_version',
+  'plugins',
+  'signer_public_key',
   'error',
   'rollback',
   'reported',
 ]
 const NAME_WIDTH = 18
 
-/** Everything that a run of the deploy action left: log, outputs, summary, local report, files of the host. */
+/** Everything that a run left: log, outputs, summary, local report, files of the host. */
 export function showResult(result: ActionResult, projectRoot: string): void {
   const outputs = Object.entries(result.outputs).map(([name, value]) => `${name.padEnd(NAME_WIDTH)}${value}`)
   showBlock(`Log of the step, which ended with exit code ${result.exitCode}`, renderLog(result.log))
@@ -66,5 +68,7 @@ function renderSummary(markdown: string): string[] {
 
 function mainFields(path: string): string[] {
   const report: Record<string, unknown> = JSON.parse(readFileSync(path, 'utf8'))
-  return MAIN_FIELDS.map(name => `${name.padEnd(NAME_WIDTH)}${JSON.stringify(report[name])}`)
+  return MAIN_FIELDS.filter(name => name in report).map(
+    name => `${name.padEnd(NAME_WIDTH)}${JSON.stringify(report[name])}`,
+  )
 }

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { publishFolder } from '../../hub/marketplace/publish.ts'
 import { type ActionResult, runAction } from '../local-runner.ts'
 import { type LocalStage, openLocalStage } from '../local-stage.ts'
+import { type DemoProject, openProject } from './project.ts'
 import { examplePlan, type Release, writeSources } from './releases.ts'
 
 const HOST_ID = 'app-1'
@@ -19,6 +20,7 @@ export interface DemoStage extends LocalStage {
   deploy(kind: Release['kind'], slug: string, plan: string): Promise<ActionResult>
   /** The hub's fleet view (contract 4.1) of one plugin or service. */
   readFleet(kind: Release['kind'], slug: string): Promise<HostEntry[]>
+  readonly project: DemoProject
 }
 
 export interface HostEntry {
@@ -33,8 +35,10 @@ export async function openStage(): Promise<DemoStage> {
   const stage = await openLocalStage('hub-deploy-demo')
   const { folder, hub, dataDir, store, apiKey, root, workspace } = stage
   const [signingSecret, pluginSecretKey] = [newSecret(), newSecret()]
+  const place = { 'hub-url': hub.url, 'project-root': root, 'host-id': HOST_ID }
   return {
     ...stage,
+    project: openProject(stage, { ...place, 'plugin-secret-key': pluginSecretKey }),
     async publish(release) {
       const sources = join(folder, 'sources', `${release.slug}-${release.version}`)
       writeSources(release, sources)
@@ -46,10 +50,9 @@ export async function openStage(): Promise<DemoStage> {
     deploy(kind, slug, plan) {
       cpSync(examplePlan(plan), join(workspace.path, PLAN))
       const secrets = { 'api-key': apiKey, 'signing-secret': signingSecret, 'plugin-secret-key': pluginSecretKey }
-      const place = { 'hub-url': hub.url, 'project-root': root, 'host-id': HOST_ID, 'install-plan': PLAN }
       // The host framework's secret means nothing to a service.
       const inputs = kind === 'plugin' ? secrets : { ...secrets, 'plugin-secret-key': '' }
-      return runAction({ workspace, inputs: { ...place, ...inputs, kind, slug } })
+      return runAction({ workspace, inputs: { ...place, ...inputs, 'install-plan': PLAN, kind, slug } })
     },
     async readFleet(kind, slug) {
       const url = `${hub.url}/deployments/${kind}/${slug}/hosts`

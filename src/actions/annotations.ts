@@ -14,7 +14,7 @@ export function annotateFailure(error: Error, report: LocalReport, redact: (text
     annotateSource(error, safely(redact))
     return
   }
-  const { code, message } = report.error ?? { code: 'internal_error', message: error.message }
+  const { code, message } = report.error ?? toDeployError(error)
   const undone = report.rollback?.problems.map(problem => ` ${problem}`).join('') ?? ''
   annotateCause(error, code, `${message}${undone}`, safely(redact))
 }

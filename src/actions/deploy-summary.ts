@@ -20,7 +20,7 @@ export function buildDeploySummary({ report, reportPath, plannedSteps, error }: 
   const blocks = [
     `### ${headline(report)}`,
     table(['', ''], facts(report, reportPath)),
-    ...failure(report),
+    ...failure(report, error),
     ...problemList(error),
     ...rollback(report),
     table(['State', 'Entered', 'Duration'], states(report)),
@@ -74,9 +74,11 @@ function facts(report: LocalReport, reportPath: string | undefined): string[][] 
   ]
 }
 
-function failure(report: LocalReport): string[] {
-  if (report.error === null) return []
-  const { code: errorCode, message, step } = report.error
+/** A run that succeeded may still have an error: a hub that refused the report. */
+function failure(report: LocalReport, error: DeployError | undefined): string[] {
+  const told = report.error ?? (error && { code: error.code, message: error.message, step: null })
+  if (told === undefined) return []
+  const { code: errorCode, message, step } = told
   return [`**${step === null ? '' : `Step ${code(step)}: `}${code(errorCode)}** ${cell(message)}`]
 }
 

@@ -34,7 +34,9 @@ function readSignerKeys(read: InputReader): IncompleteProjectRequest['signerKeys
   try {
     return text === undefined ? undefined : parseSignerKeys(text)
   } catch (error) {
-    read.refuse('signer-public-key', error instanceof Error ? error.message : String(error))
+    // A sentence of its own there, a part of the list of problems here.
+    const sentence = error instanceof Error ? error.message : String(error)
+    read.refuse('signer-public-key', sentence.replace(/^signer-public-key |\.$/g, ''))
     return undefined
   }
 }

@@ -1,4 +1,4 @@
-import { createHash, createPublicKey, type KeyObject } from 'node:crypto'
+import { createPublicKey, type KeyObject } from 'node:crypto'
 import { publicKeyProblem } from './ed25519-key-check.ts'
 import { ConfigError, SignatureError } from './errors.ts'
 import { decodeBase64 } from './strict-base64.ts'
@@ -7,8 +7,8 @@ import { decodeBase64 } from './strict-base64.ts'
 export interface SignerKey {
   /** The 32 bytes of the key. */
   readonly raw: Buffer
-  /** Lowercase hex SHA-256 of `raw`. */
-  readonly fingerprint: string
+  /** Of `raw`: how a hub writes it, and how it is told. */
+  readonly base64: string
   readonly key: KeyObject
 }
 
@@ -45,10 +45,10 @@ export function findPinnedKey(keys: readonly SignerKey[], offered: string): Sign
   const raw = decodeBase64(offered, KEY_BYTES)
   const pinned = keys.find(key => raw !== undefined && key.raw.equals(raw))
   if (pinned !== undefined) return pinned
-  const found = raw === undefined ? 'something that is not base64 of 32 bytes' : `the key ${fingerprintOf(raw)}`
+  const found = raw === undefined ? 'something that is not base64 of 32 bytes' : `the key ${raw.toString('base64')}`
   throw new SignatureError(
     'untrusted_signer',
-    `signer-public-key pins ${keys.map(key => key.fingerprint).join(', ')} (sha256 of the raw key), the hub says that the artifact is signed ` +
+    `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, the hub says that the artifact is signed ` +
       `with ${found}: nothing was downloaded. Ask the publisher whether the key was changed, and pin the new one only if they say so.`,
   )
 }
@@ -73,7 +73,7 @@ function parseKey({ text, line }: WrittenKey): SignerKey {
   const problem = publicKeyProblem(raw)
   if (problem !== undefined) throw invalidKeys(`the key on line ${line} ${problem}`)
   const key = createPublicKey({ key: Buffer.concat([SPKI_PREFIX, raw]), format: 'der', type: 'spki' })
-  return { raw, fingerprint: fingerprintOf(raw), key }
+  return { raw, base64: raw.toString('base64'), key }
 }
 
 function decodeKey(text: string): Buffer | undefined {
@@ -85,10 +85,6 @@ function decodePem(text: string): Buffer | undefined {
   const base64 = text.slice(PEM_BEGIN.length, -PEM_END.length).replaceAll('\n', '')
   const spki = decodeBase64(base64, SPKI_PREFIX.length + KEY_BYTES)
   return spki?.subarray(0, SPKI_PREFIX.length).equals(SPKI_PREFIX) ? spki.subarray(SPKI_PREFIX.length) : undefined
-}
-
-function fingerprintOf(raw: Buffer): string {
-  return createHash('sha256').update(raw).digest('hex')
 }
 
 function invalidKeys(problem: string): ConfigError {

@@ -2,6 +2,7 @@ import type { ExtractionLimits } from '../core/archive-limits.ts'
 import type { ExtractionPlan, PlannedFile, PlannedSymlink } from '../core/archive-policy.ts'
 import type { VerifiedArtifact } from '../core/signature.ts'
 import { requireSpace } from './host.ts'
+import { eachInSlices, inSlices } from './in-slices.ts'
 import { planZip } from './plan-zip.ts'
 import { ReadWindow } from './read-window.ts'
 import { TimeSlice } from './time-slice.ts'
@@ -63,24 +64,10 @@ async function writeTree(extraction: Extraction, plan: ExtractionPlan<LocatedZip
   return files
 }
 
-async function eachInSlices<Item>(items: readonly Item[], slice: TimeSlice, make: (item: Item) => void): Promise<void> {
-  for (const item of items) {
-    make(item)
-    if (slice.isOver()) await slice.giveBack()
-  }
-}
-
 function writeSmall({ window, target }: Extraction, file: PlannedFile<LocatedZipEntry>): ExtractedFile {
   return writeFile(target, file, readSmallEntry(window, file.entry))
 }
 
 function writeLarge({ fd, target, slice }: Extraction, file: PlannedFile<LocatedZipEntry>): Promise<ExtractedFile> {
   return writeFileFrom(target, file, inSlices(readLargeEntry(fd, file.entry), slice))
-}
-
-async function* inSlices(pieces: AsyncIterable<Buffer>, slice: TimeSlice): AsyncGenerator<Buffer> {
-  for await (const piece of pieces) {
-    if (slice.isOver()) await slice.giveBack()
-    yield piece
-  }
 }

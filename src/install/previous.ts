@@ -1,7 +1,8 @@
 import { join } from 'node:path'
 import { MAX_SMALL_FILE_BYTES } from '../core/limits.ts'
+import type { Log } from '../core/log.ts'
 import { parsePluginYaml } from '../core/plugin-yaml.ts'
-import { findInstalled, readInstalled } from './installed.ts'
+import { findInstalled, type InstalledRow, type InstalledVersion, readInstalled } from './installed.ts'
 import { installPath, type Layout, type Place } from './layout.ts'
 import { readSmallFile } from './small-file.ts'
 import type { Previous } from './steps/step-context.ts'
@@ -10,6 +11,26 @@ import type { Previous } from './steps/step-context.ts'
 export async function readPrevious(layout: Layout, { shelf, id }: Place): Promise<Previous> {
   const installed = findInstalled(await readInstalled(layout), shelf, id)
   return { installed, version: installed?.version ?? (await readForeignVersion(installPath(layout, shelf, id))) }
+}
+
+type Origin = Pick<InstalledRow, 'contract' | 'slug'>
+
+/** The versions that a place has had from this origin, by our own record: those of another origin are no measure. */
+export function versionsFrom({ installed }: Previous, origin: Origin): InstalledVersion[] {
+  return installed !== undefined && isFrom(installed, origin) ? [installed, ...installed.snapshots] : []
+}
+
+function isFrom(installed: InstalledRow, { contract, slug }: Origin): boolean {
+  return installed.contract === contract && installed.slug === slug
+}
+
+/** Warns when a deployment takes over a place from another plugin, service or project. */
+export function warnOfTakeover({ installed }: Previous, { shelf, id }: Place, origin: Origin, log: Log): void {
+  if (installed === undefined || isFrom(installed, origin)) return
+  const owner = installed.contract === 'project' ? 'project' : installed.kind
+  log.warning(
+    `${shelf}/${id} was installed by the ${owner} ${installed.slug}, and this deployment takes the place over: if both go on to deploy here, each replaces the other's version. Give them different ids or project roots.`,
+  )
 }
 
 /** What stands in the place without a record of ours may still say in its plugin.yaml which version it is. */

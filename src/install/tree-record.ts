@@ -5,8 +5,9 @@ import { treeDigest } from '../core/tree-digest.ts'
 import { readdir, readFile, unlink } from './direct-fs.ts'
 import { replaceFile } from './durable-files.ts'
 import type { ExtractedTree } from './extract-zip.ts'
+import { FileDigester } from './file-digester.ts'
 import { type Layout, treeRecordPath } from './layout.ts'
-import { exists, sha256OfFile, type TreeEntry, walkTree } from './tree-walk.ts'
+import { exists, type TreeEntry, walkTree } from './tree-walk.ts'
 
 const schema = z.object({
   files: z.array(z.object({ path: z.string(), sha256: z.string(), size: z.number(), mode: z.number() })),
@@ -70,12 +71,13 @@ export async function compareTree(
   signal?: AbortSignal,
 ): Promise<TreeDifference> {
   const found = new Map((await walkTree(root, new Set(keepPaths))).map(entry => [entry.path, entry]))
+  const digester = new FileDigester(signal)
   const difference: TreeDifference = { added: [], removed: [], changed: [] }
   for (const expected of [...record.files, ...record.symlinks]) {
     const entry = found.get(expected.path)
     found.delete(expected.path)
     if (entry === undefined) difference.removed.push(expected.path)
-    else if (!(await isAsRecorded(root, entry, expected, signal))) difference.changed.push(expected.path)
+    else if (!(await isAsRecorded(root, entry, expected, digester))) difference.changed.push(expected.path)
   }
   difference.added.push(...found.keys())
   return difference
@@ -85,9 +87,9 @@ async function isAsRecorded(
   root: string,
   entry: TreeEntry,
   expected: TreeRecord['files'][number] | TreeRecord['symlinks'][number],
-  signal: AbortSignal | undefined,
+  digester: FileDigester,
 ): Promise<boolean> {
   if ('target' in expected) return entry.type === 'symlink' && entry.target === expected.target
   if (entry.type !== 'file' || entry.size !== expected.size || entry.mode !== expected.mode) return false
-  return (await sha256OfFile(join(root, entry.path), signal)) === expected.sha256
+  return (await digester.sha256(join(root, entry.path))) === expected.sha256
 }

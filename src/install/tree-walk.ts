@@ -1,5 +1,3 @@
-import { createHash } from 'node:crypto'
-import { createReadStream } from 'node:fs'
 import { lstat, readdir, readlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { comparePaths } from '../core/tree-digest.ts'
@@ -26,13 +24,6 @@ export async function walkTree(root: string, skip: ReadonlySet<string> = new Set
     }
   }
   return found.sort((a, b) => comparePaths(a.path, b.path))
-}
-
-/** Lowercase hex SHA-256 of a file's bytes, read in pieces. */
-export async function sha256OfFile(path: string, signal?: AbortSignal): Promise<string> {
-  const hash = createHash('sha256')
-  for await (const chunk of createReadStream(path, { highWaterMark: 1024 * 1024, signal })) hash.update(chunk as Buffer)
-  return hash.digest('hex')
 }
 
 /** Whether anything is at the path, a dangling symlink included. */

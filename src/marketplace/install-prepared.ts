@@ -4,6 +4,7 @@ import type { Installation } from '../install/run-deployment.ts'
 import type { NewThing, Previous } from '../install/steps/step-context.ts'
 import { buildTreeRecord, type TreeRecord } from '../install/tree-record.ts'
 import type { Prepared } from './prepare-artifact.ts'
+import { originOf } from './previous.ts'
 import type { Run } from './run.ts'
 
 /** The states `installing` and `healthchecking`: the plan's steps in their order. Returns what is to be committed. */
@@ -20,7 +21,7 @@ export async function installPrepared(
     hostConfig,
     skipped,
     things: [describeThing(run, prepared, previous)],
-    origin: { contract: 'marketplace' as const, slug: run.request.slug, project_version: null },
+    origin: originOf(run),
     async beforeStep({ action }: { action: string }) {
       if (action === 'healthcheck' && run.machine.current === 'installing') await run.enter('healthchecking')
     },

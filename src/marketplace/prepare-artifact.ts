@@ -1,17 +1,19 @@
 import { join } from 'node:path'
 import type { PluginYaml } from '../core/plugin-yaml.ts'
 import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '../core/signature.ts'
-import { type KnownVersion, refuseDowngrade, refuseReusedVersion } from '../core/version-rules.ts'
+import { refuseDowngrade, refuseReusedVersion } from '../core/version-rules.ts'
 import { isSameVersion } from '../core/versions.ts'
 import { makeOpenDirectory } from '../install/durable-files.ts'
 import { type ExtractedTree, extractZip } from '../install/extract-zip.ts'
 import { installPath } from '../install/layout.ts'
+import { versionsFrom } from '../install/previous.ts'
 import { openPrivateFile } from '../install/private-file.ts'
 import { readPluginYaml } from '../install/read-plugin-yaml.ts'
 import { signForHost } from '../install/sign-for-host.ts'
 import type { Previous } from '../install/steps/step-context.ts'
 import { bindToTree, type ReadyArtifactPlan } from './bind-plan.ts'
 import { type FetchedVersion, fetchArtifact } from './fetch-artifact.ts'
+import { originOf } from './previous.ts'
 import type { Run } from './run.ts'
 import { type DeployedVersion, decideVersion } from './served-version.ts'
 
@@ -63,7 +65,7 @@ async function verify(run: Run, { served, asked }: FetchedVersion, previous: Pre
   const pinned = run.request.artifactSha256
   if (pinned !== undefined) verifyPinnedDigest(verified, pinned)
   run.tools.log.info(`The signature holds for ${artifact.size} bytes, sha256 ${artifact.sha256}.`)
-  if (asked !== undefined) refuseReusedVersion(asked, artifact.sha256, knownVersions(previous), pinned)
+  if (asked !== undefined) refuseReusedVersion(asked, artifact.sha256, versionsFrom(previous, originOf(run)), pinned)
   return verified
 }
 
@@ -87,12 +89,8 @@ async function checkVersion(
   tellOtherVersion(run, fetched, decided.version)
   const { version, allowDowngrade, artifactSha256 } = run.request
   if (version === 'latest' && !allowDowngrade) refuseDowngrade(decided.version, previous.version)
-  refuseReusedVersion(decided.version, served.artifact.sha256, knownVersions(previous), artifactSha256)
+  refuseReusedVersion(decided.version, served.artifact.sha256, versionsFrom(previous, originOf(run)), artifactSha256)
   return decided
-}
-
-function knownVersions({ installed }: Previous): KnownVersion[] {
-  return installed === undefined ? [] : [installed, ...installed.snapshots]
 }
 
 function tellOtherVersion({ tools }: Run, { asked, unserved }: FetchedVersion, came: string): void {

@@ -1,5 +1,5 @@
-import { readInstalled } from '../install/installed.ts'
-import { readPrevious } from '../install/previous.ts'
+import { type InstalledRow, readInstalled } from '../install/installed.ts'
+import { readPrevious, warnOfTakeover } from '../install/previous.ts'
 import type { Previous } from '../install/steps/step-context.ts'
 import type { Run } from './run.ts'
 
@@ -14,7 +14,14 @@ export async function noteInstalledVersion({ layout, request, record }: Run): Pr
 
 /** What a deployment replaces; noted for its report. */
 export async function notePrevious(run: Run, id: string): Promise<Previous> {
-  const previous = await readPrevious(run.layout, { shelf: run.shelf, id })
+  const place = { shelf: run.shelf, id }
+  const previous = await readPrevious(run.layout, place)
+  warnOfTakeover(previous, place, originOf(run), run.tools.log)
   await run.record.update({ previous_version: previous.version })
   return previous
+}
+
+/** What `installed.json` says of everything that this run installs. */
+export function originOf({ request }: Run): Pick<InstalledRow, 'contract' | 'slug' | 'project_version'> {
+  return { contract: 'marketplace', slug: request.slug, project_version: null }
 }

@@ -24,6 +24,8 @@ export async function deployProject(request: ProjectRequest, tools: DeploymentTo
       hostConfig = request.hostConfig && parseHostConfig(request.hostConfig.text, request.hostConfig.path)
     },
     async install(deployment) {
+      // Another run may have installed one, or been recovered, before the host was ours.
+      await noteInstalledVersion(run)
       prepared = await prepareProject(run, hostConfig, deployment.stagingFolder)
       return installProject(run, prepared, deployment)
     },
@@ -39,7 +41,6 @@ function refusedReport({ report, delivery }: EndedDeployment): DeploymentError |
   }
   return new DeploymentError(
     'report_refused',
-    `Version ${report.version} is installed and stays, but the hub does not know it: ${delivery.error}. ` +
-      'Find out why it refuses the report; the next run sends this one again.',
+    `Version ${report.version} is installed and stays, but the hub did not take the report of it, which the next run sends again. ${delivery.error}`,
   )
 }

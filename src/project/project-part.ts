@@ -3,7 +3,7 @@ import type { ManifestThing } from '../core/manifest.ts'
 import type { PluginYaml } from '../core/plugin-yaml.ts'
 import type { ExtractedTree } from '../install/extract-zip.ts'
 import { installPath } from '../install/layout.ts'
-import { readPrevious } from '../install/previous.ts'
+import { readPrevious, warnOfTakeover } from '../install/previous.ts'
 import { readPluginYaml } from '../install/read-plugin-yaml.ts'
 import { signForHost } from '../install/sign-for-host.ts'
 import type { NewThing } from '../install/steps/step-context.ts'
@@ -24,6 +24,9 @@ export async function describePart(
   const shipped = treeBelow(tree, folder)
   const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? await readPluginYaml(staged) : undefined
   const signed = await sign(run, id, staged, shipped, pluginYaml)
+  const previous = await readPrevious(run.layout, { shelf, id })
+  const origin = { contract: 'project' as const, slug: run.request.projectId }
+  warnOfTakeover(previous, { shelf, id }, origin, run.tools.log)
   return {
     shelf,
     id,
@@ -35,7 +38,7 @@ export async function describePart(
       required: [...environment.required, ...(pluginYaml?.environment.required ?? [])],
       optional: [...environment.optional, ...(pluginYaml?.environment.optional ?? [])],
     },
-    previous: await readPrevious(run.layout, { shelf, id }),
+    previous,
   }
 }
 

@@ -20,7 +20,7 @@ export async function requestArtifact(run: Run): Promise<Offer> {
   await record.update({ version, version_source: 'requested' })
   const descriptor = await client.readDescriptor(version)
   const pinned = findPinnedKey(request.signerKeys, descriptor.signerPublicKey)
-  tools.log.info(`Version ${version} is offered under the pinned key ${pinned.fingerprint}.`)
+  tools.log.info(`Version ${version} is offered under the pinned key ${pinned.base64}.`)
   return { version, descriptor, pinned }
 }
 

@@ -1,7 +1,14 @@
-import { type SealedArtifact, type VerifiedSealedArtifact, verifySealedSignature } from '../core/sealed-signature.ts'
+import {
+  type Ed25519Check,
+  MAX_SEALED_BYTES,
+  type SealedArtifact,
+  type VerifiedSealedArtifact,
+  verifySealedSignature,
+} from '../core/sealed-signature.ts'
 import { verifyPinnedDigest } from '../core/signature.ts'
 import { refuseReusedVersion } from '../core/version-rules.ts'
 import { watchDownload } from '../install/download-progress.ts'
+import { checkEd25519 } from '../install/ed25519-check.ts'
 import { readInstalled } from '../install/installed.ts'
 import { openPrivateFile } from '../install/private-file.ts'
 import { readExactly } from '../install/read-exactly.ts'
@@ -15,12 +22,12 @@ export async function downloadSealed(run: Run, { descriptor }: Offer): Promise<S
   try {
     const { size, sha256 } = await client.downloadArtifact(descriptor, {
       fd: file.fd,
-      maxBytes: request.maxArtifactBytes,
+      maxBytes: Math.min(request.maxArtifactBytes, MAX_SEALED_BYTES),
       timeoutMs: request.downloadTimeoutMs,
       onProgress: watchDownload(tools),
     })
     await run.record.update({ artifact_sha256: sha256, artifact_size: size })
-    const bytes = Buffer.allocUnsafeSlow(size)
+    const bytes = Buffer.from(new SharedArrayBuffer(size))
     readExactly(file.fd, bytes, 0)
     return { bytes, sha256 }
   } finally {
@@ -31,7 +38,8 @@ export async function downloadSealed(run: Run, { descriptor }: Offer): Promise<S
 /** Vouches for the sealed file by the pinned key, the pinned digest, and what this host knows of its version. */
 export async function verifySealed(run: Run, offer: Offer, sealed: SealedArtifact): Promise<VerifiedSealedArtifact> {
   const { descriptor, pinned, version } = offer
-  const verified = verifySealedSignature(sealed, descriptor.signature, pinned)
+  const check: Ed25519Check = (bytes, key, signature) => checkEd25519(bytes, key, signature, run.tools.signal)
+  const verified = await verifySealedSignature(sealed, descriptor.signature, pinned, check)
   const { artifactSha256, projectId } = run.request
   if (artifactSha256 !== undefined) verifyPinnedDigest(verified, artifactSha256)
   const rows = (await readInstalled(run.layout)).filter(row => row.contract === 'project' && row.slug === projectId)
@@ -39,9 +47,9 @@ export async function verifySealed(run: Run, offer: Offer, sealed: SealedArtifac
     .flatMap(row => [row, ...row.snapshots])
     .map(row => ({ version: row.project_version, artifact_sha256: row.artifact_sha256 }))
   refuseReusedVersion(version, verified.sha256, known, artifactSha256)
-  await run.record.update({ signer_public_key: pinned.raw.toString('base64') })
+  await run.record.update({ signer_public_key: pinned.base64 })
   run.tools.log.info(
-    `The signature of the pinned key ${pinned.fingerprint} holds for ${verified.size} bytes, sha256 ${verified.sha256}.`,
+    `The signature of the pinned key ${pinned.base64} holds for ${verified.size} bytes, sha256 ${verified.sha256}.`,
   )
   return verified
 }

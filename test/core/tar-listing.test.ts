@@ -121,6 +121,13 @@ describe('TarListing', () => {
     )
   })
 
+  it('refuses a member too many as soon as it comes', () => {
+    const listing = new TarListing({ ...LIMITS, maxEntries: 2 })
+    const three = buildTar([file('a'), file('b'), file('c')])
+    listing.add(three.subarray(0, 1024))
+    assert.throws(() => listing.add(three.subarray(1024, 1536)), { code: 'archive_too_large' })
+  })
+
   it('refuses every beginning of an archive', () => {
     for (let length = 0; length < SAMPLE.length; length += 64) {
       assert.throws(() => list(SAMPLE.subarray(0, length), 512), { code: 'invalid_archive' })

@@ -19,7 +19,7 @@ export interface ReportRow {
 }
 
 /** Every report that the hub has accepted, oldest first. */
-export function acceptedReports(stage: Stage): ReportRow[] {
+export function acceptedReports(stage: Pick<Stage, 'store'>): ReportRow[] {
   const rows = stage.store.db.prepare('SELECT * FROM reports ORDER BY seq').all()
   return rows as unknown as ReportRow[]
 }
@@ -37,7 +37,7 @@ export function listHost(root: string): Record<string, string> {
 }
 
 /** The names in a folder of `.hub-deploy/`; none when it is not there. */
-export function listOwn(stage: Stage, folder: string): string[] {
+export function listOwn(stage: { readonly root: string }, folder: string): string[] {
   try {
     return readdirSync(join(stage.root, '.hub-deploy', folder)).sort()
   } catch {

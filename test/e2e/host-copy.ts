@@ -17,13 +17,13 @@ export interface HostCopy {
 }
 
 export interface HostOrigin {
-  stage: Stage
+  stage: Pick<Stage, 'folder' | 'deploy'>
   /** The built actions; see `copyBuild`. */
   repository: string
   /** The project root to copy. */
   root: string
-  /** Of what its copies deploy. */
-  plan: string
+  /** Of what its copies deploy; a project brings its own. */
+  plan?: string
   inputs: Readonly<Record<string, string>>
 }
 
@@ -32,7 +32,7 @@ export function copyHost(origin: HostOrigin, name: string, root = hostFolder(ori
   const workspace = makeWorkspace(stage.folder)
   mkdirSync(dirname(root), { recursive: true })
   execFileSync('cp', ['-a', '-T', origin.root, root])
-  writeFileSync(join(workspace.path, 'install.yaml'), origin.plan)
+  if (origin.plan !== undefined) writeFileSync(join(workspace.path, 'install.yaml'), origin.plan)
   const own = { ...origin.inputs, 'project-root': root, 'host-id': name }
   const deploy: HostCopy['deploy'] = (inputs = {}, run = {}) =>
     stage.deploy({ ...own, ...inputs }, { repository, workspace, ...run })
@@ -42,14 +42,14 @@ export function copyHost(origin: HostOrigin, name: string, root = hostFolder(ori
 }
 
 /** Where a stage's hosts lie. */
-export function hostFolder({ folder }: Stage, name: string): string {
+export function hostFolder({ folder }: Pick<Stage, 'folder'>, name: string): string {
   return join(folder, 'hosts', name)
 }
 
 /** The built actions, in a folder of the stage, so that a build that goes on meanwhile disturbs nobody. */
-export function copyBuild({ folder }: Stage): string {
+export function copyBuild({ folder }: Pick<Stage, 'folder'>): string {
   const from = resolve(import.meta.dirname, '../..')
   const to = join(folder, 'repository')
-  for (const part of ['action.yml', 'dist']) cpSync(join(from, part), join(to, part), { recursive: true })
+  for (const part of ['action.yml', 'project', 'dist']) cpSync(join(from, part), join(to, part), { recursive: true })
   return to
 }

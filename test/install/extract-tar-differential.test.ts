@@ -131,7 +131,7 @@ describe('extractTar, beside other tools', () => {
 
   it('refuses a window of 256 MiB', { skip: lacking('tar', 'zstd') }, async t => {
     const sample = makeSample(t)
-    const zstd = shell(sample, 'tar -C source -cf - . | zstd -q -c --long=27')
+    const zstd = shell(sample, 'tar -C source -cf - . | zstd -q -c --long=28')
     await assert.rejects(extractTar(await openedZstd(zstd), sample.target, LIMITS), { code: 'archive_too_large' })
   })
 

@@ -2,6 +2,7 @@ import { createCipheriv, createHash, generateKeyPairSync, sign } from 'node:cryp
 import { zstdCompressSync } from 'node:zlib'
 import { type VerifiedSealedArtifact, verifySealedSignature } from '../../src/core/sealed-signature.ts'
 import { parseSignerKeys, type SignerKey } from '../../src/core/signer-keys.ts'
+import { checkEd25519 } from '../../src/install/ed25519-check.ts'
 import { type OpenedArtifact, unseal } from '../../src/install/unseal.ts'
 
 export const DEK = Buffer.alloc(32, 7)
@@ -19,14 +20,14 @@ export function encrypt(plain: Buffer): Buffer {
 }
 
 /** These bytes, whatever they are, as an artifact whose signature held. */
-export function verifiedBytes(bytes: Buffer): VerifiedSealedArtifact {
+export function verifiedBytes(bytes: Buffer): Promise<VerifiedSealedArtifact> {
   const artifact = { bytes, sha256: createHash('sha256').update(bytes).digest('hex') }
-  return verifySealedSignature(artifact, sign(null, bytes, privateKey).toString('base64'), SIGNER)
+  return verifySealedSignature(artifact, sign(null, bytes, privateKey).toString('base64'), SIGNER, checkEd25519)
 }
 
 /** These bytes as what was sealed and has been opened. */
-export function openedZstd(zstd: Buffer): Promise<OpenedArtifact> {
-  return unseal(verifiedBytes(encrypt(zstd)), DEK)
+export async function openedZstd(zstd: Buffer): Promise<OpenedArtifact> {
+  return unseal(await verifiedBytes(encrypt(zstd)), DEK)
 }
 
 export function openedTar(tar: Buffer): Promise<OpenedArtifact> {

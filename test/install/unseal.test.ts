@@ -37,7 +37,7 @@ function isWiped(bytes: Buffer): boolean {
 describe('unseal', () => {
   for (const { name, key, nonce, plaintext, ciphertext, tag } of VECTORS) {
     it(`gives the known answer: ${name}`, async () => {
-      const artifact = verifiedBytes(Buffer.from(nonce + ciphertext + tag, 'hex'))
+      const artifact = await verifiedBytes(Buffer.from(nonce + ciphertext + tag, 'hex'))
       const { zstd } = await unseal(artifact, Buffer.from(key, 'hex'))
       assert.equal(zstd.toString('hex'), plaintext)
     })
@@ -45,7 +45,7 @@ describe('unseal', () => {
     for (const tagBytes of [4, 8, 12, 15]) {
       it(`refuses its tag cut to ${tagBytes} bytes: ${name}`, async () => {
         const cut = Buffer.from(nonce + ciphertext + tag.slice(0, 2 * tagBytes), 'hex')
-        await assert.rejects(unseal(verifiedBytes(cut), Buffer.from(key, 'hex')), isUndecryptable)
+        await assert.rejects(unseal(await verifiedBytes(cut), Buffer.from(key, 'hex')), isUndecryptable)
       })
     }
   }
@@ -53,7 +53,7 @@ describe('unseal', () => {
   for (const size of [1, MIB - 1, MIB, MIB + 1, 5 * MIB + 3]) {
     it(`opens ${size} bytes in the buffer that held them sealed`, async () => {
       const plain = Buffer.alloc(size, 'sealed and opened again, ')
-      const artifact = verifiedBytes(encrypt(plain))
+      const artifact = await verifiedBytes(encrypt(plain))
       const { zstd } = await unseal(artifact, DEK)
       assert.ok(zstd.equals(plain))
       assert.equal(zstd.buffer, artifact.bytes.buffer)
@@ -73,7 +73,7 @@ describe('unseal', () => {
   }
   for (const [name, change] of Object.entries(changed)) {
     it(`refuses ${name} and wipes the buffer`, async () => {
-      const artifact = verifiedBytes(change(encrypt(Buffer.alloc(2 * MIB, 'secret'))))
+      const artifact = await verifiedBytes(change(encrypt(Buffer.alloc(2 * MIB, 'secret'))))
       await assert.rejects(unseal(artifact, DEK), isUndecryptable)
       assert.ok(isWiped(artifact.bytes))
     })
@@ -87,20 +87,20 @@ describe('unseal', () => {
   }
   for (const [name, dek] of Object.entries(keys)) {
     it(`refuses ${name} as key and wipes the buffer`, async () => {
-      const artifact = verifiedBytes(encrypt(Buffer.alloc(2 * MIB, 'secret')))
+      const artifact = await verifiedBytes(encrypt(Buffer.alloc(2 * MIB, 'secret')))
       await assert.rejects(unseal(artifact, dek), isUndecryptable)
       assert.ok(isWiped(artifact.bytes))
     })
   }
 
   it('opens an artifact once', async () => {
-    const artifact = verifiedBytes(encrypt(Buffer.from('sealed')))
+    const artifact = await verifiedBytes(encrypt(Buffer.from('sealed')))
     await unseal(artifact, DEK)
     await assert.rejects(unseal(artifact, DEK), isUndecryptable)
   })
 
   it('throws the reason of a signal that is already aborted, and wipes the buffer', async () => {
-    const artifact = verifiedBytes(encrypt(Buffer.from('secret')))
+    const artifact = await verifiedBytes(encrypt(Buffer.from('secret')))
     const reason = new Error('cancelled by the runner')
     await assert.rejects(unseal(artifact, DEK, AbortSignal.abort(reason)), reason)
     assert.ok(isWiped(artifact.bytes))

@@ -108,6 +108,15 @@ describe('unpackZstd', () => {
     })
   }
 
+  it('unpacks nothing where the frames declare too much together', async () => {
+    const opened = await openedZstd(Buffer.concat([frame(noise(TOO_MUCH / 2)), frame(noise(TOO_MUCH))]))
+    let pieces = 0
+    await assert.rejects(async () => {
+      for await (const _ of unpackZstd(opened, LIMITS)) pieces++
+    })
+    assert.equal(pieces, 0)
+  })
+
   it('stops a bomb long before all of it is unpacked', async () => {
     const opened = await openedZstd(frame(Buffer.alloc(500 * MIB), withoutSize))
     let bytes = 0

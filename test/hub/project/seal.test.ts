@@ -138,6 +138,16 @@ describe('a sealed project', () => {
 })
 
 describe('sealing', () => {
+  it('takes a plan whose steps are about an extension', async t => {
+    const steps = [
+      '{id: mailer, action: install_extension, extension: mailer}',
+      '{id: env, action: write_env, plugin: mailer, from: extensions/mailer/.env.template}',
+      '{id: up, action: restart, plugin: mailer}',
+    ]
+    const plan = `project_id: shop\nsteps: [${steps.join(', ')}]\n`
+    await sealShop(t, {}, { 'extensions/mailer/.env.template': 'A=\n', 'deployment/install.yaml': plan })
+  })
+
   for (const path of [
     '.env',
     '.ENV',

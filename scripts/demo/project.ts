@@ -1,0 +1,47 @@
+import { generateKeyPairSync } from 'node:crypto'
+import { join } from 'node:path'
+import { createProjectKey, revokeProjectKey } from '../../hub/project/project-keys.ts'
+import { publishProject } from '../../hub/project/publish.ts'
+import { listDeployments, type StoredProjectReport } from '../../hub/project/reports.ts'
+import { sealProject } from '../../hub/project/seal.ts'
+import { signerPublicKey } from '../../hub/project/signing-key.ts'
+import { type ActionResult, runAction } from '../local-runner.ts'
+import type { LocalStage } from '../local-stage.ts'
+import { type ProjectRelease, writeSources } from './releases.ts'
+
+const PROJECT_ID = 'shop'
+const MOST_REPORTS = 100
+
+/** The project of the story: what its publisher, its hub and its operator do with it. */
+export interface DemoProject {
+  /** Seals a release with the publisher's key, and publishes it. */
+  publish(release: ProjectRelease): Promise<void>
+  /** Takes the operator's deployment credential back, on the hub. */
+  revokeCredential(): void
+  /** Runs the project action from `dist/` for the latest version. */
+  deploy(): Promise<ActionResult>
+  /** Every report that the hub has accepted, oldest first. */
+  readReports(): StoredProjectReport[]
+}
+
+/** `common` are the inputs that say where the hub and the host are. */
+export function openProject(stage: LocalStage, common: Readonly<Record<string, string>>): DemoProject {
+  const { folder, store, workspace } = stage
+  const { privateKey: signingKey } = generateKeyPairSync('ed25519')
+  const newKey = (purpose: 'devkey' | 'credential') =>
+    createProjectKey(store, { project_id: PROJECT_ID, purpose, name: 'operator' })
+  const [devkey, credential] = [newKey('devkey'), newKey('credential')]
+  const access = { devkey: devkey.value, 'deployment-credential': credential.value }
+  const trust = { 'project-id': PROJECT_ID, 'signer-public-key': signerPublicKey(signingKey) }
+  return {
+    async publish(release) {
+      const source = join(folder, 'sources', `${PROJECT_ID}-${release.version}`)
+      writeSources(release, source)
+      const sealed = await sealProject({ source, projectId: PROJECT_ID, version: release.version, signingKey })
+      await publishProject(store, sealed.bytes, sealed.release)
+    },
+    revokeCredential: () => void revokeProjectKey(store, credential.record.id),
+    deploy: () => runAction({ workspace, action: 'project', inputs: { ...common, ...access, ...trust } }),
+    readReports: () => listDeployments(store, MOST_REPORTS).toReversed(),
+  }
+}

@@ -1,0 +1,34 @@
+import { createHash } from 'node:crypto'
+import { closeSync, constants, openSync, readSync } from 'node:fs'
+import { TimeSlice } from './time-slice.ts'
+
+const WINDOW_BYTES = 1024 * 1024
+/** What has become a pipe or a symlink since it was looked at is neither waited for nor followed. */
+const FLAGS = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOFOLLOW ?? 0)
+
+/** Hashes many files one after another through one window, in slices between which signals are heard. */
+export class FileDigester {
+  readonly #window = Buffer.allocUnsafeSlow(WINDOW_BYTES)
+  readonly #slice: TimeSlice
+
+  constructor(signal?: AbortSignal) {
+    this.#slice = new TimeSlice(signal)
+  }
+
+  /** Lowercase hex SHA-256 of a file's bytes. Throws the system's error, and the signal's reason once it is aborted. */
+  async sha256(path: string): Promise<string> {
+    if (this.#slice.isOver()) await this.#slice.giveBack()
+    const digest = createHash('sha256')
+    const fd = openSync(path, FLAGS)
+    try {
+      for (let count = -1; count !== 0; ) {
+        count = readSync(fd, this.#window)
+        digest.update(this.#window.subarray(0, count))
+        if (this.#slice.isOver()) await this.#slice.giveBack()
+      }
+    } finally {
+      closeSync(fd)
+    }
+    return digest.digest('hex')
+  }
+}

@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import { yankVersion } from '../../hub/marketplace/catalogue.ts'
+import type { ActionResult } from '../../scripts/local-runner.ts'
+import { acceptedReports, commandsIn, listHost } from './evidence.ts'
+import { listLive } from './invariants.ts'
+import { acceptedProjectReports, installedRows, runningParts } from './project-evidence.ts'
+import { openProjectStage, PROJECT_ID, type ProjectStage, projectFiles } from './project-stage.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './stage.ts'
+import { standIn } from './stand-in.ts'
+
+let market: Stage
+let stage: ProjectStage
+beforeEach(async () => {
+  market = await openStage()
+  stage = await openProjectStage()
+  await market.publish('5.0.0', pluginFiles('5.0.0'))
+  await stage.publish('1.0.0', projectFiles('1.0.0'))
+})
+afterEach(async () => {
+  await stage.close()
+  await market.close()
+})
+
+/** Deploys the project to the host on which the marketplace's plugins are. */
+function deployProject(inputs: Record<string, string> = {}): Promise<ActionResult> {
+  return stage.deploy({ 'project-root': market.root, ...inputs })
+}
+
+function assertDeployed({ exitCode, outputs, log }: ActionResult, changed = 'true'): void {
+  assert.deepEqual([exitCode, outputs['outcome'], outputs['changed']], [0, 'success', changed], log)
+}
+
+function assertRefused({ outputs, log }: ActionResult, code: string): void {
+  assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', code], log)
+}
+
+describe('a marketplace plugin and a project on one host', () => {
+  it('are deployed beside each other, each by its own record', async () => {
+    assertDeployed(await market.deploy())
+    assertDeployed(await deployProject())
+    assertDeployed(await market.deploy(), 'false')
+    assertDeployed(await deployProject(), 'false')
+    assert.deepEqual(
+      Object.entries(installedRows(market)).map(([place, { contract, slug }]) => [place, contract, slug]),
+      [
+        ['service mailer', 'project', PROJECT_ID],
+        ['plugin cart', 'project', PROJECT_ID],
+        ['plugin greeter', 'marketplace', 'greeter'],
+        ['plugin till', 'project', PROJECT_ID],
+      ],
+    )
+  })
+
+  it('go back and forth each by its own versions', async () => {
+    assertDeployed(await market.deploy())
+    assertDeployed(await deployProject())
+    await stage.publish('2.0.0', projectFiles('2.0.0'))
+    await market.publish('4.0.0', pluginFiles('4.0.0'))
+    const { outputs } = await deployProject()
+    assert.deepEqual([outputs['previous-version'], outputs['version']], ['1.0.0', '2.0.0'])
+    yankVersion(market.store, { kind: 'plugin', slug: 'greeter' }, '5.0.0')
+    assertRefused(await market.deploy(), 'downgrade_refused')
+    assert.deepEqual(runningParts(market), ['2.0.0', '2.0.0', '2.0.0'])
+  })
+
+  it('are told of to their own hubs, each in its own words', async () => {
+    const plugin = await market.deploy()
+    const project = await deployProject()
+    assert.deepEqual(
+      acceptedReports(market).map(({ kind, slug }) => [kind, slug]),
+      [['plugin', 'greeter']],
+    )
+    assert.deepEqual(
+      acceptedProjectReports(stage).map(({ deployment_id }) => deployment_id),
+      [project.outputs['deployment-id']],
+    )
+    assert.deepEqual([acceptedReports(stage), acceptedProjectReports(market)], [[], []])
+    const audit = readFileSync(join(market.root, '.hub-deploy/audit.jsonl'), 'utf8').trim().split('\n')
+    assert.deepEqual(
+      audit.map(line => JSON.parse(line).deployment_id),
+      [plugin, project].map(({ outputs }) => outputs['deployment-id']),
+    )
+  })
+
+  it('fail without touching the other', async () => {
+    assertDeployed(await market.deploy())
+    assertDeployed(await deployProject())
+    const before = listHost(market.root)
+    assertRefused(await market.deploy({ 'signing-secret': 'of another developer' }), 'signature_mismatch')
+    assertRefused(await deployProject({ 'deployment-credential': 'of nobody' }), 'authentication_failed')
+    assert.deepEqual(listHost(market.root), before)
+  })
+
+  it('wait for each other: the project recovers what a killed plugin deployment left, and its hub hears of it later', async t => {
+    assertDeployed(await market.deploy())
+    await market.publish('6.0.0', pluginFiles('6.0.0'))
+    const old = listLive(market.root)
+    const killed = await market.deploy({}, { env: { PATH: standIn(t, 'sync', 'kill -KILL $PPID') } })
+    assert.equal(killed.signal, 'SIGKILL')
+    assertDeployed(await deployProject())
+    for (const [path, what] of Object.entries(old)) assert.equal(listLive(market.root)[path], what)
+    assertDeployed(await market.deploy())
+    assert.deepEqual(
+      acceptedReports(market).map(({ version, status }) => [version, status]),
+      [
+        ['5.0.0', 'success'],
+        ['6.0.0', 'failed'],
+        ['6.0.0', 'success'],
+      ],
+    )
+  })
+})
+
+describe('a project that brings what the marketplace has installed', () => {
+  it('takes the place over, and keeps the old tree where it can be put back', async () => {
+    await market.publish('9.0.0', pluginFiles('9.0.0'), { slug: 'cart' })
+    market.writePlan(PLUGIN_PLAN.replaceAll('greeter', 'cart'))
+    assertDeployed(await market.deploy({ slug: 'cart' }))
+    const result = await deployProject()
+    assertDeployed(result)
+    assert.equal(commandsIn(result.log, 'error').length, 0)
+    const { contract, version, snapshots } = installedRows(market)['plugin cart'] ?? {}
+    assert.deepEqual([contract, version, snapshots?.map(({ name }) => name)], ['project', '1.0.0', ['1-9.0.0']])
+    assert.ok(existsSync(join(market.root, '.hub-deploy/snapshots/plugins/cart/1-9.0.0/plugin.yaml')))
+    assert.equal(result.outputs['previous-version'], '')
+  })
+})

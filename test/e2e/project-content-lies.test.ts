@@ -1,0 +1,111 @@
+import assert from 'node:assert/strict'
+import { after, before, describe } from 'node:test'
+import { zstdCompressSync } from 'node:zlib'
+import type { ErrorCode } from '../../src/core/errors.ts'
+import { HOSTILE_TARS } from '../archives/hostile-tars.ts'
+import { buildTar, file } from '../archives/tar-builder.ts'
+import { itRefuses, type Lie, openDeployedStage, TO_KEY } from './project-lie.ts'
+import { PROJECT_PLAN, type ProjectStage } from './project-stage.ts'
+import { type ProjectChanges, projectTar, sealBytes, sealTar } from './sealed-offer.ts'
+
+let stage: ProjectStage
+before(async () => {
+  stage = await openDeployedStage()
+})
+after(() => stage.close())
+
+function refuses(name: string, lie: Lie): void {
+  itRefuses(name, () => stage, lie)
+}
+
+describe('before anything is installed', () => {
+  const extracting = { during: 'extracting', asked: TO_KEY } as const
+  const zstd = zstdCompressSync(projectTar())
+  refuses('what is not compressed', {
+    ...extracting,
+    code: 'invalid_archive',
+    offer: on => sealBytes(projectTar(), on.signingKey),
+  })
+  refuses('a compressed stream that ends early', {
+    ...extracting,
+    code: 'invalid_archive',
+    offer: on => sealBytes(zstd.subarray(0, -9), on.signingKey),
+  })
+  refuses('bytes behind the compressed stream', {
+    ...extracting,
+    code: 'invalid_archive',
+    offer: on => sealBytes(Buffer.concat([zstd, Buffer.from('more')]), on.signingKey),
+  })
+  refuses('a bomb', {
+    ...extracting,
+    code: 'archive_too_large',
+    inputs: { 'max-extracted-bytes': '1000000' },
+    offer: on => sealTar(buildTar([file('zeros', Buffer.alloc(8_000_000))]), on.signingKey),
+  })
+  for (const what of [
+    'unsafe_archive--dotdot-first',
+    'unsafe_archive--hard-link-out',
+    'unsafe_archive--symlink-then-write-through',
+    'unsafe_archive--fifo',
+    'unsafe_archive--pax-path-dotdot',
+    'invalid_archive--another-archive-behind',
+  ]) {
+    const [hostile] = HOSTILE_TARS.filter(({ name }) => name === what)
+    const code = what.split('--')[0] as ErrorCode
+    const bytes = hostile?.bytes ?? (() => assert.fail('no such archive'))
+    refuses(what, { ...extracting, code, offer: on => sealTar(bytes(), on.signingKey) })
+  }
+})
+
+describe('before the plan is looked at', () => {
+  const content = (code: ErrorCode, changes: ProjectChanges): Lie => ({
+    code,
+    during: 'verifying_manifest',
+    asked: TO_KEY,
+    offer: on => sealTar(projectTar(changes), on.signingKey),
+  })
+  const manifests: Record<string, Lie> = {
+    'a manifest of another format': content('invalid_manifest', { manifest: { format_version: '2' } }),
+    'the manifest of another project': content('invalid_manifest', { manifest: { project_id: 'stolen' } }),
+    'the manifest of another version': content('version_mismatch', { manifest: { version: '1.9.0' } }),
+    'a manifest without plugins': content('invalid_manifest', { manifest: { plugins: [] } }),
+    'a manifest of a plugin that is not there': content('invalid_manifest', {
+      manifest: { plugins: [{ id: 'ghost', version: '1.0.0', sha256: 'a'.repeat(64) }] },
+    }),
+    'a manifest of what is elsewhere': content('source_not_supported', {
+      manifest: { extensions: [{ id: 'mailer', source: 'https://elsewhere.example' }] },
+    }),
+    'a file that its manifest does not count': content('content_mismatch', {
+      more: [file('plugins/cart/more.py', 'evil')],
+    }),
+    'a manifest without a digest': content('invalid_manifest', { manifest: { content_sha256: undefined } }),
+  }
+  for (const [what, lie] of Object.entries(manifests)) refuses(what, lie)
+  refuses('no manifest', {
+    ...content('invalid_manifest', {}),
+    offer: on => sealTar(buildTar([file('plugins/cart/plugin.yaml', 'name: cart')]), on.signingKey),
+  })
+})
+
+describe('before any step is run', () => {
+  const planned = (plan: string): Lie => ({
+    code: 'invalid_plan',
+    during: 'validating_project',
+    asked: TO_KEY,
+    offer: on => sealTar(projectTar({ files: { 'deployment/install.yaml': plan } }), on.signingKey),
+    says: /deployment\/install\.yaml/,
+  })
+  const step = (text: string): string => `${PROJECT_PLAN}  - {id: last, depends_on: [mailer], ${text}}\n`
+  const plans: Record<string, string> = {
+    'the plan of another project': PROJECT_PLAN.replace('project_id: shop', 'project_id: stolen'),
+    'a plan with a step of no known kind': step('action: run, command: [rm, -rf, /]'),
+    'a plan of a plugin that the manifest does not name': step('action: install_plugin, plugin: ghost'),
+    'a plan that goes in a circle': PROJECT_PLAN.replace('snapshot: true', 'depends_on: [mailer]'),
+    'a plan that is no YAML': 'steps: [',
+    'a plan that starts what this host has no supervisor for': step('action: restart, plugin: cart'),
+    'a plan that runs what this host has no command for': step('action: provision, plugin: cart'),
+    'a plan that reads a file outside the artifact': step('action: write_env, plugin: cart, from: ../../etc/passwd'),
+    'a plan that reads a file that is not there': step('action: write_env, plugin: cart, from: plugins/cart/nothing'),
+  }
+  for (const [what, plan] of Object.entries(plans)) refuses(what, planned(plan))
+})

@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, it, type TestContext } from 'node:test'
+import { parse } from 'yaml'
+import type { ActionResult } from '../../scripts/local-runner.ts'
+import type { ErrorCode } from '../../src/core/errors.ts'
+import { commandsIn, listHost, readLocalReport } from './evidence.ts'
+import { openProjectStage, type ProjectStage } from './project-stage.ts'
+import { answersOf, goodOffer, type ProjectRoute, serveUntrustedProjectHub } from './untrusted-project-hub.ts'
+
+const ACTION = join(import.meta.dirname, '../../project/action.yml')
+const OUTPUT_NAMES = Object.keys(parse(readFileSync(ACTION, 'utf8')).outputs).toSorted()
+
+let stage: ProjectStage
+before(async () => {
+  stage = await openProjectStage()
+})
+after(() => stage.close())
+
+/** Runs with inputs that must be refused before the hub is asked for anything but to take the report. */
+async function refused(t: TestContext, code: ErrorCode, inputs: Record<string, string>): Promise<ActionResult> {
+  const hub = await serveUntrustedProjectHub(t, answersOf(stage, goodOffer(stage)))
+  const result = await stage.deploy({ 'hub-url': hub.url, ...inputs })
+  const { outcome, 'error-code': found, plugins } = result.outputs
+  assert.deepEqual([result.exitCode, outcome, found, plugins], [1, 'failed', code, '[]'], result.log)
+  assert.deepEqual(Object.keys(result.outputs).toSorted(), OUTPUT_NAMES)
+  assert.equal(readLocalReport(result).error?.code, code)
+  const told: ProjectRoute[] = result.outputs['reported'] === 'true' ? ['auth', 'report'] : []
+  assert.deepEqual(hub.asked(), told)
+  assert.deepEqual(listHost(stage.root), {})
+  return result
+}
+
+function errorOf({ log }: ActionResult): string {
+  const [error, ...more] = commandsIn(log, 'error')
+  assert.deepEqual(more, [])
+  return error ?? ''
+}
+
+describe('inputs of a project that cannot be used', () => {
+  it('are told all at once, each by its name, and to nobody', async t => {
+    const names = ['devkey', 'deployment-credential', 'project-id', 'signer-public-key', 'version']
+    const inputs = { ...Object.fromEntries(names.map(name => [name, ''])), 'project-id': 'a/b', version: '../x' }
+    const error = errorOf(await refused(t, 'missing_input', inputs))
+    for (const name of names) assert.match(error, new RegExp(`[:;] ?${name} `))
+  })
+
+  const wrong: Record<string, Record<string, string>> = {
+    'a signer that is no key': { 'signer-public-key': 'nonsense' },
+    'a signer for whom anything would be signed': { 'signer-public-key': Buffer.alloc(32).toString('base64') },
+    'a pin that is no digest': { 'artifact-sha256': 'latest' },
+  }
+  for (const [what, inputs] of Object.entries(wrong)) {
+    it(`${what} is told to the hub as well`, async t => {
+      const result = await refused(t, 'invalid_input', inputs)
+      const [name = ''] = Object.keys(inputs)
+      assert.equal(errorOf(result).split(name).length, 2)
+      assert.doesNotMatch(errorOf(result), /\.;|\.\./)
+      assert.equal(result.outputs['reported'], 'true')
+    })
+  }
+
+  it('keep a hub by plain http elsewhere from hearing anything', async t => {
+    const result = await refused(t, 'insecure_url', { 'hub-url': 'http://hub.example' })
+    assert.equal(result.outputs['reported'], 'false')
+  })
+
+  it('of a host config are told before the hub is asked', async t => {
+    const result = await refused(t, 'invalid_input', { 'host-config': 'no-such-file.yaml' })
+    assert.match(errorOf(result), /no-such-file/)
+  })
+})

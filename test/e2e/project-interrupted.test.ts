@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict'
+import { after, before, beforeEach, describe, it, type TestContext } from 'node:test'
+import type { ActionResult } from '../../scripts/local-runner.ts'
+import { listTree } from '../install/directory-listing.ts'
+import { commandsIn, listHost, readLocalReport } from './evidence.ts'
+import { assertNothingStrays, assertTold, type Listing, readReports } from './invariants.ts'
+import { assertKeptSecret, assertTemporariesGone, formsOf, runningParts } from './project-evidence.ts'
+import { openProjectStage, type ProjectStage, projectFiles } from './project-stage.ts'
+import type { SealedOffer } from './sealed-offer.ts'
+import type { Answer } from './untrusted-hub.ts'
+import {
+  answersOf,
+  goodOffer,
+  type ProjectRoute,
+  serveUntrustedProjectHub,
+  TOKEN,
+  type UntrustedProjectHub,
+} from './untrusted-project-hub.ts'
+
+let stage: ProjectStage
+let offer: SealedOffer
+let installed: Listing
+before(async () => {
+  stage = await openProjectStage()
+  offer = goodOffer(stage)
+  await stage.publish('1.0.0', projectFiles('1.0.0'))
+  const { exitCode, log } = await stage.deploy()
+  assert.equal(exitCode, 0, log)
+})
+beforeEach(() => {
+  installed = listHost(stage.root)
+})
+after(() => stage.close())
+
+interface Interrupted {
+  hub: UntrustedProjectHub
+  result: ActionResult
+}
+
+/** Deploys from a hub that sends the signal, once, in place of its answer on that route. */
+async function interruptAt(t: TestContext, route: ProjectRoute, signal: NodeJS.Signals): Promise<Interrupted> {
+  const answers = answersOf(stage, offer)
+  let pid: number | undefined
+  const interrupting: Answer = (response, request) => {
+    if (pid === undefined) return answers[route](response, request)
+    process.kill(pid, signal)
+    pid = undefined
+  }
+  const hub = await serveUntrustedProjectHub(t, { ...answers, [route]: interrupting })
+  const result = await stage.deploy(
+    { 'hub-url': hub.url },
+    {
+      onStart(started) {
+        pid = started
+      },
+    },
+  )
+  return { hub, result }
+}
+
+function post({ hub, result }: Interrupted): Promise<ActionResult> {
+  return stage.deploy({ 'hub-url': hub.url }, { phase: 'post', state: result.state })
+}
+
+function told({ hub }: Interrupted): unknown[] {
+  return hub.callsTo('report').map(({ body }) => (body as Record<string, unknown>)['status'])
+}
+
+function assertAsBefore(): void {
+  assert.deepEqual(listHost(stage.root), installed)
+  assertNothingStrays(stage.root)
+  assertTemporariesGone(stage)
+}
+
+describe('a project deployment that is cancelled', () => {
+  for (const route of ['latest', 'artifact', 'download', 'authorize'] as const) {
+    it(`stops waiting for the hub (${route}), changes nothing and tells it`, async t => {
+      const interrupted = await interruptAt(t, route, 'SIGINT')
+      const { result } = interrupted
+      assertTold(stage.root, result)
+      assert.deepEqual([result.outputs['outcome'], result.outputs['error-code']], ['failed', 'cancelled'], result.log)
+      assert.equal(commandsIn(result.log, 'error').length, 1)
+      assert.deepEqual(told(interrupted), ['failed'])
+      assertAsBefore()
+    })
+  }
+})
+
+describe('a project deployment that is killed', () => {
+  for (const route of ['download', 'authorize'] as const) {
+    it(`while it waits for the hub (${route}) is ended by post, which logs in to tell the hub`, async t => {
+      const interrupted = await interruptAt(t, route, 'SIGKILL')
+      const { result, hub } = interrupted
+      assert.deepEqual([result.signal, result.outputs['outcome']], ['SIGKILL', 'interrupted'])
+      assertTemporariesGone(stage)
+      assertKeptSecret(stage, [result.log], [offer.dek], [TOKEN])
+      const { exitCode, log } = await post(interrupted)
+      assert.equal(exitCode, 0, log)
+      assert.deepEqual([hub.asked().slice(-2), told(interrupted)], [['auth', 'report'], ['failed']])
+      const report = readReports(stage.root).get(result.outputs['deployment-id'] ?? '')
+      assert.deepEqual([report?.outcome, report?.error?.code], ['failed', 'interrupted'])
+      assertKeptSecret(stage, [log], [offer.dek], [TOKEN])
+      assertAsBefore()
+    })
+  }
+
+  it('as it reports is finished by post, and stays a success', async t => {
+    const interrupted = await interruptAt(t, 'report', 'SIGKILL')
+    assert.equal(interrupted.result.signal, 'SIGKILL')
+    assertKeptSecret(stage, [interrupted.result.log], [offer.dek], [TOKEN])
+    assert.equal((await post(interrupted)).exitCode, 0)
+    assert.deepEqual(told(interrupted), ['success', 'success'])
+    assert.deepEqual(runningParts(stage), ['2.0.0', '2.0.0', '2.0.0'])
+    assertNothingStrays(stage.root)
+    const again = await stage.deploy({ 'hub-url': interrupted.hub.url })
+    assert.deepEqual([again.outputs['changed'], readLocalReport(again).previous_version], ['false', '2.0.0'])
+  })
+})
+
+describe('while the hub is asked for the key', () => {
+  it('nothing of the artifact has a name on this machine, and nothing is decrypted', async t => {
+    const answers = answersOf(stage, offer)
+    let seen: Record<string, string> = {}
+    const authorize: Answer = (response, request) => {
+      seen = { ...listTree(stage.root), ...listTree(stage.workspace.temp) }
+      answers.authorize(response, request)
+    }
+    const hub = await serveUntrustedProjectHub(t, { ...answers, authorize })
+    assert.equal((await stage.deploy({ 'hub-url': hub.url, version: '2.0.0' })).exitCode, 0)
+    const texts = Object.values(seen)
+    assert.ok(texts.length > 10)
+    for (const form of [offer.bytes.toString('latin1'), ...formsOf(offer.dek), stage.devkey, stage.credential, TOKEN]) {
+      assert.ok(!texts.some(text => text.includes(form)))
+    }
+  })
+})

@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, it } from 'node:test'
+import type { ActionResult } from '../../scripts/local-runner.ts'
+import { copyBuild, copyHost, type HostCopy } from './host-copy.ts'
+import {
+  assertExactly,
+  assertNothingStrays,
+  assertSettled,
+  assertTold,
+  type Listing,
+  listLasting,
+  listLive,
+  readReports,
+} from './invariants.ts'
+import { countOutcomes } from './outcome-counts.ts'
+import { acceptedProjectReports, assertKeptSecret } from './project-evidence.ts'
+import { openProjectStage, PROJECT_PLAN, type ProjectStage, projectFiles } from './project-stage.ts'
+import { writeFiles } from './stage.ts'
+import { killBefore, whyNoStrace } from './strace.ts'
+import { openTraces, type TracedCall, type Traces } from './traced-runs.ts'
+
+const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
+const SAMPLED = 7
+const ENV_STEP =
+  '  - {id: env, action: write_env, plugin: cart, from: plugins/cart/.env.template, depends_on: [mailer]}\n'
+
+describe('a project update killed before any one of its switches', { skip: whyNoStrace() }, () => {
+  let stage: ProjectStage
+  let traces: Traces<HostCopy>
+  let repository: string
+  let old: Listing
+  let reference: Listing
+  let calls: readonly TracedCall[]
+
+  before(async () => {
+    stage = await openProjectStage()
+    traces = openTraces()
+    repository = copyBuild(stage)
+    await stage.publish('1.0.0', projectFiles('1.0.0'))
+    const { exitCode, log } = await stage.deploy({}, { repository })
+    assert.equal(exitCode, 0, log)
+    writeFiles(stage.root, { 'plugins/cart/data/orders': '17\n', 'plugins/neighbour/plugin.yaml': 'name: neighbour\n' })
+    const more = { 'plugins/cart/.env.template': 'COLOUR=blue\n', 'deployment/install.yaml': PROJECT_PLAN + ENV_STEP }
+    await stage.publish('2.0.0', projectFiles('2.0.0', more))
+    old = listLive(stage.root)
+    const host = copy('reference')
+    calls = (await traces.run(host, update)).calls.filter(isSwitch)
+    reference = listLasting(host.root)
+  })
+
+  after(async () => {
+    traces.close()
+    await stage.close()
+  })
+
+  for (const recoveredBy of ['the next run', 'post'] as const) {
+    it(`is old everywhere or new everywhere after ${recoveredBy}`, { concurrency: 2 }, async t => {
+      assert.ok(calls.length >= 15, `the census sees the switches: ${calls.length}`)
+      const offset = recoveredBy === 'post' ? 0 : 4
+      const swept = calls.filter((_, at) => IS_FULL || at % SAMPLED === offset)
+      const outcomes: string[] = []
+      const kill = async (call: TracedCall, at: number) => {
+        outcomes.push(await killAndRecover(call, copy(`${offset}-${at}`), recoveredBy))
+      }
+      await Promise.all(swept.map((call, at) => t.test(call.text, () => kill(call, at))))
+      t.diagnostic(`${swept.length} of ${calls.length} switches: ${countOutcomes(outcomes)}`)
+    })
+  }
+
+  it('after its commit counts as installed for whoever comes next', async () => {
+    const records = calls.find(({ text }) => /rename\w*\(.*installed\.json/.test(text))
+    assert.ok(records)
+    const host = copy('committed')
+    await traces.run(host, update, killBefore(records))
+    const { outputs, exitCode } = await host.deploy()
+    assert.deepEqual([exitCode, outputs['changed'], outputs['previous-version']], [0, 'false', '2.0.0'])
+  })
+
+  function copy(name: string): HostCopy {
+    return copyHost({ stage, repository, root: stage.root, inputs: { version: '2.0.0' } }, name)
+  }
+
+  /** Returns how the deployment that was killed ended in the end. */
+  async function killAndRecover(call: TracedCall, host: HostCopy, recoveredBy: string): Promise<string> {
+    const { result } = await traces.run(host, update, killBefore(call))
+    const id = result.outputs['deployment-id'] ?? ''
+    assert.equal(result.signal, 'SIGKILL', result.log)
+    if (recoveredBy === 'post') {
+      const { exitCode, log } = await host.post()
+      assert.equal(exitCode, 0, log)
+      assertOneVersion(host, id)
+    }
+    assertTold(host.root, await host.deploy())
+    assert.deepEqual(listLasting(host.root), reference)
+    assertNothingStrays(host.root)
+    assertHubHeard(id, host)
+    await assertSettled(host.root, () => host.deploy())
+    assertKeptSecret({ ...stage, root: host.root, workspace: host.workspace }, [result.log], [])
+    return readReports(host.root).get(id)?.outcome ?? 'not begun'
+  }
+
+  /** The live trees are all of one version, the one that the dead run's report names. */
+  function assertOneVersion({ root }: HostCopy, id: string): void {
+    const outcome = readReports(root).get(id)?.outcome
+    const found = assertExactly(root, { old, new: liveIn(reference) })
+    assert.equal(found, outcome === 'success' ? 'new' : 'old', outcome)
+  }
+
+  function assertHubHeard(id: string, { root }: HostCopy): void {
+    const report = readReports(root).get(id)
+    const row = acceptedProjectReports(stage).find(({ deployment_id }) => deployment_id === id)
+    assert.equal(row?.status, report?.status)
+  }
+})
+
+function update(host: HostCopy, run: Parameters<HostCopy['deploy']>[1]): Promise<ActionResult> {
+  return host.deploy({}, run)
+}
+
+function isSwitch({ name }: TracedCall): boolean {
+  return name.startsWith('rename') || name.startsWith('link')
+}
+
+function liveIn(listing: Listing): Listing {
+  return Object.fromEntries(Object.entries(listing).filter(([path]) => /^(plugins|extensions)(\/|$)/.test(path)))
+}

@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict'
+import { it } from 'node:test'
+import { commandsIn } from './evidence.ts'
+import { assertRefusesProject, type ProjectRefusal } from './project-refusal.ts'
+import { openProjectStage, type ProjectStage, projectFiles } from './project-stage.ts'
+import type { SealedOffer } from './sealed-offer.ts'
+import {
+  answersOf,
+  goodOffer,
+  type ProjectAnswers,
+  type ProjectRoute,
+  serveUntrustedProjectHub,
+} from './untrusted-project-hub.ts'
+
+/** What a hub is asked before the artifact is downloaded, before its key is asked for, and before it is opened. */
+export const TO_ARTIFACT: readonly ProjectRoute[] = ['auth', 'artifact']
+export const TO_DOWNLOAD: readonly ProjectRoute[] = [...TO_ARTIFACT, 'download']
+export const TO_KEY: readonly ProjectRoute[] = [...TO_DOWNLOAD, 'authorize']
+
+/** What a hub offers or answers that must be refused, and where. */
+export interface Lie extends Omit<ProjectRefusal, 'dek'> {
+  /** What is offered in place of a good project. */
+  offer?: (stage: ProjectStage) => SealedOffer
+  answers?: (stage: ProjectStage, offer: SealedOffer) => Partial<ProjectAnswers>
+  /** What the annotation says. */
+  says?: RegExp
+}
+
+/** A stage on whose host 1.0.0 is installed. */
+export async function openDeployedStage(): Promise<ProjectStage> {
+  const stage = await openProjectStage()
+  await stage.publish('1.0.0', projectFiles('1.0.0'))
+  const { exitCode, log } = await stage.deploy()
+  assert.equal(exitCode, 0, log)
+  return stage
+}
+
+/** A test that the lie is refused where it says, and changes nothing. */
+export function itRefuses(
+  name: string,
+  stageOf: () => ProjectStage,
+  { offer = goodOffer, answers, says, ...refusal }: Lie,
+): void {
+  it(name, async t => {
+    const stage = stageOf()
+    const offered = offer(stage)
+    const hub = await serveUntrustedProjectHub(t, answersOf(stage, offered, answers?.(stage, offered)))
+    const { log } = await assertRefusesProject(stage, hub, { ...refusal, dek: offered.dek })
+    assert.match(commandsIn(log, 'error').join(), says ?? /./)
+  })
+}

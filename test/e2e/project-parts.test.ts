@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict'
+import { createHmac } from 'node:crypto'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import { commandsIn, listHost, listOwn } from './evidence.ts'
+import { changesOf, deployed, snapshotsOf } from './project-deployed.ts'
+import { assertKeptSecret, installedRows, runningParts } from './project-evidence.ts'
+import { openProjectStage, PROJECT_ID, PROJECT_PLAN, type ProjectStage, projectFiles } from './project-stage.ts'
+import { writeFiles } from './stage.ts'
+
+let stage: ProjectStage
+beforeEach(async () => {
+  stage = await openProjectStage()
+})
+afterEach(() => stage.close())
+
+async function publish(version: string, more: Record<string, string> = {}): Promise<void> {
+  await stage.publish(version, projectFiles(version, more))
+}
+
+describe('the parts of a project', () => {
+  it('keep as many replaced versions as keep-snapshots says', async () => {
+    for (const version of ['1.0.0', '2.0.0', '3.0.0']) {
+      await publish(version)
+      await deployed(stage, { 'keep-snapshots': '1' })
+    }
+    for (const [place, folder] of Object.entries({
+      'plugin cart': 'plugins/cart',
+      'service mailer': 'extensions/mailer',
+    })) {
+      assert.deepEqual(snapshotsOf(stage, place), ['2-2.0.0'])
+      assert.deepEqual(listOwn(stage, `snapshots/${folder}`), ['2-2.0.0'])
+    }
+    assert.deepEqual(
+      installedRows(stage)['plugin till']?.snapshots.map(row => row.project_version),
+      ['2.0.0'],
+    )
+  })
+
+  it('keep no replaced version where no step asks for a snapshot', async () => {
+    const plan = { 'deployment/install.yaml': PROJECT_PLAN.replace(', snapshot: true', '') }
+    for (const version of ['1.0.0', '2.0.0']) {
+      await publish(version, plan)
+      await deployed(stage)
+    }
+    assert.deepEqual([snapshotsOf(stage, 'plugin cart'), listOwn(stage, 'snapshots/plugins/cart')], [[], []])
+  })
+
+  it('keep what belongs to the host', async () => {
+    await publish('1.0.0')
+    await deployed(stage)
+    writeFiles(stage.root, { 'plugins/cart/data/db': 'orders', 'extensions/mailer/.env': 'A=1\n' })
+    await publish('2.0.0')
+    await deployed(stage)
+    assert.equal(readFileSync(join(stage.root, 'plugins/cart/data/db'), 'utf8'), 'orders')
+    assert.equal(readFileSync(join(stage.root, 'extensions/mailer/.env'), 'utf8'), 'A=1\n')
+  })
+
+  it('stay where they are when a later version has them no more', async () => {
+    await publish('1.0.0')
+    await deployed(stage)
+    const { 'extensions/mailer/run.sh': _, ...files } = projectFiles('2.0.0')
+    const [cart, till] = PROJECT_PLAN.split('\n').filter(line => line.includes('install_plugin'))
+    const plan = `format_version: "1"\nproject_id: ${PROJECT_ID}\nversion: "2"\nsteps:\n${cart}\n${till}\n`
+    await stage.publish('2.0.0', { ...files, 'deployment/install.yaml': plan })
+    assert.deepEqual(changesOf(await deployed(stage)), ['true', '1.0.0', '2.0.0'])
+    assert.deepEqual(runningParts(stage), ['2.0.0', '2.0.0', '1.0.0'])
+    assert.equal(installedRows(stage)['service mailer']?.project_version, '1.0.0')
+    assert.deepEqual(changesOf(await deployed(stage)), ['false', '2.0.0', '2.0.0'])
+  })
+
+  it('that no step installs are left out, and a notice says so', async () => {
+    const [mailer] = PROJECT_PLAN.split('\n').filter(line => line.includes('mailer'))
+    await publish('1.0.0', { 'deployment/install.yaml': PROJECT_PLAN.replace(`${mailer}\n`, '') })
+    const { log } = await deployed(stage)
+    assert.ok(!existsSync(join(stage.root, 'extensions')))
+    assert.match(commandsIn(log, 'notice').join('\n'), /extensions\/mailer/)
+  })
+
+  it('go to plugins/, whatever the archive calls that directory', async () => {
+    const files = Object.entries(projectFiles('1.0.0', { 'plugins/cart/.env.template': 'A=1\n' }))
+    const renamed = Object.fromEntries(files.map(([path, text]) => [path.replace(/^plugins\//, 'addons/'), text]))
+    const env = '  - {id: env, action: write_env, plugin: cart, from: addons/cart/.env.template, depends_on: [cart]}\n'
+    await stage.publish(
+      '1.0.0',
+      { ...renamed, 'deployment/install.yaml': PROJECT_PLAN + env },
+      { pluginsDirname: 'addons' },
+    )
+    await deployed(stage)
+    assert.deepEqual(readdirSync(stage.root).sort(), ['.hub-deploy', 'extensions', 'plugins'])
+    assert.deepEqual(runningParts(stage), ['1.0.0', '1.0.0', '1.0.0'])
+    assert.equal(readFileSync(join(stage.root, 'plugins/cart.env'), 'utf8'), 'A=1\n')
+  })
+})
+
+describe('the settings of a project', () => {
+  const files = {
+    'plugins/cart/plugin.yaml': 'name: cart\nversion: "1.0.0"\nenvironment: {required: [TOKEN]}\n',
+    'plugins/cart/.env.template': 'COLOUR=blue\nTOKEN=\n',
+    'deployment/install.yaml': `${PROJECT_PLAN}  - {id: env, action: write_env, plugin: cart, from: plugins/cart/.env.template, depends_on: [mailer]}\n`,
+  }
+
+  it('are seeded where there are none, from the step, and stay as the host has them', async () => {
+    await publish('1.0.0', files)
+    await deployed(stage, {}, { env: { TOKEN: 'of-this-host' } })
+    const path = join(stage.root, 'plugins/cart.env')
+    assert.equal(readFileSync(path, 'utf8'), 'COLOUR=blue\nTOKEN=of-this-host\n')
+    writeFiles(stage.root, { 'plugins/cart.env': 'TOKEN=other\n' })
+    await publish('2.0.0', files)
+    await deployed(stage)
+    assert.equal(readFileSync(path, 'utf8'), 'TOKEN=other\n')
+  })
+
+  it('that lack a required key bring everything back', async () => {
+    await publish('1.0.0', files)
+    const { exitCode, outputs, log } = await stage.deploy()
+    assert.deepEqual([exitCode, outputs['outcome'], outputs['failed-step']], [1, 'rolled_back', 'env'], log)
+    assert.deepEqual(listHost(stage.root), {})
+  })
+})
+
+describe('the plugins of a project that their host wants signed', () => {
+  it('get each the signature that the host computes, and no other does', async () => {
+    const yamlOf = (name: string, mode: string) => `name: ${name}\nversion: "7.0.0"\nexecution_mode: ${mode}\n`
+    const secret = 'secret of the host'
+    await publish('1.0.0', {
+      'plugins/cart/plugin.yaml': yamlOf('cart', 'trusted'),
+      'plugins/till/plugin.yaml': yamlOf('till', 'EPHEMERAL'),
+      'plugins/free/plugin.yaml': yamlOf('free', 'sandboxed'),
+      'deployment/install.yaml': `${PROJECT_PLAN}  - {id: free, action: install_plugin, plugin: free}\n`,
+    })
+    const { log } = await deployed(stage, { 'plugin-secret-key': secret })
+    for (const [id, mode, main] of [
+      ['cart', 'trusted', 'cart 1.0.0'],
+      ['till', 'EPHEMERAL', 'till in 1.0.0'],
+    ] as const) {
+      const { digest } = JSON.parse(readFileSync(join(stage.root, 'plugins', id, 'plugin.sig'), 'utf8'))
+      const signed = `${yamlOf(id, mode)}src/main.py\0print("${main}")\n\0`
+      assert.equal(digest, createHmac('sha256', secret).update(signed).digest('hex'))
+    }
+    assert.ok(!existsSync(join(stage.root, 'plugins/free/plugin.sig')))
+    assertKeptSecret(stage, [log], [], [secret])
+    assert.equal((await deployed(stage, { 'plugin-secret-key': secret })).outputs['changed'], 'false')
+  })
+})

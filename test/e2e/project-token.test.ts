@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict'
+import { rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, afterEach, before, describe, it, type TestContext } from 'node:test'
+import { makeCertificate } from '../net/certificates.ts'
+import { type LoopbackServer, serve, serveTls } from '../net/loopback-server.ts'
+import { openProjectStage, type ProjectStage } from './project-stage.ts'
+import type { SealedOffer } from './sealed-offer.ts'
+import { type Answer, answerJson, redirectTo } from './untrusted-hub.ts'
+import {
+  answersOf,
+  descriptorOf,
+  goodOffer,
+  type ProjectAnswers,
+  serveUntrustedProjectHub,
+  TOKEN,
+  type UntrustedProjectHub,
+} from './untrusted-project-hub.ts'
+
+const BEARER = `Bearer ${TOKEN}`
+
+let stage: ProjectStage
+let offer: SealedOffer
+before(async () => {
+  stage = await openProjectStage()
+  offer = goodOffer(stage)
+})
+afterEach(() => rmSync(stage.root, { recursive: true, force: true }))
+after(() => stage.close())
+
+function serveHub(t: TestContext, answers: Partial<ProjectAnswers> = {}): Promise<UntrustedProjectHub> {
+  return serveUntrustedProjectHub(t, answersOf(stage, offer, answers))
+}
+
+/** A server that is no hub and gives the artifact to anybody. */
+function serveStorage(t: TestContext): Promise<LoopbackServer> {
+  return serve(t, (_, response) => response.end(offer.bytes))
+}
+
+async function deployFrom(url: string, inputs: Record<string, string> = {}): Promise<void> {
+  const { exitCode, log } = await stage.deploy({ 'hub-url': url, ...inputs })
+  assert.equal(exitCode, 0, log)
+}
+
+function describedAt(url: string): Answer {
+  return answerJson(200, descriptorOf(stage, offer, { download_url: url }))
+}
+
+/** That nothing in what it was sent is a secret of the deployment. */
+function assertToldNothing({ requests }: LoopbackServer): void {
+  assert.equal(requests.length, 1)
+  const told = JSON.stringify(requests.map(({ url, rawHeaders }) => [url, rawHeaders]))
+  for (const secret of [TOKEN, stage.devkey, stage.credential]) assert.ok(!told.includes(secret))
+}
+
+describe('the access token', () => {
+  it('goes to each call of the hub, and the devkey and the credential to one each', async t => {
+    const hub = await serveHub(t)
+    await deployFrom(hub.url)
+    assert.deepEqual(
+      hub.calls.map(({ route, authorization }) => [route, authorization]),
+      [
+        ['auth', undefined],
+        ['latest', BEARER],
+        ['artifact', BEARER],
+        ['download', BEARER],
+        ['authorize', BEARER],
+        ['report', BEARER],
+      ],
+    )
+    const holding = (secret: string) =>
+      hub.calls.filter(({ body }) => JSON.stringify(body ?? '').includes(secret)).map(({ route }) => route)
+    assert.deepEqual([holding(stage.devkey), holding(stage.credential)], [['auth'], ['authorize']])
+  })
+
+  it('does not go along to a download_url of another origin', async t => {
+    const storage = await serveStorage(t)
+    const hub = await serveHub(t, { artifact: describedAt(`${storage.url}/blob?signed=yes`) })
+    await deployFrom(hub.url)
+    assertToldNothing(storage)
+  })
+
+  it('does not follow a redirect to another origin', async t => {
+    const storage = await serveStorage(t)
+    const hub = await serveHub(t, { download: redirectTo(`${storage.url}/blob`) })
+    await deployFrom(hub.url)
+    assert.equal(hub.callsTo('download')[0]?.authorization, BEARER)
+    assertToldNothing(storage)
+  })
+
+  it('is not brought to the hub by a redirect from another origin', async t => {
+    let back: Answer = () => {}
+    const storage = await serve(t, (request, response) => back(response, request))
+    const hub = await serveHub(t, { artifact: describedAt(`${storage.url}/blob`) })
+    back = redirectTo(`${hub.url}/download`)
+    await deployFrom(hub.url)
+    assert.deepEqual(
+      hub.callsTo('download').map(({ authorization }) => authorization),
+      [undefined],
+    )
+  })
+
+  it('does not follow a redirect of any other call, and what is posted follows none', async t => {
+    const elsewhere = await serve(t, (_, response) => response.end('{}'))
+    for (const route of ['auth', 'latest', 'authorize', 'report'] as const) {
+      const hub = await serveHub(t, { [route]: redirectTo(`${elsewhere.url}/v1`, 307) })
+      assert.equal((await stage.deploy({ 'hub-url': hub.url })).exitCode, 1)
+    }
+    assert.deepEqual(
+      elsewhere.requests.map(({ method, headers }) => [method, headers.authorization]),
+      [['GET', undefined]],
+    )
+  })
+})
+
+describe('a hub over TLS', () => {
+  const certificate = makeCertificate()
+  const skip = certificate === undefined ? 'there is no openssl' : false
+
+  it('that names its own artifact by plain http gets it fetched by https', { skip }, async t => {
+    let describe: Answer = () => {}
+    const artifact: Answer = (response, request) => describe(response, request)
+    const answers = answersOf(stage, offer, { artifact })
+    const hub = await serveUntrustedProjectHub(t, answers, (on, handler) => serveTls(on, certificate ?? {}, handler))
+    describe = describedAt(`${hub.url.replace('https:', 'http:')}/download`)
+    writeFileSync(join(stage.workspace.path, 'ca.pem'), certificate?.cert ?? '')
+    await deployFrom(hub.url, { 'ca-file': 'ca.pem' })
+    assert.equal(hub.callsTo('download')[0]?.authorization, BEARER)
+  })
+
+  it('is not spoken to without its authority', { skip }, async t => {
+    const answers = answersOf(stage, offer)
+    const hub = await serveUntrustedProjectHub(t, answers, (on, handler) => serveTls(on, certificate ?? {}, handler))
+    const { outputs } = await stage.deploy({ 'hub-url': hub.url })
+    assert.equal(outputs['error-code'], 'network')
+    assert.deepEqual(hub.calls, [])
+  })
+})

@@ -1,0 +1,150 @@
+import assert from 'node:assert/strict'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
+import { after, before, describe, it, type TestContext } from 'node:test'
+import type { ActionResult, ActionRun } from '../../scripts/local-runner.ts'
+import type { ErrorCode } from '../../src/core/errors.ts'
+import { makeStandIns, type StandIns } from '../install/supervisors/stand-ins.ts'
+import { commandsIn, listHost, readLocalReport } from './evidence.ts'
+import { assertNothingStrays, assertTold } from './invariants.ts'
+import { acceptedProjectReports, runningParts } from './project-evidence.ts'
+import { openProjectStage, PROJECT_PLAN, type ProjectStage, projectFiles } from './project-stage.ts'
+import { standIn } from './stand-in.ts'
+import { whyNoStrace } from './strace.ts'
+import { tamper } from './tampering.ts'
+
+let stage: ProjectStage
+let standIns: StandIns
+let versions = 0
+before(async () => {
+  stage = await openProjectStage()
+  standIns = makeStandIns(join(stage.root, 'plugins/cart/src/main.py'))
+  standIns.add('make-db', 'echo "no database" >&2; exit 4')
+  standIns.add('check', 'grep -q "cart 1.0.0" running')
+  for (const unit of UNITS) standIns.setState(unit, 'active')
+  writeFileSync(join(stage.workspace.path, 'host-config.yaml'), hostConfig())
+  await stage.publish('1.0.0', projectFiles('1.0.0'))
+  const { exitCode, log } = await stage.deploy()
+  assert.equal(exitCode, 0, log)
+})
+after(async () => {
+  standIns.close()
+  await stage.close()
+})
+
+const UNITS = ['cart.service', 'till.service', 'app.service']
+
+function hostConfig(): string {
+  return `version: 1
+supervisor: systemd
+systemd: {project_unit: app.service}
+plugins: {cart: {healthcheck: {command: [${standIns.bin}/check]}}}
+provision: {cart: {command: [${standIns.bin}/make-db], timeout: 60s}}
+`
+}
+
+const TEMPLATES = {
+  'plugins/cart/.env.template': 'COLOUR=blue\n',
+  'plugins/till/.env.template': 'TOKEN=\n',
+  'plugins/till/plugin.yaml': 'name: till\nversion: "7.0.0"\nenvironment: {required: [TOKEN]}\n',
+}
+const envOf = (id: string): string => `action: write_env, plugin: ${id}, from: plugins/${id}/.env.template`
+
+/** Publishes a newer version whose plan goes on with these steps, s1, s2, ..., and deploys it. */
+async function update(steps: readonly string[], run: Partial<ActionRun> = {}): Promise<ActionResult> {
+  const version = `2.0.${++versions}`
+  const lines = steps.map(
+    (step, index) => `  - {id: s${index + 1}, depends_on: [${index === 0 ? 'mailer' : `s${index}`}], ${step}}\n`,
+  )
+  await stage.publish(
+    version,
+    projectFiles(version, { ...TEMPLATES, 'deployment/install.yaml': PROJECT_PLAN + lines.join('') }),
+  )
+  const env = { PATH: standIns.path, ...run.env }
+  return stage.deploy({ 'host-config': 'host-config.yaml', version }, { ...run, env })
+}
+
+interface Undone {
+  code: ErrorCode
+  step?: string
+}
+
+/** The update in vain left all parts as they were, and everybody who asks is told so. */
+async function assertTakenBack(act: () => Promise<ActionResult>, { code, step }: Undone): Promise<void> {
+  const before = listHost(stage.root)
+  const result = await act()
+  const { outputs } = result
+  assert.deepEqual([outputs['outcome'], outputs['error-code']], ['rolled_back', code], result.log)
+  assert.equal(outputs['changed'], 'false')
+  if (step !== undefined) assert.equal(outputs['failed-step'], step)
+  assert.deepEqual(listHost(stage.root), before)
+  assert.deepEqual(runningParts(stage), ['1.0.0', '1.0.0', '1.0.0'])
+  assertTold(stage.root, result)
+  assertNothingStrays(stage.root)
+  assert.equal(readLocalReport(result).rollback?.restored, true)
+  assert.equal(commandsIn(result.log, 'error').length, 1)
+  const row = acceptedProjectReports(stage).find(({ deployment_id }) => deployment_id === outputs['deployment-id'])
+  assert.equal(row?.status, 'rolled_back')
+}
+
+/** A PATH whose `sync` runs the script for the last part, as its tree is made durable; both others are in their places then. */
+function disturbingTheLastPart(t: TestContext, script: string): Partial<ActionRun> {
+  const path = standIn(t, 'sync', `case "$2" in */extensions/mailer) ${script};; esac`)
+  return { env: { PATH: [path.split(delimiter)[0], standIns.path].join(delimiter) } }
+}
+
+describe('a project of three parts is taken back as one', () => {
+  it('when a command that follows the last part fails', () =>
+    assertTakenBack(() => update(['action: provision, plugin: cart']), { code: 'step_failed', step: 's1' }))
+
+  it('when it is unhealthy, and what was restarted runs the old version again', async () => {
+    const calls = standIns.changes().length
+    const act = () =>
+      update(['action: restart, plugin: cart', 'action: restart', 'action: healthcheck, plugin: cart, timeout: 1'])
+    await assertTakenBack(act, { code: 'unhealthy', step: 's3' })
+    assert.match(standIns.running() ?? '', /cart 1\.0\.0/)
+    const changed = standIns
+      .changes()
+      .slice(calls)
+      .filter(([program]) => program === 'systemctl')
+    assert.deepEqual(
+      changed.map(call => call.slice(1).join(' ')),
+      ['restart cart.service', 'restart app.service', 'restart app.service', 'restart cart.service'],
+    )
+  })
+
+  it('when a service was stopped, which then runs again', async () => {
+    const act = () => update(['action: stop, plugin: till', 'action: provision, plugin: cart'])
+    await assertTakenBack(act, { code: 'step_failed', step: 's2' })
+    assert.equal(standIns.stateOf('till.service'), 'active')
+  })
+
+  it('with the settings file that one step made, when another lacks a value', async () => {
+    await assertTakenBack(() => update([envOf('cart'), envOf('till')]), { code: 'step_failed', step: 's2' })
+    assert.ok(!existsSync(join(stage.root, 'plugins/cart.env')))
+  })
+
+  it('when the new tree of the last part is lost on its way', t =>
+    assertTakenBack(() => update([], disturbingTheLastPart(t, 'rm -r "$2"')), { code: 'step_failed', step: 'mailer' }))
+
+  it('when it is cancelled at the last part', t =>
+    assertTakenBack(() => update([], disturbingTheLastPart(t, 'kill -INT $PPID; exec sleep 60')), {
+      code: 'cancelled',
+    }))
+
+  it('when the last place cannot be cleared', { skip: whyNoStrace() }, () => {
+    const run = tamper(join(stage.root, 'extensions/mailer'), 'rename', 'error=EPERM')
+    return assertTakenBack(() => update([], run), { code: 'host_not_writable', step: 'mailer' })
+  })
+})
+
+describe('a project whose last part has no place to go to', () => {
+  it('is refused before anything is installed', async () => {
+    const root = join(stage.folder, 'odd-host')
+    mkdirSync(root)
+    writeFileSync(join(root, 'extensions'), 'in the way')
+    const { outputs, log } = await stage.deploy({ 'project-root': root, version: '1.0.0' })
+    assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'host_not_writable'], log)
+    assert.deepEqual(listHost(root), { extensions: '644 in the way' })
+  })
+})

@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { versionsFrom, warnOfTakeover } from '../../src/install/previous.ts'
+import { collectLog } from './collected-log.ts'
+import { rowOf } from './prepared-host.ts'
+
+const PLACE = { shelf: 'plugins', id: 'greeter' } as const
+const MARKETPLACE = { contract: 'marketplace', slug: 'greeter' } as const
+const previous = { installed: rowOf(), version: '2.0.0' }
+
+describe('warnOfTakeover', () => {
+  const warnings = (
+    origin: Parameters<typeof warnOfTakeover>[2],
+    found = previous as Parameters<typeof versionsFrom>[0],
+  ) => {
+    const log = collectLog()
+    warnOfTakeover(found, PLACE, origin, log)
+    return log.lines.filter(line => line.startsWith('warning'))
+  }
+
+  it('warns when another contract or slug has installed what stands there', () => {
+    assert.match(
+      warnings({ contract: 'project', slug: 'greeter' })[0] ?? '',
+      /plugins\/greeter was installed by the plugin greeter/,
+    )
+    assert.equal(warnings({ ...MARKETPLACE, slug: 'other' }).length, 1)
+  })
+
+  it('says nothing of what this origin or nobody of ours has installed', () => {
+    assert.deepEqual(warnings(MARKETPLACE), [])
+    assert.deepEqual(warnings(MARKETPLACE, { installed: undefined, version: '1.0.0' }), [])
+  })
+})
+
+describe('versionsFrom', () => {
+  it('has the installed and the retained versions of this origin, and none of another', () => {
+    const { snapshots: _, contract, kind, slug, id, ...version } = rowOf({ version: '1.0.0' })
+    const installed = rowOf({ snapshots: [{ ...version, name: '1-1.0.0' }] })
+    const versions = versionsFrom({ installed, version: '2.0.0' }, MARKETPLACE).map(row => row.version)
+    assert.deepEqual(versions, ['2.0.0', '1.0.0'])
+    assert.deepEqual(versionsFrom({ installed, version: '2.0.0' }, { contract: 'project', slug: 'greeter' }), [])
+  })
+})
