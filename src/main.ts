@@ -1,3 +1,5 @@
+import './interpret-schemas.ts'
+
 export { deploy } from './actions/deploy.ts'
 export { deployPost } from './actions/deploy-post.ts'
 export { project } from './actions/project.ts'

@@ -1,4 +1,4 @@
-import semver from 'semver'
+import valid from 'semver/functions/valid.js'
 import { z } from 'zod'
 import { idSchema, projectIdSchema, sha256Schema, versionSchema } from './identifiers.ts'
 
@@ -18,7 +18,7 @@ const variablesSchema = z
   .nullish()
   .transform(names => names ?? [])
 
-const semverSchema = versionSchema.refine(text => semver.valid(text) !== null, {
+const semverSchema = versionSchema.refine(text => valid(text) !== null, {
   error: 'must be a semantic version such as 1.4.0',
 })
 

@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto'
 
+const SLASH = 0x2f
+
 export interface DigestedFile {
   /** Relative to the tree's root, `/` between the parts. */
   path: string
@@ -18,18 +20,16 @@ export function treeDigest(files: readonly DigestedFile[]): string {
 
 /** Orders paths by the lists of their parts, each part by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
 export function comparePaths(a: string, b: string): number {
-  const [partsA, partsB] = [a.split('/'), b.split('/')]
-  for (let i = 0; i < partsA.length && i < partsB.length; i++) {
-    const order = compareCodePoints(partsA[i] as string, partsB[i] as string)
-    if (order !== 0) return order
-  }
-  return partsA.length - partsB.length
-}
-
-function compareCodePoints(a: string, b: string): number {
   if (a === b) return 0
   let at = 0
   while (at < a.length && at < b.length && a.charCodeAt(at) === b.charCodeAt(at)) at++
+  return rankAt(a, at) - rankAt(b, at)
+}
+
+/** Where a path goes on decides: its end comes before the end of a part, and that before any character. */
+function rankAt(path: string, at: number): number {
   // Inside two surrogate pairs that begin alike, their second halves are in the order of the code points.
-  return (a.codePointAt(at) ?? -1) - (b.codePointAt(at) ?? -1)
+  const codePoint = path.codePointAt(at)
+  if (codePoint === undefined) return -2
+  return codePoint === SLASH ? -1 : codePoint
 }

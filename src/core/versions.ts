@@ -1,4 +1,6 @@
-import semver from 'semver'
+import type { SemVer } from 'semver'
+import lt from 'semver/functions/lt.js'
+import parse from 'semver/functions/parse.js'
 
 /** Whether two version strings name the same version, an optional leading `v` aside. */
 export function isSameVersion(a: string, b: string): boolean {
@@ -11,13 +13,13 @@ export function isSameVersion(a: string, b: string): boolean {
  */
 export function isOlderVersion(candidate: string, installed: string): boolean | undefined {
   const [a, b] = [comparable(candidate), comparable(installed)]
-  return a === null || b === null ? undefined : semver.lt(a, b)
+  return a === null || b === null ? undefined : lt(a, b)
 }
 
-function comparable(version: string): semver.SemVer | null {
+function comparable(version: string): SemVer | null {
   const text = withoutLeadingV(version)
   const full = /^\d+(\.\d+)?$/.test(text) ? `${text}${text.includes('.') ? '.0' : '.0.0'}` : text
-  return semver.parse(full)
+  return parse(full)
 }
 
 function withoutLeadingV(version: string): string {

@@ -1,4 +1,4 @@
-import { type FileHandle, open } from 'node:fs/promises'
+import { type OpenFile, open } from './direct-fs.ts'
 import type { Layout } from './layout.ts'
 import type { LocalReport } from './local-report.ts'
 
@@ -37,16 +37,15 @@ export async function appendAudit(
   try {
     const lines = (await readTail(file)).split('\n')
     if (lines.includes(text)) return
-    await file.appendFile(`${lines.at(-1) === '' ? '' : '\n'}${text}\n`)
+    await file.write(`${lines.at(-1) === '' ? '' : '\n'}${text}\n`)
     await file.sync()
   } finally {
     await file.close()
   }
 }
 
-async function readTail(file: FileHandle): Promise<string> {
+async function readTail(file: OpenFile): Promise<string> {
   const { size } = await file.stat()
   const length = Math.min(size, TAIL_BYTES)
-  const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, size - length)
-  return buffer.toString('utf8', 0, bytesRead)
+  return (await file.read(length, size - length)).toString('utf8')
 }

@@ -1,7 +1,7 @@
-import { link, lstat, rename, rmdir, unlink } from 'node:fs/promises'
 import { dirname, isAbsolute, join, normalize } from 'node:path'
 import { z } from 'zod'
 import { DeploymentError, errnoOf } from '../core/errors.ts'
+import { link, lstat, rename, rmdir, unlink } from './direct-fs.ts'
 import { makeOpenDirectory, makePrivateDirectory, syncDirectory } from './durable-files.ts'
 import type { Place } from './layout.ts'
 import { exists, isAbsent, statOf } from './tree-walk.ts'

@@ -49,7 +49,8 @@ export async function runChild(request: ChildRequest): Promise<ChildEnd> {
   const stop = stopOn(child.pid as number, request)
   const [code, signal] = await exited
   stop.clear()
-  await Promise.race([closed, setTimeout(DRAIN_MS)])
+  // Not referenced: once the output is closed the timer has no reason to keep the process alive.
+  await Promise.race([closed, setTimeout(DRAIN_MS, undefined, { ref: false })])
   child.stdout.destroy()
   child.stderr.destroy()
   request.signal?.throwIfAborted()

@@ -1,11 +1,12 @@
-import { readdir, rename, rm } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { toDeployError } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
+import { readdir, rename } from './direct-fs.ts'
 import { ownerOfTemporary } from './durable-files.ts'
 import { type InstalledRow, readInstalled, recordInstalled } from './installed.ts'
 import type { Layout } from './layout.ts'
 import { pidExists } from './process-identity.ts'
+import { removeTree } from './remove-tree.ts'
 import { pruneTreeRecords } from './tree-record.ts'
 import { isAbsent } from './tree-walk.ts'
 
@@ -31,7 +32,7 @@ export async function finishCommitted(
 /** Removes everything in the staging folder and the tree records that nothing names; only who holds the lock may. */
 export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
   for (const name of await readdir(layout.staging)) {
-    await orWarn(log, () => rm(join(layout.staging, name), { recursive: true, force: true }))
+    await orWarn(log, () => removeTree(join(layout.staging, name)))
   }
   await orWarn(log, async () => pruneTreeRecords(layout, await usedDigests(layout)))
 }
@@ -45,7 +46,7 @@ export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<
     for (const name of await readdir(folder)) {
       const owner = ownerOfTemporary(name)
       if (owner === undefined || pidExists(owner) || name.startsWith(`${basename(layout.lock)}.`)) continue
-      await orWarn(log, () => rm(join(folder, name), { force: true }))
+      await orWarn(log, () => removeTree(join(folder, name)))
     }
   }
 }

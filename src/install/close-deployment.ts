@@ -4,7 +4,14 @@ import { appendAudit } from './audit.ts'
 import type { DeploymentEnd } from './deployment-end.ts'
 import type { DeploymentRecord } from './deployment-record.ts'
 import type { Layout } from './layout.ts'
-import { buildLocalReport, type LocalReport, type Reported, redactReport, writeLocalReport } from './local-report.ts'
+import {
+  buildLocalReport,
+  type LocalReport,
+  type Reported,
+  redactReport,
+  rewriteLocalReport,
+  writeLocalReport,
+} from './local-report.ts'
 import { type Delivery, keepInOutbox, type ReportSender } from './outbox.ts'
 
 export interface ClosingHost {
@@ -39,11 +46,13 @@ export async function closeDeployment(
   address: string | null,
 ): Promise<ClosedDeployment> {
   const unsent = redactReport(buildLocalReport(record, end, UNSENT), host.redact)
-  await orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, unsent, host.redact))
+  const written = await orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, unsent, host.redact))
   const { reported, delivery } = await tellHub(host, unsent, address)
   const report = { ...unsent, reported }
   const reportPath = await orWarn(host.log, 'the local report', () =>
-    writeLocalReport(host.layout, report, host.redact),
+    written === undefined
+      ? writeLocalReport(host.layout, report, host.redact)
+      : rewriteLocalReport(written, report, host.redact),
   )
   await orWarn(host.log, 'the audit line', () => appendAudit(host.layout, report, host.redact))
   return { report, reportPath, delivery }

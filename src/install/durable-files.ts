@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { constants } from 'node:fs'
-import { chmod, type FileHandle, link, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { errnoOf } from '../core/errors.ts'
 import { allowedEnvironment, runChild } from './child-process.ts'
+import { chmod, link, mkdir, type OpenFile, open, rename, unlink } from './direct-fs.ts'
 
 const SYNC_TIMEOUT_MS = 10 * 60_000
 const PARALLEL_SYNCS = 4
@@ -15,7 +16,7 @@ export async function replaceFile(path: string, text: string): Promise<void> {
     await writeNewFile(temporary, text)
     await rename(temporary, path)
   } catch (error) {
-    await rm(temporary, { force: true })
+    await unlink(temporary).catch(() => {})
     throw error
   }
   await syncDirectory(dirname(path))
@@ -31,7 +32,7 @@ export async function createFile(path: string, text: string): Promise<boolean> {
     if (errnoOf(error) === 'EEXIST') return false
     throw error
   } finally {
-    await rm(temporary, { force: true })
+    await unlink(temporary).catch(() => {})
   }
   await syncDirectory(dirname(path))
   return true
@@ -52,7 +53,7 @@ export function ownerOfTemporary(name: string): number | undefined {
 export async function writeNewFile(path: string, text: string, mode = 0o600): Promise<void> {
   const file = await open(path, 'wx', 0o600)
   await using(file, async () => {
-    await file.writeFile(text)
+    await file.write(text)
     if (mode !== 0o600) await file.chmod(mode)
     await file.sync()
   })
@@ -113,7 +114,7 @@ async function syncEveryFile(root: string): Promise<void> {
   await Promise.all(workers)
 }
 
-async function using(file: FileHandle, act: () => Promise<void>): Promise<void> {
+async function using(file: OpenFile, act: () => Promise<void>): Promise<void> {
   try {
     await act()
   } finally {

@@ -9,7 +9,6 @@ import { chooseRetained, existingSnapshots, type Retention } from './snapshots.t
 import { performStep } from './steps/perform-step.ts'
 import { runSteps } from './steps/run-steps.ts'
 import { type NewThing, placeOf, type StepContext } from './steps/step-context.ts'
-import { writeTreeRecord } from './tree-record.ts'
 
 /** A plan that is bound to what is there, and what it installs. */
 export interface InstallOrder {
@@ -34,7 +33,6 @@ export async function installThings(
 ): Promise<Installation> {
   const context = describeContext(run, order, deployment)
   await run.enter('installing')
-  for (const thing of order.things) await writeTreeRecord(run.layout, thing.record)
   await deployment.transaction.noteHealthchecks(restoredChecks(order))
   await runSteps(order.steps, run.record, run.tools.signal, async step => {
     await order.beforeStep(step)

@@ -1,6 +1,6 @@
-import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
 import { DeploymentError, errnoOf } from '../core/errors.ts'
+import { readFile } from './direct-fs.ts'
 import { replaceFile } from './durable-files.ts'
 import { toHostError } from './host-errors.ts'
 import type { Layout, Shelf } from './layout.ts'

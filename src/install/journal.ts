@@ -1,10 +1,10 @@
-import { open, readFile, unlink } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { z } from 'zod'
 import { errnoOf } from '../core/errors.ts'
 import { type Change, changeSchema, relativePathSchema } from './changes.ts'
 import { deploymentEndSchema } from './deployment-end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './deployment-facts.ts'
+import { open, readFile, unlink } from './direct-fs.ts'
 import { syncDirectory } from './durable-files.ts'
 import { restoredCheckSchema } from './health/healthchecks.ts'
 import { installedRowSchema } from './installed.ts'
@@ -74,7 +74,7 @@ export async function openJournal(path: string): Promise<Journal> {
       try {
         if (isTorn) await cut()
         isTorn = true
-        await file.appendFile(line)
+        await file.write(line)
         if (SYNCED.has(record.record)) await file.sync()
         length += line.length
         isTorn = false

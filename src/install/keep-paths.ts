@@ -1,6 +1,6 @@
-import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { DeploymentError } from '../core/errors.ts'
+import { removeTree } from './remove-tree.ts'
 import { exists, statOf } from './tree-walk.ts'
 
 /**
@@ -27,7 +27,7 @@ export async function dropShipped(staged: string, kept: readonly string[]): Prom
   const shipped: string[] = []
   for (const path of kept) {
     if (!(await exists(join(staged, path)))) continue
-    await rm(join(staged, path), { recursive: true })
+    await removeTree(join(staged, path))
     shipped.push(path)
   }
   return shipped

@@ -1,10 +1,10 @@
-import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { reportStatusOf } from '../core/outcome.ts'
 import { type DeploymentEnd, deploymentEndSchema } from './deployment-end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './deployment-facts.ts'
 import type { DeploymentRecord } from './deployment-record.ts'
+import { readFile } from './direct-fs.ts'
 import { createFile, replaceFile } from './durable-files.ts'
 import type { Layout } from './layout.ts'
 
@@ -78,7 +78,7 @@ export async function writeLocalReport(
   report: LocalReport,
   redact: (text: string) => string,
 ): Promise<string> {
-  const text = `${redact(JSON.stringify(report, null, 2))}\n`
+  const text = textOf(report, redact)
   const { started_at, slug, deployment_id: id } = report
   const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`
   const path = join(layout.reports, `${name}.json`)
@@ -86,6 +86,20 @@ export async function writeLocalReport(
   const own = (await isReportOf(path, id)) ? path : join(layout.reports, `${name}-${id}.json`)
   await replaceFile(own, text)
   return own
+}
+
+/** Writes the report anew where `writeLocalReport` has just put it. */
+export async function rewriteLocalReport(
+  path: string,
+  report: LocalReport,
+  redact: (text: string) => string,
+): Promise<string> {
+  await replaceFile(path, textOf(report, redact))
+  return path
+}
+
+function textOf(report: LocalReport, redact: (text: string) => string): string {
+  return `${redact(JSON.stringify(report, null, 2))}\n`
 }
 
 async function isReportOf(path: string, deploymentId: string): Promise<boolean> {

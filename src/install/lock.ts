@@ -1,14 +1,15 @@
 import { createHash, randomUUID } from 'node:crypto'
-import { link, readdir, readFile, rename, unlink } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod'
 import { DeploymentError, errnoOf } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
+import { link, readdir, readFile, rename, unlink } from './direct-fs.ts'
 import { ownerOfTemporary, temporaryName, writeNewFile } from './durable-files.ts'
 import { toHostError } from './host-errors.ts'
 import { isProvablyDead, type ProcessIdentity, pidExists, readOwnIdentity } from './process-identity.ts'
+import { hearSignals } from './time-slice.ts'
 
 const POLL_MS = 250
 const TELL_EVERY_MS = 10_000
@@ -106,7 +107,11 @@ async function waitForTurn(request: LockRequest, candidate: string, own: OwnHold
     request.signal?.throwIfAborted()
     if (await tryTake(request.path, candidate, own)) return
     const found = await readLock(request.path)
-    if (found === undefined) continue
+    if (found === undefined) {
+      // Just given back, or a name that leads nowhere.
+      await hearSignals()
+      continue
+    }
     if (Date.now() >= deadline) throw lockedError(found, request)
     if (Date.now() - toldAt >= TELL_EVERY_MS) {
       request.log(`Waiting for the lock of this host: ${describeHolder(found)}.`)

@@ -1,5 +1,5 @@
-import { mkdtemp, open, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { mkdtemp, open, rmdir, unlink } from './direct-fs.ts'
 import { toHostError } from './host-errors.ts'
 
 export interface PrivateFile {
@@ -15,11 +15,14 @@ export interface PrivateFile {
 export async function openPrivateFile(parent: string): Promise<PrivateFile> {
   try {
     const directory = await mkdtemp(join(parent, 'hub-deploy-'))
+    const path = join(directory, 'artifact')
     try {
-      const file = await open(join(directory, 'artifact'), 'wx+', 0o600)
+      const file = await open(path, 'wx+', 0o600)
       return { fd: file.fd, close: () => file.close() }
     } finally {
-      await rm(directory, { recursive: true, force: true })
+      await unlink(path).catch(() => {})
+      // Fails where anything is left in it.
+      await rmdir(directory)
     }
   } catch (error) {
     throw toHostError(error, `creating the download's private file in ${parent}`)

@@ -1,5 +1,5 @@
-import { readFile, readlink } from 'node:fs/promises'
 import { hostname } from 'node:os'
+import { readFile, readlink } from './direct-fs.ts'
 
 /** What tells a process from every other one that ever had its pid. Linux gives all of it; elsewhere nulls remain. */
 export interface ProcessIdentity {

@@ -1,8 +1,8 @@
-import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ArtifactError, errnoOf } from '../core/errors.ts'
 import { MAX_SMALL_FILE_BYTES } from '../core/limits.ts'
 import { type PluginYaml, parsePluginYaml } from '../core/plugin-yaml.ts'
+import { readFile, stat } from './direct-fs.ts'
 import { toHostError } from './host-errors.ts'
 
 /**

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { unlink, writeFile } from 'node:fs/promises'
+import { unlink, writeFile } from './direct-fs.ts'
 import type { Layout } from './layout.ts'
 import { exists } from './tree-walk.ts'
 

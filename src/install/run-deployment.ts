@@ -9,6 +9,7 @@ import { type HostSession, type OpenDeployment, openHostSession, recoverBeforeRe
 import type { InstalledRow } from './installed.ts'
 import { buildLocalReport, type LocalReport } from './local-report.ts'
 import { firstChangeOf, takeBack } from './rollback.ts'
+import { hearSignals } from './time-slice.ts'
 
 /** What a contract's flow puts into the frame that every deployment has. */
 export interface Flow {
@@ -81,6 +82,7 @@ async function attempt(
 ): Promise<Ending & { settled: boolean }> {
   try {
     const { rows, discard } = await flow.install(deployment)
+    await hearSignals()
     run.tools.signal.throwIfAborted()
     await deployment.transaction.commit(rows, discard)
     const settled = await finish(run, () => deployment.finish(rows, discard))

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
-import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Log } from '../core/log.ts'
 import type { PluginYaml } from '../core/plugin-yaml.ts'
 import { writeNewFile } from './durable-files.ts'
 import type { ExtractedTree } from './extract-zip.ts'
 import { buildPluginSig, isCovered, needsPluginSig } from './plugin-sig.ts'
+import { removeTree } from './remove-tree.ts'
 import { exists } from './tree-walk.ts'
 
 export interface PluginToSign {
@@ -30,7 +30,7 @@ export async function signForHost(plugin: PluginToSign, secret: string): Promise
   if (!needsPluginSig(pluginYaml)) return tree
   await warnOfKept(plugin)
   const text = await buildPluginSig(staged, id, pluginYaml, secret)
-  await rm(join(staged, 'plugin.sig'), { force: true, recursive: true })
+  await removeTree(join(staged, 'plugin.sig'))
   await writeNewFile(join(staged, 'plugin.sig'), text, 0o644)
   const isOther = ({ path }: { path: string }): boolean => path !== 'plugin.sig' && !path.startsWith('plugin.sig/')
   const sha256 = createHash('sha256').update(text).digest('hex')

@@ -1,5 +1,5 @@
 import { constants } from 'node:fs'
-import { open } from 'node:fs/promises'
+import { open } from './direct-fs.ts'
 
 /**
  * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a pipe.
@@ -9,7 +9,7 @@ export async function readSmallFile(path: string, maxBytes: number, flags = 0): 
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK | flags)
   try {
     const stat = await file.stat()
-    return stat.isFile() && stat.size <= maxBytes ? await file.readFile('utf8') : undefined
+    return stat.isFile() && stat.size <= maxBytes ? (await file.readFile()).toString('utf8') : undefined
   } finally {
     await file.close()
   }

@@ -1,6 +1,6 @@
-import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { versionSchema } from '../core/identifiers.ts'
+import { readdir } from './direct-fs.ts'
 import type { SnapshotRow } from './installed.ts'
 import { type Layout, type Shelf, snapshotsPath } from './layout.ts'
 import { exists, isAbsent } from './tree-walk.ts'

@@ -3,6 +3,13 @@ import { setImmediate } from 'node:timers/promises'
 /** Milliseconds of synchronous work before signals and timers get their turn. */
 const SLICE_MS = 25
 
+/** One whole turn of the event loop: every signal that has come by now is heard. */
+export async function hearSignals(): Promise<void> {
+  // The first may be over before the loop has asked for signals, where it is called from what a file or a socket answered.
+  await setImmediate()
+  await setImmediate()
+}
+
 /** Cuts long synchronous work into slices, so that a cancellation is heard: `if (slice.isOver()) await slice.giveBack()`. */
 export class TimeSlice {
   readonly #signal: AbortSignal | undefined

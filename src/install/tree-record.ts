@@ -1,8 +1,8 @@
-import { readdir, readFile, rm } from 'node:fs/promises'
 import { join, posix } from 'node:path'
 import { z } from 'zod'
 import { errnoOf } from '../core/errors.ts'
 import { treeDigest } from '../core/tree-digest.ts'
+import { readdir, readFile, unlink } from './direct-fs.ts'
 import { replaceFile } from './durable-files.ts'
 import type { ExtractedTree } from './extract-zip.ts'
 import { FileDigester } from './file-digester.ts'
@@ -60,7 +60,7 @@ export async function readTreeRecord(layout: Layout, digest: string): Promise<Tr
 export async function pruneTreeRecords(layout: Layout, used: ReadonlySet<string>): Promise<void> {
   const names = await readdir(layout.trees)
   const stale = names.filter(name => !used.has(name.replace(/\.json$/, '')))
-  await Promise.all(stale.map(name => rm(join(layout.trees, name), { force: true })))
+  await Promise.all(stale.map(name => unlink(join(layout.trees, name))))
 }
 
 /** How what lies at `root` differs from the record: bytes, modes, symlink targets. Keep-paths are not looked at. */

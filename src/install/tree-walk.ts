@@ -1,6 +1,7 @@
 import { lstat, readdir, readlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { comparePaths } from '../core/tree-digest.ts'
+import { lstat as lstatDirectly } from './direct-fs.ts'
 
 export type TreeEntry =
   | { type: 'file'; path: string; size: number; mode: number }
@@ -33,7 +34,7 @@ export async function exists(path: string): Promise<boolean> {
 /** lstat, or undefined when nothing is there. */
 export async function statOf(path: string): Promise<Awaited<ReturnType<typeof lstat>> | undefined> {
   try {
-    return await lstat(path)
+    return await lstatDirectly(path)
   } catch (error) {
     if (isAbsent(error)) return undefined
     throw error

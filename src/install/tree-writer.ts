@@ -1,5 +1,5 @@
 import { createHash, hash } from 'node:crypto'
-import { chmodSync, closeSync, fchmodSync, mkdirSync, openSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, closeSync, fchmodSync, fstatSync, mkdirSync, openSync, symlinkSync, writeFileSync } from 'node:fs'
 import { unsafeEntry } from '../core/archive-entry.ts'
 import type { PlannedSymlink } from '../core/archive-policy.ts'
 import { errnoOf } from '../core/errors.ts'
@@ -14,6 +14,8 @@ export interface ExtractedFile {
   /** Lowercase hex of the file's bytes, computed while they were written. */
   readonly sha256: string
 }
+
+const PERMISSION_BITS = 0o7777
 
 type FileToWrite = Pick<ExtractedFile, 'path' | 'mode'>
 
@@ -76,7 +78,8 @@ function withNewFile(root: string, path: string, mode: number, use: (fd: number)
 /** `wx` is O_EXCL: it fails on whatever is there, a symlink included. */
 function openNew(root: string, path: string, mode: number): number {
   const fd = openSync(`${root}/${path}`, 'wx', mode)
-  fchmodSync(fd, mode)
+  // The umask, or a default ACL, may have taken something away; to look costs an eighth of a change.
+  if ((fstatSync(fd).mode & PERMISSION_BITS) !== mode) fchmodSync(fd, mode)
   return fd
 }
 

@@ -23,9 +23,8 @@ export function parseExtraFields(extra: Buffer, name: string): ZipExtraFields {
     const id = extra.readUInt16LE(at)
     const end = at + FIELD_HEADER_BYTES + extra.readUInt16LE(at + 2)
     if (end > extra.length) throw invalidEntry(name, 'has an extra field that is cut short')
-    const value = extra.subarray(at + FIELD_HEADER_BYTES, end)
-    if (id === ZIP64_ID) zip64 = onlyOnce(zip64, value, name)
-    if (id === UNICODE_PATH_ID) unicodePath = onlyOnce(unicodePath, value, name)
+    if (id === ZIP64_ID) zip64 = onlyOnce(zip64, extra.subarray(at + FIELD_HEADER_BYTES, end), name)
+    if (id === UNICODE_PATH_ID) unicodePath = onlyOnce(unicodePath, extra.subarray(at + FIELD_HEADER_BYTES, end), name)
     at = end
   }
   return { zip64, unicodePath }

@@ -13,8 +13,8 @@ export interface LocatedZipEntry extends ZipEntry {
 const HEADER_SIGNATURE = 0x04034b50
 const HEADER_BYTES = 30
 const HAS_DATA_DESCRIPTOR = 0x0008
-/** Bytes: enough for a header and, among small files, for the next few. */
-const READ_AHEAD_BYTES = 4096
+/** Bytes: a header and, among small files, the next few; more calls cost more than the bytes between that nobody looks at. */
+const READ_AHEAD_BYTES = 64 * 1024
 
 /**
  * The entries in the order of their data, each with a local header that says the same as the directory: name, method

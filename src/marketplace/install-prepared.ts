@@ -2,7 +2,7 @@ import type { OpenDeployment } from '../install/host-session.ts'
 import { installThings } from '../install/install-things.ts'
 import type { Installation } from '../install/run-deployment.ts'
 import type { NewThing, Previous } from '../install/steps/step-context.ts'
-import { buildTreeRecord } from '../install/tree-record.ts'
+import { buildTreeRecord, type TreeRecord } from '../install/tree-record.ts'
 import type { Prepared } from './prepare-artifact.ts'
 import { originOf } from './previous.ts'
 import type { Run } from './run.ts'
@@ -32,13 +32,17 @@ export async function installPrepared(
 }
 
 function describeThing(run: Run, prepared: Prepared, previous: Previous): NewThing {
+  let record: TreeRecord | undefined
   return {
     shelf: run.shelf,
     id: prepared.ready.id,
     version: prepared.version,
     artifactSha256: prepared.artifactSha256,
     staged: prepared.staged,
-    record: buildTreeRecord(prepared.tree, run.request.keepPaths),
+    get record() {
+      record ??= buildTreeRecord(prepared.tree, run.request.keepPaths)
+      return record
+    },
     environment: prepared.pluginYaml?.environment ?? { required: [], optional: [] },
     previous,
   }

@@ -1,6 +1,5 @@
 import { createHash, createHmac, type Hmac } from 'node:crypto'
-import { ftruncate } from 'node:fs'
-import { promisify } from 'node:util'
+import { ftruncateSync } from 'node:fs'
 import { ArchiveError, ArtifactError, ConfigError } from '../core/errors.ts'
 import { isEncoded, readAnswerText } from './answer-text.ts'
 import { BlockWriter, toWriteError } from './block-writer.ts'
@@ -79,7 +78,7 @@ async function receiveFile(
     return { ...head, ok: false, body, text }
   }
   const total = readDeclaredSize(exchange, request.maxBytes)
-  await empty(request.fd)
+  empty(request.fd)
   return { ...head, ok: true, status: 200, ...(await saveBody(exchange, total, request)) }
 }
 
@@ -129,9 +128,9 @@ function hmacField(hmac: Hmac | undefined): { hmacSha256?: Buffer } {
   return hmac === undefined ? {} : { hmacSha256: hmac.digest() }
 }
 
-async function empty(fd: number): Promise<void> {
+function empty(fd: number): void {
   try {
-    await promisify(ftruncate)(fd, 0)
+    ftruncateSync(fd, 0)
   } catch (error) {
     throw toWriteError(error)
   }

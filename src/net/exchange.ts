@@ -68,14 +68,15 @@ function send(request: HttpRequest, settings: WireSettings, watch: ConnectionWat
 
 const NO_TIMEOUT_OF_ITS_OWN_MS = 2 ** 31 - 1
 
-// The client keeps the request object to itself; the module that makes it is the one place to meet it.
+// The client keeps the request object to itself; the module that makes it is the one place to meet it, and `request` all
+// that the client uses of it. Copying the whole module would load what Node.js loads lazily, its WebSocket among it.
 function watchedModule(module: typeof http | typeof https, watch: ConnectionWatch): typeof http | typeof https {
   const request = (options: RequestOptions, onAnswer: (answer: IncomingMessage) => void): ClientRequest => {
     const made = module.request(options, onAnswer)
     watch.follow(made)
     return made
   }
-  return { ...module, request } as typeof http | typeof https
+  return Object.assign(Object.create(module), { request })
 }
 
 async function* watchedBody(message: IncomingMessage, url: URL, watch: ConnectionWatch): AsyncGenerator<Buffer> {

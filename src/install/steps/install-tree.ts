@@ -5,6 +5,7 @@ import { dropShipped, findKeptPaths } from '../keep-paths.ts'
 import { installPath, type Layout, type Shelf, snapshotsPath } from '../layout.ts'
 import { nextSnapshotName } from '../snapshots.ts'
 import type { Transaction } from '../transaction.ts'
+import { type TreeRecord, writeTreeRecord } from '../tree-record.ts'
 import { exists } from '../tree-walk.ts'
 
 export interface TreeInstallation {
@@ -15,20 +16,22 @@ export interface TreeInstallation {
   id: string
   /** The new tree, complete, in the staging folder. */
   staged: string
+  record: TreeRecord
   previousVersion: string | null
   keepPaths: readonly string[]
   signal: AbortSignal
 }
 
 /**
- * Puts a staged tree in its place: makes it durable, moves the old one to the snapshots, carries the kept paths over,
+ * Puts a staged tree in its place: makes it and its record durable, moves the old one to the snapshots, carries the kept paths over,
  * moves the new one in. Returns the snapshot's name, or undefined when nothing was in the place.
  */
 export async function installTree(installation: TreeInstallation): Promise<string | undefined> {
   const { layout, transaction, shelf, id, staged, signal } = installation
   const place = installPath(layout, shelf, id)
   const kept = await prepareKeptPaths(installation, place)
-  await syncTree(staged, signal)
+  // The record is asked for once the sync is under way, which takes its time in a process of its own.
+  await Promise.all([syncTree(staged, signal), writeTreeRecord(layout, installation.record)])
   signal.throwIfAborted()
   if (!(await exists(dirname(place)))) await transaction.apply({ type: 'make_directory', path: shelf })
   const snapshot = (await exists(place)) ? await moveToSnapshot(installation, place) : undefined

@@ -6,7 +6,7 @@ import { healthchecksOf } from '../health/healthchecks.ts'
 import { installPath } from '../layout.ts'
 import type { ServiceAction } from '../supervisors/commands.ts'
 import { describeService, type Service, serviceOf } from '../supervisors/service.ts'
-import { compareTree } from '../tree-record.ts'
+import { compareTree, writeTreeRecord } from '../tree-record.ts'
 import { runHostCommand } from './host-command.ts'
 import { installTree } from './install-tree.ts'
 import type { StepEnd } from './run-steps.ts'
@@ -47,8 +47,9 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
 
 async function install(context: StepContext, thing: NewThing): Promise<StepEnd> {
   const { layout, transaction, log, keepPaths, signal } = context
-  const { shelf, id, version, staged, record, previous } = thing
+  const { shelf, id, version, staged, previous } = thing
   if (await isInstalledAlready(context, thing)) {
+    await writeTreeRecord(layout, thing.record)
     log.info(`${placeOf(thing)} is ${version} with these bytes already, and intact: nothing to change.`)
     return 'unchanged'
   }
@@ -60,12 +61,15 @@ async function install(context: StepContext, thing: NewThing): Promise<StepEnd> 
     shelf,
     id,
     staged,
+    get record() {
+      return thing.record
+    },
     previousVersion,
     keepPaths,
     signal,
   })
   if (snapshot !== undefined) context.replaced.set(placeOf(thing), snapshot)
-  log.info(`${installPath(layout, shelf, id)} is now ${version} (tree digest ${record.digest}).`)
+  log.info(`${installPath(layout, shelf, id)} is now ${version} (tree digest ${thing.record.digest}).`)
   return 'done'
 }
 

@@ -14,6 +14,7 @@ export interface NewThing {
   readonly artifactSha256: string
   /** The folder that holds the new tree. */
   readonly staged: string
+  /** May be computed when it is first asked for, best while something else is waited for. */
   readonly record: TreeRecord
   readonly environment: { required: readonly string[]; optional: readonly string[] }
   readonly previous: Previous

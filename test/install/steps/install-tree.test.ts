@@ -7,6 +7,7 @@ import { openJournal } from '../../../src/install/journal.ts'
 import type { Layout } from '../../../src/install/layout.ts'
 import { installTree, type TreeInstallation } from '../../../src/install/steps/install-tree.ts'
 import { beginTransaction, type Transaction } from '../../../src/install/transaction.ts'
+import { buildTreeRecord } from '../../../src/install/tree-record.ts'
 import { type CollectedLog, collectLog } from '../collected-log.ts'
 import { listTree } from '../directory-listing.ts'
 import { prepareTemporaryHost } from '../prepared-host.ts'
@@ -42,6 +43,7 @@ async function makeScene(
     shelf: 'plugins',
     id: 'x',
     staged,
+    record: buildTreeRecord({ files: [], symlinks: [] }, []),
     previousVersion: '1.0.0',
   } as const
   const signal = new AbortController().signal
