@@ -21,9 +21,13 @@ export async function deploy(): Promise<void> {
   const secrets = keepSecrets(inputs.secrets)
   const log = createRunnerLog(secrets.redact)
   const cancel = listenForCancel()
-  const outputsOf = (report: DeployResult['report']) => buildDeployOutputs({ report })
   try {
-    const tools = createDeploymentTools(inputs.connection, { secrets, log, signal: cancel.signal, outputsOf })
+    const tools = createDeploymentTools(inputs.connection, {
+      secrets,
+      log,
+      signal: cancel.signal,
+      outputsOf: buildDeployOutputs,
+    })
     const result = await run(inputs, tools)
     await tellResult(result, buildDeployOutputs(result), secrets.redact, log)
   } catch (error) {

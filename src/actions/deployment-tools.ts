@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import type { DeploymentTools } from '../install/deployment-run.ts'
-import { type LocalReport, redactReport } from '../install/local-report.ts'
+import { redactReport } from '../install/local-report.ts'
 import { createWire } from '../net/wire.ts'
 import type { Connection } from './connection.ts'
+import type { DeployOutcome } from './deploy-outputs.ts'
 import { readRunFacts } from './run-facts.ts'
 import { createRunnerFiles } from './runner-files.ts'
 import type { RunnerLog } from './runner-log.ts'
@@ -15,8 +16,8 @@ export interface ActionParts {
   secrets: SecretKeeper
   log: RunnerLog
   signal: AbortSignal
-  /** The action's outputs for a report. */
-  outputsOf(report: LocalReport): Record<string, string>
+  /** The action's outputs for what is known of a run. */
+  outputsOf(outcome: DeployOutcome): Record<string, string>
 }
 
 /** What a deployment works with when the runner runs it. */
@@ -38,7 +39,8 @@ export function createDeploymentTools(connection: Connection, parts: ActionParts
     onLocked(interrupted) {
       const files = createRunnerFiles(log, secrets.redact)
       files.saveState('locked', 'true')
-      files.setOutputs(outputsOf(redactReport(interrupted, secrets.redact)))
+      files.setOutputs(outputsOf({ report: redactReport(interrupted, secrets.redact) }))
     },
+    onCancelledEnd: closed => createRunnerFiles(log, secrets.redact).setOutputs(outputsOf(closed)),
   }
 }

@@ -1,6 +1,5 @@
 import { toDeployError } from '../core/errors.ts'
 import type { DeploymentTools } from '../install/deployment-run.ts'
-import type { LocalReport } from '../install/local-report.ts'
 import { parseRequestUrl } from '../net/url-policy.ts'
 import { deployProject } from '../project/deploy.ts'
 import type { ProjectRequest, ProjectResult } from '../project/deploy-request.ts'
@@ -10,7 +9,7 @@ import { listenForCancel } from './cancel.ts'
 import { createDeploymentTools } from './deployment-tools.ts'
 import { inputError } from './input-reader.ts'
 import { type ProjectInputs, readProjectInputs } from './project-inputs.ts'
-import { buildProjectOutputs } from './project-outputs.ts'
+import { buildProjectOutputs, type ProjectOutcome } from './project-outputs.ts'
 import { createRunnerLog } from './runner-log.ts'
 import { keepSecrets } from './secret-keeper.ts'
 import { tellResult } from './tell-result.ts'
@@ -21,12 +20,12 @@ export async function project(): Promise<void> {
   const secrets = keepSecrets(inputs.secrets)
   const log = createRunnerLog(secrets.redact)
   const cancel = listenForCancel()
-  const outputsOf = (report: LocalReport) => buildProjectOutputs({ report })
+  const installPath = inputs.request.projectRoot
+  const outputsOf = (outcome: ProjectOutcome) => buildProjectOutputs({ ...outcome, installPath })
   try {
     const tools = createDeploymentTools(inputs.connection, { secrets, log, signal: cancel.signal, outputsOf })
     const result = await run(inputs, tools)
-    const outputs = buildProjectOutputs({ ...result, installPath: inputs.request.projectRoot })
-    await tellResult(result, outputs, secrets.redact, log)
+    await tellResult(result, outputsOf(result), secrets.redact, log)
   } catch (error) {
     log.end()
     annotateError(error, secrets.redact)

@@ -1,6 +1,18 @@
 import * as core from '@actions/core'
 import type { Log } from '../core/log.ts'
 
+/** Outputs in words of our own, or built of texts that were redacted one by one. */
+const OWN_OUTPUTS: ReadonlySet<string> = new Set([
+  'outcome',
+  'changed',
+  'reported',
+  'state',
+  'error-code',
+  'deployment-id',
+  'duration-ms',
+  'plugins',
+])
+
 /** The files through which a step speaks to the runner. What cannot be written there is a warning and changes no outcome. */
 export interface RunnerFiles {
   setOutputs(outputs: Readonly<Record<string, string>>): void
@@ -16,7 +28,8 @@ export function createRunnerFiles(log: Log, redact: (text: string) => string): R
   return {
     setOutputs(outputs) {
       try {
-        for (const [name, value] of Object.entries(outputs)) core.setOutput(name, redact(value))
+        for (const [name, value] of Object.entries(outputs))
+          core.setOutput(name, OWN_OUTPUTS.has(name) ? value : redact(value))
       } catch (error) {
         warn('outputs', error)
       }

@@ -1,6 +1,6 @@
 import { type OpenFile, open } from './direct-fs.ts'
 import type { Layout } from './layout.ts'
-import type { LocalReport } from './local-report.ts'
+import { type LocalReport, redactReport } from './local-report.ts'
 
 /** How far back a line is looked for that a dead run wrote before its recovery repeats it. */
 const TAIL_BYTES = 64 * 1024
@@ -14,8 +14,8 @@ export async function appendAudit(
   report: LocalReport,
   redact: (text: string) => string,
 ): Promise<void> {
-  const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id } =
-    report
+  const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id, run } =
+    redactReport(report, redact)
   const line = {
     at: report.completed_at,
     deployment_id,
@@ -29,10 +29,10 @@ export async function appendAudit(
     outcome,
     error_code: report.error?.code ?? null,
     host_id,
-    actor: report.run.actor,
-    run_url: report.run.url,
+    actor: run.actor,
+    run_url: run.url,
   }
-  const text = redact(JSON.stringify(line))
+  const text = JSON.stringify(line)
   const file = await open(layout.audit, 'a+', 0o600)
   try {
     const lines = (await readTail(file)).split('\n')

@@ -37,16 +37,19 @@ const UNSENT: Reported = { accepted: false, attempts: 0, error: 'not sent' }
 /**
  * Tells how a deployment ended: the local report first, always; then the hub, as best it can (contract 4.3, rules 7 and 8);
  * what the hub did not accept waits in the outbox; one audit line. `address` is where the report of that deployment belongs,
- * null when there is no hub to tell. Never throws: what cannot be written is a warning and changes no outcome.
+ * null when there is no hub to tell. `beforeTelling` is called as soon as the host's own part is done: telling the hub may take
+ * longer than a cancelled run has. Never throws: what cannot be written is a warning and changes no outcome.
  */
 export async function closeDeployment(
   host: ClosingHost,
   record: DeploymentRecord,
   end: DeploymentEnd,
   address: string | null,
+  beforeTelling: (closed: ClosedDeployment) => void = () => {},
 ): Promise<ClosedDeployment> {
   const unsent = redactReport(buildLocalReport(record, end, UNSENT), host.redact)
   const written = await orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, unsent, host.redact))
+  beforeTelling({ report: unsent, reportPath: written })
   const { reported, delivery } = await tellHub(host, unsent, address)
   const report = { ...unsent, reported }
   const reportPath = await orWarn(host.log, 'the local report', () =>

@@ -1,7 +1,7 @@
 import type { Log } from '../core/log.ts'
 import { createStateMachine, type Transitions } from '../core/state-machine.ts'
 import type { Wire } from '../net/wire.ts'
-import type { ClosingHost } from './close-deployment.ts'
+import type { ClosedDeployment, ClosingHost } from './close-deployment.ts'
 import type { DeploymentFacts, RunFacts } from './deployment-facts.ts'
 import { createDeploymentRecord, type DeploymentRecord } from './deployment-record.ts'
 import { type Layout, layoutOf } from './layout.ts'
@@ -38,6 +38,8 @@ export interface DeploymentTools {
   variables: Readonly<Record<string, string | undefined>>
   /** Called once the host is ours, so that a run that is killed from now on has said so. */
   onLocked(report: LocalReport): void
+  /** Called with how the run ended when it is cancelled before the hub has been told, because it will soon be killed. */
+  onCancelledEnd(closed: ClosedDeployment): void
 }
 
 /** The states of every contract's flow from its first change of the host on. */

@@ -54,7 +54,10 @@ const OWN_WORDS: ReadonlySet<string> = new Set([
   'completed_at',
 ])
 
-/** The report without any secret in any of its texts: done once, before anything is made of it. */
+/**
+ * The report without any secret in any of its texts. Done text by text and never to JSON: a hub could give out a token
+ * whose removal breaks it.
+ */
 export function redactReport(report: LocalReport, redact: (text: string) => string): LocalReport {
   return redactTexts(report, redact) as LocalReport
 }
@@ -99,7 +102,7 @@ export async function rewriteLocalReport(
 }
 
 function textOf(report: LocalReport, redact: (text: string) => string): string {
-  return `${redact(JSON.stringify(report, null, 2))}\n`
+  return `${JSON.stringify(redactReport(report, redact), null, 2)}\n`
 }
 
 async function isReportOf(path: string, deploymentId: string): Promise<boolean> {

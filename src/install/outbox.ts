@@ -5,7 +5,7 @@ import type { Log } from '../core/log.ts'
 import { readdir, readFile, unlink } from './direct-fs.ts'
 import { replaceFile } from './durable-files.ts'
 import type { Layout } from './layout.ts'
-import { type LocalReport, localReportSchema } from './local-report.ts'
+import { type LocalReport, localReportSchema, redactReport } from './local-report.ts'
 
 const MAX_WAITING = 200
 const OUTBOX_TIMEOUT_MS = 10_000
@@ -34,7 +34,7 @@ export async function keepInOutbox(
   report: LocalReport,
   redact: (text: string) => string,
 ): Promise<void> {
-  const text = redact(JSON.stringify({ schema: 1, address, report }, null, 2))
+  const text = JSON.stringify({ schema: 1, address, report: redactReport(report, redact) }, null, 2)
   await replaceFile(
     join(layout.outbox, `${report.started_at.replaceAll(':', '-')}-${report.deployment_id}.json`),
     `${text}\n`,

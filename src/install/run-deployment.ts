@@ -156,6 +156,13 @@ function interruptedReport(run: DeploymentRun): LocalReport {
 }
 
 async function conclude(run: DeploymentRun, { end, error }: Ending): Promise<EndedDeployment> {
-  const closed = await closeDeployment(run.host, run.record, end, run.host.sender?.address ?? null)
+  const address = run.host.sender?.address ?? null
+  const { signal, onCancelledEnd } = run.tools
+  const untilTold = new AbortController()
+  const closed = await closeDeployment(run.host, run.record, end, address, known => {
+    if (signal.aborted) onCancelledEnd(known)
+    signal.addEventListener('abort', () => onCancelledEnd(known), { signal: untilTold.signal })
+  })
+  untilTold.abort()
   return { ...closed, error }
 }

@@ -114,6 +114,18 @@ describe('a cancelled update', { concurrency: 4 }, () => {
     assertNothingStrays(host.root)
   })
 
+  it('cancelled and killed while the hub does not take the report of its success has said that it succeeded', async t => {
+    const host = fleet.newHost('hanging-success')
+    const gate = await openGate(t, fleet.stage.hub.url, route => {
+      if (route !== 'report') return undefined
+      void killAsTheRunnerDoes(readHolder(host.root))
+      return forEver()
+    })
+    const { outputs } = await host.deploy({ 'hub-url': gate.url })
+    assert.deepEqual([outputs['outcome'], outputs['changed'], outputs['reported']], ['success', 'true', 'false'])
+    assert.deepEqual(host.tree(), fleet.new)
+  })
+
   it('killed by the runner while the hub does not take its report keeps what it said, for post to send', async t => {
     const host = fleet.newHost('hanging-report')
     let hangs = true
@@ -122,7 +134,8 @@ describe('a cancelled update', { concurrency: 4 }, () => {
       return hangs && route !== 'detail' ? forEver() : undefined
     })
     const inputs = { 'hub-url': gate.url }
-    await host.deploy(inputs)
+    const { outputs } = await host.deploy(inputs)
+    assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'cancelled'])
     hangs = false
     assert.equal((await host.post(inputs)).exitCode, 0)
     assert.deepEqual(host.tree(), fleet.old)

@@ -34,6 +34,7 @@ async function close(
   delivery: Delivery = ACCEPTED,
   address: string | null = 'http://hub greeter',
   prepare: (layout: Layout) => void = () => {},
+  secret = SECRET,
 ): Promise<Closing> {
   const layout = await prepareTemporaryHost(t)
   prepare(layout)
@@ -42,7 +43,7 @@ async function close(
     { state: 'pending', at: factsOf().started_at },
     { state: 'failed', at: FAILED.completed_at },
   ])
-  const host = { layout, log, sender, redact: createRedactor([SECRET]), reportTimeoutMs: () => 10_000 }
+  const host = { layout, log, sender, redact: createRedactor([secret]), reportTimeoutMs: () => 10_000 }
   return { layout, log, sender, closed: await closeDeployment(host, record, FAILED, address) }
 }
 
@@ -77,6 +78,17 @@ describe('closeDeployment', () => {
     assert.equal(sender.sent.length, 1)
     for (const text of [...textsBelow(layout), JSON.stringify(sender.sent)]) assert.ok(!text.includes(SECRET), text)
   })
+
+  for (const secret of ['"outcome":', 'null,', 'true', 'failed']) {
+    it(`stays readable when a hub gives out ${secret} as a token`, async t => {
+      const refused: Delivery = { accepted: false, attempts: 1, status: 500, error: 'no', final: false }
+      const { layout } = await close(t, refused, undefined, undefined, secret)
+      for (const text of textsBelow(layout)) {
+        const { report = JSON.parse(text) } = JSON.parse(text)
+        assert.equal(report.outcome, 'failed')
+      }
+    })
+  }
 
   it('appends one audit line, 0600', async t => {
     const { layout } = await close(t, ACCEPTED, null, ({ audit }) => writeFileSync(audit, 'earlier\n', { mode: 0o600 }))

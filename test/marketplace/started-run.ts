@@ -51,6 +51,7 @@ export function startedRun(
     temporaryFolder: tmpdir(),
     variables: {},
     onLocked: () => {},
+    onCancelledEnd: () => {},
   }
   return { run: startRun(request, tools), log }
 }
