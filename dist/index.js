@@ -23391,6 +23391,7 @@ class FileDigester {
 
 
 
+
 const schema = object({
     files: array(object({ path: schemas_string(), sha256: schemas_string(), size: schemas_number(), mode: schemas_number() })),
     symlinks: array(object({ path: schemas_string(), target: schemas_string() })),
@@ -23411,6 +23412,8 @@ async function writeTreeRecord(layout, record) {
     const path = treeRecordPath(layout, record.digest);
     if (await exists(path))
         return;
+    // Of a large tree the record may have just been computed, and its text is as much work again.
+    await hearSignals();
     await replaceFile(path, JSON.stringify({ files: record.files, symlinks: record.symlinks }));
 }
 /** The record with this digest, or undefined when there is none that can be read. */
@@ -29304,7 +29307,9 @@ async function planZip(artifact, window, limits, platform, slice) {
     const directory = await readZipDirectory(window, artifact.size, limits, slice);
     verifyDeclaredSizes(directory.entries, limits);
     const located = await locateEntries(window, directory, slice);
-    return planExtraction(await readTargets(window, located, slice), limits, platform);
+    const complete = await readTargets(window, located, slice);
+    await slice.giveBack();
+    return planExtraction(complete, limits, platform);
 }
 async function readTargets(window, entries, slice) {
     const complete = [];
@@ -30290,6 +30295,7 @@ async function requireRealParents(root, path) {
 
 
 
+
 /**
  * Puts a staged tree in its place: makes it and its record durable, moves the old one to the snapshots, carries the kept paths over,
  * moves the new one in. Returns the snapshot's name, or undefined when nothing was in the place.
@@ -30298,8 +30304,7 @@ async function installTree(installation) {
     const { layout, transaction, shelf, id, staged, signal } = installation;
     const place = installPath(layout, shelf, id);
     const kept = await prepareKeptPaths(installation, place);
-    // The record is asked for once the sync is under way, which takes its time in a process of its own.
-    await Promise.all([syncTree(staged, signal), writeTreeRecord(layout, installation.record)]);
+    await Promise.all([syncTree(staged, signal), recordTree(installation)]);
     signal.throwIfAborted();
     if (!(await exists((0,external_node_path_namespaceObject.dirname)(place))))
         await transaction.apply({ type: 'make_directory', path: shelf });
@@ -30308,6 +30313,11 @@ async function installTree(installation) {
         await carryOver(installation, snapshot.path, kept);
     await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, staged), to: `${shelf}/${id}` });
     return snapshot?.name;
+}
+/** The record is asked for once the sync is under way, which takes its time in a process of its own. */
+async function recordTree(installation) {
+    await hearSignals();
+    await writeTreeRecord(installation.layout, installation.record);
 }
 async function prepareKeptPaths(installation, place) {
     const { staged, keepPaths, log } = installation;
