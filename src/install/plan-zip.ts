@@ -24,7 +24,9 @@ export async function planZip(
   const directory = await readZipDirectory(window, artifact.size, limits, slice)
   verifyDeclaredSizes(directory.entries, limits)
   const located = await locateEntries(window, directory, slice)
-  return planExtraction(await readTargets(window, located, slice), limits, platform)
+  const complete = await readTargets(window, located, slice)
+  await slice.giveBack()
+  return planExtraction(complete, limits, platform)
 }
 
 async function readTargets(

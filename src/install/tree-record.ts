@@ -7,6 +7,7 @@ import { replaceFile } from './durable-files.ts'
 import type { ExtractedTree } from './extract-zip.ts'
 import { FileDigester } from './file-digester.ts'
 import { type Layout, treeRecordPath } from './layout.ts'
+import { hearSignals } from './time-slice.ts'
 import { exists, type TreeEntry, walkTree } from './tree-walk.ts'
 
 const schema = z.object({
@@ -43,6 +44,8 @@ export function buildTreeRecord(
 export async function writeTreeRecord(layout: Layout, record: TreeRecord): Promise<void> {
   const path = treeRecordPath(layout, record.digest)
   if (await exists(path)) return
+  // Of a large tree the record may have just been computed, and its text is as much work again.
+  await hearSignals()
   await replaceFile(path, JSON.stringify({ files: record.files, symlinks: record.symlinks }))
 }
 

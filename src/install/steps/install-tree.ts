@@ -4,6 +4,7 @@ import { makeOpenDirectory, syncTree } from '../durable-files.ts'
 import { dropShipped, findKeptPaths } from '../keep-paths.ts'
 import { installPath, type Layout, type Shelf, snapshotsPath } from '../layout.ts'
 import { nextSnapshotName } from '../snapshots.ts'
+import { hearSignals } from '../time-slice.ts'
 import type { Transaction } from '../transaction.ts'
 import { type TreeRecord, writeTreeRecord } from '../tree-record.ts'
 import { exists } from '../tree-walk.ts'
@@ -30,14 +31,19 @@ export async function installTree(installation: TreeInstallation): Promise<strin
   const { layout, transaction, shelf, id, staged, signal } = installation
   const place = installPath(layout, shelf, id)
   const kept = await prepareKeptPaths(installation, place)
-  // The record is asked for once the sync is under way, which takes its time in a process of its own.
-  await Promise.all([syncTree(staged, signal), writeTreeRecord(layout, installation.record)])
+  await Promise.all([syncTree(staged, signal), recordTree(installation)])
   signal.throwIfAborted()
   if (!(await exists(dirname(place)))) await transaction.apply({ type: 'make_directory', path: shelf })
   const snapshot = (await exists(place)) ? await moveToSnapshot(installation, place) : undefined
   if (snapshot !== undefined) await carryOver(installation, snapshot.path, kept)
   await transaction.apply({ type: 'move', from: relative(layout.root, staged), to: `${shelf}/${id}` })
   return snapshot?.name
+}
+
+/** The record is asked for once the sync is under way, which takes its time in a process of its own. */
+async function recordTree(installation: TreeInstallation): Promise<void> {
+  await hearSignals()
+  await writeTreeRecord(installation.layout, installation.record)
 }
 
 async function prepareKeptPaths(installation: TreeInstallation, place: string): Promise<string[]> {
