@@ -8,6 +8,7 @@ import { readTarMembers, type TarMember } from './tar-members.ts'
 import { TimeSlice } from './time-slice.ts'
 import { type ExtractedFile, makeDirectory, makeSymlink, writeFile, writeFileFrom } from './tree-writer.ts'
 import type { OpenedArtifact } from './unseal.ts'
+import { keepYoungGenerationSmall } from './young-generation.ts'
 import { unpackZstd } from './zstd-stream.ts'
 
 /** Up to here a file is written in one go. */
@@ -36,6 +37,7 @@ export async function extractTar(
   signal?: AbortSignal,
 ): Promise<ExtractedTree> {
   signal?.throwIfAborted()
+  keepYoungGenerationSmall()
   const slice = new TimeSlice(signal)
   const extraction = { target, slice, unpack: () => inSlices(unpackZstd(opened, limits), slice) }
   const listing = await listMembers(extraction, limits)

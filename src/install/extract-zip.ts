@@ -7,6 +7,7 @@ import { planZip } from './plan-zip.ts'
 import { ReadWindow } from './read-window.ts'
 import { TimeSlice } from './time-slice.ts'
 import { type ExtractedFile, makeDirectory, makeSymlink, writeFile, writeFileFrom } from './tree-writer.ts'
+import { keepYoungGenerationSmall } from './young-generation.ts'
 import { isSmall, readLargeEntry, readSmallEntry } from './zip-entry-data.ts'
 import type { LocatedZipEntry } from './zip-local-headers.ts'
 
@@ -44,6 +45,7 @@ export async function extractZip(
   signal?: AbortSignal,
 ): Promise<ExtractedTree> {
   signal?.throwIfAborted()
+  keepYoungGenerationSmall()
   const extraction = { fd: artifact.fd, target, window: new ReadWindow(artifact), slice: new TimeSlice(signal) }
   const plan = await planZip(artifact, extraction.window, limits, process.platform, extraction.slice)
   await requireSpace(target, plan.bytes)
