@@ -23588,7 +23588,7 @@ const deploymentFactsSchema = object({
     artifact_sha256: schemas_string().nullable(),
     artifact_size: schemas_number().nullable(),
     repo: schemas_string().nullable(),
-    /** The plugins that a project brings, once they are known. */
+    /** The plugins that a project installs, once they are known. */
     plugins: array(object({ id: schemas_string(), version: schemas_string() })).exactOptional(),
     /** The pinned key that the signature of a project held for: base64 of the 32 bytes. */
     signer_public_key: schemas_string().exactOptional(),

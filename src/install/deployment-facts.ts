@@ -27,7 +27,7 @@ export const deploymentFactsSchema = z.object({
   artifact_sha256: z.string().nullable(),
   artifact_size: z.number().nullable(),
   repo: z.string().nullable(),
-  /** The plugins that a project brings, once they are known. */
+  /** The plugins that a project installs, once they are known. */
   plugins: z.array(z.object({ id: z.string(), version: z.string() })).exactOptional(),
   /** The pinned key that the signature of a project held for: base64 of the 32 bytes. */
   signer_public_key: z.string().exactOptional(),
