@@ -14414,8 +14414,12 @@ const SLASH = 0x2f;
  * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
  */
 function treeDigest(files) {
-    const lines = [...files].sort((a, b) => comparePaths(a.path, b.path)).map(file => `${file.path}:${file.sha256}`);
+    const lines = inTreeOrder(files).map(file => `${file.path}:${file.sha256}`);
     return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
+}
+/** What a tree digest is computed of, in its order. To order again what is in order costs next to nothing. */
+function inTreeOrder(entries) {
+    return [...entries].sort((a, b) => comparePaths(a.path, b.path));
 }
 /** Orders paths by the lists of their parts, each part by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
 function comparePaths(a, b) {
@@ -28346,6 +28350,18 @@ async function* inSlices(pieces, slice) {
     }
 }
 
+;// CONCATENATED MODULE: external "node:zlib"
+const external_node_zlib_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:zlib");
+;// CONCATENATED MODULE: ./build/install/free-buffer.js
+/**
+ * Gives a buffer's memory back at once: left to the garbage collector, megabytes in use for moments pile up to a hundred. Only for a buffer
+ * that has all of its memory to itself (not from Node.js' pool for small ones) and that nobody looks at any more.
+ */
+function freeBuffer(buffer) {
+    ;
+    buffer.buffer.transfer(0);
+}
+
 ;// CONCATENATED MODULE: ./build/core/archive-entry.js
 
 
@@ -28364,6 +28380,128 @@ function invalidArchive(problem) {
 }
 function entrySentence(name, problem) {
     return `The archive's entry "${cleanForeignText(name, 200)}" ${problem}: nothing was installed; the publisher must pack it again.`;
+}
+
+;// CONCATENATED MODULE: ./build/install/read-exactly.js
+
+
+/**
+ * Fills `buffer` from `position` of the file, wherever its descriptor's own position is.
+ * Throws ArchiveError `invalid_archive` when the file ends before.
+ */
+function readExactly(fd, buffer, position) {
+    for (let at = 0; at < buffer.length;) {
+        const count = (0,external_node_fs_namespaceObject.readSync)(fd, buffer, at, buffer.length - at, position + at);
+        if (count === 0)
+            throw invalidArchive('its file is shorter than it was');
+        at += count;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/read-window.js
+
+
+/** Bytes: the most that one look may ask for. */
+const read_window_WINDOW_BYTES = 1024 * 1024;
+/** A file seen through one reused buffer, wherever its descriptor's own position is. */
+class ReadWindow {
+    #fd;
+    #fileSize;
+    #buffer = Buffer.allocUnsafeSlow(read_window_WINDOW_BYTES);
+    #start = 0;
+    #end = 0;
+    constructor(file) {
+        this.#fd = file.fd;
+        this.#fileSize = file.size;
+    }
+    /**
+     * A view of `length` bytes (at most WINDOW_BYTES) that holds until the next look. When they have to be read, `ahead`
+     * bytes are read at once for the looks to come. Throws ArchiveError `invalid_archive` when the file ends before.
+     */
+    look(position, length, ahead = length) {
+        if (position < this.#start || position + length > this.#end)
+            this.#fill(position, length, ahead);
+        const from = position - this.#start;
+        return this.#buffer.subarray(from, from + length);
+    }
+    #fill(position, length, ahead) {
+        if (position < 0 || position + length > this.#fileSize)
+            throw invalidArchive('it refers to bytes beyond its end');
+        const wanted = Math.min(Math.max(length, ahead), read_window_WINDOW_BYTES, this.#fileSize - position);
+        readExactly(this.#fd, this.#buffer.subarray(0, wanted), position);
+        this.#start = position;
+        this.#end = position + wanted;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/inflate-together.js
+
+
+
+/*
+ * To inflate one small entry costs as much for setting up as for inflating. Many are inflated by one call, which the thread pool
+ * works on while this thread writes what came of the call before: their packed bytes, one behind the other, are made the members
+ * of a gzip file (RFC 1952), each with the CRC and the size that the directory gives as its trailer.
+ */
+const MEMBER_MAGIC = Buffer.from([0x1f, 0x8b, 0x08]);
+const MEMBER_HEADER = Buffer.concat([MEMBER_MAGIC, Buffer.alloc(7)]);
+const MEMBER_TRAILER_BYTES = 8;
+const MEMBER_EXTRA_BYTES = MEMBER_HEADER.length + MEMBER_TRAILER_BYTES;
+/** Spare room, so that zlib sees the end without a second buffer. */
+const SPARE_BYTES = 64;
+/** Whether an entry can be one of many: without any bytes of its own it could hide behind the next. */
+function canInflateTogether(entry) {
+    return entry.method === 'deflated' && entry.size > 0;
+}
+/**
+ * All bytes of small entries for which `canInflateTogether` holds, one behind the other, in a buffer that the caller may free; or
+ * undefined where they cannot be vouched for together, which says nothing about any of them: `readSmallEntry` does. Vouches that each
+ * entry has its declared size and CRC, and that none of its packed bytes was left over: a member can begin only where the magic is,
+ * so each must end before a header of ours; it ends with a trailer that fits it; and as the sizes add up, with its own.
+ */
+async function inflateTogether(window, entries) {
+    const members = buildMembers(window, entries);
+    if (countMagic(members) !== entries.length)
+        return undefined;
+    const size = entries.reduce((sum, entry) => sum + entry.size, 0);
+    const inflated = await gunzipWhole(members, size);
+    if (inflated?.bytes.length !== size || inflated.used !== members.length)
+        return undefined;
+    // Only now: after an error the thread pool may not have let go of them.
+    freeBuffer(members);
+    return inflated.bytes;
+}
+/** Undefined for what is not gzip or has more than `size` bytes. */
+function gunzipWhole(members, size) {
+    // Not from the pool that small buffers share: whoever uses the bytes frees them.
+    const chunkSize = Math.max(size + SPARE_BYTES, Buffer.poolSize);
+    return new Promise(resolve => {
+        (0,external_node_zlib_namespaceObject.gunzip)(members, { info: true, maxOutputLength: size, chunkSize }, (error, answer) => {
+            if (error !== null)
+                return resolve(undefined);
+            // With `info` the answer is not the Buffer that the declared type says.
+            const { buffer, engine } = answer;
+            resolve({ bytes: buffer, used: engine.bytesWritten });
+        });
+    });
+}
+function buildMembers(window, entries) {
+    const length = entries.reduce((sum, { packedSize }) => sum + packedSize + MEMBER_EXTRA_BYTES, 0);
+    const members = Buffer.allocUnsafeSlow(length);
+    let at = 0;
+    for (const { dataOffset, packedSize, crc, size } of entries) {
+        at += MEMBER_HEADER.copy(members, at);
+        at += window.look(dataOffset, packedSize, read_window_WINDOW_BYTES).copy(members, at);
+        at = members.writeUInt32LE(crc, at);
+        at = members.writeUInt32LE(size, at);
+    }
+    return members;
+}
+function countMagic(bytes) {
+    let count = 0;
+    for (let at = bytes.indexOf(MEMBER_MAGIC); at !== -1; at = bytes.indexOf(MEMBER_MAGIC, at + 1))
+        count++;
+    return count;
 }
 
 ;// CONCATENATED MODULE: ./build/core/archive-limits.js
@@ -28775,58 +28913,6 @@ function planSymlink(path, entry, tree) {
     return { path, target };
 }
 
-;// CONCATENATED MODULE: ./build/install/read-exactly.js
-
-
-/**
- * Fills `buffer` from `position` of the file, wherever its descriptor's own position is.
- * Throws ArchiveError `invalid_archive` when the file ends before.
- */
-function readExactly(fd, buffer, position) {
-    for (let at = 0; at < buffer.length;) {
-        const count = (0,external_node_fs_namespaceObject.readSync)(fd, buffer, at, buffer.length - at, position + at);
-        if (count === 0)
-            throw invalidArchive('its file is shorter than it was');
-        at += count;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/read-window.js
-
-
-/** Bytes: the most that one look may ask for. */
-const read_window_WINDOW_BYTES = 1024 * 1024;
-/** A file seen through one reused buffer, wherever its descriptor's own position is. */
-class ReadWindow {
-    #fd;
-    #fileSize;
-    #buffer = Buffer.allocUnsafeSlow(read_window_WINDOW_BYTES);
-    #start = 0;
-    #end = 0;
-    constructor(file) {
-        this.#fd = file.fd;
-        this.#fileSize = file.size;
-    }
-    /**
-     * A view of `length` bytes (at most WINDOW_BYTES) that holds until the next look. When they have to be read, `ahead`
-     * bytes are read at once for the looks to come. Throws ArchiveError `invalid_archive` when the file ends before.
-     */
-    look(position, length, ahead = length) {
-        if (position < this.#start || position + length > this.#end)
-            this.#fill(position, length, ahead);
-        const from = position - this.#start;
-        return this.#buffer.subarray(from, from + length);
-    }
-    #fill(position, length, ahead) {
-        if (position < 0 || position + length > this.#fileSize)
-            throw invalidArchive('it refers to bytes beyond its end');
-        const wanted = Math.min(Math.max(length, ahead), read_window_WINDOW_BYTES, this.#fileSize - position);
-        readExactly(this.#fd, this.#buffer.subarray(0, wanted), position);
-        this.#start = position;
-        this.#end = position + wanted;
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/install/zip-end-record.js
 
 
@@ -28969,8 +29055,6 @@ function unixMode(externalAttributes) {
     return externalAttributes >>> 16;
 }
 
-;// CONCATENATED MODULE: external "node:zlib"
-const external_node_zlib_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:zlib");
 ;// CONCATENATED MODULE: ./build/install/zip-extra-fields.js
 
 
@@ -29156,7 +29240,7 @@ const external_node_stream_namespaceObject = __WEBPACK_EXTERNAL_createRequire(im
 /** Bytes of one piece of a large entry; smaller ones cost more turns of the event loop than they save memory. */
 const PIECE_BYTES = 512 * 1024;
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */
-const SPARE_BYTES = 64;
+const zip_entry_data_SPARE_BYTES = 64;
 /** Whether an entry is small enough, packed and unpacked, to be read in one go through a window. */
 function isSmall(entry) {
     return entry.size <= read_window_WINDOW_BYTES && entry.packedSize <= read_window_WINDOW_BYTES;
@@ -29189,7 +29273,7 @@ async function* readLargeEntry(fd, entry) {
     verifyOutcome(entry, size, crc);
 }
 function inflateSmall(packed, entry) {
-    const options = { info: true, maxOutputLength: Math.max(entry.size, 1), chunkSize: entry.size + SPARE_BYTES };
+    const options = { info: true, maxOutputLength: Math.max(entry.size, 1), chunkSize: entry.size + zip_entry_data_SPARE_BYTES };
     try {
         // With `info` the answer is not the Buffer that the declared type says.
         const { buffer, engine } = (0,external_node_zlib_namespaceObject.inflateRawSync)(packed, options);
@@ -29430,7 +29514,74 @@ function keepYoungGenerationSmall() {
     (0,external_node_v8_namespaceObject.setFlagsFromString)('--semi-space-growth-factor=1');
 }
 
+;// CONCATENATED MODULE: ./build/install/zip-small-files.js
+
+
+
+/** Bytes of one batch: fewer would mean more turns of the event loop, more would only take more memory. */
+const MAX_BATCH_PACKED_BYTES = 256 * 1024;
+const MAX_BATCH_BYTES = 1024 * 1024;
+/** Batches that the thread pool is given ahead of the one in use: with one it would now and then wait for this thread. */
+const BATCHES_AHEAD = 2;
+/**
+ * Small files for which `canInflateTogether` holds, in their order, with all of their bytes, which hold until the next file is asked for.
+ * While a batch of files is used, the thread pool inflates the next ones. Vouches for declared sizes and CRCs, and that nothing packed was
+ * left over. Throws ArchiveError `invalid_archive`.
+ */
+async function* readInBatches(window, files) {
+    const inflating = [];
+    for (const batch of cutIntoBatches(files)) {
+        inflating.push({ batch, inflated: inflateTogether(window, batch.map(toEntry)) });
+        if (inflating.length > BATCHES_AHEAD)
+            yield* readNext(window, inflating);
+    }
+    while (inflating.length > 0)
+        yield* readNext(window, inflating);
+}
+async function* readNext(window, inflating) {
+    const next = inflating.shift();
+    if (next !== undefined)
+        yield* readBatch(window, next.batch, await next.inflated);
+}
+function* readBatch(window, batch, inflated) {
+    if (inflated === undefined) {
+        for (const file of batch)
+            yield { file, bytes: readSmallEntry(window, file.entry) };
+        return;
+    }
+    let at = 0;
+    for (const file of batch) {
+        yield { file, bytes: inflated.subarray(at, at + file.entry.size) };
+        at += file.entry.size;
+    }
+    freeBuffer(inflated);
+}
+function* cutIntoBatches(files) {
+    let batch = [];
+    let packedBytes = 0;
+    let bytes = 0;
+    for (const file of files) {
+        packedBytes += file.entry.packedSize;
+        bytes += file.entry.size;
+        if (batch.length > 0 && (packedBytes > MAX_BATCH_PACKED_BYTES || bytes > MAX_BATCH_BYTES)) {
+            yield batch;
+            batch = [];
+            packedBytes = file.entry.packedSize;
+            bytes = file.entry.size;
+        }
+        batch.push(file);
+    }
+    if (batch.length > 0)
+        yield batch;
+}
+function toEntry({ entry }) {
+    return entry;
+}
+
 ;// CONCATENATED MODULE: ./build/install/extract-zip.js
+
+
+
 
 
 
@@ -29455,25 +29606,33 @@ async function extractZip(artifact, target, limits, signal) {
     await requireSpace(target, plan.bytes);
     const files = await writeTree(extraction, plan);
     const { directories, symlinks, bytes, flattened } = plan;
-    return { files, symlinks, directories, bytes, flattened };
+    return { files: inTreeOrder(files), symlinks, directories, bytes, flattened };
 }
 async function writeTree(extraction, plan) {
     const { target, slice } = extraction;
-    const files = [];
     await eachInSlices(plan.directories, slice, path => makeDirectory(target, path));
-    for (const file of plan.files) {
-        files.push(isSmall(file.entry) ? writeSmall(extraction, file) : await writeLarge(extraction, file));
-        if (slice.isOver())
-            await slice.giveBack();
-    }
+    const files = await writeFiles(extraction, plan.files);
     await eachInSlices(plan.symlinks, slice, symlink => makeSymlink(target, symlink));
     return files;
 }
-function writeSmall({ window, target }, file) {
-    return tree_writer_writeFile(target, file, readSmallEntry(window, file.entry));
+async function writeFiles({ fd, target, window, slice }, planned) {
+    const { batched = [], single = [], large = [] } = Object.groupBy(planned, ({ entry }) => howToRead(entry));
+    const files = [];
+    for await (const { file, bytes } of readInBatches(window, batched)) {
+        files.push(tree_writer_writeFile(target, file, bytes));
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+    await eachInSlices(single, slice, file => files.push(tree_writer_writeFile(target, file, readSmallEntry(window, file.entry))));
+    for (const file of large) {
+        files.push(await writeFileFrom(target, file, inSlices(readLargeEntry(fd, file.entry), slice)));
+    }
+    return files;
 }
-function writeLarge({ fd, target, slice }, file) {
-    return writeFileFrom(target, file, inSlices(readLargeEntry(fd, file.entry), slice));
+function howToRead(entry) {
+    if (!isSmall(entry))
+        return 'large';
+    return canInflateTogether(entry) ? 'batched' : 'single';
 }
 
 ;// CONCATENATED MODULE: ./build/core/plugin-yaml.js
@@ -34434,7 +34593,7 @@ class TarListing {
             this.#announced = announce(this.#announced, header, body);
     }
     #addMember(header) {
-        const entry = toEntry(header, this.#announced);
+        const entry = tar_listing_toEntry(header, this.#announced);
         this.#announced = {};
         this.#entries.push(entry);
         this.#bytes += entry.size;
@@ -34473,7 +34632,7 @@ function decodeLongName(body) {
         throw invalidArchive('a long tar name goes on after its end');
     return decodeEntryText(name, 'utf-8');
 }
-function toEntry(header, { pax = {}, name, linkName }) {
+function tar_listing_toEntry(header, { pax = {}, name, linkName }) {
     const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8');
     const type = memberType(header.type, storedName, pax);
     const size = pax.size ?? header.size;
@@ -34784,11 +34943,11 @@ async function listMembers({ unpack }, limits) {
 async function extract_tar_writeTree(extraction, listing, plan) {
     const { target, slice } = extraction;
     await eachInSlices(plan.directories, slice, path => makeDirectory(target, path));
-    const files = await writeFiles(extraction, listing, plan);
+    const files = await extract_tar_writeFiles(extraction, listing, plan);
     await eachInSlices(plan.symlinks, slice, symlink => makeSymlink(target, symlink));
     return files;
 }
-async function writeFiles({ target, slice, unpack }, listing, plan) {
+async function extract_tar_writeFiles({ target, slice, unpack }, listing, plan) {
     const planned = new Map(plan.files.map(file => [file.entry, file]));
     const files = [];
     for await (const { entry, data } of readTarMembers(unpack(), listing)) {
@@ -34810,6 +34969,7 @@ async function whole(data) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/unseal.js
+
 
 
 
@@ -34853,8 +35013,7 @@ async function decryptInPlace(bytes, decipher, slice) {
     for (let at = 0; at < bytes.length; at += unseal_PIECE_BYTES) {
         const plain = decipher.update(bytes.subarray(at, at + unseal_PIECE_BYTES));
         plain.copy(bytes, at);
-        // Gives its memory back at once: left to the garbage collector, the pieces grow to a hundred MiB.
-        plain.buffer.transfer(0);
+        freeBuffer(plain);
         if (slice.isOver())
             await slice.giveBack();
     }

@@ -14,8 +14,13 @@ export interface DigestedFile {
  * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
  */
 export function treeDigest(files: readonly DigestedFile[]): string {
-  const lines = [...files].sort((a, b) => comparePaths(a.path, b.path)).map(file => `${file.path}:${file.sha256}`)
+  const lines = inTreeOrder(files).map(file => `${file.path}:${file.sha256}`)
   return createHash('sha256').update(lines.join('\n'), 'utf8').digest('hex')
+}
+
+/** What a tree digest is computed of, in its order. To order again what is in order costs next to nothing. */
+export function inTreeOrder<Entry extends { readonly path: string }>(entries: readonly Entry[]): Entry[] {
+  return [...entries].sort((a, b) => comparePaths(a.path, b.path))
 }
 
 /** Orders paths by the lists of their parts, each part by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */

@@ -1,8 +1,10 @@
 import type { ExtractionLimits } from '../core/archive-limits.ts'
 import type { ExtractionPlan, PlannedFile, PlannedSymlink } from '../core/archive-policy.ts'
 import type { VerifiedArtifact } from '../core/signature.ts'
+import { inTreeOrder } from '../core/tree-digest.ts'
 import { requireSpace } from './host.ts'
 import { eachInSlices, inSlices } from './in-slices.ts'
+import { canInflateTogether } from './inflate-together.ts'
 import { planZip } from './plan-zip.ts'
 import { ReadWindow } from './read-window.ts'
 import { TimeSlice } from './time-slice.ts'
@@ -10,9 +12,11 @@ import { type ExtractedFile, makeDirectory, makeSymlink, writeFile, writeFileFro
 import { keepYoungGenerationSmall } from './young-generation.ts'
 import { isSmall, readLargeEntry, readSmallEntry } from './zip-entry-data.ts'
 import type { LocatedZipEntry } from './zip-local-headers.ts'
+import { readInBatches } from './zip-small-files.ts'
 
 /** What an extraction made, all paths relative to its target. */
 export interface ExtractedTree {
+  /** In the order of the tree digest, which is asked for more than once. */
   readonly files: readonly ExtractedFile[]
   readonly symlinks: readonly PlannedSymlink[]
   readonly directories: readonly string[]
@@ -51,25 +55,35 @@ export async function extractZip(
   await requireSpace(target, plan.bytes)
   const files = await writeTree(extraction, plan)
   const { directories, symlinks, bytes, flattened } = plan
-  return { files, symlinks, directories, bytes, flattened }
+  return { files: inTreeOrder(files), symlinks, directories, bytes, flattened }
 }
 
 async function writeTree(extraction: Extraction, plan: ExtractionPlan<LocatedZipEntry>): Promise<ExtractedFile[]> {
   const { target, slice } = extraction
-  const files: ExtractedFile[] = []
   await eachInSlices(plan.directories, slice, path => makeDirectory(target, path))
-  for (const file of plan.files) {
-    files.push(isSmall(file.entry) ? writeSmall(extraction, file) : await writeLarge(extraction, file))
-    if (slice.isOver()) await slice.giveBack()
-  }
+  const files = await writeFiles(extraction, plan.files)
   await eachInSlices(plan.symlinks, slice, symlink => makeSymlink(target, symlink))
   return files
 }
 
-function writeSmall({ window, target }: Extraction, file: PlannedFile<LocatedZipEntry>): ExtractedFile {
-  return writeFile(target, file, readSmallEntry(window, file.entry))
+async function writeFiles(
+  { fd, target, window, slice }: Extraction,
+  planned: readonly PlannedFile<LocatedZipEntry>[],
+): Promise<ExtractedFile[]> {
+  const { batched = [], single = [], large = [] } = Object.groupBy(planned, ({ entry }) => howToRead(entry))
+  const files: ExtractedFile[] = []
+  for await (const { file, bytes } of readInBatches(window, batched)) {
+    files.push(writeFile(target, file, bytes))
+    if (slice.isOver()) await slice.giveBack()
+  }
+  await eachInSlices(single, slice, file => files.push(writeFile(target, file, readSmallEntry(window, file.entry))))
+  for (const file of large) {
+    files.push(await writeFileFrom(target, file, inSlices(readLargeEntry(fd, file.entry), slice)))
+  }
+  return files
 }
 
-function writeLarge({ fd, target, slice }: Extraction, file: PlannedFile<LocatedZipEntry>): Promise<ExtractedFile> {
-  return writeFileFrom(target, file, inSlices(readLargeEntry(fd, file.entry), slice))
+function howToRead(entry: LocatedZipEntry): 'batched' | 'single' | 'large' {
+  if (!isSmall(entry)) return 'large'
+  return canInflateTogether(entry) ? 'batched' : 'single'
 }

@@ -1,6 +1,7 @@
 import { createDecipheriv, type DecipherGCM } from 'node:crypto'
 import { ArtifactError } from '../core/errors.ts'
 import type { VerifiedSealedArtifact } from '../core/sealed-signature.ts'
+import { freeBuffer } from './free-buffer.ts'
 import { TimeSlice } from './time-slice.ts'
 
 declare const opened: unique symbol
@@ -58,8 +59,7 @@ async function decryptInPlace(bytes: Buffer, decipher: DecipherGCM, slice: TimeS
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
     const plain = decipher.update(bytes.subarray(at, at + PIECE_BYTES))
     plain.copy(bytes, at)
-    // Gives its memory back at once: left to the garbage collector, the pieces grow to a hundred MiB.
-    plain.buffer.transfer(0)
+    freeBuffer(plain)
     if (slice.isOver()) await slice.giveBack()
   }
   verifyTag(decipher)

@@ -66,8 +66,8 @@ describe('extractZip', () => {
       const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
       assert.deepEqual(tree, {
         files: [
-          { path: 'd/a', size: 7, mode: 0o644, sha256: sha256('content') },
           { path: 'b', size: 1, mode: 0o644, sha256: sha256('x') },
+          { path: 'd/a', size: 7, mode: 0o644, sha256: sha256('content') },
         ],
         symlinks: [],
         directories: ['d'],
