@@ -1,315 +1,6 @@
 import { createRequire as __WEBPACK_EXTERNAL_createRequire } from "module";
 /******/ var __webpack_modules__ = ({
 
-/***/ 3057:
-/***/ ((module) => {
-
-function isBuffer(value) {
-  return Buffer.isBuffer(value) || value instanceof Uint8Array
-}
-
-function isEncoding(encoding) {
-  return Buffer.isEncoding(encoding)
-}
-
-function alloc(size, fill, encoding) {
-  return Buffer.alloc(size, fill, encoding)
-}
-
-function allocUnsafe(size) {
-  return Buffer.allocUnsafe(size)
-}
-
-function allocUnsafeSlow(size) {
-  return Buffer.allocUnsafeSlow(size)
-}
-
-function byteLength(string, encoding) {
-  return Buffer.byteLength(string, encoding)
-}
-
-function compare(a, b) {
-  return Buffer.compare(a, b)
-}
-
-function concat(buffers, totalLength) {
-  return Buffer.concat(buffers, totalLength)
-}
-
-function copy(source, target, targetStart, start, end) {
-  return toBuffer(source).copy(target, targetStart, start, end)
-}
-
-function equals(a, b) {
-  return toBuffer(a).equals(b)
-}
-
-function fill(buffer, value, offset, end, encoding) {
-  return toBuffer(buffer).fill(value, offset, end, encoding)
-}
-
-function from(value, encodingOrOffset, length) {
-  return Buffer.from(value, encodingOrOffset, length)
-}
-
-function includes(buffer, value, byteOffset, encoding) {
-  return toBuffer(buffer).includes(value, byteOffset, encoding)
-}
-
-function indexOf(buffer, value, byfeOffset, encoding) {
-  return toBuffer(buffer).indexOf(value, byfeOffset, encoding)
-}
-
-function lastIndexOf(buffer, value, byteOffset, encoding) {
-  return toBuffer(buffer).lastIndexOf(value, byteOffset, encoding)
-}
-
-function swap16(buffer) {
-  return toBuffer(buffer).swap16()
-}
-
-function swap32(buffer) {
-  return toBuffer(buffer).swap32()
-}
-
-function swap64(buffer) {
-  return toBuffer(buffer).swap64()
-}
-
-function toBuffer(buffer) {
-  if (Buffer.isBuffer(buffer)) return buffer
-  return Buffer.from(buffer.buffer, buffer.byteOffset, buffer.byteLength)
-}
-
-function toString(buffer, encoding, start, end) {
-  return toBuffer(buffer).toString(encoding, start, end)
-}
-
-function toHex(buffer, start, end) {
-  return toBuffer(buffer).toString('hex', start, end)
-}
-
-function write(buffer, string, offset, length, encoding) {
-  return toBuffer(buffer).write(string, offset, length, encoding)
-}
-
-function readDoubleBE(buffer, offset) {
-  return toBuffer(buffer).readDoubleBE(offset)
-}
-
-function readDoubleLE(buffer, offset) {
-  return toBuffer(buffer).readDoubleLE(offset)
-}
-
-function readFloatBE(buffer, offset) {
-  return toBuffer(buffer).readFloatBE(offset)
-}
-
-function readFloatLE(buffer, offset) {
-  return toBuffer(buffer).readFloatLE(offset)
-}
-
-function readInt32BE(buffer, offset) {
-  return toBuffer(buffer).readInt32BE(offset)
-}
-
-function readInt32LE(buffer, offset) {
-  return toBuffer(buffer).readInt32LE(offset)
-}
-
-function readUInt32BE(buffer, offset) {
-  return toBuffer(buffer).readUInt32BE(offset)
-}
-
-function readUInt32LE(buffer, offset) {
-  return toBuffer(buffer).readUInt32LE(offset)
-}
-
-function writeDoubleBE(buffer, value, offset) {
-  return toBuffer(buffer).writeDoubleBE(value, offset)
-}
-
-function writeDoubleLE(buffer, value, offset) {
-  return toBuffer(buffer).writeDoubleLE(value, offset)
-}
-
-function writeFloatBE(buffer, value, offset) {
-  return toBuffer(buffer).writeFloatBE(value, offset)
-}
-
-function writeFloatLE(buffer, value, offset) {
-  return toBuffer(buffer).writeFloatLE(value, offset)
-}
-
-function writeInt32BE(buffer, value, offset) {
-  return toBuffer(buffer).writeInt32BE(value, offset)
-}
-
-function writeInt32LE(buffer, value, offset) {
-  return toBuffer(buffer).writeInt32LE(value, offset)
-}
-
-function writeUInt32BE(buffer, value, offset) {
-  return toBuffer(buffer).writeUInt32BE(value, offset)
-}
-
-function writeUInt32LE(buffer, value, offset) {
-  return toBuffer(buffer).writeUInt32LE(value, offset)
-}
-
-module.exports = {
-  isBuffer,
-  isEncoding,
-  alloc,
-  allocUnsafe,
-  allocUnsafeSlow,
-  byteLength,
-  compare,
-  concat,
-  copy,
-  equals,
-  fill,
-  from,
-  includes,
-  indexOf,
-  lastIndexOf,
-  swap16,
-  swap32,
-  swap64,
-  toBuffer,
-  toString,
-  toHex,
-  write,
-  readDoubleBE,
-  readDoubleLE,
-  readFloatBE,
-  readFloatLE,
-  readInt32BE,
-  readInt32LE,
-  readUInt32BE,
-  readUInt32LE,
-  writeDoubleBE,
-  writeDoubleLE,
-  writeFloatBE,
-  writeFloatLE,
-  writeInt32BE,
-  writeInt32LE,
-  writeUInt32BE,
-  writeUInt32LE
-}
-
-
-/***/ }),
-
-/***/ 9580:
-/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
-
-module.exports = __nccwpck_require__(4434)
-
-
-/***/ }),
-
-/***/ 3587:
-/***/ ((module) => {
-
-module.exports = class FixedFIFO {
-  constructor (hwm) {
-    if (!(hwm > 0) || ((hwm - 1) & hwm) !== 0) throw new Error('Max size for a FixedFIFO should be a power of two')
-    this.buffer = new Array(hwm)
-    this.mask = hwm - 1
-    this.top = 0
-    this.btm = 0
-    this.next = null
-  }
-
-  clear () {
-    this.top = this.btm = 0
-    this.next = null
-    this.buffer.fill(undefined)
-  }
-
-  push (data) {
-    if (this.buffer[this.top] !== undefined) return false
-    this.buffer[this.top] = data
-    this.top = (this.top + 1) & this.mask
-    return true
-  }
-
-  shift () {
-    const last = this.buffer[this.btm]
-    if (last === undefined) return undefined
-    this.buffer[this.btm] = undefined
-    this.btm = (this.btm + 1) & this.mask
-    return last
-  }
-
-  peek () {
-    return this.buffer[this.btm]
-  }
-
-  isEmpty () {
-    return this.buffer[this.btm] === undefined
-  }
-}
-
-
-/***/ }),
-
-/***/ 3867:
-/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
-
-const FixedFIFO = __nccwpck_require__(3587)
-
-module.exports = class FastFIFO {
-  constructor (hwm) {
-    this.hwm = hwm || 16
-    this.head = new FixedFIFO(this.hwm)
-    this.tail = this.head
-    this.length = 0
-  }
-
-  clear () {
-    this.head = this.tail
-    this.head.clear()
-    this.length = 0
-  }
-
-  push (val) {
-    this.length++
-    if (!this.head.push(val)) {
-      const prev = this.head
-      this.head = prev.next = new FixedFIFO(2 * this.head.buffer.length)
-      this.head.push(val)
-    }
-  }
-
-  shift () {
-    if (this.length !== 0) this.length--
-    const val = this.tail.shift()
-    if (val === undefined && this.tail.next) {
-      const next = this.tail.next
-      this.tail.next = null
-      this.tail = next
-      return this.tail.shift()
-    }
-
-    return val
-  }
-
-  peek () {
-    const val = this.tail.peek()
-    if (val === undefined && this.tail.next) return this.tail.next.peek()
-    return val
-  }
-
-  isEmpty () {
-    return this.length === 0
-  }
-}
-
-
-/***/ }),
-
 /***/ 7163:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
@@ -1115,2748 +806,6 @@ createToken('GTE0PRE', '^\\s*>=\\s*0\\.0\\.0-0\\s*$')
 
 /***/ }),
 
-/***/ 6204:
-/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
-
-const { EventEmitter } = __nccwpck_require__(9580)
-const FIFO = __nccwpck_require__(3867)
-const TextDecoder = __nccwpck_require__(7934)
-
-const StreamError = __nccwpck_require__(5657)
-
-// if we do a future major, expect queue microtask to be there always, for now a bit defensive
-const qmt =
-  typeof queueMicrotask === 'undefined' ? (fn) => global.process.nextTick(fn) : queueMicrotask
-
-// 29 bits used total (4 from shared, 14 from read, and 11 from write)
-const MAX = (1 << 29) - 1
-
-// Shared state
-const OPENING = 0b0001
-const PREDESTROYING = 0b0010
-const DESTROYING = 0b0100
-const DESTROYED = 0b1000
-
-const NOT_OPENING = MAX ^ OPENING
-const NOT_PREDESTROYING = MAX ^ PREDESTROYING
-
-// Read state (4 bit offset from shared state)
-const READ_ACTIVE = 0b00000000000001 << 4
-const READ_UPDATING = 0b00000000000010 << 4
-const READ_PRIMARY = 0b00000000000100 << 4
-const READ_QUEUED = 0b00000000001000 << 4
-const READ_RESUMED = 0b00000000010000 << 4
-const READ_PIPE_DRAINED = 0b00000000100000 << 4
-const READ_ENDING = 0b00000001000000 << 4
-const READ_EMIT_DATA = 0b00000010000000 << 4
-const READ_EMIT_READABLE = 0b00000100000000 << 4
-const READ_EMITTED_READABLE = 0b00001000000000 << 4
-const READ_DONE = 0b00010000000000 << 4
-const READ_NEXT_TICK = 0b00100000000000 << 4
-const READ_NEEDS_PUSH = 0b01000000000000 << 4
-const READ_READ_AHEAD = 0b10000000000000 << 4
-
-// Combined read state
-const READ_FLOWING = READ_RESUMED | READ_PIPE_DRAINED
-const READ_ACTIVE_AND_NEEDS_PUSH = READ_ACTIVE | READ_NEEDS_PUSH
-const READ_PRIMARY_AND_ACTIVE = READ_PRIMARY | READ_ACTIVE
-const READ_EMIT_READABLE_AND_QUEUED = READ_EMIT_READABLE | READ_QUEUED
-const READ_RESUMED_READ_AHEAD = READ_RESUMED | READ_READ_AHEAD
-
-const READ_NOT_ACTIVE = MAX ^ READ_ACTIVE
-const READ_NON_PRIMARY = MAX ^ READ_PRIMARY
-const READ_NON_PRIMARY_AND_PUSHED = MAX ^ (READ_PRIMARY | READ_NEEDS_PUSH)
-const READ_PUSHED = MAX ^ READ_NEEDS_PUSH
-const READ_PAUSED = MAX ^ READ_RESUMED
-const READ_NOT_QUEUED = MAX ^ (READ_QUEUED | READ_EMITTED_READABLE)
-const READ_NOT_ENDING = MAX ^ READ_ENDING
-const READ_PIPE_NOT_DRAINED = MAX ^ READ_FLOWING
-const READ_NOT_NEXT_TICK = MAX ^ READ_NEXT_TICK
-const READ_NOT_UPDATING = MAX ^ READ_UPDATING
-const READ_NO_READ_AHEAD = MAX ^ READ_READ_AHEAD
-const READ_PAUSED_NO_READ_AHEAD = MAX ^ READ_RESUMED_READ_AHEAD
-
-// Write state (18 bit offset, 4 bit offset from shared state and 14 from read state)
-const WRITE_ACTIVE = 0b00000000001 << 18
-const WRITE_UPDATING = 0b00000000010 << 18
-const WRITE_PRIMARY = 0b00000000100 << 18
-const WRITE_QUEUED = 0b00000001000 << 18
-const WRITE_UNDRAINED = 0b00000010000 << 18
-const WRITE_DONE = 0b00000100000 << 18
-const WRITE_EMIT_DRAIN = 0b00001000000 << 18
-const WRITE_NEXT_TICK = 0b00010000000 << 18
-const WRITE_WRITING = 0b00100000000 << 18
-const WRITE_FINISHING = 0b01000000000 << 18
-const WRITE_CORKED = 0b10000000000 << 18
-
-const WRITE_NOT_ACTIVE = MAX ^ (WRITE_ACTIVE | WRITE_WRITING)
-const WRITE_NON_PRIMARY = MAX ^ WRITE_PRIMARY
-const WRITE_NOT_FINISHING = MAX ^ (WRITE_ACTIVE | WRITE_FINISHING)
-const WRITE_DRAINED = MAX ^ WRITE_UNDRAINED
-const WRITE_NOT_QUEUED = MAX ^ WRITE_QUEUED
-const WRITE_NOT_NEXT_TICK = MAX ^ WRITE_NEXT_TICK
-const WRITE_NOT_UPDATING = MAX ^ WRITE_UPDATING
-const WRITE_NOT_CORKED = MAX ^ WRITE_CORKED
-
-// Combined shared state
-const ACTIVE = READ_ACTIVE | WRITE_ACTIVE
-const NOT_ACTIVE = MAX ^ ACTIVE
-const DONE = READ_DONE | WRITE_DONE
-const DESTROY_STATUS = DESTROYING | DESTROYED | PREDESTROYING
-const OPEN_STATUS = DESTROY_STATUS | OPENING
-const AUTO_DESTROY = DESTROY_STATUS | DONE
-const NON_PRIMARY = WRITE_NON_PRIMARY & READ_NON_PRIMARY
-const ACTIVE_OR_TICKING = WRITE_NEXT_TICK | READ_NEXT_TICK
-const TICKING = ACTIVE_OR_TICKING & NOT_ACTIVE
-const IS_OPENING = OPEN_STATUS | TICKING
-
-// Combined shared state and read state
-const READ_PRIMARY_STATUS = OPEN_STATUS | READ_ENDING | READ_DONE
-const READ_STATUS = OPEN_STATUS | READ_DONE | READ_QUEUED
-const READ_ENDING_STATUS = OPEN_STATUS | READ_ENDING | READ_QUEUED
-const READ_READABLE_STATUS = OPEN_STATUS | READ_EMIT_READABLE | READ_QUEUED | READ_EMITTED_READABLE
-const SHOULD_NOT_READ =
-  OPEN_STATUS | READ_ACTIVE | READ_ENDING | READ_DONE | READ_NEEDS_PUSH | READ_READ_AHEAD
-const READ_BACKPRESSURE_STATUS = DESTROY_STATUS | READ_ENDING | READ_DONE
-const READ_UPDATE_SYNC_STATUS = READ_UPDATING | OPEN_STATUS | READ_NEXT_TICK | READ_PRIMARY
-const READ_NEXT_TICK_OR_OPENING = READ_NEXT_TICK | OPENING
-
-// Combined write state
-const WRITE_PRIMARY_STATUS = OPEN_STATUS | WRITE_FINISHING | WRITE_DONE
-const WRITE_QUEUED_AND_UNDRAINED = WRITE_QUEUED | WRITE_UNDRAINED
-const WRITE_QUEUED_AND_ACTIVE = WRITE_QUEUED | WRITE_ACTIVE
-const WRITE_DRAIN_STATUS = WRITE_QUEUED | WRITE_UNDRAINED | OPEN_STATUS | WRITE_ACTIVE
-const WRITE_STATUS = OPEN_STATUS | WRITE_ACTIVE | WRITE_QUEUED | WRITE_CORKED
-const WRITE_PRIMARY_AND_ACTIVE = WRITE_PRIMARY | WRITE_ACTIVE
-const WRITE_ACTIVE_AND_WRITING = WRITE_ACTIVE | WRITE_WRITING
-const WRITE_FINISHING_STATUS = OPEN_STATUS | WRITE_FINISHING | WRITE_QUEUED_AND_ACTIVE | WRITE_DONE
-const WRITE_BACKPRESSURE_STATUS = WRITE_UNDRAINED | DESTROY_STATUS | WRITE_FINISHING | WRITE_DONE
-const WRITE_UPDATE_SYNC_STATUS = WRITE_UPDATING | OPEN_STATUS | WRITE_NEXT_TICK | WRITE_PRIMARY
-const WRITE_DROP_DATA = WRITE_FINISHING | WRITE_DONE | DESTROY_STATUS
-
-const asyncIterator = Symbol.asyncIterator || Symbol('asyncIterator')
-
-class WritableState {
-  constructor(
-    stream,
-    { highWaterMark = 16384, map = null, mapWritable, byteLength, byteLengthWritable } = {}
-  ) {
-    this.stream = stream
-    this.queue = new FIFO()
-    this.highWaterMark = highWaterMark
-    this.buffered = 0
-    this.error = null
-    this.pipeline = null
-    this.drains = null // if we add more seldomly used helpers we might them into a subobject so its a single ptr
-    this.byteLength = byteLengthWritable || byteLength || defaultByteLength
-    this.map = mapWritable || map
-    this.afterWrite = afterWrite.bind(this)
-    this.afterUpdateNextTick = updateWriteNT.bind(this)
-  }
-
-  get ending() {
-    return (this.stream._duplexState & WRITE_FINISHING) !== 0
-  }
-
-  get ended() {
-    return (this.stream._duplexState & WRITE_DONE) !== 0
-  }
-
-  push(data) {
-    if ((this.stream._duplexState & WRITE_DROP_DATA) !== 0) return false
-    if (this.map !== null) data = this.map(data)
-
-    this.buffered += this.byteLength(data)
-    this.queue.push(data)
-
-    if (this.buffered < this.highWaterMark) {
-      this.stream._duplexState |= WRITE_QUEUED
-      return true
-    }
-
-    this.stream._duplexState |= WRITE_QUEUED_AND_UNDRAINED
-    return false
-  }
-
-  shift() {
-    const data = this.queue.shift()
-
-    this.buffered -= this.byteLength(data)
-    if (this.buffered === 0) this.stream._duplexState &= WRITE_NOT_QUEUED
-
-    return data
-  }
-
-  end(data) {
-    if (typeof data === 'function') {
-      this.stream.once('finish', data)
-    } else if (data !== undefined && data !== null) {
-      this.push(data)
-    }
-
-    this.stream._duplexState = (this.stream._duplexState | WRITE_FINISHING) & WRITE_NON_PRIMARY
-  }
-
-  autoBatch(data, cb) {
-    const buffer = []
-    const stream = this.stream
-
-    buffer.push(data)
-    while ((stream._duplexState & WRITE_STATUS) === WRITE_QUEUED_AND_ACTIVE) {
-      buffer.push(stream._writableState.shift())
-    }
-
-    if ((stream._duplexState & OPEN_STATUS) !== 0) return cb(null)
-    stream._writev(buffer, cb)
-  }
-
-  update() {
-    const stream = this.stream
-
-    stream._duplexState |= WRITE_UPDATING
-
-    do {
-      while ((stream._duplexState & WRITE_STATUS) === WRITE_QUEUED) {
-        const data = this.shift()
-        stream._duplexState |= WRITE_ACTIVE_AND_WRITING
-        stream._write(data, this.afterWrite)
-      }
-
-      if ((stream._duplexState & WRITE_PRIMARY_AND_ACTIVE) === 0) this.updateNonPrimary()
-    } while (this.continueUpdate() === true)
-
-    stream._duplexState &= WRITE_NOT_UPDATING
-  }
-
-  updateNonPrimary() {
-    const stream = this.stream
-
-    if ((stream._duplexState & WRITE_FINISHING_STATUS) === WRITE_FINISHING) {
-      stream._duplexState = stream._duplexState | WRITE_ACTIVE
-      stream._final(afterFinal.bind(this))
-      return
-    }
-
-    if ((stream._duplexState & DESTROY_STATUS) === DESTROYING) {
-      if ((stream._duplexState & ACTIVE_OR_TICKING) === 0) {
-        stream._duplexState |= ACTIVE
-        stream._destroy(afterDestroy.bind(this))
-      }
-      return
-    }
-
-    if ((stream._duplexState & IS_OPENING) === OPENING) {
-      stream._duplexState = (stream._duplexState | ACTIVE) & NOT_OPENING
-      stream._open(afterOpen.bind(this))
-    }
-  }
-
-  continueUpdate() {
-    if ((this.stream._duplexState & WRITE_NEXT_TICK) === 0) return false
-    this.stream._duplexState &= WRITE_NOT_NEXT_TICK
-    return true
-  }
-
-  updateCallback() {
-    if ((this.stream._duplexState & WRITE_UPDATE_SYNC_STATUS) === WRITE_PRIMARY) {
-      this.update()
-    } else {
-      this.updateNextTick()
-    }
-  }
-
-  updateNextTick() {
-    if ((this.stream._duplexState & WRITE_NEXT_TICK) !== 0) return
-    this.stream._duplexState |= WRITE_NEXT_TICK
-    if ((this.stream._duplexState & WRITE_UPDATING) === 0) qmt(this.afterUpdateNextTick)
-  }
-}
-
-class ReadableState {
-  constructor(
-    stream,
-    { highWaterMark = 16384, map = null, mapReadable, byteLength, byteLengthReadable } = {}
-  ) {
-    this.stream = stream
-    this.queue = new FIFO()
-    this.highWaterMark = highWaterMark === 0 ? 1 : highWaterMark
-    this.buffered = 0
-    this.readAhead = highWaterMark > 0
-    this.error = null
-    this.pipeline = null
-    this.byteLength = byteLengthReadable || byteLength || defaultByteLength
-    this.map = mapReadable || map
-    this.pipeTo = null
-    this.afterRead = afterRead.bind(this)
-    this.afterUpdateNextTick = updateReadNT.bind(this)
-  }
-
-  get ending() {
-    return (this.stream._duplexState & READ_ENDING) !== 0
-  }
-
-  get ended() {
-    return (this.stream._duplexState & READ_DONE) !== 0
-  }
-
-  pipe(pipeTo, cb) {
-    if (this.pipeTo !== null) throw StreamError.BAD_ARGUMENT('Can only pipe to one destination')
-    if (typeof cb !== 'function') cb = null
-
-    this.stream._duplexState |= READ_PIPE_DRAINED
-    this.pipeTo = pipeTo
-    this.pipeline = new Pipeline(this.stream, pipeTo, cb)
-
-    if (cb) this.stream.on('error', noop) // We already error handle this so supress crashes
-
-    if (isStreamx(pipeTo)) {
-      pipeTo._writableState.pipeline = this.pipeline
-      if (cb) pipeTo.on('error', noop) // We already error handle this so supress crashes
-      pipeTo.on('finish', this.pipeline.finished.bind(this.pipeline)) // TODO: just call finished from pipeTo itself
-    } else {
-      const onerror = this.pipeline.done.bind(this.pipeline, pipeTo)
-      const onclose = this.pipeline.done.bind(this.pipeline, pipeTo, null) // onclose has a weird bool arg
-      pipeTo.on('error', onerror)
-      pipeTo.on('close', onclose)
-      pipeTo.on('finish', this.pipeline.finished.bind(this.pipeline))
-    }
-
-    pipeTo.on('drain', afterDrain.bind(this))
-    this.stream.emit('piping', pipeTo)
-    pipeTo.emit('pipe', this.stream)
-  }
-
-  push(data) {
-    const stream = this.stream
-
-    if (data === null) {
-      this.highWaterMark = 0
-      stream._duplexState = (stream._duplexState | READ_ENDING) & READ_NON_PRIMARY_AND_PUSHED
-      return false
-    }
-
-    if (this.map !== null) {
-      data = this.map(data)
-      if (data === null) {
-        stream._duplexState &= READ_PUSHED
-        return this.buffered < this.highWaterMark
-      }
-    }
-
-    this.buffered += this.byteLength(data)
-    this.queue.push(data)
-
-    stream._duplexState = (stream._duplexState | READ_QUEUED) & READ_PUSHED
-
-    return this.buffered < this.highWaterMark
-  }
-
-  shift() {
-    const data = this.queue.shift()
-
-    this.buffered -= this.byteLength(data)
-    if (this.buffered === 0) {
-      this.stream._duplexState &= READ_NOT_QUEUED
-    }
-
-    return data
-  }
-
-  unshift(data) {
-    const pending = [this.map !== null ? this.map(data) : data]
-    while (this.buffered > 0) pending.push(this.shift())
-
-    for (let i = 0; i < pending.length - 1; i++) {
-      const data = pending[i]
-      this.buffered += this.byteLength(data)
-      this.queue.push(data)
-    }
-
-    this.push(pending[pending.length - 1])
-  }
-
-  read() {
-    const stream = this.stream
-
-    if ((stream._duplexState & READ_STATUS) === READ_QUEUED) {
-      const data = this.shift()
-
-      if (this.pipeTo !== null && this.pipeTo.write(data) === false) {
-        stream._duplexState &= READ_PIPE_NOT_DRAINED
-      }
-
-      if ((stream._duplexState & READ_EMIT_DATA) !== 0) {
-        stream.emit('data', data)
-      }
-
-      return data
-    }
-
-    if (this.readAhead === false) {
-      stream._duplexState |= READ_READ_AHEAD
-      this.updateNextTick()
-    }
-
-    return null
-  }
-
-  drain() {
-    const stream = this.stream
-
-    while (
-      (stream._duplexState & READ_STATUS) === READ_QUEUED &&
-      (stream._duplexState & READ_FLOWING) !== 0
-    ) {
-      const data = this.shift()
-
-      if (this.pipeTo !== null && this.pipeTo.write(data) === false) {
-        stream._duplexState &= READ_PIPE_NOT_DRAINED
-      }
-
-      if ((stream._duplexState & READ_EMIT_DATA) !== 0) {
-        stream.emit('data', data)
-      }
-    }
-  }
-
-  update() {
-    const stream = this.stream
-
-    stream._duplexState |= READ_UPDATING
-
-    do {
-      this.drain()
-
-      while (
-        this.buffered < this.highWaterMark &&
-        (stream._duplexState & SHOULD_NOT_READ) === READ_READ_AHEAD
-      ) {
-        stream._duplexState |= READ_ACTIVE_AND_NEEDS_PUSH
-        stream._read(this.afterRead)
-        this.drain()
-      }
-
-      if ((stream._duplexState & READ_READABLE_STATUS) === READ_EMIT_READABLE_AND_QUEUED) {
-        stream._duplexState |= READ_EMITTED_READABLE
-        stream.emit('readable')
-      }
-
-      if ((stream._duplexState & READ_PRIMARY_AND_ACTIVE) === 0) {
-        this.updateNonPrimary()
-      }
-    } while (this.continueUpdate() === true)
-
-    stream._duplexState &= READ_NOT_UPDATING
-  }
-
-  updateNonPrimary() {
-    const stream = this.stream
-
-    if ((stream._duplexState & READ_ENDING_STATUS) === READ_ENDING) {
-      stream._duplexState = (stream._duplexState | READ_DONE) & READ_NOT_ENDING
-      stream.emit('end')
-
-      if ((stream._duplexState & AUTO_DESTROY) === DONE) {
-        stream._duplexState |= DESTROYING
-      }
-
-      if (this.pipeTo !== null) {
-        this.pipeTo.end()
-      }
-    }
-
-    if ((stream._duplexState & DESTROY_STATUS) === DESTROYING) {
-      if ((stream._duplexState & ACTIVE_OR_TICKING) === 0) {
-        stream._duplexState |= ACTIVE
-        stream._destroy(afterDestroy.bind(this))
-      }
-      return
-    }
-
-    if ((stream._duplexState & IS_OPENING) === OPENING) {
-      stream._duplexState = (stream._duplexState | ACTIVE) & NOT_OPENING
-      stream._open(afterOpen.bind(this))
-    }
-  }
-
-  continueUpdate() {
-    if ((this.stream._duplexState & READ_NEXT_TICK) === 0) return false
-    this.stream._duplexState &= READ_NOT_NEXT_TICK
-    return true
-  }
-
-  updateCallback() {
-    if ((this.stream._duplexState & READ_UPDATE_SYNC_STATUS) === READ_PRIMARY) {
-      this.update()
-    } else {
-      this.updateNextTick()
-    }
-  }
-
-  updateNextTickIfOpen() {
-    if ((this.stream._duplexState & READ_NEXT_TICK_OR_OPENING) !== 0) return
-    this.stream._duplexState |= READ_NEXT_TICK
-    if ((this.stream._duplexState & READ_UPDATING) === 0) qmt(this.afterUpdateNextTick)
-  }
-
-  updateNextTick() {
-    if ((this.stream._duplexState & READ_NEXT_TICK) !== 0) return
-    this.stream._duplexState |= READ_NEXT_TICK
-    if ((this.stream._duplexState & READ_UPDATING) === 0) qmt(this.afterUpdateNextTick)
-  }
-}
-
-class TransformState {
-  constructor(stream) {
-    this.data = null
-    this.afterTransform = afterTransform.bind(stream)
-    this.afterFinal = null
-  }
-}
-
-class Pipeline {
-  constructor(src, dst, cb) {
-    this.from = src
-    this.to = dst
-    this.afterPipe = cb
-    this.error = null
-    this.pipeToFinished = false
-  }
-
-  finished() {
-    this.pipeToFinished = true
-  }
-
-  done(stream, err) {
-    if (err) this.error = err
-
-    if (stream === this.to) {
-      this.to = null
-
-      if (this.from !== null) {
-        if ((this.from._duplexState & READ_DONE) === 0 || !this.pipeToFinished) {
-          this.from.destroy(this.error || StreamError.PREMATURE_CLOSE('Writable stream closed'))
-        }
-        return
-      }
-    }
-
-    if (stream === this.from) {
-      this.from = null
-
-      if (this.to !== null) {
-        if ((stream._duplexState & READ_DONE) === 0) {
-          this.to.destroy(this.error || StreamError.PREMATURE_CLOSE('Readable stream closed'))
-        }
-        return
-      }
-    }
-
-    if (this.afterPipe !== null) this.afterPipe(this.error)
-    this.to = this.from = this.afterPipe = null
-  }
-}
-
-function afterDrain() {
-  this.stream._duplexState |= READ_PIPE_DRAINED
-  this.updateCallback()
-}
-
-function afterFinal(err) {
-  const stream = this.stream
-  if (err) stream.destroy(err)
-
-  if ((stream._duplexState & DESTROY_STATUS) === 0) {
-    stream._duplexState |= WRITE_DONE
-    stream.emit('finish')
-  }
-
-  if ((stream._duplexState & AUTO_DESTROY) === DONE) {
-    stream._duplexState |= DESTROYING
-  }
-
-  stream._duplexState &= WRITE_NOT_FINISHING
-
-  // no need to wait the extra tick here, so we short circuit that
-  if ((stream._duplexState & WRITE_UPDATING) === 0) {
-    this.update()
-  } else {
-    this.updateNextTick()
-  }
-}
-
-function afterDestroy(err) {
-  const stream = this.stream
-
-  if (!err && !StreamError.isStreamDestroyed(this.error)) err = this.error
-  if (err) stream.emit('error', err)
-
-  stream._duplexState |= DESTROYED
-  stream.emit('close')
-
-  const rs = stream._readableState
-  const ws = stream._writableState
-
-  if (rs !== null && rs.pipeline !== null) {
-    rs.pipeline.done(stream, err)
-  }
-
-  if (ws !== null) {
-    while (ws.drains !== null && ws.drains.length > 0) {
-      ws.drains.shift().resolve(false)
-    }
-
-    if (ws.pipeline !== null) {
-      ws.pipeline.done(stream, err)
-    }
-  }
-}
-
-function afterWrite(err) {
-  const stream = this.stream
-
-  if (err) stream.destroy(err)
-  stream._duplexState &= WRITE_NOT_ACTIVE
-
-  if (this.drains !== null) tickDrains(this.drains)
-
-  if ((stream._duplexState & WRITE_DRAIN_STATUS) === WRITE_UNDRAINED) {
-    stream._duplexState &= WRITE_DRAINED
-
-    if ((stream._duplexState & WRITE_EMIT_DRAIN) === WRITE_EMIT_DRAIN) {
-      stream.emit('drain')
-    }
-  }
-
-  this.updateCallback()
-}
-
-function afterRead(err) {
-  if (err) this.stream.destroy(err)
-  this.stream._duplexState &= READ_NOT_ACTIVE
-
-  if (this.readAhead === false && (this.stream._duplexState & READ_RESUMED) === 0) {
-    this.stream._duplexState &= READ_NO_READ_AHEAD
-  }
-
-  this.updateCallback()
-}
-
-function updateReadNT() {
-  if ((this.stream._duplexState & READ_UPDATING) === 0) {
-    this.stream._duplexState &= READ_NOT_NEXT_TICK
-    this.update()
-  }
-}
-
-function updateWriteNT() {
-  if ((this.stream._duplexState & WRITE_UPDATING) === 0) {
-    this.stream._duplexState &= WRITE_NOT_NEXT_TICK
-    this.update()
-  }
-}
-
-function tickDrains(drains) {
-  for (let i = 0; i < drains.length; i++) {
-    // drains.writes are monotonic, so if one is 0 its always the first one
-    if (--drains[i].writes === 0) {
-      drains.shift().resolve(true)
-      i--
-    }
-  }
-}
-
-function afterOpen(err) {
-  const stream = this.stream
-
-  if (err) stream.destroy(err)
-
-  if ((stream._duplexState & DESTROYING) === 0) {
-    if ((stream._duplexState & READ_PRIMARY_STATUS) === 0) {
-      stream._duplexState |= READ_PRIMARY
-    }
-
-    if ((stream._duplexState & WRITE_PRIMARY_STATUS) === 0) {
-      stream._duplexState |= WRITE_PRIMARY
-    }
-
-    stream.emit('open')
-  }
-
-  stream._duplexState &= NOT_ACTIVE
-
-  if (stream._writableState !== null) {
-    stream._writableState.updateCallback()
-  }
-
-  if (stream._readableState !== null) {
-    stream._readableState.updateCallback()
-  }
-}
-
-function afterTransform(err, data) {
-  if (data !== undefined && data !== null) this.push(data)
-  this._writableState.afterWrite(err)
-}
-
-function newListener(name) {
-  if (this._readableState !== null) {
-    if (name === 'data') {
-      this._duplexState |= READ_EMIT_DATA | READ_RESUMED_READ_AHEAD
-      this._readableState.updateNextTick()
-    }
-    if (name === 'readable') {
-      this._duplexState |= READ_EMIT_READABLE
-      this._readableState.updateNextTick()
-    }
-  }
-
-  if (this._writableState !== null) {
-    if (name === 'drain') {
-      this._duplexState |= WRITE_EMIT_DRAIN
-      this._writableState.updateNextTick()
-    }
-  }
-}
-
-class Stream extends EventEmitter {
-  constructor(opts) {
-    super()
-
-    this._duplexState = 0
-    this._readableState = null
-    this._writableState = null
-
-    if (opts) {
-      if (opts.open) this._open = opts.open
-      if (opts.destroy) this._destroy = opts.destroy
-      if (opts.predestroy) this._predestroy = opts.predestroy
-      if (opts.signal) opts.signal.addEventListener('abort', abort.bind(this))
-    }
-
-    this.on('newListener', newListener)
-  }
-
-  _open(cb) {
-    cb(null)
-  }
-
-  _destroy(cb) {
-    cb(null)
-  }
-
-  _predestroy() {
-    // does nothing
-  }
-
-  get readable() {
-    return this._readableState !== null ? true : undefined
-  }
-
-  get writable() {
-    return this._writableState !== null ? true : undefined
-  }
-
-  get destroyed() {
-    return (this._duplexState & DESTROYED) !== 0
-  }
-
-  get destroying() {
-    return (this._duplexState & DESTROY_STATUS) !== 0
-  }
-
-  destroy(err) {
-    if ((this._duplexState & DESTROY_STATUS) === 0) {
-      if (!err) err = StreamError.STREAM_DESTROYED()
-      this._duplexState = (this._duplexState | DESTROYING) & NON_PRIMARY
-
-      if (this._readableState !== null) {
-        this._readableState.highWaterMark = 0
-        this._readableState.error = err
-      }
-
-      if (this._writableState !== null) {
-        this._writableState.highWaterMark = 0
-        this._writableState.error = err
-      }
-
-      this._duplexState |= PREDESTROYING
-      this._predestroy()
-      this._duplexState &= NOT_PREDESTROYING
-
-      if (this._readableState !== null) {
-        this._readableState.updateNextTick()
-      }
-
-      if (this._writableState !== null) {
-        this._writableState.updateNextTick()
-      }
-    }
-  }
-}
-
-class Readable extends Stream {
-  constructor(opts) {
-    super(opts)
-
-    this._duplexState |= OPENING | WRITE_DONE | READ_READ_AHEAD
-    this._readableState = new ReadableState(this, opts)
-
-    if (opts) {
-      if (this._readableState.readAhead === false) this._duplexState &= READ_NO_READ_AHEAD
-      if (opts.read) this._read = opts.read
-      if (opts.eagerOpen) this._readableState.updateNextTick()
-      if (opts.encoding) this.setEncoding(opts.encoding)
-    }
-  }
-
-  static deferred(fn, opts) {
-    const out = new PassThrough(opts)
-
-    fn()
-      .then((src) => {
-        if (src === null) return out.end()
-        if (out.destroying) return
-        pipeline(src, out, noop)
-      })
-      .catch((err) => out.destroy(err))
-
-    return out
-  }
-
-  setEncoding(encoding) {
-    const dec = new TextDecoder(encoding)
-    const map = this._readableState.map || echo
-    this._readableState.map = mapOrSkip
-    return this
-
-    function mapOrSkip(data) {
-      const next = dec.push(data)
-      return next === '' && (data.byteLength !== 0 || dec.remaining > 0) ? null : map(next)
-    }
-  }
-
-  _read(cb) {
-    cb(null)
-  }
-
-  pipe(dest, cb) {
-    this._readableState.updateNextTick()
-    this._readableState.pipe(dest, cb)
-    return dest
-  }
-
-  read() {
-    this._readableState.updateNextTick()
-    return this._readableState.read()
-  }
-
-  push(data) {
-    this._readableState.updateNextTickIfOpen()
-    return this._readableState.push(data)
-  }
-
-  unshift(data) {
-    this._readableState.updateNextTickIfOpen()
-    return this._readableState.unshift(data)
-  }
-
-  resume() {
-    this._duplexState |= READ_RESUMED_READ_AHEAD
-    this._readableState.updateNextTick()
-    return this
-  }
-
-  pause() {
-    this._duplexState &=
-      this._readableState.readAhead === false ? READ_PAUSED_NO_READ_AHEAD : READ_PAUSED
-    return this
-  }
-
-  static _fromAsyncIterator(ite, opts) {
-    let destroy
-
-    const rs = new Readable({
-      ...opts,
-      read(cb) {
-        ite.next().then(push).then(cb.bind(null, null)).catch(cb)
-      },
-      predestroy() {
-        destroy = ite.return()
-      },
-      destroy(cb) {
-        if (!destroy) return cb(null)
-        destroy.then(cb.bind(null, null)).catch(cb)
-      }
-    })
-
-    return rs
-
-    function push(data) {
-      if (data.done) rs.push(null)
-      else rs.push(data.value)
-    }
-  }
-
-  static from(data, opts) {
-    if (isReadStreamx(data)) return data
-    if (data[asyncIterator]) return this._fromAsyncIterator(data[asyncIterator](), opts)
-    if (!Array.isArray(data)) data = data === undefined ? [] : [data]
-
-    let i = 0
-    return new Readable({
-      ...opts,
-      read(cb) {
-        this.push(i === data.length ? null : data[i++])
-        cb(null)
-      }
-    })
-  }
-
-  static isBackpressured(rs) {
-    return (
-      (rs._duplexState & READ_BACKPRESSURE_STATUS) !== 0 ||
-      rs._readableState.buffered >= rs._readableState.highWaterMark
-    )
-  }
-
-  static isPaused(rs) {
-    return (rs._duplexState & READ_RESUMED) === 0
-  }
-
-  [asyncIterator]() {
-    const stream = this
-
-    let error = null
-    let promiseResolve = null
-    let promiseReject = null
-
-    this.on('error', (err) => {
-      error = err
-    })
-    this.on('readable', onreadable)
-    this.on('close', onclose)
-
-    return {
-      [asyncIterator]() {
-        return this
-      },
-      next() {
-        return new Promise(function (resolve, reject) {
-          promiseResolve = resolve
-          promiseReject = reject
-          const data = stream.read()
-          if (data !== null) ondata(data)
-          else if ((stream._duplexState & DESTROYED) !== 0) ondata(null)
-        })
-      },
-      return() {
-        return destroy(null)
-      },
-      throw(err) {
-        return destroy(err)
-      }
-    }
-
-    function onreadable() {
-      if (promiseResolve !== null) ondata(stream.read())
-    }
-
-    function onclose() {
-      if (promiseResolve !== null) ondata(null)
-    }
-
-    function ondata(data) {
-      if (promiseReject === null) return
-      if (error) {
-        promiseReject(error)
-      } else if (data === null && (stream._duplexState & READ_DONE) === 0) {
-        promiseReject(StreamError.STREAM_DESTROYED())
-      } else {
-        promiseResolve({ value: data, done: data === null })
-      }
-      promiseReject = promiseResolve = null
-    }
-
-    function destroy(err) {
-      stream.destroy(err)
-      return new Promise((resolve, reject) => {
-        if (stream._duplexState & DESTROYED) return resolve({ value: undefined, done: true })
-        stream.once('close', function () {
-          if (err) reject(err)
-          else resolve({ value: undefined, done: true })
-        })
-      })
-    }
-  }
-}
-
-class Writable extends Stream {
-  constructor(opts) {
-    super(opts)
-
-    this._duplexState |= OPENING | READ_DONE
-    this._writableState = new WritableState(this, opts)
-
-    if (opts) {
-      if (opts.writev) this._writev = opts.writev
-      if (opts.write) this._write = opts.write
-      if (opts.final) this._final = opts.final
-      if (opts.eagerOpen) this._writableState.updateNextTick()
-    }
-  }
-
-  cork() {
-    this._duplexState |= WRITE_CORKED
-  }
-
-  uncork() {
-    this._duplexState &= WRITE_NOT_CORKED
-    this._writableState.updateNextTick()
-  }
-
-  _writev(batch, cb) {
-    cb(null)
-  }
-
-  _write(data, cb) {
-    this._writableState.autoBatch(data, cb)
-  }
-
-  _final(cb) {
-    cb(null)
-  }
-
-  static isBackpressured(ws) {
-    return (ws._duplexState & WRITE_BACKPRESSURE_STATUS) !== 0
-  }
-
-  static drained(ws) {
-    if (ws.destroyed) return Promise.resolve(false)
-
-    const state = ws._writableState
-    const pending = isWritev(ws) ? Math.min(1, state.queue.length) : state.queue.length
-    const writes = pending + (ws._duplexState & WRITE_WRITING ? 1 : 0)
-    if (writes === 0) return Promise.resolve(true)
-
-    if (state.drains === null) state.drains = []
-    return new Promise((resolve) => {
-      state.drains.push({ writes, resolve })
-    })
-  }
-
-  write(data) {
-    this._writableState.updateNextTick()
-    return this._writableState.push(data)
-  }
-
-  end(data) {
-    this._writableState.updateNextTick()
-    this._writableState.end(data)
-    return this
-  }
-}
-
-class Duplex extends Readable {
-  // and Writable
-  constructor(opts) {
-    super(opts)
-
-    this._duplexState = OPENING | (this._duplexState & READ_READ_AHEAD)
-    this._writableState = new WritableState(this, opts)
-
-    if (opts) {
-      if (opts.writev) this._writev = opts.writev
-      if (opts.write) this._write = opts.write
-      if (opts.final) this._final = opts.final
-    }
-  }
-
-  cork() {
-    this._duplexState |= WRITE_CORKED
-  }
-
-  uncork() {
-    this._duplexState &= WRITE_NOT_CORKED
-    this._writableState.updateNextTick()
-  }
-
-  _writev(batch, cb) {
-    cb(null)
-  }
-
-  _write(data, cb) {
-    this._writableState.autoBatch(data, cb)
-  }
-
-  _final(cb) {
-    cb(null)
-  }
-
-  write(data) {
-    this._writableState.updateNextTick()
-    return this._writableState.push(data)
-  }
-
-  end(data) {
-    this._writableState.updateNextTick()
-    this._writableState.end(data)
-    return this
-  }
-}
-
-class Transform extends Duplex {
-  constructor(opts) {
-    super(opts)
-    this._transformState = new TransformState(this)
-
-    if (opts) {
-      if (opts.transform) this._transform = opts.transform
-      if (opts.flush) this._flush = opts.flush
-    }
-  }
-
-  _write(data, cb) {
-    if (this._readableState.buffered >= this._readableState.highWaterMark) {
-      this._transformState.data = data
-    } else {
-      this._transform(data, this._transformState.afterTransform)
-    }
-  }
-
-  _read(cb) {
-    if (this._transformState.data !== null) {
-      const data = this._transformState.data
-      this._transformState.data = null
-      cb(null)
-      this._transform(data, this._transformState.afterTransform)
-    } else {
-      cb(null)
-    }
-  }
-
-  destroy(err) {
-    super.destroy(err)
-    if (this._transformState.data !== null) {
-      this._transformState.data = null
-      this._transformState.afterTransform()
-    }
-  }
-
-  _transform(data, cb) {
-    cb(null, data)
-  }
-
-  _flush(cb) {
-    cb(null)
-  }
-
-  _final(cb) {
-    this._transformState.afterFinal = cb
-    this._flush(transformAfterFlush.bind(this))
-  }
-}
-
-class PassThrough extends Transform {}
-
-function transformAfterFlush(err, data) {
-  const cb = this._transformState.afterFinal
-  if (err) return cb(err)
-
-  if (data !== null && data !== undefined) this.push(data)
-  this.push(null)
-  cb(null)
-}
-
-function pipelinePromise(...streams) {
-  return new Promise((resolve, reject) => {
-    return pipeline(...streams, (err) => {
-      if (err) return reject(err)
-      resolve()
-    })
-  })
-}
-
-function pipeline(stream, ...streams) {
-  const all = Array.isArray(stream) ? [...stream, ...streams] : [stream, ...streams]
-  const done = all.length && typeof all[all.length - 1] === 'function' ? all.pop() : null
-
-  if (all.length < 2) throw StreamError.BAD_ARGUMENT('Pipeline requires at least 2 streams')
-
-  let src = all[0]
-  let dest = null
-  let error = null
-
-  for (let i = 1; i < all.length; i++) {
-    dest = all[i]
-
-    if (isStreamx(src)) {
-      src.pipe(dest, onerror)
-    } else {
-      errorHandle(src, true, i > 1, onerror)
-      src.pipe(dest)
-    }
-
-    src = dest
-  }
-
-  if (done) {
-    let fin = false
-
-    const autoDestroy =
-      isStreamx(dest) || !!(dest._writableState && dest._writableState.autoDestroy)
-
-    dest.on('error', (err) => {
-      if (error === null) error = err
-    })
-
-    dest.on('finish', () => {
-      fin = true
-      if (!autoDestroy) done(error)
-    })
-
-    if (autoDestroy) {
-      dest.on('close', () => done(error || (fin ? null : StreamError.PREMATURE_CLOSE())))
-    }
-  }
-
-  return dest
-
-  function errorHandle(s, rd, wr, onerror) {
-    s.on('error', onerror)
-    s.on('close', onclose)
-
-    function onclose() {
-      if (rd && s._readableState && !s._readableState.ended) {
-        return onerror(StreamError.PREMATURE_CLOSE())
-      }
-      if (wr && s._writableState && !s._writableState.ended) {
-        return onerror(StreamError.PREMATURE_CLOSE())
-      }
-    }
-  }
-
-  function onerror(err) {
-    if (!err || error) return
-    error = err
-
-    for (const s of all) {
-      s.destroy(err)
-    }
-  }
-}
-
-function echo(s) {
-  return s
-}
-
-function isStream(stream) {
-  return !!stream._readableState || !!stream._writableState
-}
-
-function isStreamx(stream) {
-  return typeof stream._duplexState === 'number' && isStream(stream)
-}
-
-function isEnding(stream) {
-  return !!stream._readableState && stream._readableState.ending
-}
-
-function isEnded(stream) {
-  return !!stream._readableState && stream._readableState.ended
-}
-
-function isFinishing(stream) {
-  return !!stream._writableState && stream._writableState.ending
-}
-
-function isFinished(stream) {
-  return !!stream._writableState && stream._writableState.ended
-}
-
-function getStreamError(stream, opts = {}) {
-  const err =
-    (stream._readableState && stream._readableState.error) ||
-    (stream._writableState && stream._writableState.error)
-
-  // avoid implicit errors by default
-  return !opts.all && StreamError.isStreamDestroyed(err) ? null : err
-}
-
-function isReadStreamx(stream) {
-  return isStreamx(stream) && stream.readable
-}
-
-function isDisturbed(stream) {
-  return (
-    (stream._duplexState & OPENING) !== OPENING ||
-    (stream._duplexState & DESTROYING) === DESTROYING ||
-    (stream._duplexState & ACTIVE_OR_TICKING) !== 0
-  )
-}
-
-function isTypedArray(data) {
-  return typeof data === 'object' && data !== null && typeof data.byteLength === 'number'
-}
-
-function defaultByteLength(data) {
-  return isTypedArray(data) ? data.byteLength : 1024
-}
-
-function noop() {}
-
-function abort() {
-  this.destroy(StreamError.ABORTED())
-}
-
-function isWritev(s) {
-  return s._writev !== Writable.prototype._writev && s._writev !== Duplex.prototype._writev
-}
-
-module.exports = {
-  pipeline,
-  pipelinePromise,
-  isStream,
-  isStreamx,
-  isEnding,
-  isEnded,
-  isFinishing,
-  isFinished,
-  isDisturbed,
-  getStreamError,
-  Stream,
-  Writable,
-  Readable,
-  Duplex,
-  Transform,
-  // Export PassThrough for compatibility with Node.js core's stream module
-  PassThrough
-}
-
-
-/***/ }),
-
-/***/ 5657:
-/***/ ((module) => {
-
-module.exports = class StreamError extends Error {
-  constructor(msg, code, fn = StreamError) {
-    super(msg)
-
-    this.code = code
-
-    if (Error.captureStackTrace) {
-      Error.captureStackTrace(this, fn)
-    }
-  }
-
-  static isStreamDestroyed(err) {
-    return err && err.code === 'STREAM_DESTROYED'
-  }
-
-  static isPrematureClose(err) {
-    return err && err.code === 'PREMATURE_CLOSE'
-  }
-
-  static isAborted(err) {
-    return err && err.code === 'ABORTED'
-  }
-
-  static isBadArgument(err) {
-    return err && err.code === 'BAD_ARGUMENT'
-  }
-
-  get name() {
-    return 'StreamError'
-  }
-
-  static STREAM_DESTROYED() {
-    return new StreamError('Stream was destroyed', 'STREAM_DESTROYED', StreamError.STREAM_DESTROYED)
-  }
-
-  static PREMATURE_CLOSE(msg = 'Premature close') {
-    return new StreamError(msg, 'PREMATURE_CLOSE', StreamError.PREMATURE_CLOSE)
-  }
-
-  static ABORTED() {
-    return new StreamError('Stream aborted', 'ABORTED', StreamError.ABORTED)
-  }
-
-  static BAD_ARGUMENT(msg = 'Bad argument') {
-    return new StreamError(msg, 'BAD_ARGUMENT', StreamError.BAD_ARGUMENT)
-  }
-}
-
-
-/***/ }),
-
-/***/ 775:
-/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
-
-const constants = { // just for envs without fs
-  S_IFMT: 61440,
-  S_IFDIR: 16384,
-  S_IFCHR: 8192,
-  S_IFBLK: 24576,
-  S_IFIFO: 4096,
-  S_IFLNK: 40960
-}
-
-try {
-  module.exports = (__nccwpck_require__(9896).constants) || constants
-} catch {
-  module.exports = constants
-}
-
-
-/***/ }),
-
-/***/ 5763:
-/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
-
-const { Writable, Readable, getStreamError } = __nccwpck_require__(6204)
-const FIFO = __nccwpck_require__(3867)
-const b4a = __nccwpck_require__(3057)
-const headers = __nccwpck_require__(8428)
-
-const EMPTY = b4a.alloc(0)
-const MAX_HEADER_SIZE = 4 * 1024 * 1024 // arbitrary big number
-
-class BufferList {
-  constructor () {
-    this.buffered = 0
-    this.shifted = 0
-    this.queue = new FIFO()
-
-    this._offset = 0
-  }
-
-  push (buffer) {
-    this.buffered += buffer.byteLength
-    this.queue.push(buffer)
-  }
-
-  shiftFirst (size) {
-    return this.buffered === 0 ? null : this._next(size)
-  }
-
-  shift (size) {
-    if (size > this.buffered) return null
-    if (size === 0) return EMPTY
-
-    let chunk = this._next(size)
-
-    if (size === chunk.byteLength) return chunk // likely case
-
-    const chunks = [chunk]
-
-    while ((size -= chunk.byteLength) > 0) {
-      chunk = this._next(size)
-      chunks.push(chunk)
-    }
-
-    return b4a.concat(chunks)
-  }
-
-  _next (size) {
-    const buf = this.queue.peek()
-    const rem = buf.byteLength - this._offset
-
-    if (size >= rem) {
-      const sub = this._offset ? buf.subarray(this._offset, buf.byteLength) : buf
-      this.queue.shift()
-      this._offset = 0
-      this.buffered -= rem
-      this.shifted += rem
-      return sub
-    }
-
-    this.buffered -= size
-    this.shifted += size
-
-    return buf.subarray(this._offset, (this._offset += size))
-  }
-}
-
-class Source extends Readable {
-  constructor (self, header, offset) {
-    super()
-
-    this.header = header
-    this.offset = offset
-
-    this._parent = self
-  }
-
-  _read (cb) {
-    if (this.header.size === 0) {
-      this.push(null)
-    }
-    if (this._parent._stream === this) {
-      this._parent._update()
-    }
-    cb(null)
-  }
-
-  _predestroy () {
-    this._parent.destroy(getStreamError(this))
-  }
-
-  _detach () {
-    if (this._parent._stream === this) {
-      this._parent._stream = null
-      this._parent._missing = overflow(this.header.size)
-      this._parent._update()
-    }
-  }
-
-  _destroy (cb) {
-    this._detach()
-    cb(null)
-  }
-}
-
-class Extract extends Writable {
-  constructor (opts) {
-    super(opts)
-
-    if (!opts) opts = {}
-
-    this._buffer = new BufferList()
-    this._offset = 0
-    this._header = null
-    this._stream = null
-    this._missing = 0
-    this._longHeader = false
-    this._callback = noop
-    this._locked = false
-    this._finished = false
-    this._pax = null
-    this._paxGlobal = null
-    this._gnuLongPath = null
-    this._gnuLongLinkPath = null
-    this._filenameEncoding = opts.filenameEncoding || 'utf-8'
-    this._allowUnknownFormat = !!opts.allowUnknownFormat
-    this._unlockBound = this._unlock.bind(this)
-  }
-
-  _unlock (err) {
-    this._locked = false
-
-    if (err) {
-      this.destroy(err)
-      this._continueWrite(err)
-      return
-    }
-
-    this._update()
-  }
-
-  _consumeHeader () {
-    if (this._locked) return false
-
-    this._offset = this._buffer.shifted
-
-    try {
-      this._header = headers.decode(this._buffer.shift(512), this._filenameEncoding, this._allowUnknownFormat)
-    } catch (err) {
-      this._continueWrite(err)
-      return false
-    }
-
-    if (!this._header) return true
-
-    this._header.byteOffset = this._buffer.shifted
-
-    switch (this._header.type) {
-      case 'gnu-long-path':
-      case 'gnu-long-link-path':
-      case 'pax-global-header':
-      case 'pax-header':
-        this._longHeader = true
-        this._missing = this._header.size
-        if (this._missing > MAX_HEADER_SIZE) {
-          this._continueWrite(new Error('Header exceeds max size'))
-          return false
-        }
-        return true
-    }
-
-    this._locked = true
-    this._applyLongHeaders()
-
-    if (!(this._header.size >= 0)) {
-      this._continueWrite(new Error('Invalid header'))
-      return false
-    }
-
-    if (this._header.size === 0 || this._header.type === 'directory') {
-      this.emit('entry', this._header, this._createStream(), this._unlockBound)
-      return true
-    }
-
-    this._stream = this._createStream()
-    this._missing = this._header.size
-
-    this.emit('entry', this._header, this._stream, this._unlockBound)
-    return true
-  }
-
-  _applyLongHeaders () {
-    if (this._gnuLongPath) {
-      this._header.name = this._gnuLongPath
-      this._gnuLongPath = null
-    }
-
-    if (this._gnuLongLinkPath) {
-      this._header.linkname = this._gnuLongLinkPath
-      this._gnuLongLinkPath = null
-    }
-
-    if (this._pax) {
-      if (this._pax.path) this._header.name = this._pax.path
-      if (this._pax.linkpath) this._header.linkname = this._pax.linkpath
-      if (this._pax.size) this._header.size = parseInt(this._pax.size, 10)
-      this._header.pax = this._pax
-      this._pax = null
-    }
-  }
-
-  _decodeLongHeader (buf) {
-    switch (this._header.type) {
-      case 'gnu-long-path':
-        this._gnuLongPath = headers.decodeLongPath(buf, this._filenameEncoding)
-        break
-      case 'gnu-long-link-path':
-        this._gnuLongLinkPath = headers.decodeLongPath(buf, this._filenameEncoding)
-        break
-      case 'pax-global-header':
-        this._paxGlobal = headers.decodePax(buf)
-        break
-      case 'pax-header':
-        this._pax = this._paxGlobal === null
-          ? headers.decodePax(buf)
-          : Object.assign({}, this._paxGlobal, headers.decodePax(buf))
-        break
-    }
-  }
-
-  _consumeLongHeader () {
-    this._longHeader = false
-    this._missing = overflow(this._header.size)
-
-    const buf = this._buffer.shift(this._header.size)
-
-    try {
-      this._decodeLongHeader(buf)
-    } catch (err) {
-      this._continueWrite(err)
-      return false
-    }
-
-    return true
-  }
-
-  _consumeStream () {
-    const buf = this._buffer.shiftFirst(this._missing)
-    if (buf === null) return false
-
-    this._missing -= buf.byteLength
-    const drained = this._stream.push(buf)
-
-    if (this._missing === 0) {
-      this._stream.push(null)
-      if (drained) this._stream._detach()
-      return drained && this._locked === false
-    }
-
-    return drained
-  }
-
-  _createStream () {
-    return new Source(this, this._header, this._offset)
-  }
-
-  _update () {
-    while (this._buffer.buffered > 0 && !this.destroying) {
-      if (this._missing > 0) {
-        if (this._stream !== null) {
-          if (this._consumeStream() === false) return
-          continue
-        }
-
-        if (this._longHeader === true) {
-          if (this._missing > this._buffer.buffered) break
-          if (this._consumeLongHeader() === false) return false
-          continue
-        }
-
-        const ignore = this._buffer.shiftFirst(this._missing)
-        if (ignore !== null) this._missing -= ignore.byteLength
-        continue
-      }
-
-      if (this._buffer.buffered < 512) break
-      if (this._stream !== null || this._consumeHeader() === false) return
-    }
-
-    this._continueWrite(null)
-  }
-
-  _continueWrite (err) {
-    const cb = this._callback
-    this._callback = noop
-    cb(err)
-  }
-
-  _write (data, cb) {
-    this._callback = cb
-    this._buffer.push(data)
-    this._update()
-  }
-
-  _final (cb) {
-    this._finished = this._missing === 0 && this._buffer.buffered === 0
-    cb(this._finished ? null : new Error('Unexpected end of data'))
-  }
-
-  _predestroy () {
-    this._continueWrite(null)
-  }
-
-  _destroy (cb) {
-    if (this._stream) this._stream.destroy(getStreamError(this))
-    cb(null)
-  }
-
-  [Symbol.asyncIterator] () {
-    let error = null
-
-    let promiseResolve = null
-    let promiseReject = null
-
-    let entryStream = null
-    let entryCallback = null
-
-    const extract = this
-
-    this.on('entry', onentry)
-    this.on('error', (err) => { error = err })
-    this.on('close', onclose)
-
-    return {
-      [Symbol.asyncIterator] () {
-        return this
-      },
-      next () {
-        return new Promise(onnext)
-      },
-      return () {
-        return destroy(null)
-      },
-      throw (err) {
-        return destroy(err)
-      }
-    }
-
-    function consumeCallback (err) {
-      if (!entryCallback) return
-      const cb = entryCallback
-      entryCallback = null
-      cb(err)
-    }
-
-    function onnext (resolve, reject) {
-      if (error) {
-        return reject(error)
-      }
-
-      if (entryStream) {
-        resolve({ value: entryStream, done: false })
-        entryStream = null
-        return
-      }
-
-      promiseResolve = resolve
-      promiseReject = reject
-
-      consumeCallback(null)
-
-      if (extract._finished && promiseResolve) {
-        promiseResolve({ value: undefined, done: true })
-        promiseResolve = promiseReject = null
-      }
-    }
-
-    function onentry (header, stream, callback) {
-      entryCallback = callback
-      stream.on('error', noop) // no way around this due to tick sillyness
-
-      if (promiseResolve) {
-        promiseResolve({ value: stream, done: false })
-        promiseResolve = promiseReject = null
-      } else {
-        entryStream = stream
-      }
-    }
-
-    function onclose () {
-      consumeCallback(error)
-      if (!promiseResolve) return
-      if (error) promiseReject(error)
-      else promiseResolve({ value: undefined, done: true })
-      promiseResolve = promiseReject = null
-    }
-
-    function destroy (err) {
-      extract.destroy(err)
-      consumeCallback(err)
-      return new Promise((resolve, reject) => {
-        if (extract.destroyed) return resolve({ value: undefined, done: true })
-        extract.once('close', function () {
-          if (err) reject(err)
-          else resolve({ value: undefined, done: true })
-        })
-      })
-    }
-  }
-}
-
-module.exports = function extract (opts) {
-  return new Extract(opts)
-}
-
-function noop () {}
-
-function overflow (size) {
-  size &= 511
-  return size && 512 - size
-}
-
-
-/***/ }),
-
-/***/ 8428:
-/***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
-
-const b4a = __nccwpck_require__(3057)
-
-const ZEROS = '0000000000000000000'
-const SEVENS = '7777777777777777777'
-const ZERO_OFFSET = '0'.charCodeAt(0)
-const USTAR_MAGIC = b4a.from([0x75, 0x73, 0x74, 0x61, 0x72, 0x00]) // ustar\x00
-const USTAR_VER = b4a.from([ZERO_OFFSET, ZERO_OFFSET])
-const GNU_MAGIC = b4a.from([0x75, 0x73, 0x74, 0x61, 0x72, 0x20]) // ustar\x20
-const GNU_VER = b4a.from([0x20, 0x00])
-const MASK = 0o7777
-const MAGIC_OFFSET = 257
-const VERSION_OFFSET = 263
-
-exports.decodeLongPath = function decodeLongPath (buf, encoding) {
-  return decodeStr(buf, 0, buf.length, encoding)
-}
-
-exports.encodePax = function encodePax (opts) { // TODO: encode more stuff in pax
-  let result = ''
-  if (opts.name) result += addLength(' path=' + opts.name + '\n')
-  if (opts.linkname) result += addLength(' linkpath=' + opts.linkname + '\n')
-  const pax = opts.pax
-  if (pax) {
-    for (const key in pax) {
-      result += addLength(' ' + key + '=' + pax[key] + '\n')
-    }
-  }
-  return b4a.from(result)
-}
-
-exports.decodePax = function decodePax (buf) {
-  const result = {}
-
-  while (buf.length) {
-    let i = 0
-    while (i < buf.length && buf[i] !== 32) i++
-    const len = parseInt(b4a.toString(buf.subarray(0, i)), 10)
-    if (!len) return result
-
-    const b = b4a.toString(buf.subarray(i + 1, len - 1))
-    const keyIndex = b.indexOf('=')
-    if (keyIndex === -1) return result
-    result[b.slice(0, keyIndex)] = b.slice(keyIndex + 1)
-
-    buf = buf.subarray(len)
-  }
-
-  return result
-}
-
-exports.encode = function encode (opts) {
-  const buf = b4a.alloc(512)
-  let name = opts.name
-  let prefix = ''
-
-  if (opts.typeflag === 5 && name[name.length - 1] !== '/') name += '/'
-  if (b4a.byteLength(name) !== name.length) return null // utf-8
-
-  while (b4a.byteLength(name) > 100) {
-    const i = name.indexOf('/')
-    if (i === -1) return null
-    prefix += prefix ? '/' + name.slice(0, i) : name.slice(0, i)
-    name = name.slice(i + 1)
-  }
-
-  if (b4a.byteLength(name) > 100 || b4a.byteLength(prefix) > 155) return null
-  if (opts.linkname && b4a.byteLength(opts.linkname) > 100) return null
-
-  b4a.write(buf, name)
-  b4a.write(buf, encodeOct(opts.mode & MASK, 6), 100)
-  b4a.write(buf, encodeOct(opts.uid, 6), 108)
-  b4a.write(buf, encodeOct(opts.gid, 6), 116)
-  encodeSize(opts.size, buf, 124)
-  b4a.write(buf, encodeOct((opts.mtime.getTime() / 1000) | 0, 11), 136)
-
-  buf[156] = ZERO_OFFSET + toTypeflag(opts.type)
-
-  if (opts.linkname) b4a.write(buf, opts.linkname, 157)
-
-  b4a.copy(USTAR_MAGIC, buf, MAGIC_OFFSET)
-  b4a.copy(USTAR_VER, buf, VERSION_OFFSET)
-  if (opts.uname) b4a.write(buf, opts.uname, 265)
-  if (opts.gname) b4a.write(buf, opts.gname, 297)
-  b4a.write(buf, encodeOct(opts.devmajor || 0, 6), 329)
-  b4a.write(buf, encodeOct(opts.devminor || 0, 6), 337)
-
-  if (prefix) b4a.write(buf, prefix, 345)
-
-  b4a.write(buf, encodeOct(cksum(buf), 6), 148)
-
-  return buf
-}
-
-exports.decode = function decode (buf, filenameEncoding, allowUnknownFormat) {
-  let typeflag = buf[156] === 0 ? 0 : buf[156] - ZERO_OFFSET
-
-  let name = decodeStr(buf, 0, 100, filenameEncoding)
-  const mode = decodeOct(buf, 100, 8)
-  const uid = decodeOct(buf, 108, 8)
-  const gid = decodeOct(buf, 116, 8)
-  const size = decodeOct(buf, 124, 12)
-  const mtime = decodeOct(buf, 136, 12)
-  const type = toType(typeflag)
-  const linkname = buf[157] === 0 ? null : decodeStr(buf, 157, 100, filenameEncoding)
-  const uname = decodeStr(buf, 265, 32)
-  const gname = decodeStr(buf, 297, 32)
-  const devmajor = decodeOct(buf, 329, 8)
-  const devminor = decodeOct(buf, 337, 8)
-
-  const c = cksum(buf)
-
-  // checksum is still initial value if header was null.
-  if (c === 8 * 32) return null
-
-  // valid checksum
-  if (c !== decodeOct(buf, 148, 8)) throw new Error('Invalid tar header. Maybe the tar is corrupted or it needs to be gunzipped?')
-
-  if (isUSTAR(buf)) {
-    // ustar (posix) format.
-    // prepend prefix, if present.
-    if (buf[345]) name = decodeStr(buf, 345, 155, filenameEncoding) + '/' + name
-  } else if (isGNU(buf)) {
-    // 'gnu'/'oldgnu' format. Similar to ustar, but has support for incremental and
-    // multi-volume tarballs.
-  } else {
-    if (!allowUnknownFormat) {
-      throw new Error('Invalid tar header: unknown format.')
-    }
-  }
-
-  // to support old tar versions that use trailing / to indicate dirs
-  if (typeflag === 0 && name && name[name.length - 1] === '/') typeflag = 5
-
-  return {
-    name,
-    mode,
-    uid,
-    gid,
-    size,
-    byteOffset: 0,
-    mtime: new Date(1000 * mtime),
-    type,
-    linkname,
-    uname,
-    gname,
-    devmajor,
-    devminor,
-    pax: null
-  }
-}
-
-function isUSTAR (buf) {
-  return b4a.equals(USTAR_MAGIC, buf.subarray(MAGIC_OFFSET, MAGIC_OFFSET + 6))
-}
-
-function isGNU (buf) {
-  return b4a.equals(GNU_MAGIC, buf.subarray(MAGIC_OFFSET, MAGIC_OFFSET + 6)) &&
-    b4a.equals(GNU_VER, buf.subarray(VERSION_OFFSET, VERSION_OFFSET + 2))
-}
-
-function clamp (index, len, defaultValue) {
-  if (typeof index !== 'number') return defaultValue
-  index = ~~index // Coerce to integer.
-  if (index >= len) return len
-  if (index >= 0) return index
-  index += len
-  if (index >= 0) return index
-  return 0
-}
-
-function toType (flag) {
-  switch (flag) {
-    case 0:
-      return 'file'
-    case 1:
-      return 'link'
-    case 2:
-      return 'symlink'
-    case 3:
-      return 'character-device'
-    case 4:
-      return 'block-device'
-    case 5:
-      return 'directory'
-    case 6:
-      return 'fifo'
-    case 7:
-      return 'contiguous-file'
-    case 72:
-      return 'pax-header'
-    case 55:
-      return 'pax-global-header'
-    case 27:
-      return 'gnu-long-link-path'
-    case 28:
-    case 30:
-      return 'gnu-long-path'
-  }
-
-  return null
-}
-
-function toTypeflag (flag) {
-  switch (flag) {
-    case 'file':
-      return 0
-    case 'link':
-      return 1
-    case 'symlink':
-      return 2
-    case 'character-device':
-      return 3
-    case 'block-device':
-      return 4
-    case 'directory':
-      return 5
-    case 'fifo':
-      return 6
-    case 'contiguous-file':
-      return 7
-    case 'pax-header':
-      return 72
-  }
-
-  return 0
-}
-
-function indexOf (block, num, offset, end) {
-  for (; offset < end; offset++) {
-    if (block[offset] === num) return offset
-  }
-  return end
-}
-
-function cksum (block) {
-  let sum = 8 * 32
-  for (let i = 0; i < 148; i++) sum += block[i]
-  for (let j = 156; j < 512; j++) sum += block[j]
-  return sum
-}
-
-function encodeOct (val, n) {
-  val = val.toString(8)
-  if (val.length > n) return SEVENS.slice(0, n) + ' '
-  return ZEROS.slice(0, n - val.length) + val + ' '
-}
-
-function encodeSizeBin (num, buf, off) {
-  buf[off] = 0x80
-  for (let i = 11; i > 0; i--) {
-    buf[off + i] = num & 0xff
-    num = Math.floor(num / 0x100)
-  }
-}
-
-function encodeSize (num, buf, off) {
-  if (num.toString(8).length > 11) {
-    encodeSizeBin(num, buf, off)
-  } else {
-    b4a.write(buf, encodeOct(num, 11), off)
-  }
-}
-
-/* Copied from the node-tar repo and modified to meet
- * tar-stream coding standard.
- *
- * Source: https://github.com/npm/node-tar/blob/51b6627a1f357d2eb433e7378e5f05e83b7aa6cd/lib/header.js#L349
- */
-function parse256 (buf) {
-  // first byte MUST be either 80 or FF
-  // 80 for positive, FF for 2's comp
-  let positive
-  if (buf[0] === 0x80) positive = true
-  else if (buf[0] === 0xFF) positive = false
-  else return null
-
-  // build up a base-256 tuple from the least sig to the highest
-  const tuple = []
-  let i
-  for (i = buf.length - 1; i > 0; i--) {
-    const byte = buf[i]
-    if (positive) tuple.push(byte)
-    else tuple.push(0xFF - byte)
-  }
-
-  let sum = 0
-  const l = tuple.length
-  for (i = 0; i < l; i++) {
-    sum += tuple[i] * Math.pow(256, i)
-  }
-
-  return positive ? sum : -1 * sum
-}
-
-function decodeOct (val, offset, length) {
-  val = val.subarray(offset, offset + length)
-  offset = 0
-
-  // If prefixed with 0x80 then parse as a base-256 integer
-  if (val[offset] & 0x80) {
-    return parse256(val)
-  } else {
-    // Older versions of tar can prefix with spaces
-    while (offset < val.length && val[offset] === 32) offset++
-    const end = clamp(indexOf(val, 32, offset, val.length), val.length, val.length)
-    while (offset < end && val[offset] === 0) offset++
-    if (end === offset) return 0
-    return parseInt(b4a.toString(val.subarray(offset, end)), 8)
-  }
-}
-
-function decodeStr (val, offset, length, encoding) {
-  return b4a.toString(val.subarray(offset, indexOf(val, 0, offset, offset + length)), encoding)
-}
-
-function addLength (str) {
-  const len = b4a.byteLength(str)
-  let digits = Math.floor(Math.log(len) / Math.log(10)) + 1
-  if (len + digits >= Math.pow(10, digits)) digits++
-
-  return (len + digits) + str
-}
-
-
-/***/ }),
-
-/***/ 6118:
-/***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
-
-exports.extract = __nccwpck_require__(5763)
-/* unused reexport */ __nccwpck_require__(861)
-
-
-/***/ }),
-
-/***/ 861:
-/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
-
-const { Readable, Writable, getStreamError } = __nccwpck_require__(6204)
-const b4a = __nccwpck_require__(3057)
-
-const constants = __nccwpck_require__(775)
-const headers = __nccwpck_require__(8428)
-
-const DMODE = 0o755
-const FMODE = 0o644
-
-const END_OF_TAR = b4a.alloc(1024)
-
-class Sink extends Writable {
-  constructor (pack, header, callback) {
-    super({ mapWritable, eagerOpen: true })
-
-    this.written = 0
-    this.header = header
-
-    this._callback = callback
-    this._linkname = null
-    this._isLinkname = header.type === 'symlink' && !header.linkname
-    this._isVoid = header.type !== 'file' && header.type !== 'contiguous-file'
-    this._finished = false
-    this._pack = pack
-    this._openCallback = null
-
-    if (this._pack._stream === null) this._pack._stream = this
-    else this._pack._pending.push(this)
-  }
-
-  _open (cb) {
-    this._openCallback = cb
-    if (this._pack._stream === this) this._continueOpen()
-  }
-
-  _continuePack (err) {
-    if (this._callback === null) return
-
-    const callback = this._callback
-    this._callback = null
-
-    callback(err)
-  }
-
-  _continueOpen () {
-    if (this._pack._stream === null) this._pack._stream = this
-
-    const cb = this._openCallback
-    this._openCallback = null
-    if (cb === null) return
-
-    if (this._pack.destroying) return cb(new Error('pack stream destroyed'))
-    if (this._pack._finalized) return cb(new Error('pack stream is already finalized'))
-
-    this._pack._stream = this
-
-    if (!this._isLinkname) {
-      this._pack._encode(this.header)
-    }
-
-    if (this._isVoid) {
-      this._finish()
-      this._continuePack(null)
-    }
-
-    cb(null)
-  }
-
-  _write (data, cb) {
-    if (this._isLinkname) {
-      this._linkname = this._linkname ? b4a.concat([this._linkname, data]) : data
-      return cb(null)
-    }
-
-    if (this._isVoid) {
-      if (data.byteLength > 0) {
-        return cb(new Error('No body allowed for this entry'))
-      }
-      return cb()
-    }
-
-    this.written += data.byteLength
-    if (this._pack.push(data)) return cb()
-    this._pack._drain = cb
-  }
-
-  _finish () {
-    if (this._finished) return
-    this._finished = true
-
-    if (this._isLinkname) {
-      this.header.linkname = this._linkname ? b4a.toString(this._linkname, 'utf-8') : ''
-      this._pack._encode(this.header)
-    }
-
-    overflow(this._pack, this.header.size)
-
-    this._pack._done(this)
-  }
-
-  _final (cb) {
-    if (this.written !== this.header.size) { // corrupting tar
-      return cb(new Error('Size mismatch'))
-    }
-
-    this._finish()
-    cb(null)
-  }
-
-  _getError () {
-    return getStreamError(this) || new Error('tar entry destroyed')
-  }
-
-  _predestroy () {
-    this._pack.destroy(this._getError())
-  }
-
-  _destroy (cb) {
-    this._pack._done(this)
-
-    this._continuePack(this._finished ? null : this._getError())
-
-    cb()
-  }
-}
-
-class Pack extends Readable {
-  constructor (opts) {
-    super(opts)
-    this._drain = noop
-    this._finalized = false
-    this._finalizing = false
-    this._pending = []
-    this._stream = null
-  }
-
-  entry (header, buffer, callback) {
-    if (this._finalized || this.destroying) throw new Error('already finalized or destroyed')
-
-    if (typeof buffer === 'function') {
-      callback = buffer
-      buffer = null
-    }
-
-    if (!callback) callback = noop
-
-    if (!header.size || header.type === 'symlink') header.size = 0
-    if (!header.type) header.type = modeToType(header.mode)
-    if (!header.mode) header.mode = header.type === 'directory' ? DMODE : FMODE
-    if (!header.uid) header.uid = 0
-    if (!header.gid) header.gid = 0
-    if (!header.mtime) header.mtime = new Date()
-
-    if (typeof buffer === 'string') buffer = b4a.from(buffer)
-
-    const sink = new Sink(this, header, callback)
-
-    if (b4a.isBuffer(buffer)) {
-      header.size = buffer.byteLength
-      sink.write(buffer)
-      sink.end()
-      return sink
-    }
-
-    if (sink._isVoid) {
-      return sink
-    }
-
-    return sink
-  }
-
-  finalize () {
-    if (this._stream || this._pending.length > 0) {
-      this._finalizing = true
-      return
-    }
-
-    if (this._finalized) return
-    this._finalized = true
-
-    this.push(END_OF_TAR)
-    this.push(null)
-  }
-
-  _done (stream) {
-    if (stream !== this._stream) return
-
-    this._stream = null
-
-    if (this._finalizing) this.finalize()
-    if (this._pending.length) this._pending.shift()._continueOpen()
-  }
-
-  _encode (header) {
-    if (!header.pax) {
-      const buf = headers.encode(header)
-      if (buf) {
-        this.push(buf)
-        return
-      }
-    }
-    this._encodePax(header)
-  }
-
-  _encodePax (header) {
-    const paxHeader = headers.encodePax({
-      name: header.name,
-      linkname: header.linkname,
-      pax: header.pax
-    })
-
-    const newHeader = {
-      name: 'PaxHeader',
-      mode: header.mode,
-      uid: header.uid,
-      gid: header.gid,
-      size: paxHeader.byteLength,
-      mtime: header.mtime,
-      type: 'pax-header',
-      linkname: header.linkname && 'PaxHeader',
-      uname: header.uname,
-      gname: header.gname,
-      devmajor: header.devmajor,
-      devminor: header.devminor
-    }
-
-    this.push(headers.encode(newHeader))
-    this.push(paxHeader)
-    overflow(this, paxHeader.byteLength)
-
-    newHeader.size = header.size
-    newHeader.type = header.type
-    this.push(headers.encode(newHeader))
-  }
-
-  _doDrain () {
-    const drain = this._drain
-    this._drain = noop
-    drain()
-  }
-
-  _predestroy () {
-    const err = getStreamError(this)
-
-    if (this._stream) this._stream.destroy(err)
-
-    while (this._pending.length) {
-      const stream = this._pending.shift()
-      stream.destroy(err)
-      stream._continueOpen()
-    }
-
-    this._doDrain()
-  }
-
-  _read (cb) {
-    this._doDrain()
-    cb()
-  }
-}
-
-module.exports = function pack (opts) {
-  return new Pack(opts)
-}
-
-function modeToType (mode) {
-  switch (mode & constants.S_IFMT) {
-    case constants.S_IFBLK: return 'block-device'
-    case constants.S_IFCHR: return 'character-device'
-    case constants.S_IFDIR: return 'directory'
-    case constants.S_IFIFO: return 'fifo'
-    case constants.S_IFLNK: return 'symlink'
-  }
-
-  return 'file'
-}
-
-function noop () {}
-
-function overflow (self, size) {
-  size &= 511
-  if (size) self.push(END_OF_TAR.subarray(0, 512 - size))
-}
-
-function mapWritable (buf) {
-  return b4a.isBuffer(buf) ? buf : b4a.from(buf)
-}
-
-
-/***/ }),
-
-/***/ 7934:
-/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
-
-const PassThroughDecoder = __nccwpck_require__(7256)
-const UTF8Decoder = __nccwpck_require__(6414)
-
-module.exports = class TextDecoder {
-  constructor(encoding = 'utf8') {
-    this.encoding = normalizeEncoding(encoding)
-
-    switch (this.encoding) {
-      case 'utf8':
-        this.decoder = new UTF8Decoder()
-        break
-      case 'utf16le':
-      case 'base64':
-        throw new Error('Unsupported encoding: ' + this.encoding)
-      default:
-        this.decoder = new PassThroughDecoder(this.encoding)
-    }
-  }
-
-  get remaining() {
-    return this.decoder.remaining
-  }
-
-  push(data) {
-    if (typeof data === 'string') return data
-    return this.decoder.decode(data)
-  }
-
-  // For Node.js compatibility
-  write(data) {
-    return this.push(data)
-  }
-
-  end(data) {
-    let result = ''
-    if (data) result = this.push(data)
-    result += this.decoder.flush()
-    return result
-  }
-}
-
-function normalizeEncoding(encoding) {
-  encoding = encoding.toLowerCase()
-
-  switch (encoding) {
-    case 'utf8':
-    case 'utf-8':
-      return 'utf8'
-    case 'ucs2':
-    case 'ucs-2':
-    case 'utf16le':
-    case 'utf-16le':
-      return 'utf16le'
-    case 'latin1':
-    case 'binary':
-      return 'latin1'
-    case 'base64':
-    case 'ascii':
-    case 'hex':
-      return encoding
-    default:
-      throw new Error('Unknown encoding: ' + encoding)
-  }
-}
-
-
-/***/ }),
-
-/***/ 7256:
-/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
-
-const b4a = __nccwpck_require__(3057)
-
-module.exports = class PassThroughDecoder {
-  constructor(encoding) {
-    this.encoding = encoding
-  }
-
-  get remaining() {
-    return 0
-  }
-
-  decode(data) {
-    return b4a.toString(data, this.encoding)
-  }
-
-  flush() {
-    return ''
-  }
-}
-
-
-/***/ }),
-
-/***/ 6414:
-/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
-
-const b4a = __nccwpck_require__(3057)
-
-/**
- * https://encoding.spec.whatwg.org/#utf-8-decoder
- */
-module.exports = class UTF8Decoder {
-  constructor() {
-    this._reset()
-  }
-
-  get remaining() {
-    return this.bytesSeen
-  }
-
-  decode(data) {
-    if (data.byteLength === 0) return ''
-
-    if (this.bytesNeeded === 0 && trailingIncomplete(data, 0) === 0) {
-      this.bytesSeen = trailingBytesSeen(data)
-      return b4a.toString(data, 'utf8')
-    }
-
-    let result = ''
-    let start = 0
-
-    if (this.bytesNeeded > 0) {
-      while (start < data.byteLength) {
-        const byte = data[start]
-
-        if (byte < this.lowerBoundary || byte > this.upperBoundary) {
-          result += '\ufffd'
-          this._reset()
-          break
-        }
-
-        this.lowerBoundary = 0x80
-        this.upperBoundary = 0xbf
-        this.codePoint = (this.codePoint << 6) | (byte & 0x3f)
-        this.bytesSeen++
-        start++
-
-        if (this.bytesSeen === this.bytesNeeded) {
-          result += String.fromCodePoint(this.codePoint)
-          this._reset()
-          break
-        }
-      }
-
-      if (this.bytesNeeded > 0) return result
-    }
-
-    const trailing = trailingIncomplete(data, start)
-    const end = data.byteLength - trailing
-
-    if (end > start) result += b4a.toString(data, 'utf8', start, end)
-
-    for (let i = end; i < data.byteLength; i++) {
-      const byte = data[i]
-
-      if (this.bytesNeeded === 0) {
-        if (byte <= 0x7f) {
-          this.bytesSeen = 0
-          result += String.fromCharCode(byte)
-        } else if (byte >= 0xc2 && byte <= 0xdf) {
-          this.bytesNeeded = 2
-          this.bytesSeen = 1
-          this.codePoint = byte & 0x1f
-        } else if (byte >= 0xe0 && byte <= 0xef) {
-          if (byte === 0xe0) this.lowerBoundary = 0xa0
-          else if (byte === 0xed) this.upperBoundary = 0x9f
-          this.bytesNeeded = 3
-          this.bytesSeen = 1
-          this.codePoint = byte & 0xf
-        } else if (byte >= 0xf0 && byte <= 0xf4) {
-          if (byte === 0xf0) this.lowerBoundary = 0x90
-          else if (byte === 0xf4) this.upperBoundary = 0x8f
-          this.bytesNeeded = 4
-          this.bytesSeen = 1
-          this.codePoint = byte & 0x7
-        } else {
-          this.bytesSeen = 1
-          result += '\ufffd'
-        }
-
-        continue
-      }
-
-      if (byte < this.lowerBoundary || byte > this.upperBoundary) {
-        result += '\ufffd'
-        i--
-        this._reset()
-
-        continue
-      }
-
-      this.lowerBoundary = 0x80
-      this.upperBoundary = 0xbf
-
-      this.codePoint = (this.codePoint << 6) | (byte & 0x3f)
-      this.bytesSeen++
-
-      if (this.bytesSeen === this.bytesNeeded) {
-        result += String.fromCodePoint(this.codePoint)
-        this._reset()
-      }
-    }
-
-    return result
-  }
-
-  flush() {
-    const result = this.bytesNeeded > 0 ? '\ufffd' : ''
-    this._reset()
-    return result
-  }
-
-  _reset() {
-    this.codePoint = 0
-    this.bytesNeeded = 0
-    this.bytesSeen = 0
-    this.lowerBoundary = 0x80
-    this.upperBoundary = 0xbf
-  }
-}
-
-function trailingIncomplete(data, start) {
-  const len = data.byteLength
-  if (len <= start) return 0
-
-  const limit = Math.max(start, len - 4)
-
-  let i = len - 1
-  while (i > limit && (data[i] & 0xc0) === 0x80) i--
-
-  if (i < start) return 0
-
-  const byte = data[i]
-
-  let needed
-  if (byte <= 0x7f) return 0
-  if (byte >= 0xc2 && byte <= 0xdf) needed = 2
-  else if (byte >= 0xe0 && byte <= 0xef) needed = 3
-  else if (byte >= 0xf0 && byte <= 0xf4) needed = 4
-  else return 0
-
-  const available = len - i
-  return available < needed ? available : 0
-}
-
-function trailingBytesSeen(data) {
-  const len = data.byteLength
-  if (len === 0) return 0
-
-  const last = data[len - 1]
-
-  if (last <= 0x7f) return 0
-  if ((last & 0xc0) !== 0x80) return 1
-
-  const limit = Math.max(0, len - 4)
-
-  let i = len - 2
-  while (i >= limit && (data[i] & 0xc0) === 0x80) i--
-
-  if (i < 0) return 1
-
-  const first = data[i]
-
-  let needed
-  if (first >= 0xc2 && first <= 0xdf) needed = 2
-  else if (first >= 0xe0 && first <= 0xef) needed = 3
-  else if (first >= 0xf0 && first <= 0xf4) needed = 4
-  else return 1
-
-  if (len - i !== needed) return 1
-
-  if (needed >= 3) {
-    const second = data[i + 1]
-    if (first === 0xe0 && second < 0xa0) return 1
-    if (first === 0xed && second > 0x9f) return 1
-    if (first === 0xf0 && second < 0x90) return 1
-    if (first === 0xf4 && second > 0x8f) return 1
-  }
-
-  return 0
-}
-
-
-/***/ }),
-
 /***/ 770:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
@@ -4155,13 +1104,6 @@ module.exports = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("buffer");
 /***/ ((module) => {
 
 module.exports = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("events");
-
-/***/ }),
-
-/***/ 9896:
-/***/ ((module) => {
-
-module.exports = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("fs");
 
 /***/ }),
 
@@ -29447,10 +26389,10 @@ function makeDirectory(root, path) {
         (0,external_node_fs_namespaceObject.chmodSync)(`${root}/${path}`, 0o755);
     });
 }
-/** Writes a file whole. */
-function tree_writer_writeFile(root, { path, mode }, bytes) {
+/** Writes a file whole; `sha256` is that of its bytes, where it is known. */
+function tree_writer_writeFile(root, { path, mode }, bytes, sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', bytes, 'hex')) {
     withNewFile(root, path, mode, fd => (0,external_node_fs_namespaceObject.writeFileSync)(fd, bytes));
-    return { path, size: bytes.length, mode, sha256: (0,external_node_crypto_namespaceObject.hash)('sha256', bytes, 'hex') };
+    return { path, size: bytes.length, mode, sha256 };
 }
 /** Writes a file piece by piece; what reading the pieces throws passes as it is. */
 async function writeFileFrom(root, { path, mode }, pieces) {
@@ -31427,8 +28369,8 @@ function escapeProperty(s) {
 //# sourceMappingURL=command.js.map
 ;// CONCATENATED MODULE: external "crypto"
 const external_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("crypto");
-// EXTERNAL MODULE: external "fs"
-var external_fs_ = __nccwpck_require__(9896);
+;// CONCATENATED MODULE: external "fs"
+const external_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("fs");
 ;// CONCATENATED MODULE: ./node_modules/@actions/core/lib/file-command.js
 // For internal use, subject to change.
 // We use any as a valid input type
@@ -31442,10 +28384,10 @@ function file_command_issueFileCommand(command, message) {
     if (!filePath) {
         throw new Error(`Unable to find environment variable for file command ${command}`);
     }
-    if (!external_fs_.existsSync(filePath)) {
+    if (!external_fs_namespaceObject.existsSync(filePath)) {
         throw new Error(`Missing file at path: ${filePath}`);
     }
-    external_fs_.appendFileSync(filePath, `${utils_toCommandValue(message)}${external_os_namespaceObject.EOL}`, {
+    external_fs_namespaceObject.appendFileSync(filePath, `${utils_toCommandValue(message)}${external_os_namespaceObject.EOL}`, {
         encoding: 'utf8'
     });
 }
@@ -31628,7 +28570,7 @@ var summary_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _
 };
 
 
-const { access: summary_access, appendFile, writeFile: summary_writeFile } = external_fs_.promises;
+const { access: summary_access, appendFile, writeFile: summary_writeFile } = external_fs_namespaceObject.promises;
 const SUMMARY_ENV_VAR = 'GITHUB_STEP_SUMMARY';
 const SUMMARY_DOCS_URL = 'https://docs.github.com/actions/using-workflows/workflow-commands-for-github-actions#adding-a-job-summary';
 class Summary {
@@ -31651,7 +28593,7 @@ class Summary {
                 throw new Error(`Unable to find environment variable for $${SUMMARY_ENV_VAR}. Check if your runtime environment supports job summaries.`);
             }
             try {
-                yield summary_access(pathFromEnv, external_fs_.constants.R_OK | external_fs_.constants.W_OK);
+                yield summary_access(pathFromEnv, external_fs_namespaceObject.constants.R_OK | external_fs_namespaceObject.constants.W_OK);
             }
             catch (_a) {
                 throw new Error(`Unable to access summary file: '${pathFromEnv}'. Check if the file has correct read/write permissions.`);
@@ -31951,7 +28893,7 @@ var io_util_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _
 };
 
 
-const { chmod: io_util_chmod, copyFile, lstat: io_util_lstat, mkdir: io_util_mkdir, open: io_util_open, readdir: io_util_readdir, rename: io_util_rename, rm, rmdir: io_util_rmdir, stat: io_util_stat, symlink, unlink: io_util_unlink } = external_fs_.promises;
+const { chmod: io_util_chmod, copyFile, lstat: io_util_lstat, mkdir: io_util_mkdir, open: io_util_open, readdir: io_util_readdir, rename: io_util_rename, rm, rmdir: io_util_rmdir, stat: io_util_stat, symlink, unlink: io_util_unlink } = external_fs_namespaceObject.promises;
 // export const {open} = 'fs'
 const IS_WINDOWS = process.platform === 'win32';
 /**
@@ -31978,7 +28920,7 @@ function io_util_readlink(fsPath) {
 }
 // See https://github.com/nodejs/node/blob/d0153aee367422d0858105abec186da4dff0a0c5/deps/uv/include/uv/win.h#L691
 const UV_FS_O_EXLOCK = 0x10000000;
-const READONLY = external_fs_.constants.O_RDONLY;
+const READONLY = external_fs_namespaceObject.constants.O_RDONLY;
 function io_util_exists(fsPath) {
     return io_util_awaiter(this, void 0, void 0, function* () {
         try {
@@ -34363,6 +31305,27 @@ async function reach(run, state) {
         await run.enter(state);
 }
 
+;// CONCATENATED MODULE: ./build/core/streamed-digest.js
+
+/** SHA-256 of so many bytes that come in pieces. Those that come all at once take a third of the time. */
+class StreamedDigest {
+    #missing;
+    #started;
+    /** `size` in bytes. */
+    constructor(size) {
+        this.#missing = size;
+    }
+    /** Takes up to as many bytes as are missing. Lowercase hex once none is, until then null. */
+    add(bytes) {
+        this.#missing -= bytes.length;
+        if (this.#missing === 0 && this.#started === undefined)
+            return (0,external_node_crypto_namespaceObject.hash)('sha256', bytes, 'hex');
+        this.#started ??= (0,external_node_crypto_namespaceObject.createHash)('sha256');
+        this.#started.update(bytes);
+        return this.#missing === 0 ? this.#started.digest('hex') : null;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/core/tar-header.js
 
 /** Bytes of a header, and what all data is padded to. */
@@ -34512,6 +31475,8 @@ function malformed(what) {
 
 
 
+
+
 /** Whether a member is the archive's root, `./` or `.`, which an extraction does not make. */
 function isRoot({ storedName, type }) {
     return type === 'directory' && (storedName === './' || storedName === '.');
@@ -34520,8 +31485,9 @@ function isRoot({ storedName, type }) {
 const MAX_WORDS_BYTES = 1024 * 1024;
 const END_BLOCKS = 2;
 const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES);
+const EMPTY_SHA256 = (0,external_node_crypto_namespaceObject.hash)('sha256', '', 'hex');
 /**
- * Lists a tar that comes in pieces, keeping nothing of its members' data. Stricter than tools are, so that no two of them can see
+ * Lists a tar that comes in pieces, keeping nothing of its members' data but where it is and its digest. Stricter than tools are, so that no two of them can see
  * different members: headers with right checksums, whole members, two blocks of zeros as the end and only zeros after it.
  */
 class TarListing {
@@ -34529,8 +31495,11 @@ class TarListing {
     #entries = [];
     #collected = headerBlock();
     #announced = {};
-    /** Bytes of data and padding that are still to come. */
-    #skip = 0;
+    #member = null;
+    /** Bytes of padding that are still to come. */
+    #padding = 0;
+    /** Bytes of the pieces before the current one. */
+    #passed = 0;
     #bytes = 0;
     #endBlocks = 0;
     constructor(limits) {
@@ -34541,9 +31510,9 @@ class TarListing {
      * member of a type that is not extracted and for names that are not UTF-8, `archive_too_large` above a limit.
      */
     add(piece) {
-        for (let at = 0; at < piece.length;) {
-            at += this.#skip > 0 ? this.#pass(piece.length - at) : this.#collect(piece, at);
-        }
+        for (let at = 0; at < piece.length;)
+            at += this.#takeFrom(piece, at);
+        this.#passed += piece.length;
     }
     /** The members in their order. Throws ArchiveError `invalid_archive` unless the archive came to its end. */
     finish() {
@@ -34551,40 +31520,56 @@ class TarListing {
             throw invalidArchive('its tar ends in the middle');
         return this.#entries;
     }
-    #pass(available) {
-        const passed = Math.min(this.#skip, available);
-        this.#skip -= passed;
-        return passed;
+    #takeFrom(piece, at) {
+        if (this.#member !== null)
+            return this.#digest(this.#member, piece.subarray(at));
+        if (this.#padding > 0)
+            return this.#skip(piece.length - at);
+        return this.#collect(piece, at);
+    }
+    #digest(member, available) {
+        const data = available.subarray(0, member.missing);
+        member.missing -= data.length;
+        const sha256 = member.digest.add(data);
+        if (sha256 !== null)
+            this.#close(member, sha256);
+        return data.length;
+    }
+    #skip(available) {
+        const skipped = Math.min(this.#padding, available);
+        this.#padding -= skipped;
+        return skipped;
     }
     #collect(piece, at) {
         const collected = this.#collected;
         const copied = piece.copy(collected.bytes, collected.filled, at);
         collected.filled += copied;
         if (collected.filled === collected.bytes.length)
-            this.#take(collected);
+            this.#take(collected, this.#passed + at + copied);
         return copied;
     }
-    #take({ bytes, header }) {
+    /** `end` is the position behind the block or words. */
+    #take({ bytes, header }, end) {
         this.#collected = headerBlock();
         if (header !== null)
             this.#announce(header, bytes.subarray(0, header.size));
         else if (bytes.equals(ZEROS))
             this.#end();
         else
-            this.#open(parseTarHeader(bytes));
+            this.#open(parseTarHeader(bytes), end);
     }
     #end() {
         if (Object.keys(this.#announced).length > 0)
             throw invalidArchive('its tar ends where a member was announced');
         this.#endBlocks += 1;
     }
-    #open(header) {
+    #open(header, end) {
         if (this.#endBlocks > 0)
             throw invalidArchive('something follows the end of its tar');
         if (isWords(header))
             this.#collected = wordsOf(header);
         else
-            this.#addMember(header);
+            this.#addMember(header, end);
     }
     #announce(header, body) {
         if (header.type === 'pax global')
@@ -34592,14 +31577,22 @@ class TarListing {
         else
             this.#announced = announce(this.#announced, header, body);
     }
-    #addMember(header) {
-        const entry = tar_listing_toEntry(header, this.#announced);
+    #addMember(header, dataOffset) {
+        const entry = { ...tar_listing_toEntry(header, this.#announced), dataOffset };
         this.#announced = {};
-        this.#entries.push(entry);
         this.#bytes += entry.size;
-        verifyEntryCount(this.#entries.length, this.#limits);
+        verifyEntryCount(this.#entries.length + 1, this.#limits);
         verifyExtractedBytes(this.#bytes, this.#limits);
-        this.#skip = padded(entry.size);
+        this.#padding = padded(entry.size) - entry.size;
+        const member = { entry, digest: new StreamedDigest(entry.size), missing: entry.size };
+        if (entry.size > 0)
+            this.#member = member;
+        else
+            this.#close(member, EMPTY_SHA256);
+    }
+    #close({ entry }, sha256) {
+        this.#member = null;
+        this.#entries.push({ ...entry, sha256 });
     }
 }
 function headerBlock() {
@@ -34655,44 +31648,48 @@ function memberType(type, name, { specialKey }) {
     return type === 'file' && name.endsWith('/') ? 'directory' : requireExtractable(name, type);
 }
 
-// EXTERNAL MODULE: ./node_modules/tar-stream/index.js
-var tar_stream = __nccwpck_require__(6118);
-;// CONCATENATED MODULE: ./build/install/tar-members.js
+;// CONCATENATED MODULE: ./build/install/piece-reader.js
 
-
-
-/**
- * The members of a listed tar with their data, in their order. The reader is another one than the listing's: where the two do not
- * see the same member of the same size, it throws ArchiveError `invalid_archive` before any of its data is given out.
- */
-async function* readTarMembers(pieces, listing) {
-    const source = external_node_stream_namespaceObject.Readable.from(pieces, { highWaterMark: 1 });
-    const reader = source.pipe(createReader({ allowUnknownFormat: true }));
-    source.once('error', error => reader.destroy(error));
-    let read = 0;
-    try {
-        for await (const member of reader) {
-            const entry = listing[read++];
-            verifySame(member.header, entry);
-            yield { entry, data: member };
-            member.resume();
+const NOTHING = Buffer.alloc(0);
+/** Reads ranges of bytes that come in pieces, each behind the one before it, without copying what lies in one piece. */
+class PieceReader {
+    #pieces;
+    #piece = NOTHING;
+    /** Position of the piece. */
+    #start = 0;
+    constructor(pieces) {
+        this.#pieces = pieces[Symbol.asyncIterator]();
+    }
+    /** `length` bytes from `position`, which hold until the next are read. Throws ArchiveError `invalid_archive` when they do not come. */
+    async read(position, length) {
+        const parts = [];
+        for await (const part of this.stream(position, length))
+            parts.push(part.length < length ? Buffer.from(part) : part);
+        return parts.length === 1 ? parts[0] : Buffer.concat(parts);
+    }
+    /** The same bytes in parts as they come, each of which holds until the next is asked for. */
+    async *stream(position, length) {
+        const end = position + length;
+        for (let at = position; at < end;) {
+            while (at >= this.#start + this.#piece.length)
+                await this.#next();
+            const part = this.#piece.subarray(at - this.#start, end - this.#start);
+            at += part.length;
+            yield part;
         }
     }
-    finally {
-        source.destroy();
-        reader.destroy();
+    /** Lets go of the pieces that have not come. */
+    async close() {
+        await this.#pieces.return?.();
     }
-    const missing = listing[read];
-    if (missing !== undefined)
-        throw invalidEntry(missing.name, 'is seen by one tar reader and not by another');
-}
-function createReader(options) {
-    return (0,tar_stream.extract)(options);
-}
-function verifySame({ name, size }, entry) {
-    if (entry !== undefined && name === entry.storedName && size === entry.size)
-        return;
-    throw invalidEntry(name, 'is not what another tar reader sees in its place');
+    async #next() {
+        const start = this.#start + this.#piece.length;
+        const { value, done } = await this.#pieces.next();
+        if (done === true)
+            throw invalidArchive('it is shorter than when it was listed');
+        this.#start = start;
+        this.#piece = value;
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/core/zstd-frames.js
@@ -34835,13 +31832,14 @@ function tooLarge(problem) {
 
 
 
-/** Of what goes into the decoder and of what comes out: 16 KiB, Node's default, takes five times as long, 512 KiB 20 MiB more memory. */
-const zstd_stream_PIECE_BYTES = 256 * 1024;
+
+/** Of what goes into the decoder and of what comes out: with 16 KiB, Node's default, it takes five times as long. */
+const zstd_stream_PIECE_BYTES = 1024 * 1024;
 /** What a tar may need beyond its files' bytes: headers, long names and padding for each entry, zeros at the end. */
 const TAR_BYTES_PER_ENTRY = 4096;
 const TAR_TRAILER_BYTES = 1024 * 1024;
 /**
- * The tar that an opened artifact holds, in pieces of up to 256 KiB and bounded memory; it can be read as often as needed. Every frame
+ * The tar that an opened artifact holds, in pieces of up to 1 MiB that hold until the next is asked for; it can be read as often as needed. Every frame
  * is found by its headers before the first is unpacked, and each must be used up and yield what it declares.
  * Throws ArchiveError `invalid_archive`, `archive_too_large` as soon as there is more than the limits and a tar's own
  * overhead allow, and `unsafe_archive` as soon as, above 1 MiB, there are 1,000 times the packed bytes.
@@ -34880,6 +31878,8 @@ async function* unpackFrame(zstd, frame) {
             bytes += piece.length;
             verifyWindowUse(frame, bytes);
             yield piece;
+            if (isLastInItsMemory(piece))
+                freeBuffer(piece);
         }
     }
     catch (error) {
@@ -34891,6 +31891,10 @@ async function* unpackFrame(zstd, frame) {
     // The decoder has verified size and checksum, where the frame has them, but does not tell when it stops early.
     if (decoder.bytesWritten !== packedBytes)
         throw invalidArchive('a zstd frame ends before its last block');
+}
+/** A piece that does not reach the end of the decoder's buffer is followed by another one in it. */
+function isLastInItsMemory({ buffer, byteOffset, length }) {
+    return length === zstd_stream_PIECE_BYTES - byteOffset && buffer.byteLength === zstd_stream_PIECE_BYTES;
 }
 function* cut(bytes) {
     for (let at = 0; at < bytes.length; at += zstd_stream_PIECE_BYTES)
@@ -34911,12 +31915,13 @@ function toArchiveError(error) {
 
 
 
+
 /** Up to here a file is written in one go. */
 const SMALL_FILE_BYTES = 1024 * 1024;
 /**
  * Extracts an opened artifact's tar into `target`, an existing, empty, private directory, everything where the tar has it; a leading
  * `./` aside. Unpacks twice: first to judge the whole listing, and to find room for it, then to write. Both readings are of the same bytes in
- * memory, and the second must see the members of the first. Files become 0644 or 0755 and directories 0755, whatever the umask;
+ * memory, and what is written lies where the listing found it. Files become 0644 or 0755 and directories 0755, whatever the umask;
  * symlinks come last. Works in slices between which signals are heard. What was written stays when it throws: the caller removes `target`.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
  * `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
@@ -34926,13 +31931,12 @@ async function extractTar(opened, target, limits, signal) {
     keepYoungGenerationSmall();
     const slice = new TimeSlice(signal);
     const extraction = { target, slice, unpack: () => inSlices(unpackZstd(opened, limits), slice) };
-    const listing = await listMembers(extraction, limits);
-    const members = listing.filter(entry => !isRoot(entry));
+    const members = (await listMembers(extraction, limits)).filter(entry => !isRoot(entry));
     const plan = planExtraction(members, limits, process.platform, 'as packed');
     await requireSpace(target, plan.bytes);
-    const files = await extract_tar_writeTree(extraction, listing, plan);
+    const files = await extract_tar_writeTree(extraction, plan);
     const { directories, symlinks, bytes, flattened } = plan;
-    return { files, symlinks, directories, bytes, flattened };
+    return { files: inTreeOrder(files), symlinks, directories, bytes, flattened };
 }
 async function listMembers({ unpack }, limits) {
     const listing = new TarListing(limits);
@@ -34940,32 +31944,33 @@ async function listMembers({ unpack }, limits) {
         listing.add(piece);
     return listing.finish();
 }
-async function extract_tar_writeTree(extraction, listing, plan) {
+async function extract_tar_writeTree(extraction, plan) {
     const { target, slice } = extraction;
     await eachInSlices(plan.directories, slice, path => makeDirectory(target, path));
-    const files = await extract_tar_writeFiles(extraction, listing, plan);
+    const files = await extract_tar_writeFiles(extraction, plan.files);
     await eachInSlices(plan.symlinks, slice, symlink => makeSymlink(target, symlink));
     return files;
 }
-async function extract_tar_writeFiles({ target, slice, unpack }, listing, plan) {
-    const planned = new Map(plan.files.map(file => [file.entry, file]));
+async function extract_tar_writeFiles({ target, slice, unpack }, planned) {
+    const reader = new PieceReader(unpack());
     const files = [];
-    for await (const { entry, data } of readTarMembers(unpack(), listing)) {
-        const file = planned.get(entry);
-        if (file === undefined)
-            continue;
-        const isSmall = entry.size <= SMALL_FILE_BYTES;
-        files.push(isSmall ? tree_writer_writeFile(target, file, await whole(data)) : await writeFileFrom(target, file, data));
-        if (slice.isOver())
-            await slice.giveBack();
+    try {
+        for (const file of planned) {
+            files.push(await writeMember(target, file, reader));
+            if (slice.isOver())
+                await slice.giveBack();
+        }
+    }
+    finally {
+        await reader.close();
     }
     return files;
 }
-async function whole(data) {
-    const pieces = [];
-    for await (const piece of data)
-        pieces.push(piece);
-    return pieces.length === 1 ? pieces[0] : Buffer.concat(pieces);
+async function writeMember(target, file, reader) {
+    const { dataOffset, size, sha256 } = file.entry;
+    if (size > SMALL_FILE_BYTES)
+        return writeFileFrom(target, file, reader.stream(dataOffset, size));
+    return tree_writer_writeFile(target, file, await reader.read(dataOffset, size), sha256);
 }
 
 ;// CONCATENATED MODULE: ./build/install/unseal.js

@@ -1,7 +1,9 @@
+import { hash } from 'node:crypto'
 import { type ArchiveEntry, type ExtractableType, invalidArchive, unsafeEntry } from './archive-entry.ts'
 import { type ExtractionLimits, verifyEntryCount, verifyExtractedBytes } from './archive-limits.ts'
 import { requireExtractable } from './archive-policy.ts'
 import { decodeEntryText } from './entry-names.ts'
+import { StreamedDigest } from './streamed-digest.ts'
 import { parseTarHeader, TAR_BLOCK_BYTES, type TarHeader } from './tar-header.ts'
 import { type PaxWords, parsePaxWords, verifyGlobalPax } from './tar-pax.ts'
 
@@ -9,6 +11,17 @@ import { type PaxWords, parsePaxWords, verifyGlobalPax } from './tar-pax.ts'
 export interface TarEntry extends ArchiveEntry {
   /** The name as the archive tells it: `name` is without a leading `./`. */
   readonly storedName: string
+  /** Position of its data in the tar. */
+  readonly dataOffset: number
+  /** Lowercase hex of its data. */
+  readonly sha256: string
+}
+
+/** A member whose data is still to come. */
+interface OpenMember {
+  readonly entry: Omit<TarEntry, 'sha256'>
+  readonly digest: StreamedDigest
+  missing: number
 }
 
 /** Whether a member is the archive's root, `./` or `.`, which an extraction does not make. */
@@ -20,6 +33,7 @@ export function isRoot({ storedName, type }: TarEntry): boolean {
 const MAX_WORDS_BYTES = 1024 * 1024
 const END_BLOCKS = 2
 const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES)
+const EMPTY_SHA256 = hash('sha256', '', 'hex')
 
 /** What was said of the next member before its own header. */
 interface Announced {
@@ -37,7 +51,7 @@ interface Collected {
 }
 
 /**
- * Lists a tar that comes in pieces, keeping nothing of its members' data. Stricter than tools are, so that no two of them can see
+ * Lists a tar that comes in pieces, keeping nothing of its members' data but where it is and its digest. Stricter than tools are, so that no two of them can see
  * different members: headers with right checksums, whole members, two blocks of zeros as the end and only zeros after it.
  */
 export class TarListing {
@@ -45,8 +59,11 @@ export class TarListing {
   readonly #entries: TarEntry[] = []
   #collected: Collected = headerBlock()
   #announced: Announced = {}
-  /** Bytes of data and padding that are still to come. */
-  #skip = 0
+  #member: OpenMember | null = null
+  /** Bytes of padding that are still to come. */
+  #padding = 0
+  /** Bytes of the pieces before the current one. */
+  #passed = 0
   #bytes = 0
   #endBlocks = 0
 
@@ -59,9 +76,8 @@ export class TarListing {
    * member of a type that is not extracted and for names that are not UTF-8, `archive_too_large` above a limit.
    */
   add(piece: Buffer): void {
-    for (let at = 0; at < piece.length; ) {
-      at += this.#skip > 0 ? this.#pass(piece.length - at) : this.#collect(piece, at)
-    }
+    for (let at = 0; at < piece.length; ) at += this.#takeFrom(piece, at)
+    this.#passed += piece.length
   }
 
   /** The members in their order. Throws ArchiveError `invalid_archive` unless the archive came to its end. */
@@ -70,25 +86,40 @@ export class TarListing {
     return this.#entries
   }
 
-  #pass(available: number): number {
-    const passed = Math.min(this.#skip, available)
-    this.#skip -= passed
-    return passed
+  #takeFrom(piece: Buffer, at: number): number {
+    if (this.#member !== null) return this.#digest(this.#member, piece.subarray(at))
+    if (this.#padding > 0) return this.#skip(piece.length - at)
+    return this.#collect(piece, at)
+  }
+
+  #digest(member: OpenMember, available: Buffer): number {
+    const data = available.subarray(0, member.missing)
+    member.missing -= data.length
+    const sha256 = member.digest.add(data)
+    if (sha256 !== null) this.#close(member, sha256)
+    return data.length
+  }
+
+  #skip(available: number): number {
+    const skipped = Math.min(this.#padding, available)
+    this.#padding -= skipped
+    return skipped
   }
 
   #collect(piece: Buffer, at: number): number {
     const collected = this.#collected
     const copied = piece.copy(collected.bytes, collected.filled, at)
     collected.filled += copied
-    if (collected.filled === collected.bytes.length) this.#take(collected)
+    if (collected.filled === collected.bytes.length) this.#take(collected, this.#passed + at + copied)
     return copied
   }
 
-  #take({ bytes, header }: Collected): void {
+  /** `end` is the position behind the block or words. */
+  #take({ bytes, header }: Collected, end: number): void {
     this.#collected = headerBlock()
     if (header !== null) this.#announce(header, bytes.subarray(0, header.size))
     else if (bytes.equals(ZEROS)) this.#end()
-    else this.#open(parseTarHeader(bytes))
+    else this.#open(parseTarHeader(bytes), end)
   }
 
   #end(): void {
@@ -96,10 +127,10 @@ export class TarListing {
     this.#endBlocks += 1
   }
 
-  #open(header: TarHeader): void {
+  #open(header: TarHeader, end: number): void {
     if (this.#endBlocks > 0) throw invalidArchive('something follows the end of its tar')
     if (isWords(header)) this.#collected = wordsOf(header)
-    else this.#addMember(header)
+    else this.#addMember(header, end)
   }
 
   #announce(header: TarHeader, body: Buffer): void {
@@ -107,14 +138,21 @@ export class TarListing {
     else this.#announced = announce(this.#announced, header, body)
   }
 
-  #addMember(header: TarHeader): void {
-    const entry = toEntry(header, this.#announced)
+  #addMember(header: TarHeader, dataOffset: number): void {
+    const entry = { ...toEntry(header, this.#announced), dataOffset }
     this.#announced = {}
-    this.#entries.push(entry)
     this.#bytes += entry.size
-    verifyEntryCount(this.#entries.length, this.#limits)
+    verifyEntryCount(this.#entries.length + 1, this.#limits)
     verifyExtractedBytes(this.#bytes, this.#limits)
-    this.#skip = padded(entry.size)
+    this.#padding = padded(entry.size) - entry.size
+    const member = { entry, digest: new StreamedDigest(entry.size), missing: entry.size }
+    if (entry.size > 0) this.#member = member
+    else this.#close(member, EMPTY_SHA256)
+  }
+
+  #close({ entry }: OpenMember, sha256: string): void {
+    this.#member = null
+    this.#entries.push({ ...entry, sha256 })
   }
 }
 
@@ -152,7 +190,7 @@ function decodeLongName(body: Buffer): string {
   return decodeEntryText(name, 'utf-8')
 }
 
-function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announced): TarEntry {
+function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announced): Omit<TarEntry, 'dataOffset' | 'sha256'> {
   const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8')
   const type = memberType(header.type, storedName, pax)
   const size = pax.size ?? header.size

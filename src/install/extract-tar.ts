@@ -1,10 +1,11 @@
 import type { ExtractionLimits } from '../core/archive-limits.ts'
-import { type ExtractionPlan, planExtraction } from '../core/archive-policy.ts'
+import { type ExtractionPlan, type PlannedFile, planExtraction } from '../core/archive-policy.ts'
 import { isRoot, type TarEntry, TarListing } from '../core/tar-listing.ts'
+import { inTreeOrder } from '../core/tree-digest.ts'
 import type { ExtractedTree } from './extract-zip.ts'
 import { requireSpace } from './host.ts'
 import { eachInSlices, inSlices } from './in-slices.ts'
-import { readTarMembers, type TarMember } from './tar-members.ts'
+import { PieceReader } from './piece-reader.ts'
 import { TimeSlice } from './time-slice.ts'
 import { type ExtractedFile, makeDirectory, makeSymlink, writeFile, writeFileFrom } from './tree-writer.ts'
 import type { OpenedArtifact } from './unseal.ts'
@@ -25,7 +26,7 @@ interface Extraction {
 /**
  * Extracts an opened artifact's tar into `target`, an existing, empty, private directory, everything where the tar has it; a leading
  * `./` aside. Unpacks twice: first to judge the whole listing, and to find room for it, then to write. Both readings are of the same bytes in
- * memory, and the second must see the members of the first. Files become 0644 or 0755 and directories 0755, whatever the umask;
+ * memory, and what is written lies where the listing found it. Files become 0644 or 0755 and directories 0755, whatever the umask;
  * symlinks come last. Works in slices between which signals are heard. What was written stays when it throws: the caller removes `target`.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
  * `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
@@ -40,13 +41,12 @@ export async function extractTar(
   keepYoungGenerationSmall()
   const slice = new TimeSlice(signal)
   const extraction = { target, slice, unpack: () => inSlices(unpackZstd(opened, limits), slice) }
-  const listing = await listMembers(extraction, limits)
-  const members = listing.filter(entry => !isRoot(entry))
+  const members = (await listMembers(extraction, limits)).filter(entry => !isRoot(entry))
   const plan = planExtraction(members, limits, process.platform, 'as packed')
   await requireSpace(target, plan.bytes)
-  const files = await writeTree(extraction, listing, plan)
+  const files = await writeTree(extraction, plan)
   const { directories, symlinks, bytes, flattened } = plan
-  return { files, symlinks, directories, bytes, flattened }
+  return { files: inTreeOrder(files), symlinks, directories, bytes, flattened }
 }
 
 async function listMembers({ unpack }: Extraction, limits: ExtractionLimits): Promise<TarEntry[]> {
@@ -55,37 +55,30 @@ async function listMembers({ unpack }: Extraction, limits: ExtractionLimits): Pr
   return listing.finish()
 }
 
-async function writeTree(
-  extraction: Extraction,
-  listing: readonly TarEntry[],
-  plan: ExtractionPlan<TarEntry>,
-): Promise<ExtractedFile[]> {
+async function writeTree(extraction: Extraction, plan: ExtractionPlan<TarEntry>): Promise<ExtractedFile[]> {
   const { target, slice } = extraction
   await eachInSlices(plan.directories, slice, path => makeDirectory(target, path))
-  const files = await writeFiles(extraction, listing, plan)
+  const files = await writeFiles(extraction, plan.files)
   await eachInSlices(plan.symlinks, slice, symlink => makeSymlink(target, symlink))
   return files
 }
 
-async function writeFiles(
-  { target, slice, unpack }: Extraction,
-  listing: readonly TarEntry[],
-  plan: ExtractionPlan<TarEntry>,
-): Promise<ExtractedFile[]> {
-  const planned = new Map(plan.files.map(file => [file.entry, file]))
+async function writeFiles({ target, slice, unpack }: Extraction, planned: readonly PlannedFile<TarEntry>[]) {
+  const reader = new PieceReader(unpack())
   const files: ExtractedFile[] = []
-  for await (const { entry, data } of readTarMembers(unpack(), listing)) {
-    const file = planned.get(entry)
-    if (file === undefined) continue
-    const isSmall = entry.size <= SMALL_FILE_BYTES
-    files.push(isSmall ? writeFile(target, file, await whole(data)) : await writeFileFrom(target, file, data))
-    if (slice.isOver()) await slice.giveBack()
+  try {
+    for (const file of planned) {
+      files.push(await writeMember(target, file, reader))
+      if (slice.isOver()) await slice.giveBack()
+    }
+  } finally {
+    await reader.close()
   }
   return files
 }
 
-async function whole(data: TarMember['data']): Promise<Buffer> {
-  const pieces: Buffer[] = []
-  for await (const piece of data) pieces.push(piece)
-  return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces)
+async function writeMember(target: string, file: PlannedFile<TarEntry>, reader: PieceReader): Promise<ExtractedFile> {
+  const { dataOffset, size, sha256 } = file.entry
+  if (size > SMALL_FILE_BYTES) return writeFileFrom(target, file, reader.stream(dataOffset, size))
+  return writeFile(target, file, await reader.read(dataOffset, size), sha256)
 }

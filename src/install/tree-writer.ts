@@ -11,7 +11,7 @@ export interface ExtractedFile {
   /** Bytes. */
   readonly size: number
   readonly mode: 0o644 | 0o755
-  /** Lowercase hex of the file's bytes, computed while they were written. */
+  /** Lowercase hex of the file's bytes, computed from what was unpacked, before it was on any disk. */
   readonly sha256: string
 }
 
@@ -33,10 +33,15 @@ export function makeDirectory(root: string, path: string): void {
   })
 }
 
-/** Writes a file whole. */
-export function writeFile(root: string, { path, mode }: FileToWrite, bytes: Buffer): ExtractedFile {
+/** Writes a file whole; `sha256` is that of its bytes, where it is known. */
+export function writeFile(
+  root: string,
+  { path, mode }: FileToWrite,
+  bytes: Buffer,
+  sha256: string = hash('sha256', bytes, 'hex'),
+): ExtractedFile {
   withNewFile(root, path, mode, fd => writeFileSync(fd, bytes))
-  return { path, size: bytes.length, mode, sha256: hash('sha256', bytes, 'hex') }
+  return { path, size: bytes.length, mode, sha256 }
 }
 
 /** Writes a file piece by piece; what reading the pieces throws passes as it is. */

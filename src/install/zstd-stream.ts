@@ -4,16 +4,17 @@ import { invalidArchive } from '../core/archive-entry.ts'
 import { type ExtractionLimits, verifyRatio } from '../core/archive-limits.ts'
 import { ArchiveError, errnoOf } from '../core/errors.ts'
 import { MAX_WINDOW_LOG, parseZstdFrames, verifyWindowUse, type ZstdFrame } from '../core/zstd-frames.ts'
+import { freeBuffer } from './free-buffer.ts'
 import type { OpenedArtifact } from './unseal.ts'
 
-/** Of what goes into the decoder and of what comes out: 16 KiB, Node's default, takes five times as long, 512 KiB 20 MiB more memory. */
-const PIECE_BYTES = 256 * 1024
+/** Of what goes into the decoder and of what comes out: with 16 KiB, Node's default, it takes five times as long. */
+const PIECE_BYTES = 1024 * 1024
 /** What a tar may need beyond its files' bytes: headers, long names and padding for each entry, zeros at the end. */
 const TAR_BYTES_PER_ENTRY = 4096
 const TAR_TRAILER_BYTES = 1024 * 1024
 
 /**
- * The tar that an opened artifact holds, in pieces of up to 256 KiB and bounded memory; it can be read as often as needed. Every frame
+ * The tar that an opened artifact holds, in pieces of up to 1 MiB that hold until the next is asked for; it can be read as often as needed. Every frame
  * is found by its headers before the first is unpacked, and each must be used up and yield what it declares.
  * Throws ArchiveError `invalid_archive`, `archive_too_large` as soon as there is more than the limits and a tar's own
  * overhead allow, and `unsafe_archive` as soon as, above 1 MiB, there are 1,000 times the packed bytes.
@@ -57,6 +58,7 @@ async function* unpackFrame(zstd: Buffer, frame: ZstdFrame): AsyncGenerator<Buff
       bytes += piece.length
       verifyWindowUse(frame, bytes)
       yield piece
+      if (isLastInItsMemory(piece)) freeBuffer(piece)
     }
   } catch (error) {
     throw toArchiveError(error)
@@ -65,6 +67,11 @@ async function* unpackFrame(zstd: Buffer, frame: ZstdFrame): AsyncGenerator<Buff
   }
   // The decoder has verified size and checksum, where the frame has them, but does not tell when it stops early.
   if (decoder.bytesWritten !== packedBytes) throw invalidArchive('a zstd frame ends before its last block')
+}
+
+/** A piece that does not reach the end of the decoder's buffer is followed by another one in it. */
+function isLastInItsMemory({ buffer, byteOffset, length }: Buffer): boolean {
+  return length === PIECE_BYTES - byteOffset && buffer.byteLength === PIECE_BYTES
 }
 
 function* cut(bytes: Buffer): Generator<Buffer> {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import { ArchiveError } from '../../src/core/errors.ts'
@@ -110,6 +111,17 @@ describe('TarListing', () => {
   it('knows the root by its two names', () => {
     const entries = list(buildTar([directory('./'), directory('.'), directory('.a'), file('./b')]))
     assert.deepEqual(entries.map(isRoot), [true, true, false, false])
+  })
+
+  it('knows where the data of each member is, and its digest', () => {
+    const contents = ['abc', '', 'x'.repeat(600)]
+    const tar = buildTar([pax({ path: LONG }), ...contents.map((content, at) => file(`f${at}`, content))])
+    const found = list(tar, 700).map(({ dataOffset, size, sha256 }) => {
+      const data = tar.subarray(dataOffset, dataOffset + size)
+      assert.equal(sha256, hash('sha256', data, 'hex'))
+      return data.toString()
+    })
+    assert.deepEqual(found, contents)
   })
 
   it('lists the same whatever the pieces are', () => {

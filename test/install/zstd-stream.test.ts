@@ -26,7 +26,7 @@ const withChecksum = { [constants.ZSTD_c_checksumFlag]: 1 }
 
 async function unpack(zstd: Buffer): Promise<Buffer> {
   const pieces: Buffer[] = []
-  for await (const piece of unpackZstd(await openedZstd(zstd), LIMITS)) pieces.push(piece)
+  for await (const piece of unpackZstd(await openedZstd(zstd), LIMITS)) pieces.push(Buffer.from(piece))
   return Buffer.concat(pieces)
 }
 
@@ -149,7 +149,7 @@ describe('unpackZstd', () => {
     }
     for (let time = 0; time < 2; time++) {
       const pieces: Buffer[] = []
-      for await (const piece of unpackZstd(opened, LIMITS)) pieces.push(piece)
+      for await (const piece of unpackZstd(opened, LIMITS)) pieces.push(Buffer.from(piece))
       assert.ok(Buffer.concat(pieces).equals(TEXT))
     }
   })
