@@ -88,7 +88,7 @@ function parseJson(text: string): unknown {
 const words: DocumentWords = {
   document: 'the manifest',
   subjectOf: () => ({ prefix: '', covers: 0 }),
-  keysAt: () => Object.keys(manifestSchema.shape),
+  keysAt: () => Object.keys(manifestSchema.unwrap().shape),
 }
 
 function describeProblems(issues: readonly z.core.$ZodIssue[], value: unknown): string {

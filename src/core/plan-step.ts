@@ -79,7 +79,7 @@ const stepKeys = {
 }
 
 /** What every step holds, whatever its action. */
-export const anyStepSchema = z.looseObject(stepKeys)
+export const anyStepSchema = z.lazy(() => z.looseObject(stepKeys))
 
 /** One step as it is written, by its action; unknown actions and keys are refused. */
 export const stepSchema = z.discriminatedUnion('action', [

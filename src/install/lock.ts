@@ -28,13 +28,15 @@ const ownSchema = z.object({
 type OwnHolder = z.infer<typeof ownSchema>
 
 /** Of another host, whose lock may be written by another version of this action: only where it is must be known. */
-const foreignSchema = z.object({
-  id: ownSchema.shape.id.nullable().catch(null),
-  pid: ownSchema.shape.pid.nullable().catch(null),
-  hostname: z.string().refine(name => name !== hostname()),
-  run_url: z.string().nullable().catch(null),
-  since: z.string().nullable().catch(null),
-})
+const foreignSchema = z.lazy(() =>
+  z.object({
+    id: ownSchema.shape.id.nullable().catch(null),
+    pid: ownSchema.shape.pid.nullable().catch(null),
+    hostname: z.string().refine(name => name !== hostname()),
+    run_url: z.string().nullable().catch(null),
+    since: z.string().nullable().catch(null),
+  }),
+)
 type ForeignHolder = z.infer<typeof foreignSchema>
 
 export interface LockRequest {

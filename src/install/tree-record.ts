@@ -10,10 +10,12 @@ import { type Layout, treeRecordPath } from './layout.ts'
 import { hearSignals } from './time-slice.ts'
 import { exists, type TreeEntry, walkTree } from './tree-walk.ts'
 
-const schema = z.object({
-  files: z.array(z.object({ path: z.string(), sha256: z.string(), size: z.number(), mode: z.number() })),
-  symlinks: z.array(z.object({ path: z.string(), target: z.string() })),
-})
+const schema = z.lazy(() =>
+  z.object({
+    files: z.array(z.object({ path: z.string(), sha256: z.string(), size: z.number(), mode: z.number() })),
+    symlinks: z.array(z.object({ path: z.string(), target: z.string() })),
+  }),
+)
 
 /** Exactly what was installed, so that it can be told later whether it still is. Kept under its tree digest. */
 export type TreeRecord = z.infer<typeof schema> & { digest: string }

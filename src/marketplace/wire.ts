@@ -16,11 +16,13 @@ export interface ReportBody {
   error_message: string | null
 }
 
-const errorSchema = z.object({
-  error: z.string().optional().catch(undefined),
-  detail: z.string().optional().catch(undefined),
-  message: z.string().optional().catch(undefined),
-})
+const errorSchema = z.lazy(() =>
+  z.object({
+    error: z.string().optional().catch(undefined),
+    detail: z.string().optional().catch(undefined),
+    message: z.string().optional().catch(undefined),
+  }),
+)
 
 /** What a marketplace answer says of its error: `error`, else `detail`, else `message` of its JSON body. */
 export function parseErrorText(body: unknown): string | undefined {
