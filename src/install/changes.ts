@@ -1,5 +1,5 @@
 import { dirname, isAbsolute, join, normalize } from 'node:path'
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { DeploymentError, errnoOf } from '../core/errors.ts'
 import { link, lstat, rename, rmdir, unlink } from './direct-fs.ts'
 import { makeOpenDirectory, makePrivateDirectory, syncDirectory } from './durable-files.ts'
@@ -11,7 +11,7 @@ import { exists, isAbsent, statOf } from './tree-walk.ts'
  * needs to know. Paths are relative to the project root.
  */
 export const relativePathSchema = z.lazy(() =>
-  z.string().refine(isInside, { error: 'must stay below the project root' }),
+  z.string().check(z.refine(isInside, { error: 'must stay below the project root' })),
 )
 export const changeSchema = z.lazy(() =>
   z.discriminatedUnion('type', [
@@ -21,7 +21,7 @@ export const changeSchema = z.lazy(() =>
       from: relativePathSchema,
       to: relativePathSchema,
       /** Inode of what is moved, which tells it from whatever else has come to lie at the other path. */
-      ino: z.string().optional(),
+      ino: z.optional(z.string()),
     }),
     /** A second name for a complete staged file, which stays in staging as the proof that the file is ours. */
     z.object({ type: z.literal('create_file'), staged: relativePathSchema, path: relativePathSchema }),

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { ERROR_CODES } from '../core/errors.ts'
 
 const rollbackSchema = z.lazy(() =>
@@ -8,9 +8,9 @@ const rollbackSchema = z.lazy(() =>
     /** What is off, one sentence each. */
     problems: z.array(z.string()),
     /** Whether the restored tree is what its record says; null when there was nothing to compare. */
-    verified: z.boolean().nullable(),
+    verified: z.nullable(z.boolean()),
     /** Whether the old version is healthy again; null when there is nothing to check it by, or it did not run. */
-    healthy: z.boolean().nullable(),
+    healthy: z.nullable(z.boolean()),
   }),
 )
 export type RollbackFacts = z.infer<typeof rollbackSchema>
@@ -21,8 +21,8 @@ export const deploymentEndSchema = z.lazy(() =>
     outcome: z.enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
     changed: z.boolean(),
     completed_at: z.string(),
-    error: z.object({ code: z.enum(ERROR_CODES), message: z.string(), step: z.string().nullable() }).nullable(),
-    rollback: rollbackSchema.nullable(),
+    error: z.nullable(z.object({ code: z.enum(ERROR_CODES), message: z.string(), step: z.nullable(z.string()) })),
+    rollback: z.nullable(rollbackSchema),
   }),
 )
 export type DeploymentEnd = z.infer<typeof deploymentEndSchema>

@@ -1,5 +1,5 @@
 import { dirname } from 'node:path'
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { errnoOf } from '../core/errors.ts'
 import { type Change, changeSchema, relativePathSchema } from './changes.ts'
 import { deploymentEndSchema } from './deployment-end.ts'
@@ -17,12 +17,12 @@ const recordSchema = z.lazy(() =>
       record: z.literal('begin'),
       facts: deploymentFactsSchema,
       /** Where its report goes; see ReportSender. */
-      report_address: z.string().nullable(),
+      report_address: z.nullable(z.string()),
       keep_paths: z.array(z.string()),
     }),
-    z.object({ record: z.literal('facts'), facts: deploymentFactsSchema.unwrap().partial() }),
-    stateEntrySchema.unwrap().extend({ record: z.literal('state') }),
-    stepEntrySchema.unwrap().extend({ record: z.literal('step') }),
+    z.object({ record: z.literal('facts'), facts: z.partial(deploymentFactsSchema.def.getter()) }),
+    z.extend(stateEntrySchema, { record: z.literal('state') }),
+    z.extend(stepEntrySchema, { record: z.literal('step') }),
     /** Announces a change that is about to be made. */
     z.object({ record: z.literal('change'), change: changeSchema }),
     /** Announces that a service is about to be started, stopped or restarted. */

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { reportStatusOf } from '../core/outcome.ts'
 import { type DeploymentEnd, deploymentEndSchema } from './deployment-end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './deployment-facts.ts'
@@ -9,14 +9,14 @@ import { createFile, replaceFile } from './durable-files.ts'
 import type { Layout } from './layout.ts'
 
 const reportedSchema = z.lazy(() =>
-  z.object({ accepted: z.boolean(), attempts: z.number(), error: z.string().nullable() }),
+  z.object({ accepted: z.boolean(), attempts: z.number(), error: z.nullable(z.string()) }),
 )
 export type Reported = z.infer<typeof reportedSchema>
 
 /** A deployment's report on this host (docs/contracts.md, "Local report"). Holds no secret. */
 export const localReportSchema = z.lazy(() =>
-  deploymentFactsSchema.unwrap().extend({
-    ...deploymentEndSchema.unwrap().shape,
+  z.extend(deploymentFactsSchema.def.getter(), {
+    ...deploymentEndSchema.def.getter().shape,
     schema: z.literal(1),
     status: z.enum(['success', 'failed', 'rolled_back']),
     state: z.string(),

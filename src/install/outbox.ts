@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import type { Log } from '../core/log.ts'
 import { readdir, readFile, unlink } from './direct-fs.ts'
 import { replaceFile } from './durable-files.ts'

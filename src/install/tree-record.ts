@@ -1,5 +1,5 @@
 import { join, posix } from 'node:path'
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { errnoOf } from '../core/errors.ts'
 import { treeDigest } from '../core/tree-digest.ts'
 import { readdir, readFile, unlink } from './direct-fs.ts'
@@ -56,7 +56,8 @@ export async function readTreeRecord(layout: Layout, digest: string): Promise<Tr
   try {
     return { ...schema.parse(JSON.parse(await readFile(treeRecordPath(layout, digest), 'utf8'))), digest }
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT' || error instanceof SyntaxError || error instanceof z.ZodError) return undefined
+    if (errnoOf(error) === 'ENOENT' || error instanceof SyntaxError || error instanceof z.core.$ZodError)
+      return undefined
     throw error
   }
 }

@@ -1,5 +1,5 @@
 import { setTimeout } from 'node:timers/promises'
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import type { ServiceAction } from './commands.ts'
@@ -16,7 +16,7 @@ export const serviceChangeSchema = z.lazy(() =>
     action: z.enum(['start', 'stop', 'restart']),
     was_running: z.boolean(),
     /** Of a Kubernetes deployment; null elsewhere. */
-    replicas: z.number().int().nonnegative().nullable(),
+    replicas: z.nullable(z.int().check(z.nonnegative())),
   }),
 )
 export type ServiceChange = z.infer<typeof serviceChangeSchema>

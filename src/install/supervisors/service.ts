@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import type { HostConfig } from '../../core/host-config.ts'
 
 /** One thing that a supervisor of this host runs, by the names of the host config; as written to the journal. */
@@ -10,8 +10,8 @@ export const serviceSchema = z.lazy(() =>
       supervisor: z.literal('kubernetes'),
       namespace: z.string(),
       deployment: z.string(),
-      kubeconfig: z.string().nullable(),
-      context: z.string().nullable(),
+      kubeconfig: z.nullable(z.string()),
+      context: z.nullable(z.string()),
     }),
   ]),
 )
