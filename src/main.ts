@@ -1,5 +1,3 @@
-import './interpret-schemas.ts'
-
 export { deploy } from './actions/deploy.ts'
 export { deployPost } from './actions/deploy-post.ts'
 export { project } from './actions/project.ts'

@@ -36,8 +36,8 @@ describe('docs/contracts.md', () => {
   for (const [what, names] of [
     ['state of the deploy action', Object.keys(DEPLOY_TRANSITIONS)],
     ['state of the project action', Object.keys(PROJECT_TRANSITIONS)],
-    ['field of manifest.json', Object.keys(manifestSchema.shape)],
-    ['field of the local report', Object.keys(localReportSchema.shape)],
+    ['field of manifest.json', Object.keys(manifestSchema.def.getter().shape)],
+    ['field of the local report', Object.keys(localReportSchema.def.getter().shape)],
   ] as const) {
     it(`names every ${what}`, () => {
       const text = read('docs/contracts.md')

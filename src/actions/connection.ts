@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { readTrust } from '../net/trust.ts'
 import type { InputReader } from './input-reader.ts'
 import { booleanSchema } from './input-schemas.ts'

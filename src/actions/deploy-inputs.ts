@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { kindSchema, slugSchema, versionSchema } from '../core/identifiers.ts'
 import { MAX_SMALL_FILE_BYTES } from '../core/limits.ts'
 import type { DeployRequest, IncompleteRequest } from '../marketplace/deploy-request.ts'
@@ -33,7 +33,7 @@ export function readDeployInputs(workspace: string): DeployInputs {
   return { request, connection, secrets: read.secrets, problems: read.problems }
 }
 
-const kindFromText = z.string().pipe(kindSchema)
+const kindFromText = z.pipe(z.string(), kindSchema)
 
 function readBases(read: InputReader): DeployRequest['bases'] | undefined {
   const hub = read.required('hub-url', baseUrlSchema)

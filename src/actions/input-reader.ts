@@ -1,5 +1,5 @@
 import * as core from '@actions/core'
-import type { z } from 'zod'
+import type { z } from 'zod/mini'
 import { ConfigError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 
@@ -14,16 +14,16 @@ export interface InputReader {
   /** Every secret that was read, the malformed ones too. */
   readonly secrets: readonly string[]
   /** An input that must be given. Undefined, and a problem, when it is missing or malformed. */
-  required<T>(name: string, schema: z.ZodType<T, string>): T | undefined
+  required<T>(name: string, schema: z.ZodMiniType<T, string>): T | undefined
   /** An input that may be left out; an empty one counts as left out. */
-  optional<T>(name: string, schema: z.ZodType<T, string>): T | undefined
+  optional<T>(name: string, schema: z.ZodMiniType<T, string>): T | undefined
   /** The same with a default for one that is left out. A malformed one stays undefined: nobody asked for the default. */
-  withDefault<T>(name: string, schema: z.ZodType<T, string>, fallback: T): T | undefined
+  withDefault<T>(name: string, schema: z.ZodMiniType<T, string>, fallback: T): T | undefined
   /**
    * As `required` and `optional`, for secrets: masked in the log as soon as they are read, and never quoted. Taken as
    * they are, white space included, but for one line break at the end.
    */
-  requiredSecret(name: string, schema?: z.ZodType<string, string>): string | undefined
+  requiredSecret(name: string, schema?: z.ZodMiniType<string, string>): string | undefined
   optionalSecret(name: string): string | undefined
   refuse(name: string, what: string): void
 }
@@ -34,7 +34,7 @@ export function createInputReader(): InputReader {
   const refuse = (name: string, what: string): void => {
     problems.push({ kind: 'invalid', message: `${name} ${what}` })
   }
-  const parse = <T>(name: string, text: string, schema: z.ZodType<T, string>): T | undefined => {
+  const parse = <T>(name: string, text: string, schema: z.ZodMiniType<T, string>): T | undefined => {
     const parsed = schema.safeParse(text)
     if (parsed.success) return parsed.data
     refuse(

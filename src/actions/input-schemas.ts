@@ -1,5 +1,5 @@
 import { isAbsolute, normalize } from 'node:path'
-import { z } from 'zod'
+import { z } from 'zod/mini'
 
 const isBaseUrl = (text: string): boolean => {
   const url = URL.parse(text)
@@ -13,60 +13,68 @@ const isBaseUrl = (text: string): boolean => {
   )
 }
 
-export const baseUrlSchema = z
-  .string()
-  .refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' })
-  .transform(text => text.replace(/\/+$/, ''))
+export const baseUrlSchema = z.pipe(
+  z.string().check(z.refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' })),
+  z.transform(text => text.replace(/\/+$/, '')),
+)
 
 /** What an HTTP header carries unchanged. */
 export const apiKeySchema = z
   .string()
-  .regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' })
+  .check(z.regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' }))
 
-export const booleanSchema = z
-  .string()
-  .regex(/^(true|false)$/i, { error: 'must be true or false' })
-  .transform(text => text.toLowerCase() === 'true')
+export const booleanSchema = z.pipe(
+  z.string().check(z.regex(/^(true|false)$/i, { error: 'must be true or false' })),
+  z.transform(text => text.toLowerCase() === 'true'),
+)
 
 export function integerSchema(least: number, most: number) {
   const error = { error: `must be a whole number from ${least} to ${most}` }
   return z
-    .string()
-    .regex(/^\d{1,16}$/, error)
-    .transform(Number)
-    .refine(value => value >= least && value <= most, error)
+    .pipe(z.string().check(z.regex(/^\d{1,16}$/, error)), z.transform(Number))
+    .check(z.refine(value => value >= least && value <= most, error))
 }
 
 export const minutesSchema = z
-  .string()
-  .transform(Number)
-  .refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' })
+  .pipe(z.string(), z.transform(Number))
+  .check(z.refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' }))
 
 export const projectRootSchema = z
-  .string()
-  .refine(path => isAbsolute(path) && !path.includes('\0'), {
-    error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
-  })
-  .transform(path => normalize(path).replace(/(?<=.)\/+$/, ''))
-  .refine(path => path !== '/', {
-    error: "must not be the file system's root: name the directory that holds plugins/ and extensions/",
-  })
+  .pipe(
+    z.string().check(
+      z.refine(path => isAbsolute(path) && !path.includes('\0'), {
+        error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
+      }),
+    ),
+    z.transform(path => normalize(path).replace(/(?<=.)\/+$/, '')),
+  )
+  .check(
+    z.refine(path => path !== '/', {
+      error: "must not be the file system's root: name the directory that holds plugins/ and extensions/",
+    }),
+  )
 
-export const hostIdSchema = z.string().regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
-  error: 'must be 1 to 255 characters without control characters',
-})
+export const hostIdSchema = z.string().check(
+  z.regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
+    error: 'must be 1 to 255 characters without control characters',
+  }),
+)
 
 export const keepPathsSchema = z
-  .string()
-  .transform(text =>
-    text
-      .split(/\r?\n/)
-      .map(line => line.trim().replace(/(?<=[^/])\/+$/, ''))
-      .filter(line => line !== ''),
+  .pipe(
+    z.string(),
+    z.transform(text =>
+      text
+        .split(/\r?\n/)
+        .map(line => line.trim().replace(/(?<=[^/])\/+$/, ''))
+        .filter(line => line !== ''),
+    ),
   )
-  .refine(paths => paths.every(isKeepPath), {
-    error: 'must hold relative paths inside the installed directory, one a line, without ".", ".." or backslashes',
-  })
+  .check(
+    z.refine(paths => paths.every(isKeepPath), {
+      error: 'must hold relative paths inside the installed directory, one a line, without ".", ".." or backslashes',
+    }),
+  )
 
 function isKeepPath(path: string): boolean {
   return (

@@ -1,5 +1,5 @@
 import { hostname } from 'node:os'
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { sha256Schema } from '../core/identifiers.ts'
 import {
   DEFAULT_MAX_ARTIFACT_BYTES,
@@ -21,9 +21,15 @@ import { readSource } from './source-input.ts'
 const DEFAULT_KEEP_PATHS = ['.env', 'data']
 const TERABYTE = 1024 ** 4
 /** Milliseconds. */
-const lockTimeoutSchema = integerSchema(0, 86_400).transform(seconds => seconds * 1000)
+const lockTimeoutSchema = z.pipe(
+  integerSchema(0, 86_400),
+  z.transform((seconds: number) => seconds * 1000),
+)
 /** Milliseconds. */
-const downloadTimeoutSchema = minutesSchema.transform(minutes => minutes * 60_000)
+const downloadTimeoutSchema = z.pipe(
+  minutesSchema,
+  z.transform((minutes: number) => minutes * 60_000),
+)
 
 /** The inputs of every action that installs: this host, what it allows, and the limits. */
 export function readInstallInputs(read: InputReader, workspace: string) {

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { projectIdSchema, versionSchema } from '../core/identifiers.ts'
 import { parseSignerKeys } from '../core/signer-keys.ts'
 import type { IncompleteProjectRequest } from '../project/deploy-request.ts'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import { z } from 'zod/mini'
 
 const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 } as const
 const DURATION_FORM = /^(\d{1,6})([smh])$/
@@ -7,8 +7,8 @@ const DURATION_FORM = /^(\d{1,6})([smh])$/
 export function durationSchema(min: number, max: number) {
   const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`
   return z
-    .union([z.number(), z.string().regex(DURATION_FORM).transform(secondsOf)], { error })
-    .refine(seconds => Number.isInteger(seconds) && seconds >= min && seconds <= max, { error })
+    .union([z.number(), z.pipe(z.string().check(z.regex(DURATION_FORM)), z.transform(secondsOf))], { error })
+    .check(z.refine(seconds => Number.isInteger(seconds) && seconds >= min && seconds <= max, { error }))
 }
 
 function secondsOf(text: string): number {

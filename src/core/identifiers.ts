@@ -1,31 +1,39 @@
-import { z } from 'zod'
+import { z } from 'zod/mini'
 
 /** The names that may reach a path, a URL or a log line (docs/contracts.md, "Names"). */
-export const slugSchema = z.string().regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
-  error: 'must be 1 to 128 of a-z, 0-9, "_", "." and "-", starting with a letter or digit',
-})
+export const slugSchema = z.string().check(
+  z.regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
+    error: 'must be 1 to 128 of a-z, 0-9, "_", "." and "-", starting with a letter or digit',
+  }),
+)
 
 /** The directory below `plugins/` or `extensions/`; same alphabet as a slug. */
 export const idSchema = slugSchema
 
-export const stepIdSchema = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, {
-  error: 'must be 1 to 64 of a-z, 0-9, "_" and "-", starting with a letter or digit',
-})
+export const stepIdSchema = z.string().check(
+  z.regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, {
+    error: 'must be 1 to 64 of a-z, 0-9, "_" and "-", starting with a letter or digit',
+  }),
+)
 
-export const versionSchema = z.string().regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
-  error: 'must be 1 to 128 of 0-9, A-Z, a-z, ".", "+", "_" and "-", starting with a letter or digit',
-})
+export const versionSchema = z.string().check(
+  z.regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
+    error: 'must be 1 to 128 of 0-9, A-Z, a-z, ".", "+", "_" and "-", starting with a letter or digit',
+  }),
+)
 
 /** Without the names that a path gives another meaning. */
-export const projectIdSchema = z.string().regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
-  error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor ".."',
-})
+export const projectIdSchema = z.string().check(
+  z.regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
+    error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor ".."',
+  }),
+)
 
 /** SHA-256 as 64 hex digits; upper case is accepted and folded. */
-export const sha256Schema = z
-  .string()
-  .regex(/^[0-9a-fA-F]{64}$/, { error: 'must be 64 hex digits' })
-  .transform(hex => hex.toLowerCase())
+export const sha256Schema = z.pipe(
+  z.string().check(z.regex(/^[0-9a-fA-F]{64}$/, { error: 'must be 64 hex digits' })),
+  z.transform(hex => hex.toLowerCase()),
+)
 
 export const kindSchema = z.enum(['plugin', 'service'], { error: 'must be plugin or service' })
 export type Kind = z.infer<typeof kindSchema>

@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import type { z } from 'zod/mini'
 import { ArtifactError } from './errors.ts'
 import { manifestSchema } from './manifest-schema.ts'
 import { type DocumentWords, schemaProblems } from './schema-problems.ts'
@@ -88,7 +88,7 @@ function parseJson(text: string): unknown {
 const words: DocumentWords = {
   document: 'the manifest',
   subjectOf: () => ({ prefix: '', covers: 0 }),
-  keysAt: () => Object.keys(manifestSchema.shape),
+  keysAt: () => Object.keys(manifestSchema.def.getter().shape),
 }
 
 function describeProblems(issues: readonly z.core.$ZodIssue[], value: unknown): string {

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { durationSchema } from './duration.ts'
 import { idSchema, stepIdSchema } from './identifiers.ts'
 import { MAX_PATH_BYTES } from './limits.ts'
@@ -57,29 +57,31 @@ export type PlanStep = StepBase &
 /** Its first part may also be what a project's archive calls its directory of plugins. */
 const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u
 
-const templatePathSchema = z
-  .string()
-  .max(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` })
-  .regex(TEMPLATE_PATH, {
+const templatePathSchema = z.string().check(
+  z.maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }),
+  z.regex(TEMPLATE_PATH, {
     error:
       'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
-  })
+  }),
+)
 
 const messageSchema = z
   .string()
-  .max(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` })
-  .regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' })
+  .check(
+    z.maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }),
+    z.regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }),
+  )
 
 const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` }
 
 const stepKeys = {
   id: stepIdSchema,
-  depends_on: z.array(stepIdSchema).default([]),
-  snapshot: z.boolean().default(false),
+  depends_on: z._default(z.array(stepIdSchema), []),
+  snapshot: z._default(z.boolean(), false),
 }
 
 /** What every step holds, whatever its action. */
-export const anyStepSchema = z.looseObject(stepKeys)
+export const anyStepSchema = z.lazy(() => z.looseObject(stepKeys))
 
 /** One step as it is written, by its action; unknown actions and keys are refused. */
 export const stepSchema = z.discriminatedUnion('action', [
@@ -96,8 +98,11 @@ export const stepSchema = z.discriminatedUnion('action', [
     ...stepKeys,
     action: z.literal('healthcheck'),
     plugin: z.exactOptional(idSchema),
-    timeout: durationSchema(1, MAX_HEALTHCHECK_SECONDS).default(DEFAULT_HEALTHCHECK_SECONDS),
-    retries: z.int(retriesError).min(0, retriesError).max(MAX_HEALTHCHECK_RETRIES, retriesError).default(0),
+    timeout: z._default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
+    retries: z._default(
+      z.int(retriesError).check(z.gte(0, retriesError), z.lte(MAX_HEALTHCHECK_RETRIES, retriesError)),
+      0,
+    ),
   }),
   z.strictObject({
     ...stepKeys,
@@ -109,7 +114,7 @@ export const stepSchema = z.discriminatedUnion('action', [
 
 /** The keys that a step with `action` may hold; those of every step where the action is unknown. */
 export function keysOfStep(action: unknown): string[] {
-  const shapes = stepSchema.options.map(option => option.shape)
+  const shapes = stepSchema.def.options.map(option => option.shape)
   const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success)
   return Object.keys(shape ?? { ...stepKeys, action })
 }

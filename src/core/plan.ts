@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { cleanForeignText } from './foreign-text.ts'
 import { projectIdSchema, versionSchema } from './identifiers.ts'
 import { didYouMean } from './near-miss.ts'
@@ -48,7 +48,7 @@ const planSchema = z.strictObject({
   format_version: z.literal(['1', 1]),
   project_id: projectIdSchema,
   version: versionSchema,
-  steps: z.array(stepSchema).min(1, { error: 'must hold at least one step' }),
+  steps: z.array(stepSchema).check(z.minLength(1, { error: 'must hold at least one step' })),
 })
 
 function buildPlan(written: z.infer<typeof planSchema>, source: YamlSource): Plan {

@@ -1,5 +1,5 @@
 import { type Document, isAlias, isMap, isScalar, parseDocument } from 'yaml'
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { ArtifactError } from './errors.ts'
 import { cleanForeignText } from './foreign-text.ts'
 
@@ -18,13 +18,13 @@ export interface PluginYaml {
 /** Enough for anchors of honest use, not for a bomb. */
 const MAX_ALIAS_COUNT = 100
 
-const variableNames = z.array(z.string().regex(/^[^\r\n]+$/)).nullish()
+const variableNames = z.nullish(z.array(z.string().check(z.regex(/^[^\r\n]+$/))))
 const schema = z.object({
-  name: z.union([z.string(), z.number()]).transform(String).nullish(),
-  version: z.union([z.string(), z.number()]).nullish(),
-  execution_mode: z.string().nullish(),
-  entry_point: z.string().min(1).nullish(),
-  environment: z.object({ required: variableNames, optional: variableNames }).nullish(),
+  name: z.nullish(z.pipe(z.union([z.string(), z.number()]), z.transform(String))),
+  version: z.nullish(z.union([z.string(), z.number()])),
+  execution_mode: z.nullish(z.string()),
+  entry_point: z.nullish(z.string().check(z.minLength(1))),
+  environment: z.nullish(z.object({ required: variableNames, optional: variableNames })),
 })
 
 /**

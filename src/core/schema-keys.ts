@@ -1,15 +1,22 @@
-import { z } from 'zod'
+import type { z } from 'zod/mini'
 
 /** The keys that `schema` knows for the map at `path`; none where there is no such map. */
-export function keysOfSchema(schema: unknown, path: readonly PropertyKey[]): string[] {
-  if (schema instanceof z.ZodObject) {
-    const [key, ...rest] = path
-    return key === undefined ? Object.keys(schema.shape) : keysOfSchema(schema.shape[String(key)], rest)
+export function keysOfSchema(schema: z.core.$ZodType | undefined, path: readonly PropertyKey[]): string[] {
+  const { def } = (schema as z.core.$ZodTypes | undefined)?._zod ?? {}
+  switch (def?.type) {
+    case 'object': {
+      const [key, ...rest] = path
+      return key === undefined ? Object.keys(def.shape) : keysOfSchema(def.shape[String(key)], rest)
+    }
+    case 'record':
+      return keysOfSchema(def.valueType, path.slice(1))
+    case 'lazy':
+      return keysOfSchema(def.getter(), path)
+    case 'optional':
+    case 'default':
+    case 'prefault':
+      return keysOfSchema(def.innerType, path)
+    default:
+      return []
   }
-  if (schema instanceof z.ZodRecord) return keysOfSchema(schema.valueType, path.slice(1))
-  return isWrapper(schema) ? keysOfSchema(schema.unwrap(), path) : []
-}
-
-function isWrapper(schema: unknown): schema is { unwrap(): unknown } {
-  return typeof schema === 'object' && schema !== null && 'unwrap' in schema
 }

@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import type { z } from 'zod/mini'
 import { cleanForeignText } from './foreign-text.ts'
 import { didYouMean, nearMiss } from './near-miss.ts'
 import { MAX_REPORTED_PROBLEMS, type SourceProblem } from './source-problem.ts'
@@ -18,7 +18,8 @@ export interface DocumentWords {
 
 /**
  * A schema's complaints as sentences at the places they are about; at most `MAX_REPORTED_PROBLEMS`. A file that is another
- * one altogether, which may hold secrets, gets one complaint that quotes nothing of it.
+ * one altogether, which may hold secrets, gets one complaint that quotes nothing of it. Checks beyond a type bring their own
+ * words as `error`: zod/mini has none.
  */
 export function schemaProblems(issues: readonly Issue[], source: YamlSource, words: DocumentWords): SourceProblem[] {
   const known = words.keysAt([], source.value)

@@ -1,5 +1,5 @@
 import { dirname, isAbsolute, join, normalize } from 'node:path'
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { DeploymentError, errnoOf } from '../core/errors.ts'
 import { link, lstat, rename, rmdir, unlink } from './direct-fs.ts'
 import { makeOpenDirectory, makePrivateDirectory, syncDirectory } from './durable-files.ts'
@@ -10,19 +10,23 @@ import { exists, isAbsent, statOf } from './tree-walk.ts'
  * The changes that a deployment makes outside its staging folder, as data: what the journal announces and what an undo
  * needs to know. Paths are relative to the project root.
  */
-export const relativePathSchema = z.string().refine(isInside, { error: 'must stay below the project root' })
-export const changeSchema = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('make_directory'), path: relativePathSchema }),
-  z.object({
-    type: z.literal('move'),
-    from: relativePathSchema,
-    to: relativePathSchema,
-    /** Inode of what is moved, which tells it from whatever else has come to lie at the other path. */
-    ino: z.string().optional(),
-  }),
-  /** A second name for a complete staged file, which stays in staging as the proof that the file is ours. */
-  z.object({ type: z.literal('create_file'), staged: relativePathSchema, path: relativePathSchema }),
-])
+export const relativePathSchema = z.lazy(() =>
+  z.string().check(z.refine(isInside, { error: 'must stay below the project root' })),
+)
+export const changeSchema = z.lazy(() =>
+  z.discriminatedUnion('type', [
+    z.object({ type: z.literal('make_directory'), path: relativePathSchema }),
+    z.object({
+      type: z.literal('move'),
+      from: relativePathSchema,
+      to: relativePathSchema,
+      /** Inode of what is moved, which tells it from whatever else has come to lie at the other path. */
+      ino: z.optional(z.string()),
+    }),
+    /** A second name for a complete staged file, which stays in staging as the proof that the file is ours. */
+    z.object({ type: z.literal('create_file'), staged: relativePathSchema, path: relativePathSchema }),
+  ]),
+)
 export type Change = z.infer<typeof changeSchema>
 
 /** The places into which changes move a new tree. */

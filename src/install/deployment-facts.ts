@@ -1,40 +1,44 @@
-import { z } from 'zod'
+import { z } from 'zod/mini'
 
 /** Where the run came from, from `GITHUB_*`; nulls outside a workflow. */
-export const runFactsSchema = z.object({
-  workflow: z.string().nullable(),
-  run_id: z.string().nullable(),
-  run_attempt: z.string().nullable(),
-  job: z.string().nullable(),
-  actor: z.string().nullable(),
-  url: z.string().nullable(),
-})
+export const runFactsSchema = z.lazy(() =>
+  z.object({
+    workflow: z.nullable(z.string()),
+    run_id: z.nullable(z.string()),
+    run_attempt: z.nullable(z.string()),
+    job: z.nullable(z.string()),
+    actor: z.nullable(z.string()),
+    url: z.nullable(z.string()),
+  }),
+)
 export type RunFacts = z.infer<typeof runFactsSchema>
 
 /** What is known of a deployment; the nulls are filled as it goes. As written to the journal and the local report. */
-export const deploymentFactsSchema = z.object({
-  deployment_id: z.uuid(),
-  contract: z.enum(['marketplace', 'project']),
-  /** Null for a project, which may bring both. */
-  kind: z.string().nullable(),
-  /** A project's id stands here as well. */
-  slug: z.string().nullable(),
-  id: z.string().nullable(),
-  requested_version: z.string().nullable(),
-  version: z.string().nullable(),
-  version_source: z.string().nullable(),
-  previous_version: z.string().nullable(),
-  artifact_sha256: z.string().nullable(),
-  artifact_size: z.number().nullable(),
-  repo: z.string().nullable(),
-  /** The plugins that a project installs, once they are known. */
-  plugins: z.array(z.object({ id: z.string(), version: z.string() })).exactOptional(),
-  /** The pinned key that the signature of a project held for: base64 of the 32 bytes. */
-  signer_public_key: z.string().exactOptional(),
-  host_id: z.string(),
-  started_at: z.string(),
-  run: runFactsSchema,
-})
+export const deploymentFactsSchema = z.lazy(() =>
+  z.object({
+    deployment_id: z.uuid(),
+    contract: z.enum(['marketplace', 'project']),
+    /** Null for a project, which may bring both. */
+    kind: z.nullable(z.string()),
+    /** A project's id stands here as well. */
+    slug: z.nullable(z.string()),
+    id: z.nullable(z.string()),
+    requested_version: z.nullable(z.string()),
+    version: z.nullable(z.string()),
+    version_source: z.nullable(z.string()),
+    previous_version: z.nullable(z.string()),
+    artifact_sha256: z.nullable(z.string()),
+    artifact_size: z.nullable(z.number()),
+    repo: z.nullable(z.string()),
+    /** The plugins that a project installs, once they are known. */
+    plugins: z.exactOptional(z.array(z.object({ id: z.string(), version: z.string() }))),
+    /** The pinned key that the signature of a project held for: base64 of the 32 bytes. */
+    signer_public_key: z.exactOptional(z.string()),
+    host_id: z.string(),
+    started_at: z.string(),
+    run: runFactsSchema,
+  }),
+)
 export type DeploymentFacts = z.infer<typeof deploymentFactsSchema>
 
 export const stateEntrySchema = z.object({ state: z.string(), at: z.string() })
@@ -44,6 +48,6 @@ export const stepEntrySchema = z.object({
   action: z.string(),
   status: z.enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
   duration_ms: z.number(),
-  error: z.string().nullable(),
+  error: z.nullable(z.string()),
 })
 export type StepEntry = z.infer<typeof stepEntrySchema>

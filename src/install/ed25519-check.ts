@@ -1,5 +1,4 @@
 import { type KeyObject, verify } from 'node:crypto'
-import { Worker } from 'node:worker_threads'
 
 /** Up to here the check takes a few milliseconds, less than starting a thread for it. */
 const MAX_BYTES_AT_ONCE = 8 * 1024 * 1024
@@ -34,6 +33,9 @@ async function checkInThread(
   signature: Buffer,
   signal: AbortSignal | undefined,
 ): Promise<boolean> {
+  // Loaded only here: most runs check nothing so large.
+  const { Worker } = await import('node:worker_threads')
+  signal?.throwIfAborted()
   const worker = new Worker(IN_A_THREAD, { eval: true, workerData: { bytes, key, signature }, env: {} })
   const stop = (): void => void worker.terminate()
   signal?.addEventListener('abort', stop)

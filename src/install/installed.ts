@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { DeploymentError, errnoOf } from '../core/errors.ts'
 import { readFile } from './direct-fs.ts'
 import { replaceFile } from './durable-files.ts'
@@ -6,25 +6,25 @@ import { toHostError } from './host-errors.ts'
 import type { Layout, Shelf } from './layout.ts'
 
 const versionSchema = z.object({
-  version: z.string().nullable(),
+  version: z.nullable(z.string()),
   /** Of the project that it came with; null for what came by itself. */
-  project_version: z.string().nullable(),
+  project_version: z.nullable(z.string()),
   /** Of the artifact; null for what we did not install ourselves. */
-  artifact_sha256: z.string().nullable(),
-  tree_digest: z.string().nullable(),
-  installed_at: z.string().nullable(),
-  deployment_id: z.string().nullable(),
-  run_url: z.string().nullable(),
+  artifact_sha256: z.nullable(z.string()),
+  tree_digest: z.nullable(z.string()),
+  installed_at: z.nullable(z.string()),
+  deployment_id: z.nullable(z.string()),
+  run_url: z.nullable(z.string()),
 })
 export type InstalledVersion = z.infer<typeof versionSchema>
 
-const snapshotSchema = versionSchema.extend({
+const snapshotSchema = z.extend(versionSchema, {
   /** The directory's name, `<n>-<version>`. */
   name: z.string(),
 })
 export type SnapshotRow = z.infer<typeof snapshotSchema>
 
-export const installedRowSchema = versionSchema.extend({
+export const installedRowSchema = z.extend(versionSchema, {
   contract: z.enum(['marketplace', 'project']),
   kind: z.enum(['plugin', 'service']),
   /** Of a part of a project, the project's id. */

@@ -1,5 +1,5 @@
 import { dirname } from 'node:path'
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { errnoOf } from '../core/errors.ts'
 import { type Change, changeSchema, relativePathSchema } from './changes.ts'
 import { deploymentEndSchema } from './deployment-end.ts'
@@ -11,36 +11,38 @@ import { installedRowSchema } from './installed.ts'
 import { serviceChangeSchema } from './supervisors/service-changes.ts'
 
 /** What stands in `journal.jsonl`, one record a line, oldest first. */
-const recordSchema = z.discriminatedUnion('record', [
-  z.object({
-    record: z.literal('begin'),
-    facts: deploymentFactsSchema,
-    /** Where its report goes; see ReportSender. */
-    report_address: z.string().nullable(),
-    keep_paths: z.array(z.string()),
-  }),
-  z.object({ record: z.literal('facts'), facts: deploymentFactsSchema.partial() }),
-  stateEntrySchema.extend({ record: z.literal('state') }),
-  stepEntrySchema.extend({ record: z.literal('step') }),
-  /** Announces a change that is about to be made. */
-  z.object({ record: z.literal('change'), change: changeSchema }),
-  /** Announces that a service is about to be started, stopped or restarted. */
-  z.object({ record: z.literal('service'), change: serviceChangeSchema }),
-  /** By what the old version is checked after a rollback. */
-  z.object({ record: z.literal('healthchecks'), checks: z.array(restoredCheckSchema) }),
-  /** The newest change that was not taken back yet is taken back; `was_made` says whether it had been made at all. */
-  z.object({ record: z.literal('undone'), change: changeSchema, was_made: z.boolean() }),
-  /** The point of no return: the new version is what this host runs. */
-  z.object({
-    record: z.literal('commit'),
-    at: z.string(),
-    rows: z.array(installedRowSchema),
-    discard: z.array(relativePathSchema),
-  }),
-  /** How the run itself said that it ended, before it told anybody. */
-  z.object({ record: z.literal('end'), end: deploymentEndSchema }),
-  z.object({ record: z.literal('recovery'), at: z.string() }),
-])
+const recordSchema = z.lazy(() =>
+  z.discriminatedUnion('record', [
+    z.object({
+      record: z.literal('begin'),
+      facts: deploymentFactsSchema,
+      /** Where its report goes; see ReportSender. */
+      report_address: z.nullable(z.string()),
+      keep_paths: z.array(z.string()),
+    }),
+    z.object({ record: z.literal('facts'), facts: z.partial(deploymentFactsSchema.def.getter()) }),
+    z.extend(stateEntrySchema, { record: z.literal('state') }),
+    z.extend(stepEntrySchema, { record: z.literal('step') }),
+    /** Announces a change that is about to be made. */
+    z.object({ record: z.literal('change'), change: changeSchema }),
+    /** Announces that a service is about to be started, stopped or restarted. */
+    z.object({ record: z.literal('service'), change: serviceChangeSchema }),
+    /** By what the old version is checked after a rollback. */
+    z.object({ record: z.literal('healthchecks'), checks: z.array(restoredCheckSchema) }),
+    /** The newest change that was not taken back yet is taken back; `was_made` says whether it had been made at all. */
+    z.object({ record: z.literal('undone'), change: changeSchema, was_made: z.boolean() }),
+    /** The point of no return: the new version is what this host runs. */
+    z.object({
+      record: z.literal('commit'),
+      at: z.string(),
+      rows: z.array(installedRowSchema),
+      discard: z.array(relativePathSchema),
+    }),
+    /** How the run itself said that it ended, before it told anybody. */
+    z.object({ record: z.literal('end'), end: deploymentEndSchema }),
+    z.object({ record: z.literal('recovery'), at: z.string() }),
+  ]),
+)
 export type JournalRecord = z.infer<typeof recordSchema>
 
 /**

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { reportStatusOf } from '../core/outcome.ts'
 import { type DeploymentEnd, deploymentEndSchema } from './deployment-end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './deployment-facts.ts'
@@ -8,20 +8,24 @@ import { readFile } from './direct-fs.ts'
 import { createFile, replaceFile } from './durable-files.ts'
 import type { Layout } from './layout.ts'
 
-const reportedSchema = z.object({ accepted: z.boolean(), attempts: z.number(), error: z.string().nullable() })
+const reportedSchema = z.lazy(() =>
+  z.object({ accepted: z.boolean(), attempts: z.number(), error: z.nullable(z.string()) }),
+)
 export type Reported = z.infer<typeof reportedSchema>
 
 /** A deployment's report on this host (docs/contracts.md, "Local report"). Holds no secret. */
-export const localReportSchema = deploymentFactsSchema.extend({
-  ...deploymentEndSchema.shape,
-  schema: z.literal(1),
-  status: z.enum(['success', 'failed', 'rolled_back']),
-  state: z.string(),
-  duration_ms: z.number(),
-  states: z.array(stateEntrySchema),
-  steps: z.array(stepEntrySchema),
-  reported: reportedSchema,
-})
+export const localReportSchema = z.lazy(() =>
+  z.extend(deploymentFactsSchema.def.getter(), {
+    ...deploymentEndSchema.def.getter().shape,
+    schema: z.literal(1),
+    status: z.enum(['success', 'failed', 'rolled_back']),
+    state: z.string(),
+    duration_ms: z.number(),
+    states: z.array(stateEntrySchema),
+    steps: z.array(stepEntrySchema),
+    reported: reportedSchema,
+  }),
+)
 export type LocalReport = z.infer<typeof localReportSchema>
 
 export function buildLocalReport(record: DeploymentRecord, end: DeploymentEnd, reported: Reported): LocalReport {

@@ -2,7 +2,7 @@ import { createHash, randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { DeploymentError, errnoOf } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { link, readdir, readFile, rename, unlink } from './direct-fs.ts'
@@ -16,25 +16,27 @@ const TELL_EVERY_MS = 10_000
 const MARK = '.takeover-'
 
 const ownSchema = z.object({
-  id: z.string().regex(/^[0-9a-f-]{36}$/),
-  pid: z.int().positive(),
-  start_time: z.string().nullable(),
-  boot_id: z.string().nullable(),
-  pid_namespace: z.string().nullable(),
+  id: z.string().check(z.regex(/^[0-9a-f-]{36}$/)),
+  pid: z.int().check(z.positive()),
+  start_time: z.nullable(z.string()),
+  boot_id: z.nullable(z.string()),
+  pid_namespace: z.nullable(z.string()),
   hostname: z.string(),
-  run_url: z.string().nullable(),
+  run_url: z.nullable(z.string()),
   since: z.string(),
 })
 type OwnHolder = z.infer<typeof ownSchema>
 
 /** Of another host, whose lock may be written by another version of this action: only where it is must be known. */
-const foreignSchema = z.object({
-  id: ownSchema.shape.id.nullable().catch(null),
-  pid: ownSchema.shape.pid.nullable().catch(null),
-  hostname: z.string().refine(name => name !== hostname()),
-  run_url: z.string().nullable().catch(null),
-  since: z.string().nullable().catch(null),
-})
+const foreignSchema = z.lazy(() =>
+  z.object({
+    id: z.catch(z.nullable(ownSchema.shape.id), null),
+    pid: z.catch(z.nullable(ownSchema.shape.pid), null),
+    hostname: z.string().check(z.refine(name => name !== hostname())),
+    run_url: z.catch(z.nullable(z.string()), null),
+    since: z.catch(z.nullable(z.string()), null),
+  }),
+)
 type ForeignHolder = z.infer<typeof foreignSchema>
 
 export interface LockRequest {

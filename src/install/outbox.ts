@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import type { Log } from '../core/log.ts'
 import { readdir, readFile, unlink } from './direct-fs.ts'
 import { replaceFile } from './durable-files.ts'
@@ -10,7 +10,7 @@ import { type LocalReport, localReportSchema, redactReport } from './local-repor
 const MAX_WAITING = 200
 const OUTBOX_TIMEOUT_MS = 10_000
 
-const schema = z.object({ schema: z.literal(1), address: z.string(), report: localReportSchema })
+const schema = z.lazy(() => z.object({ schema: z.literal(1), address: z.string(), report: localReportSchema }))
 
 /**
  * What became of a report that was sent. `status` is the hub's answer, null where there was none; `final` means that

@@ -1,5 +1,5 @@
 import { join, posix } from 'node:path'
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { errnoOf } from '../core/errors.ts'
 import { treeDigest } from '../core/tree-digest.ts'
 import { readdir, readFile, unlink } from './direct-fs.ts'
@@ -10,10 +10,12 @@ import { type Layout, treeRecordPath } from './layout.ts'
 import { hearSignals } from './time-slice.ts'
 import { exists, type TreeEntry, walkTree } from './tree-walk.ts'
 
-const schema = z.object({
-  files: z.array(z.object({ path: z.string(), sha256: z.string(), size: z.number(), mode: z.number() })),
-  symlinks: z.array(z.object({ path: z.string(), target: z.string() })),
-})
+const schema = z.lazy(() =>
+  z.object({
+    files: z.array(z.object({ path: z.string(), sha256: z.string(), size: z.number(), mode: z.number() })),
+    symlinks: z.array(z.object({ path: z.string(), target: z.string() })),
+  }),
+)
 
 /** Exactly what was installed, so that it can be told later whether it still is. Kept under its tree digest. */
 export type TreeRecord = z.infer<typeof schema> & { digest: string }
@@ -54,7 +56,8 @@ export async function readTreeRecord(layout: Layout, digest: string): Promise<Tr
   try {
     return { ...schema.parse(JSON.parse(await readFile(treeRecordPath(layout, digest), 'utf8'))), digest }
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT' || error instanceof SyntaxError || error instanceof z.ZodError) return undefined
+    if (errnoOf(error) === 'ENOENT' || error instanceof SyntaxError || error instanceof z.core.$ZodError)
+      return undefined
     throw error
   }
 }

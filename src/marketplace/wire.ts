@@ -1,7 +1,7 @@
-import { z } from 'zod'
+import { z } from 'zod/mini'
 
 /** The detail record; everything but the latest version is ignored (docs/contracts.md, "Detail route"). */
-export const detailSchema = z.object({ latest_version: z.string().nullish() })
+export const detailSchema = z.object({ latest_version: z.nullish(z.string()) })
 
 /** The body of `POST /deployments/report`; times are ISO 8601, UTC. */
 export interface ReportBody {
@@ -16,11 +16,13 @@ export interface ReportBody {
   error_message: string | null
 }
 
-const errorSchema = z.object({
-  error: z.string().optional().catch(undefined),
-  detail: z.string().optional().catch(undefined),
-  message: z.string().optional().catch(undefined),
-})
+const errorSchema = z.lazy(() =>
+  z.object({
+    error: z.catch(z.optional(z.string()), undefined),
+    detail: z.catch(z.optional(z.string()), undefined),
+    message: z.catch(z.optional(z.string()), undefined),
+  }),
+)
 
 /** What a marketplace answer says of its error: `error`, else `detail`, else `message` of its JSON body. */
 export function parseErrorText(body: unknown): string | undefined {

@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import type { z } from 'zod/mini'
 import type { JsonAnswer } from '../net/wire.ts'
 import { type HubCall, malformedAnswer, refusalOf } from './error-table.ts'
 
@@ -6,7 +6,7 @@ import { type HubCall, malformedAnswer, refusalOf } from './error-table.ts'
  * What a 2xx answer says. Throws the error of contract 7 for any other status, and `bad_response` for a body that is not
  * what the call's schema wants.
  */
-export function parseAnswer<Schema extends z.ZodType>(
+export function parseAnswer<Schema extends z.ZodMiniType>(
   call: HubCall,
   answer: JsonAnswer,
   schema: Schema,

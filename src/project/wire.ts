@@ -1,33 +1,42 @@
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { versionSchema } from '../core/identifiers.ts'
 
 const MAX_TEXT_CHARS = 8192
-const textSchema = z.string().max(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` })
+const textSchema = z
+  .string()
+  .check(z.maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }))
 
 /** The answer of `POST /v1/auth` (contract 2.2). A token is visible ASCII, so that it can stand in a header. */
-export const authAnswerSchema = z.object({
-  access_token: textSchema.regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' }),
-})
+export const authAnswerSchema = z.lazy(() =>
+  z.object({
+    access_token: textSchema.check(z.regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' })),
+  }),
+)
 
 /** The answer of `GET .../versions/latest`; null where there is no published version. */
-export const latestAnswerSchema = z.object({
-  version: z
-    .string()
-    .trim()
-    .nullish()
-    .transform(version => version || null)
-    .pipe(versionSchema.nullable()),
-})
+export const latestAnswerSchema = z.lazy(() =>
+  z.object({
+    version: z.pipe(
+      z.pipe(
+        z.nullish(z.string().check(z.trim())),
+        z.transform(version => version || null),
+      ),
+      z.nullable(versionSchema),
+    ),
+  }),
+)
 
 /** The answer of `GET .../artifacts/{version}`; that signature and key are what they should be is checked by who uses them. */
-export const descriptorAnswerSchema = z.object({
-  download_url: textSchema.min(1, { error: 'must be a URL' }),
-  signature: textSchema.nullish(),
-  signer_public_key: textSchema,
-})
+export const descriptorAnswerSchema = z.lazy(() =>
+  z.object({
+    download_url: textSchema.check(z.minLength(1, { error: 'must be a URL' })),
+    signature: z.nullish(textSchema),
+    signer_public_key: textSchema,
+  }),
+)
 
 /** The answer of `POST /v1/deployments/authorize`. */
-export const authorizeAnswerSchema = z.object({ dek: textSchema })
+export const authorizeAnswerSchema = z.lazy(() => z.object({ dek: textSchema }))
 
 /** The body of `POST /v1/deployments/report`; times are ISO 8601, UTC. */
 export interface ReportBody {
@@ -40,7 +49,7 @@ export interface ReportBody {
   plugins: { id: string; version: string }[]
 }
 
-const errorSchema = z.object({ error: z.unknown() })
+const errorSchema = z.lazy(() => z.object({ error: z.unknown() }))
 
 /** The `error` field of a refusal's JSON body: its text, or what is not text as JSON; undefined where there is none. */
 export function parseErrorText(body: unknown): string | undefined {

@@ -166,10 +166,7 @@ describe('extractTar, beside other tools', () => {
         const target = join(directory, `${run++}`)
         mkdirSync(target)
         const { files } = await extractTar(await openedTar(await packed(tree)), target, LIMITS)
-        assert.deepEqual(
-          files.map(file => file.path).toSorted(),
-          Object.keys(tree).toSorted(),
-        )
+        assert.deepEqual(files.map(file => file.path).toSorted(), Object.keys(tree).toSorted())
         for (const { path } of files) assert.deepEqual(new Uint8Array(readFileSync(join(target, path))), tree[path])
       }),
       { numRuns: 50 },

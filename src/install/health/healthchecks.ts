@@ -1,26 +1,32 @@
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import type { HostConfig, HostHealthcheck } from '../../core/host-config.ts'
 import type { PlanStep } from '../../core/plan-step.ts'
 import { serviceOf, serviceSchema } from '../supervisors/service.ts'
 
-const probeSchema = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('http'), url: z.string(), status: z.number(), body: z.string().exactOptional() }),
-  z.object({ type: z.literal('tcp'), address: z.string() }),
-  z.object({ type: z.literal('command'), command: z.tuple([z.string()], z.string()).readonly() }),
-])
+const probeSchema = z.lazy(() =>
+  z.discriminatedUnion('type', [
+    z.object({ type: z.literal('http'), url: z.string(), status: z.number(), body: z.exactOptional(z.string()) }),
+    z.object({ type: z.literal('tcp'), address: z.string() }),
+    z.object({ type: z.literal('command'), command: z.readonly(z.tuple([z.string()], z.string())) }),
+  ]),
+)
 
 /** What a healthcheck step looks at; as written to the journal. */
-export const healthcheckSchema = z.object({
-  id: z.string(),
-  service: serviceSchema.nullable(),
-  check: z.object({ probe: probeSchema, intervalSeconds: z.number(), stableForSeconds: z.number() }).nullable(),
-  timeout_seconds: z.number(),
-  retries: z.number(),
-})
+export const healthcheckSchema = z.lazy(() =>
+  z.object({
+    id: z.string(),
+    service: z.nullable(serviceSchema),
+    check: z.nullable(z.object({ probe: probeSchema, intervalSeconds: z.number(), stableForSeconds: z.number() })),
+    timeout_seconds: z.number(),
+    retries: z.number(),
+  }),
+)
 export type Healthcheck = z.infer<typeof healthcheckSchema>
 
 /** By what a version that is brought back is checked: the step's look, for what ran before; null where nothing did. */
-export const restoredCheckSchema = healthcheckSchema.extend({ previous_version: z.string().nullable() })
+export const restoredCheckSchema = z.lazy(() =>
+  z.extend(healthcheckSchema.def.getter(), { previous_version: z.nullable(z.string()) }),
+)
 export type RestoredCheck = z.infer<typeof restoredCheckSchema>
 
 type HealthcheckStep = Extract<PlanStep, { action: 'healthcheck' }>

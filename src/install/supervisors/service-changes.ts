@@ -1,5 +1,5 @@
 import { setTimeout } from 'node:timers/promises'
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import type { ServiceAction } from './commands.ts'
@@ -10,13 +10,15 @@ import { forgetStarts, readServiceState, superviseService } from './supervise.ts
 const SECOND_RESTART_AFTER_MS = 1500
 
 /** That a plan has a service started, stopped or restarted, and how it was before; as written to the journal. */
-export const serviceChangeSchema = z.object({
-  service: serviceSchema,
-  action: z.enum(['start', 'stop', 'restart']),
-  was_running: z.boolean(),
-  /** Of a Kubernetes deployment; null elsewhere. */
-  replicas: z.number().int().nonnegative().nullable(),
-})
+export const serviceChangeSchema = z.lazy(() =>
+  z.object({
+    service: serviceSchema,
+    action: z.enum(['start', 'stop', 'restart']),
+    was_running: z.boolean(),
+    /** Of a Kubernetes deployment; null elsewhere. */
+    replicas: z.nullable(z.int().check(z.nonnegative())),
+  }),
+)
 export type ServiceChange = z.infer<typeof serviceChangeSchema>
 
 /**

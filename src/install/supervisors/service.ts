@@ -1,18 +1,20 @@
-import { z } from 'zod'
+import { z } from 'zod/mini'
 import type { HostConfig } from '../../core/host-config.ts'
 
 /** One thing that a supervisor of this host runs, by the names of the host config; as written to the journal. */
-export const serviceSchema = z.discriminatedUnion('supervisor', [
-  z.object({ supervisor: z.literal('systemd'), scope: z.enum(['system', 'user']), unit: z.string() }),
-  z.object({ supervisor: z.literal('docker'), container: z.string() }),
-  z.object({
-    supervisor: z.literal('kubernetes'),
-    namespace: z.string(),
-    deployment: z.string(),
-    kubeconfig: z.string().nullable(),
-    context: z.string().nullable(),
-  }),
-])
+export const serviceSchema = z.lazy(() =>
+  z.discriminatedUnion('supervisor', [
+    z.object({ supervisor: z.literal('systemd'), scope: z.enum(['system', 'user']), unit: z.string() }),
+    z.object({ supervisor: z.literal('docker'), container: z.string() }),
+    z.object({
+      supervisor: z.literal('kubernetes'),
+      namespace: z.string(),
+      deployment: z.string(),
+      kubeconfig: z.nullable(z.string()),
+      context: z.nullable(z.string()),
+    }),
+  ]),
+)
 export type Service = z.infer<typeof serviceSchema>
 
 /**
