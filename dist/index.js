@@ -22714,6 +22714,15 @@ function freeBuffer(buffer) {
     ;
     buffer.buffer.transfer(0);
 }
+/**
+ * Frees a piece that a zlib stream of `chunkSize` has given out, once it is used: but only the last one in the buffer that the stream fills, which
+ * the stream has done with; a piece before the last shares its memory with pieces to come.
+ */
+function freeZlibPiece(piece, chunkSize) {
+    const { buffer, byteOffset, length } = piece;
+    if (buffer.byteLength === chunkSize && byteOffset + length === chunkSize)
+        freeBuffer(piece);
+}
 
 ;// CONCATENATED MODULE: ./build/core/archive-entry.js
 
@@ -23590,8 +23599,9 @@ const external_node_stream_namespaceObject = __WEBPACK_EXTERNAL_createRequire(im
 
 
 
-/** Bytes of one piece of a large entry; smaller ones cost more turns of the event loop than they save memory. */
-const PIECE_BYTES = 512 * 1024;
+
+/** Bytes of one piece of a large entry; smaller ones cost more turns of the event loop. */
+const PIECE_BYTES = 1024 * 1024;
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */
 const zip_entry_data_SPARE_BYTES = 64;
 /** Whether an entry is small enough, packed and unpacked, to be read in one go through a window. */
@@ -23609,7 +23619,7 @@ function readSmallEntry(window, entry) {
     return bytes;
 }
 /**
- * The bytes of an entry of any size, piece by piece in bounded memory. What it yields is vouched for only when it has
+ * The bytes of an entry of any size, in pieces that hold until the next is asked for, in bounded memory. What it yields is vouched for only when it has
  * come to its end: it throws ArchiveError `invalid_archive` as soon as there are more bytes than declared, and at the
  * end for too few, another CRC or packed bytes left over.
  */
@@ -23642,7 +23652,10 @@ async function* inflateLarge(fd, entry) {
     const inflate = (0,external_node_zlib_namespaceObject.createInflateRaw)({ chunkSize: PIECE_BYTES });
     packed.once('error', error => inflate.destroy(error));
     try {
-        yield* packed.pipe(inflate);
+        for await (const piece of packed.pipe(inflate)) {
+            yield piece;
+            freeZlibPiece(piece, PIECE_BYTES);
+        }
         verifyUsedUp(entry, inflate.bytesWritten);
     }
     catch (error) {
@@ -24117,6 +24130,7 @@ async function readForeignVersion(path) {
 
 
 
+
 /**
  * An open file for a download: made in a private directory (0700) below `parent`, then unlinked, so that no other
  * job can reach it by a name and nothing stays behind, however this process ends.
@@ -24128,7 +24142,7 @@ async function openPrivateFile(parent) {
         const path = (0,external_node_path_namespaceObject.join)(directory, 'artifact');
         try {
             const file = await direct_fs_open(path, 'wx+', 0o600);
-            return { fd: file.fd, close: () => file.close() };
+            return { fd: file.fd, close: () => (0,external_node_fs_namespaceObject.close)(file.fd, () => { }) };
         }
         finally {
             await unlink(path).catch(() => { });
@@ -24566,7 +24580,7 @@ async function prepareArtifact(run, ready, folder, previous) {
         return { ready, version, artifactSha256: artifact.sha256, staged, tree: signed, pluginYaml };
     }
     finally {
-        await file.close();
+        file.close();
     }
 }
 async function verify(run, { served, asked }, previous) {
@@ -29279,8 +29293,7 @@ async function* unpackFrame(zstd, frame) {
             bytes += piece.length;
             verifyWindowUse(frame, bytes);
             yield piece;
-            if (isLastInItsMemory(piece))
-                freeBuffer(piece);
+            freeZlibPiece(piece, zstd_stream_PIECE_BYTES);
         }
     }
     catch (error) {
@@ -29292,10 +29305,6 @@ async function* unpackFrame(zstd, frame) {
     // The decoder has verified size and checksum, where the frame has them, but does not tell when it stops early.
     if (decoder.bytesWritten !== packedBytes)
         throw invalidArchive('a zstd frame ends before its last block');
-}
-/** A piece that does not reach the end of the decoder's buffer is followed by another one in it. */
-function isLastInItsMemory({ buffer, byteOffset, length }) {
-    return length === zstd_stream_PIECE_BYTES - byteOffset && buffer.byteLength === zstd_stream_PIECE_BYTES;
 }
 function* cut(bytes) {
     for (let at = 0; at < bytes.length; at += zstd_stream_PIECE_BYTES)
@@ -29918,7 +29927,7 @@ async function downloadSealed(run, { descriptor }) {
         return { bytes, sha256 };
     }
     finally {
-        await file.close();
+        file.close();
     }
 }
 /** Vouches for the sealed file by the pinned key, the pinned digest, and what this host knows of its version. */

@@ -5,3 +5,12 @@
 export function freeBuffer(buffer: Buffer): void {
   ;(buffer.buffer as ArrayBuffer).transfer(0)
 }
+
+/**
+ * Frees a piece that a zlib stream of `chunkSize` has given out, once it is used: but only the last one in the buffer that the stream fills, which
+ * the stream has done with; a piece before the last shares its memory with pieces to come.
+ */
+export function freeZlibPiece(piece: Buffer, chunkSize: number): void {
+  const { buffer, byteOffset, length } = piece
+  if (buffer.byteLength === chunkSize && byteOffset + length === chunkSize) freeBuffer(piece)
+}

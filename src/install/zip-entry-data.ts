@@ -2,12 +2,13 @@ import { Readable } from 'node:stream'
 import { crc32, createInflateRaw, type InflateRaw, inflateRawSync } from 'node:zlib'
 import { invalidEntry } from '../core/archive-entry.ts'
 import { errnoOf } from '../core/errors.ts'
+import { freeZlibPiece } from './free-buffer.ts'
 import { readExactly } from './read-exactly.ts'
 import { type ReadWindow, WINDOW_BYTES } from './read-window.ts'
 import type { LocatedZipEntry } from './zip-local-headers.ts'
 
-/** Bytes of one piece of a large entry; smaller ones cost more turns of the event loop than they save memory. */
-const PIECE_BYTES = 512 * 1024
+/** Bytes of one piece of a large entry; smaller ones cost more turns of the event loop. */
+const PIECE_BYTES = 1024 * 1024
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */
 const SPARE_BYTES = 64
 
@@ -28,7 +29,7 @@ export function readSmallEntry(window: ReadWindow, entry: LocatedZipEntry): Buff
 }
 
 /**
- * The bytes of an entry of any size, piece by piece in bounded memory. What it yields is vouched for only when it has
+ * The bytes of an entry of any size, in pieces that hold until the next is asked for, in bounded memory. What it yields is vouched for only when it has
  * come to its end: it throws ArchiveError `invalid_archive` as soon as there are more bytes than declared, and at the
  * end for too few, another CRC or packed bytes left over.
  */
@@ -61,7 +62,10 @@ async function* inflateLarge(fd: number, entry: LocatedZipEntry): AsyncGenerator
   const inflate = createInflateRaw({ chunkSize: PIECE_BYTES })
   packed.once('error', error => inflate.destroy(error))
   try {
-    yield* packed.pipe(inflate) as AsyncIterable<Buffer>
+    for await (const piece of packed.pipe(inflate) as AsyncIterable<Buffer>) {
+      yield piece
+      freeZlibPiece(piece, PIECE_BYTES)
+    }
     verifyUsedUp(entry, inflate.bytesWritten)
   } catch (error) {
     throw toEntryError(error, entry)

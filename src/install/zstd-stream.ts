@@ -4,7 +4,7 @@ import { invalidArchive } from '../core/archive-entry.ts'
 import { type ExtractionLimits, verifyRatio } from '../core/archive-limits.ts'
 import { ArchiveError, errnoOf } from '../core/errors.ts'
 import { MAX_WINDOW_LOG, parseZstdFrames, verifyWindowUse, type ZstdFrame } from '../core/zstd-frames.ts'
-import { freeBuffer } from './free-buffer.ts'
+import { freeZlibPiece } from './free-buffer.ts'
 import type { OpenedArtifact } from './unseal.ts'
 
 /** Of what goes into the decoder and of what comes out: with 16 KiB, Node's default, it takes five times as long. */
@@ -58,7 +58,7 @@ async function* unpackFrame(zstd: Buffer, frame: ZstdFrame): AsyncGenerator<Buff
       bytes += piece.length
       verifyWindowUse(frame, bytes)
       yield piece
-      if (isLastInItsMemory(piece)) freeBuffer(piece)
+      freeZlibPiece(piece, PIECE_BYTES)
     }
   } catch (error) {
     throw toArchiveError(error)
@@ -67,11 +67,6 @@ async function* unpackFrame(zstd: Buffer, frame: ZstdFrame): AsyncGenerator<Buff
   }
   // The decoder has verified size and checksum, where the frame has them, but does not tell when it stops early.
   if (decoder.bytesWritten !== packedBytes) throw invalidArchive('a zstd frame ends before its last block')
-}
-
-/** A piece that does not reach the end of the decoder's buffer is followed by another one in it. */
-function isLastInItsMemory({ buffer, byteOffset, length }: Buffer): boolean {
-  return length === PIECE_BYTES - byteOffset && buffer.byteLength === PIECE_BYTES
 }
 
 function* cut(bytes: Buffer): Generator<Buffer> {

@@ -54,7 +54,7 @@ export async function prepareArtifact(
     run.tools.log.info(`Steps: ${ready.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`)
     return { ready, version, artifactSha256: artifact.sha256, staged, tree: signed, pluginYaml }
   } finally {
-    await file.close()
+    file.close()
   }
 }
 

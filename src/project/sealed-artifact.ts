@@ -31,7 +31,7 @@ export async function downloadSealed(run: Run, { descriptor }: Offer): Promise<S
     readExactly(file.fd, bytes, 0)
     return { bytes, sha256 }
   } finally {
-    await file.close()
+    file.close()
   }
 }
 
