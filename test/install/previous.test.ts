@@ -28,7 +28,7 @@ describe('warnOfTakeover', () => {
 
   it('says nothing of what this origin or nobody of ours has installed', () => {
     assert.deepEqual(warnings(MARKETPLACE), [])
-    assert.deepEqual(warnings(MARKETPLACE, { installed: undefined, version: '1.0.0' }), [])
+    assert.deepEqual(warnings(MARKETPLACE, { installed: undefined, removed: undefined, version: '1.0.0' }), [])
   })
 })
 
@@ -36,8 +36,13 @@ describe('versionsFrom', () => {
   it('has the installed and the retained versions of this origin, and none of another', () => {
     const { snapshots: _, contract, kind, slug, id, ...version } = rowOf({ version: '1.0.0' })
     const installed = rowOf({ snapshots: [{ ...version, name: '1-1.0.0' }] })
-    const versions = versionsFrom({ installed, version: '2.0.0' }, MARKETPLACE).map(row => row.version)
+    const versions = versionsFrom({ installed, removed: undefined, version: '2.0.0' }, MARKETPLACE).map(
+      row => row.version,
+    )
     assert.deepEqual(versions, ['2.0.0', '1.0.0'])
-    assert.deepEqual(versionsFrom({ installed, version: '2.0.0' }, { contract: 'project', slug: 'greeter' }), [])
+    assert.deepEqual(
+      versionsFrom({ installed, removed: undefined, version: '2.0.0' }, { contract: 'project', slug: 'greeter' }),
+      [],
+    )
   })
 })
