@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { versionsFrom, warnOfTakeover } from '../../src/install/previous.ts'
+import { layoutOf } from '../../src/install/layout.ts'
+import { findLeftBehind, versionsFrom, warnOfTakeover } from '../../src/install/previous.ts'
 import { collectLog } from './collected-log.ts'
-import { rowOf } from './prepared-host.ts'
+import { removedRowOf, rowOf, snapshotOf } from './prepared-host.ts'
 
 const PLACE = { shelf: 'plugins', id: 'greeter' } as const
 const MARKETPLACE = { contract: 'marketplace', slug: 'greeter' } as const
@@ -44,5 +45,25 @@ describe('versionsFrom', () => {
       versionsFrom({ installed, removed: undefined, version: '2.0.0' }, { contract: 'project', slug: 'greeter' }),
       [],
     )
+  })
+})
+
+describe('findLeftBehind', () => {
+  const holding = (name: string) => snapshotOf(name, { kept_paths: ['data'] })
+  const leftBy = (slug: string, snapshots = [holding('1-1.0'), holding('2-2.0'), snapshotOf('3-3.0')]) =>
+    findLeftBehind(
+      layoutOf('/srv'),
+      PLACE,
+      { installed: undefined, removed: removedRowOf({ slug, snapshots }), version: null },
+      MARKETPLACE,
+    )
+
+  it('is the newest snapshot that holds what belongs to the host', () => {
+    assert.equal(leftBy('greeter'), '/srv/.hub-deploy/snapshots/plugins/greeter/2-2.0')
+  })
+
+  it('is nothing where none holds any, or it is of another origin', () => {
+    assert.equal(leftBy('greeter', [snapshotOf('3-3.0')]), undefined)
+    assert.equal(leftBy('other'), undefined)
   })
 })

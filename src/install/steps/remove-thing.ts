@@ -1,4 +1,5 @@
 import type { HostConfig } from '../../core/host-config.ts'
+import { DEFAULT_HEALTHCHECK_SECONDS } from '../../core/plan-step.ts'
 import type { RestoredCheck } from '../health/healthchecks.ts'
 import { readInstalled, shelfOf } from '../installed.ts'
 import { installPath, settingsPath } from '../layout.ts'
@@ -8,9 +9,6 @@ import { exists } from '../tree-walk.ts'
 import { moveToSnapshot } from './move-to-snapshot.ts'
 import type { StepEnd } from './run-steps.ts'
 import { type InstalledThing, placeOf, type StepContext } from './step-context.ts'
-
-/** For the look at a service that a rollback has started again, beside what its check must hold. */
-const RESTORED_TIMEOUT_SECONDS = 30
 
 /**
  * Takes away what a new version does not bring: stops its service, where one runs and nothing that stays shares it, and
@@ -65,6 +63,6 @@ async function isShared(context: StepContext, config: HostConfig, service: Servi
 /** The plan of the new version has no check of what it does not bring. */
 function restoredCheck(config: HostConfig, service: Service, { id, installed }: InstalledThing): RestoredCheck {
   const check = config.plugins.get(id)?.healthcheck ?? null
-  const timeout = RESTORED_TIMEOUT_SECONDS + (check?.stableForSeconds ?? 0)
+  const timeout = DEFAULT_HEALTHCHECK_SECONDS + (check?.stableForSeconds ?? 0)
   return { id, service, check, timeout_seconds: timeout, retries: 0, previous_version: installed.version }
 }
