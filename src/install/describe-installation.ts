@@ -3,7 +3,7 @@ import type { DeploymentRun } from './deployment-run.ts'
 import type { Installation, InstalledRow, InstalledVersion, RemovedRow, SnapshotRow } from './installed.ts'
 import { presentPaths } from './keep-paths.ts'
 import { type Place, snapshotsPath } from './layout.ts'
-import { chooseRetained, existingSnapshots, type Retention, withKeptPaths } from './snapshots.ts'
+import { chooseRetained, existingSnapshots, isIrreplaceable, type Retention, withKeptPaths } from './snapshots.ts'
 import { type InstalledThing, type NewThing, placeOf, type StepContext } from './steps/step-context.ts'
 
 /** What the steps of a plan have done, still to be committed. */
@@ -45,15 +45,24 @@ async function describeNew(done: Done, thing: NewThing, isChanged: boolean): Pro
 }
 
 async function describeRemoved(done: Done, thing: InstalledThing): Promise<Described<RemovedRow>> {
-  const { shelf, id, installed } = thing
-  const { layout, request } = done.run
+  const { id, installed } = thing
   const aside = putAside(done, thing, { installed, version: installed.version })
-  const kept = aside && (await presentPaths(join(snapshotsPath(layout, shelf, id), aside.name), request.keepPaths))
-  const removed = aside && withKeptPaths(aside, kept ?? [])
-  const isRetained = done.snapshot || removed?.artifact_sha256 === null || removed?.kept_paths !== undefined
+  const removed = aside && (await holdingKept(done, thing, aside))
+  const isRetained = done.snapshot || (removed !== undefined && isIrreplaceable(removed))
   const { keep: snapshots, discard } = await retain(done, thing, installed.snapshots, removed, isRetained)
   const { contract, kind, slug } = installed
   return { row: { contract, kind, slug, id, snapshots }, discard }
+}
+
+/** What belongs to the host has no newer version to move on with. */
+async function holdingKept({ run }: Done, { shelf, id }: Place, aside: SnapshotRow): Promise<SnapshotRow> {
+  const path = join(snapshotsPath(run.layout, shelf, id), aside.name)
+  const kept = await presentPaths(path, run.request.keepPaths)
+  if (kept.length > 0)
+    run.tools.log.notice(
+      `${kept.join(', ')} of ${shelf}/${id} belong to this host: they stay in ${path}, and come back with it.`,
+    )
+  return withKeptPaths(aside, kept)
 }
 
 /** Which snapshots of a place stay, with what was put aside in it now; what goes is removed after the commit only. */

@@ -98,6 +98,7 @@ describe('a part that a new version of a project does not bring', () => {
     const { log } = await update('2.0.0', { brought: WITHOUT_MAILER, snapshot: false })
     assert.deepEqual(retained(), [[`service mailer of ${PROJECT_ID}`, ['1-1.0.0 with .env, data']]])
     assert.match(commandsIn(log, 'notice').join(), /extensions\/mailer\.env stays/)
+    assert.match(commandsIn(log, 'notice').join(), /\.env, data of extensions\/mailer belong to this host/)
     assert.match(log, /1-1\.0\.0 of extensions\/mailer stays: it holds \.env, data/)
     await update('3.0.0', { snapshot: false })
     assert.deepEqual(runningParts(stage), ['3.0.0', '3.0.0', '3.0.0'])
