@@ -17017,7 +17017,7 @@ function schemas_merge(a, b) {
 }
 // @__NO_SIDE_EFFECTS__
 function schemas_pick(schema, mask) {
-    return util.pick(schema, mask);
+    return pick(schema, mask);
 }
 // .omit
 // @__NO_SIDE_EFFECTS__
@@ -17544,6 +17544,8 @@ const versionSchema = object({
 const snapshotSchema = schemas_extend(versionSchema, {
     /** The directory's name, `<n>-<version>`. */
     name: schemas_string(),
+    /** Which of the keep-paths lie in it, because it was taken away and nothing came in its place. */
+    kept_paths: exactOptional(array(schemas_string())),
 });
 const installedRowSchema = schemas_extend(versionSchema, {
     contract: schemas_enum(['marketplace', 'project']),
@@ -17554,40 +17556,68 @@ const installedRowSchema = schemas_extend(versionSchema, {
     /** Retained previous versions, newest last. */
     snapshots: array(snapshotSchema),
 });
-const fileSchema = object({ schema: literal(1), installed: array(installedRowSchema) });
+/** A place that a later version of its project has left empty, and what is retained of it. */
+const removedRowSchema = schemas_pick(installedRowSchema, {
+    contract: true,
+    kind: true,
+    slug: true,
+    id: true,
+    snapshots: true,
+});
+const fileSchema = object({
+    schema: literal(1),
+    installed: array(installedRowSchema),
+    /** Left out where nothing is retained of any. */
+    removed: exactOptional(array(removedRowSchema)),
+});
+/** What is installed on this host; see `readHostRecord`. */
+async function readInstalled(layout) {
+    return (await readHostRecord(layout)).installed;
+}
 /**
- * What is installed on this host, as recorded; empty when nothing was ever installed.
+ * What is installed on this host, and what is retained of what was, as recorded; empty when nothing was ever installed.
  * Throws DeploymentError `inconsistent` when the record is not what we write, and what the operating system says when
  * it cannot be read at all.
  */
-async function readInstalled(layout) {
+async function readHostRecord(layout) {
     const text = await readFile(layout.installed, 'utf8').catch(error => {
         if (errnoOf(error) === 'ENOENT')
             return undefined;
         throw toHostError(error, `reading ${layout.installed}`);
     });
     if (text === undefined)
-        return [];
+        return { installed: [], removed: [] };
     try {
-        return fileSchema.parse(JSON.parse(text)).installed;
+        const { installed, removed = [] } = fileSchema.parse(JSON.parse(text));
+        return { installed, removed };
     }
     catch (error) {
         throw new DeploymentError('inconsistent', `${layout.installed} is not the record that this action writes: restore it, or move it away to start afresh (what is installed then counts as foreign and is kept).`, { cause: error });
     }
 }
-/** Records rows, each in place of the one with the same shelf and id, all in one; durable when it returns. */
-async function recordInstalled(layout, rows) {
-    const places = new Set(rows.map(placeOf));
-    const others = (await readInstalled(layout)).filter(other => !places.has(placeOf(other)));
-    const installed = [...others, ...rows].sort((a, b) => placeOf(a).localeCompare(placeOf(b), 'en'));
+/**
+ * Records rows, each in place of the one with the same shelf and id, and which places are empty now, all in one; durable
+ * when it returns.
+ */
+async function recordInstalled(layout, rows, removed = []) {
+    const places = new Set([...rows, ...removed].map(placeOf));
+    const isOther = (row) => !places.has(placeOf(row));
+    const before = await readHostRecord(layout);
+    const installed = inOrder([...before.installed.filter(isOther), ...rows]);
+    const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)]);
+    const record = { schema: 1, installed, ...(retained.length > 0 ? { removed: retained } : {}) };
     // Parsed, so that the keys have one order, and the same rows are always the same bytes.
-    await replaceFile(layout.installed, `${JSON.stringify(fileSchema.parse({ schema: 1, installed }), null, 2)}\n`);
+    await replaceFile(layout.installed, `${JSON.stringify(fileSchema.parse(record), null, 2)}\n`);
 }
+/** The row of a place. */
 function findInstalled(rows, shelf, id) {
     return rows.find(row => shelfOf(row.kind) === shelf && row.id === id);
 }
 function shelfOf(kind) {
     return kind === 'plugin' ? 'plugins' : 'extensions';
+}
+function inOrder(rows) {
+    return rows.toSorted((a, b) => placeOf(a).localeCompare(placeOf(b), 'en'));
 }
 function placeOf(row) {
     return `${shelfOf(row.kind)}/${row.id}`;
@@ -17828,12 +17858,12 @@ async function isAsRecorded(root, entry, expected, digester) {
 
 /**
  * What follows a commit, and may be repeated until it is done: the record of what is installed, then the removal of the
- * snapshots that are not retained (`discard`, relative to the project root), then the staging folder.
+ * snapshots that are not retained, then the staging folder.
  * Throws only when the record cannot be written; what cannot be removed is a warning. Returns whether every snapshot that
  * goes was at least put aside: if not, only a repetition of this finds it again.
  */
-async function finishCommitted(layout, log, rows, discard) {
-    await recordInstalled(layout, rows);
+async function finishCommitted(layout, log, { rows, removed, discard }) {
+    await recordInstalled(layout, rows, removed);
     let isDone = true;
     for (const path of discard)
         isDone = (await putAside(layout, path, log)) && isDone;
@@ -17869,8 +17899,9 @@ async function putAside(layout, path, log) {
     }));
 }
 async function usedDigests(layout) {
-    const rows = await readInstalled(layout);
-    return new Set(rows.flatMap(row => [row, ...row.snapshots].flatMap(version => version.tree_digest ?? [])));
+    const { installed, removed } = await readHostRecord(layout);
+    const versions = [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)];
+    return new Set(versions.flatMap(version => version.tree_digest ?? []));
 }
 async function orWarn(log, act) {
     try {
@@ -18252,10 +18283,11 @@ const changeSchema = schemas_lazy(() => discriminatedUnion('type', [
     /** A second name for a complete staged file, which stays in staging as the proof that the file is ours. */
     object({ type: literal('create_file'), staged: relativePathSchema, path: relativePathSchema }),
 ]));
-/** The places into which changes move a new tree. */
+/** The places that changes move a tree out of or into, each once. */
 function placesIn(changes) {
-    return changes.flatMap(change => {
-        const [shelf, id, ...deeper] = change.type === 'move' ? change.to.split('/') : [];
+    const paths = changes.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []));
+    return [...new Set(paths)].flatMap(path => {
+        const [shelf, id, ...deeper] = path.split('/');
         const isPlace = (shelf === 'plugins' || shelf === 'extensions') && id !== undefined && deeper.length === 0;
         return isPlace ? [{ shelf, id }] : [];
     });
@@ -18542,6 +18574,17 @@ function parseState(service, exitCode, stdout) {
         }
     }
 }
+/** Whether what a failed `stateCommand` wrote says that there is no such thing; a unit that is not there is merely inactive. */
+function saysMissing(service, output) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return false;
+        case 'docker':
+            return /\bno such (?:object|container)\b/i.test(output);
+        case 'kubernetes':
+            return /\(NotFound\)/.test(output);
+    }
+}
 const UP_UNITS = new Set(['active', 'activating', 'reloading', 'refreshing']);
 /** An old systemctl calls a unit that is not there `unknown`. */
 const DOWN_UNITS = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown']);
@@ -18633,7 +18676,8 @@ async function readServiceState(service, signal, timeoutMs = STATE_TIMEOUT_MS) {
     const command = stateCommand(service);
     const end = await runChild({ command, env: supervisorEnvironment(service), timeoutMs, signal });
     const state = end.kind === 'exited' ? parseState(service, end.code, end.stdout) : UNKNOWN;
-    return { ...state, evidence: `${describeService(service)}: ${command[0]} ${describeEnd(end)}` };
+    const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output);
+    return { ...state, missing, evidence: `${describeService(service)}: ${command[0]} ${describeEnd(end)}` };
 }
 /** What is another text after each start of a service. Null where that cannot be told. */
 async function readServiceRun(service, signal, timeoutMs = STATE_TIMEOUT_MS) {
@@ -18796,6 +18840,7 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
         record: literal('commit'),
         at: schemas_string(),
         rows: array(installedRowSchema),
+        removed: exactOptional(array(removedRowSchema)),
         discard: array(relativePathSchema),
     }),
     /** How the run itself said that it ended, before it told anybody. */
@@ -21022,7 +21067,8 @@ function beginTransaction(root, journal, log) {
             const change = await announceable(root, planned);
             await journal.append({ record: 'change', change });
             changes.push(change);
-            places.push(...placesIn([change]));
+            const isKnown = (place) => places.some(({ shelf, id }) => shelf === place.shelf && id === place.id);
+            places.push(...placesIn([change]).filter(place => !isKnown(place)));
             await applyChange(root, change);
         },
         async supervise(service, action, signal) {
@@ -21035,8 +21081,9 @@ function beginTransaction(root, journal, log) {
             await journal.append({ record: 'healthchecks', checks: [...checks] });
             healthchecks.push(...checks);
         },
-        async commit(rows, discard) {
-            await journal.append({ record: 'commit', at: new Date().toISOString(), rows: [...rows], discard: [...discard] });
+        async commit({ rows, removed, discard }) {
+            const at = new Date().toISOString();
+            await journal.append({ record: 'commit', at, rows: [...rows], removed: [...removed], discard: [...discard] });
         },
         rollback: () => undoChanges(root, changes, journal, log),
     };
@@ -21160,7 +21207,7 @@ async function endBack(host, begin, record, records, journal) {
 }
 /** The run died after its commit: the new version stays. */
 async function endCommitted(host, commit, records) {
-    await finishCommitted(host.layout, host.log, commit.rows, commit.discard);
+    await finishCommitted(host.layout, host.log, { removed: [], ...commit });
     const changed = records.some(entry => entry.record === 'change' && entry.change.type !== 'make_directory');
     const told = findEnd(records);
     return told ?? { outcome: 'success', changed, error: null, rollback: null, completed_at: new Date().toISOString() };
@@ -21294,7 +21341,7 @@ async function beginDeployment(host, record, keepPaths) {
     return {
         stagingFolder,
         transaction: beginTransaction(layout.root, journal, host.log),
-        finish: (rows, discard) => finishCommitted(layout, host.log, rows, discard),
+        finish: installation => finishCommitted(layout, host.log, installation),
         noteEnd: end => journal.append({ record: 'end', end }),
         async settle() {
             await journal.close();
@@ -21361,11 +21408,11 @@ async function runInSession(run, flow, session) {
 }
 async function attempt(run, flow, deployment) {
     try {
-        const { rows, discard } = await flow.install(deployment);
+        const installation = await flow.install(deployment);
         await hearSignals();
         run.tools.signal.throwIfAborted();
-        await deployment.transaction.commit(rows, discard);
-        const settled = await finish(run, () => deployment.finish(rows, discard));
+        await deployment.transaction.commit(installation);
+        const settled = await finish(run, () => deployment.finish(installation));
         await run.enter('succeeded');
         return { end: successEnd(run, deployment.transaction.changed), error: undefined, settled };
     }
@@ -24098,15 +24145,25 @@ async function readSmallFile(path, maxBytes, flags = 0) {
 
 /** What stands in a place before a deployment: our own record of it, and its version as far as anything says so. */
 async function readPrevious(layout, { shelf, id }) {
-    const installed = findInstalled(await readInstalled(layout), shelf, id);
-    return { installed, version: installed?.version ?? (await readForeignVersion(installPath(layout, shelf, id))) };
+    const record = await readHostRecord(layout);
+    const installed = findInstalled(record.installed, shelf, id);
+    const removed = findInstalled(record.removed, shelf, id);
+    const version = installed?.version ?? (await readForeignVersion(installPath(layout, shelf, id)));
+    return { installed, removed, version };
 }
 /** The versions that a place has had from this origin, by our own record: those of another origin are no measure. */
 function versionsFrom({ installed }, origin) {
     return installed !== undefined && isFrom(installed, origin) ? [installed, ...installed.snapshots] : [];
 }
-function isFrom(installed, { contract, slug }) {
-    return installed.contract === contract && installed.slug === slug;
+/** The snapshot, absolute, that holds what belongs to the host of a thing of this origin that was taken away, if one does. */
+function findLeftBehind(layout, { shelf, id }, { removed }, origin) {
+    if (removed === undefined || !isFrom(removed, origin))
+        return undefined;
+    const newest = removed.snapshots.findLast(snapshot => snapshot.kept_paths !== undefined);
+    return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, shelf, id), newest.name);
+}
+function isFrom(row, { contract, slug }) {
+    return row.contract === contract && row.slug === slug;
 }
 /** Warns when a deployment takes over a place from another plugin, service or project. */
 function warnOfTakeover({ installed }, { shelf, id }, origin, log) {
@@ -24727,7 +24784,59 @@ function result(run, ready, thrown) {
     };
 }
 
+;// CONCATENATED MODULE: ./build/install/keep-paths.js
+
+
+
+
+/**
+ * Which of the keep-paths the installed directory really holds, and that its replacement can take: the directory and the
+ * parents are real directories on both sides. One inside another goes with it and is not named twice. Throws DeploymentError `step_failed` when one of them is a symlink or a file.
+ */
+async function findKeptPaths(installed, staged, keepPaths) {
+    const kept = await presentPaths(installed, keepPaths);
+    for (const path of kept) {
+        await requireRealParents(installed, path);
+        await requireRealParents(staged, path);
+    }
+    return kept;
+}
+/** Which of these paths a directory holds; one inside another is not named twice. */
+async function presentPaths(root, paths) {
+    const outer = outermost(paths);
+    const present = await Promise.all(outer.map(path => exists((0,external_node_path_namespaceObject.join)(root, path))));
+    return outer.filter((_, index) => present[index]);
+}
+/** Removes from a staged tree what the host keeps its own of. Returns the names that the artifact had shipped. */
+async function dropShipped(staged, kept) {
+    const shipped = [];
+    for (const path of kept) {
+        if (!(await exists((0,external_node_path_namespaceObject.join)(staged, path))))
+            continue;
+        await removeTree((0,external_node_path_namespaceObject.join)(staged, path));
+        shipped.push(path);
+    }
+    return shipped;
+}
+function outermost(paths) {
+    const unique = [...new Set(paths)];
+    return unique.filter(path => !unique.some(other => path.startsWith(`${other}/`)));
+}
+async function requireRealParents(root, path) {
+    const parts = path.split('/').slice(0, -1);
+    for (let depth = 0; depth <= parts.length; depth++) {
+        const parent = (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth));
+        const stat = await statOf(parent);
+        if (stat === undefined)
+            return;
+        if (!stat.isDirectory()) {
+            throw new DeploymentError('step_failed', `keep-paths names ${path}, but ${parent} is not a directory, so ${path} cannot be carried over: keep that path itself.`);
+        }
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/snapshots.js
+
 
 
 
@@ -24739,18 +24848,31 @@ async function nextSnapshotName(layout, shelf, id, version) {
     const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10) || 0));
     return `${highest + 1}-${identifiers_versionSchema.safeParse(version).data ?? 'unknown'}`;
 }
-/** The recorded snapshots that are still there. */
+/** The recorded snapshots that are still there, each with those of its kept paths that still lie in it. */
 async function existingSnapshots(layout, shelf, id, rows) {
-    const present = await Promise.all(rows.map(row => exists((0,external_node_path_namespaceObject.join)(snapshotsPath(layout, shelf, id), row.name))));
-    return rows.filter((_, index) => present[index]);
+    const found = rows.map(async ({ kept_paths: kept, ...row }) => {
+        const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, shelf, id), row.name);
+        if (!(await exists(path)))
+            return [];
+        return kept === undefined ? [row] : [withKeptPaths(row, await presentPaths(path, kept))];
+    });
+    return (await Promise.all(found)).flat();
+}
+/** A snapshot's row that says what of the host's own lies in it, if anything does. */
+function withKeptPaths(row, keptPaths) {
+    return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] };
+}
+/** Whether a snapshot must not be pruned: nobody could fetch what is in it again. */
+function isIrreplaceable(row) {
+    return row.artifact_sha256 === null || row.kept_paths !== undefined;
 }
 /**
- * Which snapshots stay: the newest `limit`, always the last good one (the newest), and what we did not install
- * ourselves, because nobody could fetch that again.
+ * Which snapshots stay: the newest `limit`, always the last good one (the newest), and what nobody could fetch again: what
+ * we did not install ourselves, and what holds the host's own.
  */
 function chooseRetained(rows, limit) {
     const firstKept = rows.length - Math.max(limit, 1);
-    const isKept = (row, index) => index >= firstKept || row.artifact_sha256 === null;
+    const isKept = (row, index) => index >= firstKept || isIrreplaceable(row);
     return { keep: rows.filter(isKept), discard: rows.filter((row, index) => !isKept(row, index)) };
 }
 async function listNames(path) {
@@ -24759,6 +24881,110 @@ async function listNames(path) {
             return [];
         throw error;
     });
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/step-context.js
+function step_context_placeOf({ shelf, id }) {
+    return `${shelf}/${id}`;
+}
+
+;// CONCATENATED MODULE: ./build/install/describe-installation.js
+
+
+
+
+
+/** What is to be committed: what is installed from now on, what is not any more, and which snapshots stay. */
+async function describeInstallation(done) {
+    const { things, oldThings, transaction } = done.context;
+    const installed = await Promise.all(things.map(thing => describeNew(done, thing, transaction.changed)));
+    const removed = await Promise.all(oldThings.map(thing => describeRemoved(done, thing)));
+    return {
+        rows: installed.map(({ row }) => row),
+        removed: removed.map(({ row }) => row),
+        discard: [...installed, ...removed].flatMap(({ discard }) => discard),
+    };
+}
+/** `isChanged` is whether anything that the host runs was changed, by whichever thing. */
+async function describeNew(done, thing, isChanged) {
+    const { installed, removed, version } = thing.previous;
+    const replaced = describe_installation_putAside(done, thing, { installed, version });
+    const isRetained = done.snapshot || replaced?.artifact_sha256 === null;
+    const known = (installed ?? removed)?.snapshots ?? [];
+    const { keep: snapshots, discard } = await retain(done, thing, known, replaced, isRetained);
+    const isUnchanged = replaced === undefined && installed !== undefined && !isChanged;
+    return { row: isUnchanged ? { ...installed, snapshots } : { ...newVersion(done, thing), snapshots }, discard };
+}
+async function describeRemoved(done, thing) {
+    const { id, installed } = thing;
+    const aside = describe_installation_putAside(done, thing, { installed, version: installed.version });
+    const removed = aside && (await holdingKept(done, thing, aside));
+    const isRetained = done.snapshot || (removed !== undefined && isIrreplaceable(removed));
+    const { keep: snapshots, discard } = await retain(done, thing, installed.snapshots, removed, isRetained);
+    const { contract, kind, slug } = installed;
+    return { row: { contract, kind, slug, id, snapshots }, discard };
+}
+/** What belongs to the host has no newer version to move on with. */
+async function holdingKept({ run }, { shelf, id }, aside) {
+    const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(run.layout, shelf, id), aside.name);
+    const kept = await presentPaths(path, run.request.keepPaths);
+    if (kept.length > 0)
+        run.tools.log.notice(`${kept.join(', ')} of ${shelf}/${id} belong to this host: they stay in ${path}, and come back with it.`);
+    return withKeptPaths(aside, kept);
+}
+/** Which snapshots of a place stay, with what was put aside in it now; what goes is removed after the commit only. */
+async function retain({ run }, place, recorded, aside, isRetained) {
+    const { shelf, id } = place;
+    const known = await existingSnapshots(run.layout, shelf, id, recorded);
+    const retention = chooseRetained(aside && isRetained ? [...known, aside] : known, run.request.keepSnapshots);
+    explainRetention(run, step_context_placeOf(place), retention);
+    const discarded = aside && !isRetained ? [...retention.discard, aside] : retention.discard;
+    return { keep: retention.keep, discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${shelf}/${id}/${name}`) };
+}
+/** Why each snapshot stays or goes. */
+function explainRetention({ request, tools }, place, { keep, discard }) {
+    const rule = `keep-snapshots is ${request.keepSnapshots}`;
+    const newest = keep.at(-1);
+    for (const row of keep) {
+        const reason = whyIrreplaceable(row) ?? (row === newest ? 'it is the last good one' : rule);
+        tools.log.info(`Snapshot ${row.name} of ${place} stays: ${reason}.`);
+    }
+    for (const { name } of discard)
+        tools.log.info(`Snapshot ${name} of ${place} goes: ${rule}.`);
+}
+function whyIrreplaceable({ kept_paths: kept, artifact_sha256: sha256 }) {
+    if (kept !== undefined)
+        return `it holds ${kept.join(', ')} of this host`;
+    return sha256 === null ? 'nobody can fetch it again' : undefined;
+}
+/** The row of the snapshot that a place's tree was moved to, if it was. */
+function describe_installation_putAside({ context }, place, { installed, version }) {
+    const name = context.replaced.get(step_context_placeOf(place));
+    if (name === undefined)
+        return undefined;
+    return {
+        name,
+        version,
+        project_version: installed?.project_version ?? null,
+        artifact_sha256: installed?.artifact_sha256 ?? null,
+        tree_digest: installed?.tree_digest ?? null,
+        installed_at: installed?.installed_at ?? null,
+        deployment_id: installed?.deployment_id ?? null,
+        run_url: installed?.run_url ?? null,
+    };
+}
+function newVersion({ run, origin }, thing) {
+    return {
+        ...origin,
+        kind: thing.shelf === 'plugins' ? 'plugin' : 'service',
+        id: thing.id,
+        version: thing.version,
+        artifact_sha256: thing.artifactSha256,
+        tree_digest: thing.record.digest,
+        installed_at: run.tools.now().toISOString(),
+        deployment_id: run.record.facts.deployment_id,
+        run_url: run.tools.run.url,
+    };
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/host-command.js
@@ -24794,52 +25020,22 @@ function factVariables(facts) {
     };
 }
 
-;// CONCATENATED MODULE: ./build/install/keep-paths.js
+;// CONCATENATED MODULE: ./build/install/steps/move-to-snapshot.js
 
 
 
 
-/**
- * Which of the keep-paths the installed directory really holds, and that its replacement can take: the directory and the
- * parents are real directories on both sides. One inside another goes with it and is not named twice. Throws DeploymentError `step_failed` when one of them is a symlink or a file.
- */
-async function findKeptPaths(installed, staged, keepPaths) {
-    const kept = [];
-    for (const path of outermost(keepPaths)) {
-        if (!(await exists((0,external_node_path_namespaceObject.join)(installed, path))))
-            continue;
-        await requireRealParents(installed, path);
-        await requireRealParents(staged, path);
-        kept.push(path);
+/** Moves what is in a place to the snapshots, under the next number and its version. */
+async function moveToSnapshot({ layout, transaction }, { shelf, id }, version) {
+    const name = await nextSnapshotName(layout, shelf, id, version);
+    const folder = snapshotsPath(layout, shelf, id);
+    for (const missing of [(0,external_node_path_namespaceObject.dirname)(folder), folder]) {
+        if (!(await exists(missing)))
+            await transaction.apply({ type: 'make_directory', path: (0,external_node_path_namespaceObject.relative)(layout.root, missing) });
     }
-    return kept;
-}
-/** Removes from a staged tree what the host keeps its own of. Returns the names that the artifact had shipped. */
-async function dropShipped(staged, kept) {
-    const shipped = [];
-    for (const path of kept) {
-        if (!(await exists((0,external_node_path_namespaceObject.join)(staged, path))))
-            continue;
-        await removeTree((0,external_node_path_namespaceObject.join)(staged, path));
-        shipped.push(path);
-    }
-    return shipped;
-}
-function outermost(paths) {
-    const unique = [...new Set(paths)];
-    return unique.filter(path => !unique.some(other => path.startsWith(`${other}/`)));
-}
-async function requireRealParents(root, path) {
-    const parts = path.split('/').slice(0, -1);
-    for (let depth = 0; depth <= parts.length; depth++) {
-        const parent = (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth));
-        const stat = await statOf(parent);
-        if (stat === undefined)
-            return;
-        if (!stat.isDirectory()) {
-            throw new DeploymentError('step_failed', `keep-paths names ${path}, but ${parent} is not a directory, so ${path} cannot be carried over: keep that path itself.`);
-        }
-    }
+    const [from, path] = [installPath(layout, shelf, id), (0,external_node_path_namespaceObject.join)(folder, name)];
+    await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, path) });
+    return { name, path };
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/install-tree.js
@@ -24852,20 +25048,25 @@ async function requireRealParents(root, path) {
 
 
 /**
- * Puts a staged tree in its place: makes it and its record durable, moves the old one to the snapshots, carries the kept paths over,
- * moves the new one in. Returns the snapshot's name, or undefined when nothing was in the place.
+ * Puts a staged tree in its place: makes it and its record durable, moves the old one to the snapshots, carries the kept paths over
+ * (where there is no old one, out of what was left behind), moves the new one in. Returns the snapshot's name, or undefined
+ * when nothing was in the place.
  */
 async function installTree(installation) {
     const { layout, transaction, shelf, id, staged, signal } = installation;
     const place = installPath(layout, shelf, id);
-    const kept = await prepareKeptPaths(installation, place);
+    const leftBehind = (await exists(place)) ? undefined : installation.leftBehind;
+    const kept = await prepareKeptPaths(installation, leftBehind ?? place);
     await Promise.all([syncTree(staged, signal), recordTree(installation)]);
     signal.throwIfAborted();
     if (!(await exists((0,external_node_path_namespaceObject.dirname)(place))))
         await transaction.apply({ type: 'make_directory', path: shelf });
-    const snapshot = (await exists(place)) ? await moveToSnapshot(installation, place) : undefined;
-    if (snapshot !== undefined)
-        await carryOver(installation, snapshot.path, kept);
+    const snapshot = (await exists(place))
+        ? await moveToSnapshot(installation, installation, installation.previousVersion)
+        : undefined;
+    const keeper = leftBehind ?? snapshot?.path;
+    if (keeper !== undefined)
+        await carryOver(installation, keeper, kept);
     await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, staged), to: `${shelf}/${id}` });
     return snapshot?.name;
 }
@@ -24874,9 +25075,9 @@ async function recordTree(installation) {
     await hearSignals();
     await writeTreeRecord(installation.layout, installation.record);
 }
-async function prepareKeptPaths(installation, place) {
+async function prepareKeptPaths(installation, keeper) {
     const { staged, keepPaths, log } = installation;
-    const kept = await findKeptPaths(place, staged, keepPaths);
+    const kept = await findKeptPaths(keeper, staged, keepPaths);
     for (const path of await dropShipped(staged, kept)) {
         log.notice(`The artifact ships ${path}, which keep-paths names: the host's own stays.`);
     }
@@ -24892,34 +25093,15 @@ async function makeParents(staged, path) {
             await makeOpenDirectory(parent);
     }
 }
-async function moveToSnapshot(installation, place) {
-    const { layout, transaction, shelf, id, previousVersion } = installation;
-    const name = await nextSnapshotName(layout, shelf, id, previousVersion);
-    const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, shelf, id), name);
-    await makeMissingFolders(installation, (0,external_node_path_namespaceObject.dirname)(path));
-    await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, place), to: (0,external_node_path_namespaceObject.relative)(layout.root, path) });
-    return { name, path };
-}
-async function makeMissingFolders({ layout, transaction }, folder) {
-    for (const missing of [(0,external_node_path_namespaceObject.dirname)(folder), folder]) {
-        if (!(await exists(missing)))
-            await transaction.apply({ type: 'make_directory', path: (0,external_node_path_namespaceObject.relative)(layout.root, missing) });
-    }
-}
-async function carryOver(installation, snapshot, kept) {
+async function carryOver(installation, keeper, kept) {
     const { layout, transaction, staged } = installation;
     for (const path of kept) {
         await transaction.apply({
             type: 'move',
-            from: (0,external_node_path_namespaceObject.relative)(layout.root, (0,external_node_path_namespaceObject.join)(snapshot, path)),
+            from: (0,external_node_path_namespaceObject.relative)(layout.root, (0,external_node_path_namespaceObject.join)(keeper, path)),
             to: (0,external_node_path_namespaceObject.relative)(layout.root, (0,external_node_path_namespaceObject.join)(staged, path)),
         });
     }
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/step-context.js
-function step_context_placeOf({ shelf, id }) {
-    return `${shelf}/${id}`;
 }
 
 ;// CONCATENATED MODULE: ./build/core/env-template.js
@@ -25128,6 +25310,7 @@ async function install(context, thing) {
             return thing.record;
         },
         previousVersion,
+        leftBehind: thing.leftBehind,
         keepPaths,
         signal,
     });
@@ -25214,6 +25397,71 @@ function requireEntry(entry, what) {
     return entry;
 }
 
+;// CONCATENATED MODULE: ./build/install/steps/remove-thing.js
+
+
+
+
+
+
+
+
+/**
+ * Takes away what a new version does not bring: stops its service, where one runs and nothing that stays shares it, and
+ * moves its tree to the snapshots. Where the tree is gone already, nothing is done. Throws DeploymentError `step_failed`
+ * or `step_timed_out` when the service cannot be stopped, or nobody can tell whether it runs.
+ */
+async function removeThing(context, thing) {
+    const { layout, transaction, log } = context;
+    const { shelf, id, installed } = thing;
+    const place = installPath(layout, shelf, id);
+    if (!(await exists(place))) {
+        log.info(`${place} is gone already: it is only forgotten.`);
+        return 'unchanged';
+    }
+    await stopService(context, thing);
+    const snapshot = await moveToSnapshot({ layout, transaction }, thing, installed.version);
+    context.replaced.set(step_context_placeOf(thing), snapshot.name);
+    log.notice(`${place} (${installed.version}) is taken away, because this version does not bring it.`);
+    const settings = settingsPath(layout, shelf, id);
+    if (await exists(settings))
+        log.notice(`${settings} stays, because it is yours: remove it when nothing needs it.`);
+    return 'done';
+}
+async function stopService(context, thing) {
+    const { hostConfig, log, signal, transaction } = context;
+    const service = hostConfig && serviceOf(hostConfig, thing.id, false);
+    if (hostConfig === undefined || service === undefined) {
+        log.notice(`The host config names no supervisor, so nothing of ${step_context_placeOf(thing)} was stopped: see whether it runs.`);
+        return;
+    }
+    const { up, known, missing } = await readServiceState(service, signal);
+    if (missing || (known && !up))
+        return log.info(`${describeService(service)} does not run.`);
+    if (await isShared(context, hostConfig, service)) {
+        log.notice(`${describeService(service)} of ${step_context_placeOf(thing)} is not stopped: what stays is run by it as well.`);
+        return;
+    }
+    log.info(`stop ${describeService(service)}`);
+    await transaction.noteHealthchecks([restoredCheck(hostConfig, service, thing)]);
+    await transaction.supervise(service, 'stop', signal);
+}
+/** Whether something that stays on this host, or the whole of it, is run by the service. */
+async function isShared(context, config, service) {
+    const leaving = new Set(context.oldThings.map(step_context_placeOf));
+    const rows = await readInstalled(context.layout);
+    const staying = rows.filter(({ kind, id }) => !leaving.has(step_context_placeOf({ shelf: shelfOf(kind), id })));
+    const ids = [...staying, ...context.things].map(({ id }) => id);
+    const inUse = ids.flatMap(id => [serviceOf(config, id, false), serviceOf(config, id, true)]);
+    return inUse.some(other => JSON.stringify(other) === JSON.stringify(service));
+}
+/** The plan of the new version has no check of what it does not bring. */
+function restoredCheck(config, service, { id, installed }) {
+    const check = config.plugins.get(id)?.healthcheck ?? null;
+    const timeout = DEFAULT_HEALTHCHECK_SECONDS + (check?.stableForSeconds ?? 0);
+    return { id, service, check, timeout_seconds: timeout, retries: 0, previous_version: installed.version };
+}
+
 ;// CONCATENATED MODULE: ./build/install/steps/run-steps.js
 
 /**
@@ -25251,21 +25499,29 @@ async function runSteps(steps, record, signal, perform) {
 
 
 
-/** The state `installing` and what follows it: the plan's steps in their order. Returns what is to be committed. */
+
+/**
+ * The state `installing` and what follows it: what the new version does not bring is taken away, then the plan's steps in
+ * their order. Returns what is to be committed.
+ */
 async function installThings(run, order, deployment) {
     const context = describeContext(run, order, deployment);
     await run.enter('installing');
     await deployment.transaction.noteHealthchecks(restoredChecks(order));
-    await runSteps(order.steps, run.record, run.tools.signal, async (step) => {
+    await runSteps([...order.oldThings.map(removalOf), ...order.steps], run.record, run.tools.signal, async (step) => {
+        if (step.action === 'remove')
+            return removeThing(context, step.thing);
         await order.beforeStep(step);
         return performStep(context, step);
     });
-    const isChanged = deployment.transaction.changed;
-    const installed = await Promise.all(order.things.map(thing => describeInstallation({ run, order, thing, context, isChanged })));
-    return { rows: installed.map(({ row }) => row), discard: installed.flatMap(({ discard }) => discard) };
+    return describeInstallation({ run, context, origin: order.origin, snapshot: order.snapshot });
+}
+/** What no plan says: it is told beside the plan's steps, under the name of the place, which no step can have. */
+function removalOf(thing) {
+    return { id: step_context_placeOf(thing), action: 'remove', thing };
 }
 function describeContext(run, order, deployment) {
-    const { hostConfig, skipped, things } = order;
+    const { hostConfig, skipped, things, oldThings } = order;
     return {
         layout: run.layout,
         transaction: deployment.transaction,
@@ -25278,6 +25534,7 @@ function describeContext(run, order, deployment) {
         variables: run.tools.variables,
         stagingFolder: deployment.stagingFolder,
         things,
+        oldThings,
         replaced: new Map(),
     };
 }
@@ -25291,63 +25548,6 @@ function restoredChecks({ steps, things, hostConfig, skipped }) {
         ? healthchecksOf(step, hostConfig, [...previous.keys()])
         : [])
         .map(check => ({ ...check, previous_version: previous.get(check.id) ?? null }));
-}
-async function describeInstallation(stage) {
-    const { run, order, thing } = stage;
-    const { shelf, id, previous } = thing;
-    const replaced = replacedSnapshot(stage);
-    const isRetained = replaced !== undefined && (order.snapshot || replaced.artifact_sha256 === null);
-    const known = await existingSnapshots(run.layout, shelf, id, previous.installed?.snapshots ?? []);
-    const retention = chooseRetained(isRetained ? [...known, replaced] : known, run.request.keepSnapshots);
-    const discarded = replaced === undefined || isRetained ? retention.discard : [...retention.discard, replaced];
-    explainRetention(run, step_context_placeOf(thing), retention);
-    const isUnchanged = replaced === undefined && previous.installed !== undefined && !stage.isChanged;
-    return {
-        row: isUnchanged
-            ? { ...previous.installed, snapshots: retention.keep }
-            : { ...newVersion(stage), snapshots: retention.keep },
-        discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${shelf}/${id}/${name}`),
-    };
-}
-/** Why each snapshot stays or goes; what goes is removed after the commit only. */
-function explainRetention({ request, tools }, place, { keep, discard }) {
-    const rule = `keep-snapshots is ${request.keepSnapshots}`;
-    const newest = keep.at(-1);
-    for (const row of keep) {
-        const reason = row.artifact_sha256 === null ? 'nobody can fetch it again' : row === newest ? 'it is the last good one' : rule;
-        tools.log.info(`Snapshot ${row.name} of ${place} stays: ${reason}.`);
-    }
-    for (const { name } of discard)
-        tools.log.info(`Snapshot ${name} of ${place} goes: ${rule}.`);
-}
-function replacedSnapshot({ thing, context }) {
-    const { installed, version } = thing.previous;
-    const name = context.replaced.get(step_context_placeOf(thing));
-    if (name === undefined)
-        return undefined;
-    return {
-        name,
-        version,
-        project_version: installed?.project_version ?? null,
-        artifact_sha256: installed?.artifact_sha256 ?? null,
-        tree_digest: installed?.tree_digest ?? null,
-        installed_at: installed?.installed_at ?? null,
-        deployment_id: installed?.deployment_id ?? null,
-        run_url: installed?.run_url ?? null,
-    };
-}
-function newVersion({ run, order, thing }) {
-    return {
-        ...order.origin,
-        kind: thing.shelf === 'plugins' ? 'plugin' : 'service',
-        id: thing.id,
-        version: thing.version,
-        artifact_sha256: thing.artifactSha256,
-        tree_digest: thing.record.digest,
-        installed_at: run.tools.now().toISOString(),
-        deployment_id: run.record.facts.deployment_id,
-        run_url: run.tools.run.url,
-    };
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/install-prepared.js
@@ -25363,6 +25563,7 @@ async function installPrepared(run, prepared, previous, deployment) {
         hostConfig,
         skipped,
         things: [describeThing(run, prepared, previous)],
+        oldThings: [],
         origin: originOf(run),
         async beforeStep({ action }) {
             if (action === 'healthcheck' && run.machine.current === 'installing')
@@ -28691,7 +28892,7 @@ async function deployPost() {
 
 /** The states `installing`, `healthchecking` and `notifying`: the plan's steps in their order, all in one transaction. */
 async function installProject(run, prepared, deployment) {
-    const { bound, things, hostConfig, skipped, manifest } = prepared;
+    const { bound, things, oldThings, hostConfig, skipped, manifest } = prepared;
     const firstOfTail = bound.steps.findLastIndex(step => step.action !== 'notify') + 1;
     const tail = new Set(bound.steps.slice(firstOfTail));
     const order = {
@@ -28700,6 +28901,7 @@ async function installProject(run, prepared, deployment) {
         hostConfig,
         skipped,
         things,
+        oldThings,
         origin: { contract: 'project', slug: run.request.projectId, project_version: manifest.version },
         async beforeStep(step) {
             if (step.action === 'healthcheck' || tail.has(step))
@@ -29564,6 +29766,14 @@ function templatePlaceOf(step) {
     return step.from.split('/', 2).join('/');
 }
 
+;// CONCATENATED MODULE: ./build/project/installed-parts.js
+
+/** The parts that this host has of a project, by our own record, whichever version each came with. */
+async function readInstalledParts(layout, projectId) {
+    const rows = (await readInstalled(layout)).filter(row => row.contract === 'project' && row.slug === projectId);
+    return rows.map(installed => ({ shelf: shelfOf(installed.kind), id: installed.id, installed }));
+}
+
 ;// CONCATENATED MODULE: ./build/project/project-part.js
 
 
@@ -29576,9 +29786,10 @@ async function describePart(run, { content, tree }, { shelf, id, version, folder
     const staged = (0,external_node_path_namespaceObject.join)(content, folder);
     const shipped = treeBelow(tree, folder);
     const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? await readPluginYaml(staged) : undefined;
-    const signed = await project_part_sign(run, id, staged, shipped, pluginYaml);
     const previous = await readPrevious(run.layout, { shelf, id });
     const origin = { contract: 'project', slug: run.request.projectId };
+    const leftBehind = findLeftBehind(run.layout, { shelf, id }, previous, origin);
+    const signed = await project_part_sign(run, { id, staged, tree: shipped, pluginYaml, leftBehind });
     warnOfTakeover(previous, { shelf, id }, origin, run.tools.log);
     return {
         shelf,
@@ -29592,6 +29803,7 @@ async function describePart(run, { content, tree }, { shelf, id, version, folder
             optional: project_part_union(environment.optional, pluginYaml?.environment.optional),
         },
         previous,
+        leftBehind,
     };
 }
 /** What lies below a folder, with paths relative to it. */
@@ -29608,11 +29820,13 @@ function project_part_union(names, more = []) {
 function hasPluginYaml({ files, symlinks }) {
     return [...files, ...symlinks].some(({ path }) => path === 'plugin.yaml');
 }
-async function project_part_sign({ request, tools, layout }, id, staged, tree, pluginYaml) {
+async function project_part_sign({ request, tools, layout }, part) {
+    const { pluginYaml, leftBehind, ...unsigned } = part;
     if (request.pluginSecretKey === undefined || pluginYaml === undefined)
-        return tree;
-    const kept = { installed: installPath(layout, 'plugins', id), keepPaths: request.keepPaths, log: tools.log };
-    return signForHost({ id, staged, tree, pluginYaml, ...kept }, request.pluginSecretKey);
+        return unsigned.tree;
+    const installed = leftBehind ?? installPath(layout, 'plugins', part.id);
+    const kept = { installed, keepPaths: request.keepPaths, log: tools.log };
+    return signForHost({ ...unsigned, pluginYaml, ...kept }, request.pluginSecretKey);
 }
 
 ;// CONCATENATED MODULE: ./build/project/bind-project.js
@@ -29638,12 +29852,16 @@ async function bindProject(run, project, artifactSha256, hostConfig) {
         await checkHost(run.layout, shelf, id);
     for (const { shelf, id } of bound.notInstalled)
         run.tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`);
-    await warnOfLeftParts(run, bound.things);
+    const parts = await readInstalledParts(run.layout, run.request.projectId);
+    for (const part of parts)
+        if (isAmong(bound.notInstalled, part))
+            warnOfLeft(part, run);
+    const oldThings = parts.filter(part => !isAmong(manifest.things, part));
     await run.record.update({ plugins: pluginsOf(bound.things) });
     const things = [];
     for (const thing of bound.things)
         things.push(await describePart(run, project, thing, artifactSha256));
-    return { manifest, bound, things, hostConfig, skipped };
+    return { manifest, bound, things, oldThings, hostConfig, skipped };
 }
 /** The plan's lines are in no file of the operator's repository, so its problems are told in the log and by one sentence. */
 async function bindPlan({ request, tools }, { manifest, content, tree }, hostConfig) {
@@ -29663,15 +29881,12 @@ async function bindPlan({ request, tools }, { manifest, content, tree }, hostCon
         throw new ConfigError('invalid_plan', `Project ${manifest.projectId} ${manifest.version} brings its plan, ${PLAN}. ${error.message} Nothing was installed. What the host config lacks is yours to add; everything else the publisher must mend.`);
     }
 }
-/** A version takes no part away: what an earlier one brought and this one does not goes on running. */
-async function warnOfLeftParts({ layout, request, tools }, parts) {
-    const brought = new Set(parts.map(({ shelf, id }) => `${shelf}/${id}`));
-    for (const row of await readInstalled(layout)) {
-        const place = `${shelfOf(row.kind)}/${row.id}`;
-        if (row.contract !== 'project' || row.slug !== request.projectId || brought.has(place))
-            continue;
-        tools.log.warning(`${place} came with version ${row.project_version} of this project, and this version does not bring it: it stays as it is. Remove it by hand if it is not to run any more.`);
-    }
+/** What a version brings and its plan does not install is not taken away: only who wrote the plan knows why. */
+function warnOfLeft({ shelf, id, installed }, { tools }) {
+    tools.log.warning(`${shelf}/${id} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: it stays as it is. Remove it by hand if it is not to run any more.`);
+}
+function isAmong(places, thing) {
+    return places.some(({ shelf, id }) => shelf === thing.shelf && id === thing.id);
 }
 function pluginsOf(parts) {
     return parts.flatMap(({ shelf, id, version }) => (shelf === 'plugins' ? [{ id, version }] : []));
@@ -29938,10 +30153,13 @@ async function verifySealed(run, offer, sealed) {
     const { artifactSha256, projectId } = run.request;
     if (artifactSha256 !== undefined)
         verifyPinnedDigest(verified, artifactSha256);
-    const rows = (await readInstalled(run.layout)).filter(row => row.contract === 'project' && row.slug === projectId);
-    const known = rows
-        .flatMap(row => [row, ...row.snapshots])
-        .map(row => ({ version: row.project_version, artifact_sha256: row.artifact_sha256 }));
+    const { installed, removed } = await readHostRecord(run.layout);
+    const isOurs = (row) => row.contract === 'project' && row.slug === projectId;
+    const snapshots = [...installed, ...removed].filter(isOurs).flatMap(row => row.snapshots);
+    const known = [...installed.filter(isOurs), ...snapshots].map(row => ({
+        version: row.project_version,
+        artifact_sha256: row.artifact_sha256,
+    }));
     refuseReusedVersion(version, verified.sha256, known, artifactSha256);
     await run.record.update({ signer_public_key: pinned.base64 });
     run.tools.log.info(`The signature of the pinned key ${pinned.base64} holds for ${verified.size} bytes, sha256 ${verified.sha256}.`);
@@ -30290,6 +30508,8 @@ async function prepareProject(run, hostConfig, folder) {
     await run.enter('validating_project');
     const ready = await bindProject(run, project, verified.sha256, hostConfig);
     await run.enter('resolving_sequence');
+    for (const { shelf, id } of ready.oldThings)
+        tools.log.info(`This version does not bring ${shelf}/${id}: it goes.`);
     tools.log.info(`Steps: ${ready.bound.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
     return ready;
 }
@@ -30297,19 +30517,17 @@ async function prepareProject(run, hostConfig, folder) {
 async function checkInstalledParts({ layout, request }) {
     for (const shelf of ['plugins', 'extensions'])
         await checkShelf(layout, shelf);
-    const rows = await readInstalled(layout);
-    const parts = rows.filter(({ contract, slug }) => contract === 'project' && slug === request.projectId);
-    for (const { kind, id } of parts)
-        await checkHost(layout, shelfOf(kind), id);
+    const parts = await readInstalledParts(layout, request.projectId);
+    for (const { shelf, id } of parts)
+        await checkHost(layout, shelf, id);
 }
 
 ;// CONCATENATED MODULE: ./build/project/previous.js
 
 /** Notes which version of the project this host runs by our own record: that of the part that was installed last. */
 async function previous_noteInstalledVersion({ layout, request, record }) {
-    const rows = await readInstalled(layout);
-    const parts = rows.filter(({ contract, slug }) => contract === 'project' && slug === request.projectId);
-    const newest = parts.toSorted((a, b) => (a.installed_at ?? '').localeCompare(b.installed_at ?? '')).at(-1);
+    const rows = (await readInstalledParts(layout, request.projectId)).map(({ installed }) => installed);
+    const newest = rows.toSorted((a, b) => (a.installed_at ?? '').localeCompare(b.installed_at ?? '')).at(-1);
     await record.update({ previous_version: newest?.project_version ?? null });
 }
 

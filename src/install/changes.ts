@@ -29,10 +29,11 @@ export const changeSchema = z.lazy(() =>
 )
 export type Change = z.infer<typeof changeSchema>
 
-/** The places into which changes move a new tree. */
+/** The places that changes move a tree out of or into, each once. */
 export function placesIn(changes: readonly Change[]): Place[] {
-  return changes.flatMap(change => {
-    const [shelf, id, ...deeper] = change.type === 'move' ? change.to.split('/') : []
+  const paths = changes.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []))
+  return [...new Set(paths)].flatMap(path => {
+    const [shelf, id, ...deeper] = path.split('/')
     const isPlace = (shelf === 'plugins' || shelf === 'extensions') && id !== undefined && deeper.length === 0
     return isPlace ? [{ shelf, id }] : []
   })

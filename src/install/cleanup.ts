@@ -3,7 +3,7 @@ import { toDeployError } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
 import { readdir, rename } from './direct-fs.ts'
 import { ownerOfTemporary } from './durable-files.ts'
-import { type InstalledRow, readInstalled, recordInstalled } from './installed.ts'
+import { type Installation, readHostRecord, recordInstalled } from './installed.ts'
 import type { Layout } from './layout.ts'
 import { pidExists } from './process-identity.ts'
 import { removeTree } from './remove-tree.ts'
@@ -12,17 +12,16 @@ import { isAbsent } from './tree-walk.ts'
 
 /**
  * What follows a commit, and may be repeated until it is done: the record of what is installed, then the removal of the
- * snapshots that are not retained (`discard`, relative to the project root), then the staging folder.
+ * snapshots that are not retained, then the staging folder.
  * Throws only when the record cannot be written; what cannot be removed is a warning. Returns whether every snapshot that
  * goes was at least put aside: if not, only a repetition of this finds it again.
  */
 export async function finishCommitted(
   layout: Layout,
   log: Log,
-  rows: readonly InstalledRow[],
-  discard: readonly string[],
+  { rows, removed, discard }: Installation,
 ): Promise<boolean> {
-  await recordInstalled(layout, rows)
+  await recordInstalled(layout, rows, removed)
   let isDone = true
   for (const path of discard) isDone = (await putAside(layout, path, log)) && isDone
   await cleanStaging(layout, log)
@@ -63,8 +62,9 @@ async function putAside(layout: Layout, path: string, log: Log): Promise<boolean
 }
 
 async function usedDigests(layout: Layout): Promise<Set<string>> {
-  const rows = await readInstalled(layout)
-  return new Set(rows.flatMap(row => [row, ...row.snapshots].flatMap(version => version.tree_digest ?? [])))
+  const { installed, removed } = await readHostRecord(layout)
+  const versions = [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)]
+  return new Set(versions.flatMap(version => version.tree_digest ?? []))
 }
 
 async function orWarn(log: Log, act: () => Promise<void>): Promise<boolean> {

@@ -4,7 +4,7 @@ import type { ClosedDeployment, ClosingHost } from './close-deployment.ts'
 import type { DeploymentEnd } from './deployment-end.ts'
 import type { DeploymentRecord } from './deployment-record.ts'
 import { mkdir } from './direct-fs.ts'
-import type { InstalledRow } from './installed.ts'
+import type { Installation } from './installed.ts'
 import { openJournal, removeJournal } from './journal.ts'
 import { type Layout, stagingPath } from './layout.ts'
 import { acquireLock } from './lock.ts'
@@ -41,7 +41,7 @@ export interface OpenDeployment {
    * Cleans up after a commit. Resolves to whether it is done; what fails here, or throws, is for the next run to repeat
    * and does not change the outcome.
    */
-  finish(rows: readonly InstalledRow[], discard: readonly string[]): Promise<boolean>
+  finish(installation: Installation): Promise<boolean>
   /**
    * Notes how the deployment ended before anybody is told, so that whoever has to finish the telling says the same.
    * Resolves to whether it could be noted.
@@ -143,7 +143,7 @@ async function beginDeployment(
   return {
     stagingFolder,
     transaction: beginTransaction(layout.root, journal, host.log),
-    finish: (rows, discard) => finishCommitted(layout, host.log, rows, discard),
+    finish: installation => finishCommitted(layout, host.log, installation),
     noteEnd: end => journal.append({ record: 'end', end }),
     async settle() {
       await journal.close()

@@ -1,20 +1,22 @@
 import type { HostConfig } from '../core/host-config.ts'
 import type { PlanStep } from '../core/plan-step.ts'
 import type { DeploymentRun } from './deployment-run.ts'
+import { describeInstallation } from './describe-installation.ts'
 import { healthchecksOf, type RestoredCheck } from './health/healthchecks.ts'
 import type { OpenDeployment } from './host-session.ts'
-import type { InstalledRow, SnapshotRow } from './installed.ts'
-import type { Installation } from './run-deployment.ts'
-import { chooseRetained, existingSnapshots, type Retention } from './snapshots.ts'
+import type { Installation, InstalledRow } from './installed.ts'
 import { performStep } from './steps/perform-step.ts'
+import { removeThing } from './steps/remove-thing.ts'
 import { runSteps } from './steps/run-steps.ts'
-import { type NewThing, placeOf, type StepContext } from './steps/step-context.ts'
+import { type InstalledThing, type NewThing, placeOf, type StepContext } from './steps/step-context.ts'
 
 /** A plan that is bound to what is there, and what it installs. */
 export interface InstallOrder {
   /** In the order in which they run. */
   readonly steps: readonly PlanStep[]
   readonly things: readonly NewThing[]
+  /** What is taken away before the first step. */
+  readonly oldThings: readonly InstalledThing[]
   /** What `installed.json` says of all of them. */
   readonly origin: Pick<InstalledRow, 'contract' | 'slug' | 'project_version'>
   /** Whether the replaced versions are kept after success. */
@@ -25,7 +27,10 @@ export interface InstallOrder {
   beforeStep(step: PlanStep): Promise<void>
 }
 
-/** The state `installing` and what follows it: the plan's steps in their order. Returns what is to be committed. */
+/**
+ * The state `installing` and what follows it: what the new version does not bring is taken away, then the plan's steps in
+ * their order. Returns what is to be committed.
+ */
 export async function installThings(
   run: DeploymentRun,
   order: InstallOrder,
@@ -34,19 +39,21 @@ export async function installThings(
   const context = describeContext(run, order, deployment)
   await run.enter('installing')
   await deployment.transaction.noteHealthchecks(restoredChecks(order))
-  await runSteps(order.steps, run.record, run.tools.signal, async step => {
+  await runSteps([...order.oldThings.map(removalOf), ...order.steps], run.record, run.tools.signal, async step => {
+    if (step.action === 'remove') return removeThing(context, step.thing)
     await order.beforeStep(step)
     return performStep(context, step)
   })
-  const isChanged = deployment.transaction.changed
-  const installed = await Promise.all(
-    order.things.map(thing => describeInstallation({ run, order, thing, context, isChanged })),
-  )
-  return { rows: installed.map(({ row }) => row), discard: installed.flatMap(({ discard }) => discard) }
+  return describeInstallation({ run, context, origin: order.origin, snapshot: order.snapshot })
+}
+
+/** What no plan says: it is told beside the plan's steps, under the name of the place, which no step can have. */
+function removalOf(thing: InstalledThing): { id: string; action: 'remove'; thing: InstalledThing } {
+  return { id: placeOf(thing), action: 'remove', thing }
 }
 
 function describeContext(run: DeploymentRun, order: InstallOrder, deployment: OpenDeployment): StepContext {
-  const { hostConfig, skipped, things } = order
+  const { hostConfig, skipped, things, oldThings } = order
   return {
     layout: run.layout,
     transaction: deployment.transaction,
@@ -59,6 +66,7 @@ function describeContext(run: DeploymentRun, order: InstallOrder, deployment: Op
     variables: run.tools.variables,
     stagingFolder: deployment.stagingFolder,
     things,
+    oldThings,
     replaced: new Map(),
   }
 }
@@ -74,73 +82,4 @@ function restoredChecks({ steps, things, hostConfig, skipped }: InstallOrder): R
         : [],
     )
     .map(check => ({ ...check, previous_version: previous.get(check.id) ?? null }))
-}
-
-interface Stage {
-  readonly run: DeploymentRun
-  readonly order: InstallOrder
-  readonly thing: NewThing
-  readonly context: StepContext
-  /** Whether anything that the host runs was changed, by whichever thing. */
-  readonly isChanged: boolean
-}
-
-async function describeInstallation(stage: Stage): Promise<{ row: InstalledRow; discard: string[] }> {
-  const { run, order, thing } = stage
-  const { shelf, id, previous } = thing
-  const replaced = replacedSnapshot(stage)
-  const isRetained = replaced !== undefined && (order.snapshot || replaced.artifact_sha256 === null)
-  const known = await existingSnapshots(run.layout, shelf, id, previous.installed?.snapshots ?? [])
-  const retention = chooseRetained(isRetained ? [...known, replaced] : known, run.request.keepSnapshots)
-  const discarded = replaced === undefined || isRetained ? retention.discard : [...retention.discard, replaced]
-  explainRetention(run, placeOf(thing), retention)
-  const isUnchanged = replaced === undefined && previous.installed !== undefined && !stage.isChanged
-  return {
-    row: isUnchanged
-      ? { ...(previous.installed as InstalledRow), snapshots: retention.keep }
-      : { ...newVersion(stage), snapshots: retention.keep },
-    discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${shelf}/${id}/${name}`),
-  }
-}
-
-/** Why each snapshot stays or goes; what goes is removed after the commit only. */
-function explainRetention({ request, tools }: DeploymentRun, place: string, { keep, discard }: Retention): void {
-  const rule = `keep-snapshots is ${request.keepSnapshots}`
-  const newest = keep.at(-1)
-  for (const row of keep) {
-    const reason =
-      row.artifact_sha256 === null ? 'nobody can fetch it again' : row === newest ? 'it is the last good one' : rule
-    tools.log.info(`Snapshot ${row.name} of ${place} stays: ${reason}.`)
-  }
-  for (const { name } of discard) tools.log.info(`Snapshot ${name} of ${place} goes: ${rule}.`)
-}
-
-function replacedSnapshot({ thing, context }: Stage): SnapshotRow | undefined {
-  const { installed, version } = thing.previous
-  const name = context.replaced.get(placeOf(thing))
-  if (name === undefined) return undefined
-  return {
-    name,
-    version,
-    project_version: installed?.project_version ?? null,
-    artifact_sha256: installed?.artifact_sha256 ?? null,
-    tree_digest: installed?.tree_digest ?? null,
-    installed_at: installed?.installed_at ?? null,
-    deployment_id: installed?.deployment_id ?? null,
-    run_url: installed?.run_url ?? null,
-  }
-}
-
-function newVersion({ run, order, thing }: Stage): Omit<InstalledRow, 'snapshots'> {
-  return {
-    ...order.origin,
-    kind: thing.shelf === 'plugins' ? 'plugin' : 'service',
-    id: thing.id,
-    version: thing.version,
-    artifact_sha256: thing.artifactSha256,
-    tree_digest: thing.record.digest,
-    installed_at: run.tools.now().toISOString(),
-    deployment_id: run.record.facts.deployment_id,
-    run_url: run.tools.run.url,
-  }
 }

@@ -21,6 +21,8 @@ export type InstalledVersion = z.infer<typeof versionSchema>
 const snapshotSchema = z.extend(versionSchema, {
   /** The directory's name, `<n>-<version>`. */
   name: z.string(),
+  /** Which of the keep-paths lie in it, because it was taken away and nothing came in its place. */
+  kept_paths: z.exactOptional(z.array(z.string())),
 })
 export type SnapshotRow = z.infer<typeof snapshotSchema>
 
@@ -35,21 +37,56 @@ export const installedRowSchema = z.extend(versionSchema, {
 })
 export type InstalledRow = z.infer<typeof installedRowSchema>
 
-const fileSchema = z.object({ schema: z.literal(1), installed: z.array(installedRowSchema) })
+/** A place that a later version of its project has left empty, and what is retained of it. */
+export const removedRowSchema = z.pick(installedRowSchema, {
+  contract: true,
+  kind: true,
+  slug: true,
+  id: true,
+  snapshots: true,
+})
+export type RemovedRow = z.infer<typeof removedRowSchema>
+
+/** What a deployment commits. */
+export interface Installation {
+  rows: readonly InstalledRow[]
+  /** Places that are empty from now on. */
+  removed: readonly RemovedRow[]
+  /** What the cleanup removes, relative to the project root. */
+  discard: readonly string[]
+}
+
+const fileSchema = z.object({
+  schema: z.literal(1),
+  installed: z.array(installedRowSchema),
+  /** Left out where nothing is retained of any. */
+  removed: z.exactOptional(z.array(removedRowSchema)),
+})
+
+export interface HostRecord {
+  installed: InstalledRow[]
+  removed: RemovedRow[]
+}
+
+/** What is installed on this host; see `readHostRecord`. */
+export async function readInstalled(layout: Layout): Promise<InstalledRow[]> {
+  return (await readHostRecord(layout)).installed
+}
 
 /**
- * What is installed on this host, as recorded; empty when nothing was ever installed.
+ * What is installed on this host, and what is retained of what was, as recorded; empty when nothing was ever installed.
  * Throws DeploymentError `inconsistent` when the record is not what we write, and what the operating system says when
  * it cannot be read at all.
  */
-export async function readInstalled(layout: Layout): Promise<InstalledRow[]> {
+export async function readHostRecord(layout: Layout): Promise<HostRecord> {
   const text = await readFile(layout.installed, 'utf8').catch(error => {
     if (errnoOf(error) === 'ENOENT') return undefined
     throw toHostError(error, `reading ${layout.installed}`)
   })
-  if (text === undefined) return []
+  if (text === undefined) return { installed: [], removed: [] }
   try {
-    return fileSchema.parse(JSON.parse(text)).installed
+    const { installed, removed = [] } = fileSchema.parse(JSON.parse(text))
+    return { installed, removed }
   } catch (error) {
     throw new DeploymentError(
       'inconsistent',
@@ -59,16 +96,27 @@ export async function readInstalled(layout: Layout): Promise<InstalledRow[]> {
   }
 }
 
-/** Records rows, each in place of the one with the same shelf and id, all in one; durable when it returns. */
-export async function recordInstalled(layout: Layout, rows: readonly InstalledRow[]): Promise<void> {
-  const places = new Set(rows.map(placeOf))
-  const others = (await readInstalled(layout)).filter(other => !places.has(placeOf(other)))
-  const installed = [...others, ...rows].sort((a, b) => placeOf(a).localeCompare(placeOf(b), 'en'))
+/**
+ * Records rows, each in place of the one with the same shelf and id, and which places are empty now, all in one; durable
+ * when it returns.
+ */
+export async function recordInstalled(
+  layout: Layout,
+  rows: readonly InstalledRow[],
+  removed: readonly RemovedRow[] = [],
+): Promise<void> {
+  const places = new Set([...rows, ...removed].map(placeOf))
+  const isOther = (row: RemovedRow): boolean => !places.has(placeOf(row))
+  const before = await readHostRecord(layout)
+  const installed = inOrder([...before.installed.filter(isOther), ...rows])
+  const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)])
+  const record = { schema: 1, installed, ...(retained.length > 0 ? { removed: retained } : {}) }
   // Parsed, so that the keys have one order, and the same rows are always the same bytes.
-  await replaceFile(layout.installed, `${JSON.stringify(fileSchema.parse({ schema: 1, installed }), null, 2)}\n`)
+  await replaceFile(layout.installed, `${JSON.stringify(fileSchema.parse(record), null, 2)}\n`)
 }
 
-export function findInstalled(rows: readonly InstalledRow[], shelf: Shelf, id: string): InstalledRow | undefined {
+/** The row of a place. */
+export function findInstalled<Row extends RemovedRow>(rows: readonly Row[], shelf: Shelf, id: string): Row | undefined {
   return rows.find(row => shelfOf(row.kind) === shelf && row.id === id)
 }
 
@@ -76,6 +124,10 @@ export function shelfOf(kind: 'plugin' | 'service'): Shelf {
   return kind === 'plugin' ? 'plugins' : 'extensions'
 }
 
-function placeOf(row: InstalledRow): string {
+function inOrder<Row extends RemovedRow>(rows: readonly Row[]): Row[] {
+  return rows.toSorted((a, b) => placeOf(a).localeCompare(placeOf(b), 'en'))
+}
+
+function placeOf(row: RemovedRow): string {
   return `${shelfOf(row.kind)}/${row.id}`
 }

@@ -7,7 +7,7 @@ import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './depl
 import { open, readFile, unlink } from './direct-fs.ts'
 import { syncDirectory } from './durable-files.ts'
 import { restoredCheckSchema } from './health/healthchecks.ts'
-import { installedRowSchema } from './installed.ts'
+import { installedRowSchema, removedRowSchema } from './installed.ts'
 import { serviceChangeSchema } from './supervisors/service-changes.ts'
 
 /** What stands in `journal.jsonl`, one record a line, oldest first. */
@@ -36,6 +36,7 @@ const recordSchema = z.lazy(() =>
       record: z.literal('commit'),
       at: z.string(),
       rows: z.array(installedRowSchema),
+      removed: z.exactOptional(z.array(removedRowSchema)),
       discard: z.array(relativePathSchema),
     }),
     /** How the run itself said that it ended, before it told anybody. */

@@ -12,14 +12,19 @@ export async function findKeptPaths(
   staged: string,
   keepPaths: readonly string[],
 ): Promise<string[]> {
-  const kept: string[] = []
-  for (const path of outermost(keepPaths)) {
-    if (!(await exists(join(installed, path)))) continue
+  const kept = await presentPaths(installed, keepPaths)
+  for (const path of kept) {
     await requireRealParents(installed, path)
     await requireRealParents(staged, path)
-    kept.push(path)
   }
   return kept
+}
+
+/** Which of these paths a directory holds; one inside another is not named twice. */
+export async function presentPaths(root: string, paths: readonly string[]): Promise<string[]> {
+  const outer = outermost(paths)
+  const present = await Promise.all(outer.map(path => exists(join(root, path))))
+  return outer.filter((_, index) => present[index])
 }
 
 /** Removes from a staged tree what the host keeps its own of. Returns the names that the artifact had shipped. */

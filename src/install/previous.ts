@@ -2,15 +2,24 @@ import { join } from 'node:path'
 import { MAX_SMALL_FILE_BYTES } from '../core/limits.ts'
 import type { Log } from '../core/log.ts'
 import { parsePluginYaml } from '../core/plugin-yaml.ts'
-import { findInstalled, type InstalledRow, type InstalledVersion, readInstalled } from './installed.ts'
-import { installPath, type Layout, type Place } from './layout.ts'
+import {
+  findInstalled,
+  type InstalledRow,
+  type InstalledVersion,
+  type RemovedRow,
+  readHostRecord,
+} from './installed.ts'
+import { installPath, type Layout, type Place, snapshotsPath } from './layout.ts'
 import { readSmallFile } from './small-file.ts'
 import type { Previous } from './steps/step-context.ts'
 
 /** What stands in a place before a deployment: our own record of it, and its version as far as anything says so. */
 export async function readPrevious(layout: Layout, { shelf, id }: Place): Promise<Previous> {
-  const installed = findInstalled(await readInstalled(layout), shelf, id)
-  return { installed, version: installed?.version ?? (await readForeignVersion(installPath(layout, shelf, id))) }
+  const record = await readHostRecord(layout)
+  const installed = findInstalled(record.installed, shelf, id)
+  const removed = findInstalled(record.removed, shelf, id)
+  const version = installed?.version ?? (await readForeignVersion(installPath(layout, shelf, id)))
+  return { installed, removed, version }
 }
 
 type Origin = Pick<InstalledRow, 'contract' | 'slug'>
@@ -20,8 +29,20 @@ export function versionsFrom({ installed }: Previous, origin: Origin): Installed
   return installed !== undefined && isFrom(installed, origin) ? [installed, ...installed.snapshots] : []
 }
 
-function isFrom(installed: InstalledRow, { contract, slug }: Origin): boolean {
-  return installed.contract === contract && installed.slug === slug
+/** The snapshot, absolute, that holds what belongs to the host of a thing of this origin that was taken away, if one does. */
+export function findLeftBehind(
+  layout: Layout,
+  { shelf, id }: Place,
+  { removed }: Previous,
+  origin: Origin,
+): string | undefined {
+  if (removed === undefined || !isFrom(removed, origin)) return undefined
+  const newest = removed.snapshots.findLast(snapshot => snapshot.kept_paths !== undefined)
+  return newest && join(snapshotsPath(layout, shelf, id), newest.name)
+}
+
+function isFrom(row: RemovedRow, { contract, slug }: Origin): boolean {
+  return row.contract === contract && row.slug === slug
 }
 
 /** Warns when a deployment takes over a place from another plugin, service or project. */

@@ -109,7 +109,7 @@ async function endCommitted(
   commit: Commit,
   records: readonly JournalRecord[],
 ): Promise<DeploymentEnd> {
-  await finishCommitted(host.layout, host.log, commit.rows, commit.discard)
+  await finishCommitted(host.layout, host.log, { removed: [], ...commit })
   const changed = records.some(entry => entry.record === 'change' && entry.change.type !== 'make_directory')
   const told = findEnd(records)
   return told ?? { outcome: 'success', changed, error: null, rollback: null, completed_at: new Date().toISOString() }

@@ -15,7 +15,7 @@ import { exists, statOf } from './tree-walk.ts'
 export interface RollbackRequest {
   layout: Layout
   log: Log
-  /** Where a new tree was put, or was about to be. */
+  /** What a tree was moved out of or into, or was about to be. */
   places: readonly Place[]
   keepPaths: readonly string[]
   /** When changes can have begun: what differed before is the host's own doing. */

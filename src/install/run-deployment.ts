@@ -6,7 +6,7 @@ import type { DeploymentRun } from './deployment-run.ts'
 import { prepareHost } from './host.ts'
 import { isSystemError, toHostError } from './host-errors.ts'
 import { type HostSession, type OpenDeployment, openHostSession, recoverBeforeRefusal } from './host-session.ts'
-import type { InstalledRow } from './installed.ts'
+import type { Installation } from './installed.ts'
 import { buildLocalReport, type LocalReport } from './local-report.ts'
 import { firstChangeOf, takeBack } from './rollback.ts'
 import { hearSignals } from './time-slice.ts'
@@ -17,13 +17,6 @@ export interface Flow {
   prepare(): Promise<void>
   /** Everything up to the commit; what it changes goes through the deployment's transaction. */
   install(deployment: OpenDeployment): Promise<Installation>
-}
-
-/** What a deployment commits. */
-export interface Installation {
-  rows: readonly InstalledRow[]
-  /** What the cleanup removes, relative to the project root. */
-  discard: readonly string[]
 }
 
 export interface EndedDeployment extends ClosedDeployment {
@@ -81,11 +74,11 @@ async function attempt(
   deployment: OpenDeployment,
 ): Promise<Ending & { settled: boolean }> {
   try {
-    const { rows, discard } = await flow.install(deployment)
+    const installation = await flow.install(deployment)
     await hearSignals()
     run.tools.signal.throwIfAborted()
-    await deployment.transaction.commit(rows, discard)
-    const settled = await finish(run, () => deployment.finish(rows, discard))
+    await deployment.transaction.commit(installation)
+    const settled = await finish(run, () => deployment.finish(installation))
     await run.enter('succeeded')
     return { end: successEnd(run, deployment.transaction.changed), error: undefined, settled }
   } catch (error) {

@@ -3,7 +3,7 @@ import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Log } from '../core/log.ts'
 import { announceable, applyChange, type Change, describeChange, placesIn, undoChange } from './changes.ts'
 import type { RestoredCheck } from './health/healthchecks.ts'
-import type { InstalledRow } from './installed.ts'
+import type { Installation } from './installed.ts'
 import type { Journal } from './journal.ts'
 import type { Place } from './layout.ts'
 import type { ServiceAction } from './supervisors/commands.ts'
@@ -21,12 +21,12 @@ export interface Transaction {
   supervise(service: Service, action: ServiceAction, signal: AbortSignal): Promise<void>
   /** Notes by what the old version is to be checked, should this one be taken back. */
   noteHealthchecks(checks: readonly RestoredCheck[]): Promise<void>
-  /** Where a new tree was put, or was about to be. */
+  /** What a tree was moved out of or into, or was about to be. */
   readonly places: readonly Place[]
   readonly services: readonly ServiceChange[]
   readonly healthchecks: readonly RestoredCheck[]
-  /** The point of no return: one durable record. `discard` names what the cleanup removes, relative to the project root. */
-  commit(rows: readonly InstalledRow[], discard: readonly string[]): Promise<void>
+  /** The point of no return: one durable record. */
+  commit(installation: Installation): Promise<void>
   /**
    * Takes every change back, newest first; returns whether there was anything to take back.
    * Throws RollbackError `rollback_failed` with all that could not be undone.
@@ -50,7 +50,9 @@ export function beginTransaction(root: string, journal: Journal, log: Log): Tran
       const change = await announceable(root, planned)
       await journal.append({ record: 'change', change })
       changes.push(change)
-      places.push(...placesIn([change]))
+      const isKnown = (place: Place): boolean =>
+        places.some(({ shelf, id }) => shelf === place.shelf && id === place.id)
+      places.push(...placesIn([change]).filter(place => !isKnown(place)))
       await applyChange(root, change)
     },
     async supervise(service, action, signal) {
@@ -63,8 +65,9 @@ export function beginTransaction(root: string, journal: Journal, log: Log): Tran
       await journal.append({ record: 'healthchecks', checks: [...checks] })
       healthchecks.push(...checks)
     },
-    async commit(rows, discard) {
-      await journal.append({ record: 'commit', at: new Date().toISOString(), rows: [...rows], discard: [...discard] })
+    async commit({ rows, removed, discard }) {
+      const at = new Date().toISOString()
+      await journal.append({ record: 'commit', at, rows: [...rows], removed: [...removed], discard: [...discard] })
     },
     rollback: () => undoChanges(root, changes, journal, log),
   }

@@ -1,6 +1,6 @@
 import type { OpenDeployment } from '../install/host-session.ts'
 import { installThings } from '../install/install-things.ts'
-import type { Installation } from '../install/run-deployment.ts'
+import type { Installation } from '../install/installed.ts'
 import type { NewThing, Previous } from '../install/steps/step-context.ts'
 import { buildTreeRecord, type TreeRecord } from '../install/tree-record.ts'
 import type { Prepared } from './prepare-artifact.ts'
@@ -21,6 +21,7 @@ export async function installPrepared(
     hostConfig,
     skipped,
     things: [describeThing(run, prepared, previous)],
+    oldThings: [],
     origin: originOf(run),
     async beforeStep({ action }: { action: string }) {
       if (action === 'healthcheck' && run.machine.current === 'installing') await run.enter('healthchecking')

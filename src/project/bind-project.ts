@@ -7,9 +7,10 @@ import { type Plan, PlanError, parsePlan } from '../core/plan.ts'
 import { type BoundProject, bindPlanToProject } from '../core/project-plan.ts'
 import { type ReadyPlan, readyPlan, verifyTemplates } from '../core/ready-plan.ts'
 import { checkHost } from '../install/host.ts'
-import { readInstalled, shelfOf } from '../install/installed.ts'
+import type { Place } from '../install/layout.ts'
 import { readSmallFile } from '../install/small-file.ts'
-import type { NewThing } from '../install/steps/step-context.ts'
+import type { InstalledThing, NewThing } from '../install/steps/step-context.ts'
+import { readInstalledParts } from './installed-parts.ts'
 import { describePart } from './project-part.ts'
 import type { Run } from './run.ts'
 import type { VerifiedProject } from './verify-project.ts'
@@ -22,6 +23,8 @@ export interface ReadyProject {
   bound: BoundProject
   /** What the plan installs. */
   things: readonly NewThing[]
+  /** What an earlier version of the project has installed, and this one does not bring. */
+  oldThings: readonly InstalledThing[]
   hostConfig: HostConfig | undefined
   /** Ids of the steps that `supervisor: none` in the host config leaves out. */
   skipped: ReadonlySet<string>
@@ -42,11 +45,13 @@ export async function bindProject(
   for (const { shelf, id } of bound.things) await checkHost(run.layout, shelf, id)
   for (const { shelf, id } of bound.notInstalled)
     run.tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`)
-  await warnOfLeftParts(run, bound.things)
+  const parts = await readInstalledParts(run.layout, run.request.projectId)
+  for (const part of parts) if (isAmong(bound.notInstalled, part)) warnOfLeft(part, run)
+  const oldThings = parts.filter(part => !isAmong(manifest.things, part))
   await run.record.update({ plugins: pluginsOf(bound.things) })
   const things: NewThing[] = []
   for (const thing of bound.things) things.push(await describePart(run, project, thing, artifactSha256))
-  return { manifest, bound, things, hostConfig, skipped }
+  return { manifest, bound, things, oldThings, hostConfig, skipped }
 }
 
 /** The plan's lines are in no file of the operator's repository, so its problems are told in the log and by one sentence. */
@@ -73,16 +78,15 @@ async function bindPlan(
   }
 }
 
-/** A version takes no part away: what an earlier one brought and this one does not goes on running. */
-async function warnOfLeftParts({ layout, request, tools }: Run, parts: readonly ManifestThing[]): Promise<void> {
-  const brought = new Set(parts.map(({ shelf, id }) => `${shelf}/${id}`))
-  for (const row of await readInstalled(layout)) {
-    const place = `${shelfOf(row.kind)}/${row.id}`
-    if (row.contract !== 'project' || row.slug !== request.projectId || brought.has(place)) continue
-    tools.log.warning(
-      `${place} came with version ${row.project_version} of this project, and this version does not bring it: it stays as it is. Remove it by hand if it is not to run any more.`,
-    )
-  }
+/** What a version brings and its plan does not install is not taken away: only who wrote the plan knows why. */
+function warnOfLeft({ shelf, id, installed }: InstalledThing, { tools }: Run): void {
+  tools.log.warning(
+    `${shelf}/${id} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: it stays as it is. Remove it by hand if it is not to run any more.`,
+  )
+}
+
+function isAmong(places: readonly Place[], thing: Place): boolean {
+  return places.some(({ shelf, id }) => shelf === thing.shelf && id === thing.id)
 }
 
 function pluginsOf(parts: readonly ManifestThing[]): { id: string; version: string }[] {

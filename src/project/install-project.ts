@@ -1,6 +1,6 @@
 import type { OpenDeployment } from '../install/host-session.ts'
 import { installThings } from '../install/install-things.ts'
-import type { Installation } from '../install/run-deployment.ts'
+import type { Installation } from '../install/installed.ts'
 import type { ReadyProject } from './bind-project.ts'
 import type { Run } from './run.ts'
 
@@ -10,7 +10,7 @@ export async function installProject(
   prepared: ReadyProject,
   deployment: OpenDeployment,
 ): Promise<Installation> {
-  const { bound, things, hostConfig, skipped, manifest } = prepared
+  const { bound, things, oldThings, hostConfig, skipped, manifest } = prepared
   const firstOfTail = bound.steps.findLastIndex(step => step.action !== 'notify') + 1
   const tail = new Set(bound.steps.slice(firstOfTail))
   const order = {
@@ -19,6 +19,7 @@ export async function installProject(
     hostConfig,
     skipped,
     things,
+    oldThings,
     origin: { contract: 'project' as const, slug: run.request.projectId, project_version: manifest.version },
     async beforeStep(step: (typeof bound.steps)[number]) {
       if (step.action === 'healthcheck' || tail.has(step)) await reach(run, 'healthchecking')

@@ -3,9 +3,9 @@ import type { HostConfig } from '../core/host-config.ts'
 import { makeOpenDirectory } from '../install/durable-files.ts'
 import { extractTar } from '../install/extract-tar.ts'
 import { checkHost, checkShelf } from '../install/host.ts'
-import { readInstalled, shelfOf } from '../install/installed.ts'
 import { unseal } from '../install/unseal.ts'
 import { bindProject, type ReadyProject } from './bind-project.ts'
+import { readInstalledParts } from './installed-parts.ts'
 import { requestArtifact } from './request-artifact.ts'
 import type { Run } from './run.ts'
 import { downloadSealed, verifySealed } from './sealed-artifact.ts'
@@ -45,6 +45,7 @@ export async function prepareProject(
   await run.enter('validating_project')
   const ready = await bindProject(run, project, verified.sha256, hostConfig)
   await run.enter('resolving_sequence')
+  for (const { shelf, id } of ready.oldThings) tools.log.info(`This version does not bring ${shelf}/${id}: it goes.`)
   tools.log.info(`Steps: ${ready.bound.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`)
   return ready
 }
@@ -52,7 +53,6 @@ export async function prepareProject(
 /** What can be said of the host before it is known what the artifact brings: both shelves, and the parts that are there. */
 async function checkInstalledParts({ layout, request }: Run): Promise<void> {
   for (const shelf of ['plugins', 'extensions'] as const) await checkShelf(layout, shelf)
-  const rows = await readInstalled(layout)
-  const parts = rows.filter(({ contract, slug }) => contract === 'project' && slug === request.projectId)
-  for (const { kind, id } of parts) await checkHost(layout, shelfOf(kind), id)
+  const parts = await readInstalledParts(layout, request.projectId)
+  for (const { shelf, id } of parts) await checkHost(layout, shelf, id)
 }

@@ -3,7 +3,7 @@ import type { ManifestThing } from '../core/manifest.ts'
 import type { PluginYaml } from '../core/plugin-yaml.ts'
 import type { ExtractedTree } from '../install/extract-zip.ts'
 import { installPath } from '../install/layout.ts'
-import { readPrevious, warnOfTakeover } from '../install/previous.ts'
+import { findLeftBehind, readPrevious, warnOfTakeover } from '../install/previous.ts'
 import { readPluginYaml } from '../install/read-plugin-yaml.ts'
 import { signForHost } from '../install/sign-for-host.ts'
 import type { NewThing } from '../install/steps/step-context.ts'
@@ -23,9 +23,10 @@ export async function describePart(
   const staged = join(content, folder)
   const shipped = treeBelow(tree, folder)
   const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? await readPluginYaml(staged) : undefined
-  const signed = await sign(run, id, staged, shipped, pluginYaml)
   const previous = await readPrevious(run.layout, { shelf, id })
   const origin = { contract: 'project' as const, slug: run.request.projectId }
+  const leftBehind = findLeftBehind(run.layout, { shelf, id }, previous, origin)
+  const signed = await sign(run, { id, staged, tree: shipped, pluginYaml, leftBehind })
   warnOfTakeover(previous, { shelf, id }, origin, run.tools.log)
   return {
     shelf,
@@ -39,6 +40,7 @@ export async function describePart(
       optional: union(environment.optional, pluginYaml?.environment.optional),
     },
     previous,
+    leftBehind,
   }
 }
 
@@ -60,14 +62,18 @@ function hasPluginYaml({ files, symlinks }: PartTree): boolean {
   return [...files, ...symlinks].some(({ path }) => path === 'plugin.yaml')
 }
 
-async function sign(
-  { request, tools, layout }: Run,
-  id: string,
-  staged: string,
-  tree: PartTree,
-  pluginYaml: PluginYaml | undefined,
-): Promise<PartTree> {
-  if (request.pluginSecretKey === undefined || pluginYaml === undefined) return tree
-  const kept = { installed: installPath(layout, 'plugins', id), keepPaths: request.keepPaths, log: tools.log }
-  return signForHost({ id, staged, tree, pluginYaml, ...kept }, request.pluginSecretKey)
+interface UnsignedPart {
+  id: string
+  staged: string
+  tree: PartTree
+  pluginYaml: PluginYaml | undefined
+  leftBehind: string | undefined
+}
+
+async function sign({ request, tools, layout }: Run, part: UnsignedPart): Promise<PartTree> {
+  const { pluginYaml, leftBehind, ...unsigned } = part
+  if (request.pluginSecretKey === undefined || pluginYaml === undefined) return unsigned.tree
+  const installed = leftBehind ?? installPath(layout, 'plugins', part.id)
+  const kept = { installed, keepPaths: request.keepPaths, log: tools.log }
+  return signForHost({ ...unsigned, pluginYaml, ...kept }, request.pluginSecretKey)
 }

@@ -9,7 +9,7 @@ import { verifyPinnedDigest } from '../core/signature.ts'
 import { refuseReusedVersion } from '../core/version-rules.ts'
 import { watchDownload } from '../install/download-progress.ts'
 import { checkEd25519 } from '../install/ed25519-check.ts'
-import { readInstalled } from '../install/installed.ts'
+import { type RemovedRow, readHostRecord } from '../install/installed.ts'
 import { openPrivateFile } from '../install/private-file.ts'
 import { readExactly } from '../install/read-exactly.ts'
 import type { Offer } from './request-artifact.ts'
@@ -42,10 +42,13 @@ export async function verifySealed(run: Run, offer: Offer, sealed: SealedArtifac
   const verified = await verifySealedSignature(sealed, descriptor.signature, pinned, check)
   const { artifactSha256, projectId } = run.request
   if (artifactSha256 !== undefined) verifyPinnedDigest(verified, artifactSha256)
-  const rows = (await readInstalled(run.layout)).filter(row => row.contract === 'project' && row.slug === projectId)
-  const known = rows
-    .flatMap(row => [row, ...row.snapshots])
-    .map(row => ({ version: row.project_version, artifact_sha256: row.artifact_sha256 }))
+  const { installed, removed } = await readHostRecord(run.layout)
+  const isOurs = (row: RemovedRow): boolean => row.contract === 'project' && row.slug === projectId
+  const snapshots = [...installed, ...removed].filter(isOurs).flatMap(row => row.snapshots)
+  const known = [...installed.filter(isOurs), ...snapshots].map(row => ({
+    version: row.project_version,
+    artifact_sha256: row.artifact_sha256,
+  }))
   refuseReusedVersion(version, verified.sha256, known, artifactSha256)
   await run.record.update({ signer_public_key: pinned.base64 })
   run.tools.log.info(

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import type { ActionResult } from '../../scripts/local-runner.ts'
+import { filesWith, type Parts } from './changing-parts.ts'
 import { copyBuild, copyHost, type HostCopy } from './host-copy.ts'
 import {
   assertExactly,
@@ -14,17 +15,48 @@ import {
 } from './invariants.ts'
 import { countOutcomes } from './outcome-counts.ts'
 import { acceptedProjectReports, assertKeptSecret } from './project-evidence.ts'
-import { openProjectStage, PROJECT_PLAN, type ProjectStage, projectFiles } from './project-stage.ts'
+import { openProjectStage, type ProjectStage } from './project-stage.ts'
 import { writeFiles } from './stage.ts'
 import { killBefore, whyNoStrace } from './strace.ts'
 import { openTraces, type TracedCall, type Traces } from './traced-runs.ts'
 
 const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
 const SAMPLED = 7
-const ENV_STEP =
-  '  - {id: env, action: write_env, plugin: cart, from: plugins/cart/.env.template, depends_on: [mailer]}\n'
+const WITHOUT_MAILER: Parts = { brought: ['cart', 'till'] }
+const SETTINGS: Parts = {
+  steps: ['action: write_env, plugin: cart, from: plugins/cart/.env.template'],
+  more: { 'plugins/cart/.env.template': 'COLOUR=blue\n' },
+}
 
-describe('a project update killed before any one of its switches', { skip: whyNoStrace() }, () => {
+const HOSTS_OWN = {
+  'plugins/cart/data/orders': '17\n',
+  'plugins/neighbour/plugin.yaml': 'name: neighbour\n',
+  'extensions/mailer/data/queue': '17 letters\n',
+  'extensions/mailer.env': 'A=1\n',
+}
+
+interface Update {
+  /** What the host has had before; its own data came after the first. */
+  history: readonly Parts[]
+  to: Parts
+  /** Of the switches one in so many is tried. */
+  oneIn: number
+}
+
+const UPDATES: Record<string, Update> = {
+  'of all its parts': { history: [{}], to: SETTINGS, oneIn: SAMPLED },
+  'that takes a part away': { history: [{}], to: { ...SETTINGS, ...WITHOUT_MAILER }, oneIn: 1 },
+  'that brings a part back': { history: [{}, WITHOUT_MAILER], to: SETTINGS, oneIn: SAMPLED },
+}
+
+for (const [name, swept] of Object.entries(UPDATES)) {
+  describe(`a project update ${name}, killed before any one of its switches`, { skip: whyNoStrace() }, () =>
+    sweepKills(swept),
+  )
+}
+
+function sweepKills({ history, to, oneIn }: Update): void {
+  const version = `${history.length + 1}.0.0`
   let stage: ProjectStage
   let traces: Traces<HostCopy>
   let repository: string
@@ -36,12 +68,8 @@ describe('a project update killed before any one of its switches', { skip: whyNo
     stage = await openProjectStage()
     traces = openTraces()
     repository = copyBuild(stage)
-    await stage.publish('1.0.0', projectFiles('1.0.0'))
-    const { exitCode, log } = await stage.deploy({}, { repository })
-    assert.equal(exitCode, 0, log)
-    writeFiles(stage.root, { 'plugins/cart/data/orders': '17\n', 'plugins/neighbour/plugin.yaml': 'name: neighbour\n' })
-    const more = { 'plugins/cart/.env.template': 'COLOUR=blue\n', 'deployment/install.yaml': PROJECT_PLAN + ENV_STEP }
-    await stage.publish('2.0.0', projectFiles('2.0.0', more))
+    for (const [index, parts] of history.entries()) await install(`${index + 1}.0.0`, parts)
+    await stage.publish(version, filesWith(version, to))
     old = listLive(stage.root)
     const host = copy('reference')
     calls = (await traces.run(host, update)).calls.filter(isSwitch)
@@ -55,9 +83,9 @@ describe('a project update killed before any one of its switches', { skip: whyNo
 
   for (const recoveredBy of ['the next run', 'post'] as const) {
     it(`is old everywhere or new everywhere after ${recoveredBy}`, { concurrency: 2 }, async t => {
-      assert.ok(calls.length >= 15, `the census sees the switches: ${calls.length}`)
+      assert.ok(calls.length >= 13, `the census sees the switches: ${calls.length}`)
       const offset = recoveredBy === 'post' ? 0 : 4
-      const swept = calls.filter((_, at) => IS_FULL || at % SAMPLED === offset)
+      const swept = calls.filter((_, at) => IS_FULL || at % oneIn === offset % oneIn)
       const outcomes: string[] = []
       const kill = async (call: TracedCall, at: number) => {
         outcomes.push(await killAndRecover(call, copy(`${offset}-${at}`), recoveredBy))
@@ -67,17 +95,24 @@ describe('a project update killed before any one of its switches', { skip: whyNo
     })
   }
 
+  async function install(earlier: string, parts: Parts): Promise<void> {
+    await stage.publish(earlier, filesWith(earlier, parts))
+    const { exitCode, log } = await stage.deploy({}, { repository })
+    assert.equal(exitCode, 0, log)
+    if (earlier === '1.0.0') writeFiles(stage.root, HOSTS_OWN)
+  }
+
   it('after its commit counts as installed for whoever comes next', async () => {
     const records = calls.find(({ text }) => /rename\w*\(.*installed\.json/.test(text))
     assert.ok(records)
     const host = copy('committed')
     await traces.run(host, update, killBefore(records))
     const { outputs, exitCode } = await host.deploy()
-    assert.deepEqual([exitCode, outputs['changed'], outputs['previous-version']], [0, 'false', '2.0.0'])
+    assert.deepEqual([exitCode, outputs['changed'], outputs['previous-version']], [0, 'false', version])
   })
 
   function copy(name: string): HostCopy {
-    return copyHost({ stage, repository, root: stage.root, inputs: { version: '2.0.0' } }, name)
+    return copyHost({ stage, repository, root: stage.root, inputs: { version } }, name)
   }
 
   /** Returns how the deployment that was killed ended in the end. */
@@ -111,7 +146,7 @@ describe('a project update killed before any one of its switches', { skip: whyNo
     const row = acceptedProjectReports(stage).find(({ deployment_id }) => deployment_id === id)
     assert.equal(row?.status, report?.status)
   }
-})
+}
 
 function update(host: HostCopy, run: Parameters<HostCopy['deploy']>[1]): Promise<ActionResult> {
   return host.deploy({}, run)

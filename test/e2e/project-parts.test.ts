@@ -4,9 +4,9 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { commandsIn, listHost, listOwn } from './evidence.ts'
-import { changesOf, deployed, snapshotsOf } from './project-deployed.ts'
+import { deployed, snapshotsOf } from './project-deployed.ts'
 import { assertKeptSecret, installedRows, runningParts } from './project-evidence.ts'
-import { openProjectStage, PROJECT_ID, PROJECT_PLAN, type ProjectStage, projectFiles } from './project-stage.ts'
+import { openProjectStage, PROJECT_PLAN, type ProjectStage, projectFiles } from './project-stage.ts'
 import { writeFiles } from './stage.ts'
 
 let stage: ProjectStage
@@ -55,19 +55,6 @@ describe('the parts of a project', () => {
     await deployed(stage)
     assert.equal(readFileSync(join(stage.root, 'plugins/cart/data/db'), 'utf8'), 'orders')
     assert.equal(readFileSync(join(stage.root, 'extensions/mailer/.env'), 'utf8'), 'A=1\n')
-  })
-
-  it('stay where they are when a later version has them no more', async () => {
-    await publish('1.0.0')
-    await deployed(stage)
-    const { 'extensions/mailer/run.sh': _, ...files } = projectFiles('2.0.0')
-    const [cart, till] = PROJECT_PLAN.split('\n').filter(line => line.includes('install_plugin'))
-    const plan = `format_version: "1"\nproject_id: ${PROJECT_ID}\nversion: "2"\nsteps:\n${cart}\n${till}\n`
-    await stage.publish('2.0.0', { ...files, 'deployment/install.yaml': plan })
-    assert.deepEqual(changesOf(await deployed(stage)), ['true', '1.0.0', '2.0.0'])
-    assert.deepEqual(runningParts(stage), ['2.0.0', '2.0.0', '1.0.0'])
-    assert.equal(installedRows(stage)['service mailer']?.project_version, '1.0.0')
-    assert.deepEqual(changesOf(await deployed(stage)), ['false', '2.0.0', '2.0.0'])
   })
 
   it('that no step installs are left out, and a notice says so', async () => {

@@ -2,7 +2,14 @@ import assert from 'node:assert/strict'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { announceable, applyChange, type Change, changeSchema, undoChange } from '../../src/install/changes.ts'
+import {
+  announceable,
+  applyChange,
+  type Change,
+  changeSchema,
+  placesIn,
+  undoChange,
+} from '../../src/install/changes.ts'
 import { listTree } from './directory-listing.ts'
 import { temporaryDirectory, writeTree } from './temporary-directory.ts'
 
@@ -151,4 +158,21 @@ describe('changeSchema', () => {
   for (const path of ['a', 'plugins/greeter', '.hub-deploy/snapshots/plugins/x/1-1.0', 'a/..b', 'a/b..']) {
     it(`takes ${path}`, () => assert.ok(changeSchema.safeParse({ type: 'make_directory', path }).success))
   }
+})
+
+describe('placesIn', () => {
+  it('are what trees are moved into or out of, each once', () => {
+    const changes: Change[] = [
+      { type: 'move', from: 'extensions/gone', to: '.hub-deploy/snapshots/extensions/gone/1-1.0' },
+      { type: 'make_directory', path: 'plugins/x' },
+      { type: 'move', from: 'plugins/x', to: '.hub-deploy/snapshots/plugins/x/1-1.0' },
+      { type: 'move', from: '.hub-deploy/snapshots/plugins/x/1-1.0/data', to: '.hub-deploy/staging/1/x/data' },
+      { type: 'move', from: '.hub-deploy/staging/1/x', to: 'plugins/x' },
+      { type: 'create_file', staged: '.hub-deploy/staging/1/x.env', path: 'plugins/x.env' },
+    ]
+    assert.deepEqual(placesIn(changes), [
+      { shelf: 'extensions', id: 'gone' },
+      { shelf: 'plugins', id: 'x' },
+    ])
+  })
 })

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { describe, it } from 'node:test'
 import { DeploymentError } from '../../src/core/errors.ts'
-import { findInstalled, readInstalled, recordInstalled } from '../../src/install/installed.ts'
-import { prepareTemporaryHost, rowOf } from './prepared-host.ts'
+import { findInstalled, readHostRecord, readInstalled, recordInstalled } from '../../src/install/installed.ts'
+import { prepareTemporaryHost, removedRowOf, rowOf, snapshotOf } from './prepared-host.ts'
 
 describe('the record of what is installed', () => {
   it('is empty at first', async t => {
@@ -43,4 +43,25 @@ describe('the record of what is installed', () => {
       assert.equal(readFileSync(layout.installed, 'utf8'), text)
     })
   }
+})
+
+describe('the record of what was taken away', () => {
+  it('is what is retained of it, in place of its row, until something comes there', async t => {
+    const layout = await prepareTemporaryHost(t)
+    await recordInstalled(layout, [rowOf(), rowOf({ id: 'other' })])
+    const removed = removedRowOf({ snapshots: [snapshotOf('1-2.0.0', { kept_paths: ['data'] })] })
+    await recordInstalled(layout, [], [removed])
+    assert.deepEqual(await readHostRecord(layout), { installed: [rowOf({ id: 'other' })], removed: [removed] })
+    await recordInstalled(layout, [rowOf({ id: 'other', version: '3.0.0' })])
+    assert.deepEqual((await readHostRecord(layout)).removed, [removed])
+    await recordInstalled(layout, [rowOf()])
+    assert.deepEqual((await readHostRecord(layout)).removed, [])
+  })
+
+  it('is empty, and not written, where nothing is retained', async t => {
+    const layout = await prepareTemporaryHost(t)
+    await recordInstalled(layout, [rowOf()], [removedRowOf({ id: 'other', snapshots: [] })])
+    assert.deepEqual((await readHostRecord(layout)).removed, [])
+    assert.deepEqual(Object.keys(JSON.parse(readFileSync(layout.installed, 'utf8'))), ['schema', 'installed'])
+  })
 })

@@ -9,7 +9,7 @@ import {
   readJournal,
   removeJournal,
 } from '../../src/install/journal.ts'
-import { factsOf, rowOf } from './prepared-host.ts'
+import { factsOf, removedRowOf, rowOf } from './prepared-host.ts'
 import { temporaryDirectory } from './temporary-directory.ts'
 
 const BEGIN: JournalRecord = { record: 'begin', facts: factsOf(), report_address: null, keep_paths: ['data'] }
@@ -64,6 +64,14 @@ describe('readJournal', () => {
       writeFileSync(path, text)
       assert.equal(await readJournal(path), undefined)
     }
+  })
+
+  it('knows a commit as the version before wrote it, and one that takes something away', async t => {
+    const path = pathIn(t)
+    const before = { record: 'commit', at: 'x', rows: [rowOf()], discard: [] } as const
+    const now = { ...before, removed: [removedRowOf()] }
+    writeFileSync(path, textOf(BEGIN, before, now))
+    assert.deepEqual((await readJournal(path))?.slice(1), [before, now])
   })
 
   it('leaves a torn last line out', async t => {

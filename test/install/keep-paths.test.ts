@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { dropShipped, findKeptPaths } from '../../src/install/keep-paths.ts'
+import { dropShipped, findKeptPaths, presentPaths } from '../../src/install/keep-paths.ts'
 import { listTree } from './directory-listing.ts'
 import { temporaryDirectory, writeTree } from './temporary-directory.ts'
 
@@ -34,5 +34,14 @@ describe('dropShipped', () => {
     writeTree(staged, { main: 'new', 'data/db': 'empty' })
     assert.deepEqual(await dropShipped(staged, ['data', '.env']), ['data'])
     assert.deepEqual(Object.keys(listTree(staged)), ['main'])
+  })
+})
+
+describe('presentPaths', () => {
+  it('are those that are there, the outermost only', async t => {
+    const root = temporaryDirectory(t)
+    writeTree(root, { '.env': 'A=1', 'data/db': 'rows' })
+    assert.deepEqual(await presentPaths(root, ['data/db', 'data', 'cache', '.env']), ['data', '.env'])
+    assert.deepEqual(await presentPaths(`${root}/gone`, ['data']), [])
   })
 })

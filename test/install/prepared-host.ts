@@ -1,7 +1,7 @@
 import type { TestContext } from 'node:test'
 import type { DeploymentFacts } from '../../src/install/deployment-facts.ts'
 import { prepareHost } from '../../src/install/host.ts'
-import type { InstalledRow } from '../../src/install/installed.ts'
+import type { InstalledRow, RemovedRow, SnapshotRow } from '../../src/install/installed.ts'
 import { type Layout, layoutOf } from '../../src/install/layout.ts'
 import type { LocalReport } from '../../src/install/local-report.ts'
 import type { Delivery, ReportSender } from '../../src/install/outbox.ts'
@@ -55,6 +55,16 @@ export function rowOf(more: Partial<InstalledRow> = {}): InstalledRow {
     snapshots: [],
     ...more,
   }
+}
+
+export function snapshotOf(name: string, more: Partial<SnapshotRow> = {}): SnapshotRow {
+  const { snapshots: _, contract, kind, slug, id, ...version } = rowOf()
+  return { ...version, name, ...more }
+}
+
+export function removedRowOf(more: Partial<RemovedRow> = {}): RemovedRow {
+  const { contract, kind, slug, id } = rowOf()
+  return { contract, kind, slug, id, snapshots: [snapshotOf('1-2.0.0')], ...more }
 }
 
 export function reportOf(more: Partial<LocalReport> = {}): LocalReport {

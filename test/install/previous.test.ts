@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { versionsFrom, warnOfTakeover } from '../../src/install/previous.ts'
+import { layoutOf } from '../../src/install/layout.ts'
+import { findLeftBehind, versionsFrom, warnOfTakeover } from '../../src/install/previous.ts'
 import { collectLog } from './collected-log.ts'
-import { rowOf } from './prepared-host.ts'
+import { removedRowOf, rowOf, snapshotOf } from './prepared-host.ts'
 
 const PLACE = { shelf: 'plugins', id: 'greeter' } as const
 const MARKETPLACE = { contract: 'marketplace', slug: 'greeter' } as const
@@ -28,7 +29,7 @@ describe('warnOfTakeover', () => {
 
   it('says nothing of what this origin or nobody of ours has installed', () => {
     assert.deepEqual(warnings(MARKETPLACE), [])
-    assert.deepEqual(warnings(MARKETPLACE, { installed: undefined, version: '1.0.0' }), [])
+    assert.deepEqual(warnings(MARKETPLACE, { installed: undefined, removed: undefined, version: '1.0.0' }), [])
   })
 })
 
@@ -36,8 +37,33 @@ describe('versionsFrom', () => {
   it('has the installed and the retained versions of this origin, and none of another', () => {
     const { snapshots: _, contract, kind, slug, id, ...version } = rowOf({ version: '1.0.0' })
     const installed = rowOf({ snapshots: [{ ...version, name: '1-1.0.0' }] })
-    const versions = versionsFrom({ installed, version: '2.0.0' }, MARKETPLACE).map(row => row.version)
+    const versions = versionsFrom({ installed, removed: undefined, version: '2.0.0' }, MARKETPLACE).map(
+      row => row.version,
+    )
     assert.deepEqual(versions, ['2.0.0', '1.0.0'])
-    assert.deepEqual(versionsFrom({ installed, version: '2.0.0' }, { contract: 'project', slug: 'greeter' }), [])
+    assert.deepEqual(
+      versionsFrom({ installed, removed: undefined, version: '2.0.0' }, { contract: 'project', slug: 'greeter' }),
+      [],
+    )
+  })
+})
+
+describe('findLeftBehind', () => {
+  const holding = (name: string) => snapshotOf(name, { kept_paths: ['data'] })
+  const leftBy = (slug: string, snapshots = [holding('1-1.0'), holding('2-2.0'), snapshotOf('3-3.0')]) =>
+    findLeftBehind(
+      layoutOf('/srv'),
+      PLACE,
+      { installed: undefined, removed: removedRowOf({ slug, snapshots }), version: null },
+      MARKETPLACE,
+    )
+
+  it('is the newest snapshot that holds what belongs to the host', () => {
+    assert.equal(leftBy('greeter'), '/srv/.hub-deploy/snapshots/plugins/greeter/2-2.0')
+  })
+
+  it('is nothing where none holds any, or it is of another origin', () => {
+    assert.equal(leftBy('greeter', [snapshotOf('3-3.0')]), undefined)
+    assert.equal(leftBy('other'), undefined)
   })
 })

@@ -2,14 +2,8 @@ import assert from 'node:assert/strict'
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import type { SnapshotRow } from '../../src/install/installed.ts'
 import { chooseRetained, existingSnapshots, nextSnapshotName } from '../../src/install/snapshots.ts'
-import { prepareTemporaryHost, rowOf } from './prepared-host.ts'
-
-function snapshot(name: string, isOurs = true): SnapshotRow {
-  const { snapshots: _, contract, kind, slug, id, ...version } = rowOf()
-  return { ...version, name, artifact_sha256: isOurs ? version.artifact_sha256 : null }
-}
+import { prepareTemporaryHost, snapshotOf } from './prepared-host.ts'
 
 describe('nextSnapshotName', () => {
   const cases = [
@@ -31,7 +25,7 @@ describe('nextSnapshotName', () => {
 })
 
 describe('chooseRetained', () => {
-  const rows = ['1', '2', '3', '4'].map(name => snapshot(name))
+  const rows = ['1', '2', '3', '4'].map(name => snapshotOf(name))
   const limits = [
     [0, ['4']],
     [1, ['4']],
@@ -51,9 +45,17 @@ describe('chooseRetained', () => {
   }
 
   it('keeps for ever what we did not install ourselves', () => {
-    const { keep } = chooseRetained([snapshot('1', false), snapshot('2'), snapshot('3')], 1)
+    const { keep } = chooseRetained([snapshotOf('1', { artifact_sha256: null }), snapshotOf('2'), snapshotOf('3')], 1)
     assert.deepEqual(
       keep.map(row => row.name),
+      ['1', '3'],
+    )
+  })
+
+  it('keeps for ever what holds what belongs to the host', () => {
+    const rows = [snapshotOf('1', { kept_paths: ['data'] }), snapshotOf('2'), snapshotOf('3')]
+    assert.deepEqual(
+      chooseRetained(rows, 1).keep.map(row => row.name),
       ['1', '3'],
     )
   })
@@ -65,7 +67,18 @@ describe('existingSnapshots', () => {
   it('leaves out what an operator has removed', async t => {
     const layout = await prepareTemporaryHost(t)
     mkdirSync(join(layout.snapshots, 'plugins/x/2-1.0'), { recursive: true })
-    const rows = [snapshot('1-0.9'), snapshot('2-1.0')]
+    const rows = [snapshotOf('1-0.9'), snapshotOf('2-1.0')]
     assert.deepEqual(await existingSnapshots(layout, 'plugins', 'x', rows), rows.slice(1))
+  })
+
+  it('says of each what it still holds of this host', async t => {
+    const layout = await prepareTemporaryHost(t)
+    for (const path of ['1-0.9/data', '2-1.0'])
+      mkdirSync(join(layout.snapshots, 'plugins/x', path), { recursive: true })
+    const rows = ['1-0.9', '2-1.0'].map(name => snapshotOf(name, { kept_paths: ['data', '.env'] }))
+    assert.deepEqual(await existingSnapshots(layout, 'plugins', 'x', rows), [
+      snapshotOf('1-0.9', { kept_paths: ['data'] }),
+      snapshotOf('2-1.0'),
+    ])
   })
 })

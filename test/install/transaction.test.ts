@@ -113,7 +113,7 @@ describe('Transaction', () => {
 
   it('commits by one record', async t => {
     const { transaction, journalPath } = await makeScene(t)
-    await transaction.commit([rowOf()], ['.hub-deploy/snapshots/plugins/greeter/1-1.0'])
+    await transaction.commit({ rows: [rowOf()], removed: [], discard: ['.hub-deploy/snapshots/plugins/greeter/1-1.0'] })
     assert.deepEqual(
       recordsOf(journalPath).map(({ record }) => record),
       ['commit'],

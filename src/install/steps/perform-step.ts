@@ -65,6 +65,7 @@ async function install(context: StepContext, thing: NewThing): Promise<StepEnd> 
       return thing.record
     },
     previousVersion,
+    leftBehind: thing.leftBehind,
     keepPaths,
     signal,
   })

@@ -1,5 +1,4 @@
 import { performance } from 'node:perf_hooks'
-import type { PlanStep } from '../../core/plan-step.ts'
 import type { StepEntry } from '../deployment-facts.ts'
 import type { DeploymentRecord } from '../deployment-record.ts'
 
@@ -10,11 +9,11 @@ export type StepEnd = 'done' | 'unchanged' | 'skipped' | { warning: string }
  * Runs steps in the given order and records each with its duration. At the first that throws, the others are recorded
  * as not run and its error is thrown as it is.
  */
-export async function runSteps(
-  steps: readonly PlanStep[],
+export async function runSteps<Step extends Pick<StepEntry, 'id' | 'action'>>(
+  steps: readonly Step[],
   record: DeploymentRecord,
   signal: AbortSignal,
-  perform: (step: PlanStep) => Promise<StepEnd>,
+  perform: (step: Step) => Promise<StepEnd>,
 ): Promise<void> {
   for (const [index, step] of steps.entries()) {
     const started = performance.now()

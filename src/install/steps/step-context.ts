@@ -1,8 +1,8 @@
 import type { HostConfig } from '../../core/host-config.ts'
 import type { Log } from '../../core/log.ts'
 import type { DeploymentFacts } from '../deployment-facts.ts'
-import type { InstalledRow } from '../installed.ts'
-import type { Layout, Shelf } from '../layout.ts'
+import type { InstalledRow, RemovedRow } from '../installed.ts'
+import type { Layout, Place, Shelf } from '../layout.ts'
 import type { Transaction } from '../transaction.ts'
 import type { TreeRecord } from '../tree-record.ts'
 
@@ -18,12 +18,21 @@ export interface NewThing {
   readonly record: TreeRecord
   readonly environment: { required: readonly string[]; optional: readonly string[] }
   readonly previous: Previous
+  /** The snapshot that holds what belongs to the host, of a thing that was taken away and comes back; absolute. */
+  readonly leftBehind?: string | undefined
 }
 
 /** What stood in the place before. */
 export interface Previous {
   readonly installed: InstalledRow | undefined
+  /** What is retained of a place that was left empty. */
+  readonly removed: RemovedRow | undefined
   readonly version: string | null
+}
+
+/** One plugin or extension that this host has. */
+export interface InstalledThing extends Place {
+  readonly installed: InstalledRow
 }
 
 /** What the steps of a plan work with. */
@@ -41,10 +50,12 @@ export interface StepContext {
   readonly variables: Readonly<Record<string, string | undefined>>
   readonly stagingFolder: string
   readonly things: readonly NewThing[]
-  /** Under which names replaced trees were put aside, by `<shelf>/<id>`; filled by the install steps. */
+  /** What the new version does not bring: taken away before the plan's steps. */
+  readonly oldThings: readonly InstalledThing[]
+  /** Under which names replaced and removed trees were put aside, by `<shelf>/<id>`. */
   readonly replaced: Map<string, string>
 }
 
-export function placeOf({ shelf, id }: Pick<NewThing, 'shelf' | 'id'>): string {
+export function placeOf({ shelf, id }: Place): string {
   return `${shelf}/${id}`
 }

@@ -89,6 +89,18 @@ export function parseState(service: Service, exitCode: number, stdout: string): 
   }
 }
 
+/** Whether what a failed `stateCommand` wrote says that there is no such thing; a unit that is not there is merely inactive. */
+export function saysMissing(service: Service, output: string): boolean {
+  switch (service.supervisor) {
+    case 'systemd':
+      return false
+    case 'docker':
+      return /\bno such (?:object|container)\b/i.test(output)
+    case 'kubernetes':
+      return /\(NotFound\)/.test(output)
+  }
+}
+
 const UP_UNITS: ReadonlySet<string> = new Set(['active', 'activating', 'reloading', 'refreshing'])
 /** An old systemctl calls a unit that is not there `unknown`. */
 const DOWN_UNITS: ReadonlySet<string> = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown'])

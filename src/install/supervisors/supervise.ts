@@ -8,6 +8,7 @@ import {
   parseState,
   runCommand,
   type ServiceAction,
+  saysMissing,
   stateCommand,
 } from './commands.ts'
 import { supervisorEnvironment } from './environment.ts'
@@ -25,6 +26,8 @@ export interface Supervision {
 }
 
 export interface ServiceState extends ParsedState {
+  /** The supervisor answered that it has nothing of this name. */
+  missing: boolean
   /** What the supervisor said, one line. */
   evidence: string
 }
@@ -57,7 +60,8 @@ export async function readServiceState(
   const command = stateCommand(service)
   const end = await runChild({ command, env: supervisorEnvironment(service), timeoutMs, signal })
   const state = end.kind === 'exited' ? parseState(service, end.code, end.stdout) : UNKNOWN
-  return { ...state, evidence: `${describeService(service)}: ${command[0]} ${describeEnd(end)}` }
+  const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output)
+  return { ...state, missing, evidence: `${describeService(service)}: ${command[0]} ${describeEnd(end)}` }
 }
 
 /** What is another text after each start of a service. Null where that cannot be told. */

@@ -139,6 +139,27 @@ describe('installTree', () => {
     assert.deepEqual(scene.listing(), { 'x/main': 'new', 'x/data': '-> /var/lib/x' })
   })
 
+  const left = { 'left/main': 'older', 'left/data/db': 'rows', 'left/other': '1' }
+
+  it('carries over what was left behind where nothing is in the place, and back', async t => {
+    const scene = await makeScene(t, undefined, { main: 'new', 'data/seed': 'x' })
+    writeTree(scene.layout.root, left)
+    const leftBehind = join(scene.layout.root, 'left')
+    assert.equal(await scene.install({ leftBehind }), undefined)
+    assert.deepEqual(scene.listing(), { 'x/main': 'new', 'x/data/db': 'rows' })
+    assert.deepEqual(withoutModes(listTree(leftBehind)), { main: 'older', other: '1' })
+    await scene.transaction.rollback()
+    assert.deepEqual(withoutModes(listTree(leftBehind)), { main: 'older', 'data/db': 'rows', other: '1' })
+  })
+
+  it('leaves what was left behind alone where something is in the place', async t => {
+    const scene = await makeScene(t, { main: 'old', '.env': 'A=1' }, { main: 'new' })
+    writeTree(scene.layout.root, left)
+    await scene.install({ leftBehind: join(scene.layout.root, 'left') })
+    assert.deepEqual(scene.listing(), { 'x/main': 'new', 'x/.env': 'A=1' })
+    assert.equal(withoutModes(listTree(join(scene.layout.root, 'left')))['data/db'], 'rows')
+  })
+
   it('refuses a kept path behind a symlink on the host, before anything is changed', async t => {
     const scene = await makeScene(t, { main: 'old', 'real/lib/db': 'rows' }, { main: 'new' })
     symlinkSync('real', join(scene.layout.root, 'plugins/x/var'))

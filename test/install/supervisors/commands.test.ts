@@ -6,6 +6,7 @@ import {
   parseState,
   runCommand,
   type ServiceAction,
+  saysMissing,
   stateCommand,
 } from '../../../src/install/supervisors/commands.ts'
 import type { Service } from '../../../src/install/supervisors/service.ts'
@@ -156,6 +157,22 @@ describe('parseState', () => {
           if (known) assert.equal(state.replicas, replicas)
         })
       }
+    })
+  }
+})
+
+describe('saysMissing', () => {
+  const answers: [Service, string, boolean][] = [
+    [CONTAINER, 'Error: No such object: app', true],
+    [CONTAINER, 'Error response from daemon: No such container: app', true],
+    [CONTAINER, 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock.', false],
+    [DEPLOYMENT, 'Error from server (NotFound): deployments.apps "app" not found', true],
+    [DEPLOYMENT, 'The connection to the server localhost:8080 was refused', false],
+    [SYSTEM, 'Failed to connect to bus: No such file or directory', false],
+  ]
+  for (const [service, output, isMissing] of answers) {
+    it(`takes "${output}" for ${isMissing ? 'missing' : 'not known'}`, () => {
+      assert.equal(saysMissing(service, output), isMissing)
     })
   }
 })

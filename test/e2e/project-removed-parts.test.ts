@@ -1,0 +1,190 @@
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import type { RemovedRow } from '../../src/install/installed.ts'
+import { filesWith, type Parts } from './changing-parts.ts'
+import { commandsIn, listHost, listOwn, readLocalReport } from './evidence.ts'
+import { assertSettled } from './invariants.ts'
+import { changesOf, deployed } from './project-deployed.ts'
+import { installedRows, runningParts } from './project-evidence.ts'
+import { openProjectStage, PROJECT_ID, type ProjectStage } from './project-stage.ts'
+import { writeFiles } from './stage.ts'
+
+const WITHOUT_MAILER = ['cart', 'till']
+
+let stage: ProjectStage
+beforeEach(async () => {
+  stage = await openProjectStage()
+})
+afterEach(() => stage.close())
+
+async function update(version: string, parts: Parts = {}) {
+  await stage.publish(version, filesWith(version, parts))
+  return deployed(stage)
+}
+
+function at(path: string): string {
+  return join(stage.root, path)
+}
+
+interface HostFile {
+  installed: { kind: string; id: string; slug: string }[]
+  removed?: RemovedRow[]
+}
+
+function readRecord(): HostFile {
+  return JSON.parse(readFileSync(at('.hub-deploy/installed.json'), 'utf8'))
+}
+
+/** The retained snapshots of what was taken away, with what each holds of this host. */
+function retained(): unknown[] {
+  return (readRecord().removed ?? []).map(({ kind, id, slug, snapshots }) => [
+    `${kind} ${id} of ${slug}`,
+    snapshots.map(({ name, kept_paths: kept }) => (kept === undefined ? name : `${name} with ${kept.join(', ')}`)),
+  ])
+}
+
+describe('a part that a new version of a project does not bring', () => {
+  it('is taken away with its row, and its last version retained', async () => {
+    await update('1.0.0')
+    const mailer = installedRows(stage)['service mailer']
+    const result = await update('2.0.0', { brought: WITHOUT_MAILER })
+    assert.deepEqual(changesOf(result), ['true', '1.0.0', '2.0.0'])
+    assert.ok(!existsSync(at('extensions/mailer')))
+    assert.deepEqual(Object.keys(installedRows(stage)), ['plugin cart', 'plugin till'])
+    assert.deepEqual(retained(), [[`service mailer of ${PROJECT_ID}`, ['1-1.0.0']]])
+    const snapshot = at('.hub-deploy/snapshots/extensions/mailer/1-1.0.0/run.sh')
+    assert.equal(readFileSync(snapshot, 'utf8'), 'echo 1.0.0\n')
+    assert.ok(listOwn(stage, 'trees').includes(`${mailer?.tree_digest}.json`))
+    await assertSettled(stage.root, () => stage.deploy())
+  })
+
+  it('is told of in the log, the summary and the local report', async () => {
+    await update('1.0.0')
+    const result = await update('2.0.0', { brought: WITHOUT_MAILER })
+    const report = readLocalReport(result)
+    assert.deepEqual(
+      report.steps.map(({ id, action, status }) => [id, action, status]),
+      [
+        ['extensions/mailer', 'remove', 'done'],
+        ['cart', 'install_plugin', 'done'],
+        ['till', 'install_plugin', 'done'],
+      ],
+    )
+    assert.deepEqual(
+      report.plugins?.map(({ id }) => id),
+      ['cart', 'till'],
+    )
+    assert.match(result.summary, /<code>extensions\/mailer<\/code> \| remove \| done/)
+    assert.match(commandsIn(result.log, 'notice').join(), /extensions\/mailer \(1\.0\.0\) is taken away/)
+  })
+
+  it('goes without a trace where nothing is retained', async () => {
+    await update('1.0.0', { snapshot: false })
+    await update('2.0.0', { brought: ['cart', 'mailer'], snapshot: false })
+    assert.ok(!existsSync(at('plugins/till')))
+    assert.deepEqual([listOwn(stage, 'snapshots/plugins/till'), retained()], [[], []])
+    assert.ok(!('removed' in readRecord()))
+  })
+
+  it('leaves what belongs to the host, retained whatever the plan says, and gets it back when it comes back', async () => {
+    await update('1.0.0', { snapshot: false })
+    writeFiles(stage.root, {
+      'extensions/mailer/data/queue': '17 letters',
+      'extensions/mailer/.env': 'A=1\n',
+      'extensions/mailer.env': 'B=2\n',
+    })
+    const { log } = await update('2.0.0', { brought: WITHOUT_MAILER, snapshot: false })
+    assert.deepEqual(retained(), [[`service mailer of ${PROJECT_ID}`, ['1-1.0.0 with .env, data']]])
+    assert.match(commandsIn(log, 'notice').join(), /extensions\/mailer\.env stays/)
+    assert.match(commandsIn(log, 'notice').join(), /\.env, data of extensions\/mailer belong to this host/)
+    assert.match(log, /1-1\.0\.0 of extensions\/mailer stays: it holds \.env, data/)
+    await update('3.0.0', { snapshot: false })
+    assert.deepEqual(runningParts(stage), ['3.0.0', '3.0.0', '3.0.0'])
+    assert.equal(readFileSync(at('extensions/mailer/data/queue'), 'utf8'), '17 letters')
+    assert.equal(readFileSync(at('extensions/mailer/.env'), 'utf8'), 'A=1\n')
+    assert.equal(readFileSync(at('extensions/mailer.env'), 'utf8'), 'B=2\n')
+    assert.deepEqual(retained(), [])
+    assert.deepEqual(
+      installedRows(stage)['service mailer']?.snapshots.map(row => row.kept_paths),
+      [undefined],
+    )
+  })
+
+  it('keeps what belongs to the host however many versions come after it', async () => {
+    await update('1.0.0')
+    writeFiles(stage.root, { 'extensions/mailer/other/queue': '17 letters' })
+    await stage.publish('2.0.0', filesWith('2.0.0', { brought: WITHOUT_MAILER }))
+    await deployed(stage, { 'keep-paths': 'other' })
+    for (const version of ['3.0.0', '4.0.0', '5.0.0']) {
+      await stage.publish(version, filesWith(version))
+      await deployed(stage, { 'keep-snapshots': '1' })
+    }
+    assert.deepEqual(listOwn(stage, 'snapshots/extensions/mailer'), ['1-1.0.0', '3-4.0.0'])
+    assert.ok(existsSync(at('.hub-deploy/snapshots/extensions/mailer/1-1.0.0/other/queue')))
+  })
+
+  it('counts on with its snapshots when it comes and goes', async () => {
+    for (const version of ['1.0.0', '2.0.0', '3.0.0', '4.0.0', '5.0.0']) {
+      const isEven = Number.parseInt(version, 10) % 2 === 0
+      await stage.publish(version, filesWith(version, isEven ? { brought: WITHOUT_MAILER } : {}))
+      await deployed(stage, { 'keep-snapshots': '1' })
+    }
+    assert.deepEqual(listOwn(stage, 'snapshots/extensions/mailer'), ['2-3.0.0'])
+    assert.deepEqual(
+      installedRows(stage)['service mailer']?.snapshots.map(({ name }) => name),
+      ['2-3.0.0'],
+    )
+  })
+
+  it('is back, and the rest as it was, when the older version is named', async () => {
+    await update('1.0.0')
+    await update('2.0.0', { brought: WITHOUT_MAILER })
+    assert.deepEqual(changesOf(await deployed(stage, { version: '1.0.0' })), ['true', '2.0.0', '1.0.0'])
+    assert.deepEqual(runningParts(stage), ['1.0.0', '1.0.0', '1.0.0'])
+  })
+
+  it('is only forgotten when somebody has removed it by hand', async () => {
+    await update('1.0.0')
+    rmSync(at('extensions/mailer'), { recursive: true })
+    const report = readLocalReport(await update('2.0.0', { brought: WITHOUT_MAILER }))
+    assert.deepEqual([report.steps[0]?.id, report.steps[0]?.status], ['extensions/mailer', 'unchanged'])
+    assert.deepEqual([Object.keys(installedRows(stage)), retained()], [['plugin cart', 'plugin till'], []])
+  })
+
+  it('goes too when an earlier action has left it behind, though all else is there already', async () => {
+    await update('1.0.0')
+    const before = readRecord().installed.filter(({ id }) => id === 'mailer')
+    await update('2.0.0', { brought: WITHOUT_MAILER })
+    const { removed: _, ...after } = readRecord()
+    const left = { ...after, installed: [...before, ...after.installed] }
+    writeFileSync(at('.hub-deploy/installed.json'), JSON.stringify(left))
+    renameSync(at('.hub-deploy/snapshots/extensions/mailer/1-1.0.0'), at('extensions/mailer'))
+    assert.deepEqual(changesOf(await deployed(stage)), ['true', '2.0.0', '2.0.0'])
+    assert.ok(!existsSync(at('extensions/mailer')))
+    await assertSettled(stage.root, () => stage.deploy())
+  })
+})
+
+describe('what a project does not take away', () => {
+  it('is a part that another project has taken over', async () => {
+    await update('1.0.0')
+    const record = readRecord()
+    for (const row of record.installed) if (row.id === 'mailer') row.slug = 'other'
+    writeFileSync(at('.hub-deploy/installed.json'), JSON.stringify(record))
+    const before = listHost(stage.root)['extensions/mailer/run.sh']
+    await update('2.0.0', { brought: WITHOUT_MAILER })
+    assert.equal(listHost(stage.root)['extensions/mailer/run.sh'], before)
+    assert.equal(installedRows(stage)['service mailer']?.version, '1.0.0')
+  })
+
+  it('is a part that the new version brings and its plan does not install, and a warning says so', async () => {
+    await update('1.0.0')
+    const more = { 'extensions/mailer/run.sh': 'echo 2.0.0\n' }
+    const { log } = await update('2.0.0', { brought: WITHOUT_MAILER, more })
+    assert.deepEqual(runningParts(stage), ['2.0.0', '2.0.0', '1.0.0'])
+    assert.equal(installedRows(stage)['service mailer']?.project_version, '1.0.0')
+    assert.match(commandsIn(log, 'warning').join(), /extensions\/mailer came with version 1\.0\.0/)
+  })
+})

@@ -1,0 +1,167 @@
+import assert from 'node:assert/strict'
+import { existsSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import type { ActionResult, ActionRun } from '../../scripts/local-runner.ts'
+import { makeStandIns, type StandIns } from '../install/supervisors/stand-ins.ts'
+import { filesWith, type Parts } from './changing-parts.ts'
+import { commandsIn, listHost, readLocalReport } from './evidence.ts'
+import { assertNothingStrays, assertTold, readReports } from './invariants.ts'
+import { runningParts } from './project-evidence.ts'
+import { openProjectStage, type ProjectStage } from './project-stage.ts'
+import { whyNoStrace } from './strace.ts'
+import { tamper } from './tampering.ts'
+
+const WITHOUT_MAILER = ['cart', 'till']
+const SYSTEMD = 'supervisor: systemd\nprovision: {cart: {command: [make-db], timeout: 60s}}\n'
+const FAILING = { brought: WITHOUT_MAILER, steps: ['action: provision, plugin: cart'] }
+
+let stage: ProjectStage
+let standIns: StandIns
+beforeEach(async () => {
+  stage = await openProjectStage()
+  standIns = makeStandIns(join(stage.root, 'extensions/mailer/run.sh'))
+  for (const unit of ['mailer.service', 'cart.service']) standIns.setState(unit, 'active')
+  standIns.add('make-db', 'exit 4')
+  await stage.publish('1.0.0', filesWith('1.0.0'))
+  const { exitCode, log } = await stage.deploy()
+  assert.equal(exitCode, 0, log)
+})
+afterEach(async () => {
+  standIns.close()
+  await stage.close()
+})
+
+async function update(parts: Parts, hostConfig: string, run: Partial<ActionRun> = {}): Promise<ActionResult> {
+  await stage.publish('2.0.0', filesWith('2.0.0', parts))
+  return deployWith(hostConfig, run)
+}
+
+function deployWith(hostConfig: string, run: Partial<ActionRun> = {}): Promise<ActionResult> {
+  writeFileSync(join(stage.workspace.path, 'host-config.yaml'), `version: 1\n${hostConfig}`)
+  return stage.deploy({ 'host-config': 'host-config.yaml' }, { ...run, env: { PATH: standIns.path, ...run.env } })
+}
+
+function changed(): string[] {
+  return standIns.changes().flatMap(([program, ...args]) => (program === 'make-db' ? [] : [args.join(' ')]))
+}
+
+function isThere(): boolean {
+  return existsSync(join(stage.root, 'extensions/mailer'))
+}
+
+/** The update in vain left all parts as they were, and what was stopped runs the old version again. */
+async function assertTakenBack(act: () => Promise<ActionResult>): Promise<ActionResult> {
+  const before = listHost(stage.root)
+  const result = await act()
+  assert.equal(result.outputs['outcome'], 'rolled_back', result.log)
+  assert.deepEqual(listHost(stage.root), before)
+  assert.deepEqual(runningParts(stage), ['1.0.0', '1.0.0', '1.0.0'])
+  assertTold(stage.root, result)
+  assertNothingStrays(stage.root)
+  return result
+}
+
+describe('the service of a part that a new version does not bring', () => {
+  it('is stopped before the files go, and nothing else is', async () => {
+    standIns.before('systemctl', 'stop', `test -e '${stage.root}/extensions/mailer/run.sh' || exit 9`)
+    const { exitCode, log } = await update({ brought: WITHOUT_MAILER }, SYSTEMD)
+    assert.equal(exitCode, 0, log)
+    assert.deepEqual([changed(), standIns.stateOf('mailer.service')], [['stop mailer.service'], 'inactive'])
+    assert.ok(!isThere())
+  })
+
+  it('is left alone when it does not run', async () => {
+    standIns.setState('mailer.service', 'inactive')
+    assert.equal((await update({ brought: WITHOUT_MAILER }, SYSTEMD)).exitCode, 0)
+    assert.deepEqual([changed(), isThere()], [[], false])
+  })
+
+  it('is left alone, and a notice says so, when it runs what stays as well', async () => {
+    const shared = 'supervisor: systemd\nplugins: {mailer: {unit: cart.service}}\n'
+    const { exitCode, log } = await update({ brought: WITHOUT_MAILER }, shared)
+    assert.deepEqual([exitCode, changed(), isThere()], [0, [], false], log)
+    assert.match(commandsIn(log, 'notice').join(), /cart\.service of extensions\/mailer is not stopped/)
+  })
+
+  for (const hostConfig of ['', 'supervisor: none\n']) {
+    it(`is not known, and a notice says so, with the host config "${hostConfig.trim()}"`, async () => {
+      const { exitCode, log } = await update({ brought: WITHOUT_MAILER }, hostConfig)
+      assert.deepEqual([exitCode, changed(), isThere()], [0, [], false], log)
+      assert.match(commandsIn(log, 'notice').join(), /nothing of extensions\/mailer was stopped/)
+    })
+  }
+
+  it('need not be there', async () => {
+    standIns.before('docker', 'inspect', 'echo "Error: No such object: mailer" >&2; exit 1')
+    const { exitCode, log } = await update({ brought: WITHOUT_MAILER }, 'supervisor: docker\n')
+    assert.deepEqual([exitCode, changed(), isThere()], [0, [], false], log)
+  })
+
+  it('keeps everything as it is when nobody can tell whether it runs', async () => {
+    standIns.before('docker', 'inspect', 'echo "Cannot connect to the Docker daemon" >&2; exit 1')
+    const before = listHost(stage.root)
+    const { outputs, log } = await update({ brought: WITHOUT_MAILER }, 'supervisor: docker\n')
+    assert.deepEqual([outputs['outcome'], outputs['failed-step']], ['failed', 'extensions/mailer'], log)
+    assert.deepEqual([listHost(stage.root), changed()], [before, []])
+  })
+})
+
+describe('a removal that is taken back', () => {
+  it('after a later step has failed starts the service again, on the old files, and looks whether it runs', async () => {
+    const result = await assertTakenBack(() => update(FAILING, SYSTEMD))
+    assert.equal(result.outputs['failed-step'], 's1')
+    assert.deepEqual(changed(), ['stop mailer.service', 'restart mailer.service'])
+    assert.equal(standIns.running(), 'echo 1.0.0')
+    const { rollback } = readLocalReport(result)
+    assert.deepEqual([rollback?.verified, rollback?.healthy, rollback?.problems], [true, true, []])
+  })
+
+  it("looks by this host's own check too", async () => {
+    standIns.add('check', 'echo looked >> looks')
+    const checked = `${SYSTEMD}plugins: {mailer: {healthcheck: {command: [check]}}}\n`
+    const { rollback } = readLocalReport(await assertTakenBack(() => update(FAILING, checked)))
+    assert.equal(rollback?.healthy, true)
+    assert.ok(existsSync(join(standIns.bin, '../looks')))
+  })
+
+  it('tells when the service does not start again', async () => {
+    standIns.before('systemctl', 'restart', 'exit 5')
+    const { rollback } = readLocalReport(await assertTakenBack(() => update(FAILING, SYSTEMD)))
+    assert.equal(rollback?.healthy, false)
+    assert.match(rollback?.problems.join() ?? '', /restart unit mailer\.service/)
+  })
+
+  it('starts nothing that did not run', async () => {
+    standIns.setState('mailer.service', 'inactive')
+    await assertTakenBack(() => update(FAILING, SYSTEMD))
+    assert.deepEqual(changed(), [])
+  })
+
+  it('when the service cannot be stopped', async () => {
+    standIns.before('systemctl', 'stop', 'exit 5')
+    const { outputs, log } = await assertTakenBack(() => update({ brought: WITHOUT_MAILER }, SYSTEMD))
+    assert.deepEqual([outputs['failed-step'], outputs['error-code']], ['extensions/mailer', 'step_failed'], log)
+    assert.equal(standIns.stateOf('mailer.service'), 'active')
+  })
+
+  it('when the place cannot be cleared', { skip: whyNoStrace() }, async () => {
+    const run = tamper(join(stage.root, 'extensions/mailer'), 'rename', 'error=EPERM')
+    const { outputs } = await assertTakenBack(() => update({ brought: WITHOUT_MAILER }, SYSTEMD, run))
+    assert.deepEqual([outputs['failed-step'], outputs['error-code']], ['extensions/mailer', 'host_not_writable'])
+    assert.deepEqual(changed(), ['stop mailer.service', 'restart mailer.service'])
+  })
+
+  it('by the post step of a run that was killed as it stopped the service', async () => {
+    standIns.before('systemctl', 'stop', 'kill -KILL $PPID')
+    const before = listHost(stage.root)
+    const killed = await update({ brought: WITHOUT_MAILER }, SYSTEMD)
+    assert.equal(killed.signal, 'SIGKILL', killed.log)
+    const { exitCode, log } = await deployWith(SYSTEMD, { phase: 'post', state: killed.state })
+    assert.equal(exitCode, 0, log)
+    assert.deepEqual(listHost(stage.root), before)
+    assert.deepEqual([changed().at(-1), standIns.stateOf('mailer.service')], ['restart mailer.service', 'active'])
+    const report = readReports(stage.root).get(killed.outputs['deployment-id'] ?? '')
+    assert.deepEqual([report?.outcome, report?.rollback?.healthy], ['rolled_back', true])
+  })
+})
