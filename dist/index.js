@@ -10049,12 +10049,13 @@ async function runChild(request) {
     const [program, ...args] = request.command;
     const child = (0,external_node_child_process_namespaceObject.spawn)(program, args, {
         env: { ...request.env },
-        stdio: ['ignore', 'pipe', 'pipe'],
+        stdio: request.isSilent ? 'ignore' : ['ignore', 'pipe', 'pipe'],
         detached: true,
         ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
     });
-    const output = collectOutput([child.stdout, child.stderr]);
-    const stdout = collectOutput([child.stdout]);
+    const streams = [child.stdout, child.stderr].filter(stream => stream !== null);
+    const output = collectOutput(streams);
+    const stdout = collectOutput(streams.slice(0, 1));
     const closed = new Promise(resolve => child.once('close', resolve));
     const exited = new Promise(resolve => child.once('exit', (code, signal) => resolve([code, signal])));
     const failure = await startFailure(child);
@@ -10065,8 +10066,8 @@ async function runChild(request) {
     stop.clear();
     // Not referenced: once the output is closed the timer has no reason to keep the process alive.
     await Promise.race([closed, (0,external_node_timers_promises_namespaceObject.setTimeout)(DRAIN_MS, undefined, { ref: false })]);
-    child.stdout.destroy();
-    child.stderr.destroy();
+    for (const stream of streams)
+        stream.destroy();
     request.signal?.throwIfAborted();
     if (stop.timedOut())
         return { kind: 'timed_out', output: output() };
@@ -10217,28 +10218,37 @@ async function syncTree(root, signal) {
         env: allowedEnvironment({ LC_ALL: 'C' }),
         timeoutMs: SYNC_TIMEOUT_MS,
         signal,
+        isSilent: true,
     });
     if (end.kind === 'exited' && end.code === 0)
         return 'syncfs';
     await syncEveryFile(root);
     return 'fsync';
 }
-/** Creates a directory, 0700, durably, when it is missing. Not its parents: Node's recursive mkdir never ends in some file systems. */
-async function makePrivateDirectory(path) {
-    try {
-        await mkdir(path, { mode: 0o700 });
-    }
-    catch (error) {
-        if (errnoOf(error) === 'EEXIST')
-            return;
-        throw error;
-    }
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+/** Creates directories, 0700, durably, where they are missing. Not their parents: Node's recursive mkdir never ends in some file systems. */
+async function makePrivateDirectories(...paths) {
+    const parents = new Set();
+    for (const path of paths)
+        if (await makeIfMissing(path))
+            parents.add((0,external_node_path_namespaceObject.dirname)(path));
+    for (const parent of parents)
+        await syncDirectory(parent);
 }
 /** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */
 async function makeOpenDirectory(path) {
     await mkdir(path, { mode: 0o755 });
     await chmod(path, 0o755);
+}
+async function makeIfMissing(path) {
+    try {
+        await mkdir(path, { mode: 0o700 });
+        return true;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return false;
+        throw error;
+    }
 }
 async function syncEveryFile(root) {
     const entries = await (0,promises_namespaceObject.readdir)(root, { recursive: true, withFileTypes: true });
@@ -10464,9 +10474,7 @@ async function prepareHost(layout, log) {
     try {
         await requireRoot(layout.root, log);
         await requireOwnFolder(layout.own);
-        for (const folder of [layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox]) {
-            await makePrivateDirectory(folder);
-        }
+        await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox);
         await keepReserve(layout);
     }
     catch (error) {
@@ -10536,7 +10544,7 @@ async function requireRoot(root, log) {
 }
 /** Who can write in `.hub-deploy/` decides what a recovery does, so it must be a real directory of ours that no one else can enter. */
 async function requireOwnFolder(own) {
-    await makePrivateDirectory(own);
+    await makePrivateDirectories(own);
     const found = await statOf(own);
     if (found === undefined || !found.isDirectory()) {
         throw new DeploymentError('host_not_writable', `${own} is not a directory: remove what is there; this action keeps its records in it.`);
@@ -18371,7 +18379,7 @@ async function moveBack(root, change) {
 /** Another process, the old version itself perhaps, made something where the old version has to go back to. */
 async function changes_putAside(root, path) {
     const aside = (0,external_node_path_namespaceObject.join)('.hub-deploy', 'snapshots', 'set-aside', `${Date.now()}-${path.replaceAll('/', '_').slice(-100)}`);
-    await makePrivateDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, aside)));
+    await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, aside)));
     await moveDurably((0,external_node_path_namespaceObject.join)(root, path), (0,external_node_path_namespaceObject.join)(root, aside));
     return aside;
 }
@@ -18924,10 +18932,14 @@ function pendingChanges(records) {
 }
 /** Ends a deployment: without a journal there is nothing to recover. */
 async function removeJournal(path) {
-    await unlink(path).catch(error => {
-        if (errnoOf(error) !== 'ENOENT')
-            throw error;
-    });
+    try {
+        await unlink(path);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return;
+        throw error;
+    }
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
 }
 
@@ -18980,7 +18992,8 @@ async function acquireLock(request) {
     };
     const candidate = temporaryName(request.path);
     try {
-        await writeNewFile(candidate, `${JSON.stringify(own)}\n`);
+        // Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way.
+        await writeFile(candidate, `${JSON.stringify(own)}\n`, { flag: 'wx', mode: 0o600 });
         await waitForTurn(request, candidate, own);
     }
     catch (error) {
@@ -19174,6 +19187,30 @@ function definedOnly(facts) {
 
 ;// CONCATENATED MODULE: external "node:net"
 const external_node_net_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:net");
+;// CONCATENATED MODULE: ./build/core/free-buffer.js
+/**
+ * Gives a buffer's memory back at once: left to the garbage collector, megabytes in use for moments pile up to a hundred. Only for a buffer
+ * that has all of its memory to itself (not from Node.js' pool for small ones) and that nobody looks at any more.
+ */
+function freeBuffer(buffer) {
+    ;
+    buffer.buffer.transfer(0);
+}
+/**
+ * Frees a piece that a zlib stream of `chunkSize` has given out, once it is used: but only the last one in the buffer that the stream fills, which
+ * the stream has done with; a piece before the last shares its memory with pieces to come.
+ */
+function freeZlibPiece(piece, chunkSize) {
+    const { buffer, byteOffset, length } = piece;
+    if (buffer.byteLength === chunkSize && byteOffset + length === chunkSize)
+        freeBuffer(piece);
+}
+/** Frees a chunk of a stream, once it is used, that has its memory to itself; leaves one that may share it. */
+function freeChunk(chunk) {
+    if (chunk.buffer.byteLength === chunk.length)
+        freeBuffer(chunk);
+}
+
 ;// CONCATENATED MODULE: ./build/net/limits.js
 /** Limits of the wire; a wire's `timeouts` option may replace the two time-outs. */
 const CONNECT_TIMEOUT_MS = 10_000;
@@ -20606,6 +20643,7 @@ function requestFor(hop, call) {
 
 
 
+
 /**
  * Streams the URL's body to the descriptor in constant memory. Throws ConfigError `insecure_url` or `invalid_input`; ArtifactError `network`
  * (also when the body keeps breaking off), `timeout`, `bad_response` (redirects, an encoded body, a 2xx other than 200);
@@ -20663,6 +20701,7 @@ async function pump(exchange, writer, total, request) {
             received += chunk.length;
             refuseTooLarge(received, request.maxBytes, exchange);
             await writer.add(chunk);
+            freeChunk(chunk);
             request.onProgress?.(received, total);
         }
         await writer.finish();
@@ -22752,25 +22791,6 @@ async function* inSlices(pieces, slice) {
 
 ;// CONCATENATED MODULE: external "node:zlib"
 const external_node_zlib_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:zlib");
-;// CONCATENATED MODULE: ./build/install/free-buffer.js
-/**
- * Gives a buffer's memory back at once: left to the garbage collector, megabytes in use for moments pile up to a hundred. Only for a buffer
- * that has all of its memory to itself (not from Node.js' pool for small ones) and that nobody looks at any more.
- */
-function freeBuffer(buffer) {
-    ;
-    buffer.buffer.transfer(0);
-}
-/**
- * Frees a piece that a zlib stream of `chunkSize` has given out, once it is used: but only the last one in the buffer that the stream fills, which
- * the stream has done with; a piece before the last shares its memory with pieces to come.
- */
-function freeZlibPiece(piece, chunkSize) {
-    const { buffer, byteOffset, length } = piece;
-    if (buffer.byteLength === chunkSize && byteOffset + length === chunkSize)
-        freeBuffer(piece);
-}
-
 ;// CONCATENATED MODULE: ./build/core/archive-entry.js
 
 

@@ -2,7 +2,7 @@ import { dirname, isAbsolute, join, normalize } from 'node:path'
 import { z } from 'zod/mini'
 import { DeploymentError, errnoOf } from '../core/errors.ts'
 import { link, lstat, rename, rmdir, unlink } from './direct-fs.ts'
-import { makeOpenDirectory, makePrivateDirectory, syncDirectory } from './durable-files.ts'
+import { makeOpenDirectory, makePrivateDirectories, syncDirectory } from './durable-files.ts'
 import type { Place } from './layout.ts'
 import { exists, isAbsent, statOf } from './tree-walk.ts'
 
@@ -129,7 +129,7 @@ async function moveBack(root: string, change: Extract<Change, { type: 'move' }>)
 /** Another process, the old version itself perhaps, made something where the old version has to go back to. */
 async function putAside(root: string, path: string): Promise<string> {
   const aside = join('.hub-deploy', 'snapshots', 'set-aside', `${Date.now()}-${path.replaceAll('/', '_').slice(-100)}`)
-  await makePrivateDirectory(dirname(join(root, aside)))
+  await makePrivateDirectories(dirname(join(root, aside)))
   await moveDurably(join(root, path), join(root, aside))
   return aside
 }

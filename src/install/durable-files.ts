@@ -76,27 +76,34 @@ export async function syncTree(root: string, signal?: AbortSignal): Promise<'syn
     env: allowedEnvironment({ LC_ALL: 'C' }),
     timeoutMs: SYNC_TIMEOUT_MS,
     signal,
+    isSilent: true,
   })
   if (end.kind === 'exited' && end.code === 0) return 'syncfs'
   await syncEveryFile(root)
   return 'fsync'
 }
 
-/** Creates a directory, 0700, durably, when it is missing. Not its parents: Node's recursive mkdir never ends in some file systems. */
-export async function makePrivateDirectory(path: string): Promise<void> {
-  try {
-    await mkdir(path, { mode: 0o700 })
-  } catch (error) {
-    if (errnoOf(error) === 'EEXIST') return
-    throw error
-  }
-  await syncDirectory(dirname(path))
+/** Creates directories, 0700, durably, where they are missing. Not their parents: Node's recursive mkdir never ends in some file systems. */
+export async function makePrivateDirectories(...paths: readonly string[]): Promise<void> {
+  const parents = new Set<string>()
+  for (const path of paths) if (await makeIfMissing(path)) parents.add(dirname(path))
+  for (const parent of parents) await syncDirectory(parent)
 }
 
 /** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */
 export async function makeOpenDirectory(path: string): Promise<void> {
   await mkdir(path, { mode: 0o755 })
   await chmod(path, 0o755)
+}
+
+async function makeIfMissing(path: string): Promise<boolean> {
+  try {
+    await mkdir(path, { mode: 0o700 })
+    return true
+  } catch (error) {
+    if (errnoOf(error) === 'EEXIST') return false
+    throw error
+  }
 }
 
 async function syncEveryFile(root: string): Promise<void> {

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { type DeployError, DeploymentError, errnoOf } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
 import { access, chmod, stat, statfs } from './direct-fs.ts'
-import { makeOpenDirectory, makePrivateDirectory } from './durable-files.ts'
+import { makeOpenDirectory, makePrivateDirectories } from './durable-files.ts'
 import { toHostError } from './host-errors.ts'
 import { installPath, type Layout, type Shelf } from './layout.ts'
 import { keepReserve } from './reserve.ts'
@@ -21,9 +21,7 @@ export async function prepareHost(layout: Layout, log: Log): Promise<void> {
   try {
     await requireRoot(layout.root, log)
     await requireOwnFolder(layout.own)
-    for (const folder of [layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox]) {
-      await makePrivateDirectory(folder)
-    }
+    await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox)
     await keepReserve(layout)
   } catch (error) {
     throw unusableRoot(toHostError(error, `preparing ${layout.own}`))
@@ -100,7 +98,7 @@ async function requireRoot(root: string, log: Log): Promise<void> {
 
 /** Who can write in `.hub-deploy/` decides what a recovery does, so it must be a real directory of ours that no one else can enter. */
 async function requireOwnFolder(own: string): Promise<void> {
-  await makePrivateDirectory(own)
+  await makePrivateDirectories(own)
   const found = await statOf(own)
   if (found === undefined || !found.isDirectory()) {
     throw new DeploymentError(

@@ -1,5 +1,5 @@
 import { type Gunzip, gunzip } from 'node:zlib'
-import { freeBuffer } from './free-buffer.ts'
+import { freeBuffer } from '../core/free-buffer.ts'
 import { type ReadWindow, WINDOW_BYTES } from './read-window.ts'
 import type { LocatedZipEntry } from './zip-local-headers.ts'
 

@@ -123,8 +123,11 @@ export function pendingChanges(records: readonly JournalRecord[]): Change[] {
 
 /** Ends a deployment: without a journal there is nothing to recover. */
 export async function removeJournal(path: string): Promise<void> {
-  await unlink(path).catch(error => {
-    if (errnoOf(error) !== 'ENOENT') throw error
-  })
+  try {
+    await unlink(path)
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return
+    throw error
+  }
   await syncDirectory(dirname(path))
 }

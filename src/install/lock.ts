@@ -5,8 +5,8 @@ import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod/mini'
 import { DeploymentError, errnoOf } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
-import { link, readdir, readFile, rename, unlink } from './direct-fs.ts'
-import { ownerOfTemporary, temporaryName, writeNewFile } from './durable-files.ts'
+import { link, readdir, readFile, rename, unlink, writeFile } from './direct-fs.ts'
+import { ownerOfTemporary, temporaryName } from './durable-files.ts'
 import { toHostError } from './host-errors.ts'
 import { isProvablyDead, type ProcessIdentity, pidExists, readOwnIdentity } from './process-identity.ts'
 import { hearSignals } from './time-slice.ts'
@@ -69,7 +69,8 @@ export async function acquireLock(request: LockRequest): Promise<HeldLock> {
   }
   const candidate = temporaryName(request.path)
   try {
-    await writeNewFile(candidate, `${JSON.stringify(own)}\n`)
+    // Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way.
+    await writeFile(candidate, `${JSON.stringify(own)}\n`, { flag: 'wx', mode: 0o600 })
     await waitForTurn(request, candidate, own)
   } catch (error) {
     request.signal?.throwIfAborted()

@@ -1,7 +1,7 @@
 import { createDecipheriv, type DecipherGCM } from 'node:crypto'
 import { ArtifactError } from '../core/errors.ts'
+import { freeBuffer } from '../core/free-buffer.ts'
 import type { VerifiedSealedArtifact } from '../core/sealed-signature.ts'
-import { freeBuffer } from './free-buffer.ts'
 import { TimeSlice } from './time-slice.ts'
 
 declare const opened: unique symbol

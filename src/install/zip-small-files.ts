@@ -1,5 +1,5 @@
 import type { PlannedFile } from '../core/archive-policy.ts'
-import { freeBuffer } from './free-buffer.ts'
+import { freeBuffer } from '../core/free-buffer.ts'
 import { inflateTogether } from './inflate-together.ts'
 import type { ReadWindow } from './read-window.ts'
 import { readSmallEntry } from './zip-entry-data.ts'

@@ -3,8 +3,8 @@ import { constants, createZstdDecompress } from 'node:zlib'
 import { invalidArchive } from '../core/archive-entry.ts'
 import { type ExtractionLimits, verifyRatio } from '../core/archive-limits.ts'
 import { ArchiveError, errnoOf } from '../core/errors.ts'
+import { freeZlibPiece } from '../core/free-buffer.ts'
 import { MAX_WINDOW_LOG, parseZstdFrames, verifyWindowUse, type ZstdFrame } from '../core/zstd-frames.ts'
-import { freeZlibPiece } from './free-buffer.ts'
 import type { OpenedArtifact } from './unseal.ts'
 
 /** Of what goes into the decoder and of what comes out: with 16 KiB, Node's default, it takes five times as long. */

@@ -1,6 +1,7 @@
 import { createHash, createHmac, type Hmac } from 'node:crypto'
 import { ftruncateSync } from 'node:fs'
 import { ArchiveError, ArtifactError, ConfigError } from '../core/errors.ts'
+import { freeChunk } from '../core/free-buffer.ts'
 import { isEncoded, readAnswerText } from './answer-text.ts'
 import { BlockWriter, toWriteError } from './block-writer.ts'
 import { type AnswerHead, makeCall } from './call.ts'
@@ -115,6 +116,7 @@ async function pump(
       received += chunk.length
       refuseTooLarge(received, request.maxBytes, exchange)
       await writer.add(chunk)
+      freeChunk(chunk)
       request.onProgress?.(received, total)
     }
     await writer.finish()

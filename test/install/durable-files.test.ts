@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import {
   createFile,
-  makePrivateDirectory,
+  makePrivateDirectories,
   ownerOfTemporary,
   replaceFile,
   syncTree,
@@ -72,15 +72,15 @@ describe('temporaryName', () => {
   })
 })
 
-describe('makePrivateDirectory', () => {
+describe('makePrivateDirectories', () => {
   it('makes one, 0700, and leaves one that is there', async t => {
     const path = join(temporaryDirectory(t), 'a')
-    for (let time = 0; time < 2; time++) await makePrivateDirectory(path)
+    for (let time = 0; time < 2; time++) await makePrivateDirectories(path)
     assert.equal(statSync(path).mode & 0o777, 0o700)
   })
 
   it('ends where nothing can be made, however odd the file system', async () => {
-    await assert.rejects(makePrivateDirectory('/proc/sys/hub-deploy'))
+    await assert.rejects(makePrivateDirectories('/proc/sys/hub-deploy'))
   })
 })
 

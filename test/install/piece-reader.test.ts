@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { ArchiveError } from '../../src/core/errors.ts'
-import { freeBuffer } from '../../src/install/free-buffer.ts'
+import { freeBuffer } from '../../src/core/free-buffer.ts'
 import { PieceReader } from '../../src/install/piece-reader.ts'
 
 const TEXT = 'abcdefghijklmnopqrstuvwxyz'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { freeBuffer, freeZlibPiece } from '../../src/install/free-buffer.ts'
+import { freeBuffer, freeChunk, freeZlibPiece } from '../../src/core/free-buffer.ts'
 
 const CHUNK_BYTES = 100
 
@@ -26,4 +26,24 @@ describe('freeZlibPiece', () => {
       assert.equal(piece.buffer.byteLength === 0, isFreed)
     })
   }
+})
+
+describe('freeChunk', () => {
+  it('frees a chunk that has its memory to itself', () => {
+    const chunk = Buffer.alloc(CHUNK_BYTES)
+    freeChunk(chunk)
+    assert.equal(chunk.length, 0)
+  })
+
+  it('leaves a part of other memory', () => {
+    const chunk = Buffer.alloc(CHUNK_BYTES).subarray(1)
+    freeChunk(chunk)
+    assert.equal(chunk.length, CHUNK_BYTES - 1)
+  })
+
+  it('leaves what lies in the pool for small buffers', () => {
+    const chunk = Buffer.from('small')
+    freeChunk(chunk)
+    assert.equal(chunk.toString(), 'small')
+  })
 })

@@ -14,3 +14,8 @@ export function freeZlibPiece(piece: Buffer, chunkSize: number): void {
   const { buffer, byteOffset, length } = piece
   if (buffer.byteLength === chunkSize && byteOffset + length === chunkSize) freeBuffer(piece)
 }
+
+/** Frees a chunk of a stream, once it is used, that has its memory to itself; leaves one that may share it. */
+export function freeChunk(chunk: Buffer): void {
+  if (chunk.buffer.byteLength === chunk.length) freeBuffer(chunk)
+}
