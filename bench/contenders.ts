@@ -35,12 +35,12 @@ export function listContenders(format: Format, repository: string): Contender[] 
   const python = findPython() ?? 'python3'
   const peers = {
     zip: [
-      action('zip', 'deploy', '.', marketplaceInputs, repository),
+      ours('zip', repository),
       peer('shell', 'zip', ['bash', 'deploy.sh'], lacking(['curl', 'openssl', 'unzip'])),
       peer('python', 'zip', [python, 'deploy.py'], lacking(['python3'])),
     ],
     sealed: [
-      action('sealed', 'project', 'project', projectInputs, repository),
+      ours('sealed', repository),
       peer('shell', 'sealed', ['bash', 'deploy-sealed.sh'], lacking(['curl', 'openssl', 'zstd', 'tar'])),
       peer('python', 'sealed', [python, 'deploy-sealed.py'], lacking(['python3', 'zstd'], ['cryptography'])),
     ],
@@ -50,23 +50,28 @@ export function listContenders(format: Format, repository: string): Contender[] 
 
 /** Ours, as a run that can be given more of the runner's environment. */
 export function deployWithOurs(job: Job, more: Partial<ActionRun> = {}): ReturnType<typeof runAction> {
-  writeFileSync(join(job.workspace.path, PLAN), installPlan(job.artifact.version))
-  return runAction({ workspace: job.workspace, inputs: marketplaceInputs(job), ...more })
+  const { format, version } = job.artifact
+  writeFileSync(join(job.workspace.path, PLAN), installPlan(version))
+  return runAction({
+    workspace: job.workspace,
+    action: OURS[format].folder,
+    inputs: OURS[format].inputsOf(job),
+    ...more,
+  })
 }
 
-function action(
-  format: Format,
-  name: string,
-  folder: string,
-  inputsOf: (job: Job) => Record<string, string>,
-  repository: string,
-): Contender {
+const OURS = {
+  zip: { program: 'deploy.js', folder: '.', inputsOf: marketplaceInputs },
+  sealed: { program: 'project.js', folder: 'project', inputsOf: projectInputs },
+}
+
+function ours(format: Format, repository: string): Contender {
+  const program = join('dist', OURS[format].program)
   return {
     name: 'ours',
     format,
-    missing: existsSync(join(repository, 'dist', `${name}.js`)) ? [] : [`dist/${name}.js`],
-    start: (job, through, onStart) =>
-      deployWithOurs(job, { repository, action: folder, inputs: inputsOf(job), through, onStart }),
+    missing: existsSync(join(repository, program)) ? [] : [program],
+    start: (job, through, onStart) => deployWithOurs(job, { repository, through, onStart }),
   }
 }
 

@@ -10,10 +10,10 @@ import type { RacedWorkload } from './workloads.ts'
 /** The longest that a cancel may have to wait for the event loop. */
 const MAX_BLOCK_MS = 100
 
-/** How long the event loop of our process is blocked at most, in an install of each workload of the marketplace's, as a table. */
+/** How long the event loop of our process is blocked at most, in an install of each workload, as a table. */
 export async function blocksTable(races: readonly RacedWorkload[], place: Place): Promise<string> {
   const rows: string[][] = []
-  for (const workload of races.filter(({ format }) => format === 'zip')) {
+  for (const workload of races) {
     const ms = await longestBlock(workload, place)
     rows.push([workload.name, `${ms.toFixed(0)} ms (≤ ${MAX_BLOCK_MS}: ${ms <= MAX_BLOCK_MS ? 'ok' : 'MISSED'})`])
   }
@@ -21,7 +21,7 @@ export async function blocksTable(races: readonly RacedWorkload[], place: Place)
 }
 
 function longestBlock(workload: RacedWorkload, { repository, cache, folder }: Place): Promise<number> {
-  return withReleases({ workload, format: 'zip', cache, folder }, releases =>
+  return withReleases({ workload, format: workload.format, cache, folder }, releases =>
     onNewHost(folder, async host => {
       const file = join(host.workspace.temp, 'loop-delay')
       const preload = join(import.meta.dirname, 'loop-delay.ts')

@@ -22814,6 +22814,7 @@ function entrySentence(name, problem) {
 ;// CONCATENATED MODULE: ./build/install/read-exactly.js
 
 
+
 /**
  * Fills `buffer` from `position` of the file, wherever its descriptor's own position is.
  * Throws ArchiveError `invalid_archive` when the file ends before.
@@ -22826,6 +22827,16 @@ function readExactly(fd, buffer, position) {
         at += count;
     }
 }
+/** The same in the thread pool, from the file's beginning: for so many bytes that they take their time. */
+async function readWhole(fd, buffer) {
+    for (let at = 0; at < buffer.length;) {
+        const { bytesRead } = await readAt(fd, buffer, at, buffer.length - at, at);
+        if (bytesRead === 0)
+            throw invalidArchive('its file is shorter than it was');
+        at += bytesRead;
+    }
+}
+const readAt = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.read);
 
 ;// CONCATENATED MODULE: ./build/install/read-window.js
 
@@ -30158,7 +30169,7 @@ async function downloadSealed(run, { descriptor }) {
         });
         await run.record.update({ artifact_sha256: sha256, artifact_size: size });
         const bytes = Buffer.from(new SharedArrayBuffer(size));
-        readExactly(file.fd, bytes, 0);
+        await readWhole(file.fd, bytes);
         return { bytes, sha256 };
     }
     finally {

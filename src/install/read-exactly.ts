@@ -1,4 +1,5 @@
-import { readSync } from 'node:fs'
+import { read, readSync } from 'node:fs'
+import { promisify } from 'node:util'
 import { invalidArchive } from '../core/archive-entry.ts'
 
 /**
@@ -12,3 +13,14 @@ export function readExactly(fd: number, buffer: Buffer, position: number): void 
     at += count
   }
 }
+
+/** The same in the thread pool, from the file's beginning: for so many bytes that they take their time. */
+export async function readWhole(fd: number, buffer: Buffer): Promise<void> {
+  for (let at = 0; at < buffer.length; ) {
+    const { bytesRead } = await readAt(fd, buffer, at, buffer.length - at, at)
+    if (bytesRead === 0) throw invalidArchive('its file is shorter than it was')
+    at += bytesRead
+  }
+}
+
+const readAt = promisify(read)

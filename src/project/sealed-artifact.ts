@@ -11,7 +11,7 @@ import { watchDownload } from '../install/download-progress.ts'
 import { checkEd25519 } from '../install/ed25519-check.ts'
 import { type RemovedRow, readHostRecord } from '../install/installed.ts'
 import { openPrivateFile } from '../install/private-file.ts'
-import { readExactly } from '../install/read-exactly.ts'
+import { readWhole } from '../install/read-exactly.ts'
 import type { Offer } from './request-artifact.ts'
 import type { Run } from './run.ts'
 
@@ -28,7 +28,7 @@ export async function downloadSealed(run: Run, { descriptor }: Offer): Promise<S
     })
     await run.record.update({ artifact_sha256: sha256, artifact_size: size })
     const bytes = Buffer.from(new SharedArrayBuffer(size))
-    readExactly(file.fd, bytes, 0)
+    await readWhole(file.fd, bytes)
     return { bytes, sha256 }
   } finally {
     file.close()
