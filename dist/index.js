@@ -25060,10 +25060,9 @@ function factVariables(facts) {
 async function moveToSnapshot({ layout, transaction }, { shelf, id }, version) {
     const name = await nextSnapshotName(layout, shelf, id, version);
     const folder = snapshotsPath(layout, shelf, id);
-    for (const missing of [(0,external_node_path_namespaceObject.dirname)(folder), folder]) {
-        if (!(await exists(missing)))
-            await transaction.apply({ type: 'make_directory', path: (0,external_node_path_namespaceObject.relative)(layout.root, missing) });
-    }
+    // Ours alone, and nothing while they are empty: these need no journal.
+    await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)(folder));
+    await makePrivateDirectories(folder);
     const [from, path] = [installPath(layout, shelf, id), (0,external_node_path_namespaceObject.join)(folder, name)];
     await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, path) });
     return { name, path };

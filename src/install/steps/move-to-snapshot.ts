@@ -1,8 +1,8 @@
 import { dirname, join, relative } from 'node:path'
+import { makePrivateDirectories } from '../durable-files.ts'
 import { installPath, type Layout, type Place, snapshotsPath } from '../layout.ts'
 import { nextSnapshotName } from '../snapshots.ts'
 import type { Transaction } from '../transaction.ts'
-import { exists } from '../tree-walk.ts'
 
 export interface Snapshot {
   name: string
@@ -18,10 +18,9 @@ export async function moveToSnapshot(
 ): Promise<Snapshot> {
   const name = await nextSnapshotName(layout, shelf, id, version)
   const folder = snapshotsPath(layout, shelf, id)
-  for (const missing of [dirname(folder), folder]) {
-    if (!(await exists(missing)))
-      await transaction.apply({ type: 'make_directory', path: relative(layout.root, missing) })
-  }
+  // Ours alone, and nothing while they are empty: these need no journal.
+  await makePrivateDirectories(dirname(folder))
+  await makePrivateDirectories(folder)
   const [from, path] = [installPath(layout, shelf, id), join(folder, name)]
   await transaction.apply({ type: 'move', from: relative(layout.root, from), to: relative(layout.root, path) })
   return { name, path }
