@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, statfsSync, truncateSync, writeFileSync } from 'node:fs'
 import { freemem, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { firstLine, isInstalled } from './programs.ts'
 
 /** A folder to deploy into, and what lies below it. */
@@ -23,7 +23,7 @@ const PROBE_FILES = 3_000
 export function openGround(wanted: string | undefined): Ground {
   const choice = wanted ?? defaultChoice()
   if (choice === 'loop') return openLoop()
-  const parent = choice === 'tmpfs' ? MEMORY_FOLDER : choice
+  const parent = choice === 'tmpfs' ? MEMORY_FOLDER : resolve(choice)
   const folder = mkdtempSync(join(parent, 'hub-deploy-bench-'))
   return {
     folder,

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { accessSync, constants, existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 
 const SOURCES = ['/usr/lib/python3', '/usr/share', join(import.meta.dirname, '../node_modules')]
@@ -26,12 +26,29 @@ function collectText(folder: string, wanted: number, pieces: Buffer[]): void {
   }
 }
 
+/** Those that may be read: who is not root is kept out of some. */
 function listTextFiles(folder: string): string[] {
-  return readdirSync(folder, { recursive: true, withFileTypes: true })
-    .filter(entry => entry.isFile() && TEXT_FILE.test(entry.name))
-    .map(entry => join(entry.parentPath, entry.name))
-    .filter(path => statSync(path).size <= MAX_FILE_BYTES)
+  return listFiles(folder)
+    .filter(path => TEXT_FILE.test(path) && isReadable(path) && statSync(path).size <= MAX_FILE_BYTES)
     .toSorted()
+}
+
+function listFiles(folder: string): string[] {
+  if (!isReadable(folder)) return []
+  return readdirSync(folder, { withFileTypes: true }).flatMap(entry => {
+    const path = join(folder, entry.name)
+    if (entry.isDirectory()) return listFiles(path)
+    return entry.isFile() ? [path] : []
+  })
+}
+
+function isReadable(path: string): boolean {
+  try {
+    accessSync(path, constants.R_OK)
+    return true
+  } catch {
+    return false
+  }
 }
 
 function sizeOf(pieces: readonly Buffer[]): number {

@@ -3,7 +3,7 @@ import { writeSection } from '../bench/document.ts'
 import { type Ground, openGround, probe } from '../bench/file-system.ts'
 import { measureFootprint, recordFootprint } from '../bench/footprint.ts'
 import { growthReport } from '../bench/growth.ts'
-import { heedSignals } from '../bench/interruption.ts'
+import { heedSignals, interruptionIfAny } from '../bench/interruption.ts'
 import { blocksTable } from '../bench/longest-block.ts'
 import { describeMachine } from '../bench/machine.ts'
 import { canMeasureMemory } from '../bench/measure.ts'
@@ -13,8 +13,19 @@ import { resultsTable, seconds } from '../bench/results-table.ts'
 import { type Place, runRaces } from '../bench/run-races.ts'
 
 const options = readOptions()
-if (options?.record) recordFootprint(measureFootprint(options.repository))
-else if (options !== undefined) await runOnGround(options)
+try {
+  if (options?.record) recordFootprint(measureFootprint(options.repository))
+  else if (options !== undefined) await runOnGround(options)
+} catch (error) {
+  process.stderr.write(`${explain(interruptionIfAny() ?? error)}\n`)
+  process.exitCode = 1
+}
+
+/** A place or a program that is not what was expected is told in one line; what nobody expected, with its stack. */
+function explain(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  return 'code' in error || error === interruptionIfAny() ? error.message : (error.stack ?? error.message)
+}
 
 function readOptions(): Options | undefined {
   if (process.argv.includes('--help')) {
@@ -31,11 +42,12 @@ function readOptions(): Options | undefined {
 }
 
 async function runOnGround(chosen: Options): Promise<void> {
+  const cache = openArtifactCache(chosen.cache)
   const ground = openGround(chosen.fileSystem)
   heedSignals()
   try {
     const conditions = describeConditions(ground)
-    const place = { repository: chosen.repository, cache: openArtifactCache(chosen.cache), folder: ground.folder }
+    const place = { repository: chosen.repository, cache, folder: ground.folder }
     const { section, report } = await runChosen(chosen, place)
     const text = `${conditions.map(line => `- ${line}`).join('\n')}\n\n${report}`
     process.stdout.write(`${text}\n`)
