@@ -9932,6 +9932,26 @@ function errnoOf(error) {
 const external_node_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs");
 ;// CONCATENATED MODULE: external "node:path"
 const external_node_path_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:path");
+;// CONCATENATED MODULE: ./build/core/byte-shortage.js
+const KIBIBYTE = 1024;
+const UNITS = [
+    ['GiB', KIBIBYTE ** 3],
+    ['MiB', KIBIBYTE ** 2],
+    ['KiB', KIBIBYTE],
+];
+/**
+ * What is free and what is needed, for people: both in the unit of the need, one digit behind the point where there is
+ * one. What is free is rounded down and the need up, so that the two never read the same.
+ */
+function describeShortage(freeBytes, neededBytes) {
+    const [unit, size] = UNITS.find(([, bytes]) => neededBytes >= bytes) ?? ['KiB', KIBIBYTE];
+    const tenths = size / 10;
+    return {
+        free: `${Math.floor(freeBytes / tenths) / 10} ${unit}`,
+        needed: `${Math.ceil(neededBytes / tenths) / 10} ${unit}`,
+    };
+}
+
 ;// CONCATENATED MODULE: external "node:util"
 const external_node_util_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:util");
 ;// CONCATENATED MODULE: ./build/install/direct-fs.js
@@ -10276,6 +10296,8 @@ async function using(file, act) {
 ;// CONCATENATED MODULE: ./build/install/host-errors.js
 
 
+
+
 /** Whether the operating system refused something, as opposed to an error of this program. */
 function isSystemError(error) {
     return error instanceof Error && 'syscall' in error && 'errno' in error;
@@ -10296,12 +10318,38 @@ function toHostError(error, doing) {
             });
         case 'EACCES':
         case 'EPERM':
+            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user write access to the project root and everything in it.`, { cause: error });
         case 'EROFS':
-            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno}): give the runner's user write access to the project root and everything in it.`, { cause: error });
+            return new DeploymentError('host_not_writable', `The file system is mounted read-only, which was found while ${doing} (${errno}): mount it writable, or correct project-root.`, { cause: error });
         default: {
             const found = error instanceof Error ? error.message : String(error);
             return new DeploymentError('step_failed', `Failed while ${doing}: ${cleanForeignText(found)}.`, { cause: error });
         }
+    }
+}
+/** Who was refused, and whose the place is: that of what is at the path, or of the directory that it was to be made in. */
+function usersOf(error) {
+    const uid = process.getuid?.();
+    if (uid === undefined)
+        return '';
+    const path = error instanceof Error && 'path' in error && typeof error.path === 'string' ? error.path : undefined;
+    return `; this runner works as uid ${uid}${path === undefined ? '' : ownerOf(path)}`;
+}
+function ownerOf(path) {
+    for (const candidate of [path, (0,external_node_path_namespaceObject.dirname)(path)]) {
+        const found = lookAt(candidate);
+        if (found !== undefined)
+            return `, ${cleanForeignText(candidate)} belongs to uid ${found.uid}`;
+    }
+    return '';
+}
+/** Undefined also where this user may not look. */
+function lookAt(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.lstatSync)(path);
+    }
+    catch {
+        return undefined;
     }
 }
 
@@ -10463,6 +10511,7 @@ async function spendReserve(layout) {
 
 
 
+
 /** Room for our own records; the artifact's own need is checked when its listing is known. */
 const MIN_FREE_BYTES = 1024 * 1024;
 const MIN_FREE_INODES = 16;
@@ -10512,7 +10561,8 @@ async function requireSpace(path, neededBytes) {
         throw outOfInodes(path, ffree);
     if (free >= neededBytes)
         return;
-    throw new DeploymentError('disk_full', `${path} has ${mebibytes(free)} free, this deployment needs ${mebibytes(neededBytes)}: free some space and run again. Nothing was changed.`);
+    const told = describeShortage(free, neededBytes);
+    throw new DeploymentError('disk_full', `${path} has ${told.free} free, this deployment needs ${told.needed}: free some space and run again. Nothing was changed.`);
 }
 /** Whatever is odd about a root in which our folder cannot be made, it is the root that has to be mended. */
 function unusableRoot(error) {
@@ -10580,9 +10630,6 @@ async function requireSwitchableShelf(layout, shelf) {
 }
 function outOfInodes(path, free) {
     return new DeploymentError('disk_full', `The file system of ${path} has ${free} inodes left, this deployment needs at least ${MIN_FREE_INODES}: remove some files and run again. Nothing was changed.`);
-}
-function mebibytes(bytes) {
-    return `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
 }
 
 ;// CONCATENATED MODULE: ./node_modules/zod/v4/core/util.js
@@ -18219,31 +18266,35 @@ async function dropOldest(layout, names, log) {
 
 
 
+
+const LOCAL_REPORT = 'the local report';
 const UNSENT = { accepted: false, attempts: 0, error: 'not sent' };
 /**
  * Tells how a deployment ended: the local report first, always; then the hub, as best it can (contract 4.3, rules 7 and 8);
  * what the hub did not accept waits in the outbox; one audit line. `address` is where the report of that deployment belongs,
  * null when there is no hub to tell. `beforeTelling` is called as soon as the host's own part is done: telling the hub may take
- * longer than a cancelled run has. Never throws: what cannot be written is a warning and changes no outcome.
+ * longer than a cancelled run has. Never throws: what cannot be written is in the result
+ * and changes no outcome.
  */
 async function closeDeployment(host, record, end, address, beforeTelling = () => { }) {
+    const failures = new Map();
     const unsent = redactReport(buildLocalReport(record, end, UNSENT), host.redact);
-    const written = await close_deployment_orWarn(host.log, 'the local report', () => writeLocalReport(host.layout, unsent, host.redact));
+    const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host.layout, unsent, host.redact));
     beforeTelling({ report: unsent, reportPath: written });
-    const { reported, delivery } = await tellHub(host, unsent, address);
+    const { reported, delivery } = await tellHub(host, unsent, address, failures);
     const report = { ...unsent, reported };
-    const reportPath = await close_deployment_orWarn(host.log, 'the local report', () => written === undefined
+    const reportPath = await orNote(failures, LOCAL_REPORT, () => written === undefined
         ? writeLocalReport(host.layout, report, host.redact)
         : rewriteLocalReport(written, report, host.redact));
-    await close_deployment_orWarn(host.log, 'the audit line', () => appendAudit(host.layout, report, host.redact));
-    return { report, reportPath, delivery };
+    await orNote(failures, 'the audit line', () => appendAudit(host.layout, report, host.redact));
+    return { report, reportPath, delivery, unwritten: describeFailures(failures) };
 }
-async function tellHub(host, report, address) {
+async function tellHub(host, report, address, failures) {
     const { sender, log, redact } = host;
     if (address === null)
         return { reported: UNSENT };
     if (sender?.address !== address) {
-        await keepForLater(host, address, report);
+        await keepForLater(host, address, report, failures);
         return { reported: { ...UNSENT, error: 'waits in the outbox for a run that talks to its hub' } };
     }
     const delivery = await sender.send(report, { retry: true, timeoutMs: host.reportTimeoutMs() });
@@ -18251,20 +18302,28 @@ async function tellHub(host, report, address) {
     if (delivery.accepted)
         return { reported: { accepted: true, attempts, error: null }, delivery };
     log.warning(`The hub was not told of this deployment, which changes nothing on the host: ${delivery.error}`);
-    await keepForLater(host, address, report);
+    await keepForLater(host, address, report, failures);
     return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery };
 }
-async function keepForLater({ layout, log, redact }, address, report) {
-    await close_deployment_orWarn(log, 'the report in the outbox', () => keepInOutbox(layout, address, report, redact));
+async function keepForLater({ layout, redact }, address, report, failures) {
+    await orNote(failures, 'the report in the outbox', () => keepInOutbox(layout, address, report, redact));
 }
-async function close_deployment_orWarn(log, what, write) {
+/** A later try that works makes up for an earlier one. */
+async function orNote(failures, what, write) {
     try {
-        return await write();
+        const written = await write();
+        failures.delete(what);
+        return written;
     }
     catch (error) {
-        log.warning(`Could not write ${what}: ${toDeployError(error).message}`);
+        failures.set(what, (isSystemError(error) ? toHostError(error, `writing ${what}`) : toDeployError(error)).message);
         return undefined;
     }
+}
+/** What makes one of them fail makes the others fail as a rule, so the first reason is enough. */
+function describeFailures(failures) {
+    const [reason] = failures.values();
+    return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/changes.js
@@ -21211,6 +21270,8 @@ async function recoverDeployment(host, begin, records, journal) {
         await journal.append({ record: 'end', end });
     await enterTerminal(record, end);
     const closed = await closeDeployment(host, record, end, begin.report_address);
+    if (closed.unwritten !== undefined)
+        host.log.warning(closed.unwritten);
     if (end.rollback?.restored === false)
         throw stillInconsistent(begin, end.rollback);
     await removeJournal(host.layout.journal);
@@ -24365,13 +24426,17 @@ function escapeNonAscii(json) {
 
 /**
  * Puts `plugin.sig` into a staged plugin that needs one, in place of any that it brought; returns what the tree then
- * holds. Warns of kept paths that it covers as they are in the artifact, because what stands there is the host's own.
+ * holds. Without a secret it is left as it is, with a notice. Warns of kept paths that it covers as they are in the artifact, because what stands there is the host's own.
  * Throws ArtifactError `not_a_plugin` when its entry point leaves the plugin.
  */
 async function signForHost(plugin, secret) {
-    const { id, staged, tree, pluginYaml } = plugin;
+    const { id, staged, tree, pluginYaml, log } = plugin;
     if (!needsPluginSig(pluginYaml))
         return tree;
+    if (secret === undefined) {
+        log.notice(`plugins/${id} has execution_mode ${pluginYaml.executionMode} and is not signed for this host, because plugin-secret-key is not set: a host framework that checks plugin.sig does not load it.`);
+        return tree;
+    }
     await warnOfKept(plugin);
     const text = await buildPluginSig(staged, id, pluginYaml, secret);
     await removeTree((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'));
@@ -24392,6 +24457,7 @@ async function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/download-progress.js
+
 
 
 const PROGRESS_EVERY_MS = 2000;
@@ -24417,7 +24483,8 @@ function refuseWithoutSpace(folder, bytes) {
     const free = bavail * bsize;
     if (free >= bytes)
         return;
-    throw new DeploymentError('disk_full', `The artifact has ${bytes} bytes, the runner's temporary folder ${folder} has ${free} free: free some space and run again. Nothing was changed.`);
+    const told = describeShortage(free, bytes);
+    throw new DeploymentError('disk_full', `The artifact has ${told.needed}, the runner's temporary folder ${folder} has ${told.free} free: free some space and run again. Nothing was changed.`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/wire.js
@@ -24709,12 +24776,11 @@ function tellOtherVersion({ tools }, { asked, unserved }, came) {
 }
 async function sign({ request, tools, layout, shelf }, id, staged, tree, pluginYaml) {
     const secret = request.pluginSecretKey;
-    if (secret === undefined)
-        return tree;
     const kept = { installed: installPath(layout, shelf, id), keepPaths: request.keepPaths, log: tools.log };
     if (pluginYaml !== undefined)
         return signForHost({ id, staged, tree, pluginYaml, ...kept }, secret);
-    tools.log.notice('plugin-secret-key has no effect for a service.');
+    if (secret !== undefined)
+        tools.log.notice('plugin-secret-key has no effect for a service.');
     return tree;
 }
 
@@ -25022,21 +25088,26 @@ function newVersion({ run, origin }, thing) {
 
 
 
+
 /**
- * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed.
- * Throws DeploymentError `step_failed` with its exit code and the first of its output, or `step_timed_out`.
+ * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed,
+ * and tells what ran well and how long. Throws DeploymentError `step_failed` with its exit code and the first of its
+ * output, or `step_timed_out`.
  */
 async function runHostCommand(request) {
     const { command, env, timeoutSeconds } = request.command;
     const [program, ...args] = command;
+    const started = external_node_perf_hooks_namespaceObject.performance.now();
     const end = await runChild({
         command: [program, ...args, ...request.args],
         env: allowedEnvironment({ ...factVariables(request.facts), ...env, ...request.variables }),
         timeoutMs: timeoutSeconds * 1000,
         signal: request.signal,
     });
-    if (end.kind === 'exited' && end.code === 0)
-        return;
+    if (end.kind === 'exited' && end.code === 0) {
+        const took = Math.round(external_node_perf_hooks_namespaceObject.performance.now() - started);
+        return request.log.info(`${request.name} of the host config ran ${program}, which ended well after ${took} ms.`);
+    }
     const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
     throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (time-out ${timeoutSeconds} s).`);
 }
@@ -25181,14 +25252,18 @@ function seedSettings(template, required, optional, environment) {
  */
 function verifySettings(text, required, path) {
     refuseUnusableNames(required);
+    const missing = unsetSettings(text, required);
+    if (missing.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `plugin.yaml requires ${missing.join(', ')}, which ${path} does not set: add ${missing.length === 1 ? 'it' : 'them'} there, because a deployment never changes existing settings.`);
+}
+/** Which of the keys settings lack or leave empty. */
+function unsetSettings(text, keys) {
     const set = new Set(text.split(/\r?\n/).flatMap(line => {
         const [, , key, , value] = ASSIGNMENT.exec(line) ?? [];
         return key === undefined || isEmpty((value ?? '').trim()) ? [] : [key];
     }));
-    const missing = required.filter(key => !set.has(key));
-    if (missing.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${missing.join(', ')}, which ${path} does not set: add ${missing.length === 1 ? 'it' : 'them'} there, because a deployment never changes existing settings.`);
+    return keys.filter(key => !set.has(key));
 }
 function quoted(value) {
     if (!/^\s|\s$|["'\\#$`]/.test(value))
@@ -25363,11 +25438,14 @@ async function writeSettings(context, id, from) {
     return writeEnv({ layout, transaction, log, shelf, id, from, environment, variables, stagingFolder });
 }
 async function provision(context, id) {
+    const name = `provision.${id}`;
     await runHostCommand({
-        command: requireEntry(context.hostConfig?.provision.get(id), `provision.${id}`),
+        name,
+        command: requireEntry(context.hostConfig?.provision.get(id), name),
         args: [id],
         variables: { PROVISION_PLUGIN_ID: id },
         facts: context.facts,
+        log: context.log,
         signal: context.signal,
     });
     return 'done';
@@ -25397,12 +25475,15 @@ async function verifyHealth(context, step) {
 /** A team that could not be told is no reason to take a healthy version back. */
 async function notify(context, step) {
     const message = step.message ?? '';
+    const name = `notify.${step.event}`;
     try {
         await runHostCommand({
-            command: requireEntry(context.hostConfig?.notify.get(step.event), `notify.${step.event}`),
+            name,
+            command: requireEntry(context.hostConfig?.notify.get(step.event), name),
             args: [step.event, message],
             variables: { NOTIFY_EVENT: step.event, NOTIFY_MESSAGE: message },
             facts: context.facts,
+            log: context.log,
             signal: context.signal,
         });
         return 'done';
@@ -25523,7 +25604,44 @@ async function runSteps(steps, record, signal, perform) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/steps/tell-unset-settings.js
+
+
+
+
+
+
+
+const MAX_NAME_CHARS = 60;
+/**
+ * Tells which required settings, by their names, the host's settings of a thing lack for which the plan writes none; a
+ * `write_env` step refuses for itself. Says nothing where the settings cannot be read. Never throws.
+ */
+async function tellUnsetSettings({ layout, log, things, steps }) {
+    const written = new Set(steps.flatMap(step => (step.action === 'write_env' ? [`${step.from.split('/')[0]}/${step.plugin}`] : [])));
+    for (const thing of things.filter(other => !written.has(step_context_placeOf(other)))) {
+        const { required } = thing.environment;
+        const path = settingsPath(layout, thing.shelf, thing.id);
+        const text = required.length === 0 ? undefined : await tell_unset_settings_readSettings(path);
+        const unset = text === undefined ? [] : unsetSettings(text, required);
+        if (unset.length === 0)
+            continue;
+        const names = unset.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
+        log.notice(`${step_context_placeOf(thing)} requires ${names}, which ${path} does not set, and the plan has no write_env step for it.`);
+    }
+}
+/** Empty where there are none, undefined where nobody can tell. */
+async function tell_unset_settings_readSettings(path) {
+    try {
+        return await readSmallFile(path, MAX_SMALL_FILE_BYTES);
+    }
+    catch (error) {
+        return isAbsent(error) ? '' : undefined;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/install-things.js
+
 
 
 
@@ -25536,6 +25654,7 @@ async function runSteps(steps, record, signal, perform) {
  */
 async function installThings(run, order, deployment) {
     const context = describeContext(run, order, deployment);
+    await tellUnsetSettings({ ...context, steps: order.steps });
     await run.enter('installing');
     await deployment.transaction.noteHealthchecks(restoredChecks(order));
     await runSteps([...order.oldThings.map(removalOf), ...order.steps], run.record, run.tools.signal, async (step) => {
@@ -28042,7 +28161,19 @@ function getIDToken(aud) {
  */
 
 //# sourceMappingURL=core.js.map
+;// CONCATENATED MODULE: ./build/actions/rollback-problems.js
+/**
+ * What is off after a rollback, one sentence each, for a reader who has just read the cause: where a restart fails on the
+ * old files as it did on the new ones, its sentence is not told again. That a version is unhealthy is, because here it is
+ * the old one.
+ */
+function rollbackProblems({ rollback, error }) {
+    const told = error?.code === 'unhealthy' ? undefined : error?.message;
+    return (rollback?.problems ?? []).map(problem => (problem === told ? 'The same happened again.' : problem));
+}
+
 ;// CONCATENATED MODULE: ./build/actions/annotations.js
+
 
 
 
@@ -28059,8 +28190,8 @@ function annotateFailure(error, report, redact) {
     const { code, message } = report.error ?? toDeployError(error);
     annotateCause(error, code, `${message}${takingBack(report)}`, safely(redact));
 }
-function takingBack({ rollback }) {
-    const problems = rollback?.problems ?? [];
+function takingBack(report) {
+    const problems = rollbackProblems(report);
     return problems.length === 0 ? '' : ` — While it was taken back: ${problems.join(' ')}`;
 }
 /** The same for what ended an action before it had a report. */
@@ -28649,6 +28780,7 @@ function keepSecrets(known) {
 ;// CONCATENATED MODULE: ./build/actions/deploy-summary.js
 
 
+
 /** The annotations beside the summary are fewer; the log has them all. */
 const MAX_LISTED_PROBLEMS = 30;
 /** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
@@ -28735,10 +28867,13 @@ function problemList(error) {
 function rollback(report) {
     if (report.rollback === null)
         return [];
-    const { restored, problems, verified, healthy } = report.rollback;
+    const { restored, verified, healthy } = report.rollback;
     const result = restored ? 'Everything was taken back' : 'Taking back failed';
     const check = verified === true ? ', and the restored files are as recorded' : '';
-    const lines = [`Rollback: ${result}${check}.${healthSentence(healthy)}`, ...problems.map(found => `- ${cell(found)}`)];
+    const lines = [
+        `Rollback: ${result}${check}.${healthSentence(healthy)}`,
+        ...rollbackProblems(report).map(found => `- ${cell(found)}`),
+    ];
     return [lines.join('\n')];
 }
 function healthSentence(healthy) {
@@ -28785,10 +28920,13 @@ async function tellResult(result, outputs, redact, log) {
     await files.addSummary(buildDeploySummary(result));
     const { outcome, previous_version: previous, version, error } = result.report;
     log.info(`Outcome: ${outcome}${error === null ? `, ${previous ?? 'nothing'} → ${version}` : ''}.`);
-    if (outcome === 'success' && result.error === undefined)
-        return;
-    process.exitCode = 1;
-    annotateFailure(result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`), result.report, redact);
+    if (outcome !== 'success' || result.error !== undefined) {
+        process.exitCode = 1;
+        const error = result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`);
+        annotateFailure(error, result.report, redact);
+    }
+    if (result.unwritten !== undefined)
+        log.warning(result.unwritten);
 }
 
 ;// CONCATENATED MODULE: ./build/actions/deploy.js
@@ -29852,7 +29990,7 @@ function hasPluginYaml({ files, symlinks }) {
 }
 async function project_part_sign({ request, tools, layout }, part) {
     const { pluginYaml, leftBehind, ...unsigned } = part;
-    if (request.pluginSecretKey === undefined || pluginYaml === undefined)
+    if (pluginYaml === undefined)
         return unsigned.tree;
     const installed = leftBehind ?? installPath(layout, 'plugins', part.id);
     const kept = { installed, keepPaths: request.keepPaths, log: tools.log };
@@ -29976,6 +30114,7 @@ function decodeBase64(text, length) {
 const KEY_BYTES = 32;
 const HEX_FORM = /^[0-9a-fA-F]{64}$/;
 const PEM_BEGIN = '-----BEGIN PUBLIC KEY-----';
+const PRIVATE_PEM_BEGIN = /^-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----/;
 const PEM_END = '-----END PUBLIC KEY-----';
 /** What stands before the raw key in its SubjectPublicKeyInfo (RFC 8410). */
 const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
@@ -30020,6 +30159,8 @@ function splitKeys(text) {
     return keys;
 }
 function parseKey({ text, line }) {
+    if (PRIVATE_PEM_BEGIN.test(text))
+        throw privateKey(line);
     const raw = decodeKey(text);
     if (raw === undefined)
         throw invalidKeys(`line ${line} is something else`);
@@ -30042,6 +30183,10 @@ function decodePem(text) {
 function invalidKeys(problem) {
     return new ConfigError('invalid_input', 'signer-public-key must hold Ed25519 public keys, one a line as base64 or hex of the raw 32 bytes, or as PEM "BEGIN PUBLIC KEY", ' +
         `but ${problem}: ask the publisher for the key.`);
+}
+function privateKey(line) {
+    return new ConfigError('invalid_input', `signer-public-key must hold public keys, but on line ${line} begins a private key, which must not be there: whoever has it signs as the publisher. ` +
+        'Remove it, have the publisher replace it if others could read it, and give its public key.');
 }
 
 ;// CONCATENATED MODULE: ./build/project/request-artifact.js

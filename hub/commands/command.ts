@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
 import { HubError, UsageError } from '../errors.ts'
@@ -29,6 +29,17 @@ export function parseCommandLine<T extends ParseArgsOptionsConfig>(args: string[
 export function requireOption(name: string, value: string | undefined): string {
   if (!value) throw new UsageError(`The option --${name} is missing.`)
   return value
+}
+
+/** The bytes of the file that an option names. Throws HubError 400 when it cannot be read. */
+export function readGivenFile(option: string, path: string): Buffer {
+  try {
+    return readFileSync(path)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    const found = code === 'ENOENT' ? 'is not there' : `cannot be read (${code})`
+    throw new HubError(400, `The option --${option} names the file ${path}, which ${found}: correct the path.`)
+  }
 }
 
 /** Runs the work on the data folder, made where there is none, and closes it however the work ends. */

@@ -1,10 +1,17 @@
-import { readFileSync } from 'node:fs'
 import { HubError, UsageError } from '../errors.ts'
 import { zipFolder } from '../folder-archive.ts'
 import { zipGitCommit } from '../git-archive.ts'
 import { readPackagedVersion } from '../marketplace/packaged-version.ts'
 import { type Publication, publishArchive } from '../marketplace/publish.ts'
-import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, requireOption, withStore } from './command.ts'
+import {
+  type Command,
+  DATA_OPTION,
+  DATA_USAGE,
+  parseCommandLine,
+  readGivenFile,
+  requireOption,
+  withStore,
+} from './command.ts'
 import { parseListing } from './listing-options.ts'
 
 const OPTIONS = {
@@ -67,7 +74,7 @@ async function readSource({ from, git, ref, archive, repo }: Values): Promise<So
     throw new UsageError('What to publish is given by exactly one of --from, --git and --archive.')
   }
   if (from) return zipFolder(from)
-  if (archive) return { bytes: readFileSync(archive) }
+  if (archive) return { bytes: readGivenFile('archive', archive) }
   const name = repo === undefined ? undefined : /\/([^@]+)@/.exec(repo)?.[1]
   const repository = requireLocal(requireOption('git', git))
   return { bytes: await zipGitCommit({ repository, ref: requireOption('ref', ref), name }) }
@@ -105,7 +112,10 @@ function readSigningSecret(values: Values): string {
   if ((variable === undefined) === (file === undefined)) {
     throw new UsageError('The signing secret is given by one of --signing-secret-env and --signing-secret-file.')
   }
-  if (file !== undefined) return readFileSync(file, 'utf8').replace(/\r?\n$/, '')
+  if (file !== undefined)
+    return readGivenFile('signing-secret-file', file)
+      .toString('utf8')
+      .replace(/\r?\n$/, '')
   const secret = process.env[variable ?? '']
   if (!secret) throw new UsageError(`The environment variable ${variable} must hold the signing secret, and is empty.`)
   return secret

@@ -1,7 +1,7 @@
-import { parseDocument } from 'yaml'
 import { z } from 'zod'
 import { HubError } from '../errors.ts'
 import { parseInput } from '../names.ts'
+import { parseYaml } from '../yaml-document.ts'
 import type { ManifestFacts } from './manifest.ts'
 import { PLAN_PATH, type SourceTree } from './source-tree.ts'
 
@@ -25,7 +25,7 @@ const ACTIONS = [
 
 const stepSchema = z.object({
   id: z.string().optional(),
-  action: z.enum(ACTIONS),
+  action: z.enum(ACTIONS, { error: describeAction }),
   plugin: z.string().optional(),
   extension: z.string().optional(),
   from: z.string().optional(),
@@ -49,12 +49,14 @@ export function requireWorkablePlan(text: string, tree: SourceTree, facts: Manif
   if (problems.length > 0) throw new HubError(400, `${PLAN_PATH}: ${problems.join('; ')}.`)
 }
 
+function describeAction({ input }: { input?: unknown }): string {
+  return input === undefined ? 'is missing' : `must be one of ${ACTIONS.join(', ')}, found ${JSON.stringify(input)}`
+}
+
 function parsePlan(text: string) {
-  const document = parseDocument(text, { logLevel: 'error' })
-  const problem = document.errors[0]?.message.split('\n')[0]
-  if (problem !== undefined) throw new HubError(400, `${PLAN_PATH} is not valid YAML: ${problem}`)
+  const value = parseYaml(text, PLAN_PATH)
   try {
-    return parseInput(planSchema, document.toJS({ maxAliasCount: 0 }))
+    return parseInput(planSchema, value)
   } catch (error) {
     throw new HubError(400, `${PLAN_PATH}: ${error instanceof Error ? error.message : String(error)}`)
   }

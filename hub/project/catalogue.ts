@@ -31,6 +31,15 @@ export function listProjects(store: Store): Project[] {
   return [...projects].map(([project_id, versions]) => ({ project_id, versions: newestFirst(versions) }))
 }
 
+/** Throws HubError 404 when no version of the project was ever published. */
+export function requireProject(store: Store, projectId: string): void {
+  if (findVersions(store, projectId).length > 0) return
+  throw new HubError(
+    404,
+    `There is no project ${JSON.stringify(projectId)}: correct the id ("project versions" lists them), or publish it first, with "project publish".`,
+  )
+}
+
 /** The newest version that is not revoked; undefined when there is none. */
 export function latestProjectVersion(store: Store, projectId: string): ProjectVersion | undefined {
   return newestFirst(findVersions(store, projectId)).find(({ revoked_at }) => revoked_at === null)

@@ -16,6 +16,8 @@ export const projectVersionSchema = versionSchema.refine(isSemver, {
   error: 'must be a semantic version, like 1.4.0 or 2.0.0-beta.1',
 })
 
+const PUBLIC_KEY_BYTES = 32
+const PRIVATE_PEM = /-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----/
 const PLUGINS_DIRNAME = /^(?!(?:extensions|deployment|manifest\.json)$)[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/
 
 export const pluginsDirnameSchema = z.string().regex(PLUGINS_DIRNAME, {
@@ -26,6 +28,14 @@ export const pluginsDirnameSchema = z.string().regex(PLUGINS_DIRNAME, {
 export function base64Schema(bytes: number) {
   return z.string().refine(text => isBase64(text, bytes), { error: `must be ${bytes} bytes in base64` })
 }
+
+/** The raw 32 bytes of an Ed25519 public key, in base64 (contract 2.2). */
+export const publicKeySchema = z.string().refine(text => isBase64(text, PUBLIC_KEY_BYTES), {
+  error: ({ input }) =>
+    PRIVATE_PEM.test(String(input))
+      ? 'holds a private key, which must not be there: give the public key, as "project keygen" prints it'
+      : `must be ${PUBLIC_KEY_BYTES} bytes in base64`,
+})
 
 function isSemver(version: string): boolean {
   return /^\d/.test(version) && semver.valid(version) !== null

@@ -1,7 +1,7 @@
-import { parseDocument } from 'yaml'
 import { z } from 'zod'
 import { HubError } from '../errors.ts'
 import { labelSchema, parseInput, versionSchema } from '../names.ts'
+import { parseYaml } from '../yaml-document.ts'
 
 const namesSchema = z.preprocess(
   value => (value === '' || value === undefined ? [] : value),
@@ -22,11 +22,9 @@ export type PluginDescription = z.output<typeof descriptionSchema>
  * 400, which names the file as `path`, when it is not valid YAML or has no version.
  */
 export function parsePluginDescription(text: string, path: string): PluginDescription {
-  const document = parseDocument(text, { schema: 'failsafe', logLevel: 'error' })
-  const problem = document.errors[0]?.message.split('\n')[0]
-  if (problem !== undefined) throw new HubError(400, `${path} is not valid YAML: ${problem}`)
+  const value = parseYaml(text, path, 'failsafe')
   try {
-    return parseInput(descriptionSchema, document.toJS({ maxAliasCount: 0 }))
+    return parseInput(descriptionSchema, value)
   } catch (error) {
     throw new HubError(400, `${path}: ${error instanceof Error ? error.message : String(error)}`)
   }

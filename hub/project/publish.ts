@@ -6,7 +6,7 @@ import { parseInput } from '../names.ts'
 import type { Store } from '../store.ts'
 import { addProjectVersion, findSame, type ProjectVersion } from './catalogue.ts'
 import { encryptDek } from './dek-cipher.ts'
-import { base64Schema, projectIdSchema, projectVersionSchema } from './names.ts'
+import { base64Schema, projectIdSchema, projectVersionSchema, publicKeySchema } from './names.ts'
 
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
@@ -17,7 +17,7 @@ export const releaseSchema = z.object({
   project_id: projectIdSchema,
   version: projectVersionSchema,
   signature: base64Schema(64),
-  signer_public_key: base64Schema(32),
+  signer_public_key: publicKeySchema,
   dek: base64Schema(32),
 })
 

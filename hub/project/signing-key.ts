@@ -10,19 +10,34 @@ export function createSigningKey(path: string): KeyObject {
   try {
     writeFileSync(path, privateKey.export({ format: 'pem', type: 'pkcs8' }), { mode: 0o600, flag: 'wx' })
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-    throw new HubError(400, `The file ${path} exists already: a key is never written over.`)
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'EEXIST') throw new HubError(400, `The file ${path} exists already: a key is never written over.`)
+    throw new HubError(
+      400,
+      `The file ${path} cannot be written (${code}): give --out in a folder that is there and yours.`,
+    )
   }
   return privateKey
 }
 
 /** Throws HubError 400 when the file cannot be read, or holds no Ed25519 private key in PEM. */
 export function readSigningKey(path: string): KeyObject {
+  const pem = readKeyFile(path)
   try {
-    const key = createPrivateKey(readFileSync(path))
+    const key = createPrivateKey(pem)
     if (key.asymmetricKeyType === 'ed25519') return key
   } catch {}
   throw new HubError(400, `The file ${path} must hold an Ed25519 private key in PEM: "project keygen" makes one.`)
+}
+
+function readKeyFile(path: string): Buffer {
+  try {
+    return readFileSync(path)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    const found = code === 'ENOENT' ? 'is not there' : `cannot be read (${code})`
+    throw new HubError(400, `The signing key ${path} ${found}: "project keygen --out FILE" makes one.`)
+  }
 }
 
 /** The raw 32 bytes of the key's public half, in base64 (contract 2.2, signer_public_key). */

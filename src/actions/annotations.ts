@@ -3,6 +3,7 @@ import { toDeployError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { SourceError } from '../core/source-problem.ts'
 import type { LocalReport } from '../install/local-report.ts'
+import { rollbackProblems } from './rollback-problems.ts'
 
 /** The runner shows ten annotations of a kind a step, and 4,096 characters of each. */
 const MAX_ANNOTATIONS = 10
@@ -18,8 +19,8 @@ export function annotateFailure(error: Error, report: LocalReport, redact: (text
   annotateCause(error, code, `${message}${takingBack(report)}`, safely(redact))
 }
 
-function takingBack({ rollback }: LocalReport): string {
-  const problems = rollback?.problems ?? []
+function takingBack(report: LocalReport): string {
+  const problems = rollbackProblems(report)
   return problems.length === 0 ? '' : ` — While it was taken back: ${problems.join(' ')}`
 }
 

@@ -3,6 +3,7 @@ import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Outcome } from '../core/outcome.ts'
 import { SourceError } from '../core/source-problem.ts'
 import type { LocalReport } from '../install/local-report.ts'
+import { rollbackProblems } from './rollback-problems.ts'
 
 export interface SummaryFacts {
   report: LocalReport
@@ -104,10 +105,13 @@ function problemList(error: DeployError | undefined): string[] {
 
 function rollback(report: LocalReport): string[] {
   if (report.rollback === null) return []
-  const { restored, problems, verified, healthy } = report.rollback
+  const { restored, verified, healthy } = report.rollback
   const result = restored ? 'Everything was taken back' : 'Taking back failed'
   const check = verified === true ? ', and the restored files are as recorded' : ''
-  const lines = [`Rollback: ${result}${check}.${healthSentence(healthy)}`, ...problems.map(found => `- ${cell(found)}`)]
+  const lines = [
+    `Rollback: ${result}${check}.${healthSentence(healthy)}`,
+    ...rollbackProblems(report).map(found => `- ${cell(found)}`),
+  ]
   return [lines.join('\n')]
 }
 

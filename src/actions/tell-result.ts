@@ -19,11 +19,10 @@ export async function tellResult(
   await files.addSummary(buildDeploySummary(result))
   const { outcome, previous_version: previous, version, error } = result.report
   log.info(`Outcome: ${outcome}${error === null ? `, ${previous ?? 'nothing'} → ${version}` : ''}.`)
-  if (outcome === 'success' && result.error === undefined) return
-  process.exitCode = 1
-  annotateFailure(
-    result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`),
-    result.report,
-    redact,
-  )
+  if (outcome !== 'success' || result.error !== undefined) {
+    process.exitCode = 1
+    const error = result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`)
+    annotateFailure(error, result.report, redact)
+  }
+  if (result.unwritten !== undefined) log.warning(result.unwritten)
 }

@@ -54,18 +54,23 @@ export function seedSettings(
  */
 export function verifySettings(text: string, required: readonly string[], path: string): void {
   refuseUnusableNames(required)
+  const missing = unsetSettings(text, required)
+  if (missing.length === 0) return
+  throw new DeploymentError(
+    'step_failed',
+    `plugin.yaml requires ${missing.join(', ')}, which ${path} does not set: add ${missing.length === 1 ? 'it' : 'them'} there, because a deployment never changes existing settings.`,
+  )
+}
+
+/** Which of the keys settings lack or leave empty. */
+export function unsetSettings(text: string, keys: readonly string[]): string[] {
   const set = new Set(
     text.split(/\r?\n/).flatMap(line => {
       const [, , key, , value] = ASSIGNMENT.exec(line) ?? []
       return key === undefined || isEmpty((value ?? '').trim()) ? [] : [key]
     }),
   )
-  const missing = required.filter(key => !set.has(key))
-  if (missing.length === 0) return
-  throw new DeploymentError(
-    'step_failed',
-    `plugin.yaml requires ${missing.join(', ')}, which ${path} does not set: add ${missing.length === 1 ? 'it' : 'them'} there, because a deployment never changes existing settings.`,
-  )
+  return keys.filter(key => !set.has(key))
 }
 
 function quoted(value: string): string {

@@ -15,6 +15,7 @@ export interface SignerKey {
 const KEY_BYTES = 32
 const HEX_FORM = /^[0-9a-fA-F]{64}$/
 const PEM_BEGIN = '-----BEGIN PUBLIC KEY-----'
+const PRIVATE_PEM_BEGIN = /^-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----/
 const PEM_END = '-----END PUBLIC KEY-----'
 /** What stands before the raw key in its SubjectPublicKeyInfo (RFC 8410). */
 const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex')
@@ -68,6 +69,7 @@ function splitKeys(text: string): WrittenKey[] {
 }
 
 function parseKey({ text, line }: WrittenKey): SignerKey {
+  if (PRIVATE_PEM_BEGIN.test(text)) throw privateKey(line)
   const raw = decodeKey(text)
   if (raw === undefined) throw invalidKeys(`line ${line} is something else`)
   const problem = publicKeyProblem(raw)
@@ -92,5 +94,13 @@ function invalidKeys(problem: string): ConfigError {
     'invalid_input',
     'signer-public-key must hold Ed25519 public keys, one a line as base64 or hex of the raw 32 bytes, or as PEM "BEGIN PUBLIC KEY", ' +
       `but ${problem}: ask the publisher for the key.`,
+  )
+}
+
+function privateKey(line: number): ConfigError {
+  return new ConfigError(
+    'invalid_input',
+    `signer-public-key must hold public keys, but on line ${line} begins a private key, which must not be there: whoever has it signs as the publisher. ` +
+      'Remove it, have the publisher replace it if others could read it, and give its public key.',
   )
 }

@@ -1,4 +1,5 @@
 import { statfsSync } from 'node:fs'
+import { describeShortage } from '../core/byte-shortage.ts'
 import { DeploymentError } from '../core/errors.ts'
 import type { DeploymentTools } from './deployment-run.ts'
 
@@ -28,8 +29,9 @@ function refuseWithoutSpace(folder: string, bytes: number): void {
   const { bavail, bsize } = statfsSync(folder)
   const free = bavail * bsize
   if (free >= bytes) return
+  const told = describeShortage(free, bytes)
   throw new DeploymentError(
     'disk_full',
-    `The artifact has ${bytes} bytes, the runner's temporary folder ${folder} has ${free} free: free some space and run again. Nothing was changed.`,
+    `The artifact has ${told.needed}, the runner's temporary folder ${folder} has ${told.free} free: free some space and run again. Nothing was changed.`,
   )
 }

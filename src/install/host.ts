@@ -1,5 +1,6 @@
 import { constants } from 'node:fs'
 import { join } from 'node:path'
+import { describeShortage } from '../core/byte-shortage.ts'
 import { type DeployError, DeploymentError, errnoOf } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
 import { access, chmod, stat, statfs } from './direct-fs.ts'
@@ -59,9 +60,10 @@ export async function requireSpace(path: string, neededBytes: number): Promise<v
   // A file system that makes inodes as it needs them says that it has none.
   if (files > 0 && ffree < MIN_FREE_INODES) throw outOfInodes(path, ffree)
   if (free >= neededBytes) return
+  const told = describeShortage(free, neededBytes)
   throw new DeploymentError(
     'disk_full',
-    `${path} has ${mebibytes(free)} free, this deployment needs ${mebibytes(neededBytes)}: free some space and run again. Nothing was changed.`,
+    `${path} has ${told.free} free, this deployment needs ${told.needed}: free some space and run again. Nothing was changed.`,
   )
 }
 
@@ -145,8 +147,4 @@ function outOfInodes(path: string, free: number): DeploymentError {
     'disk_full',
     `The file system of ${path} has ${free} inodes left, this deployment needs at least ${MIN_FREE_INODES}: remove some files and run again. Nothing was changed.`,
   )
-}
-
-function mebibytes(bytes: number): string {
-  return `${(bytes / 1024 / 1024).toFixed(1)} MiB`
 }

@@ -9,6 +9,7 @@ import { performStep } from './steps/perform-step.ts'
 import { removeThing } from './steps/remove-thing.ts'
 import { runSteps } from './steps/run-steps.ts'
 import { type InstalledThing, type NewThing, placeOf, type StepContext } from './steps/step-context.ts'
+import { tellUnsetSettings } from './steps/tell-unset-settings.ts'
 
 /** A plan that is bound to what is there, and what it installs. */
 export interface InstallOrder {
@@ -37,6 +38,7 @@ export async function installThings(
   deployment: OpenDeployment,
 ): Promise<Installation> {
   const context = describeContext(run, order, deployment)
+  await tellUnsetSettings({ ...context, steps: order.steps })
   await run.enter('installing')
   await deployment.transaction.noteHealthchecks(restoredChecks(order))
   await runSteps([...order.oldThings.map(removalOf), ...order.steps], run.record, run.tools.signal, async step => {

@@ -63,6 +63,7 @@ async function recoverDeployment(
   if (end !== findEnd(records)) await journal.append({ record: 'end', end })
   await enterTerminal(record, end)
   const closed = await closeDeployment(host, record, end, begin.report_address)
+  if (closed.unwritten !== undefined) host.log.warning(closed.unwritten)
   if (end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
   await removeJournal(host.layout.journal)
   await cleanStaging(host.layout, host.log)

@@ -22,12 +22,18 @@ export interface PluginToSign {
 
 /**
  * Puts `plugin.sig` into a staged plugin that needs one, in place of any that it brought; returns what the tree then
- * holds. Warns of kept paths that it covers as they are in the artifact, because what stands there is the host's own.
+ * holds. Without a secret it is left as it is, with a notice. Warns of kept paths that it covers as they are in the artifact, because what stands there is the host's own.
  * Throws ArtifactError `not_a_plugin` when its entry point leaves the plugin.
  */
-export async function signForHost(plugin: PluginToSign, secret: string): Promise<PluginToSign['tree']> {
-  const { id, staged, tree, pluginYaml } = plugin
+export async function signForHost(plugin: PluginToSign, secret: string | undefined): Promise<PluginToSign['tree']> {
+  const { id, staged, tree, pluginYaml, log } = plugin
   if (!needsPluginSig(pluginYaml)) return tree
+  if (secret === undefined) {
+    log.notice(
+      `plugins/${id} has execution_mode ${pluginYaml.executionMode} and is not signed for this host, because plugin-secret-key is not set: a host framework that checks plugin.sig does not load it.`,
+    )
+    return tree
+  }
   await warnOfKept(plugin)
   const text = await buildPluginSig(staged, id, pluginYaml, secret)
   await removeTree(join(staged, 'plugin.sig'))

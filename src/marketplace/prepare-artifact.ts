@@ -108,9 +108,8 @@ async function sign(
   pluginYaml: PluginYaml | undefined,
 ): Promise<Prepared['tree']> {
   const secret = request.pluginSecretKey
-  if (secret === undefined) return tree
   const kept = { installed: installPath(layout, shelf, id), keepPaths: request.keepPaths, log: tools.log }
   if (pluginYaml !== undefined) return signForHost({ id, staged, tree, pluginYaml, ...kept }, secret)
-  tools.log.notice('plugin-secret-key has no effect for a service.')
+  if (secret !== undefined) tools.log.notice('plugin-secret-key has no effect for a service.')
   return tree
 }

@@ -72,7 +72,7 @@ interface UnsignedPart {
 
 async function sign({ request, tools, layout }: Run, part: UnsignedPart): Promise<PartTree> {
   const { pluginYaml, leftBehind, ...unsigned } = part
-  if (request.pluginSecretKey === undefined || pluginYaml === undefined) return unsigned.tree
+  if (pluginYaml === undefined) return unsigned.tree
   const installed = leftBehind ?? installPath(layout, 'plugins', part.id)
   const kept = { installed, keepPaths: request.keepPaths, log: tools.log }
   return signForHost({ ...unsigned, pluginYaml, ...kept }, request.pluginSecretKey)

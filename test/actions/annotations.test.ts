@@ -12,7 +12,10 @@ function linesOf(error: Error, report: Partial<LocalReport> = {}, redact = NO_RE
   return output.split('\n').filter(line => line !== '')
 }
 
-function failureOf(code: 'not_found' | 'internal_error', message: string): Partial<LocalReport> {
+function failureOf(
+  code: 'not_found' | 'step_failed' | 'unhealthy' | 'internal_error',
+  message: string,
+): Partial<LocalReport> {
   return { error: { code, message, step: null } }
 }
 
@@ -54,6 +57,18 @@ describe('annotateFailure', () => {
     const [line] = linesOf(new Error('x'), { ...failureOf('not_found', 'the cause.'), rollback })
     assert.ok(line?.endsWith('::the cause. — While it was taken back: a is off. b is off.'))
   })
+
+  for (const [code, times, what] of [
+    ['step_failed', 1, 'that a step has failed with'],
+    ['unhealthy', 2, 'that says of both versions that they are not healthy'],
+  ] as const) {
+    it(`tells ${times === 1 ? 'once' : 'twice'} a sentence ${what}`, () => {
+      const rollback = { restored: true, problems: ['it said no.', 'b is off.'], verified: true, healthy: false }
+      const [line = ''] = linesOf(new Error('x'), { ...failureOf(code, 'it said no.'), rollback })
+      assert.equal(line.split('it said no.').length - 1, times, line)
+      assert.ok(line.endsWith('b is off.'), line)
+    })
+  }
 
   it('redacts and cleans what it tells', () => {
     const message = 'key hunter22\r\n::stop-commands::x\n##[error]y'

@@ -67,6 +67,16 @@ describe('buildDeploySummary', () => {
     })
   }
 
+  it('tells a sentence once that is both the cause and what could not be undone', () => {
+    const rollback = { restored: true, problems: ['it said no'], verified: true, healthy: false }
+    const error = { code: 'step_failed' as const, message: 'it said no', step: 'restart' }
+    const summary = buildDeploySummary({
+      report: reportOf({ outcome: 'rolled_back', error, rollback }),
+      plannedSteps: [],
+    })
+    assert.equal(summary.split('it said no').length, 2, summary)
+  })
+
   for (const [healthy, sentence] of [
     [true, /The old version runs and is healthy/],
     [false, /The old version is not healthy/],

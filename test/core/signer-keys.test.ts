@@ -107,6 +107,19 @@ describe('parseSignerKeys', () => {
     it(`refuses ${name}`, () => assert.throws(() => parseSignerKeys(text), isInvalidInput))
   }
 
+  for (const label of ['PRIVATE KEY', 'ENCRYPTED PRIVATE KEY', 'OPENSSH PRIVATE KEY', 'EC PRIVATE KEY']) {
+    it(`says that "${label}" is a private key, and repeats nothing of it`, () => {
+      const text = `${base64}\n${pem(OTHER, label)}`
+      assert.throws(
+        () => parseSignerKeys(text),
+        error =>
+          isInvalidInput(error) &&
+          /line 2 begins a private key/.test(`${error}`) &&
+          !`${error}`.includes(OTHER.toString('base64')),
+      )
+    })
+  }
+
   it('gives keys that verify, each with its text in base64', () => {
     for (const { publicKey, message, signature } of ED25519_VECTORS) {
       const [key] = parseSignerKeys(publicKey)

@@ -147,12 +147,14 @@ describe('the command line', { concurrency: 3 }, () => {
     ['an unknown version', ['yank', ...HELLO]],
     ['a missing folder', ['publish', ...HELLO, ...SECRET, '--from', '/missing']],
     ['a missing file', ['publish', ...HELLO, ...SECRET, '--archive', '/missing']],
+    ['a missing secret', ['publish', ...HELLO, '--signing-secret-file', '/missing', '--from', '.']],
     ['a bad slug', ['publish', '--kind', 'plugin', '--slug', '../x', '--version', '1', ...SECRET, '--from', '.']],
   ] as const) {
     it(`ends with 1 and one sentence for ${name}`, async t => {
       const ended = await hub(...args, '--data', join(newFolder(t), 'data'))
       assert.equal(ended.code, 1)
       assert.equal(ended.stderr.trim().split('\n').length, 1)
+      assert.doesNotMatch(ended.stderr, /ENOENT/)
     })
   }
 

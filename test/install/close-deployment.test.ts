@@ -129,10 +129,24 @@ describe('closeDeployment', () => {
     assert.equal(JSON.parse(readFileSync(join(layout.outbox, name as string), 'utf8')).address, 'http://other greeter')
   })
 
+  it('tells once what could not be written, for below the cause', async t => {
+    const down: Delivery = { accepted: false, attempts: 1, status: null, error: 'the hub is down', final: false }
+    const { log, closed } = await close(t, down, undefined, ({ own }) => rmSync(own, { recursive: true }))
+    assert.equal(log.lines.length, 1)
+    assert.ok(!log.lines[0]?.includes('Could not write'), log.lines[0])
+    const told = /^Could not write the local report, the report in the outbox, the audit line: [^:]/
+    assert.match(closed.unwritten ?? '', told)
+  })
+
+  it('has nothing to tell where all was written', async t => {
+    const { closed } = await close(t, ACCEPTED)
+    assert.equal(closed.unwritten, undefined)
+  })
+
   it('throws nothing when nothing can be written', async t => {
     const { log, closed, sender } = await close(t, ACCEPTED, undefined, ({ own }) => rmSync(own, { recursive: true }))
     assert.equal(closed.reportPath, undefined)
     assert.equal(sender.sent.length, 1)
-    assert.ok(log.lines.every(line => line.startsWith('warning')))
+    assert.deepEqual(log.lines, [])
   })
 })

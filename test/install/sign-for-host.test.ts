@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { readFileSync, symlinkSync } from 'node:fs'
+import { existsSync, readFileSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { parsePluginYaml } from '../../src/core/plugin-yaml.ts'
@@ -9,6 +9,7 @@ import { type CollectedLog, collectLog } from './collected-log.ts'
 import { temporaryDirectory, writeTree } from './temporary-directory.ts'
 
 interface Scene {
+  secret?: string | undefined
   entryPoint?: string
   mode?: string
   /** Beside plugin.yaml and the entry point. */
@@ -19,6 +20,7 @@ interface Scene {
 }
 
 async function sign(t: TestContext, scene: Scene) {
+  const { secret } = { secret: 'a secret', ...scene }
   const { entryPoint = 'main.py', mode = 'trusted', shipped = {}, installed = {}, keepPaths = ['.env', 'data'] } = scene
   const [staged, place] = [temporaryDirectory(t), temporaryDirectory(t)]
   const text = `execution_mode: ${mode}\nentry_point: ${entryPoint}\n`
@@ -28,7 +30,7 @@ async function sign(t: TestContext, scene: Scene) {
   const tree = { files: [], symlinks: [] }
   const pluginYaml = parsePluginYaml(text)
   const plugin = { id: 'greeter', staged, tree, pluginYaml, installed: place, keepPaths, log }
-  return { signed: await signForHost(plugin, 'a secret'), staged, place, log }
+  return { signed: await signForHost(plugin, secret), staged, place, log }
 }
 
 describe('signForHost', () => {
@@ -51,6 +53,19 @@ describe('signForHost', () => {
     await signForHost({ ...plugin, pluginYaml, log: collectLog() }, 'a secret')
     assert.equal(readFileSync(outside, 'utf8'), 'untouched')
   })
+
+  for (const [mode, notices] of [
+    ['trusted', 1],
+    ['Ephemeral', 1],
+    ['sandboxed', 0],
+  ] as const) {
+    it(`gives ${notices} notices of a ${mode} plugin that is not signed, without a secret`, async t => {
+      const { signed, staged, log } = await sign(t, { mode, secret: undefined, installed: { '.env': '' } })
+      assert.deepEqual([signed, existsSync(join(staged, 'plugin.sig'))], [{ files: [], symlinks: [] }, false])
+      assert.equal(log.lines.length, notices)
+      assert.ok(log.lines.every(line => line.startsWith('notice ') && line.includes('plugin-secret-key')))
+    })
+  }
 
   it('leaves alone what needs no signature, and says nothing', async t => {
     const { signed, log } = await sign(t, { mode: 'sandboxed', installed: { 'data/x': '1' } })

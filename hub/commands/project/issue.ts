@@ -1,5 +1,13 @@
+import { requireProject } from '../../project/catalogue.ts'
 import { createProjectKey, type Purpose } from '../../project/project-keys.ts'
-import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, requireOption, withStore } from '../command.ts'
+import {
+  type Command,
+  DATA_OPTION,
+  DATA_USAGE,
+  parseCommandLine,
+  requireOption,
+  withExistingStore,
+} from '../command.ts'
 
 export const devkey: Command = issuing('devkey', {
   summary: 'makes a dev key, with which a workflow logs in to the hub',
@@ -35,7 +43,10 @@ It prints the value for the input ${input}, and nothing else, on standard output
       const { values } = parseCommandLine(args, { ...DATA_OPTION, ...options })
       const project_id = requireOption('project-id', values['project-id'])
       const request = { project_id, purpose, name: requireOption('name', values.name) }
-      const { value, record } = await withStore(values.data, store => createProjectKey(store, request))
+      const { value, record } = await withExistingStore(values.data, store => {
+        requireProject(store, project_id)
+        return createProjectKey(store, request)
+      })
       console.error(`The ${title} ${record.id} is for the project ${project_id}; it is shown only now:`)
       console.log(value)
     },

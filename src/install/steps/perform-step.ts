@@ -89,11 +89,14 @@ async function writeSettings(context: StepContext, id: string, from: string): Pr
 }
 
 async function provision(context: StepContext, id: string): Promise<StepEnd> {
+  const name = `provision.${id}`
   await runHostCommand({
-    command: requireEntry(context.hostConfig?.provision.get(id), `provision.${id}`),
+    name,
+    command: requireEntry(context.hostConfig?.provision.get(id), name),
     args: [id],
     variables: { PROVISION_PLUGIN_ID: id },
     facts: context.facts,
+    log: context.log,
     signal: context.signal,
   })
   return 'done'
@@ -130,12 +133,15 @@ async function verifyHealth(
 /** A team that could not be told is no reason to take a healthy version back. */
 async function notify(context: StepContext, step: Extract<PlanStep, { action: 'notify' }>): Promise<StepEnd> {
   const message = step.message ?? ''
+  const name = `notify.${step.event}`
   try {
     await runHostCommand({
-      command: requireEntry(context.hostConfig?.notify.get(step.event), `notify.${step.event}`),
+      name,
+      command: requireEntry(context.hostConfig?.notify.get(step.event), name),
       args: [step.event, message],
       variables: { NOTIFY_EVENT: step.event, NOTIFY_MESSAGE: message },
       facts: context.facts,
+      log: context.log,
       signal: context.signal,
     })
     return 'done'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { hub } from '../run-cli.ts'
@@ -86,6 +86,43 @@ describe('the command line of projects', { concurrency: 3 }, () => {
       assert.equal((await hub('project', ...args, '--data', data)).code, 1)
     }
     assert.equal(existsSync(data), false)
+  })
+
+  it('makes no key for a project that was never published', async t => {
+    const { folder, sealing } = await prepare(t)
+    const data = ['--data', join(folder, 'data')]
+    const ask = (purpose: string) => hub('project', purpose, '--project-id', 'shpo', '--name', 'ci', ...data)
+    assert.equal((await ask('devkey')).code, 1)
+    assert.equal(existsSync(join(folder, 'data')), false)
+    assert.equal((await hub('project', 'publish', ...sealing, ...data)).code, 0)
+    for (const purpose of ['devkey', 'credential']) {
+      const { code, stdout, stderr } = await ask(purpose)
+      assert.deepEqual([code, stdout], [1, ''])
+      assert.match(stderr, /^[^\n]*"shpo"[^\n]*\n$/)
+    }
+    assert.doesNotMatch((await hub('project', 'keys', ...data)).stdout, /shpo/)
+  })
+
+  it('says that a private key stands where the public one belongs', async t => {
+    const { folder, key, sealing } = await prepare(t)
+    const out = join(folder, 'shop.sealed')
+    await hub('project', 'seal', ...sealing, '--out', out)
+    const release = JSON.parse(readFileSync(`${out}.release.json`, 'utf8'))
+    const pem = readFileSync(key, 'utf8')
+    writeFileSync(`${out}.release.json`, JSON.stringify({ ...release, signer_public_key: pem }))
+    const ended = await hub('project', 'publish', '--sealed', out, '--data', join(folder, 'data'))
+    assert.equal(ended.code, 1)
+    assert.match(ended.stderr, /private key/)
+    assert.ok(!ended.stderr.includes(pem.split('\n')[1] ?? ''), ended.stderr)
+  })
+
+  it('says which command makes a signing key that is not there, and where none can be made', async t => {
+    const { folder, sealing } = await prepare(t)
+    const missing = await hub('project', 'seal', ...sealing, '--signing-key', join(folder, 'missing.pem'))
+    assert.match(missing.stderr, /^[^\n]*missing\.pem[^\n]*project keygen[^\n]*\n$/)
+    const nowhere = await hub('project', 'keygen', '--out', join(folder, 'missing/key.pem'))
+    assert.equal(nowhere.code, 1)
+    assert.match(nowhere.stderr, /^The file [^\n]*--out[^\n]*\n$/)
   })
 
   for (const args of [

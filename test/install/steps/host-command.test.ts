@@ -4,15 +4,18 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError, type ErrorCode } from '../../../src/core/errors.ts'
 import { type HostCommandRequest, runHostCommand } from '../../../src/install/steps/host-command.ts'
+import { collectLog } from '../collected-log.ts'
 import { factsOf } from '../prepared-host.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
 
 function requestFor(script: string, more: Partial<HostCommandRequest> = {}, timeoutSeconds = 60): HostCommandRequest {
   return {
+    name: 'notify.deployed',
     command: { command: ['/bin/sh', '-c', script], env: {}, timeoutSeconds },
     args: [],
     variables: {},
     facts: factsOf(),
+    log: collectLog(),
     signal: new AbortController().signal,
     ...more,
   }
@@ -42,6 +45,15 @@ describe('runHostCommand', () => {
     const request = requestFor('', { args: ['deployed', '$(id); *'] })
     await runHostCommand({ ...request, command: { ...request.command, command } })
     assert.equal(readFileSync(seen, 'utf8'), 'own\ndeployed\n$(id); *\n')
+  })
+
+  it('tells in one line what ran well and how long, and nothing of what failed', async () => {
+    const [well, failed] = [collectLog(), collectLog()]
+    await runHostCommand(requestFor('exit 0', { log: well, args: ['a secret'] }))
+    await assert.rejects(runHostCommand(requestFor('exit 1', { log: failed })))
+    assert.equal(well.lines.length, 1)
+    assert.match(well.lines[0] ?? '', /^info notify\.deployed .*\/bin\/sh.* \d+ ms\.$/)
+    assert.deepEqual(failed.lines, [])
   })
 
   it('gives the command exactly the allow-listed environment', async t => {

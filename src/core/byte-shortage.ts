@@ -1,0 +1,24 @@
+const KIBIBYTE = 1024
+const UNITS = [
+  ['GiB', KIBIBYTE ** 3],
+  ['MiB', KIBIBYTE ** 2],
+  ['KiB', KIBIBYTE],
+] as const
+
+export interface ByteShortage {
+  readonly free: string
+  readonly needed: string
+}
+
+/**
+ * What is free and what is needed, for people: both in the unit of the need, one digit behind the point where there is
+ * one. What is free is rounded down and the need up, so that the two never read the same.
+ */
+export function describeShortage(freeBytes: number, neededBytes: number): ByteShortage {
+  const [unit, size] = UNITS.find(([, bytes]) => neededBytes >= bytes) ?? (['KiB', KIBIBYTE] as const)
+  const tenths = size / 10
+  return {
+    free: `${Math.floor(freeBytes / tenths) / 10} ${unit}`,
+    needed: `${Math.ceil(neededBytes / tenths) / 10} ${unit}`,
+  }
+}

@@ -1,0 +1,48 @@
+import { unsetSettings } from '../../core/env-template.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
+import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
+import type { Log } from '../../core/log.ts'
+import type { PlanStep } from '../../core/plan-step.ts'
+import { type Layout, settingsPath } from '../layout.ts'
+import { readSmallFile } from '../small-file.ts'
+import { isAbsent } from '../tree-walk.ts'
+import { type NewThing, placeOf } from './step-context.ts'
+
+const MAX_NAME_CHARS = 60
+
+export interface ThingsAndSteps {
+  layout: Layout
+  log: Log
+  things: readonly Pick<NewThing, 'shelf' | 'id' | 'environment'>[]
+  steps: readonly PlanStep[]
+}
+
+/**
+ * Tells which required settings, by their names, the host's settings of a thing lack for which the plan writes none; a
+ * `write_env` step refuses for itself. Says nothing where the settings cannot be read. Never throws.
+ */
+export async function tellUnsetSettings({ layout, log, things, steps }: ThingsAndSteps): Promise<void> {
+  const written = new Set(
+    steps.flatMap(step => (step.action === 'write_env' ? [`${step.from.split('/')[0]}/${step.plugin}`] : [])),
+  )
+  for (const thing of things.filter(other => !written.has(placeOf(other)))) {
+    const { required } = thing.environment
+    const path = settingsPath(layout, thing.shelf, thing.id)
+    const text = required.length === 0 ? undefined : await readSettings(path)
+    const unset = text === undefined ? [] : unsetSettings(text, required)
+    if (unset.length === 0) continue
+    const names = unset.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ')
+    log.notice(
+      `${placeOf(thing)} requires ${names}, which ${path} does not set, and the plan has no write_env step for it.`,
+    )
+  }
+}
+
+/** Empty where there are none, undefined where nobody can tell. */
+async function readSettings(path: string): Promise<string | undefined> {
+  try {
+    return await readSmallFile(path, MAX_SMALL_FILE_BYTES)
+  } catch (error) {
+    return isAbsent(error) ? '' : undefined
+  }
+}
