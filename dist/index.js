@@ -17596,17 +17596,20 @@ const versionSchema = object({
     deployment_id: nullable(schemas_string()),
     run_url: nullable(schemas_string()),
 });
+/** Of which marketplace's plugin or service, or of which project; its slug is the project's id. */
+const originSchema = object({ contract: schemas_enum(['marketplace', 'project']), slug: schemas_string() });
 const snapshotSchema = schemas_extend(versionSchema, {
     /** The directory's name, `<n>-<version>`. */
     name: schemas_string(),
+    /** Of whom it was, where that is not who the row is of. */
+    origin: exactOptional(originSchema),
     /** Which of the keep-paths lie in it, because it was taken away and nothing came in its place. */
     kept_paths: exactOptional(array(schemas_string())),
 });
 const installedRowSchema = schemas_extend(versionSchema, {
-    contract: schemas_enum(['marketplace', 'project']),
+    contract: originSchema.shape.contract,
     kind: schemas_enum(['plugin', 'service']),
-    /** Of a part of a project, the project's id. */
-    slug: schemas_string(),
+    slug: originSchema.shape.slug,
     id: schemas_string(),
     /** Retained previous versions, newest last. */
     snapshots: array(snapshotSchema),
@@ -17667,6 +17670,21 @@ async function recordInstalled(layout, rows, removed = []) {
 /** The row of a place. */
 function findInstalled(rows, shelf, id) {
     return rows.find(row => shelfOf(row.kind) === shelf && row.id === id);
+}
+/** Whether a row is of this origin. */
+function isFrom({ contract, slug }, origin) {
+    return contract === origin.contract && slug === origin.slug;
+}
+/** The snapshots in a row that are of this origin, whoever the row is of now. */
+function snapshotsFrom(row, origin) {
+    return row.snapshots.filter(snapshot => isFrom(snapshot.origin ?? row, origin));
+}
+/** The snapshots in a row, as they stand in the row of another origin. */
+function handOver(row, to) {
+    return row.snapshots.map(({ origin, ...snapshot }) => {
+        const { contract, slug } = origin ?? row;
+        return isFrom({ contract, slug }, to) ? snapshot : { ...snapshot, origin: { contract, slug } };
+    });
 }
 function shelfOf(kind) {
     return kind === 'plugin' ? 'plugins' : 'extensions';
@@ -24026,6 +24044,8 @@ function keepYoungGenerationSmall() {
 /** Bytes of one batch: fewer would mean more turns of the event loop, more would only take more memory. */
 const MAX_BATCH_PACKED_BYTES = 256 * 1024;
 const MAX_BATCH_BYTES = 1024 * 1024;
+/** So that tiny ones do not take a whole slice of time to put together. */
+const MAX_BATCH_FILES = 1000;
 /** Batches that the thread pool is given ahead of the one in use: with one it would now and then wait for this thread. */
 const BATCHES_AHEAD = 2;
 /**
@@ -24036,7 +24056,10 @@ const BATCHES_AHEAD = 2;
 async function* readInBatches(window, files) {
     const inflating = [];
     for (const batch of cutIntoBatches(files)) {
-        inflating.push({ batch, inflated: inflateTogether(window, batch.map(toEntry)) });
+        const inflated = inflateTogether(window, batch.map(toEntry));
+        // Thrown where the batch is used; until then nobody else listens.
+        inflated.catch(() => { });
+        inflating.push({ batch, inflated });
         if (inflating.length > BATCHES_AHEAD)
             yield* readNext(window, inflating);
     }
@@ -24068,7 +24091,8 @@ function* cutIntoBatches(files) {
     for (const file of files) {
         packedBytes += file.entry.packedSize;
         bytes += file.entry.size;
-        if (batch.length > 0 && (packedBytes > MAX_BATCH_PACKED_BYTES || bytes > MAX_BATCH_BYTES)) {
+        const isFull = packedBytes > MAX_BATCH_PACKED_BYTES || bytes > MAX_BATCH_BYTES || batch.length === MAX_BATCH_FILES;
+        if (batch.length > 0 && isFull) {
             yield batch;
             batch = [];
             packedBytes = file.entry.packedSize;
@@ -24235,6 +24259,7 @@ async function readSmallFile(path, maxBytes, flags = 0) {
 
 
 
+
 /** What stands in a place before a deployment: our own record of it, and its version as far as anything says so. */
 async function readPrevious(layout, { shelf, id }) {
     const record = await readHostRecord(layout);
@@ -24245,20 +24270,28 @@ async function readPrevious(layout, { shelf, id }) {
 }
 /** The versions that a place has had from this origin, by our own record: those of another origin are no measure. */
 function versionsFrom({ installed }, origin) {
-    return installed !== undefined && isFrom(installed, origin) ? [installed, ...installed.snapshots] : [];
+    if (installed === undefined)
+        return [];
+    return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)];
 }
-/** The snapshot, absolute, that holds what belongs to the host of a thing of this origin that was taken away, if one does. */
-function findLeftBehind(layout, { shelf, id }, { removed }, origin) {
-    if (removed === undefined || !isFrom(removed, origin))
+/**
+ * The snapshot, absolute, that holds what belongs to the host of a thing of this origin that was taken away, if one does and
+ * nothing is in the place, which has its own.
+ */
+async function findLeftBehind(layout, place, { installed, removed }, origin) {
+    const row = installed ?? removed;
+    if (row === undefined || (await exists(installPath(layout, place.shelf, place.id))))
         return undefined;
-    const newest = removed.snapshots.findLast(snapshot => snapshot.kept_paths !== undefined);
-    return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, shelf, id), newest.name);
+    const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
+    return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place.shelf, place.id), newest.name);
 }
-function isFrom(row, { contract, slug }) {
-    return row.contract === contract && row.slug === slug;
-}
-/** Warns when a deployment takes over a place from another plugin, service or project. */
-function warnOfTakeover({ installed }, { shelf, id }, origin, log) {
+/** Warns when a deployment takes over a place from another plugin, service or project, and tells of what others left there. */
+function warnOfTakeover({ installed, removed }, { shelf, id }, origin, log) {
+    for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
+        const owner = snapshot.origin ?? removed;
+        if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
+            log.notice(`Snapshot ${name} of ${shelf}/${id} holds ${kept.join(', ')} of ${owner.slug}: they stay there.`);
+    }
     if (installed === undefined || isFrom(installed, origin))
         return;
     const owner = installed.contract === 'project' ? 'project' : installed.kind;
@@ -24891,11 +24924,16 @@ function result(run, ready, thrown) {
  * parents are real directories on both sides. One inside another goes with it and is not named twice. Throws DeploymentError `step_failed` when one of them is a symlink or a file.
  */
 async function findKeptPaths(installed, staged, keepPaths) {
-    const kept = await presentPaths(installed, keepPaths);
-    for (const path of kept) {
-        await requireRealParents(installed, path);
+    const kept = await findMovablePaths(installed, keepPaths);
+    for (const path of kept)
         await requireRealParents(staged, path);
-    }
+    return kept;
+}
+/** The same of the installed directory alone. */
+async function findMovablePaths(installed, keepPaths) {
+    const kept = await presentPaths(installed, keepPaths);
+    for (const path of kept)
+        await requireRealParents(installed, path);
     return kept;
 }
 /** Which of these paths a directory holds; one inside another is not named twice. */
@@ -24991,6 +25029,7 @@ function step_context_placeOf({ shelf, id }) {
 
 
 
+
 /** What is to be committed: what is installed from now on, what is not any more, and which snapshots stay. */
 async function describeInstallation(done) {
     const { things, oldThings, transaction } = done.context;
@@ -25007,17 +25046,18 @@ async function describeNew(done, thing, isChanged) {
     const { installed, removed, version } = thing.previous;
     const replaced = describe_installation_putAside(done, thing, { installed, version });
     const isRetained = done.snapshot || replaced?.artifact_sha256 === null;
-    const known = (installed ?? removed)?.snapshots ?? [];
+    const before = installed ?? removed;
+    const known = before === undefined ? [] : handOver(before, done.origin);
     const { keep: snapshots, discard } = await retain(done, thing, known, replaced, isRetained);
     const isUnchanged = replaced === undefined && installed !== undefined && !isChanged;
     return { row: isUnchanged ? { ...installed, snapshots } : { ...newVersion(done, thing), snapshots }, discard };
 }
+/** What was taken away always stays as a snapshot: nothing newer came in its place. */
 async function describeRemoved(done, thing) {
     const { id, installed } = thing;
     const aside = describe_installation_putAside(done, thing, { installed, version: installed.version });
     const removed = aside && (await holdingKept(done, thing, aside));
-    const isRetained = done.snapshot || (removed !== undefined && isIrreplaceable(removed));
-    const { keep: snapshots, discard } = await retain(done, thing, installed.snapshots, removed, isRetained);
+    const { keep: snapshots, discard } = await retain(done, thing, installed.snapshots, removed, true);
     const { contract, kind, slug } = installed;
     return { row: { contract, kind, slug, id, snapshots }, discard };
 }
@@ -25055,7 +25095,7 @@ function whyIrreplaceable({ kept_paths: kept, artifact_sha256: sha256 }) {
     return sha256 === null ? 'nobody can fetch it again' : undefined;
 }
 /** The row of the snapshot that a place's tree was moved to, if it was. */
-function describe_installation_putAside({ context }, place, { installed, version }) {
+function describe_installation_putAside({ context, origin }, place, { installed, version }) {
     const name = context.replaced.get(step_context_placeOf(place));
     if (name === undefined)
         return undefined;
@@ -25068,6 +25108,9 @@ function describe_installation_putAside({ context }, place, { installed, version
         installed_at: installed?.installed_at ?? null,
         deployment_id: installed?.deployment_id ?? null,
         run_url: installed?.run_url ?? null,
+        ...(installed && !isFrom(installed, origin)
+            ? { origin: { contract: installed.contract, slug: installed.slug } }
+            : {}),
     };
 }
 function newVersion({ run, origin }, thing) {
@@ -25517,10 +25560,11 @@ function requireEntry(entry, what) {
 
 
 
+
 /**
  * Takes away what a new version does not bring: stops its service, where one runs and nothing that stays shares it, and
  * moves its tree to the snapshots. Where the tree is gone already, nothing is done. Throws DeploymentError `step_failed`
- * or `step_timed_out` when the service cannot be stopped, or nobody can tell whether it runs.
+ * or `step_timed_out` when the service cannot be stopped, nobody can tell whether it runs, or a keep-path could not come back.
  */
 async function removeThing(context, thing) {
     const { layout, transaction, log } = context;
@@ -25530,6 +25574,8 @@ async function removeThing(context, thing) {
         log.info(`${place} is gone already: it is only forgotten.`);
         return 'unchanged';
     }
+    // What cannot come back is refused before anything is touched.
+    await findMovablePaths(place, context.keepPaths);
     await stopService(context, thing);
     const snapshot = await moveToSnapshot({ layout, transaction }, thing, installed.version);
     context.replaced.set(step_context_placeOf(thing), snapshot.name);
@@ -25564,7 +25610,13 @@ async function isShared(context, config, service) {
     const staying = rows.filter(({ kind, id }) => !leaving.has(step_context_placeOf({ shelf: shelfOf(kind), id })));
     const ids = [...staying, ...context.things].map(({ id }) => id);
     const inUse = ids.flatMap(id => [serviceOf(config, id, false), serviceOf(config, id, true)]);
-    return inUse.some(other => JSON.stringify(other) === JSON.stringify(service));
+    return inUse.some(other => other !== undefined && remove_thing_nameOf(other) === remove_thing_nameOf(service));
+}
+/** One for a service however it is spelt: systemd takes a name without a suffix for a service. */
+function remove_thing_nameOf(service) {
+    const { supervisor } = service;
+    const isShort = supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit);
+    return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service);
 }
 /** The plan of the new version has no check of what it does not bring. */
 function restoredCheck(config, service, { id, installed }) {
@@ -29956,7 +30008,7 @@ async function describePart(run, { content, tree }, { shelf, id, version, folder
     const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? await readPluginYaml(staged) : undefined;
     const previous = await readPrevious(run.layout, { shelf, id });
     const origin = { contract: 'project', slug: run.request.projectId };
-    const leftBehind = findLeftBehind(run.layout, { shelf, id }, previous, origin);
+    const leftBehind = await findLeftBehind(run.layout, { shelf, id }, previous, origin);
     const signed = await project_part_sign(run, { id, staged, tree: shipped, pluginYaml, leftBehind });
     warnOfTakeover(previous, { shelf, id }, origin, run.tools.log);
     return {
@@ -30329,9 +30381,9 @@ async function verifySealed(run, offer, sealed) {
     if (artifactSha256 !== undefined)
         verifyPinnedDigest(verified, artifactSha256);
     const { installed, removed } = await readHostRecord(run.layout);
-    const isOurs = (row) => row.contract === 'project' && row.slug === projectId;
-    const snapshots = [...installed, ...removed].filter(isOurs).flatMap(row => row.snapshots);
-    const known = [...installed.filter(isOurs), ...snapshots].map(row => ({
+    const origin = { contract: 'project', slug: projectId };
+    const snapshots = [...installed, ...removed].flatMap(row => snapshotsFrom(row, origin));
+    const known = [...installed.filter(row => isFrom(row, origin)), ...snapshots].map(row => ({
         version: row.project_version,
         artifact_sha256: row.artifact_sha256,
     }));

@@ -1,9 +1,16 @@
 import { join } from 'node:path'
 import type { DeploymentRun } from './deployment-run.ts'
-import type { Installation, InstalledRow, InstalledVersion, RemovedRow, SnapshotRow } from './installed.ts'
+import {
+  handOver,
+  type Installation,
+  type InstalledRow,
+  isFrom,
+  type RemovedRow,
+  type SnapshotRow,
+} from './installed.ts'
 import { presentPaths } from './keep-paths.ts'
 import { type Place, snapshotsPath } from './layout.ts'
-import { chooseRetained, existingSnapshots, isIrreplaceable, type Retention, withKeptPaths } from './snapshots.ts'
+import { chooseRetained, existingSnapshots, type Retention, withKeptPaths } from './snapshots.ts'
 import { type InstalledThing, type NewThing, placeOf, type StepContext } from './steps/step-context.ts'
 
 /** What the steps of a plan have done, still to be committed. */
@@ -38,18 +45,19 @@ async function describeNew(done: Done, thing: NewThing, isChanged: boolean): Pro
   const { installed, removed, version } = thing.previous
   const replaced = putAside(done, thing, { installed, version })
   const isRetained = done.snapshot || replaced?.artifact_sha256 === null
-  const known = (installed ?? removed)?.snapshots ?? []
+  const before = installed ?? removed
+  const known = before === undefined ? [] : handOver(before, done.origin)
   const { keep: snapshots, discard } = await retain(done, thing, known, replaced, isRetained)
   const isUnchanged = replaced === undefined && installed !== undefined && !isChanged
   return { row: isUnchanged ? { ...installed, snapshots } : { ...newVersion(done, thing), snapshots }, discard }
 }
 
+/** What was taken away always stays as a snapshot: nothing newer came in its place. */
 async function describeRemoved(done: Done, thing: InstalledThing): Promise<Described<RemovedRow>> {
   const { id, installed } = thing
   const aside = putAside(done, thing, { installed, version: installed.version })
   const removed = aside && (await holdingKept(done, thing, aside))
-  const isRetained = done.snapshot || (removed !== undefined && isIrreplaceable(removed))
-  const { keep: snapshots, discard } = await retain(done, thing, installed.snapshots, removed, isRetained)
+  const { keep: snapshots, discard } = await retain(done, thing, installed.snapshots, removed, true)
   const { contract, kind, slug } = installed
   return { row: { contract, kind, slug, id, snapshots }, discard }
 }
@@ -99,9 +107,9 @@ function whyIrreplaceable({ kept_paths: kept, artifact_sha256: sha256 }: Snapsho
 
 /** The row of the snapshot that a place's tree was moved to, if it was. */
 function putAside(
-  { context }: Done,
+  { context, origin }: Done,
   place: Place,
-  { installed, version }: { installed: InstalledVersion | undefined; version: string | null },
+  { installed, version }: { installed: InstalledRow | undefined; version: string | null },
 ): SnapshotRow | undefined {
   const name = context.replaced.get(placeOf(place))
   if (name === undefined) return undefined
@@ -114,6 +122,9 @@ function putAside(
     installed_at: installed?.installed_at ?? null,
     deployment_id: installed?.deployment_id ?? null,
     run_url: installed?.run_url ?? null,
+    ...(installed && !isFrom(installed, origin)
+      ? { origin: { contract: installed.contract, slug: installed.slug } }
+      : {}),
   }
 }
 

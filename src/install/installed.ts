@@ -18,19 +18,24 @@ const versionSchema = z.object({
 })
 export type InstalledVersion = z.infer<typeof versionSchema>
 
+/** Of which marketplace's plugin or service, or of which project; its slug is the project's id. */
+const originSchema = z.object({ contract: z.enum(['marketplace', 'project']), slug: z.string() })
+export type Origin = z.infer<typeof originSchema>
+
 const snapshotSchema = z.extend(versionSchema, {
   /** The directory's name, `<n>-<version>`. */
   name: z.string(),
+  /** Of whom it was, where that is not who the row is of. */
+  origin: z.exactOptional(originSchema),
   /** Which of the keep-paths lie in it, because it was taken away and nothing came in its place. */
   kept_paths: z.exactOptional(z.array(z.string())),
 })
 export type SnapshotRow = z.infer<typeof snapshotSchema>
 
 export const installedRowSchema = z.extend(versionSchema, {
-  contract: z.enum(['marketplace', 'project']),
+  contract: originSchema.shape.contract,
   kind: z.enum(['plugin', 'service']),
-  /** Of a part of a project, the project's id. */
-  slug: z.string(),
+  slug: originSchema.shape.slug,
   id: z.string(),
   /** Retained previous versions, newest last. */
   snapshots: z.array(snapshotSchema),
@@ -118,6 +123,24 @@ export async function recordInstalled(
 /** The row of a place. */
 export function findInstalled<Row extends RemovedRow>(rows: readonly Row[], shelf: Shelf, id: string): Row | undefined {
   return rows.find(row => shelfOf(row.kind) === shelf && row.id === id)
+}
+
+/** Whether a row is of this origin. */
+export function isFrom({ contract, slug }: Origin, origin: Origin): boolean {
+  return contract === origin.contract && slug === origin.slug
+}
+
+/** The snapshots in a row that are of this origin, whoever the row is of now. */
+export function snapshotsFrom(row: RemovedRow, origin: Origin): SnapshotRow[] {
+  return row.snapshots.filter(snapshot => isFrom(snapshot.origin ?? row, origin))
+}
+
+/** The snapshots in a row, as they stand in the row of another origin. */
+export function handOver(row: RemovedRow, to: Origin): SnapshotRow[] {
+  return row.snapshots.map(({ origin, ...snapshot }) => {
+    const { contract, slug } = origin ?? row
+    return isFrom({ contract, slug }, to) ? snapshot : { ...snapshot, origin: { contract, slug } }
+  })
 }
 
 export function shelfOf(kind: 'plugin' | 'service'): Shelf {

@@ -12,11 +12,15 @@ export async function findKeptPaths(
   staged: string,
   keepPaths: readonly string[],
 ): Promise<string[]> {
+  const kept = await findMovablePaths(installed, keepPaths)
+  for (const path of kept) await requireRealParents(staged, path)
+  return kept
+}
+
+/** The same of the installed directory alone. */
+export async function findMovablePaths(installed: string, keepPaths: readonly string[]): Promise<string[]> {
   const kept = await presentPaths(installed, keepPaths)
-  for (const path of kept) {
-    await requireRealParents(installed, path)
-    await requireRealParents(staged, path)
-  }
+  for (const path of kept) await requireRealParents(installed, path)
   return kept
 }
 

@@ -4,14 +4,16 @@ import type { Log } from '../core/log.ts'
 import { parsePluginYaml } from '../core/plugin-yaml.ts'
 import {
   findInstalled,
-  type InstalledRow,
   type InstalledVersion,
-  type RemovedRow,
+  isFrom,
+  type Origin,
   readHostRecord,
+  snapshotsFrom,
 } from './installed.ts'
 import { installPath, type Layout, type Place, snapshotsPath } from './layout.ts'
 import { readSmallFile } from './small-file.ts'
 import type { Previous } from './steps/step-context.ts'
+import { exists } from './tree-walk.ts'
 
 /** What stands in a place before a deployment: our own record of it, and its version as far as anything says so. */
 export async function readPrevious(layout: Layout, { shelf, id }: Place): Promise<Previous> {
@@ -22,31 +24,35 @@ export async function readPrevious(layout: Layout, { shelf, id }: Place): Promis
   return { installed, removed, version }
 }
 
-type Origin = Pick<InstalledRow, 'contract' | 'slug'>
-
 /** The versions that a place has had from this origin, by our own record: those of another origin are no measure. */
 export function versionsFrom({ installed }: Previous, origin: Origin): InstalledVersion[] {
-  return installed !== undefined && isFrom(installed, origin) ? [installed, ...installed.snapshots] : []
+  if (installed === undefined) return []
+  return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)]
 }
 
-/** The snapshot, absolute, that holds what belongs to the host of a thing of this origin that was taken away, if one does. */
-export function findLeftBehind(
+/**
+ * The snapshot, absolute, that holds what belongs to the host of a thing of this origin that was taken away, if one does and
+ * nothing is in the place, which has its own.
+ */
+export async function findLeftBehind(
   layout: Layout,
-  { shelf, id }: Place,
-  { removed }: Previous,
+  place: Place,
+  { installed, removed }: Previous,
   origin: Origin,
-): string | undefined {
-  if (removed === undefined || !isFrom(removed, origin)) return undefined
-  const newest = removed.snapshots.findLast(snapshot => snapshot.kept_paths !== undefined)
-  return newest && join(snapshotsPath(layout, shelf, id), newest.name)
+): Promise<string | undefined> {
+  const row = installed ?? removed
+  if (row === undefined || (await exists(installPath(layout, place.shelf, place.id)))) return undefined
+  const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined)
+  return newest && join(snapshotsPath(layout, place.shelf, place.id), newest.name)
 }
 
-function isFrom(row: RemovedRow, { contract, slug }: Origin): boolean {
-  return row.contract === contract && row.slug === slug
-}
-
-/** Warns when a deployment takes over a place from another plugin, service or project. */
-export function warnOfTakeover({ installed }: Previous, { shelf, id }: Place, origin: Origin, log: Log): void {
+/** Warns when a deployment takes over a place from another plugin, service or project, and tells of what others left there. */
+export function warnOfTakeover({ installed, removed }: Previous, { shelf, id }: Place, origin: Origin, log: Log): void {
+  for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
+    const owner = snapshot.origin ?? removed
+    if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
+      log.notice(`Snapshot ${name} of ${shelf}/${id} holds ${kept.join(', ')} of ${owner.slug}: they stay there.`)
+  }
   if (installed === undefined || isFrom(installed, origin)) return
   const owner = installed.contract === 'project' ? 'project' : installed.kind
   log.warning(

@@ -17,6 +17,8 @@ type Inflating = { readonly batch: readonly SmallFile[]; readonly inflated: Prom
 /** Bytes of one batch: fewer would mean more turns of the event loop, more would only take more memory. */
 const MAX_BATCH_PACKED_BYTES = 256 * 1024
 const MAX_BATCH_BYTES = 1024 * 1024
+/** So that tiny ones do not take a whole slice of time to put together. */
+const MAX_BATCH_FILES = 1000
 /** Batches that the thread pool is given ahead of the one in use: with one it would now and then wait for this thread. */
 const BATCHES_AHEAD = 2
 
@@ -28,7 +30,10 @@ const BATCHES_AHEAD = 2
 export async function* readInBatches(window: ReadWindow, files: readonly SmallFile[]): AsyncGenerator<ReadFile> {
   const inflating: Inflating[] = []
   for (const batch of cutIntoBatches(files)) {
-    inflating.push({ batch, inflated: inflateTogether(window, batch.map(toEntry)) })
+    const inflated = inflateTogether(window, batch.map(toEntry))
+    // Thrown where the batch is used; until then nobody else listens.
+    inflated.catch(() => {})
+    inflating.push({ batch, inflated })
     if (inflating.length > BATCHES_AHEAD) yield* readNext(window, inflating)
   }
   while (inflating.length > 0) yield* readNext(window, inflating)
@@ -63,7 +68,8 @@ function* cutIntoBatches(files: readonly SmallFile[]): Generator<readonly SmallF
   for (const file of files) {
     packedBytes += file.entry.packedSize
     bytes += file.entry.size
-    if (batch.length > 0 && (packedBytes > MAX_BATCH_PACKED_BYTES || bytes > MAX_BATCH_BYTES)) {
+    const isFull = packedBytes > MAX_BATCH_PACKED_BYTES || bytes > MAX_BATCH_BYTES || batch.length === MAX_BATCH_FILES
+    if (batch.length > 0 && isFull) {
       yield batch
       batch = []
       packedBytes = file.entry.packedSize

@@ -25,7 +25,7 @@ export async function describePart(
   const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? await readPluginYaml(staged) : undefined
   const previous = await readPrevious(run.layout, { shelf, id })
   const origin = { contract: 'project' as const, slug: run.request.projectId }
-  const leftBehind = findLeftBehind(run.layout, { shelf, id }, previous, origin)
+  const leftBehind = await findLeftBehind(run.layout, { shelf, id }, previous, origin)
   const signed = await sign(run, { id, staged, tree: shipped, pluginYaml, leftBehind })
   warnOfTakeover(previous, { shelf, id }, origin, run.tools.log)
   return {

@@ -9,7 +9,7 @@ import { verifyPinnedDigest } from '../core/signature.ts'
 import { refuseReusedVersion } from '../core/version-rules.ts'
 import { watchDownload } from '../install/download-progress.ts'
 import { checkEd25519 } from '../install/ed25519-check.ts'
-import { type RemovedRow, readHostRecord } from '../install/installed.ts'
+import { isFrom, readHostRecord, snapshotsFrom } from '../install/installed.ts'
 import { openPrivateFile } from '../install/private-file.ts'
 import { readWhole } from '../install/read-exactly.ts'
 import type { Offer } from './request-artifact.ts'
@@ -43,9 +43,9 @@ export async function verifySealed(run: Run, offer: Offer, sealed: SealedArtifac
   const { artifactSha256, projectId } = run.request
   if (artifactSha256 !== undefined) verifyPinnedDigest(verified, artifactSha256)
   const { installed, removed } = await readHostRecord(run.layout)
-  const isOurs = (row: RemovedRow): boolean => row.contract === 'project' && row.slug === projectId
-  const snapshots = [...installed, ...removed].filter(isOurs).flatMap(row => row.snapshots)
-  const known = [...installed.filter(isOurs), ...snapshots].map(row => ({
+  const origin = { contract: 'project' as const, slug: projectId }
+  const snapshots = [...installed, ...removed].flatMap(row => snapshotsFrom(row, origin))
+  const known = [...installed.filter(row => isFrom(row, origin)), ...snapshots].map(row => ({
     version: row.project_version,
     artifact_sha256: row.artifact_sha256,
   }))

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
-import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, readlinkSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
+import { createProjectKey } from '../../hub/project/project-keys.ts'
 import type { RemovedRow } from '../../src/install/installed.ts'
 import { filesWith, type Parts } from './changing-parts.ts'
 import { commandsIn, listHost, listOwn, readLocalReport } from './evidence.ts'
@@ -22,6 +23,21 @@ afterEach(() => stage.close())
 async function update(version: string, parts: Parts = {}) {
   await stage.publish(version, filesWith(version, parts))
   return deployed(stage)
+}
+
+/** Another project of the same hub that is deployed to the same root. */
+async function secondProject() {
+  const newKey = (purpose: 'devkey' | 'credential') =>
+    createProjectKey(stage.store, { project_id: 'other', purpose, name: 'test' }).value
+  const inputs = { 'project-id': 'other', devkey: newKey('devkey'), 'deployment-credential': newKey('credential') }
+  return {
+    async update(version: string, brought: readonly string[]) {
+      const files = Object.entries(filesWith(version, { brought }))
+      const own = files.map(([path, text]) => [path, text.replace(`project_id: ${PROJECT_ID}`, 'project_id: other')])
+      await stage.publish(version, Object.fromEntries(own), { projectId: 'other' })
+      return deployed(stage, inputs)
+    },
+  }
 }
 
 function at(path: string): string {
@@ -80,12 +96,46 @@ describe('a part that a new version of a project does not bring', () => {
     assert.match(commandsIn(result.log, 'notice').join(), /extensions\/mailer \(1\.0\.0\) is taken away/)
   })
 
-  it('goes without a trace where nothing is retained', async () => {
+  it('stays as a snapshot also where the plan retains nothing, with whatever stood in its place', async () => {
     await update('1.0.0', { snapshot: false })
-    await update('2.0.0', { brought: ['cart', 'mailer'], snapshot: false })
-    assert.ok(!existsSync(at('plugins/till')))
-    assert.deepEqual([listOwn(stage, 'snapshots/plugins/till'), retained()], [[], []])
-    assert.ok(!('removed' in readRecord()))
+    rmSync(at('extensions/mailer'), { recursive: true })
+    writeFiles(stage.root, { 'extensions/mailer/mine.txt': 'made by hand' })
+    await update('2.0.0', { brought: WITHOUT_MAILER, snapshot: false })
+    assert.deepEqual(retained(), [[`service mailer of ${PROJECT_ID}`, ['1-1.0.0']]])
+    assert.equal(readFileSync(at('.hub-deploy/snapshots/extensions/mailer/1-1.0.0/mine.txt'), 'utf8'), 'made by hand')
+  })
+
+  it('is not moved, nor its service stopped, where what belongs to the host could not come back', async () => {
+    await update('1.0.0')
+    const elsewhere = at('elsewhere')
+    renameSync(at('extensions/mailer'), elsewhere)
+    writeFiles(elsewhere, { 'data/queue': '17 letters' })
+    symlinkSync('../elsewhere', at('extensions/mailer'))
+    await stage.publish('2.0.0', filesWith('2.0.0', { brought: WITHOUT_MAILER }))
+    const { outputs } = await stage.deploy()
+    assert.deepEqual(
+      [outputs['outcome'], outputs['error-code'], outputs['failed-step']],
+      ['failed', 'step_failed', 'extensions/mailer'],
+    )
+    assert.equal(readlinkSync(at('extensions/mailer')), '../elsewhere')
+    assert.deepEqual(Object.keys(installedRows(stage)).length, 3)
+  })
+
+  it('gets its own data back, and its own versions, when another project had the place meanwhile', async () => {
+    const other = await secondProject()
+    await update('1.0.0')
+    writeFiles(stage.root, { 'extensions/mailer/data/queue': 'of the first' })
+    await update('2.0.0', { brought: WITHOUT_MAILER })
+    const { log } = await other.update('0.9.0', ['cart', 'mailer'])
+    assert.match(commandsIn(log, 'notice').join(), /1-1\.0\.0 of extensions\/mailer holds data of shop/)
+    await other.update('1.0.0', ['cart', 'mailer'])
+    writeFiles(stage.root, { 'extensions/mailer/data/queue': 'of the second' })
+    await other.update('1.1.0', ['cart'])
+    await other.update('1.2.0', ['cart', 'mailer'])
+    assert.equal(readFileSync(at('extensions/mailer/data/queue'), 'utf8'), 'of the second')
+    await other.update('1.3.0', ['cart'])
+    await update('3.0.0', { brought: ['till', 'mailer'] })
+    assert.equal(readFileSync(at('extensions/mailer/data/queue'), 'utf8'), 'of the first')
   })
 
   it('leaves what belongs to the host, retained whatever the plan says, and gets it back when it comes back', async () => {

@@ -78,7 +78,7 @@ describe('the service of a part that a new version does not bring', () => {
   })
 
   it('is left alone, and a notice says so, when it runs what stays as well', async () => {
-    const shared = 'supervisor: systemd\nplugins: {mailer: {unit: cart.service}}\n'
+    const shared = 'supervisor: systemd\nplugins: {mailer: {unit: cart.service}, cart: {unit: cart}}\n'
     const { exitCode, log } = await update({ brought: WITHOUT_MAILER }, shared)
     assert.deepEqual([exitCode, changed(), isThere()], [0, [], false], log)
     assert.match(commandsIn(log, 'notice').join(), /cart\.service of extensions\/mailer is not stopped/)

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict'
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { layoutOf } from '../../src/install/layout.ts'
 import { findLeftBehind, versionsFrom, warnOfTakeover } from '../../src/install/previous.ts'
 import { collectLog } from './collected-log.ts'
 import { removedRowOf, rowOf, snapshotOf } from './prepared-host.ts'
+import { temporaryDirectory } from './temporary-directory.ts'
 
 const PLACE = { shelf: 'plugins', id: 'greeter' } as const
 const MARKETPLACE = { contract: 'marketplace', slug: 'greeter' } as const
@@ -49,21 +52,34 @@ describe('versionsFrom', () => {
 })
 
 describe('findLeftBehind', () => {
-  const holding = (name: string) => snapshotOf(name, { kept_paths: ['data'] })
-  const leftBy = (slug: string, snapshots = [holding('1-1.0'), holding('2-2.0'), snapshotOf('3-3.0')]) =>
+  const root = '/srv/nothing-here'
+  const holding = (name: string, more = {}) => snapshotOf(name, { kept_paths: ['data'], ...more })
+  const leftBy = (slug: string, snapshots = [holding('1-1.0'), holding('2-2.0'), snapshotOf('3-3.0')], at = root) =>
     findLeftBehind(
-      layoutOf('/srv'),
+      layoutOf(at),
       PLACE,
       { installed: undefined, removed: removedRowOf({ slug, snapshots }), version: null },
       MARKETPLACE,
     )
 
-  it('is the newest snapshot that holds what belongs to the host', () => {
-    assert.equal(leftBy('greeter'), '/srv/.hub-deploy/snapshots/plugins/greeter/2-2.0')
+  it('is the newest snapshot that holds what belongs to the host', async () => {
+    assert.equal(await leftBy('greeter'), `${root}/.hub-deploy/snapshots/plugins/greeter/2-2.0`)
   })
 
-  it('is nothing where none holds any, or it is of another origin', () => {
-    assert.equal(leftBy('greeter', [snapshotOf('3-3.0')]), undefined)
-    assert.equal(leftBy('other'), undefined)
+  it('is nothing where none holds any, or it is of another origin', async () => {
+    assert.equal(await leftBy('greeter', [snapshotOf('3-3.0')]), undefined)
+    assert.equal(await leftBy('other'), undefined)
+    assert.equal(await leftBy('greeter', [holding('1-1.0', { origin: { ...MARKETPLACE, slug: 'other' } })]), undefined)
+  })
+
+  it('is of this origin also in the row of another', async () => {
+    const snapshots = [holding('1-1.0', { origin: MARKETPLACE }), holding('2-2.0')]
+    assert.equal(await leftBy('other', snapshots), `${root}/.hub-deploy/snapshots/plugins/greeter/1-1.0`)
+  })
+
+  it('is nothing where something is in the place, which has its own', async t => {
+    const occupied = temporaryDirectory(t)
+    mkdirSync(join(occupied, 'plugins/greeter'), { recursive: true })
+    assert.equal(await leftBy('greeter', undefined, occupied), undefined)
   })
 })

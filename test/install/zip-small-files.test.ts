@@ -1,12 +1,17 @@
 import assert from 'node:assert/strict'
 import { createCipheriv } from 'node:crypto'
-import { mkdirSync, readFileSync } from 'node:fs'
+import { closeSync, mkdirSync, openSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import { deflateRawSync } from 'node:zlib'
+import type { PlannedFile } from '../../src/core/archive-policy.ts'
 import { ArchiveError } from '../../src/core/errors.ts'
 import { DEFAULT_MAX_ENTRIES, DEFAULT_MAX_EXTRACTED_BYTES } from '../../src/core/limits.ts'
 import { extractZip } from '../../src/install/extract-zip.ts'
+import { ReadWindow } from '../../src/install/read-window.ts'
+import type { LocatedZipEntry } from '../../src/install/zip-local-headers.ts'
+import { readInBatches } from '../../src/install/zip-small-files.ts'
 import { buildZip, file, type ZipItem } from '../archives/zip-builder.ts'
 import { inTemporaryDirectory, withVerifiedArtifact } from './verified-artifact.ts'
 
@@ -66,4 +71,26 @@ describe('readInBatches', () => {
       return true
     })
   })
+
+  it('throws what reading ahead throws where the files are used, and nowhere else', async () => {
+    await inTemporaryDirectory(async directory => {
+      const path = join(directory, 'archive')
+      writeFileSync(path, NOISE)
+      const fd = openSync(path, 'r')
+      const files = Array.from({ length: 12 }, (_, at) => fileAt(at * 200_000))
+      truncateSync(path, 700_000)
+      const read = async (): Promise<void> => {
+        for await (const _ of readInBatches(new ReadWindow({ fd, size: NOISE.length }), files)) await setImmediate()
+      }
+      await assert.rejects(read(), { code: 'invalid_archive' })
+      closeSync(fd)
+    })
+  })
 })
+
+/** A stored deflate stream would be valid there or not: what counts is that it is read. */
+function fileAt(dataOffset: number): PlannedFile<LocatedZipEntry> {
+  const listed = { name: `f${dataOffset}`, type: 'file' as const, executable: false, target: null, headerOffset: 0 }
+  const entry = { ...listed, method: 'deflated' as const, size: 10, crc: 0, packedSize: 200_000, dataOffset }
+  return { path: entry.name, mode: 0o644, entry }
+}

@@ -2,6 +2,7 @@ import type { HostConfig } from '../../core/host-config.ts'
 import { DEFAULT_HEALTHCHECK_SECONDS } from '../../core/plan-step.ts'
 import type { RestoredCheck } from '../health/healthchecks.ts'
 import { readInstalled, shelfOf } from '../installed.ts'
+import { findMovablePaths } from '../keep-paths.ts'
 import { installPath, settingsPath } from '../layout.ts'
 import { describeService, type Service, serviceOf } from '../supervisors/service.ts'
 import { readServiceState } from '../supervisors/supervise.ts'
@@ -13,7 +14,7 @@ import { type InstalledThing, placeOf, type StepContext } from './step-context.t
 /**
  * Takes away what a new version does not bring: stops its service, where one runs and nothing that stays shares it, and
  * moves its tree to the snapshots. Where the tree is gone already, nothing is done. Throws DeploymentError `step_failed`
- * or `step_timed_out` when the service cannot be stopped, or nobody can tell whether it runs.
+ * or `step_timed_out` when the service cannot be stopped, nobody can tell whether it runs, or a keep-path could not come back.
  */
 export async function removeThing(context: StepContext, thing: InstalledThing): Promise<StepEnd> {
   const { layout, transaction, log } = context
@@ -23,6 +24,8 @@ export async function removeThing(context: StepContext, thing: InstalledThing): 
     log.info(`${place} is gone already: it is only forgotten.`)
     return 'unchanged'
   }
+  // What cannot come back is refused before anything is touched.
+  await findMovablePaths(place, context.keepPaths)
   await stopService(context, thing)
   const snapshot = await moveToSnapshot({ layout, transaction }, thing, installed.version)
   context.replaced.set(placeOf(thing), snapshot.name)
@@ -57,7 +60,15 @@ async function isShared(context: StepContext, config: HostConfig, service: Servi
   const staying = rows.filter(({ kind, id }) => !leaving.has(placeOf({ shelf: shelfOf(kind), id })))
   const ids = [...staying, ...context.things].map(({ id }) => id)
   const inUse = ids.flatMap(id => [serviceOf(config, id, false), serviceOf(config, id, true)])
-  return inUse.some(other => JSON.stringify(other) === JSON.stringify(service))
+  return inUse.some(other => other !== undefined && nameOf(other) === nameOf(service))
+}
+
+/** One for a service however it is spelt: systemd takes a name without a suffix for a service. */
+function nameOf(service: Service): string {
+  const { supervisor } = service
+  const isShort =
+    supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit)
+  return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service)
 }
 
 /** The plan of the new version has no check of what it does not bring. */
