@@ -10,6 +10,7 @@ export interface Options {
   readonly races: readonly RacedWorkload[]
   readonly growth: boolean
   readonly profile: boolean
+  readonly blocks: boolean
   readonly write: boolean
   readonly record: boolean
   /** See `openGround`. */
@@ -28,6 +29,7 @@ export const USAGE = `Usage: npm run bench -- [options]
   --rounds N       so many rounds of each race; default: ${RACES.map(({ name, rounds }) => `${name} ${rounds}`).join(', ')}
   --growth         how time and memory grow with files and bytes, instead of the races
   --profile        where the time goes, instead of the races
+  --blocks         how long the event loop is blocked at most, instead of the races
   --record         records the size and the cold start of dist/ that tests hold later ones against, instead of the races
   --write          writes the results into docs/performance.md; the races only all at once
   --fs WHERE       tmpfs, loop (ext4 in a file; needs root) or a folder
@@ -44,6 +46,7 @@ export function parseOptions(args: readonly string[]): Options {
       rounds: { type: 'string' },
       growth: { type: 'boolean', default: false },
       profile: { type: 'boolean', default: false },
+      blocks: { type: 'boolean', default: false },
       record: { type: 'boolean', default: false },
       write: { type: 'boolean', default: false },
       fs: { type: 'string' },
@@ -52,22 +55,39 @@ export function parseOptions(args: readonly string[]): Options {
     },
   })
   refuseClashes(values)
-  const { growth, profile, write, record } = values
+  const { growth, profile, blocks, write, record } = values
   const repository = resolve(values.ours)
   requireBuilt(repository)
   const rounds = values.rounds === undefined ? undefined : parseRounds(values.rounds)
   const races = chooseRaces(values.only, values.quick, rounds)
-  return { races, growth, profile, write, record, fileSystem: values.fs, repository, cache: resolve(values.cache) }
+  return {
+    races,
+    growth,
+    profile,
+    blocks,
+    write,
+    record,
+    fileSystem: values.fs,
+    repository,
+    cache: resolve(values.cache),
+  }
 }
 
-type Values = { growth: boolean; profile: boolean; record: boolean; write: boolean; quick: boolean } & {
+type Values = {
+  growth: boolean
+  profile: boolean
+  blocks: boolean
+  record: boolean
+  write: boolean
+  quick: boolean
+} & {
   only?: string | undefined
   rounds?: string | undefined
 }
 
-function refuseClashes({ growth, profile, record, write, quick, only, rounds }: Values): void {
-  if ([growth, profile, record].filter(Boolean).length > 1)
-    throw new RangeError('Of --growth, --profile and --record there can be one.')
+function refuseClashes({ growth, profile, blocks, record, write, quick, only, rounds }: Values): void {
+  if ([growth, profile, blocks, record].filter(Boolean).length > 1)
+    throw new RangeError('Of --growth, --profile, --blocks and --record there can be one.')
   const isPart = quick || only !== undefined || rounds !== undefined
   if ((growth || record) && isPart)
     throw new RangeError('--growth and --record know no --quick, --only and --rounds: leave these out.')

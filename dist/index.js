@@ -25827,6 +25827,7 @@ function reportTimeout(signal) {
 
 
 
+
 function startDeployment(request, tools, { transitions, initial, facts, sender }) {
     const machine = createStateMachine(transitions, initial, tools.now);
     const layout = layoutOf(request.projectRoot);
@@ -25839,6 +25840,8 @@ function startDeployment(request, tools, { transitions, initial, facts, sender }
         record,
         machine,
         async enter(state) {
+            // What one state computes may take its time; a cancel is heard before the next.
+            await hearSignals();
             const change = machine.enter(state);
             tools.log.group(state);
             await record.enter(change);

@@ -60,9 +60,9 @@ async function runOnGround(chosen: Options): Promise<void> {
 async function runChosen(chosen: Options, place: Place): Promise<{ section: string; report: string }> {
   if (chosen.growth) return { section: 'growth', report: await growthReport(place) }
   if (chosen.profile) return { section: 'profile', report: await profileReport(chosen.races, place) }
+  if (chosen.blocks) return { section: 'blocks', report: await blocksTable(chosen.races, place) }
   const { rows, skipped } = await runRaces(chosen.races, place)
-  const blocks = await blocksTable(chosen.races, place)
-  return { section: 'races', report: [resultsTable(rows), ...skipped, blocks].join('\n\n') }
+  return { section: 'races', report: [resultsTable(rows), ...skipped].join('\n\n') }
 }
 
 function describeConditions(ground: Ground): string[] {

@@ -8,6 +8,7 @@ import { type Layout, layoutOf } from './layout.ts'
 import type { LocalReport } from './local-report.ts'
 import type { ReportSender } from './outbox.ts'
 import { reportTimeout } from './report-timeout.ts'
+import { hearSignals } from './time-slice.ts'
 
 /** What a deployment is asked of its host, whatever the contract. */
 export interface HostRequest {
@@ -53,7 +54,7 @@ export interface DeploymentRun<State extends string = HostState> {
   readonly host: ClosingHost
   readonly record: DeploymentRecord
   readonly machine: { readonly current: string }
-  /** Moves to the next state: table, journal and log. */
+  /** Moves to the next state: table, journal and log. Signals that have come by now are heard. */
   enter(state: State): Promise<void>
 }
 
@@ -80,6 +81,8 @@ export function startDeployment<State extends string>(
     record,
     machine,
     async enter(state) {
+      // What one state computes may take its time; a cancel is heard before the next.
+      await hearSignals()
       const change = machine.enter(state)
       tools.log.group(state)
       await record.enter(change)
