@@ -4,12 +4,17 @@ import { pathToFileURL } from 'node:url'
 import { median } from './statistics.ts'
 
 const ROUNDS = 11
+/** What the first connection over TLS does before it shakes hands. */
+const READ_ROOTS = "require('node:https'); require('node:tls').createSecureContext()"
 
-/** Medians, in milliseconds, of interleaved starts: Node.js alone, with the bundle loaded, and the action without inputs. */
+/** Medians, in milliseconds, of interleaved starts: Node.js alone, with its HTTP, with TLS, with the bundle, and the action without inputs. */
 export function measureStarts(repository: string): { what: string; ms: number }[] {
   const bundle = pathToFileURL(join(repository, 'dist/index.js')).href
   const starts = [
     { what: '`node -e 0`', args: ['-e', '0'], times: [] as number[] },
+    { what: 'loading `node:http`', args: ['-e', "require('node:http')"], times: [] },
+    { what: 'loading `node:https`, which is HTTP and TLS', args: ['-e', "require('node:https')"], times: [] },
+    { what: 'and reading the certificates that Node.js trusts', args: ['-e', READ_ROOTS], times: [] },
     { what: 'importing `dist/index.js`', args: ['-e', `import('${bundle}')`], times: [] },
     { what: '`dist/deploy.js` without inputs', args: [join(repository, 'dist/deploy.js')], times: [] },
   ]
