@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type ActionRun, runAction, type Workspace } from '../scripts/local-runner.ts'
+import { type ActionRun, runAction, type Workspace } from '../local/runner.ts'
 import type { Artifact } from './artifact.ts'
 import type { Ended, Start } from './measure.ts'
 import { findPython, hasPythonModule, isInstalled } from './programs.ts'

@@ -1,6 +1,6 @@
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { ActionRun } from '../scripts/local-runner.ts'
+import type { ActionRun } from '../local/runner.ts'
 import { deployWithOurs } from './contenders.ts'
 import { type CpuProfile, selfTimes } from './cpu-profile.ts'
 import { isInstalled } from './programs.ts'

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { makeWorkspace } from '../scripts/local-runner.ts'
+import { makeWorkspace } from '../local/runner.ts'
 import type { Artifact } from './artifact.ts'
 import type { Contender, ContenderName, Job } from './contenders.ts'
 import { refuseWhenInterrupted } from './interruption.ts'

@@ -9932,29 +9932,139 @@ function errnoOf(error) {
 const external_node_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs");
 ;// CONCATENATED MODULE: external "node:path"
 const external_node_path_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:path");
-;// CONCATENATED MODULE: ./build/core/byte-shortage.js
-const KIBIBYTE = 1024;
-const UNITS = [
-    ['GiB', KIBIBYTE ** 3],
-    ['MiB', KIBIBYTE ** 2],
-    ['KiB', KIBIBYTE],
-];
+;// CONCATENATED MODULE: ./build/core/limits.js
+/** Limits of the contracts (docs/contracts.md), in bytes unless the name says otherwise. The first three are defaults of inputs. */
+const DEFAULT_MAX_ARTIFACT_BYTES = 512 * 1024 * 1024;
+const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024;
+const DEFAULT_MAX_ENTRIES = 100_000;
+const MAX_NAME_BYTES = 255;
+const MAX_PATH_BYTES = 4096;
+const MAX_PATH_LEVELS = 64;
+const MAX_COMPRESSION_RATIO = 1000;
+const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024;
+const MAX_JSON_BODY_BYTES = 1024 * 1024;
+/** Of a file that someone writes by hand: a plan, a host config, plugin.yaml, settings and their template. */
+const MAX_SMALL_FILE_BYTES = 256 * 1024;
+const MAX_FOREIGN_TEXT_CHARS = 500;
+
+;// CONCATENATED MODULE: ./build/core/foreign-text.js
+
+/** Stands wherever text was cut, so that a redactor knows where a secret may have been cut in two. */
+const CUT_MARK = '… (cut)';
+// biome-ignore lint/suspicious/noControlCharactersInRegex: finding control characters is what it is for
+const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
+const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu;
+const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g;
 /**
- * What is free and what is needed, for people: both in the unit of the need, one digit behind the point where there is
- * one. What is free is rounded down and the need up, so that the two never read the same.
+ * Text that came from a hub, a child process or an archive, made safe to print on one line of a workflow log:
+ * no ANSI sequences, no control, direction or zero-width characters (CR and LF become a space), nothing that the
+ * runner would take for a command (`::`, `##[`), and cut to `maxChars` characters with a mark where it was cut.
  */
-function describeShortage(freeBytes, neededBytes) {
-    const [unit, size] = UNITS.find(([, bytes]) => neededBytes >= bytes) ?? ['KiB', KIBIBYTE];
-    const tenths = size / 10;
-    return {
-        free: `${Math.floor(freeBytes / tenths) / 10} ${unit}`,
-        needed: `${Math.ceil(neededBytes / tenths) / 10} ${unit}`,
-    };
+function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
+    const flat = text
+        .slice(0, maxChars * 4)
+        .replace(ANSI_SEQUENCE, '')
+        .replace(CONTROL_OR_FORMAT, ' ')
+        .replace(WORKFLOW_COMMAND, '$&\u00b7')
+        .trim();
+    const characters = [...flat];
+    const isCut = characters.length > maxChars || text.length > maxChars * 4;
+    return isCut ? `${characters.slice(0, maxChars).join('')}${CUT_MARK}` : flat;
+}
+
+;// CONCATENATED MODULE: ./build/install/files/system-errors.js
+
+
+
+
+/** Whether the operating system refused something, as opposed to an error of this program. */
+function isSystemError(error) {
+    return error instanceof Error && 'syscall' in error && 'errno' in error;
+}
+/**
+ * A system error told as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`, naming what was
+ * being done. A DeployError passes as it is.
+ */
+function toHostError(error, doing) {
+    if (error instanceof DeployError)
+        return error;
+    const errno = errnoOf(error);
+    switch (errno) {
+        case 'ENOSPC':
+        case 'EDQUOT':
+            return new DeploymentError('disk_full', `No space left while ${doing} (${errno}): free some space or inodes and run again.`, {
+                cause: error,
+            });
+        case 'EACCES':
+        case 'EPERM':
+            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user write access to the project root and everything in it.`, { cause: error });
+        case 'EROFS':
+            return new DeploymentError('host_not_writable', `The file system is mounted read-only, which was found while ${doing} (${errno}): mount it writable, or correct project-root.`, { cause: error });
+        default: {
+            const found = error instanceof Error ? error.message : String(error);
+            return new DeploymentError('step_failed', `Failed while ${doing}: ${cleanForeignText(found)}.`, { cause: error });
+        }
+    }
+}
+/** Who was refused, and whose the place is: that of what is at the path, or of the directory that it was to be made in. */
+function usersOf(error) {
+    const uid = process.getuid?.();
+    if (uid === undefined)
+        return '';
+    const path = error instanceof Error && 'path' in error && typeof error.path === 'string' ? error.path : undefined;
+    return `; this runner works as uid ${uid}${path === undefined ? '' : ownerOf(path)}`;
+}
+function ownerOf(path) {
+    for (const candidate of [path, (0,external_node_path_namespaceObject.dirname)(path)]) {
+        const found = lookAt(candidate);
+        if (found !== undefined)
+            return `, ${cleanForeignText(candidate)} belongs to uid ${found.uid}`;
+    }
+    return '';
+}
+/** Undefined also where this user may not look. */
+function lookAt(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.lstatSync)(path);
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: external "node:timers/promises"
+const promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers/promises");
+;// CONCATENATED MODULE: ./build/install/files/time-slice.js
+
+/** Milliseconds of synchronous work before signals and timers get their turn. */
+const SLICE_MS = 25;
+/** One whole turn of the event loop: every signal that has come by now is heard. */
+async function hearSignals() {
+    // The first may be over before the loop has asked for signals, where it is called from what a file or a socket answered.
+    await (0,promises_namespaceObject.setImmediate)();
+    await (0,promises_namespaceObject.setImmediate)();
+}
+/** Cuts long synchronous work into slices, so that a cancellation is heard: `if (slice.isOver()) await slice.giveBack()`. */
+class TimeSlice {
+    #signal;
+    #endsAt = performance.now() + SLICE_MS;
+    constructor(signal) {
+        this.#signal = signal;
+    }
+    isOver() {
+        return performance.now() >= this.#endsAt;
+    }
+    /** Lets the event loop turn once and starts the next slice. Throws the signal's reason when it has been aborted. */
+    async giveBack() {
+        await (0,promises_namespaceObject.setImmediate)();
+        this.#signal?.throwIfAborted();
+        this.#endsAt = performance.now() + SLICE_MS;
+    }
 }
 
 ;// CONCATENATED MODULE: external "node:util"
 const external_node_util_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:util");
-;// CONCATENATED MODULE: ./build/install/direct-fs.js
+;// CONCATENATED MODULE: ./build/install/files/direct-fs.js
 
 
 /*
@@ -10002,54 +10112,12 @@ function direct(call) {
 ;// CONCATENATED MODULE: external "node:crypto"
 const external_node_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:crypto");
 ;// CONCATENATED MODULE: external "node:fs/promises"
-const promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs/promises");
+const external_node_fs_promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs/promises");
 ;// CONCATENATED MODULE: external "node:child_process"
 const external_node_child_process_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:child_process");
 ;// CONCATENATED MODULE: external "node:timers"
 const external_node_timers_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers");
-;// CONCATENATED MODULE: external "node:timers/promises"
-const external_node_timers_promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers/promises");
-;// CONCATENATED MODULE: ./build/core/limits.js
-/** Limits of the contracts (docs/contracts.md), in bytes unless the name says otherwise. The first three are defaults of inputs. */
-const DEFAULT_MAX_ARTIFACT_BYTES = 512 * 1024 * 1024;
-const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024;
-const DEFAULT_MAX_ENTRIES = 100_000;
-const MAX_NAME_BYTES = 255;
-const MAX_PATH_BYTES = 4096;
-const MAX_PATH_LEVELS = 64;
-const MAX_COMPRESSION_RATIO = 1000;
-const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024;
-const MAX_JSON_BODY_BYTES = 1024 * 1024;
-/** Of a file that someone writes by hand: a plan, a host config, plugin.yaml, settings and their template. */
-const MAX_SMALL_FILE_BYTES = 256 * 1024;
-const MAX_FOREIGN_TEXT_CHARS = 500;
-
-;// CONCATENATED MODULE: ./build/core/foreign-text.js
-
-/** Stands wherever text was cut, so that a redactor knows where a secret may have been cut in two. */
-const CUT_MARK = '… (cut)';
-// biome-ignore lint/suspicious/noControlCharactersInRegex: finding control characters is what it is for
-const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
-const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu;
-const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g;
-/**
- * Text that came from a hub, a child process or an archive, made safe to print on one line of a workflow log:
- * no ANSI sequences, no control, direction or zero-width characters (CR and LF become a space), nothing that the
- * runner would take for a command (`::`, `##[`), and cut to `maxChars` characters with a mark where it was cut.
- */
-function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
-    const flat = text
-        .slice(0, maxChars * 4)
-        .replace(ANSI_SEQUENCE, '')
-        .replace(CONTROL_OR_FORMAT, ' ')
-        .replace(WORKFLOW_COMMAND, '$&\u00b7')
-        .trim();
-    const characters = [...flat];
-    const isCut = characters.length > maxChars || text.length > maxChars * 4;
-    return isCut ? `${characters.slice(0, maxChars).join('')}${CUT_MARK}` : flat;
-}
-
-;// CONCATENATED MODULE: ./build/install/child-process.js
+;// CONCATENATED MODULE: ./build/install/files/child-process.js
 
 
 
@@ -10085,7 +10153,7 @@ async function runChild(request) {
     const [code, signal] = await exited;
     stop.clear();
     // Not referenced: once the output is closed the timer has no reason to keep the process alive.
-    await Promise.race([closed, (0,external_node_timers_promises_namespaceObject.setTimeout)(DRAIN_MS, undefined, { ref: false })]);
+    await Promise.race([closed, (0,promises_namespaceObject.setTimeout)(DRAIN_MS, undefined, { ref: false })]);
     for (const stream of streams)
         stream.destroy();
     request.signal?.throwIfAborted();
@@ -10162,7 +10230,7 @@ function signalGroup(pid, signal) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/durable-files.js
+;// CONCATENATED MODULE: ./build/install/files/durable-files.js
 
 
 
@@ -10271,7 +10339,7 @@ async function makeIfMissing(path) {
     }
 }
 async function syncEveryFile(root) {
-    const entries = await (0,promises_namespaceObject.readdir)(root, { recursive: true, withFileTypes: true });
+    const entries = await (0,external_node_fs_promises_namespaceObject.readdir)(root, { recursive: true, withFileTypes: true });
     const paths = entries
         .filter(entry => entry.isFile() || entry.isDirectory())
         .map(entry => (0,external_node_path_namespaceObject.join)(entry.parentPath, entry.name));
@@ -10293,103 +10361,7 @@ async function using(file, act) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/host-errors.js
-
-
-
-
-/** Whether the operating system refused something, as opposed to an error of this program. */
-function isSystemError(error) {
-    return error instanceof Error && 'syscall' in error && 'errno' in error;
-}
-/**
- * A system error told as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`, naming what was
- * being done. A DeployError passes as it is.
- */
-function toHostError(error, doing) {
-    if (error instanceof DeployError)
-        return error;
-    const errno = errnoOf(error);
-    switch (errno) {
-        case 'ENOSPC':
-        case 'EDQUOT':
-            return new DeploymentError('disk_full', `No space left while ${doing} (${errno}): free some space or inodes and run again.`, {
-                cause: error,
-            });
-        case 'EACCES':
-        case 'EPERM':
-            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user write access to the project root and everything in it.`, { cause: error });
-        case 'EROFS':
-            return new DeploymentError('host_not_writable', `The file system is mounted read-only, which was found while ${doing} (${errno}): mount it writable, or correct project-root.`, { cause: error });
-        default: {
-            const found = error instanceof Error ? error.message : String(error);
-            return new DeploymentError('step_failed', `Failed while ${doing}: ${cleanForeignText(found)}.`, { cause: error });
-        }
-    }
-}
-/** Who was refused, and whose the place is: that of what is at the path, or of the directory that it was to be made in. */
-function usersOf(error) {
-    const uid = process.getuid?.();
-    if (uid === undefined)
-        return '';
-    const path = error instanceof Error && 'path' in error && typeof error.path === 'string' ? error.path : undefined;
-    return `; this runner works as uid ${uid}${path === undefined ? '' : ownerOf(path)}`;
-}
-function ownerOf(path) {
-    for (const candidate of [path, (0,external_node_path_namespaceObject.dirname)(path)]) {
-        const found = lookAt(candidate);
-        if (found !== undefined)
-            return `, ${cleanForeignText(candidate)} belongs to uid ${found.uid}`;
-    }
-    return '';
-}
-/** Undefined also where this user may not look. */
-function lookAt(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.lstatSync)(path);
-    }
-    catch {
-        return undefined;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/layout.js
-
-function layoutOf(projectRoot) {
-    const own = (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
-    return {
-        root: projectRoot,
-        own,
-        lock: (0,external_node_path_namespaceObject.join)(own, 'lock'),
-        journal: (0,external_node_path_namespaceObject.join)(own, 'journal.jsonl'),
-        installed: (0,external_node_path_namespaceObject.join)(own, 'installed.json'),
-        staging: (0,external_node_path_namespaceObject.join)(own, 'staging'),
-        snapshots: (0,external_node_path_namespaceObject.join)(own, 'snapshots'),
-        trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
-        reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
-        outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
-        audit: (0,external_node_path_namespaceObject.join)(own, 'audit.jsonl'),
-        reserve: (0,external_node_path_namespaceObject.join)(own, 'reserve'),
-    };
-}
-function installPath(layout, shelf, id) {
-    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, id);
-}
-/** Host-side settings of a plugin, beside its directory so that no deployment replaces them. */
-function settingsPath(layout, shelf, id) {
-    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, `${id}.env`);
-}
-function stagingPath(layout, deploymentId) {
-    return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
-}
-function snapshotsPath(layout, shelf, id) {
-    return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
-}
-function treeRecordPath(layout, treeDigest) {
-    return (0,external_node_path_namespaceObject.join)(layout.trees, `${treeDigest}.json`);
-}
-
-;// CONCATENATED MODULE: ./build/core/tree-digest.js
+;// CONCATENATED MODULE: ./build/core/trust/tree-digest.js
 
 const SLASH = 0x2f;
 /**
@@ -10422,7 +10394,7 @@ function rankAt(path, at) {
     return codePoint === SLASH ? -1 : codePoint;
 }
 
-;// CONCATENATED MODULE: ./build/install/tree-walk.js
+;// CONCATENATED MODULE: ./build/install/files/tree-walk.js
 
 
 
@@ -10468,7 +10440,7 @@ function isAbsent(error) {
 }
 async function listDirectory(path) {
     try {
-        return await (0,promises_namespaceObject.readdir)(path, { withFileTypes: true });
+        return await (0,external_node_fs_promises_namespaceObject.readdir)(path, { withFileTypes: true });
     }
     catch (error) {
         if (isAbsent(error))
@@ -10477,159 +10449,39 @@ async function listDirectory(path) {
     }
 }
 async function describe(root, path) {
-    const stat = await (0,promises_namespaceObject.lstat)((0,external_node_path_namespaceObject.join)(root, path));
+    const stat = await (0,external_node_fs_promises_namespaceObject.lstat)((0,external_node_path_namespaceObject.join)(root, path));
     if (stat.isSymbolicLink())
-        return { type: 'symlink', path, target: await (0,promises_namespaceObject.readlink)((0,external_node_path_namespaceObject.join)(root, path)) };
+        return { type: 'symlink', path, target: await (0,external_node_fs_promises_namespaceObject.readlink)((0,external_node_path_namespaceObject.join)(root, path)) };
     return stat.isFile() ? { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 } : { type: 'other', path };
 }
 
-;// CONCATENATED MODULE: ./build/install/reserve.js
-
-
-
-/** Enough for a lock, the records of a recovery and a report. */
-const RESERVE_BYTES = 64 * 1024;
-/** Keeps some disk space back, so that a host whose disk has filled up can still be locked and recovered. */
-async function keepReserve(layout) {
-    if (await exists(layout.reserve))
-        return;
-    // Random, because a file system may store what compresses well in no space at all.
-    await writeFile(layout.reserve, (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 }).catch(() => unlink(layout.reserve).catch(() => { }));
-}
-/** Gives the reserve up; returns whether there was one. */
-async function spendReserve(layout) {
-    return unlink(layout.reserve).then(() => true, () => false);
-}
-
-;// CONCATENATED MODULE: ./build/install/host.js
+;// CONCATENATED MODULE: ./build/install/files/remove-tree.js
 
 
 
 
-
-
-
-
-
-
-/** Room for our own records; the artifact's own need is checked when its listing is known. */
-const MIN_FREE_BYTES = 1024 * 1024;
-const MIN_FREE_INODES = 16;
 /**
- * Makes a project root ready to be locked: the root itself (when its parent exists), and `.hub-deploy/` with its
- * folders, 0700, ours alone. Throws DeploymentError `host_not_writable` or `disk_full`.
+ * Removes what is at the path, with all that is in it, following no symlink; where nothing is, there is nothing to do.
+ * Works in slices between which signals are heard. Throws what the operating system says of the first that stays.
  */
-async function prepareHost(layout, log) {
+async function removeTree(path) {
     try {
-        await requireRoot(layout.root, log);
-        await requireOwnFolder(layout.own);
-        await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox);
-        await keepReserve(layout);
+        const found = await lstat(path);
+        await (found.isDirectory() ? removeDirectory(path, new TimeSlice()) : unlink(path));
     }
     catch (error) {
-        throw unusableRoot(toHostError(error, `preparing ${layout.own}`));
-    }
-}
-/**
- * Checks, before anything is fetched, that this run can switch what is in a place: its shelf as `checkShelf` does, and
- * what is in the place can be moved. Throws DeploymentError `host_not_writable` or `disk_full`.
- */
-async function checkHost(layout, shelf, id) {
-    await checkShelf(layout, shelf);
-    const place = installPath(layout, shelf, id);
-    await requireMovable(place).catch(error => {
-        throw toHostError(error, `checking ${place}`);
-    });
-}
-/**
- * Checks that a shelf is, or can become, a writable directory on the same file system as `.hub-deploy/`, so that a switch
- * is a rename, and that some space is free (the artifact's own need is checked as soon as it is known).
- * Throws DeploymentError `host_not_writable` or `disk_full`.
- */
-async function checkShelf(layout, shelf) {
-    await requireSwitchableShelf(layout, shelf).catch(error => {
-        throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf)}`);
-    });
-    await requireSpace(layout.staging, MIN_FREE_BYTES);
-}
-/** Throws DeploymentError `disk_full` unless `neededBytes` are free at the path. */
-async function requireSpace(path, neededBytes) {
-    const { bavail, bsize, files, ffree } = await statfs(path);
-    const free = bavail * bsize;
-    // A file system that makes inodes as it needs them says that it has none.
-    if (files > 0 && ffree < MIN_FREE_INODES)
-        throw outOfInodes(path, ffree);
-    if (free >= neededBytes)
-        return;
-    const told = describeShortage(free, neededBytes);
-    throw new DeploymentError('disk_full', `${path} has ${told.free} free, this deployment needs ${told.needed}: free some space and run again. Nothing was changed.`);
-}
-/** Whatever is odd about a root in which our folder cannot be made, it is the root that has to be mended. */
-function unusableRoot(error) {
-    if (error.code !== 'step_failed')
-        return error;
-    return new DeploymentError('host_not_writable', `${error.message} Is project-root the right directory?`, {
-        cause: error,
-    });
-}
-async function requireRoot(root, log) {
-    const found = await stat(root).catch(error => {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw error;
-    });
-    if (found?.isDirectory())
-        return;
-    if (found !== undefined) {
-        throw new DeploymentError('host_not_writable', `project-root ${root} is not a directory: name the directory that holds plugins/ and extensions/.`);
-    }
-    await makeOpenDirectory(root).catch(error => {
-        if (errnoOf(error) === 'EEXIST')
-            return;
-        if (errnoOf(error) !== 'ENOENT')
+        if (!isAbsent(error))
             throw error;
-        throw new DeploymentError('host_not_writable', `project-root ${root} does not exist, nor does its parent: create it, or correct the path.`);
-    });
-    log.notice(`project-root ${root} did not exist and was created: is this the first deployment on this host?`);
-}
-/** Who can write in `.hub-deploy/` decides what a recovery does, so it must be a real directory of ours that no one else can enter. */
-async function requireOwnFolder(own) {
-    await makePrivateDirectories(own);
-    const found = await statOf(own);
-    if (found === undefined || !found.isDirectory()) {
-        throw new DeploymentError('host_not_writable', `${own} is not a directory: remove what is there; this action keeps its records in it.`);
-    }
-    const uid = process.getuid?.();
-    if (uid !== undefined && Number(found.uid) !== uid) {
-        throw new DeploymentError('host_not_writable', `${own} belongs to uid ${found.uid}, this runner works as uid ${uid}: let one user deploy to this project root, or change the owner of that directory.`);
-    }
-    if ((Number(found.mode) & 0o077) !== 0)
-        await chmod(own, 0o700);
-}
-/** A directory is moved to another parent only by who may write in it. */
-async function requireMovable(place) {
-    const found = await statOf(place);
-    if (found?.isDirectory())
-        await access(place, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
-}
-async function requireSwitchableShelf(layout, shelf) {
-    const path = (0,external_node_path_namespaceObject.join)(layout.root, shelf);
-    const found = await stat(path).catch(error => {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw error;
-    });
-    if (found === undefined && !(await exists(path)))
-        return access(layout.root, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
-    if (found === undefined || !found.isDirectory())
-        throw new DeploymentError('host_not_writable', `${path} is not a directory: remove what is there.`);
-    await access(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
-    if (found.dev !== (await stat(layout.own)).dev) {
-        throw new DeploymentError('host_not_writable', `${path} is on another file system than ${layout.own}, so that a switch could not be one rename: put both on one file system.`);
     }
 }
-function outOfInodes(path, free) {
-    return new DeploymentError('disk_full', `The file system of ${path} has ${free} inodes left, this deployment needs at least ${MIN_FREE_INODES}: remove some files and run again. Nothing was changed.`);
+async function removeDirectory(path, slice) {
+    for (const entry of await readdir(path, { withFileTypes: true })) {
+        const inner = (0,external_node_path_namespaceObject.join)(path, entry.name);
+        await (entry.isDirectory() ? removeDirectory(inner, slice) : unlink(inner));
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+    await rmdir(path);
 }
 
 ;// CONCATENATED MODULE: ./node_modules/zod/v4/core/util.js
@@ -17579,7 +17431,7 @@ function _function(params) {
 }
 
 
-;// CONCATENATED MODULE: ./build/install/installed.js
+;// CONCATENATED MODULE: ./build/install/host/installed.js
 
 
 
@@ -17698,7 +17550,7 @@ function placeOf(row) {
 
 ;// CONCATENATED MODULE: external "node:os"
 const external_node_os_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:os");
-;// CONCATENATED MODULE: ./build/install/process-identity.js
+;// CONCATENATED MODULE: ./build/install/host/process-identity.js
 
 
 async function readOwnIdentity() {
@@ -17751,64 +17603,7 @@ async function readStartTime(pid) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/time-slice.js
-
-/** Milliseconds of synchronous work before signals and timers get their turn. */
-const SLICE_MS = 25;
-/** One whole turn of the event loop: every signal that has come by now is heard. */
-async function hearSignals() {
-    // The first may be over before the loop has asked for signals, where it is called from what a file or a socket answered.
-    await (0,external_node_timers_promises_namespaceObject.setImmediate)();
-    await (0,external_node_timers_promises_namespaceObject.setImmediate)();
-}
-/** Cuts long synchronous work into slices, so that a cancellation is heard: `if (slice.isOver()) await slice.giveBack()`. */
-class TimeSlice {
-    #signal;
-    #endsAt = performance.now() + SLICE_MS;
-    constructor(signal) {
-        this.#signal = signal;
-    }
-    isOver() {
-        return performance.now() >= this.#endsAt;
-    }
-    /** Lets the event loop turn once and starts the next slice. Throws the signal's reason when it has been aborted. */
-    async giveBack() {
-        await (0,external_node_timers_promises_namespaceObject.setImmediate)();
-        this.#signal?.throwIfAborted();
-        this.#endsAt = performance.now() + SLICE_MS;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/remove-tree.js
-
-
-
-
-/**
- * Removes what is at the path, with all that is in it, following no symlink; where nothing is, there is nothing to do.
- * Works in slices between which signals are heard. Throws what the operating system says of the first that stays.
- */
-async function removeTree(path) {
-    try {
-        const found = await lstat(path);
-        await (found.isDirectory() ? removeDirectory(path, new TimeSlice()) : unlink(path));
-    }
-    catch (error) {
-        if (!isAbsent(error))
-            throw error;
-    }
-}
-async function removeDirectory(path, slice) {
-    for (const entry of await readdir(path, { withFileTypes: true })) {
-        const inner = (0,external_node_path_namespaceObject.join)(path, entry.name);
-        await (entry.isDirectory() ? removeDirectory(inner, slice) : unlink(inner));
-        if (slice.isOver())
-            await slice.giveBack();
-    }
-    await rmdir(path);
-}
-
-;// CONCATENATED MODULE: ./build/install/file-digester.js
+;// CONCATENATED MODULE: ./build/install/files/file-digester.js
 
 
 
@@ -17843,7 +17638,43 @@ class FileDigester {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/tree-record.js
+;// CONCATENATED MODULE: ./build/install/host/layout.js
+
+function layoutOf(projectRoot) {
+    const own = (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
+    return {
+        root: projectRoot,
+        own,
+        lock: (0,external_node_path_namespaceObject.join)(own, 'lock'),
+        journal: (0,external_node_path_namespaceObject.join)(own, 'journal.jsonl'),
+        installed: (0,external_node_path_namespaceObject.join)(own, 'installed.json'),
+        staging: (0,external_node_path_namespaceObject.join)(own, 'staging'),
+        snapshots: (0,external_node_path_namespaceObject.join)(own, 'snapshots'),
+        trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
+        reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
+        outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
+        audit: (0,external_node_path_namespaceObject.join)(own, 'audit.jsonl'),
+        reserve: (0,external_node_path_namespaceObject.join)(own, 'reserve'),
+    };
+}
+function installPath(layout, shelf, id) {
+    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, id);
+}
+/** Host-side settings of a plugin, beside its directory so that no deployment replaces them. */
+function settingsPath(layout, shelf, id) {
+    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, `${id}.env`);
+}
+function stagingPath(layout, deploymentId) {
+    return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
+}
+function snapshotsPath(layout, shelf, id) {
+    return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
+}
+function treeRecordPath(layout, treeDigest) {
+    return (0,external_node_path_namespaceObject.join)(layout.trees, `${treeDigest}.json`);
+}
+
+;// CONCATENATED MODULE: ./build/install/host/tree-record.js
 
 
 
@@ -17919,7 +17750,7 @@ async function isAsRecorded(root, entry, expected, digester) {
     return (await digester.sha256((0,external_node_path_namespaceObject.join)(root, entry.path))) === expected.sha256;
 }
 
-;// CONCATENATED MODULE: ./build/install/cleanup.js
+;// CONCATENATED MODULE: ./build/install/host/cleanup.js
 
 
 
@@ -17987,6 +17818,181 @@ async function orWarn(log, act) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/core/byte-shortage.js
+const KIBIBYTE = 1024;
+const UNITS = [
+    ['GiB', KIBIBYTE ** 3],
+    ['MiB', KIBIBYTE ** 2],
+    ['KiB', KIBIBYTE],
+];
+/**
+ * What is free and what is needed, for people: both in the unit of the need, one digit behind the point where there is
+ * one. What is free is rounded down and the need up, so that the two never read the same.
+ */
+function describeShortage(freeBytes, neededBytes) {
+    const [unit, size] = UNITS.find(([, bytes]) => neededBytes >= bytes) ?? ['KiB', KIBIBYTE];
+    const tenths = size / 10;
+    return {
+        free: `${Math.floor(freeBytes / tenths) / 10} ${unit}`,
+        needed: `${Math.ceil(neededBytes / tenths) / 10} ${unit}`,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/files/space.js
+
+
+
+/** Room for our own records; the artifact's own need is checked when its listing is known. */
+const MIN_FREE_INODES = 16;
+/** Throws DeploymentError `disk_full` unless `neededBytes` are free at the path. */
+async function requireSpace(path, neededBytes) {
+    const { bavail, bsize, files, ffree } = await statfs(path);
+    const free = bavail * bsize;
+    // A file system that makes inodes as it needs them says that it has none.
+    if (files > 0 && ffree < MIN_FREE_INODES)
+        throw outOfInodes(path, ffree);
+    if (free >= neededBytes)
+        return;
+    const told = describeShortage(free, neededBytes);
+    throw new DeploymentError('disk_full', `${path} has ${told.free} free, this deployment needs ${told.needed}: free some space and run again. Nothing was changed.`);
+}
+function outOfInodes(path, free) {
+    return new DeploymentError('disk_full', `The file system of ${path} has ${free} inodes left, this deployment needs at least ${MIN_FREE_INODES}: remove some files and run again. Nothing was changed.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/host/reserve.js
+
+
+
+/** Enough for a lock, the records of a recovery and a report. */
+const RESERVE_BYTES = 64 * 1024;
+/** Keeps some disk space back, so that a host whose disk has filled up can still be locked and recovered. */
+async function keepReserve(layout) {
+    if (await exists(layout.reserve))
+        return;
+    // Random, because a file system may store what compresses well in no space at all.
+    await writeFile(layout.reserve, (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 }).catch(() => unlink(layout.reserve).catch(() => { }));
+}
+/** Gives the reserve up; returns whether there was one. */
+async function spendReserve(layout) {
+    return unlink(layout.reserve).then(() => true, () => false);
+}
+
+;// CONCATENATED MODULE: ./build/install/host/readiness.js
+
+
+
+
+
+
+
+
+
+
+/** Room for our own records; the artifact's own need is checked when its listing is known. */
+const MIN_FREE_BYTES = 1024 * 1024;
+/**
+ * Makes a project root ready to be locked: the root itself (when its parent exists), and `.hub-deploy/` with its
+ * folders, 0700, ours alone. Throws DeploymentError `host_not_writable` or `disk_full`.
+ */
+async function prepareHost(layout, log) {
+    try {
+        await requireRoot(layout.root, log);
+        await requireOwnFolder(layout.own);
+        await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox);
+        await keepReserve(layout);
+    }
+    catch (error) {
+        throw unusableRoot(toHostError(error, `preparing ${layout.own}`));
+    }
+}
+/**
+ * Checks, before anything is fetched, that this run can switch what is in a place: its shelf as `checkShelf` does, and
+ * what is in the place can be moved. Throws DeploymentError `host_not_writable` or `disk_full`.
+ */
+async function checkHost(layout, shelf, id) {
+    await checkShelf(layout, shelf);
+    const place = installPath(layout, shelf, id);
+    await requireMovable(place).catch(error => {
+        throw toHostError(error, `checking ${place}`);
+    });
+}
+/**
+ * Checks that a shelf is, or can become, a writable directory on the same file system as `.hub-deploy/`, so that a switch
+ * is a rename, and that some space is free (the artifact's own need is checked as soon as it is known).
+ * Throws DeploymentError `host_not_writable` or `disk_full`.
+ */
+async function checkShelf(layout, shelf) {
+    await requireSwitchableShelf(layout, shelf).catch(error => {
+        throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf)}`);
+    });
+    await requireSpace(layout.staging, MIN_FREE_BYTES);
+}
+/** Whatever is odd about a root in which our folder cannot be made, it is the root that has to be mended. */
+function unusableRoot(error) {
+    if (error.code !== 'step_failed')
+        return error;
+    return new DeploymentError('host_not_writable', `${error.message} Is project-root the right directory?`, {
+        cause: error,
+    });
+}
+async function requireRoot(root, log) {
+    const found = await stat(root).catch(error => {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw error;
+    });
+    if (found?.isDirectory())
+        return;
+    if (found !== undefined) {
+        throw new DeploymentError('host_not_writable', `project-root ${root} is not a directory: name the directory that holds plugins/ and extensions/.`);
+    }
+    await makeOpenDirectory(root).catch(error => {
+        if (errnoOf(error) === 'EEXIST')
+            return;
+        if (errnoOf(error) !== 'ENOENT')
+            throw error;
+        throw new DeploymentError('host_not_writable', `project-root ${root} does not exist, nor does its parent: create it, or correct the path.`);
+    });
+    log.notice(`project-root ${root} did not exist and was created: is this the first deployment on this host?`);
+}
+/** Who can write in `.hub-deploy/` decides what a recovery does, so it must be a real directory of ours that no one else can enter. */
+async function requireOwnFolder(own) {
+    await makePrivateDirectories(own);
+    const found = await statOf(own);
+    if (found === undefined || !found.isDirectory()) {
+        throw new DeploymentError('host_not_writable', `${own} is not a directory: remove what is there; this action keeps its records in it.`);
+    }
+    const uid = process.getuid?.();
+    if (uid !== undefined && Number(found.uid) !== uid) {
+        throw new DeploymentError('host_not_writable', `${own} belongs to uid ${found.uid}, this runner works as uid ${uid}: let one user deploy to this project root, or change the owner of that directory.`);
+    }
+    if ((Number(found.mode) & 0o077) !== 0)
+        await chmod(own, 0o700);
+}
+/** A directory is moved to another parent only by who may write in it. */
+async function requireMovable(place) {
+    const found = await statOf(place);
+    if (found?.isDirectory())
+        await access(place, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+}
+async function requireSwitchableShelf(layout, shelf) {
+    const path = (0,external_node_path_namespaceObject.join)(layout.root, shelf);
+    const found = await stat(path).catch(error => {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw error;
+    });
+    if (found === undefined && !(await exists(path)))
+        return access(layout.root, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+    if (found === undefined || !found.isDirectory())
+        throw new DeploymentError('host_not_writable', `${path} is not a directory: remove what is there.`);
+    await access(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+    if (found.dev !== (await stat(layout.own)).dev) {
+        throw new DeploymentError('host_not_writable', `${path} is on another file system than ${layout.own}, so that a switch could not be one rename: put both on one file system.`);
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/core/outcome.js
 /** The wire's word for an outcome: whatever is neither new nor old for certain counts as failed. */
 function reportStatusOf(outcome) {
@@ -18002,7 +18008,7 @@ function reportStatusOf(outcome) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment-end.js
+;// CONCATENATED MODULE: ./build/install/transaction/end.js
 
 
 const rollbackSchema = schemas_lazy(() => object({
@@ -18024,7 +18030,7 @@ const deploymentEndSchema = schemas_lazy(() => object({
     rollback: nullable(rollbackSchema),
 }));
 
-;// CONCATENATED MODULE: ./build/install/deployment-facts.js
+;// CONCATENATED MODULE: ./build/install/transaction/facts.js
 
 /** Where the run came from, from `GITHUB_*`; nulls outside a workflow. */
 const runFactsSchema = schemas_lazy(() => object({
@@ -18068,7 +18074,7 @@ const stepEntrySchema = object({
     error: nullable(schemas_string()),
 });
 
-;// CONCATENATED MODULE: ./build/install/local-report.js
+;// CONCATENATED MODULE: ./build/install/reports/local-report.js
 
 
 
@@ -18165,7 +18171,7 @@ async function isReportOf(path, deploymentId) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/audit.js
+;// CONCATENATED MODULE: ./build/install/reports/audit.js
 
 
 /** How far back a line is looked for that a dead run wrote before its recovery repeats it. */
@@ -18213,7 +18219,7 @@ async function readTail(file) {
 
 ;// CONCATENATED MODULE: external "node:perf_hooks"
 const external_node_perf_hooks_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:perf_hooks");
-;// CONCATENATED MODULE: ./build/install/outbox.js
+;// CONCATENATED MODULE: ./build/install/reports/outbox.js
 
 
 
@@ -18279,7 +18285,7 @@ async function dropOldest(layout, names, log) {
         log.warning(`${excess.length} reports older than the newest ${MAX_WAITING} were dropped from the outbox.`);
 }
 
-;// CONCATENATED MODULE: ./build/install/close-deployment.js
+;// CONCATENATED MODULE: ./build/install/reports/close.js
 
 
 
@@ -18344,156 +18350,7 @@ function describeFailures(failures) {
     return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`;
 }
 
-;// CONCATENATED MODULE: ./build/install/changes.js
-
-
-
-
-
-
-/**
- * The changes that a deployment makes outside its staging folder, as data: what the journal announces and what an undo
- * needs to know. Paths are relative to the project root.
- */
-const relativePathSchema = schemas_lazy(() => schemas_string().check(refine(isInside, { error: 'must stay below the project root' })));
-const changeSchema = schemas_lazy(() => discriminatedUnion('type', [
-    object({ type: literal('make_directory'), path: relativePathSchema }),
-    object({
-        type: literal('move'),
-        from: relativePathSchema,
-        to: relativePathSchema,
-        /** Inode of what is moved, which tells it from whatever else has come to lie at the other path. */
-        ino: optional(schemas_string()),
-    }),
-    /** A second name for a complete staged file, which stays in staging as the proof that the file is ours. */
-    object({ type: literal('create_file'), staged: relativePathSchema, path: relativePathSchema }),
-]));
-/** The places that changes move a tree out of or into, each once. */
-function placesIn(changes) {
-    const paths = changes.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []));
-    return [...new Set(paths)].flatMap(path => {
-        const [shelf, id, ...deeper] = path.split('/');
-        const isPlace = (shelf === 'plugins' || shelf === 'extensions') && id !== undefined && deeper.length === 0;
-        return isPlace ? [{ shelf, id }] : [];
-    });
-}
-/**
- * A change as it is announced: with the identity of what it moves. Throws DeploymentError `step_failed` when it cannot be
- * made, because its source is missing or its target is taken; an undo of what was never possible could not tell the
- * host's own things from ours.
- */
-async function announceable(root, change) {
-    const target = change.type === 'move' ? change.to : change.path;
-    if (await exists((0,external_node_path_namespaceObject.join)(root, target)))
-        throw taken(target);
-    if (change.type !== 'move')
-        return change;
-    const ino = await inodeOf((0,external_node_path_namespaceObject.join)(root, change.from));
-    if (ino === null)
-        throw new DeploymentError('step_failed', `${change.from} was there a moment ago and is gone: another process works on it. Stop it and run again.`);
-    return { ...change, ino };
-}
-/** Makes a change and makes it durable. Never replaces anything that is there. */
-async function applyChange(root, change) {
-    switch (change.type) {
-        case 'make_directory':
-            await makeOpenDirectory((0,external_node_path_namespaceObject.join)(root, change.path));
-            return syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
-        case 'move':
-            return moveDurably((0,external_node_path_namespaceObject.join)(root, change.from), (0,external_node_path_namespaceObject.join)(root, change.to));
-        case 'create_file':
-            await direct_fs_link((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path));
-            return syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
-    }
-}
-/**
- * Takes a change back, whether it was made, half made or not made at all, and any number of times. What another process
- * has put in the place meanwhile is set aside, never removed.
- * Throws when nothing is found where it was nor where it was moved to.
- */
-async function undoChange(root, change) {
-    switch (change.type) {
-        case 'make_directory':
-            await removeIfEmpty((0,external_node_path_namespaceObject.join)(root, change.path));
-            return { wasMade: false, setAside: null };
-        case 'move':
-            return moveBack(root, change);
-        case 'create_file':
-            return { wasMade: await removeIfOurs((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path)), setAside: null };
-    }
-}
-/** One sentence on a change, for an operator who has to see to it by hand. */
-function describeChange(change) {
-    switch (change.type) {
-        case 'make_directory':
-            return `the directory ${change.path} was made`;
-        case 'move':
-            return `${change.from} was moved to ${change.to}`;
-        case 'create_file':
-            return `${change.path} was created`;
-    }
-}
-async function moveDurably(from, to) {
-    if (await exists(to))
-        throw taken(to);
-    await rename(from, to);
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(to));
-    if ((0,external_node_path_namespaceObject.dirname)(from) !== (0,external_node_path_namespaceObject.dirname)(to))
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(from));
-}
-async function moveBack(root, change) {
-    const [before, after] = [(0,external_node_path_namespaceObject.join)(root, change.from), (0,external_node_path_namespaceObject.join)(root, change.to)];
-    const [inoBefore, inoAfter] = [await inodeOf(before), await inodeOf(after)];
-    if (inoBefore === null && inoAfter === null) {
-        throw new Error(`what was moved from ${change.from} to ${change.to} is at neither place`);
-    }
-    if (inoAfter === null || inoBefore === change.ino)
-        return { wasMade: false, setAside: null };
-    const setAside = inoBefore === null ? null : await changes_putAside(root, change.from);
-    await moveDurably(after, before);
-    return { wasMade: true, setAside };
-}
-/** Another process, the old version itself perhaps, made something where the old version has to go back to. */
-async function changes_putAside(root, path) {
-    const aside = (0,external_node_path_namespaceObject.join)('.hub-deploy', 'snapshots', 'set-aside', `${Date.now()}-${path.replaceAll('/', '_').slice(-100)}`);
-    await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, aside)));
-    await moveDurably((0,external_node_path_namespaceObject.join)(root, path), (0,external_node_path_namespaceObject.join)(root, aside));
-    return aside;
-}
-async function inodeOf(path) {
-    return lstat(path, { bigint: true }).then(found => String(found.ino), error => {
-        if (isAbsent(error))
-            return null;
-        throw error;
-    });
-}
-function taken(path) {
-    return new DeploymentError('step_failed', `${path} exists already, though it was free a moment ago: another process writes there. Stop it and run again.`);
-}
-async function removeIfOurs(staged, path) {
-    const [ours, there] = [await statOf(staged), await statOf(path)];
-    if (ours === undefined || there === undefined || ours.ino !== there.ino || ours.dev !== there.dev)
-        return false;
-    await unlink(path);
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-    return true;
-}
-async function removeIfEmpty(path) {
-    try {
-        await rmdir(path);
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-    }
-    catch (error) {
-        const inUse = ['ENOTEMPTY', 'EEXIST'].includes(errnoOf(error) ?? '');
-        if (!isAbsent(error) && !inUse)
-            throw error;
-    }
-}
-function isInside(path) {
-    return !(0,external_node_path_namespaceObject.isAbsolute)(path) && (0,external_node_path_namespaceObject.normalize)(path) === path && path.split('/').every(part => !['', '.', '..'].includes(part));
-}
-
-;// CONCATENATED MODULE: ./build/install/supervisors/service.js
+;// CONCATENATED MODULE: ./build/install/services/service.js
 
 /** One thing that a supervisor of this host runs, by the names of the host config; as written to the journal. */
 const serviceSchema = schemas_lazy(() => discriminatedUnion('supervisor', [
@@ -18549,7 +18406,7 @@ function describeService(service) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/health/healthchecks.js
+;// CONCATENATED MODULE: ./build/install/services/healthchecks.js
 
 
 const probeSchema = schemas_lazy(() => discriminatedUnion('type', [
@@ -18589,682 +18446,9 @@ function expectVersion(check, version) {
     return { ...check, probe: { ...probe, body: probe.body.replaceAll('{version}', version ?? '') } };
 }
 
-;// CONCATENATED MODULE: ./build/install/supervisors/commands.js
-/** The supervisor's own command line for an action: an argument list, no shell. `replicas` is how many a start makes of a Kubernetes deployment. */
-function actionCommand(service, action, replicas) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return [...systemctl(service), action, service.unit];
-        case 'docker':
-            return ['docker', action, service.container];
-        case 'kubernetes':
-            return [...kubectl(service), ...kubernetesAction(action, `deployment/${service.deployment}`, replicas)];
-    }
-}
-/** The command line that asks for a service's state; `parseState` reads its answer. */
-function stateCommand(service) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return [...systemctl(service), 'is-active', service.unit];
-        case 'docker':
-            return ['docker', 'inspect', '--format', DOCKER_STATE, service.container];
-        case 'kubernetes':
-            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_STATE}`];
-    }
-}
-/**
- * The command line that asks which run of a service this is: its answer is another one after each start, also one that
- * the supervisor made by itself. A Kubernetes deployment tells when it last became available.
- */
-function runCommand(service) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return [...systemctl(service), 'show', '--property=InvocationID', service.unit];
-        case 'docker':
-            return ['docker', 'inspect', '--format', DOCKER_RUN, service.container];
-        case 'kubernetes':
-            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_RUN}`];
-    }
-}
-/** The command line that has a supervisor forget how often it started a service of late, where it counts that. */
-function forgetStartsCommand(service) {
-    return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined;
-}
-/** What the answer to `stateCommand` says: its exit code and its standard output. */
-function parseState(service, exitCode, stdout) {
-    // systemctl is-active tells by its exit code as well, and what is "activating" is not 0.
-    const text = exitCode === 0 || service.supervisor === 'systemd' ? stdout.trim() : '';
-    switch (service.supervisor) {
-        case 'systemd':
-            return {
-                known: UP_UNITS.has(text) || DOWN_UNITS.has(text),
-                up: UP_UNITS.has(text),
-                running: text === 'active',
-                replicas: null,
-            };
-        case 'docker':
-            return {
-                known: text !== '',
-                up: /^(?:running|restarting)\b/.test(text),
-                running: text === 'running' || text === 'running healthy',
-                replicas: null,
-            };
-        case 'kubernetes': {
-            // A field that is 0 may be left out, which leaves its place empty.
-            const fields = text.split(' ');
-            const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.map(Number);
-            const isWhole = updated === wanted && available === wanted && all === wanted;
-            const running = observed >= generation && wanted > 0 && isWhole;
-            return { known: /^\d+$/.test(fields[2] ?? ''), up: wanted > 0, running, replicas: wanted };
-        }
-    }
-}
-/** Whether what a failed `stateCommand` wrote says that there is no such thing; a unit that is not there is merely inactive. */
-function saysMissing(service, output) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return false;
-        case 'docker':
-            return /\bno such (?:object|container)\b/i.test(output);
-        case 'kubernetes':
-            return /\(NotFound\)/.test(output);
-    }
-}
-const UP_UNITS = new Set(['active', 'activating', 'reloading', 'refreshing']);
-/** An old systemctl calls a unit that is not there `unknown`. */
-const DOWN_UNITS = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown']);
-const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}';
-const DOCKER_RUN = '{{.State.StartedAt}}';
-const KUBERNETES_RUN = '{.status.conditions[?(@.type=="Available")].lastTransitionTime}';
-const KUBERNETES_STATE = [
-    '{.metadata.generation}',
-    '{.status.observedGeneration}',
-    '{.spec.replicas}',
-    '{.status.updatedReplicas}',
-    '{.status.availableReplicas}',
-    '{.status.replicas}',
-].join(' ');
-function systemctl(service) {
-    return service.scope === 'user' ? ['systemctl', '--user'] : ['systemctl'];
-}
-function kubectl(service) {
-    const kubeconfig = service.kubeconfig === null ? [] : [`--kubeconfig=${service.kubeconfig}`];
-    const context = service.context === null ? [] : [`--context=${service.context}`];
-    return ['kubectl', ...kubeconfig, ...context, `--namespace=${service.namespace}`];
-}
-function kubernetesAction(action, deployment, replicas) {
-    switch (action) {
-        case 'start':
-            return ['scale', `--replicas=${replicas || 1}`, deployment];
-        case 'stop':
-            return ['scale', '--replicas=0', deployment];
-        case 'restart':
-            return ['rollout', 'restart', deployment];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/supervisors/environment.js
-
-/** Where each supervisor's command line looks for its daemon or cluster, beside what `HOME` holds. */
-const WHEREABOUTS = {
-    systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
-    docker: [
-        'DOCKER_HOST',
-        'DOCKER_CONTEXT',
-        'DOCKER_CONFIG',
-        'DOCKER_TLS_VERIFY',
-        'DOCKER_CERT_PATH',
-        'DOCKER_API_VERSION',
-        'XDG_RUNTIME_DIR',
-    ],
-    kubernetes: ['KUBECONFIG'],
-};
-/** What a supervisor's command line may know of the environment: what every child may, and where its daemon or cluster is. */
-function supervisorEnvironment(service) {
-    const found = WHEREABOUTS[service.supervisor].flatMap(name => {
-        const value = process.env[name];
-        return value === undefined ? [] : [[name, value]];
-    });
-    return allowedEnvironment({ ...runtimeDirectory(service), ...Object.fromEntries(found) });
-}
-/** A user manager is found through the runtime directory of the user, which a service's environment may lack. */
-function runtimeDirectory(service) {
-    const uid = process.getuid?.();
-    if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined)
-        return {};
-    return { XDG_RUNTIME_DIR: `/run/user/${uid}` };
-}
-
-;// CONCATENATED MODULE: ./build/install/supervisors/supervise.js
-
-
-
-
-
-
-const ACTION_TIMEOUT_MS = 5 * 60_000;
-const STATE_TIMEOUT_MS = 30_000;
-/**
- * Has the supervisor start, stop or restart a service. Throws DeploymentError `step_failed` with what it said, or
- * `step_timed_out`.
- */
-async function superviseService(service, action, { replicas, signal, timeoutMs = ACTION_TIMEOUT_MS }) {
-    const command = actionCommand(service, action, replicas);
-    const end = await runChild({ command, env: supervisorEnvironment(service), timeoutMs, signal });
-    if (end.kind === 'exited' && end.code === 0)
-        return;
-    const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
-    throw new DeploymentError(code, `To ${action} ${describeService(service)}, ${command.join(' ')} ${describeEnd(end)}: look at the service on this host.`);
-}
-/** What the supervisor says of a service. Where it cannot be asked, nothing is known, and the evidence says why. */
-async function readServiceState(service, signal, timeoutMs = STATE_TIMEOUT_MS) {
-    const command = stateCommand(service);
-    const end = await runChild({ command, env: supervisorEnvironment(service), timeoutMs, signal });
-    const state = end.kind === 'exited' ? parseState(service, end.code, end.stdout) : UNKNOWN;
-    const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output);
-    return { ...state, missing, evidence: `${describeService(service)}: ${command[0]} ${describeEnd(end)}` };
-}
-/** What is another text after each start of a service. Null where that cannot be told. */
-async function readServiceRun(service, signal, timeoutMs = STATE_TIMEOUT_MS) {
-    const end = await runChild({ command: runCommand(service), env: supervisorEnvironment(service), timeoutMs, signal });
-    return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() || null : null;
-}
-/** Has the supervisor forget earlier starts, so that it does not refuse the next for being one too many. Never fails. */
-async function forgetStarts(service) {
-    const command = forgetStartsCommand(service);
-    if (command === undefined)
-        return;
-    await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS });
-}
-const UNKNOWN = { known: false, up: false, running: false, replicas: null };
-/** How a child ended, for a message. */
-function describeEnd(end) {
-    switch (end.kind) {
-        case 'exited':
-            return `ended with exit code ${end.code}${said(end.output)}`;
-        case 'signalled':
-            return `was ended by ${end.signal}${said(end.output)}`;
-        case 'timed_out':
-            return `did not end in time${said(end.output)}`;
-        case 'not_started':
-            return `could not be started (${cleanForeignText(end.error.message)})`;
-    }
-}
-function said(output) {
-    const text = cleanForeignText(output, 2048);
-    return text === '' ? ' and said nothing' : ` and said "${text}"`;
-}
-
-;// CONCATENATED MODULE: ./build/install/supervisors/service-changes.js
-
-
-
-
-
-/** kubectl refuses to restart a deployment that was restarted within the same second. */
-const SECOND_RESTART_AFTER_MS = 1500;
-/** That a plan has a service started, stopped or restarted, and how it was before; as written to the journal. */
-const serviceChangeSchema = schemas_lazy(() => object({
-    service: serviceSchema,
-    action: schemas_enum(['start', 'stop', 'restart']),
-    was_running: schemas_boolean(),
-    /** Of a Kubernetes deployment; null elsewhere. */
-    replicas: nullable(schemas_int().check(_nonnegative())),
-}));
-/**
- * What is about to be done to a service, with what it is now; `earlier` are the changes of the same plan so far. Throws
- * DeploymentError `step_failed` when its state cannot be told, because then nobody could bring it back.
- */
-async function planServiceChange(service, action, earlier, signal) {
-    const state = await readServiceState(service, signal);
-    if (!state.known)
-        throw unknownState(service, action, state.evidence);
-    const known = earlier.find(change => keyOf(change.service) === keyOf(service) && change.replicas);
-    return { service, action, was_running: state.up, replicas: known?.replicas ?? state.replicas };
-}
-/**
- * Brings the services that a plan touched back to how they were before it, newest first, after the old files are back:
- * what ran is restarted on them, what did not run is stopped. Goes on after a failure and tells each; may be repeated.
- */
-async function restoreServices(changes, log) {
-    const restored = { isRunning: false, problems: [] };
-    for (const change of touchedServices(changes)) {
-        try {
-            await (change.was_running ? restartAgain(change, log) : stopAgain(change, log));
-            restored.isRunning ||= change.was_running;
-        }
-        catch (error) {
-            restored.problems.push(toDeployError(error).message);
-        }
-    }
-    return restored;
-}
-/** A step that failed may have done its work all the same, so what runs is asked, not concluded. */
-async function restartAgain({ service, replicas }, log) {
-    await forgetStarts(service);
-    // A restart of a Kubernetes deployment leaves it at the none that a stop has made of it.
-    if (service.supervisor === 'kubernetes' && !(await readServiceState(service)).up)
-        await bringBack(service, 'start', replicas, log);
-    try {
-        await bringBack(service, 'restart', replicas, log);
-    }
-    catch (error) {
-        if (service.supervisor !== 'kubernetes')
-            throw error;
-        await (0,external_node_timers_promises_namespaceObject.setTimeout)(SECOND_RESTART_AFTER_MS);
-        await bringBack(service, 'restart', replicas, log);
-    }
-}
-/** A start that was asked for may still be under way where nothing runs yet, so the stop is never left out. */
-async function stopAgain({ service, replicas }, log) {
-    try {
-        await bringBack(service, 'stop', replicas, log);
-    }
-    catch (error) {
-        const { known, up } = await readServiceState(service);
-        if (!known || up)
-            throw error;
-    }
-}
-async function bringBack(service, action, replicas, log) {
-    log.info(`Back to the old version: ${action} ${describeService(service)}.`);
-    await superviseService(service, action, { replicas });
-}
-/** The first change of each touched service, which knows how it was; the service touched last first. */
-function touchedServices(changes) {
-    const touched = new Map();
-    for (const change of changes) {
-        const key = keyOf(change.service);
-        const first = touched.get(key) ?? change;
-        touched.delete(key);
-        touched.set(key, first);
-    }
-    return [...touched.values()].reverse();
-}
-function unknownState(service, action, evidence) {
-    return new DeploymentError('step_failed', `Before ${describeService(service)} gets a ${action}, its state must be known, to bring it back if need be. ${evidence}: nothing was done to it.`);
-}
-function keyOf(service) {
-    return JSON.stringify(service);
-}
-
-;// CONCATENATED MODULE: ./build/install/journal.js
-
-
-
-
-
-
-
-
-
-
-
-/** What stands in `journal.jsonl`, one record a line, oldest first. */
-const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
-    object({
-        record: literal('begin'),
-        facts: deploymentFactsSchema,
-        /** Where its report goes; see ReportSender. */
-        report_address: nullable(schemas_string()),
-        keep_paths: array(schemas_string()),
-    }),
-    object({ record: literal('facts'), facts: schemas_partial(deploymentFactsSchema.def.getter()) }),
-    schemas_extend(stateEntrySchema, { record: literal('state') }),
-    schemas_extend(stepEntrySchema, { record: literal('step') }),
-    /** Announces a change that is about to be made. */
-    object({ record: literal('change'), change: changeSchema }),
-    /** Announces that a service is about to be started, stopped or restarted. */
-    object({ record: literal('service'), change: serviceChangeSchema }),
-    /** By what the old version is checked after a rollback. */
-    object({ record: literal('healthchecks'), checks: array(restoredCheckSchema) }),
-    /** The newest change that was not taken back yet is taken back; `was_made` says whether it had been made at all. */
-    object({ record: literal('undone'), change: changeSchema, was_made: schemas_boolean() }),
-    /** The point of no return: the new version is what this host runs. */
-    object({
-        record: literal('commit'),
-        at: schemas_string(),
-        rows: array(installedRowSchema),
-        removed: exactOptional(array(removedRowSchema)),
-        discard: array(relativePathSchema),
-    }),
-    /** How the run itself said that it ended, before it told anybody. */
-    object({ record: literal('end'), end: deploymentEndSchema }),
-    object({ record: literal('recovery'), at: schemas_string() }),
-]));
-/**
- * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The others
- * only tell more, and are given up when there is no room for them: taking back must not need any.
- */
-const DURABLE = new Set(['begin', 'change', 'service', 'commit', 'recovery']);
-const SYNCED = new Set([...DURABLE, 'undone']);
-/** Opens the journal for appending behind its last whole record, creating it (0600) when there is none. */
-async function openJournal(path) {
-    const file = await direct_fs_open(path, 'a+', 0o600);
-    let length = (await file.readFile()).lastIndexOf('\n') + 1;
-    await file.truncate(length);
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-    // Whether something may stand behind the last whole record, which has to go before the next one is written.
-    let isTorn = false;
-    const cut = async () => {
-        await file.truncate(length);
-        isTorn = false;
-    };
-    return {
-        async append(record) {
-            const line = Buffer.from(`${JSON.stringify(record)}\n`);
-            try {
-                if (isTorn)
-                    await cut();
-                isTorn = true;
-                await file.write(line);
-                if (SYNCED.has(record.record))
-                    await file.sync();
-                length += line.length;
-                isTorn = false;
-                return true;
-            }
-            catch (error) {
-                await cut().catch(() => { });
-                if (DURABLE.has(record.record))
-                    throw error;
-                return false;
-            }
-        },
-        close: () => file.close(),
-    };
-}
-/**
- * The records of the journal, or undefined when there is no journal or it was killed before its first record was
- * whole. A torn last line is one whose change was never made, and is left out. Throws when an earlier line is damaged, or
- * the first one is not a beginning.
- */
-async function readJournal(path) {
-    const text = await readFile(path, 'utf8').catch(error => {
-        if (errnoOf(error) === 'ENOENT')
-            return '';
-        throw error;
-    });
-    const lines = text.split('\n').slice(0, -1);
-    if (lines.length === 0)
-        return undefined;
-    const records = lines.map(line => recordSchema.parse(JSON.parse(line)));
-    if (records[0]?.record !== 'begin')
-        throw new Error('it does not start with the beginning of a deployment');
-    return records;
-}
-/** The changes that were announced and not taken back yet, oldest first. */
-function pendingChanges(records) {
-    const pending = [];
-    for (const record of records) {
-        if (record.record === 'change')
-            pending.push(record.change);
-        else if (record.record === 'undone')
-            pending.pop();
-        // There may have been no room to note each.
-        else if (record.record === 'end' && record.end.rollback?.restored !== false)
-            pending.length = 0;
-    }
-    return pending;
-}
-/** Ends a deployment: without a journal there is nothing to recover. */
-async function removeJournal(path) {
-    try {
-        await unlink(path);
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return;
-        throw error;
-    }
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-}
-
-;// CONCATENATED MODULE: ./build/install/lock.js
-
-
-
-
-
-
-
-
-
-
-
-
-const POLL_MS = 250;
-const TELL_EVERY_MS = 10_000;
-const MARK = '.takeover-';
-const ownSchema = object({
-    id: schemas_string().check(_regex(/^[0-9a-f-]{36}$/)),
-    pid: schemas_int().check(_positive()),
-    start_time: nullable(schemas_string()),
-    boot_id: nullable(schemas_string()),
-    pid_namespace: nullable(schemas_string()),
-    hostname: schemas_string(),
-    run_url: nullable(schemas_string()),
-    since: schemas_string(),
-});
-/** Of another host, whose lock may be written by another version of this action: only where it is must be known. */
-const foreignSchema = schemas_lazy(() => object({
-    id: schemas_catch(nullable(ownSchema.shape.id), null),
-    pid: schemas_catch(nullable(ownSchema.shape.pid), null),
-    hostname: schemas_string().check(refine(name => name !== (0,external_node_os_namespaceObject.hostname)())),
-    run_url: schemas_catch(nullable(schemas_string()), null),
-    since: schemas_catch(nullable(schemas_string()), null),
-}));
-/**
- * Takes the lock of a project root, waiting up to `timeoutMs` for its holder. A lock whose holder is provably dead,
- * or whose content is garbage, is taken over at once; one that names another host never. Losing a race never harms the winner:
- * only who created the one take-over mark of a dead holder may replace its lock.
- * Throws DeploymentError `locked` with the holder and its link, or `host_not_writable` / `disk_full`; the signal's reason once it is aborted.
- */
-async function acquireLock(request) {
-    const own = {
-        id: (0,external_node_crypto_namespaceObject.randomUUID)(),
-        ...(await readOwnIdentity()),
-        run_url: request.runUrl,
-        since: new Date().toISOString(),
-    };
-    const candidate = temporaryName(request.path);
-    try {
-        // Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way.
-        await writeFile(candidate, `${JSON.stringify(own)}\n`, { flag: 'wx', mode: 0o600 });
-        await waitForTurn(request, candidate, own);
-    }
-    catch (error) {
-        request.signal?.throwIfAborted();
-        throw toHostError(error, `taking the lock ${request.path}`);
-    }
-    finally {
-        await unlink(candidate).catch(() => { });
-    }
-    return { release: () => giveBack(request, own.id) };
-}
-/**
- * Removes what killed processes left beside a lock: take-over marks, and the files with which they waited; only who holds
- * the lock may. Those of a process that may live, on another host or in another pid namespace, stay. What cannot be
- * removed harms nobody and is tried again by the next run.
- */
-async function removeDeadMarks(path) {
-    const own = await readOwnIdentity();
-    for (const name of await readdir((0,external_node_path_namespaceObject.dirname)(path))) {
-        if (!name.startsWith(`${(0,external_node_path_namespaceObject.basename)(path)}.`))
-            continue;
-        const beside = (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name);
-        const found = await readLock(beside);
-        if (found !== undefined && (await isLeftOver(name, found, own)))
-            await unlink(beside).catch(() => { });
-    }
-}
-async function isLeftOver(name, found, own) {
-    const writer = ownerOfTemporary(name);
-    if (writer === undefined || found.holder !== undefined)
-        return isAbandoned(found, own);
-    // Not garbage for certain: its process may be just writing it.
-    return !pidExists(writer);
-}
-async function waitForTurn(request, candidate, own) {
-    const deadline = Date.now() + request.timeoutMs;
-    let toldAt = Number.NEGATIVE_INFINITY;
-    for (;;) {
-        request.signal?.throwIfAborted();
-        if (await tryTake(request.path, candidate, own))
-            return;
-        const found = await readLock(request.path);
-        if (found === undefined) {
-            // Just given back, or a name that leads nowhere.
-            await hearSignals();
-            continue;
-        }
-        if (Date.now() >= deadline)
-            throw lockedError(found, request);
-        if (Date.now() - toldAt >= TELL_EVERY_MS) {
-            request.log(`Waiting for the lock of this host: ${describeHolder(found)}.`);
-            toldAt = Date.now();
-        }
-        await (0,external_node_timers_promises_namespaceObject.setTimeout)(Math.min(POLL_MS, Math.max(1, deadline - Date.now())), undefined, { signal: request.signal });
-    }
-}
-/** One attempt: an atomic link where nothing is, else the take-over of a dead holder. */
-async function tryTake(path, candidate, own) {
-    if (await linkIfAbsent(candidate, path))
-        return true;
-    const found = await readLock(path);
-    if (found === undefined || !(await isAbandoned(found, own)))
-        return false;
-    return takeOver(path, found, candidate, own);
-}
-/**
- * The mark is itself a lock, named after the dead holder, so that contenders of different dead holders never meet and
- * a contender that died holding it is taken over in turn. Holding it, nobody else may touch the lock of that holder.
- */
-async function takeOver(path, dead, candidate, own) {
-    const mark = `${path}${MARK}${dead.id}`;
-    if (!(await tryTake(mark, candidate, own)))
-        return false;
-    try {
-        if ((await readLock(path))?.id !== dead.id)
-            return false;
-        const replacement = temporaryName(path);
-        await direct_fs_link(candidate, replacement);
-        await rename(replacement, path);
-        return true;
-    }
-    finally {
-        await release(mark, own.id);
-    }
-}
-async function readLock(path) {
-    const text = await readFile(path, 'utf8').catch(error => {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw error;
-    });
-    if (text === undefined)
-        return undefined;
-    const holder = parseHolder(text);
-    return { id: holder?.id ?? (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex').slice(0, 32), holder };
-}
-function parseHolder(text) {
-    try {
-        return union([ownSchema, foreignSchema]).parse(JSON.parse(text));
-    }
-    catch {
-        return undefined;
-    }
-}
-/** Nothing can be proved of a holder of which only the host is known. */
-async function isAbandoned({ holder }, own) {
-    if (holder === undefined)
-        return true;
-    return 'boot_id' in holder && isProvablyDead(holder, own);
-}
-async function linkIfAbsent(from, to) {
-    try {
-        await direct_fs_link(from, to);
-        return true;
-    }
-    catch (error) {
-        if (errnoOf(error) === 'EEXIST')
-            return false;
-        throw error;
-    }
-}
-async function giveBack({ path, log }, id) {
-    try {
-        await release(path, id);
-    }
-    catch (error) {
-        log(`The lock stays until the next run takes it over: ${toHostError(error, `removing ${path}`).message}`);
-    }
-}
-async function release(path, id) {
-    if ((await readLock(path))?.id === id)
-        await unlink(path);
-}
-function describeHolder({ holder }) {
-    if (holder === undefined)
-        return 'its content is garbage';
-    const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`;
-    const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`;
-    return `${where} holds it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${run}`;
-}
-function lockedError(found, request) {
-    const waited = `${Math.round(request.timeoutMs / 1000)} s`;
-    return new DeploymentError('locked', `Another deployment holds this host and did not finish within ${waited} (lock-timeout-seconds): ${describeHolder(found)}. ` +
-        `Wait for it or cancel it; if that host is gone for good, remove ${request.path}.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment-record.js
-function createDeploymentRecord(initial, states) {
-    let facts = initial;
-    let journal;
-    const known = { states: [...states], steps: [] };
-    return {
-        get facts() {
-            return facts;
-        },
-        states: known.states,
-        steps: known.steps,
-        async update(more) {
-            facts = { ...facts, ...more };
-            await journal?.append({ record: 'facts', facts: more });
-        },
-        async enter(change) {
-            known.states.push(change);
-            await journal?.append({ record: 'state', ...change });
-        },
-        async addStep(step) {
-            known.steps.push(step);
-            await journal?.append({ record: 'step', ...step });
-        },
-        async startJournal(started, { reportAddress, keepPaths }) {
-            await started.append({ record: 'begin', facts, report_address: reportAddress, keep_paths: [...keepPaths] });
-            for (const state of known.states)
-                await started.append({ record: 'state', ...state });
-            journal = started;
-        },
-    };
-}
-/** The record of a dead run, from its journal. */
-function recordFromJournal(begun, records) {
-    const later = records.flatMap(record => (record.record === 'facts' ? [definedOnly(record.facts)] : []));
-    const facts = Object.assign({ ...begun }, ...later);
-    const record = createDeploymentRecord(facts, records.flatMap(entry => (entry.record === 'state' ? [{ state: entry.state, at: entry.at }] : [])));
-    const steps = records.flatMap(entry => (entry.record === 'step' ? [entry] : []));
-    for (const { record: _, ...step } of steps)
-        void record.addStep(step);
-    return record;
-}
-function definedOnly(facts) {
-    return Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined));
-}
-
 ;// CONCATENATED MODULE: external "node:net"
 const external_node_net_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:net");
-;// CONCATENATED MODULE: ./build/core/free-buffer.js
+;// CONCATENATED MODULE: ./build/core/archive/free-buffer.js
 /**
  * Gives a buffer's memory back at once: left to the garbage collector, megabytes in use for moments pile up to a hundred. Only for a buffer
  * that has all of its memory to itself (not from Node.js' pool for small ones) and that nobody looks at any more.
@@ -20861,7 +20045,7 @@ function readSettings(options) {
         log: options.log,
         signal: options.signal,
         timeouts: { connectMs: CONNECT_TIMEOUT_MS, idleMs: IDLE_TIMEOUT_MS, ...options.timeouts },
-        sleep: options.sleep ?? ((ms, signal) => (0,external_node_timers_promises_namespaceObject.setTimeout)(ms, undefined, signal === undefined ? {} : { signal })),
+        sleep: options.sleep ?? ((ms, signal) => (0,promises_namespaceObject.setTimeout)(ms, undefined, signal === undefined ? {} : { signal })),
         random: options.random ?? Math.random,
     };
 }
@@ -20879,7 +20063,213 @@ function createWire(options) {
     };
 }
 
-;// CONCATENATED MODULE: ./build/install/health/probe.js
+;// CONCATENATED MODULE: ./build/install/services/commands.js
+/** The supervisor's own command line for an action: an argument list, no shell. `replicas` is how many a start makes of a Kubernetes deployment. */
+function actionCommand(service, action, replicas) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), action, service.unit];
+        case 'docker':
+            return ['docker', action, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), ...kubernetesAction(action, `deployment/${service.deployment}`, replicas)];
+    }
+}
+/** The command line that asks for a service's state; `parseState` reads its answer. */
+function stateCommand(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), 'is-active', service.unit];
+        case 'docker':
+            return ['docker', 'inspect', '--format', DOCKER_STATE, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_STATE}`];
+    }
+}
+/**
+ * The command line that asks which run of a service this is: its answer is another one after each start, also one that
+ * the supervisor made by itself. A Kubernetes deployment tells when it last became available.
+ */
+function runCommand(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), 'show', '--property=InvocationID', service.unit];
+        case 'docker':
+            return ['docker', 'inspect', '--format', DOCKER_RUN, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_RUN}`];
+    }
+}
+/** The command line that has a supervisor forget how often it started a service of late, where it counts that. */
+function forgetStartsCommand(service) {
+    return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined;
+}
+/** What the answer to `stateCommand` says: its exit code and its standard output. */
+function parseState(service, exitCode, stdout) {
+    // systemctl is-active tells by its exit code as well, and what is "activating" is not 0.
+    const text = exitCode === 0 || service.supervisor === 'systemd' ? stdout.trim() : '';
+    switch (service.supervisor) {
+        case 'systemd':
+            return {
+                known: UP_UNITS.has(text) || DOWN_UNITS.has(text),
+                up: UP_UNITS.has(text),
+                running: text === 'active',
+                replicas: null,
+            };
+        case 'docker':
+            return {
+                known: text !== '',
+                up: /^(?:running|restarting)\b/.test(text),
+                running: text === 'running' || text === 'running healthy',
+                replicas: null,
+            };
+        case 'kubernetes': {
+            // A field that is 0 may be left out, which leaves its place empty.
+            const fields = text.split(' ');
+            const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.map(Number);
+            const isWhole = updated === wanted && available === wanted && all === wanted;
+            const running = observed >= generation && wanted > 0 && isWhole;
+            return { known: /^\d+$/.test(fields[2] ?? ''), up: wanted > 0, running, replicas: wanted };
+        }
+    }
+}
+/** Whether what a failed `stateCommand` wrote says that there is no such thing; a unit that is not there is merely inactive. */
+function saysMissing(service, output) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return false;
+        case 'docker':
+            return /\bno such (?:object|container)\b/i.test(output);
+        case 'kubernetes':
+            return /\(NotFound\)/.test(output);
+    }
+}
+const UP_UNITS = new Set(['active', 'activating', 'reloading', 'refreshing']);
+/** An old systemctl calls a unit that is not there `unknown`. */
+const DOWN_UNITS = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown']);
+const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}';
+const DOCKER_RUN = '{{.State.StartedAt}}';
+const KUBERNETES_RUN = '{.status.conditions[?(@.type=="Available")].lastTransitionTime}';
+const KUBERNETES_STATE = [
+    '{.metadata.generation}',
+    '{.status.observedGeneration}',
+    '{.spec.replicas}',
+    '{.status.updatedReplicas}',
+    '{.status.availableReplicas}',
+    '{.status.replicas}',
+].join(' ');
+function systemctl(service) {
+    return service.scope === 'user' ? ['systemctl', '--user'] : ['systemctl'];
+}
+function kubectl(service) {
+    const kubeconfig = service.kubeconfig === null ? [] : [`--kubeconfig=${service.kubeconfig}`];
+    const context = service.context === null ? [] : [`--context=${service.context}`];
+    return ['kubectl', ...kubeconfig, ...context, `--namespace=${service.namespace}`];
+}
+function kubernetesAction(action, deployment, replicas) {
+    switch (action) {
+        case 'start':
+            return ['scale', `--replicas=${replicas || 1}`, deployment];
+        case 'stop':
+            return ['scale', '--replicas=0', deployment];
+        case 'restart':
+            return ['rollout', 'restart', deployment];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/services/environment.js
+
+/** Where each supervisor's command line looks for its daemon or cluster, beside what `HOME` holds. */
+const WHEREABOUTS = {
+    systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
+    docker: [
+        'DOCKER_HOST',
+        'DOCKER_CONTEXT',
+        'DOCKER_CONFIG',
+        'DOCKER_TLS_VERIFY',
+        'DOCKER_CERT_PATH',
+        'DOCKER_API_VERSION',
+        'XDG_RUNTIME_DIR',
+    ],
+    kubernetes: ['KUBECONFIG'],
+};
+/** What a supervisor's command line may know of the environment: what every child may, and where its daemon or cluster is. */
+function supervisorEnvironment(service) {
+    const found = WHEREABOUTS[service.supervisor].flatMap(name => {
+        const value = process.env[name];
+        return value === undefined ? [] : [[name, value]];
+    });
+    return allowedEnvironment({ ...runtimeDirectory(service), ...Object.fromEntries(found) });
+}
+/** A user manager is found through the runtime directory of the user, which a service's environment may lack. */
+function runtimeDirectory(service) {
+    const uid = process.getuid?.();
+    if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined)
+        return {};
+    return { XDG_RUNTIME_DIR: `/run/user/${uid}` };
+}
+
+;// CONCATENATED MODULE: ./build/install/services/supervise.js
+
+
+
+
+
+
+const ACTION_TIMEOUT_MS = 5 * 60_000;
+const STATE_TIMEOUT_MS = 30_000;
+/**
+ * Has the supervisor start, stop or restart a service. Throws DeploymentError `step_failed` with what it said, or
+ * `step_timed_out`.
+ */
+async function superviseService(service, action, { replicas, signal, timeoutMs = ACTION_TIMEOUT_MS }) {
+    const command = actionCommand(service, action, replicas);
+    const end = await runChild({ command, env: supervisorEnvironment(service), timeoutMs, signal });
+    if (end.kind === 'exited' && end.code === 0)
+        return;
+    const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
+    throw new DeploymentError(code, `To ${action} ${describeService(service)}, ${command.join(' ')} ${describeEnd(end)}: look at the service on this host.`);
+}
+/** What the supervisor says of a service. Where it cannot be asked, nothing is known, and the evidence says why. */
+async function readServiceState(service, signal, timeoutMs = STATE_TIMEOUT_MS) {
+    const command = stateCommand(service);
+    const end = await runChild({ command, env: supervisorEnvironment(service), timeoutMs, signal });
+    const state = end.kind === 'exited' ? parseState(service, end.code, end.stdout) : UNKNOWN;
+    const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output);
+    return { ...state, missing, evidence: `${describeService(service)}: ${command[0]} ${describeEnd(end)}` };
+}
+/** What is another text after each start of a service. Null where that cannot be told. */
+async function readServiceRun(service, signal, timeoutMs = STATE_TIMEOUT_MS) {
+    const end = await runChild({ command: runCommand(service), env: supervisorEnvironment(service), timeoutMs, signal });
+    return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() || null : null;
+}
+/** Has the supervisor forget earlier starts, so that it does not refuse the next for being one too many. Never fails. */
+async function forgetStarts(service) {
+    const command = forgetStartsCommand(service);
+    if (command === undefined)
+        return;
+    await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS });
+}
+const UNKNOWN = { known: false, up: false, running: false, replicas: null };
+/** How a child ended, for a message. */
+function describeEnd(end) {
+    switch (end.kind) {
+        case 'exited':
+            return `ended with exit code ${end.code}${said(end.output)}`;
+        case 'signalled':
+            return `was ended by ${end.signal}${said(end.output)}`;
+        case 'timed_out':
+            return `did not end in time${said(end.output)}`;
+        case 'not_started':
+            return `could not be started (${cleanForeignText(end.error.message)})`;
+    }
+}
+function said(output) {
+    const text = cleanForeignText(output, 2048);
+    return text === '' ? ' and said nothing' : ` and said "${text}"`;
+}
+
+;// CONCATENATED MODULE: ./build/install/services/probe.js
 
 
 
@@ -20936,7 +20326,7 @@ async function probeCommand(command, timeoutMs, signal) {
     return { healthy: end.kind === 'exited' && end.code === 0, evidence: `${command[0]} ${describeEnd(end)}` };
 }
 
-;// CONCATENATED MODULE: ./build/install/health/stability.js
+;// CONCATENATED MODULE: ./build/install/services/stability.js
 /** A supervisor's word must hold this long, or for half of a shorter time-out: what crashes at its start runs at first. */
 const SUPERVISOR_STABLE_MS = 3000;
 const DEFAULT_INTERVAL_MS = 1000;
@@ -20973,7 +20363,7 @@ function beginStreak() {
     };
 }
 
-;// CONCATENATED MODULE: ./build/install/health/check-health.js
+;// CONCATENATED MODULE: ./build/install/services/check-health.js
 
 
 
@@ -21039,7 +20429,7 @@ async function waitForHealth({ healthcheck, version, signal }) {
         const pauseMs = heldMs === undefined ? intervalMs : Math.min(intervalMs, stableMs - heldMs);
         if (now + pauseMs + SHORTEST_LOOK_MS >= deadline)
             return tellStarts(notStable(finding, stableMs), streak.starts);
-        await (0,external_node_timers_promises_namespaceObject.setTimeout)(pauseMs, undefined, { signal });
+        await (0,promises_namespaceObject.setTimeout)(pauseMs, undefined, { signal });
     }
 }
 async function look(service, check, timeoutMs, signal) {
@@ -21062,7 +20452,100 @@ function tellStarts(finding, starts) {
     return { ...finding, evidence: `started again while it was watched (times: ${starts}); ${finding.evidence}` };
 }
 
-;// CONCATENATED MODULE: ./build/install/rollback.js
+;// CONCATENATED MODULE: ./build/install/services/service-changes.js
+
+
+
+
+
+/** kubectl refuses to restart a deployment that was restarted within the same second. */
+const SECOND_RESTART_AFTER_MS = 1500;
+/** That a plan has a service started, stopped or restarted, and how it was before; as written to the journal. */
+const serviceChangeSchema = schemas_lazy(() => object({
+    service: serviceSchema,
+    action: schemas_enum(['start', 'stop', 'restart']),
+    was_running: schemas_boolean(),
+    /** Of a Kubernetes deployment; null elsewhere. */
+    replicas: nullable(schemas_int().check(_nonnegative())),
+}));
+/**
+ * What is about to be done to a service, with what it is now; `earlier` are the changes of the same plan so far. Throws
+ * DeploymentError `step_failed` when its state cannot be told, because then nobody could bring it back.
+ */
+async function planServiceChange(service, action, earlier, signal) {
+    const state = await readServiceState(service, signal);
+    if (!state.known)
+        throw unknownState(service, action, state.evidence);
+    const known = earlier.find(change => keyOf(change.service) === keyOf(service) && change.replicas);
+    return { service, action, was_running: state.up, replicas: known?.replicas ?? state.replicas };
+}
+/**
+ * Brings the services that a plan touched back to how they were before it, newest first, after the old files are back:
+ * what ran is restarted on them, what did not run is stopped. Goes on after a failure and tells each; may be repeated.
+ */
+async function restoreServices(changes, log) {
+    const restored = { isRunning: false, problems: [] };
+    for (const change of touchedServices(changes)) {
+        try {
+            await (change.was_running ? restartAgain(change, log) : stopAgain(change, log));
+            restored.isRunning ||= change.was_running;
+        }
+        catch (error) {
+            restored.problems.push(toDeployError(error).message);
+        }
+    }
+    return restored;
+}
+/** A step that failed may have done its work all the same, so what runs is asked, not concluded. */
+async function restartAgain({ service, replicas }, log) {
+    await forgetStarts(service);
+    // A restart of a Kubernetes deployment leaves it at the none that a stop has made of it.
+    if (service.supervisor === 'kubernetes' && !(await readServiceState(service)).up)
+        await bringBack(service, 'start', replicas, log);
+    try {
+        await bringBack(service, 'restart', replicas, log);
+    }
+    catch (error) {
+        if (service.supervisor !== 'kubernetes')
+            throw error;
+        await (0,promises_namespaceObject.setTimeout)(SECOND_RESTART_AFTER_MS);
+        await bringBack(service, 'restart', replicas, log);
+    }
+}
+/** A start that was asked for may still be under way where nothing runs yet, so the stop is never left out. */
+async function stopAgain({ service, replicas }, log) {
+    try {
+        await bringBack(service, 'stop', replicas, log);
+    }
+    catch (error) {
+        const { known, up } = await readServiceState(service);
+        if (!known || up)
+            throw error;
+    }
+}
+async function bringBack(service, action, replicas, log) {
+    log.info(`Back to the old version: ${action} ${describeService(service)}.`);
+    await superviseService(service, action, { replicas });
+}
+/** The first change of each touched service, which knows how it was; the service touched last first. */
+function touchedServices(changes) {
+    const touched = new Map();
+    for (const change of changes) {
+        const key = keyOf(change.service);
+        const first = touched.get(key) ?? change;
+        touched.delete(key);
+        touched.set(key, first);
+    }
+    return [...touched.values()].reverse();
+}
+function unknownState(service, action, evidence) {
+    return new DeploymentError('step_failed', `Before ${describeService(service)} gets a ${action}, its state must be known, to bring it back if need be. ${evidence}: nothing was done to it.`);
+}
+function keyOf(service) {
+    return JSON.stringify(service);
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/rollback.js
 
 
 
@@ -21161,7 +20644,485 @@ async function hasChangedSince(root, path, start, moved) {
     return found === undefined || (!moved.has(folder) && Number(found.mtimeMs) >= start.getTime());
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction.js
+;// CONCATENATED MODULE: ./build/install/host/lock.js
+
+
+
+
+
+
+
+
+
+
+
+
+const POLL_MS = 250;
+const TELL_EVERY_MS = 10_000;
+const MARK = '.takeover-';
+const ownSchema = object({
+    id: schemas_string().check(_regex(/^[0-9a-f-]{36}$/)),
+    pid: schemas_int().check(_positive()),
+    start_time: nullable(schemas_string()),
+    boot_id: nullable(schemas_string()),
+    pid_namespace: nullable(schemas_string()),
+    hostname: schemas_string(),
+    run_url: nullable(schemas_string()),
+    since: schemas_string(),
+});
+/** Of another host, whose lock may be written by another version of this action: only where it is must be known. */
+const foreignSchema = schemas_lazy(() => object({
+    id: schemas_catch(nullable(ownSchema.shape.id), null),
+    pid: schemas_catch(nullable(ownSchema.shape.pid), null),
+    hostname: schemas_string().check(refine(name => name !== (0,external_node_os_namespaceObject.hostname)())),
+    run_url: schemas_catch(nullable(schemas_string()), null),
+    since: schemas_catch(nullable(schemas_string()), null),
+}));
+/**
+ * Takes the lock of a project root, waiting up to `timeoutMs` for its holder. A lock whose holder is provably dead,
+ * or whose content is garbage, is taken over at once; one that names another host never. Losing a race never harms the winner:
+ * only who created the one take-over mark of a dead holder may replace its lock.
+ * Throws DeploymentError `locked` with the holder and its link, or `host_not_writable` / `disk_full`; the signal's reason once it is aborted.
+ */
+async function acquireLock(request) {
+    const own = {
+        id: (0,external_node_crypto_namespaceObject.randomUUID)(),
+        ...(await readOwnIdentity()),
+        run_url: request.runUrl,
+        since: new Date().toISOString(),
+    };
+    const candidate = temporaryName(request.path);
+    try {
+        // Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way.
+        await writeFile(candidate, `${JSON.stringify(own)}\n`, { flag: 'wx', mode: 0o600 });
+        await waitForTurn(request, candidate, own);
+    }
+    catch (error) {
+        request.signal?.throwIfAborted();
+        throw toHostError(error, `taking the lock ${request.path}`);
+    }
+    finally {
+        await unlink(candidate).catch(() => { });
+    }
+    return { release: () => giveBack(request, own.id) };
+}
+/**
+ * Removes what killed processes left beside a lock: take-over marks, and the files with which they waited; only who holds
+ * the lock may. Those of a process that may live, on another host or in another pid namespace, stay. What cannot be
+ * removed harms nobody and is tried again by the next run.
+ */
+async function removeDeadMarks(path) {
+    const own = await readOwnIdentity();
+    for (const name of await readdir((0,external_node_path_namespaceObject.dirname)(path))) {
+        if (!name.startsWith(`${(0,external_node_path_namespaceObject.basename)(path)}.`))
+            continue;
+        const beside = (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name);
+        const found = await readLock(beside);
+        if (found !== undefined && (await isLeftOver(name, found, own)))
+            await unlink(beside).catch(() => { });
+    }
+}
+async function isLeftOver(name, found, own) {
+    const writer = ownerOfTemporary(name);
+    if (writer === undefined || found.holder !== undefined)
+        return isAbandoned(found, own);
+    // Not garbage for certain: its process may be just writing it.
+    return !pidExists(writer);
+}
+async function waitForTurn(request, candidate, own) {
+    const deadline = Date.now() + request.timeoutMs;
+    let toldAt = Number.NEGATIVE_INFINITY;
+    for (;;) {
+        request.signal?.throwIfAborted();
+        if (await tryTake(request.path, candidate, own))
+            return;
+        const found = await readLock(request.path);
+        if (found === undefined) {
+            // Just given back, or a name that leads nowhere.
+            await hearSignals();
+            continue;
+        }
+        if (Date.now() >= deadline)
+            throw lockedError(found, request);
+        if (Date.now() - toldAt >= TELL_EVERY_MS) {
+            request.log(`Waiting for the lock of this host: ${describeHolder(found)}.`);
+            toldAt = Date.now();
+        }
+        await (0,promises_namespaceObject.setTimeout)(Math.min(POLL_MS, Math.max(1, deadline - Date.now())), undefined, { signal: request.signal });
+    }
+}
+/** One attempt: an atomic link where nothing is, else the take-over of a dead holder. */
+async function tryTake(path, candidate, own) {
+    if (await linkIfAbsent(candidate, path))
+        return true;
+    const found = await readLock(path);
+    if (found === undefined || !(await isAbandoned(found, own)))
+        return false;
+    return takeOver(path, found, candidate, own);
+}
+/**
+ * The mark is itself a lock, named after the dead holder, so that contenders of different dead holders never meet and
+ * a contender that died holding it is taken over in turn. Holding it, nobody else may touch the lock of that holder.
+ */
+async function takeOver(path, dead, candidate, own) {
+    const mark = `${path}${MARK}${dead.id}`;
+    if (!(await tryTake(mark, candidate, own)))
+        return false;
+    try {
+        if ((await readLock(path))?.id !== dead.id)
+            return false;
+        const replacement = temporaryName(path);
+        await direct_fs_link(candidate, replacement);
+        await rename(replacement, path);
+        return true;
+    }
+    finally {
+        await release(mark, own.id);
+    }
+}
+async function readLock(path) {
+    const text = await readFile(path, 'utf8').catch(error => {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw error;
+    });
+    if (text === undefined)
+        return undefined;
+    const holder = parseHolder(text);
+    return { id: holder?.id ?? (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex').slice(0, 32), holder };
+}
+function parseHolder(text) {
+    try {
+        return union([ownSchema, foreignSchema]).parse(JSON.parse(text));
+    }
+    catch {
+        return undefined;
+    }
+}
+/** Nothing can be proved of a holder of which only the host is known. */
+async function isAbandoned({ holder }, own) {
+    if (holder === undefined)
+        return true;
+    return 'boot_id' in holder && isProvablyDead(holder, own);
+}
+async function linkIfAbsent(from, to) {
+    try {
+        await direct_fs_link(from, to);
+        return true;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return false;
+        throw error;
+    }
+}
+async function giveBack({ path, log }, id) {
+    try {
+        await release(path, id);
+    }
+    catch (error) {
+        log(`The lock stays until the next run takes it over: ${toHostError(error, `removing ${path}`).message}`);
+    }
+}
+async function release(path, id) {
+    if ((await readLock(path))?.id === id)
+        await unlink(path);
+}
+function describeHolder({ holder }) {
+    if (holder === undefined)
+        return 'its content is garbage';
+    const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`;
+    const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`;
+    return `${where} holds it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${run}`;
+}
+function lockedError(found, request) {
+    const waited = `${Math.round(request.timeoutMs / 1000)} s`;
+    return new DeploymentError('locked', `Another deployment holds this host and did not finish within ${waited} (lock-timeout-seconds): ${describeHolder(found)}. ` +
+        `Wait for it or cancel it; if that host is gone for good, remove ${request.path}.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/change.js
+
+
+
+
+
+
+/**
+ * The changes that a deployment makes outside its staging folder, as data: what the journal announces and what an undo
+ * needs to know. Paths are relative to the project root.
+ */
+const relativePathSchema = schemas_lazy(() => schemas_string().check(refine(isInside, { error: 'must stay below the project root' })));
+const changeSchema = schemas_lazy(() => discriminatedUnion('type', [
+    object({ type: literal('make_directory'), path: relativePathSchema }),
+    object({
+        type: literal('move'),
+        from: relativePathSchema,
+        to: relativePathSchema,
+        /** Inode of what is moved, which tells it from whatever else has come to lie at the other path. */
+        ino: optional(schemas_string()),
+    }),
+    /** A second name for a complete staged file, which stays in staging as the proof that the file is ours. */
+    object({ type: literal('create_file'), staged: relativePathSchema, path: relativePathSchema }),
+]));
+/** The places that changes move a tree out of or into, each once. */
+function placesIn(changes) {
+    const paths = changes.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []));
+    return [...new Set(paths)].flatMap(path => {
+        const [shelf, id, ...deeper] = path.split('/');
+        const isPlace = (shelf === 'plugins' || shelf === 'extensions') && id !== undefined && deeper.length === 0;
+        return isPlace ? [{ shelf, id }] : [];
+    });
+}
+/**
+ * A change as it is announced: with the identity of what it moves. Throws DeploymentError `step_failed` when it cannot be
+ * made, because its source is missing or its target is taken; an undo of what was never possible could not tell the
+ * host's own things from ours.
+ */
+async function announceable(root, change) {
+    const target = change.type === 'move' ? change.to : change.path;
+    if (await exists((0,external_node_path_namespaceObject.join)(root, target)))
+        throw taken(target);
+    if (change.type !== 'move')
+        return change;
+    const ino = await inodeOf((0,external_node_path_namespaceObject.join)(root, change.from));
+    if (ino === null)
+        throw new DeploymentError('step_failed', `${change.from} was there a moment ago and is gone: another process works on it. Stop it and run again.`);
+    return { ...change, ino };
+}
+/** Makes a change and makes it durable. Never replaces anything that is there. */
+async function applyChange(root, change) {
+    switch (change.type) {
+        case 'make_directory':
+            await makeOpenDirectory((0,external_node_path_namespaceObject.join)(root, change.path));
+            return syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
+        case 'move':
+            return moveDurably((0,external_node_path_namespaceObject.join)(root, change.from), (0,external_node_path_namespaceObject.join)(root, change.to));
+        case 'create_file':
+            await direct_fs_link((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path));
+            return syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
+    }
+}
+/**
+ * Takes a change back, whether it was made, half made or not made at all, and any number of times. What another process
+ * has put in the place meanwhile is set aside, never removed.
+ * Throws when nothing is found where it was nor where it was moved to.
+ */
+async function undoChange(root, change) {
+    switch (change.type) {
+        case 'make_directory':
+            await removeIfEmpty((0,external_node_path_namespaceObject.join)(root, change.path));
+            return { wasMade: false, setAside: null };
+        case 'move':
+            return moveBack(root, change);
+        case 'create_file':
+            return { wasMade: await removeIfOurs((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path)), setAside: null };
+    }
+}
+/** One sentence on a change, for an operator who has to see to it by hand. */
+function describeChange(change) {
+    switch (change.type) {
+        case 'make_directory':
+            return `the directory ${change.path} was made`;
+        case 'move':
+            return `${change.from} was moved to ${change.to}`;
+        case 'create_file':
+            return `${change.path} was created`;
+    }
+}
+async function moveDurably(from, to) {
+    if (await exists(to))
+        throw taken(to);
+    await rename(from, to);
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(to));
+    if ((0,external_node_path_namespaceObject.dirname)(from) !== (0,external_node_path_namespaceObject.dirname)(to))
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(from));
+}
+async function moveBack(root, change) {
+    const [before, after] = [(0,external_node_path_namespaceObject.join)(root, change.from), (0,external_node_path_namespaceObject.join)(root, change.to)];
+    const [inoBefore, inoAfter] = [await inodeOf(before), await inodeOf(after)];
+    if (inoBefore === null && inoAfter === null) {
+        throw new Error(`what was moved from ${change.from} to ${change.to} is at neither place`);
+    }
+    if (inoAfter === null || inoBefore === change.ino)
+        return { wasMade: false, setAside: null };
+    const setAside = inoBefore === null ? null : await change_putAside(root, change.from);
+    await moveDurably(after, before);
+    return { wasMade: true, setAside };
+}
+/** Another process, the old version itself perhaps, made something where the old version has to go back to. */
+async function change_putAside(root, path) {
+    const aside = (0,external_node_path_namespaceObject.join)('.hub-deploy', 'snapshots', 'set-aside', `${Date.now()}-${path.replaceAll('/', '_').slice(-100)}`);
+    await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, aside)));
+    await moveDurably((0,external_node_path_namespaceObject.join)(root, path), (0,external_node_path_namespaceObject.join)(root, aside));
+    return aside;
+}
+async function inodeOf(path) {
+    return lstat(path, { bigint: true }).then(found => String(found.ino), error => {
+        if (isAbsent(error))
+            return null;
+        throw error;
+    });
+}
+function taken(path) {
+    return new DeploymentError('step_failed', `${path} exists already, though it was free a moment ago: another process writes there. Stop it and run again.`);
+}
+async function removeIfOurs(staged, path) {
+    const [ours, there] = [await statOf(staged), await statOf(path)];
+    if (ours === undefined || there === undefined || ours.ino !== there.ino || ours.dev !== there.dev)
+        return false;
+    await unlink(path);
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+    return true;
+}
+async function removeIfEmpty(path) {
+    try {
+        await rmdir(path);
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+    }
+    catch (error) {
+        const inUse = ['ENOTEMPTY', 'EEXIST'].includes(errnoOf(error) ?? '');
+        if (!isAbsent(error) && !inUse)
+            throw error;
+    }
+}
+function isInside(path) {
+    return !(0,external_node_path_namespaceObject.isAbsolute)(path) && (0,external_node_path_namespaceObject.normalize)(path) === path && path.split('/').every(part => !['', '.', '..'].includes(part));
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/journal.js
+
+
+
+
+
+
+
+
+
+
+
+/** What stands in `journal.jsonl`, one record a line, oldest first. */
+const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
+    object({
+        record: literal('begin'),
+        facts: deploymentFactsSchema,
+        /** Where its report goes; see ReportSender. */
+        report_address: nullable(schemas_string()),
+        keep_paths: array(schemas_string()),
+    }),
+    object({ record: literal('facts'), facts: schemas_partial(deploymentFactsSchema.def.getter()) }),
+    schemas_extend(stateEntrySchema, { record: literal('state') }),
+    schemas_extend(stepEntrySchema, { record: literal('step') }),
+    /** Announces a change that is about to be made. */
+    object({ record: literal('change'), change: changeSchema }),
+    /** Announces that a service is about to be started, stopped or restarted. */
+    object({ record: literal('service'), change: serviceChangeSchema }),
+    /** By what the old version is checked after a rollback. */
+    object({ record: literal('healthchecks'), checks: array(restoredCheckSchema) }),
+    /** The newest change that was not taken back yet is taken back; `was_made` says whether it had been made at all. */
+    object({ record: literal('undone'), change: changeSchema, was_made: schemas_boolean() }),
+    /** The point of no return: the new version is what this host runs. */
+    object({
+        record: literal('commit'),
+        at: schemas_string(),
+        rows: array(installedRowSchema),
+        removed: exactOptional(array(removedRowSchema)),
+        discard: array(relativePathSchema),
+    }),
+    /** How the run itself said that it ended, before it told anybody. */
+    object({ record: literal('end'), end: deploymentEndSchema }),
+    object({ record: literal('recovery'), at: schemas_string() }),
+]));
+/**
+ * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The others
+ * only tell more, and are given up when there is no room for them: taking back must not need any.
+ */
+const DURABLE = new Set(['begin', 'change', 'service', 'commit', 'recovery']);
+const SYNCED = new Set([...DURABLE, 'undone']);
+/** Opens the journal for appending behind its last whole record, creating it (0600) when there is none. */
+async function openJournal(path) {
+    const file = await direct_fs_open(path, 'a+', 0o600);
+    let length = (await file.readFile()).lastIndexOf('\n') + 1;
+    await file.truncate(length);
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+    // Whether something may stand behind the last whole record, which has to go before the next one is written.
+    let isTorn = false;
+    const cut = async () => {
+        await file.truncate(length);
+        isTorn = false;
+    };
+    return {
+        async append(record) {
+            const line = Buffer.from(`${JSON.stringify(record)}\n`);
+            try {
+                if (isTorn)
+                    await cut();
+                isTorn = true;
+                await file.write(line);
+                if (SYNCED.has(record.record))
+                    await file.sync();
+                length += line.length;
+                isTorn = false;
+                return true;
+            }
+            catch (error) {
+                await cut().catch(() => { });
+                if (DURABLE.has(record.record))
+                    throw error;
+                return false;
+            }
+        },
+        close: () => file.close(),
+    };
+}
+/**
+ * The records of the journal, or undefined when there is no journal or it was killed before its first record was
+ * whole. A torn last line is one whose change was never made, and is left out. Throws when an earlier line is damaged, or
+ * the first one is not a beginning.
+ */
+async function readJournal(path) {
+    const text = await readFile(path, 'utf8').catch(error => {
+        if (errnoOf(error) === 'ENOENT')
+            return '';
+        throw error;
+    });
+    const lines = text.split('\n').slice(0, -1);
+    if (lines.length === 0)
+        return undefined;
+    const records = lines.map(line => recordSchema.parse(JSON.parse(line)));
+    if (records[0]?.record !== 'begin')
+        throw new Error('it does not start with the beginning of a deployment');
+    return records;
+}
+/** The changes that were announced and not taken back yet, oldest first. */
+function pendingChanges(records) {
+    const pending = [];
+    for (const record of records) {
+        if (record.record === 'change')
+            pending.push(record.change);
+        else if (record.record === 'undone')
+            pending.pop();
+        // There may have been no room to note each.
+        else if (record.record === 'end' && record.end.rollback?.restored !== false)
+            pending.length = 0;
+    }
+    return pending;
+}
+/** Ends a deployment: without a journal there is nothing to recover. */
+async function removeJournal(path) {
+    try {
+        await unlink(path);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return;
+        throw error;
+    }
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
 
 
 
@@ -21234,7 +21195,52 @@ function rollbackFailed(pending, error) {
         'Remove the cause and run the deployment again: it repairs this first.', { cause: error });
 }
 
-;// CONCATENATED MODULE: ./build/install/recovery.js
+;// CONCATENATED MODULE: ./build/install/transaction/record.js
+function createDeploymentRecord(initial, states) {
+    let facts = initial;
+    let journal;
+    const known = { states: [...states], steps: [] };
+    return {
+        get facts() {
+            return facts;
+        },
+        states: known.states,
+        steps: known.steps,
+        async update(more) {
+            facts = { ...facts, ...more };
+            await journal?.append({ record: 'facts', facts: more });
+        },
+        async enter(change) {
+            known.states.push(change);
+            await journal?.append({ record: 'state', ...change });
+        },
+        async addStep(step) {
+            known.steps.push(step);
+            await journal?.append({ record: 'step', ...step });
+        },
+        async startJournal(started, { reportAddress, keepPaths }) {
+            await started.append({ record: 'begin', facts, report_address: reportAddress, keep_paths: [...keepPaths] });
+            for (const state of known.states)
+                await started.append({ record: 'state', ...state });
+            journal = started;
+        },
+    };
+}
+/** The record of a dead run, from its journal. */
+function recordFromJournal(begun, records) {
+    const later = records.flatMap(record => (record.record === 'facts' ? [definedOnly(record.facts)] : []));
+    const facts = Object.assign({ ...begun }, ...later);
+    const record = createDeploymentRecord(facts, records.flatMap(entry => (entry.record === 'state' ? [{ state: entry.state, at: entry.at }] : [])));
+    const steps = records.flatMap(entry => (entry.record === 'step' ? [entry] : []));
+    for (const { record: _, ...step } of steps)
+        void record.addStep(step);
+    return record;
+}
+function definedOnly(facts) {
+    return Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined));
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/recovery.js
 
 
 
@@ -21368,7 +21374,7 @@ function stillInconsistent(begin, rollback) {
     return new DeploymentError('inconsistent', `The interrupted deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be taken back, so nothing new is deployed: ${rollback.problems.join(' ')}`);
 }
 
-;// CONCATENATED MODULE: ./build/install/host-session.js
+;// CONCATENATED MODULE: ./build/install/deployment/session.js
 
 
 
@@ -21475,7 +21481,7 @@ async function beginDeployment(host, record, keepPaths) {
     };
 }
 
-;// CONCATENATED MODULE: ./build/install/run-deployment.js
+;// CONCATENATED MODULE: ./build/install/deployment/run.js
 
 
 
@@ -21602,191 +21608,7 @@ async function conclude(run, { end, error }) {
     return { ...closed, error };
 }
 
-;// CONCATENATED MODULE: ./build/core/duration.js
-
-const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
-const DURATION_FORM = /^(\d{1,6})([smh])$/;
-/** A length of time as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of them. */
-function durationSchema(min, max) {
-    const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
-    return union([schemas_number(), pipe(schemas_string().check(_regex(DURATION_FORM)), transform(secondsOf))], { error })
-        .check(refine(seconds => Number.isInteger(seconds) && seconds >= min && seconds <= max, { error }));
-}
-function secondsOf(text) {
-    const [, count, unit] = DURATION_FORM.exec(text) ?? [];
-    return Number(count) * SECONDS_PER_UNIT[unit];
-}
-
-;// CONCATENATED MODULE: ./build/core/identifiers.js
-
-/** The names that may reach a path, a URL or a log line (docs/contracts.md, "Names"). */
-const slugSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
-    error: 'must be 1 to 128 of a-z, 0-9, "_", "." and "-", starting with a letter or digit',
-}));
-/** The directory below `plugins/` or `extensions/`; same alphabet as a slug. */
-const idSchema = slugSchema;
-const stepIdSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, {
-    error: 'must be 1 to 64 of a-z, 0-9, "_" and "-", starting with a letter or digit',
-}));
-const identifiers_versionSchema = schemas_string().check(_regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
-    error: 'must be 1 to 128 of 0-9, A-Z, a-z, ".", "+", "_" and "-", starting with a letter or digit',
-}));
-/** Without the names that a path gives another meaning. */
-const projectIdSchema = schemas_string().check(_regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
-    error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor ".."',
-}));
-/** SHA-256 as 64 hex digits; upper case is accepted and folded. */
-const sha256Schema = pipe(schemas_string().check(_regex(/^[0-9a-fA-F]{64}$/, { error: 'must be 64 hex digits' })), transform(hex => hex.toLowerCase()));
-const kindSchema = schemas_enum(['plugin', 'service'], { error: 'must be plugin or service' });
-
-;// CONCATENATED MODULE: ./build/core/host-config-schema.js
-
-
-
-const SUPERVISORS = ['none', 'systemd', 'docker', 'kubernetes'];
-const MAX_PROBE_SECONDS = 600;
-const MAX_PROVISION_SECONDS = 3600;
-const MAX_NOTIFY_SECONDS = 600;
-const DEFAULT_PROVISION_SECONDS = 300;
-const DEFAULT_NOTIFY_SECONDS = 30;
-const DEFAULT_HTTP_STATUS = 200;
-const MAX_BODY_MATCH_CHARS = 500;
-const textSchema = schemas_string().check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be text on one line' }));
-const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not hold a NUL character' }));
-const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(1, { error: 'must name a program' }))], argumentSchema, {
-    error: 'must be a list: the program and its arguments',
-}));
-const environmentSchema = schemas_lazy(() => record(schemas_string()
-    .check(_regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' })), argumentSchema));
-/** Names of the supervisor's own objects; `{id}` stands for the id, and nothing in them can be taken for an option. */
-const unitSchema = nameTemplateSchema(/^[A-Za-z0-9_{][A-Za-z0-9:_.@\\{}-]{0,254}$/);
-const containerSchema = nameTemplateSchema(/^[A-Za-z0-9{][A-Za-z0-9_.{}-]{0,254}$/);
-const deploymentSchema = nameTemplateSchema(/^[a-z0-9{][a-z0-9.{}-]{0,252}$/);
-const namespaceSchema = schemas_lazy(() => schemas_string().check(_regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be a namespace of the cluster' })));
-const httpStatusError = { error: 'must be an HTTP status from 100 to 599' };
-const host_config_schema_healthcheckSchema = schemas_lazy(() => strictObject({
-    http: exactOptional(schemas_string().check(refine(isHttpUrl, { error: 'must be an http or https URL without user and password' }))),
-    tcp: exactOptional(schemas_string().check(refine(isHostAndPort, { error: 'must be written host:port' }))),
-    command: exactOptional(commandSchema),
-    status: exactOptional(schemas_int(httpStatusError).check(_gte(100, httpStatusError), _lte(599, httpStatusError))),
-    body: exactOptional(textSchema.check(_maxLength(MAX_BODY_MATCH_CHARS, { error: `must be at most ${MAX_BODY_MATCH_CHARS} characters` }))),
-    interval: schemas_default(durationSchema(1, MAX_PROBE_SECONDS), 1),
-    stable_for: schemas_default(durationSchema(0, MAX_PROBE_SECONDS), 0),
-})
-    .check(refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
-    error: 'must have exactly one of http, tcp and command',
-}), refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
-    error: 'must have status and body only beside http',
-})));
-/** The host config as it is written; unknown keys are refused everywhere. */
-const hostConfigSchema = schemas_lazy(() => strictObject({
-    version: literal([1, '1']),
-    supervisor: exactOptional(schemas_enum(SUPERVISORS)),
-    systemd: prefault(strictObject({
-        scope: schemas_default(schemas_enum(['system', 'user']), 'system'),
-        unit: schemas_default(unitSchema, '{id}.service'),
-        project_unit: exactOptional(unitSchema),
-    }), {}),
-    docker: prefault(strictObject({ container: schemas_default(containerSchema, '{id}') }), {}),
-    kubernetes: prefault(strictObject({
-        namespace: schemas_default(namespaceSchema, 'default'),
-        deployment: schemas_default(deploymentSchema, '{id}'),
-        kubeconfig: exactOptional(textSchema),
-        context: exactOptional(textSchema.check(_regex(/^[^-]/, { error: 'must not start with "-"' }))),
-    }), {}),
-    plugins: schemas_default(record(idSchema, strictObject({
-        unit: exactOptional(unitSchema),
-        container: exactOptional(containerSchema),
-        deployment: exactOptional(deploymentSchema),
-        healthcheck: exactOptional(host_config_schema_healthcheckSchema),
-    })), {}),
-    provision: hostCommandsSchema(idSchema, MAX_PROVISION_SECONDS, DEFAULT_PROVISION_SECONDS),
-    notify: hostCommandsSchema(stepIdSchema, MAX_NOTIFY_SECONDS, DEFAULT_NOTIFY_SECONDS),
-}));
-/** The HTTP status that a healthy answer has. */
-function expectedStatus(healthcheck) {
-    return healthcheck.status ?? DEFAULT_HTTP_STATUS;
-}
-function hostCommandsSchema(name, maxSeconds, defaultSeconds) {
-    const entry = strictObject({
-        command: commandSchema,
-        env: schemas_default(environmentSchema, {}),
-        timeout: schemas_default(durationSchema(1, maxSeconds), defaultSeconds),
-    });
-    return schemas_default(record(name, entry), {});
-}
-function nameTemplateSchema(form) {
-    return schemas_string().check(refine(name => form.test(name) && !/[{}]/.test(name.replaceAll('{id}', '')), {
-        error: 'must be a name that the supervisor accepts, in which "{id}" stands for the id',
-    }));
-}
-function isHttpUrl(text) {
-    const url = URL.canParse(text) ? new URL(text) : undefined;
-    return url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
-}
-function isHostAndPort(text) {
-    const port = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/.exec(text)?.[1];
-    return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535;
-}
-
-;// CONCATENATED MODULE: ./build/core/schema-keys.js
-/** The keys that `schema` knows for the map at `path`; none where there is no such map. */
-function keysOfSchema(schema, path) {
-    const { def } = schema?._zod ?? {};
-    switch (def?.type) {
-        case 'object': {
-            const [key, ...rest] = path;
-            return key === undefined ? Object.keys(def.shape) : keysOfSchema(def.shape[String(key)], rest);
-        }
-        case 'record':
-            return keysOfSchema(def.valueType, path.slice(1));
-        case 'lazy':
-            return keysOfSchema(def.getter(), path);
-        case 'optional':
-        case 'default':
-        case 'prefault':
-            return keysOfSchema(def.innerType, path);
-        default:
-            return [];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/core/near-miss.js
-/**
- * The first candidate that differs from `word` by one missing, added, changed or swapped character, or only by
- * capitals, "-", "_" and spaces; undefined when there is none. Linear in the length of its arguments.
- */
-function nearMiss(word, candidates) {
-    for (const candidate of candidates) {
-        if (bareLetters(candidate) === bareLetters(word) || isOneEditApart(candidate, word))
-            return candidate;
-    }
-    return undefined;
-}
-/** `; did you mean "x"?` for a near miss, else nothing. */
-function didYouMean(word, candidates) {
-    const candidate = nearMiss(word, candidates);
-    return candidate === undefined ? '' : `; did you mean "${candidate}"?`;
-}
-function bareLetters(word) {
-    return word.toLowerCase().replace(/[-_ ]/g, '');
-}
-function isOneEditApart(a, b) {
-    if (Math.abs(a.length - b.length) > 1)
-        return false;
-    const shorter = Math.min(a.length, b.length);
-    let start = 0;
-    while (start < shorter && a[start] === b[start])
-        start++;
-    let end = 0;
-    while (end < shorter - start && a.at(-1 - end) === b.at(-1 - end))
-        end++;
-    const left = a.slice(start, a.length - end);
-    const right = b.slice(start, b.length - end);
-    return Math.max(left.length, right.length) <= 1 || (left.length === 2 && left === [...right].toReversed().join(''));
-}
-
-;// CONCATENATED MODULE: ./build/core/source-problem.js
+;// CONCATENATED MODULE: ./build/core/document/source-problem.js
 
 
 /** Enough to mend a file with; a hostile file must not make us write millions. */
@@ -21822,7 +21644,64 @@ function collectProblems(read) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/core/schema-problems.js
+;// CONCATENATED MODULE: ./build/core/document/schema-keys.js
+/** The keys that `schema` knows for the map at `path`; none where there is no such map. */
+function keysOfSchema(schema, path) {
+    const { def } = schema?._zod ?? {};
+    switch (def?.type) {
+        case 'object': {
+            const [key, ...rest] = path;
+            return key === undefined ? Object.keys(def.shape) : keysOfSchema(def.shape[String(key)], rest);
+        }
+        case 'record':
+            return keysOfSchema(def.valueType, path.slice(1));
+        case 'lazy':
+            return keysOfSchema(def.getter(), path);
+        case 'optional':
+        case 'default':
+        case 'prefault':
+            return keysOfSchema(def.innerType, path);
+        default:
+            return [];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/document/near-miss.js
+/**
+ * The first candidate that differs from `word` by one missing, added, changed or swapped character, or only by
+ * capitals, "-", "_" and spaces; undefined when there is none. Linear in the length of its arguments.
+ */
+function nearMiss(word, candidates) {
+    for (const candidate of candidates) {
+        if (bareLetters(candidate) === bareLetters(word) || isOneEditApart(candidate, word))
+            return candidate;
+    }
+    return undefined;
+}
+/** `; did you mean "x"?` for a near miss, else nothing. */
+function didYouMean(word, candidates) {
+    const candidate = nearMiss(word, candidates);
+    return candidate === undefined ? '' : `; did you mean "${candidate}"?`;
+}
+function bareLetters(word) {
+    return word.toLowerCase().replace(/[-_ ]/g, '');
+}
+function isOneEditApart(a, b) {
+    if (Math.abs(a.length - b.length) > 1)
+        return false;
+    const shorter = Math.min(a.length, b.length);
+    let start = 0;
+    while (start < shorter && a[start] === b[start])
+        start++;
+    let end = 0;
+    while (end < shorter - start && a.at(-1 - end) === b.at(-1 - end))
+        end++;
+    const left = a.slice(start, a.length - end);
+    const right = b.slice(start, b.length - end);
+    return Math.max(left.length, right.length) <= 1 || (left.length === 2 && left === [...right].toReversed().join(''));
+}
+
+;// CONCATENATED MODULE: ./build/core/document/schema-problems.js
 
 
 
@@ -21932,7 +21811,7 @@ function nameOf(path, source, words) {
 
 // EXTERNAL MODULE: ./node_modules/yaml/dist/index.js
 var dist = __nccwpck_require__(8815);
-;// CONCATENATED MODULE: ./build/core/yaml-error-sentence.js
+;// CONCATENATED MODULE: ./build/core/document/yaml-error-sentence.js
 
 /**
  * What the YAML parser complains about, as a sentence for the person who wrote the file. Quotes nothing of the file: it
@@ -21966,7 +21845,7 @@ function lowerFirst(message) {
     return message.charAt(0).toLowerCase() + message.slice(1);
 }
 
-;// CONCATENATED MODULE: ./build/core/yaml-source.js
+;// CONCATENATED MODULE: ./build/core/document/yaml-source.js
 
 
 
@@ -22120,7 +21999,134 @@ function offsetOf(node) {
     return (0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node) || (0,dist/* isAlias */.Vj)(node) ? node.range?.[0] : undefined;
 }
 
-;// CONCATENATED MODULE: ./build/core/host-config.js
+;// CONCATENATED MODULE: ./build/core/identifiers.js
+
+/** The names that may reach a path, a URL or a log line (docs/contracts.md, "Names"). */
+const slugSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
+    error: 'must be 1 to 128 of a-z, 0-9, "_", "." and "-", starting with a letter or digit',
+}));
+/** The directory below `plugins/` or `extensions/`; same alphabet as a slug. */
+const idSchema = slugSchema;
+const stepIdSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, {
+    error: 'must be 1 to 64 of a-z, 0-9, "_" and "-", starting with a letter or digit',
+}));
+const identifiers_versionSchema = schemas_string().check(_regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
+    error: 'must be 1 to 128 of 0-9, A-Z, a-z, ".", "+", "_" and "-", starting with a letter or digit',
+}));
+/** Without the names that a path gives another meaning. */
+const projectIdSchema = schemas_string().check(_regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
+    error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor ".."',
+}));
+/** SHA-256 as 64 hex digits; upper case is accepted and folded. */
+const sha256Schema = pipe(schemas_string().check(_regex(/^[0-9a-fA-F]{64}$/, { error: 'must be 64 hex digits' })), transform(hex => hex.toLowerCase()));
+const kindSchema = schemas_enum(['plugin', 'service'], { error: 'must be plugin or service' });
+
+;// CONCATENATED MODULE: ./build/core/plan/duration.js
+
+const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
+const DURATION_FORM = /^(\d{1,6})([smh])$/;
+/** A length of time as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of them. */
+function durationSchema(min, max) {
+    const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
+    return union([schemas_number(), pipe(schemas_string().check(_regex(DURATION_FORM)), transform(secondsOf))], { error })
+        .check(refine(seconds => Number.isInteger(seconds) && seconds >= min && seconds <= max, { error }));
+}
+function secondsOf(text) {
+    const [, count, unit] = DURATION_FORM.exec(text) ?? [];
+    return Number(count) * SECONDS_PER_UNIT[unit];
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/host-config-schema.js
+
+
+
+const SUPERVISORS = ['none', 'systemd', 'docker', 'kubernetes'];
+const MAX_PROBE_SECONDS = 600;
+const MAX_PROVISION_SECONDS = 3600;
+const MAX_NOTIFY_SECONDS = 600;
+const DEFAULT_PROVISION_SECONDS = 300;
+const DEFAULT_NOTIFY_SECONDS = 30;
+const DEFAULT_HTTP_STATUS = 200;
+const MAX_BODY_MATCH_CHARS = 500;
+const textSchema = schemas_string().check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be text on one line' }));
+const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not hold a NUL character' }));
+const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(1, { error: 'must name a program' }))], argumentSchema, {
+    error: 'must be a list: the program and its arguments',
+}));
+const environmentSchema = schemas_lazy(() => record(schemas_string()
+    .check(_regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' })), argumentSchema));
+/** Names of the supervisor's own objects; `{id}` stands for the id, and nothing in them can be taken for an option. */
+const unitSchema = nameTemplateSchema(/^[A-Za-z0-9_{][A-Za-z0-9:_.@\\{}-]{0,254}$/);
+const containerSchema = nameTemplateSchema(/^[A-Za-z0-9{][A-Za-z0-9_.{}-]{0,254}$/);
+const deploymentSchema = nameTemplateSchema(/^[a-z0-9{][a-z0-9.{}-]{0,252}$/);
+const namespaceSchema = schemas_lazy(() => schemas_string().check(_regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be a namespace of the cluster' })));
+const httpStatusError = { error: 'must be an HTTP status from 100 to 599' };
+const host_config_schema_healthcheckSchema = schemas_lazy(() => strictObject({
+    http: exactOptional(schemas_string().check(refine(isHttpUrl, { error: 'must be an http or https URL without user and password' }))),
+    tcp: exactOptional(schemas_string().check(refine(isHostAndPort, { error: 'must be written host:port' }))),
+    command: exactOptional(commandSchema),
+    status: exactOptional(schemas_int(httpStatusError).check(_gte(100, httpStatusError), _lte(599, httpStatusError))),
+    body: exactOptional(textSchema.check(_maxLength(MAX_BODY_MATCH_CHARS, { error: `must be at most ${MAX_BODY_MATCH_CHARS} characters` }))),
+    interval: schemas_default(durationSchema(1, MAX_PROBE_SECONDS), 1),
+    stable_for: schemas_default(durationSchema(0, MAX_PROBE_SECONDS), 0),
+})
+    .check(refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
+    error: 'must have exactly one of http, tcp and command',
+}), refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
+    error: 'must have status and body only beside http',
+})));
+/** The host config as it is written; unknown keys are refused everywhere. */
+const hostConfigSchema = schemas_lazy(() => strictObject({
+    version: literal([1, '1']),
+    supervisor: exactOptional(schemas_enum(SUPERVISORS)),
+    systemd: prefault(strictObject({
+        scope: schemas_default(schemas_enum(['system', 'user']), 'system'),
+        unit: schemas_default(unitSchema, '{id}.service'),
+        project_unit: exactOptional(unitSchema),
+    }), {}),
+    docker: prefault(strictObject({ container: schemas_default(containerSchema, '{id}') }), {}),
+    kubernetes: prefault(strictObject({
+        namespace: schemas_default(namespaceSchema, 'default'),
+        deployment: schemas_default(deploymentSchema, '{id}'),
+        kubeconfig: exactOptional(textSchema),
+        context: exactOptional(textSchema.check(_regex(/^[^-]/, { error: 'must not start with "-"' }))),
+    }), {}),
+    plugins: schemas_default(record(idSchema, strictObject({
+        unit: exactOptional(unitSchema),
+        container: exactOptional(containerSchema),
+        deployment: exactOptional(deploymentSchema),
+        healthcheck: exactOptional(host_config_schema_healthcheckSchema),
+    })), {}),
+    provision: hostCommandsSchema(idSchema, MAX_PROVISION_SECONDS, DEFAULT_PROVISION_SECONDS),
+    notify: hostCommandsSchema(stepIdSchema, MAX_NOTIFY_SECONDS, DEFAULT_NOTIFY_SECONDS),
+}));
+/** The HTTP status that a healthy answer has. */
+function expectedStatus(healthcheck) {
+    return healthcheck.status ?? DEFAULT_HTTP_STATUS;
+}
+function hostCommandsSchema(name, maxSeconds, defaultSeconds) {
+    const entry = strictObject({
+        command: commandSchema,
+        env: schemas_default(environmentSchema, {}),
+        timeout: schemas_default(durationSchema(1, maxSeconds), defaultSeconds),
+    });
+    return schemas_default(record(name, entry), {});
+}
+function nameTemplateSchema(form) {
+    return schemas_string().check(refine(name => form.test(name) && !/[{}]/.test(name.replaceAll('{id}', '')), {
+        error: 'must be a name that the supervisor accepts, in which "{id}" stands for the id',
+    }));
+}
+function isHttpUrl(text) {
+    const url = URL.canParse(text) ? new URL(text) : undefined;
+    return url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
+}
+function isHostAndPort(text) {
+    const port = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/.exec(text)?.[1];
+    return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535;
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/host-config.js
 
 
 
@@ -22189,7 +22195,7 @@ function buildCommands(written) {
     ]));
 }
 
-;// CONCATENATED MODULE: ./build/core/plan-order.js
+;// CONCATENATED MODULE: ./build/core/plan/plan-order.js
 /** Enough to see what is wrong; a hostile plan must not make us write out every way round. */
 const MAX_CYCLES = 20;
 /**
@@ -22258,7 +22264,7 @@ class DependencyWalk {
     }
 }
 
-;// CONCATENATED MODULE: ./build/core/plan-graph.js
+;// CONCATENATED MODULE: ./build/core/plan/plan-graph.js
 
 
 
@@ -22323,7 +22329,7 @@ function propertyOf(value, key) {
         : undefined;
 }
 
-;// CONCATENATED MODULE: ./build/core/plan-step.js
+;// CONCATENATED MODULE: ./build/core/plan/plan-step.js
 
 
 
@@ -22404,7 +22410,7 @@ function buildStep(written, { line, column }) {
     return { ...check, timeoutSeconds, dependsOn, line, column };
 }
 
-;// CONCATENATED MODULE: ./build/core/plan.js
+;// CONCATENATED MODULE: ./build/core/plan/plan.js
 
 
 
@@ -22497,7 +22503,7 @@ const planWords = {
     },
 };
 
-;// CONCATENATED MODULE: ./build/core/plan-needs.js
+;// CONCATENATED MODULE: ./build/core/plan/plan-needs.js
 /**
  * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing: start,
  * stop and restart need a supervisor, healthcheck a supervisor or a health check, provision and notify their command. A
@@ -22574,7 +22580,7 @@ function problemAt(file, step, reason) {
     return { message: `step "${step.id}": ${step.action} ${reason}`, file, line: step.line, column: step.column };
 }
 
-;// CONCATENATED MODULE: ./build/core/ready-plan.js
+;// CONCATENATED MODULE: ./build/core/plan/ready-plan.js
 
 
 
@@ -22608,7 +22614,7 @@ function verifyTemplates(file, steps, hasFile, keepPaths) {
         throw new PlanError(problems);
 }
 
-;// CONCATENATED MODULE: ./build/core/plan-binding.js
+;// CONCATENATED MODULE: ./build/core/plan/plan-binding.js
 const NEEDS_FILES = new Set(['write_env', 'start', 'restart', 'healthcheck']);
 function isInstallStep(step) {
     return step.action === 'install_plugin' || step.action === 'install_extension';
@@ -22662,7 +22668,7 @@ function plan_binding_problemAt(file, { line, column }, message) {
     return { message, file, line, column };
 }
 
-;// CONCATENATED MODULE: ./build/core/single-artifact-plan.js
+;// CONCATENATED MODULE: ./build/core/plan/single-artifact-plan.js
 
 
 
@@ -22724,7 +22730,7 @@ function templateProblems(plan, installStep) {
     });
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/bind-plan.js
+;// CONCATENATED MODULE: ./build/marketplace/plan.js
 
 
 
@@ -22756,7 +22762,7 @@ function parseSources(request) {
     return { plan: plan.value, hostConfig: hostConfig.value };
 }
 
-;// CONCATENATED MODULE: ./build/core/signature.js
+;// CONCATENATED MODULE: ./build/core/trust/signature.js
 
 
 
@@ -22801,7 +22807,7 @@ function verifyPinnedDigest(artifact, pinnedSha256) {
 var lt = __nccwpck_require__(3872);
 // EXTERNAL MODULE: ./node_modules/semver/functions/parse.js
 var functions_parse = __nccwpck_require__(6353);
-;// CONCATENATED MODULE: ./build/core/versions.js
+;// CONCATENATED MODULE: ./build/core/trust/versions.js
 
 
 /** Whether two version strings name the same version, an optional leading `v` aside. */
@@ -22825,7 +22831,7 @@ function withoutLeadingV(version) {
     return version.replace(/^v(?=\d)/, '');
 }
 
-;// CONCATENATED MODULE: ./build/core/version-rules.js
+;// CONCATENATED MODULE: ./build/core/trust/version-rules.js
 
 
 /** Refuses to let `latest` go back: DeploymentError `downgrade_refused` when it is older than what is installed. */
@@ -22850,7 +22856,7 @@ function refuseReusedVersion(version, sha256, knownVersions, pinnedSha256) {
         'nothing was installed. Ask the publisher why; to take these bytes, set artifact-sha256 to their digest.');
 }
 
-;// CONCATENATED MODULE: ./build/install/in-slices.js
+;// CONCATENATED MODULE: ./build/install/files/in-slices.js
 /** Makes something of each item, giving the event loop back whenever a slice is over. Throws the signal's reason once it is aborted. */
 async function eachInSlices(items, slice, make) {
     for (const item of items) {
@@ -22870,7 +22876,7 @@ async function* inSlices(pieces, slice) {
 
 ;// CONCATENATED MODULE: external "node:zlib"
 const external_node_zlib_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:zlib");
-;// CONCATENATED MODULE: ./build/core/archive-entry.js
+;// CONCATENATED MODULE: ./build/core/archive/archive-entry.js
 
 
 /** ArchiveError `unsafe_archive` that names the entry, cleaned, and the rule that it breaks. */
@@ -22890,7 +22896,7 @@ function entrySentence(name, problem) {
     return `The archive's entry "${cleanForeignText(name, 200)}" ${problem}: nothing was installed; the publisher must pack it again.`;
 }
 
-;// CONCATENATED MODULE: ./build/install/read-exactly.js
+;// CONCATENATED MODULE: ./build/install/archive/read-exactly.js
 
 
 
@@ -22917,7 +22923,7 @@ async function readWhole(fd, buffer) {
 }
 const readAt = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.read);
 
-;// CONCATENATED MODULE: ./build/install/read-window.js
+;// CONCATENATED MODULE: ./build/install/archive/read-window.js
 
 
 /** Bytes: the most that one look may ask for. */
@@ -22953,7 +22959,7 @@ class ReadWindow {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/inflate-together.js
+;// CONCATENATED MODULE: ./build/install/archive/inflate-together.js
 
 
 
@@ -23023,7 +23029,7 @@ function countMagic(bytes) {
     return count;
 }
 
-;// CONCATENATED MODULE: ./build/core/archive-limits.js
+;// CONCATENATED MODULE: ./build/core/archive/archive-limits.js
 
 
 
@@ -23080,7 +23086,7 @@ function isBeyondRatio(bytes, packed) {
 
 ;// CONCATENATED MODULE: external "node:buffer"
 const external_node_buffer_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:buffer");
-;// CONCATENATED MODULE: ./build/core/platform-names.js
+;// CONCATENATED MODULE: ./build/core/archive/platform-names.js
 const WINDOWS_DEVICE = /^(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$) *(?:\.|$)/i;
 const WINDOWS_FORBIDDEN = /[<>:"|?*]/;
 const WINDOWS_DROPPED_END = /[. ]$/;
@@ -23127,7 +23133,7 @@ function foldCase(text) {
     return text.toUpperCase().toLowerCase().normalize('NFC');
 }
 
-;// CONCATENATED MODULE: ./build/core/entry-names.js
+;// CONCATENATED MODULE: ./build/core/archive/entry-names.js
 
 
 
@@ -23206,7 +23212,7 @@ function isLongerThan(text, maxBytes) {
     return text.length > maxBytes || Buffer.byteLength(text) > maxBytes;
 }
 
-;// CONCATENATED MODULE: ./build/core/planned-tree.js
+;// CONCATENATED MODULE: ./build/core/archive/planned-tree.js
 
 
 /**
@@ -23277,7 +23283,7 @@ function verifyParent(there, parent, path) {
         throw unsafeEntry(path, `lies in "${parent}", the same name as "${there.path}" to this platform`);
 }
 
-;// CONCATENATED MODULE: ./build/core/symlink-policy.js
+;// CONCATENATED MODULE: ./build/core/archive/symlink-policy.js
 
 
 const FORBIDDEN_CHARACTER = /[\\\p{Cc}]/u;
@@ -23331,7 +23337,7 @@ function stopProblem(type) {
     return type === 'file' ? 'that takes a file for a directory' : 'to something that the archive does not hold';
 }
 
-;// CONCATENATED MODULE: ./build/core/archive-policy.js
+;// CONCATENATED MODULE: ./build/core/archive/archive-policy.js
 
 
 
@@ -23432,7 +23438,7 @@ function planSymlink(path, entry, tree) {
     return { path, target };
 }
 
-;// CONCATENATED MODULE: ./build/install/zip-end-record.js
+;// CONCATENATED MODULE: ./build/install/archive/zip-end-record.js
 
 
 const END_SIGNATURE = Buffer.from('PK\x05\x06', 'latin1');
@@ -23538,7 +23544,7 @@ function readSafeInteger(bytes, at) {
     return Number(value);
 }
 
-;// CONCATENATED MODULE: ./build/install/zip-entry-type.js
+;// CONCATENATED MODULE: ./build/install/archive/zip-entry-type.js
 
 const TYPE_MASK = 0o170000;
 const DIRECTORY_TYPE = 0o040000;
@@ -23574,7 +23580,7 @@ function unixMode(externalAttributes) {
     return externalAttributes >>> 16;
 }
 
-;// CONCATENATED MODULE: ./build/install/zip-extra-fields.js
+;// CONCATENATED MODULE: ./build/install/archive/zip-extra-fields.js
 
 
 const ZIP64_ID = 0x0001;
@@ -23640,7 +23646,7 @@ function onlyOnce(before, value, name) {
     return value;
 }
 
-;// CONCATENATED MODULE: ./build/install/zip-directory.js
+;// CONCATENATED MODULE: ./build/install/archive/zip-directory.js
 
 
 
@@ -23749,7 +23755,7 @@ function parseName(rawName, isUtf8) {
 
 ;// CONCATENATED MODULE: external "node:stream"
 const external_node_stream_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:stream");
-;// CONCATENATED MODULE: ./build/install/zip-entry-data.js
+;// CONCATENATED MODULE: ./build/install/archive/zip-entry-data.js
 
 
 
@@ -23848,7 +23854,7 @@ function toEntryError(error, entry) {
     return code.startsWith('Z_') ? invalidEntry(entry.name, 'cannot be unpacked', error) : error;
 }
 
-;// CONCATENATED MODULE: ./build/install/zip-local-headers.js
+;// CONCATENATED MODULE: ./build/install/archive/zip-local-headers.js
 
 
 
@@ -23915,7 +23921,7 @@ function contradiction(entry, what) {
     return invalidEntry(entry.name, `has another ${what} in its local header than in the directory`);
 }
 
-;// CONCATENATED MODULE: ./build/install/plan-zip.js
+;// CONCATENATED MODULE: ./build/install/archive/plan-zip.js
 
 
 
@@ -23951,7 +23957,7 @@ function plan_zip_readTarget(window, entry) {
     return decodeEntryText(readSmallEntry(window, entry), 'utf-8');
 }
 
-;// CONCATENATED MODULE: ./build/install/tree-writer.js
+;// CONCATENATED MODULE: ./build/install/archive/tree-writer.js
 
 
 
@@ -24030,14 +24036,14 @@ function make(path, action) {
 
 ;// CONCATENATED MODULE: external "node:v8"
 const external_node_v8_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:v8");
-;// CONCATENATED MODULE: ./build/install/young-generation.js
+;// CONCATENATED MODULE: ./build/install/archive/young-generation.js
 
 /** What unpacking leaves behind is collected in small portions from here on: some 6 MB less at 3,000 files, 30 at 25,000, in the same time. */
 function keepYoungGenerationSmall() {
     (0,external_node_v8_namespaceObject.setFlagsFromString)('--semi-space-growth-factor=1');
 }
 
-;// CONCATENATED MODULE: ./build/install/zip-small-files.js
+;// CONCATENATED MODULE: ./build/install/archive/zip-small-files.js
 
 
 
@@ -24107,7 +24113,7 @@ function toEntry({ entry }) {
     return entry;
 }
 
-;// CONCATENATED MODULE: ./build/install/extract-zip.js
+;// CONCATENATED MODULE: ./build/install/archive/extract-zip.js
 
 
 
@@ -24164,7 +24170,36 @@ function howToRead(entry) {
     return canInflateTogether(entry) ? 'batched' : 'single';
 }
 
-;// CONCATENATED MODULE: ./build/core/plugin-yaml.js
+;// CONCATENATED MODULE: ./build/install/files/private-file.js
+
+
+
+
+/**
+ * An open file for a download: made in a private directory (0700) below `parent`, then unlinked, so that no other
+ * job can reach it by a name and nothing stays behind, however this process ends.
+ * Throws DeploymentError `disk_full` or `host_not_writable`.
+ */
+async function openPrivateFile(parent) {
+    try {
+        const directory = await mkdtemp((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-'));
+        const path = (0,external_node_path_namespaceObject.join)(directory, 'artifact');
+        try {
+            const file = await direct_fs_open(path, 'wx+', 0o600);
+            return { fd: file.fd, close: () => (0,external_node_fs_namespaceObject.close)(file.fd, () => { }) };
+        }
+        finally {
+            await unlink(path).catch(() => { });
+            // Fails where anything is left in it.
+            await rmdir(directory);
+        }
+    }
+    catch (error) {
+        throw toHostError(error, `creating the download's private file in ${parent}`);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
 
 
 
@@ -24234,7 +24269,7 @@ function notAPlugin(what) {
     return new ArtifactError('not_a_plugin', `The artifact's plugin.yaml ${what}: nothing was installed. The publisher has to repair it; for a service set kind: service.`);
 }
 
-;// CONCATENATED MODULE: ./build/install/small-file.js
+;// CONCATENATED MODULE: ./build/install/files/read-small-file.js
 
 
 /**
@@ -24252,7 +24287,7 @@ async function readSmallFile(path, maxBytes, flags = 0) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/previous.js
+;// CONCATENATED MODULE: ./build/install/host/previous.js
 
 
 
@@ -24308,36 +24343,7 @@ async function readForeignVersion(path) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/private-file.js
-
-
-
-
-/**
- * An open file for a download: made in a private directory (0700) below `parent`, then unlinked, so that no other
- * job can reach it by a name and nothing stays behind, however this process ends.
- * Throws DeploymentError `disk_full` or `host_not_writable`.
- */
-async function openPrivateFile(parent) {
-    try {
-        const directory = await mkdtemp((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-'));
-        const path = (0,external_node_path_namespaceObject.join)(directory, 'artifact');
-        try {
-            const file = await direct_fs_open(path, 'wx+', 0o600);
-            return { fd: file.fd, close: () => (0,external_node_fs_namespaceObject.close)(file.fd, () => { }) };
-        }
-        finally {
-            await unlink(path).catch(() => { });
-            // Fails where anything is left in it.
-            await rmdir(directory);
-        }
-    }
-    catch (error) {
-        throw toHostError(error, `creating the download's private file in ${parent}`);
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/read-plugin-yaml.js
+;// CONCATENATED MODULE: ./build/install/host/read-plugin-yaml.js
 
 
 
@@ -24368,7 +24374,7 @@ function read_plugin_yaml_notAPlugin(found) {
     return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin: nothing was installed. For a service set kind: service.`);
 }
 
-;// CONCATENATED MODULE: ./build/install/plugin-sig.js
+;// CONCATENATED MODULE: ./build/install/host/plugin-sig.js
 
 
 
@@ -24403,7 +24409,7 @@ function needsPluginSig(plugin) {
  */
 async function buildPluginSig(root, id, plugin, secret) {
     const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
-    hmac.update(await (0,promises_namespaceObject.readFile)((0,external_node_path_namespaceObject.join)(root, 'plugin.yaml')));
+    hmac.update(await (0,external_node_fs_promises_namespaceObject.readFile)((0,external_node_path_namespaceObject.join)(root, 'plugin.yaml')));
     for (const path of await signedFiles(root, entryDirectory(plugin)))
         await addFile(hmac, root, path);
     const signature = {
@@ -24450,7 +24456,7 @@ function escapeNonAscii(json) {
     return json.replace(/[^\x20-\x7e\n]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
-;// CONCATENATED MODULE: ./build/install/sign-for-host.js
+;// CONCATENATED MODULE: ./build/install/host/sign-for-host.js
 
 
 
@@ -24489,7 +24495,7 @@ async function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
     log.warning(`plugin.sig is made of what the artifact holds beside its entry point, and there ${kept.join(', ')} of keep-paths are the host's own: with other files in them the host framework finds the signature broken. Have the publisher put entry_point into a directory of its own, or keep data elsewhere.`);
 }
 
-;// CONCATENATED MODULE: ./build/install/download-progress.js
+;// CONCATENATED MODULE: ./build/install/deployment/download-progress.js
 
 
 
@@ -24520,7 +24526,7 @@ function refuseWithoutSpace(folder, bytes) {
     throw new DeploymentError('disk_full', `The artifact has ${told.needed}, the runner's temporary folder ${folder} has ${told.free} free: free some space and run again. Nothing was changed.`);
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/wire.js
+;// CONCATENATED MODULE: ./build/marketplace/bodies.js
 
 /** The detail record; everything but the latest version is ignored (docs/contracts.md, "Detail route"). */
 const detailSchema = object({ latest_version: schemas_nullish(schemas_string()) });
@@ -24702,7 +24708,7 @@ function originOf({ request }) {
     return { contract: 'marketplace', slug: request.slug, project_version: null };
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/served-version.js
+;// CONCATENATED MODULE: ./build/marketplace/version.js
 
 
 
@@ -24731,7 +24737,7 @@ function mismatch(asked, found) {
     return new ArtifactError('version_mismatch', `Version ${asked ?? 'latest'} was asked for, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": nothing was installed. Have the publisher correct plugin.yaml and publish again, or name another version.`);
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/prepare-artifact.js
+;// CONCATENATED MODULE: ./build/marketplace/prepare.js
 
 
 
@@ -24862,12 +24868,12 @@ async function rehearse(run, ready) {
         await tellDifferences(run, prepared);
     }
     finally {
-        await (0,promises_namespaceObject.rm)(folder, { recursive: true, force: true });
+        await (0,external_node_fs_promises_namespaceObject.rm)(folder, { recursive: true, force: true });
     }
 }
 async function makeFolder(parent) {
     try {
-        return await (0,promises_namespaceObject.mkdtemp)((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-dry-run-'));
+        return await (0,external_node_fs_promises_namespaceObject.mkdtemp)((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-dry-run-'));
     }
     catch (error) {
         throw toHostError(error, `making a folder in ${parent}`);
@@ -24914,7 +24920,45 @@ function result(run, ready, thrown) {
     };
 }
 
-;// CONCATENATED MODULE: ./build/install/keep-paths.js
+;// CONCATENATED MODULE: ./build/install/steps/host-command.js
+
+
+
+
+/**
+ * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed,
+ * and tells what ran well and how long. Throws DeploymentError `step_failed` with its exit code and the first of its
+ * output, or `step_timed_out`.
+ */
+async function runHostCommand(request) {
+    const { command, env, timeoutSeconds } = request.command;
+    const [program, ...args] = command;
+    const started = external_node_perf_hooks_namespaceObject.performance.now();
+    const end = await runChild({
+        command: [program, ...args, ...request.args],
+        env: allowedEnvironment({ ...factVariables(request.facts), ...env, ...request.variables }),
+        timeoutMs: timeoutSeconds * 1000,
+        signal: request.signal,
+    });
+    if (end.kind === 'exited' && end.code === 0) {
+        const took = Math.round(external_node_perf_hooks_namespaceObject.performance.now() - started);
+        return request.log.info(`${request.name} of the host config ran ${program}, which ended well after ${took} ms.`);
+    }
+    const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
+    throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (time-out ${timeoutSeconds} s).`);
+}
+function factVariables(facts) {
+    return {
+        DEPLOYMENT_ID: facts.deployment_id,
+        DEPLOYMENT_KIND: facts.kind ?? '',
+        DEPLOYMENT_SLUG: facts.slug ?? '',
+        DEPLOYMENT_VERSION: facts.version ?? '',
+        DEPLOYMENT_PREVIOUS_VERSION: facts.previous_version ?? '',
+        DEPLOYMENT_HOST_ID: facts.host_id,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/host/keep-paths.js
 
 
 
@@ -24970,7 +25014,7 @@ async function requireRealParents(root, path) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/snapshots.js
+;// CONCATENATED MODULE: ./build/install/host/snapshots.js
 
 
 
@@ -25016,153 +25060,6 @@ async function listNames(path) {
             return [];
         throw error;
     });
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/step-context.js
-function step_context_placeOf({ shelf, id }) {
-    return `${shelf}/${id}`;
-}
-
-;// CONCATENATED MODULE: ./build/install/describe-installation.js
-
-
-
-
-
-
-/** What is to be committed: what is installed from now on, what is not any more, and which snapshots stay. */
-async function describeInstallation(done) {
-    const { things, oldThings, transaction } = done.context;
-    const installed = await Promise.all(things.map(thing => describeNew(done, thing, transaction.changed)));
-    const removed = await Promise.all(oldThings.map(thing => describeRemoved(done, thing)));
-    return {
-        rows: installed.map(({ row }) => row),
-        removed: removed.map(({ row }) => row),
-        discard: [...installed, ...removed].flatMap(({ discard }) => discard),
-    };
-}
-/** `isChanged` is whether anything that the host runs was changed, by whichever thing. */
-async function describeNew(done, thing, isChanged) {
-    const { installed, removed, version } = thing.previous;
-    const replaced = describe_installation_putAside(done, thing, { installed, version });
-    const isRetained = done.snapshot || replaced?.artifact_sha256 === null;
-    const before = installed ?? removed;
-    const known = before === undefined ? [] : handOver(before, done.origin);
-    const { keep: snapshots, discard } = await retain(done, thing, known, replaced, isRetained);
-    const isUnchanged = replaced === undefined && installed !== undefined && !isChanged;
-    return { row: isUnchanged ? { ...installed, snapshots } : { ...newVersion(done, thing), snapshots }, discard };
-}
-/** What was taken away always stays as a snapshot: nothing newer came in its place. */
-async function describeRemoved(done, thing) {
-    const { id, installed } = thing;
-    const aside = describe_installation_putAside(done, thing, { installed, version: installed.version });
-    const removed = aside && (await holdingKept(done, thing, aside));
-    const { keep: snapshots, discard } = await retain(done, thing, installed.snapshots, removed, true);
-    const { contract, kind, slug } = installed;
-    return { row: { contract, kind, slug, id, snapshots }, discard };
-}
-/** What belongs to the host has no newer version to move on with. */
-async function holdingKept({ run }, { shelf, id }, aside) {
-    const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(run.layout, shelf, id), aside.name);
-    const kept = await presentPaths(path, run.request.keepPaths);
-    if (kept.length > 0)
-        run.tools.log.notice(`${kept.join(', ')} of ${shelf}/${id} belong to this host: they stay in ${path}, and come back with it.`);
-    return withKeptPaths(aside, kept);
-}
-/** Which snapshots of a place stay, with what was put aside in it now; what goes is removed after the commit only. */
-async function retain({ run }, place, recorded, aside, isRetained) {
-    const { shelf, id } = place;
-    const known = await existingSnapshots(run.layout, shelf, id, recorded);
-    const retention = chooseRetained(aside && isRetained ? [...known, aside] : known, run.request.keepSnapshots);
-    explainRetention(run, step_context_placeOf(place), retention);
-    const discarded = aside && !isRetained ? [...retention.discard, aside] : retention.discard;
-    return { keep: retention.keep, discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${shelf}/${id}/${name}`) };
-}
-/** Why each snapshot stays or goes. */
-function explainRetention({ request, tools }, place, { keep, discard }) {
-    const rule = `keep-snapshots is ${request.keepSnapshots}`;
-    const newest = keep.at(-1);
-    for (const row of keep) {
-        const reason = whyIrreplaceable(row) ?? (row === newest ? 'it is the last good one' : rule);
-        tools.log.info(`Snapshot ${row.name} of ${place} stays: ${reason}.`);
-    }
-    for (const { name } of discard)
-        tools.log.info(`Snapshot ${name} of ${place} goes: ${rule}.`);
-}
-function whyIrreplaceable({ kept_paths: kept, artifact_sha256: sha256 }) {
-    if (kept !== undefined)
-        return `it holds ${kept.join(', ')} of this host`;
-    return sha256 === null ? 'nobody can fetch it again' : undefined;
-}
-/** The row of the snapshot that a place's tree was moved to, if it was. */
-function describe_installation_putAside({ context, origin }, place, { installed, version }) {
-    const name = context.replaced.get(step_context_placeOf(place));
-    if (name === undefined)
-        return undefined;
-    return {
-        name,
-        version,
-        project_version: installed?.project_version ?? null,
-        artifact_sha256: installed?.artifact_sha256 ?? null,
-        tree_digest: installed?.tree_digest ?? null,
-        installed_at: installed?.installed_at ?? null,
-        deployment_id: installed?.deployment_id ?? null,
-        run_url: installed?.run_url ?? null,
-        ...(installed && !isFrom(installed, origin)
-            ? { origin: { contract: installed.contract, slug: installed.slug } }
-            : {}),
-    };
-}
-function newVersion({ run, origin }, thing) {
-    return {
-        ...origin,
-        kind: thing.shelf === 'plugins' ? 'plugin' : 'service',
-        id: thing.id,
-        version: thing.version,
-        artifact_sha256: thing.artifactSha256,
-        tree_digest: thing.record.digest,
-        installed_at: run.tools.now().toISOString(),
-        deployment_id: run.record.facts.deployment_id,
-        run_url: run.tools.run.url,
-    };
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/host-command.js
-
-
-
-
-/**
- * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed,
- * and tells what ran well and how long. Throws DeploymentError `step_failed` with its exit code and the first of its
- * output, or `step_timed_out`.
- */
-async function runHostCommand(request) {
-    const { command, env, timeoutSeconds } = request.command;
-    const [program, ...args] = command;
-    const started = external_node_perf_hooks_namespaceObject.performance.now();
-    const end = await runChild({
-        command: [program, ...args, ...request.args],
-        env: allowedEnvironment({ ...factVariables(request.facts), ...env, ...request.variables }),
-        timeoutMs: timeoutSeconds * 1000,
-        signal: request.signal,
-    });
-    if (end.kind === 'exited' && end.code === 0) {
-        const took = Math.round(external_node_perf_hooks_namespaceObject.performance.now() - started);
-        return request.log.info(`${request.name} of the host config ran ${program}, which ended well after ${took} ms.`);
-    }
-    const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
-    throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (time-out ${timeoutSeconds} s).`);
-}
-function factVariables(facts) {
-    return {
-        DEPLOYMENT_ID: facts.deployment_id,
-        DEPLOYMENT_KIND: facts.kind ?? '',
-        DEPLOYMENT_SLUG: facts.slug ?? '',
-        DEPLOYMENT_VERSION: facts.version ?? '',
-        DEPLOYMENT_PREVIOUS_VERSION: facts.previous_version ?? '',
-        DEPLOYMENT_HOST_ID: facts.host_id,
-    };
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/move-to-snapshot.js
@@ -25248,7 +25145,12 @@ async function carryOver(installation, keeper, kept) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/core/env-template.js
+;// CONCATENATED MODULE: ./build/install/steps/step-context.js
+function step_context_placeOf({ shelf, id }) {
+    return `${shelf}/${id}`;
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/env-template.js
 
 
 const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
@@ -25551,7 +25453,7 @@ function requireEntry(entry, what) {
     return entry;
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/remove-thing.js
+;// CONCATENATED MODULE: ./build/install/steps/remove-part.js
 
 
 
@@ -25610,10 +25512,10 @@ async function isShared(context, config, service) {
     const staying = rows.filter(({ kind, id }) => !leaving.has(step_context_placeOf({ shelf: shelfOf(kind), id })));
     const ids = [...staying, ...context.things].map(({ id }) => id);
     const inUse = ids.flatMap(id => [serviceOf(config, id, false), serviceOf(config, id, true)]);
-    return inUse.some(other => other !== undefined && remove_thing_nameOf(other) === remove_thing_nameOf(service));
+    return inUse.some(other => other !== undefined && remove_part_nameOf(other) === remove_part_nameOf(service));
 }
 /** One for a service however it is spelt: systemd takes a name without a suffix for a service. */
-function remove_thing_nameOf(service) {
+function remove_part_nameOf(service) {
     const { supervisor } = service;
     const isShort = supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit);
     return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service);
@@ -25692,7 +25594,111 @@ async function tell_unset_settings_readSettings(path) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/install-things.js
+;// CONCATENATED MODULE: ./build/install/deployment/commit-rows.js
+
+
+
+
+
+
+/** What is to be committed: what is installed from now on, what is not any more, and which snapshots stay. */
+async function describeInstallation(done) {
+    const { things, oldThings, transaction } = done.context;
+    const installed = await Promise.all(things.map(thing => describeNew(done, thing, transaction.changed)));
+    const removed = await Promise.all(oldThings.map(thing => describeRemoved(done, thing)));
+    return {
+        rows: installed.map(({ row }) => row),
+        removed: removed.map(({ row }) => row),
+        discard: [...installed, ...removed].flatMap(({ discard }) => discard),
+    };
+}
+/** `isChanged` is whether anything that the host runs was changed, by whichever thing. */
+async function describeNew(done, thing, isChanged) {
+    const { installed, removed, version } = thing.previous;
+    const replaced = commit_rows_putAside(done, thing, { installed, version });
+    const isRetained = done.snapshot || replaced?.artifact_sha256 === null;
+    const before = installed ?? removed;
+    const known = before === undefined ? [] : handOver(before, done.origin);
+    const { keep: snapshots, discard } = await retain(done, thing, known, replaced, isRetained);
+    const isUnchanged = replaced === undefined && installed !== undefined && !isChanged;
+    return { row: isUnchanged ? { ...installed, snapshots } : { ...newVersion(done, thing), snapshots }, discard };
+}
+/** What was taken away always stays as a snapshot: nothing newer came in its place. */
+async function describeRemoved(done, thing) {
+    const { id, installed } = thing;
+    const aside = commit_rows_putAside(done, thing, { installed, version: installed.version });
+    const removed = aside && (await holdingKept(done, thing, aside));
+    const { keep: snapshots, discard } = await retain(done, thing, installed.snapshots, removed, true);
+    const { contract, kind, slug } = installed;
+    return { row: { contract, kind, slug, id, snapshots }, discard };
+}
+/** What belongs to the host has no newer version to move on with. */
+async function holdingKept({ run }, { shelf, id }, aside) {
+    const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(run.layout, shelf, id), aside.name);
+    const kept = await presentPaths(path, run.request.keepPaths);
+    if (kept.length > 0)
+        run.tools.log.notice(`${kept.join(', ')} of ${shelf}/${id} belong to this host: they stay in ${path}, and come back with it.`);
+    return withKeptPaths(aside, kept);
+}
+/** Which snapshots of a place stay, with what was put aside in it now; what goes is removed after the commit only. */
+async function retain({ run }, place, recorded, aside, isRetained) {
+    const { shelf, id } = place;
+    const known = await existingSnapshots(run.layout, shelf, id, recorded);
+    const retention = chooseRetained(aside && isRetained ? [...known, aside] : known, run.request.keepSnapshots);
+    explainRetention(run, step_context_placeOf(place), retention);
+    const discarded = aside && !isRetained ? [...retention.discard, aside] : retention.discard;
+    return { keep: retention.keep, discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${shelf}/${id}/${name}`) };
+}
+/** Why each snapshot stays or goes. */
+function explainRetention({ request, tools }, place, { keep, discard }) {
+    const rule = `keep-snapshots is ${request.keepSnapshots}`;
+    const newest = keep.at(-1);
+    for (const row of keep) {
+        const reason = whyIrreplaceable(row) ?? (row === newest ? 'it is the last good one' : rule);
+        tools.log.info(`Snapshot ${row.name} of ${place} stays: ${reason}.`);
+    }
+    for (const { name } of discard)
+        tools.log.info(`Snapshot ${name} of ${place} goes: ${rule}.`);
+}
+function whyIrreplaceable({ kept_paths: kept, artifact_sha256: sha256 }) {
+    if (kept !== undefined)
+        return `it holds ${kept.join(', ')} of this host`;
+    return sha256 === null ? 'nobody can fetch it again' : undefined;
+}
+/** The row of the snapshot that a place's tree was moved to, if it was. */
+function commit_rows_putAside({ context, origin }, place, { installed, version }) {
+    const name = context.replaced.get(step_context_placeOf(place));
+    if (name === undefined)
+        return undefined;
+    return {
+        name,
+        version,
+        project_version: installed?.project_version ?? null,
+        artifact_sha256: installed?.artifact_sha256 ?? null,
+        tree_digest: installed?.tree_digest ?? null,
+        installed_at: installed?.installed_at ?? null,
+        deployment_id: installed?.deployment_id ?? null,
+        run_url: installed?.run_url ?? null,
+        ...(installed && !isFrom(installed, origin)
+            ? { origin: { contract: installed.contract, slug: installed.slug } }
+            : {}),
+    };
+}
+function newVersion({ run, origin }, thing) {
+    return {
+        ...origin,
+        kind: thing.shelf === 'plugins' ? 'plugin' : 'service',
+        id: thing.id,
+        version: thing.version,
+        artifact_sha256: thing.artifactSha256,
+        tree_digest: thing.record.digest,
+        installed_at: run.tools.now().toISOString(),
+        deployment_id: run.record.facts.deployment_id,
+        run_url: run.tools.run.url,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/install.js
 
 
 
@@ -25813,7 +25819,7 @@ function createStateMachine(transitions, initial, now) {
     };
 }
 
-;// CONCATENATED MODULE: ./build/install/report-timeout.js
+;// CONCATENATED MODULE: ./build/install/reports/report-timeout.js
 const REPORT_TIMEOUT_MS = 10_000;
 /** After a cancel the runner kills within 10 s of its first signal; what is not told by then waits in the outbox. */
 const CANCELLED_REPORT_TIMEOUT_MS = 2000;
@@ -25822,7 +25828,7 @@ function reportTimeout(signal) {
     return () => (signal?.aborted ? CANCELLED_REPORT_TIMEOUT_MS : REPORT_TIMEOUT_MS);
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment-run.js
+;// CONCATENATED MODULE: ./build/install/deployment/deployment.js
 
 
 
@@ -25991,7 +25997,7 @@ async function deploy_install(run, ready, deployment) {
     return installPrepared(run, prepared, previous, deployment);
 }
 
-;// CONCATENATED MODULE: ./build/install/refuse-deployment.js
+;// CONCATENATED MODULE: ./build/install/deployment/refuse.js
 
 
 
@@ -28216,7 +28222,7 @@ function getIDToken(aud) {
  */
 
 //# sourceMappingURL=core.js.map
-;// CONCATENATED MODULE: ./build/actions/rollback-problems.js
+;// CONCATENATED MODULE: ./build/runner/rollback-problems.js
 /**
  * What is off after a rollback, one sentence each, for a reader who has just read the cause: where a restart fails on the
  * old files as it did on the new ones, its sentence is not told again. That a version is unhealthy is, because here it is
@@ -28227,7 +28233,7 @@ function rollbackProblems({ rollback, error }) {
     return (rollback?.problems ?? []).map(problem => (problem === told ? 'The same happened again.' : problem));
 }
 
-;// CONCATENATED MODULE: ./build/actions/annotations.js
+;// CONCATENATED MODULE: ./build/runner/annotations.js
 
 
 
@@ -28271,7 +28277,7 @@ function annotateSource(error, safe) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/actions/cancel.js
+;// CONCATENATED MODULE: ./build/runner/cancel.js
 
 /** The runner cancels a step with SIGINT and, 7.5 s later, SIGTERM: the first one heard cancels what is under way. */
 function listenForCancel() {
@@ -28288,135 +28294,139 @@ function listenForCancel() {
     };
 }
 
-;// CONCATENATED MODULE: ./build/actions/input-schemas.js
+;// CONCATENATED MODULE: ./build/runner/environment.js
 
-
-const isBaseUrl = (text) => {
-    const url = URL.parse(text);
-    return (url !== null &&
-        (url.protocol === 'https:' || url.protocol === 'http:') &&
-        url.username === '' &&
-        url.password === '' &&
-        url.search === '' &&
-        url.hash === '');
-};
-const baseUrlSchema = pipe(schemas_string().check(refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' })), transform(text => text.replace(/\/+$/, '')));
-/** What an HTTP header carries unchanged. */
-const apiKeySchema = schemas_string()
-    .check(_regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' }));
-const booleanSchema = pipe(schemas_string().check(_regex(/^(true|false)$/i, { error: 'must be true or false' })), transform(text => text.toLowerCase() === 'true'));
-function integerSchema(least, most) {
-    const error = { error: `must be a whole number from ${least} to ${most}` };
-    return pipe(schemas_string().check(_regex(/^\d{1,16}$/, error)), transform(Number))
-        .check(refine(value => value >= least && value <= most, error));
-}
-const minutesSchema = pipe(schemas_string(), transform(Number))
-    .check(refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' }));
-const projectRootSchema = pipe(schemas_string().check(refine(path => (0,external_node_path_namespaceObject.isAbsolute)(path) && !path.includes('\0'), {
-    error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
-})), transform(path => (0,external_node_path_namespaceObject.normalize)(path).replace(/(?<=.)\/+$/, '')))
-    .check(refine(path => path !== '/', {
-    error: "must not be the file system's root: name the directory that holds plugins/ and extensions/",
-}));
-const hostIdSchema = schemas_string().check(_regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
-    error: 'must be 1 to 255 characters without control characters',
-}));
-const keepPathsSchema = pipe(schemas_string(), transform(text => text
-    .split(/\r?\n/)
-    .map(line => line.trim().replace(/(?<=[^/])\/+$/, ''))
-    .filter(line => line !== '')))
-    .check(refine(paths => paths.every(isKeepPath), {
-    error: 'must hold relative paths inside the installed directory, one a line, without ".", ".." or backslashes',
-}));
-function isKeepPath(path) {
-    return (!(0,external_node_path_namespaceObject.isAbsolute)(path) &&
-        !/[\\\p{Cc}]/u.test(path) &&
-        path.split('/').every(part => part !== '' && part !== '.' && part !== '..'));
-}
-
-;// CONCATENATED MODULE: ./build/actions/source-input.js
-
-
-
-/**
- * A regular file of the operator's; undefined, and a problem, when it is none or cannot be read. Never waits for the other
- * end of a pipe. One that is too large, or no UTF-8, is cut one byte beyond `maxBytes`, or gets U+FFFD: who parses it
- * complains of both, at its place.
- */
-function readSource(read, workspace, path, input, maxBytes) {
-    if (path === undefined)
-        return undefined;
-    const found = (0,external_node_path_namespaceObject.resolve)(workspace, path);
-    try {
-        return { path, text: source_input_readStart(found, maxBytes + 1).toString('utf8') };
-    }
-    catch (error) {
-        read.refuse(input, `names ${path}, which cannot be read at ${found}: ${describeFailure(error)}`);
-        return undefined;
-    }
-}
-function describeFailure(error) {
-    switch (errnoOf(error)) {
-        case 'ENOENT':
-        case 'ENOTDIR':
-            return 'there is no such file (was the repository checked out?)';
-        case 'EISDIR':
-            return 'it is a directory (name a file in it)';
-        case 'EACCES':
-        case 'EPERM':
-            return "the runner's user may not read it";
-        default:
-            return error instanceof Error ? error.message : String(error);
-    }
-}
-/** The first bytes of a regular file, at most so many. */
-function source_input_readStart(path, maxBytes) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK);
-    try {
-        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
-        if (!stat.isFile() && !stat.isDirectory())
-            throw new Error('it is no regular file');
-        const bytes = Buffer.alloc(maxBytes);
-        let size = 0;
-        for (let count = -1; count !== 0 && size < maxBytes; size += count)
-            count = (0,external_node_fs_namespaceObject.readSync)(fd, bytes, size, maxBytes - size, null);
-        return bytes.subarray(0, size);
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-
-;// CONCATENATED MODULE: ./build/actions/connection.js
-
-
-
-
-const MAX_CA_BYTES = 1024 * 1024;
-function readConnection(read, workspace) {
+/** Which workflow run this is, from the runner's `GITHUB_*` variables; nulls outside one. */
+function readRunFacts(env) {
+    const read = (name) => (env[name] ? cleanForeignText(env[name], 300) : null);
+    const [server, repository, runId] = [read('GITHUB_SERVER_URL'), read('GITHUB_REPOSITORY'), read('GITHUB_RUN_ID')];
     return {
-        allowHttp: read.withDefault('allow-http', booleanSchema, false) ?? false,
-        ca: readAuthorities(read, workspace),
+        workflow: read('GITHUB_WORKFLOW'),
+        run_id: runId,
+        run_attempt: read('GITHUB_RUN_ATTEMPT'),
+        job: read('GITHUB_JOB'),
+        actor: read('GITHUB_ACTOR'),
+        url: server && repository && runId ? `${server}/${repository}/actions/runs/${runId}` : null,
     };
 }
-function readAuthorities(read, workspace) {
-    const path = read.optional('ca-file', schemas_string());
-    const ca = readSource(read, workspace, path, 'ca-file', MAX_CA_BYTES)?.text;
-    if (ca !== undefined && Buffer.byteLength(ca) > MAX_CA_BYTES) {
-        read.refuse('ca-file', `names ${path}, which is larger than ${MAX_CA_BYTES} bytes`);
-        return undefined;
-    }
-    try {
-        readTrust(ca);
-        return ca;
-    }
-    catch {
-        read.refuse('ca-file', `names ${path}, which holds no certificate in PEM form`);
-        return undefined;
-    }
+
+;// CONCATENATED MODULE: ./build/runner/runner-files.js
+
+/** Outputs in words of our own, or built of texts that were redacted one by one. */
+const OWN_OUTPUTS = new Set([
+    'outcome',
+    'changed',
+    'reported',
+    'state',
+    'error-code',
+    'deployment-id',
+    'duration-ms',
+    'plugins',
+]);
+function createRunnerFiles(log, redact) {
+    const warn = (what, error) => log.warning(`The ${what} could not be written: ${error instanceof Error ? error.message : String(error)}`);
+    return {
+        setOutputs(outputs) {
+            try {
+                for (const [name, value] of Object.entries(outputs))
+                    setOutput(name, OWN_OUTPUTS.has(name) ? value : redact(value));
+            }
+            catch (error) {
+                warn('outputs', error);
+            }
+        },
+        saveState(name, value) {
+            try {
+                saveState(name, value);
+            }
+            catch (error) {
+                warn('state for the post step', error);
+            }
+        },
+        async addSummary(markdown) {
+            if (!process.env['GITHUB_STEP_SUMMARY'])
+                return;
+            try {
+                await summary.addRaw(redact(markdown)).write();
+            }
+            catch (error) {
+                warn('job summary', error);
+            }
+        },
+    };
 }
 
-;// CONCATENATED MODULE: ./build/actions/input-reader.js
+;// CONCATENATED MODULE: ./build/runner/step-variables.js
+/** What belongs to the runner and the process, not to the step: an artifact's template must not be able to ask for it. */
+const RUNNER_PREFIXES = ['ACTIONS_', 'GITHUB_', 'INPUT_', 'NODE_', 'RUNNER_', 'STATE_'];
+const PROCESS_NAMES = new Set([
+    'CI',
+    'HOME',
+    'LANG',
+    'LOGNAME',
+    'PATH',
+    'PWD',
+    'SHELL',
+    'TMPDIR',
+    'USER',
+]);
+/** The variables of the step's own `env:`, as far as the environment can tell. */
+function readStepVariables(env) {
+    return Object.fromEntries(Object.entries(env).flatMap(([name, value]) => value === undefined || PROCESS_NAMES.has(name) || RUNNER_PREFIXES.some(prefix => name.startsWith(prefix))
+        ? []
+        : [[name, value]]));
+}
+
+;// CONCATENATED MODULE: ./build/runner/user-agent.js
+/** How this action calls itself to a hub. */
+const USER_AGENT = 'hub-deploy';
+
+;// CONCATENATED MODULE: ./build/runner/wire-options.js
+
+function wireOptions({ allowHttp, ca }, log) {
+    return {
+        allowHttp,
+        userAgent: USER_AGENT,
+        log: line => log.info(line),
+        ...(ca === undefined ? {} : { ca }),
+    };
+}
+
+;// CONCATENATED MODULE: ./build/runner/deployment-tools.js
+
+
+
+
+
+
+
+
+/** What a deployment works with when the runner runs it. */
+function createDeploymentTools(connection, parts) {
+    const { secrets, log, signal, outputsOf } = parts;
+    const options = wireOptions(connection, log);
+    return {
+        wire: createWire({ ...options, signal }),
+        reportWire: createWire(options),
+        log,
+        signal,
+        now: () => new Date(),
+        redact: secrets.redact,
+        hide: secrets.hide,
+        run: readRunFacts(process.env),
+        deploymentId: (0,external_node_crypto_namespaceObject.randomUUID)(),
+        temporaryFolder: process.env['RUNNER_TEMP'] || (0,external_node_os_namespaceObject.tmpdir)(),
+        variables: readStepVariables(process.env),
+        onLocked(interrupted) {
+            const files = createRunnerFiles(log, secrets.redact);
+            files.saveState('locked', 'true');
+            files.setOutputs(outputsOf({ report: redactReport(interrupted, secrets.redact) }));
+        },
+        onCancelledEnd: closed => createRunnerFiles(log, secrets.redact).setOutputs(outputsOf(closed)),
+    };
+}
+
+;// CONCATENATED MODULE: ./build/runner/input-reader.js
 
 
 
@@ -28505,239 +28515,7 @@ function withoutUserinfo(text) {
     return text.replace(/\/\/[^/@\s]*@/g, '//***@');
 }
 
-;// CONCATENATED MODULE: ./build/actions/install-inputs.js
-
-
-
-
-
-
-const DEFAULT_KEEP_PATHS = ['.env', 'data'];
-const TERABYTE = 1024 ** 4;
-/** Milliseconds. */
-const lockTimeoutSchema = pipe(integerSchema(0, 86_400), transform((seconds) => seconds * 1000));
-/** Milliseconds. */
-const downloadTimeoutSchema = pipe(minutesSchema, transform((minutes) => minutes * 60_000));
-/** The inputs of every action that installs: this host, what it allows, and the limits. */
-function readInstallInputs(read, workspace) {
-    return {
-        pluginSecretKey: read.optionalSecret('plugin-secret-key'),
-        projectRoot: read.required('project-root', projectRootSchema),
-        hostId: read.withDefault('host-id', hostIdSchema, (0,external_node_os_namespaceObject.hostname)()),
-        hostConfig: readSource(read, workspace, read.optional('host-config', schemas_string()), 'host-config', MAX_SMALL_FILE_BYTES),
-        artifactSha256: read.optional('artifact-sha256', sha256Schema),
-        keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
-        ...readChoices(read),
-        ...readLimits(read),
-    };
-}
-function readChoices(read) {
-    return {
-        allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
-        keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
-        lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
-        downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
-    };
-}
-function readLimits(read) {
-    const bytes = integerSchema(1, TERABYTE);
-    const maxExtractedBytes = read.withDefault('max-extracted-bytes', bytes, DEFAULT_MAX_EXTRACTED_BYTES);
-    const maxEntries = read.withDefault('max-entries', integerSchema(1, 10_000_000), DEFAULT_MAX_ENTRIES);
-    const isUsable = maxExtractedBytes !== undefined && maxEntries !== undefined;
-    return {
-        maxArtifactBytes: read.withDefault('max-artifact-bytes', bytes, DEFAULT_MAX_ARTIFACT_BYTES),
-        extraction: isUsable ? { maxExtractedBytes, maxEntries } : undefined,
-    };
-}
-
-;// CONCATENATED MODULE: ./build/actions/deploy-inputs.js
-
-
-
-
-
-
-
-
-/** Reads every input of the deploy action; what is wrong is collected, not thrown. Defaults stand in only for what was left out. */
-function readDeployInputs(workspace) {
-    const read = createInputReader();
-    const request = {
-        apiKey: read.requiredSecret('api-key', apiKeySchema),
-        signingSecret: read.requiredSecret('signing-secret'),
-        bases: readBases(read),
-        slug: read.required('slug', slugSchema),
-        kind: read.withDefault('kind', kindFromText, 'plugin'),
-        version: read.withDefault('version', identifiers_versionSchema, 'latest'),
-        plan: readSource(read, workspace, read.required('install-plan', schemas_string()), 'install-plan', MAX_SMALL_FILE_BYTES),
-        dryRun: read.withDefault('dry-run', booleanSchema, false),
-        ...readInstallInputs(read, workspace),
-    };
-    const connection = readConnection(read, workspace);
-    return { request, connection, secrets: read.secrets, problems: read.problems };
-}
-const kindFromText = pipe(schemas_string(), kindSchema);
-function readBases(read) {
-    const hub = read.required('hub-url', baseUrlSchema);
-    const services = read.withDefault('services-url', baseUrlSchema, hub);
-    const deployments = read.withDefault('deployments-url', baseUrlSchema, hub);
-    return hub && services && deployments ? { hub, services, deployments } : undefined;
-}
-
-;// CONCATENATED MODULE: ./build/actions/deploy-outputs.js
-/** The outputs of action.yml, all of them, always; what is not known is empty. */
-function buildDeployOutputs({ report, reportPath, installPath }) {
-    return {
-        outcome: report.outcome,
-        changed: String(report.changed),
-        version: report.version ?? '',
-        'previous-version': report.previous_version ?? '',
-        'artifact-sha256': report.artifact_sha256 ?? '',
-        'deployment-id': report.deployment_id,
-        'host-id': report.host_id,
-        'install-path': installPath ?? '',
-        'report-path': reportPath ?? '',
-        reported: String(report.reported.accepted),
-        'failed-step': report.error?.step ?? '',
-        'error-code': report.error?.code ?? '',
-        state: report.state,
-        'duration-ms': String(report.duration_ms),
-    };
-}
-
-;// CONCATENATED MODULE: ./build/actions/run-facts.js
-
-/** Which workflow run this is, from the runner's `GITHUB_*` variables; nulls outside one. */
-function readRunFacts(env) {
-    const read = (name) => (env[name] ? cleanForeignText(env[name], 300) : null);
-    const [server, repository, runId] = [read('GITHUB_SERVER_URL'), read('GITHUB_REPOSITORY'), read('GITHUB_RUN_ID')];
-    return {
-        workflow: read('GITHUB_WORKFLOW'),
-        run_id: runId,
-        run_attempt: read('GITHUB_RUN_ATTEMPT'),
-        job: read('GITHUB_JOB'),
-        actor: read('GITHUB_ACTOR'),
-        url: server && repository && runId ? `${server}/${repository}/actions/runs/${runId}` : null,
-    };
-}
-
-;// CONCATENATED MODULE: ./build/actions/runner-files.js
-
-/** Outputs in words of our own, or built of texts that were redacted one by one. */
-const OWN_OUTPUTS = new Set([
-    'outcome',
-    'changed',
-    'reported',
-    'state',
-    'error-code',
-    'deployment-id',
-    'duration-ms',
-    'plugins',
-]);
-function createRunnerFiles(log, redact) {
-    const warn = (what, error) => log.warning(`The ${what} could not be written: ${error instanceof Error ? error.message : String(error)}`);
-    return {
-        setOutputs(outputs) {
-            try {
-                for (const [name, value] of Object.entries(outputs))
-                    setOutput(name, OWN_OUTPUTS.has(name) ? value : redact(value));
-            }
-            catch (error) {
-                warn('outputs', error);
-            }
-        },
-        saveState(name, value) {
-            try {
-                saveState(name, value);
-            }
-            catch (error) {
-                warn('state for the post step', error);
-            }
-        },
-        async addSummary(markdown) {
-            if (!process.env['GITHUB_STEP_SUMMARY'])
-                return;
-            try {
-                await summary.addRaw(redact(markdown)).write();
-            }
-            catch (error) {
-                warn('job summary', error);
-            }
-        },
-    };
-}
-
-;// CONCATENATED MODULE: ./build/actions/step-variables.js
-/** What belongs to the runner and the process, not to the step: an artifact's template must not be able to ask for it. */
-const RUNNER_PREFIXES = ['ACTIONS_', 'GITHUB_', 'INPUT_', 'NODE_', 'RUNNER_', 'STATE_'];
-const PROCESS_NAMES = new Set([
-    'CI',
-    'HOME',
-    'LANG',
-    'LOGNAME',
-    'PATH',
-    'PWD',
-    'SHELL',
-    'TMPDIR',
-    'USER',
-]);
-/** The variables of the step's own `env:`, as far as the environment can tell. */
-function readStepVariables(env) {
-    return Object.fromEntries(Object.entries(env).flatMap(([name, value]) => value === undefined || PROCESS_NAMES.has(name) || RUNNER_PREFIXES.some(prefix => name.startsWith(prefix))
-        ? []
-        : [[name, value]]));
-}
-
-;// CONCATENATED MODULE: ./build/actions/user-agent.js
-/** How this action calls itself to a hub. */
-const USER_AGENT = 'hub-deploy';
-
-;// CONCATENATED MODULE: ./build/actions/wire-options.js
-
-function wireOptions({ allowHttp, ca }, log) {
-    return {
-        allowHttp,
-        userAgent: USER_AGENT,
-        log: line => log.info(line),
-        ...(ca === undefined ? {} : { ca }),
-    };
-}
-
-;// CONCATENATED MODULE: ./build/actions/deployment-tools.js
-
-
-
-
-
-
-
-
-/** What a deployment works with when the runner runs it. */
-function createDeploymentTools(connection, parts) {
-    const { secrets, log, signal, outputsOf } = parts;
-    const options = wireOptions(connection, log);
-    return {
-        wire: createWire({ ...options, signal }),
-        reportWire: createWire(options),
-        log,
-        signal,
-        now: () => new Date(),
-        redact: secrets.redact,
-        hide: secrets.hide,
-        run: readRunFacts(process.env),
-        deploymentId: (0,external_node_crypto_namespaceObject.randomUUID)(),
-        temporaryFolder: process.env['RUNNER_TEMP'] || (0,external_node_os_namespaceObject.tmpdir)(),
-        variables: readStepVariables(process.env),
-        onLocked(interrupted) {
-            const files = createRunnerFiles(log, secrets.redact);
-            files.saveState('locked', 'true');
-            files.setOutputs(outputsOf({ report: redactReport(interrupted, secrets.redact) }));
-        },
-        onCancelledEnd: closed => createRunnerFiles(log, secrets.redact).setOutputs(outputsOf(closed)),
-    };
-}
-
-;// CONCATENATED MODULE: ./build/actions/runner-log.js
+;// CONCATENATED MODULE: ./build/runner/runner-log.js
 
 
 
@@ -28812,7 +28590,7 @@ function commonLength(text, secret) {
     return 0;
 }
 
-;// CONCATENATED MODULE: ./build/actions/secret-keeper.js
+;// CONCATENATED MODULE: ./build/runner/secret-keeper.js
 
 
 /** A hub that gives out words as tokens must not be able to blot them out of what a run says. */
@@ -28832,7 +28610,7 @@ function keepSecrets(known) {
     };
 }
 
-;// CONCATENATED MODULE: ./build/actions/deploy-summary.js
+;// CONCATENATED MODULE: ./build/runner/deploy-summary.js
 
 
 
@@ -28961,7 +28739,7 @@ function code(text) {
     return `<code>${cell(text)}</code>`;
 }
 
-;// CONCATENATED MODULE: ./build/actions/tell-result.js
+;// CONCATENATED MODULE: ./build/runner/tell-result.js
 
 
 
@@ -28982,6 +28760,234 @@ async function tellResult(result, outputs, redact, log) {
     }
     if (result.unwritten !== undefined)
         log.warning(result.unwritten);
+}
+
+;// CONCATENATED MODULE: ./build/runner/input-schemas.js
+
+
+const isBaseUrl = (text) => {
+    const url = URL.parse(text);
+    return (url !== null &&
+        (url.protocol === 'https:' || url.protocol === 'http:') &&
+        url.username === '' &&
+        url.password === '' &&
+        url.search === '' &&
+        url.hash === '');
+};
+const baseUrlSchema = pipe(schemas_string().check(refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' })), transform(text => text.replace(/\/+$/, '')));
+/** What an HTTP header carries unchanged. */
+const apiKeySchema = schemas_string()
+    .check(_regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' }));
+const booleanSchema = pipe(schemas_string().check(_regex(/^(true|false)$/i, { error: 'must be true or false' })), transform(text => text.toLowerCase() === 'true'));
+function integerSchema(least, most) {
+    const error = { error: `must be a whole number from ${least} to ${most}` };
+    return pipe(schemas_string().check(_regex(/^\d{1,16}$/, error)), transform(Number))
+        .check(refine(value => value >= least && value <= most, error));
+}
+const minutesSchema = pipe(schemas_string(), transform(Number))
+    .check(refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' }));
+const projectRootSchema = pipe(schemas_string().check(refine(path => (0,external_node_path_namespaceObject.isAbsolute)(path) && !path.includes('\0'), {
+    error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
+})), transform(path => (0,external_node_path_namespaceObject.normalize)(path).replace(/(?<=.)\/+$/, '')))
+    .check(refine(path => path !== '/', {
+    error: "must not be the file system's root: name the directory that holds plugins/ and extensions/",
+}));
+const hostIdSchema = schemas_string().check(_regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
+    error: 'must be 1 to 255 characters without control characters',
+}));
+const keepPathsSchema = pipe(schemas_string(), transform(text => text
+    .split(/\r?\n/)
+    .map(line => line.trim().replace(/(?<=[^/])\/+$/, ''))
+    .filter(line => line !== '')))
+    .check(refine(paths => paths.every(isKeepPath), {
+    error: 'must hold relative paths inside the installed directory, one a line, without ".", ".." or backslashes',
+}));
+function isKeepPath(path) {
+    return (!(0,external_node_path_namespaceObject.isAbsolute)(path) &&
+        !/[\\\p{Cc}]/u.test(path) &&
+        path.split('/').every(part => part !== '' && part !== '.' && part !== '..'));
+}
+
+;// CONCATENATED MODULE: ./build/runner/source-input.js
+
+
+
+/**
+ * A regular file of the operator's; undefined, and a problem, when it is none or cannot be read. Never waits for the other
+ * end of a pipe. One that is too large, or no UTF-8, is cut one byte beyond `maxBytes`, or gets U+FFFD: who parses it
+ * complains of both, at its place.
+ */
+function readSource(read, workspace, path, input, maxBytes) {
+    if (path === undefined)
+        return undefined;
+    const found = (0,external_node_path_namespaceObject.resolve)(workspace, path);
+    try {
+        return { path, text: source_input_readStart(found, maxBytes + 1).toString('utf8') };
+    }
+    catch (error) {
+        read.refuse(input, `names ${path}, which cannot be read at ${found}: ${describeFailure(error)}`);
+        return undefined;
+    }
+}
+function describeFailure(error) {
+    switch (errnoOf(error)) {
+        case 'ENOENT':
+        case 'ENOTDIR':
+            return 'there is no such file (was the repository checked out?)';
+        case 'EISDIR':
+            return 'it is a directory (name a file in it)';
+        case 'EACCES':
+        case 'EPERM':
+            return "the runner's user may not read it";
+        default:
+            return error instanceof Error ? error.message : String(error);
+    }
+}
+/** The first bytes of a regular file, at most so many. */
+function source_input_readStart(path, maxBytes) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+    try {
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
+        if (!stat.isFile() && !stat.isDirectory())
+            throw new Error('it is no regular file');
+        const bytes = Buffer.alloc(maxBytes);
+        let size = 0;
+        for (let count = -1; count !== 0 && size < maxBytes; size += count)
+            count = (0,external_node_fs_namespaceObject.readSync)(fd, bytes, size, maxBytes - size, null);
+        return bytes.subarray(0, size);
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/runner/connection.js
+
+
+
+
+const MAX_CA_BYTES = 1024 * 1024;
+function readConnection(read, workspace) {
+    return {
+        allowHttp: read.withDefault('allow-http', booleanSchema, false) ?? false,
+        ca: readAuthorities(read, workspace),
+    };
+}
+function readAuthorities(read, workspace) {
+    const path = read.optional('ca-file', schemas_string());
+    const ca = readSource(read, workspace, path, 'ca-file', MAX_CA_BYTES)?.text;
+    if (ca !== undefined && Buffer.byteLength(ca) > MAX_CA_BYTES) {
+        read.refuse('ca-file', `names ${path}, which is larger than ${MAX_CA_BYTES} bytes`);
+        return undefined;
+    }
+    try {
+        readTrust(ca);
+        return ca;
+    }
+    catch {
+        read.refuse('ca-file', `names ${path}, which holds no certificate in PEM form`);
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/runner/host-inputs.js
+
+
+
+
+
+
+const DEFAULT_KEEP_PATHS = ['.env', 'data'];
+const TERABYTE = 1024 ** 4;
+/** Milliseconds. */
+const lockTimeoutSchema = pipe(integerSchema(0, 86_400), transform((seconds) => seconds * 1000));
+/** Milliseconds. */
+const downloadTimeoutSchema = pipe(minutesSchema, transform((minutes) => minutes * 60_000));
+/** The inputs of every action that installs: this host, what it allows, and the limits. */
+function readInstallInputs(read, workspace) {
+    return {
+        pluginSecretKey: read.optionalSecret('plugin-secret-key'),
+        projectRoot: read.required('project-root', projectRootSchema),
+        hostId: read.withDefault('host-id', hostIdSchema, (0,external_node_os_namespaceObject.hostname)()),
+        hostConfig: readSource(read, workspace, read.optional('host-config', schemas_string()), 'host-config', MAX_SMALL_FILE_BYTES),
+        artifactSha256: read.optional('artifact-sha256', sha256Schema),
+        keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
+        ...readChoices(read),
+        ...readLimits(read),
+    };
+}
+function readChoices(read) {
+    return {
+        allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
+        keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
+        lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
+        downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
+    };
+}
+function readLimits(read) {
+    const bytes = integerSchema(1, TERABYTE);
+    const maxExtractedBytes = read.withDefault('max-extracted-bytes', bytes, DEFAULT_MAX_EXTRACTED_BYTES);
+    const maxEntries = read.withDefault('max-entries', integerSchema(1, 10_000_000), DEFAULT_MAX_ENTRIES);
+    const isUsable = maxExtractedBytes !== undefined && maxEntries !== undefined;
+    return {
+        maxArtifactBytes: read.withDefault('max-artifact-bytes', bytes, DEFAULT_MAX_ARTIFACT_BYTES),
+        extraction: isUsable ? { maxExtractedBytes, maxEntries } : undefined,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/actions/deploy-inputs.js
+
+
+
+
+
+
+
+
+/** Reads every input of the deploy action; what is wrong is collected, not thrown. Defaults stand in only for what was left out. */
+function readDeployInputs(workspace) {
+    const read = createInputReader();
+    const request = {
+        apiKey: read.requiredSecret('api-key', apiKeySchema),
+        signingSecret: read.requiredSecret('signing-secret'),
+        bases: readBases(read),
+        slug: read.required('slug', slugSchema),
+        kind: read.withDefault('kind', kindFromText, 'plugin'),
+        version: read.withDefault('version', identifiers_versionSchema, 'latest'),
+        plan: readSource(read, workspace, read.required('install-plan', schemas_string()), 'install-plan', MAX_SMALL_FILE_BYTES),
+        dryRun: read.withDefault('dry-run', booleanSchema, false),
+        ...readInstallInputs(read, workspace),
+    };
+    const connection = readConnection(read, workspace);
+    return { request, connection, secrets: read.secrets, problems: read.problems };
+}
+const kindFromText = pipe(schemas_string(), kindSchema);
+function readBases(read) {
+    const hub = read.required('hub-url', baseUrlSchema);
+    const services = read.withDefault('services-url', baseUrlSchema, hub);
+    const deployments = read.withDefault('deployments-url', baseUrlSchema, hub);
+    return hub && services && deployments ? { hub, services, deployments } : undefined;
+}
+
+;// CONCATENATED MODULE: ./build/actions/deploy-outputs.js
+/** The outputs of action.yml, all of them, always; what is not known is empty. */
+function buildDeployOutputs({ report, reportPath, installPath }) {
+    return {
+        outcome: report.outcome,
+        changed: String(report.changed),
+        version: report.version ?? '',
+        'previous-version': report.previous_version ?? '',
+        'artifact-sha256': report.artifact_sha256 ?? '',
+        'deployment-id': report.deployment_id,
+        'host-id': report.host_id,
+        'install-path': installPath ?? '',
+        'report-path': reportPath ?? '',
+        reported: String(report.reported.accepted),
+        'failed-step': report.error?.step ?? '',
+        'error-code': report.error?.code ?? '',
+        state: report.state,
+        'duration-ms': String(report.duration_ms),
+    };
 }
 
 ;// CONCATENATED MODULE: ./build/actions/deploy.js
@@ -29065,7 +29071,7 @@ async function finishInterrupted(request, tools) {
     return recoverHost({ layout: layoutOf(request.projectRoot), log, redact, sender, reportTimeoutMs: reportTimeout() }, runUrl);
 }
 
-;// CONCATENATED MODULE: ./build/actions/post-step.js
+;// CONCATENATED MODULE: ./build/runner/post-step.js
 
 
 
@@ -29145,7 +29151,7 @@ async function reach(run, state) {
         await run.enter(state);
 }
 
-;// CONCATENATED MODULE: ./build/core/streamed-digest.js
+;// CONCATENATED MODULE: ./build/core/trust/streamed-digest.js
 
 /** SHA-256 of so many bytes that come in pieces. Those that come all at once take a third of the time. */
 class StreamedDigest {
@@ -29166,7 +29172,7 @@ class StreamedDigest {
     }
 }
 
-;// CONCATENATED MODULE: ./build/core/tar-header.js
+;// CONCATENATED MODULE: ./build/core/archive/tar-header.js
 
 /** Bytes of a header, and what all data is padded to. */
 const TAR_BLOCK_BYTES = 512;
@@ -29237,7 +29243,7 @@ function readOctal(block, at, length, field) {
     return Number.parseInt(digits, 8);
 }
 
-;// CONCATENATED MODULE: ./build/core/tar-pax.js
+;// CONCATENATED MODULE: ./build/core/archive/tar-pax.js
 
 
 const SPACE = 0x20;
@@ -29308,7 +29314,7 @@ function malformed(what) {
     return invalidArchive(`a PAX header holds a malformed ${what}`);
 }
 
-;// CONCATENATED MODULE: ./build/core/tar-listing.js
+;// CONCATENATED MODULE: ./build/core/archive/tar-listing.js
 
 
 
@@ -29488,7 +29494,7 @@ function memberType(type, name, { specialKey }) {
     return type === 'file' && name.endsWith('/') ? 'directory' : requireExtractable(name, type);
 }
 
-;// CONCATENATED MODULE: ./build/install/piece-reader.js
+;// CONCATENATED MODULE: ./build/install/archive/piece-reader.js
 
 const NOTHING = Buffer.alloc(0);
 /** Reads ranges of bytes that come in pieces, each behind the one before it, without copying what lies in one piece. */
@@ -29532,7 +29538,7 @@ class PieceReader {
     }
 }
 
-;// CONCATENATED MODULE: ./build/core/zstd-frames.js
+;// CONCATENATED MODULE: ./build/core/archive/zstd-frames.js
 
 
 /** log2 of the bytes of the largest window that a frame may declare: what `zstd --long` and its highest levels do. */
@@ -29665,7 +29671,7 @@ function tooLarge(problem) {
     return new ArchiveError('archive_too_large', `The archive ${problem}: nothing was installed; the publisher must pack it with a lower level, or --long=25, and in one piece.`);
 }
 
-;// CONCATENATED MODULE: ./build/install/zstd-stream.js
+;// CONCATENATED MODULE: ./build/install/archive/zstd-stream.js
 
 
 
@@ -29740,7 +29746,7 @@ function toArchiveError(error) {
     return /^(Z|ZSTD)_/.test(code) ? invalidArchive(`its zstd data cannot be unpacked (${code})`) : error;
 }
 
-;// CONCATENATED MODULE: ./build/install/extract-tar.js
+;// CONCATENATED MODULE: ./build/install/archive/extract-tar.js
 
 
 
@@ -29808,7 +29814,7 @@ async function writeMember(target, file, reader) {
     return tree_writer_writeFile(target, file, await reader.read(dataOffset, size), sha256);
 }
 
-;// CONCATENATED MODULE: ./build/install/unseal.js
+;// CONCATENATED MODULE: ./build/install/archive/unseal.js
 
 
 
@@ -29871,7 +29877,7 @@ function decryptionFailed(problem, cause) {
     return new ArtifactError('decryption_failed', `The signed artifact could not be decrypted, ${problem}: nothing was installed; the publisher must publish this version again.`, { cause });
 }
 
-;// CONCATENATED MODULE: ./build/core/project-plan.js
+;// CONCATENATED MODULE: ./build/core/plan/project-plan.js
 
 
 
@@ -30125,7 +30131,7 @@ function pathInArchive(from, { pluginsDirname }) {
     return from.startsWith('plugins/') ? `${pluginsDirname}/${from.slice('plugins/'.length)}` : from;
 }
 
-;// CONCATENATED MODULE: ./build/core/ed25519-key-check.js
+;// CONCATENATED MODULE: ./build/core/trust/ed25519-key-check.js
 /** The prime of the curve's field, 2^255 - 19. */
 const FIELD_PRIME = 2n ** 255n - 19n;
 const SIGN_BIT = 2n ** 255n;
@@ -30149,7 +30155,7 @@ function littleEndian(bytes) {
     return BigInt(`0x${Buffer.from(bytes).reverse().toString('hex')}`);
 }
 
-;// CONCATENATED MODULE: ./build/core/strict-base64.js
+;// CONCATENATED MODULE: ./build/core/trust/strict-base64.js
 /**
  * The bytes that a base64 text stands for, or undefined unless it is exactly `length` bytes in the one canonical form:
  * standard alphabet, padded, no white space, no stray bits in the last character.
@@ -30161,7 +30167,7 @@ function decodeBase64(text, length) {
     return bytes.length === length && bytes.toString('base64') === text ? bytes : undefined;
 }
 
-;// CONCATENATED MODULE: ./build/core/signer-keys.js
+;// CONCATENATED MODULE: ./build/core/trust/signer-keys.js
 
 
 
@@ -30273,7 +30279,7 @@ async function chooseVersion({ request, client, record, tools }) {
     return latest;
 }
 
-;// CONCATENATED MODULE: ./build/core/sealed-signature.js
+;// CONCATENATED MODULE: ./build/core/trust/sealed-signature.js
 
 
 const SIGNATURE_BYTES = 64;
@@ -30306,7 +30312,7 @@ async function verifySealedSignature(artifact, signature, signer, check) {
     return { bytes, sha256, size: bytes.length };
 }
 
-;// CONCATENATED MODULE: ./build/install/ed25519-check.js
+;// CONCATENATED MODULE: ./build/install/archive/ed25519-check.js
 
 /** Up to here the check takes a few milliseconds, less than starting a thread for it. */
 const MAX_BYTES_AT_ONCE = 8 * 1024 * 1024;
@@ -30434,7 +30440,7 @@ function iso_duration(params) {
     return core._isoDuration(ZodMiniISODuration, params);
 }
 
-;// CONCATENATED MODULE: ./build/core/manifest-schema.js
+;// CONCATENATED MODULE: ./build/core/content/manifest-schema.js
 
 
 
@@ -30490,7 +30496,7 @@ function refuseRepeatedIds(things, context) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/core/manifest.js
+;// CONCATENATED MODULE: ./build/core/content/manifest.js
 
 
 
@@ -30582,7 +30588,7 @@ function buildManifest(written) {
     };
 }
 
-;// CONCATENATED MODULE: ./build/core/project-content.js
+;// CONCATENATED MODULE: ./build/core/content/project-content.js
 
 
 
@@ -30697,7 +30703,7 @@ async function readManifest(content) {
     throw new ArtifactError('invalid_manifest', `The artifact has no manifest.json at its root, a file of at most ${MAX_MANIFEST_BYTES} bytes: nothing was installed; its publisher must seal it again.`);
 }
 
-;// CONCATENATED MODULE: ./build/project/prepare-project.js
+;// CONCATENATED MODULE: ./build/project/prepare.js
 
 
 
@@ -30761,45 +30767,15 @@ async function previous_noteInstalledVersion({ layout, request, record }) {
     await record.update({ previous_version: newest?.project_version ?? null });
 }
 
-;// CONCATENATED MODULE: ./build/project/download-url.js
+;// CONCATENATED MODULE: ./build/project/bodies.js
 
 
-/**
- * Where the artifact is: the descriptor's `download_url`, which a hub may also give relative to its own answer. Plain http
- * on the https hub's own host becomes https, as a hub behind a proxy cannot know better: the hub's own port stays, none
- * stays none. Another port is another service, and is left for the wire to refuse as any plain http.
- * Throws ArtifactError `bad_response` when it is no URL, ConfigError `insecure_url` when a hub elsewhere names this host itself.
- */
-function resolveDownloadUrl(downloadUrl, answerUrl, hub) {
-    if (!URL.canParse(downloadUrl, answerUrl)) {
-        const message = `The download_url that ${hub.origin} gives is no URL: tell who runs the hub.`;
-        throw new ArtifactError('bad_response', message);
-    }
-    const url = new URL(downloadUrl, answerUrl);
-    const secured = withHttps(url);
-    // Judged as a redirect, but for plain http: whether that may be used is the wire's to say.
-    refuseInsecureHop(hub, secured);
-    return isHubWithoutTls(url, hub) ? secured : url;
-}
-function isHubWithoutTls(url, hub) {
-    const isOnHub = url.hostname === hub.hostname && (url.port === '' || url.port === hub.port);
-    return hub.protocol === 'https:' && url.protocol === 'http:' && isOnHub;
-}
-function withHttps(url) {
-    const secured = new URL(url);
-    secured.protocol = 'https:';
-    return secured;
-}
-
-;// CONCATENATED MODULE: ./build/project/wire.js
-
-
-const wire_MAX_TEXT_CHARS = 8192;
-const wire_textSchema = schemas_string()
-    .check(_maxLength(wire_MAX_TEXT_CHARS, { error: `must be at most ${wire_MAX_TEXT_CHARS} characters` }));
+const bodies_MAX_TEXT_CHARS = 8192;
+const bodies_textSchema = schemas_string()
+    .check(_maxLength(bodies_MAX_TEXT_CHARS, { error: `must be at most ${bodies_MAX_TEXT_CHARS} characters` }));
 /** The answer of `POST /v1/auth` (contract 2.2). A token is visible ASCII, so that it can stand in a header. */
 const authAnswerSchema = schemas_lazy(() => object({
-    access_token: wire_textSchema.check(_regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' })),
+    access_token: bodies_textSchema.check(_regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' })),
 }));
 /** The answer of `GET .../versions/latest`; null where there is no published version. */
 const latestAnswerSchema = schemas_lazy(() => object({
@@ -30807,20 +30783,20 @@ const latestAnswerSchema = schemas_lazy(() => object({
 }));
 /** The answer of `GET .../artifacts/{version}`; that signature and key are what they should be is checked by who uses them. */
 const descriptorAnswerSchema = schemas_lazy(() => object({
-    download_url: wire_textSchema.check(_minLength(1, { error: 'must be a URL' })),
-    signature: schemas_nullish(wire_textSchema),
-    signer_public_key: wire_textSchema,
+    download_url: bodies_textSchema.check(_minLength(1, { error: 'must be a URL' })),
+    signature: schemas_nullish(bodies_textSchema),
+    signer_public_key: bodies_textSchema,
 }));
 /** The answer of `POST /v1/deployments/authorize`. */
-const authorizeAnswerSchema = schemas_lazy(() => object({ dek: wire_textSchema }));
-const wire_errorSchema = schemas_lazy(() => object({ error: unknown() }));
+const authorizeAnswerSchema = schemas_lazy(() => object({ dek: bodies_textSchema }));
+const bodies_errorSchema = schemas_lazy(() => object({ error: unknown() }));
 /** The `error` field of a refusal's JSON body: its text, or what is not text as JSON; undefined where there is none. */
-function wire_parseErrorText(body) {
-    const error = wire_errorSchema.safeParse(body).data?.error ?? undefined;
+function bodies_parseErrorText(body) {
+    const error = bodies_errorSchema.safeParse(body).data?.error ?? undefined;
     return error === undefined || typeof error === 'string' ? error : JSON.stringify(error);
 }
 
-;// CONCATENATED MODULE: ./build/project/error-table.js
+;// CONCATENATED MODULE: ./build/project/answers.js
 
 
 
@@ -30842,7 +30818,7 @@ function refusalOf(call, answer, subject) {
     const isDenied = answer.status === 401 || answer.status === 403;
     const Refusal = ERROR_CLASSES[call][isDenied ? 'denied' : 'other'];
     const code = codeOf(call, answer.status, Refusal);
-    const told = wire_parseErrorText(answer.body);
+    const told = bodies_parseErrorText(answer.body);
     const said = `${withoutQuery(answer.url)} answered ${answer.status}${told === undefined ? '' : ` (${cleanForeignText(told)})`}`;
     return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${remedyOf(call, isDenied, answer.status)}`);
 }
@@ -30887,6 +30863,36 @@ function remedyOf(call, isDenied, status) {
     if (status === 404)
         return call === 'auth' ? 'Check hub-url.' : 'Check project-id, version and hub-url.';
     return 'Try again later, or ask who runs the hub.';
+}
+
+;// CONCATENATED MODULE: ./build/project/download-url.js
+
+
+/**
+ * Where the artifact is: the descriptor's `download_url`, which a hub may also give relative to its own answer. Plain http
+ * on the https hub's own host becomes https, as a hub behind a proxy cannot know better: the hub's own port stays, none
+ * stays none. Another port is another service, and is left for the wire to refuse as any plain http.
+ * Throws ArtifactError `bad_response` when it is no URL, ConfigError `insecure_url` when a hub elsewhere names this host itself.
+ */
+function resolveDownloadUrl(downloadUrl, answerUrl, hub) {
+    if (!URL.canParse(downloadUrl, answerUrl)) {
+        const message = `The download_url that ${hub.origin} gives is no URL: tell who runs the hub.`;
+        throw new ArtifactError('bad_response', message);
+    }
+    const url = new URL(downloadUrl, answerUrl);
+    const secured = withHttps(url);
+    // Judged as a redirect, but for plain http: whether that may be used is the wire's to say.
+    refuseInsecureHop(hub, secured);
+    return isHubWithoutTls(url, hub) ? secured : url;
+}
+function isHubWithoutTls(url, hub) {
+    const isOnHub = url.hostname === hub.hostname && (url.port === '' || url.port === hub.port);
+    return hub.protocol === 'https:' && url.protocol === 'http:' && isOnHub;
+}
+function withHttps(url) {
+    const secured = new URL(url);
+    secured.protocol = 'https:';
+    return secured;
 }
 
 ;// CONCATENATED MODULE: ./build/project/parse-answer.js

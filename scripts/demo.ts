@@ -1,12 +1,12 @@
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import type { ActionResult } from '../local/runner.ts'
 import { DEPLOYMENTS, type Deployment } from './demo/deployments.ts'
 import { expectEqual } from './demo/expect.ts'
 import { fingerprint } from './demo/host-files.ts'
 import { showChapter, showTable, showVerified } from './demo/screen.ts'
 import { showResult } from './demo/show-result.ts'
 import { type DemoStage, openStage } from './demo/stage.ts'
-import type { ActionResult } from './local-runner.ts'
 
 const { values } = parseArgs({ options: { keep: { type: 'boolean', default: false } } })
 const stage = await openStage()

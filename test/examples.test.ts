@@ -8,10 +8,10 @@ import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { parse } from 'yaml'
 import { sealProject } from '../hub/project/seal.ts'
-import { parseSignerKeys } from '../src/core/signer-keys.ts'
-import { openProjectStage, PROJECT_ID, type ProjectStage } from './e2e/project-stage.ts'
-import { openStage, SIGNING_SECRET, type Stage } from './e2e/stage.ts'
-import { makeStandIns } from './install/supervisors/stand-ins.ts'
+import { parseSignerKeys } from '../src/core/trust/signer-keys.ts'
+import { openProjectStage, PROJECT_ID, type ProjectStage } from './e2e/harness/project-stage.ts'
+import { openStage, SIGNING_SECRET, type Stage } from './e2e/harness/stage.ts'
+import { makeStandIns } from './install/services/stand-ins.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const EXAMPLES = join(ROOT, 'examples')

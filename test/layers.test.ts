@@ -9,77 +9,81 @@ const ROOT = join(import.meta.dirname, '..')
 const RESTRICTED = 'lint/style/noRestrictedImports'
 const CYCLE = 'lint/suspicious/noImportCycles'
 
+/** From the top: a layer may import those after it, and folders in one layer do not import each other. */
+const LAYERS = {
+  src: [['actions'], ['runner', 'marketplace', 'project'], ['install'], ['net'], ['core']],
+  'src/install': [['deployment'], ['reports', 'steps'], ['transaction'], ['host', 'services'], ['archive'], ['files']],
+  'src/core': [['plan'], ['content'], ['archive'], ['document', 'trust']],
+} as const
+
+const MACHINE = ['node:fs', 'node:fs/promises', 'node:http', 'node:https', 'node:net', 'node:os', 'node:child_process']
+const RUNNER = '@actions/core'
+const HTTP = '@actions/http-client'
+
+/** Which of the folders of `src` may import which package. */
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  actions: MACHINE,
+  runner: [...MACHINE, RUNNER],
+  marketplace: MACHINE,
+  project: MACHINE,
+  install: MACHINE,
+  net: [...MACHINE, HTTP],
+  core: [],
+}
+
+interface Row {
+  readonly file: string
+  readonly from: string
+  /** What must refuse it; undefined where it is allowed. */
+  readonly rule: string | undefined
+}
+
 /** One file for each row: what it imports, and the rule that must refuse it. */
-const imports: { file: string; from: string; rule: string | undefined }[] = [
-  ...[
-    '../net/x.ts',
-    '../install/x.ts',
-    '../marketplace/x.ts',
-    '../project/x.ts',
-    '../actions/x.ts',
-    '../../hub/x.ts',
-  ].map((from, i) => ({ file: `src/core/up-${i}.ts`, from, rule: RESTRICTED })),
-  ...[
-    'node:fs',
-    'node:fs/promises',
-    'node:http',
-    'node:https',
-    'node:net',
-    'node:os',
-    'node:child_process',
-    '@actions/core',
-    '@actions/http-client',
-  ].map((from, i) => ({ file: `src/core/impure-${i}.ts`, from, rule: RESTRICTED })),
-  ...[
-    '../install/x.ts',
-    '../marketplace/x.ts',
-    '../project/x.ts',
-    '../actions/x.ts',
-    '../../hub/x.ts',
-    '@actions/core',
-  ].map((from, i) => ({ file: `src/net/up-${i}.ts`, from, rule: RESTRICTED })),
-  ...[
-    '../marketplace/x.ts',
-    '../project/x.ts',
-    '../actions/x.ts',
-    '../../hub/x.ts',
-    '@actions/core',
-    '@actions/http-client',
-  ].map((from, i) => ({ file: `src/install/up-${i}.ts`, from, rule: RESTRICTED })),
-  ...['../project/x.ts', '../actions/x.ts', '../../hub/x.ts', '@actions/core', '@actions/http-client'].map(
-    (from, i) => ({
-      file: `src/marketplace/up-${i}.ts`,
+const imports: readonly Row[] = [
+  ...Object.entries(LAYERS).flatMap(([parent, layers]) => rowsOf(parent, layers)),
+  ...Object.entries(MAY_IMPORT).flatMap(([folder, allowed]) =>
+    [...MACHINE, RUNNER, HTTP].map((from, index) => ({
+      file: `src/${folder}/package-${index}.ts`,
       from,
-      rule: RESTRICTED,
-    }),
+      rule: allowed.includes(from) ? undefined : RESTRICTED,
+    })),
   ),
-  ...['../marketplace/x.ts', '../actions/x.ts', '../../hub/x.ts', '@actions/core', '@actions/http-client'].map(
-    (from, i) => ({
-      file: `src/project/up-${i}.ts`,
-      from,
+  ...(['src/core', 'src/install'] as const).flatMap(parent =>
+    LAYERS[parent].flat().map(folder => ({
+      file: `${parent}/${folder}/deep-package.ts`,
+      from: RUNNER,
       rule: RESTRICTED,
-    }),
+    })),
   ),
-  { file: 'src/actions/http.ts', from: '@actions/http-client', rule: RESTRICTED },
-  { file: 'src/actions/hub.ts', from: '../../hub/x.ts', rule: RESTRICTED },
+  ...LAYERS.src.flat().map(folder => ({ file: `src/${folder}/hub.ts`, from: '../../hub/x.ts', rule: RESTRICTED })),
+  { file: 'src/install/files/above.ts', from: '../../marketplace/x.ts', rule: RESTRICTED },
+  { file: 'src/install/files/core-archive.ts', from: '../../core/archive/x.ts', rule: undefined },
+  { file: 'src/core/plan/above.ts', from: '../../install/x.ts', rule: RESTRICTED },
   { file: 'src/main.ts', from: '../hub/x.ts', rule: RESTRICTED },
   { file: 'hub/core.ts', from: '../src/core/x.ts', rule: RESTRICTED },
   { file: 'hub/marketplace/core.ts', from: '../../src/core/x.ts', rule: RESTRICTED },
+  { file: 'hub/fine.ts', from: './x.ts', rule: undefined },
   { file: 'src/core/ring-a.ts', from: './ring-b.ts', rule: CYCLE },
   { file: 'src/core/ring-b.ts', from: './ring-a.ts', rule: CYCLE },
-  { file: 'src/core/fine.ts', from: './x.ts', rule: undefined },
-  { file: 'src/net/fine.ts', from: '../core/x.ts', rule: undefined },
-  { file: 'src/net/fine-http.ts', from: '@actions/http-client', rule: undefined },
-  { file: 'src/install/fine.ts', from: '../net/x.ts', rule: undefined },
-  { file: 'src/install/fine-files.ts', from: 'node:fs/promises', rule: undefined },
-  { file: 'src/marketplace/fine.ts', from: '../install/x.ts', rule: undefined },
-  { file: 'src/project/fine.ts', from: '../install/x.ts', rule: undefined },
-  { file: 'src/actions/fine.ts', from: '../marketplace/x.ts', rule: undefined },
-  { file: 'src/actions/fine-runner.ts', from: '@actions/core', rule: undefined },
-  { file: 'hub/fine.ts', from: './x.ts', rule: undefined },
 ]
 
-const TARGETS = ['core', 'net', 'install', 'marketplace', 'project', 'actions'].map(layer => `src/${layer}/x.ts`)
+/** Each pair of folders: imports run downwards only, and not sideways. */
+function rowsOf(parent: string, layers: readonly (readonly string[])[]): Row[] {
+  const folders = layers.flatMap((layer, depth) => layer.map(name => ({ name, depth })))
+  return folders.flatMap(({ name, depth }) =>
+    folders
+      .filter(other => other.name !== name)
+      .map(other => ({
+        file: `${parent}/${name}/to-${other.name}.ts`,
+        from: `../${other.name}/x.ts`,
+        rule: other.depth > depth ? undefined : RESTRICTED,
+      })),
+  )
+}
+
+const TARGETS = Object.entries(LAYERS).flatMap(([parent, layers]) =>
+  layers.flat().map(folder => `${parent}/${folder}/x.ts`),
+)
 
 interface Diagnostic {
   readonly category: string

@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import type { ActionResult } from '../local-runner.ts'
+import type { ActionResult } from '../../local/runner.ts'
 import { expectEqual } from './expect.ts'
 import { RELEASES } from './releases.ts'
 import type { DemoStage } from './stage.ts'

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import type { ActionResult } from '../local-runner.ts'
+import type { ActionResult } from '../../local/runner.ts'
 import { drawTree } from './host-files.ts'
 import { showBlock } from './screen.ts'
 

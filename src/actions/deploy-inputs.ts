@@ -1,12 +1,12 @@
 import { z } from 'zod/mini'
 import { kindSchema, slugSchema, versionSchema } from '../core/identifiers.ts'
 import { MAX_SMALL_FILE_BYTES } from '../core/limits.ts'
-import type { DeployRequest, IncompleteRequest } from '../marketplace/deploy-request.ts'
-import { type Connection, readConnection } from './connection.ts'
-import { createInputReader, type InputProblem, type InputReader } from './input-reader.ts'
-import { apiKeySchema, baseUrlSchema, booleanSchema } from './input-schemas.ts'
-import { readInstallInputs } from './install-inputs.ts'
-import { readSource } from './source-input.ts'
+import type { DeployRequest, IncompleteRequest } from '../marketplace/request.ts'
+import { type Connection, readConnection } from '../runner/connection.ts'
+import { readInstallInputs } from '../runner/host-inputs.ts'
+import { createInputReader, type InputProblem, type InputReader } from '../runner/input-reader.ts'
+import { apiKeySchema, baseUrlSchema, booleanSchema } from '../runner/input-schemas.ts'
+import { readSource } from '../runner/source-input.ts'
 
 export interface DeployInputs {
   request: IncompleteRequest

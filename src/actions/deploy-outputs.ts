@@ -1,10 +1,4 @@
-import type { LocalReport } from '../install/local-report.ts'
-
-export interface DeployOutcome {
-  report: LocalReport
-  reportPath?: string | undefined
-  installPath?: string | undefined
-}
+import type { DeployOutcome } from '../runner/deployment-tools.ts'
 
 /** The outputs of action.yml, all of them, always; what is not known is empty. */
 export function buildDeployOutputs({ report, reportPath, installPath }: DeployOutcome): Record<string, string> {

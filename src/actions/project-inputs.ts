@@ -1,11 +1,11 @@
 import { z } from 'zod/mini'
 import { projectIdSchema, versionSchema } from '../core/identifiers.ts'
-import { parseSignerKeys } from '../core/signer-keys.ts'
-import type { IncompleteProjectRequest } from '../project/deploy-request.ts'
-import { type Connection, readConnection } from './connection.ts'
-import { createInputReader, type InputProblem, type InputReader } from './input-reader.ts'
-import { baseUrlSchema, booleanSchema } from './input-schemas.ts'
-import { readInstallInputs } from './install-inputs.ts'
+import { parseSignerKeys } from '../core/trust/signer-keys.ts'
+import type { IncompleteProjectRequest } from '../project/request.ts'
+import { type Connection, readConnection } from '../runner/connection.ts'
+import { readInstallInputs } from '../runner/host-inputs.ts'
+import { createInputReader, type InputProblem, type InputReader } from '../runner/input-reader.ts'
+import { baseUrlSchema, booleanSchema } from '../runner/input-schemas.ts'
 
 export interface ProjectInputs {
   request: IncompleteProjectRequest

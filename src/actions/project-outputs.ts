@@ -1,4 +1,5 @@
-import { buildDeployOutputs, type DeployOutcome } from './deploy-outputs.ts'
+import type { DeployOutcome } from '../runner/deployment-tools.ts'
+import { buildDeployOutputs } from './deploy-outputs.ts'
 
 export interface ProjectOutcome extends DeployOutcome {
   /** What failed though the outcome is success: the hub's refusal of the report. */

@@ -1,5 +1,5 @@
 import { finishInterrupted } from '../project/finish-interrupted.ts'
-import { runPostStep } from './post-step.ts'
+import { runPostStep } from '../runner/post-step.ts'
 import { readProjectInputs } from './project-inputs.ts'
 
 /** The project action's post step; see `runPostStep`. */

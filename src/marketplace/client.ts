@@ -1,9 +1,9 @@
 import { ArtifactError, AuthenticationError, type DeployError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { type Kind, versionSchema } from '../core/identifiers.ts'
-import type { FetchedArtifact } from '../core/signature.ts'
+import type { FetchedArtifact } from '../core/trust/signature.ts'
 import type { JsonAnswer, Wire } from '../net/wire.ts'
-import { detailSchema, parseErrorText, type ReportBody } from './wire.ts'
+import { detailSchema, parseErrorText, type ReportBody } from './bodies.ts'
 
 const DETAIL_TIMEOUT_MS = 60_000
 

@@ -1,5 +1,5 @@
-import { refuseDowngrade } from '../core/version-rules.ts'
-import { watchDownload } from '../install/download-progress.ts'
+import { refuseDowngrade } from '../core/trust/version-rules.ts'
+import { watchDownload } from '../install/deployment/download-progress.ts'
 import { type ArtifactRequest, isNotServed, type ServedArtifact } from './client.ts'
 import type { Run } from './run.ts'
 

@@ -1,9 +1,9 @@
 import { toDeployError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
-import type { LocalReport } from '../install/local-report.ts'
-import type { Delivery, ReportSender } from '../install/outbox.ts'
+import type { LocalReport } from '../install/reports/local-report.ts'
+import type { Delivery, ReportSender } from '../install/reports/outbox.ts'
+import { parseErrorText, type ReportBody } from './bodies.ts'
 import type { MarketplaceClient, MarketplaceSubject } from './client.ts'
-import { parseErrorText, type ReportBody } from './wire.ts'
 
 const MAX_ERROR_MESSAGE_CHARS = 2000
 const RETRIED_STATUSES: ReadonlySet<number> = new Set([408, 429])

@@ -1,6 +1,6 @@
-import { type InstalledRow, readInstalled } from '../install/installed.ts'
-import { readPrevious, warnOfTakeover } from '../install/previous.ts'
-import type { Previous } from '../install/steps/step-context.ts'
+import { type InstalledRow, readInstalled } from '../install/host/installed.ts'
+import type { Previous } from '../install/host/previous.ts'
+import { readPrevious, warnOfTakeover } from '../install/host/previous.ts'
 import type { Run } from './run.ts'
 
 /** Notes what is recorded of this slug before the plan says where it goes, so that also a refused run can tell it. */

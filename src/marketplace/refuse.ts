@@ -1,10 +1,10 @@
 import type { DeployError } from '../core/errors.ts'
-import type { DeploymentTools } from '../install/deployment-run.ts'
-import type { ReportSender } from '../install/outbox.ts'
-import { type RefuseTools, refuseDeployment } from '../install/refuse-deployment.ts'
+import type { DeploymentTools } from '../install/deployment/deployment.ts'
+import { type RefuseTools, refuseDeployment } from '../install/deployment/refuse.ts'
+import type { ReportSender } from '../install/reports/outbox.ts'
 import { createMarketplaceClient } from './client.ts'
-import type { DeployResult, IncompleteRequest } from './deploy-request.ts'
 import { createReportSender } from './hub-report.ts'
+import type { DeployResult, IncompleteRequest } from './request.ts'
 import { initialFacts } from './run.ts'
 
 /**

@@ -1,11 +1,11 @@
-import type { DeploymentFacts } from '../install/deployment-facts.ts'
-import type { DeploymentTools } from '../install/deployment-run.ts'
-import { type DeploymentRun, startDeployment } from '../install/deployment-run.ts'
-import { shelfOf } from '../install/installed.ts'
-import type { Shelf } from '../install/layout.ts'
+import type { DeploymentTools } from '../install/deployment/deployment.ts'
+import { type DeploymentRun, startDeployment } from '../install/deployment/deployment.ts'
+import { shelfOf } from '../install/host/installed.ts'
+import type { Shelf } from '../install/host/layout.ts'
+import type { DeploymentFacts } from '../install/transaction/facts.ts'
 import { createMarketplaceClient, type MarketplaceClient } from './client.ts'
-import type { DeployRequest } from './deploy-request.ts'
 import { createReportSender } from './hub-report.ts'
+import type { DeployRequest } from './request.ts'
 import { DEPLOY_TRANSITIONS, type DeployState } from './states.ts'
 
 /** One marketplace deployment under way. */

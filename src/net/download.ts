@@ -1,7 +1,7 @@
 import { createHash, createHmac, type Hmac } from 'node:crypto'
 import { ftruncateSync } from 'node:fs'
+import { freeChunk } from '../core/archive/free-buffer.ts'
 import { ArchiveError, ArtifactError, ConfigError } from '../core/errors.ts'
-import { freeChunk } from '../core/free-buffer.ts'
 import { isEncoded, readAnswerText } from './answer-text.ts'
 import { BlockWriter, toWriteError } from './block-writer.ts'
 import { type AnswerHead, makeCall } from './call.ts'

@@ -1,15 +1,15 @@
 import { ArtifactError, AuthenticationError, ConfigError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { versionSchema } from '../core/identifiers.ts'
-import { parseSealedSignature } from '../core/sealed-signature.ts'
-import type { FetchedArtifact } from '../core/signature.ts'
-import { decodeBase64 } from '../core/strict-base64.ts'
+import { parseSealedSignature } from '../core/trust/sealed-signature.ts'
+import type { FetchedArtifact } from '../core/trust/signature.ts'
+import { decodeBase64 } from '../core/trust/strict-base64.ts'
 import type { JsonAnswer, Wire } from '../net/wire.ts'
+import { refusalOf } from './answers.ts'
+import { authorizeAnswerSchema, descriptorAnswerSchema, latestAnswerSchema, type ReportBody } from './bodies.ts'
 import { resolveDownloadUrl } from './download-url.ts'
-import { refusalOf } from './error-table.ts'
 import { parseAnswer } from './parse-answer.ts'
 import { HubSession, type ProjectAccess } from './session.ts'
-import { authorizeAnswerSchema, descriptorAnswerSchema, latestAnswerSchema, type ReportBody } from './wire.ts'
 
 const CALL_TIMEOUT_MS = 60_000
 const DEK_BYTES = 32

@@ -1,12 +1,12 @@
 import { DeploymentError } from '../core/errors.ts'
-import { type HostConfig, parseHostConfig } from '../core/host-config.ts'
-import type { DeploymentTools } from '../install/deployment-run.ts'
-import { type EndedDeployment, runDeployment } from '../install/run-deployment.ts'
+import { type HostConfig, parseHostConfig } from '../core/plan/host-config.ts'
+import type { DeploymentTools } from '../install/deployment/deployment.ts'
+import { type EndedDeployment, runDeployment } from '../install/deployment/run.ts'
 import type { ReadyProject } from './bind-project.ts'
-import type { ProjectRequest, ProjectResult } from './deploy-request.ts'
 import { installProject } from './install-project.ts'
-import { prepareProject } from './prepare-project.ts'
+import { prepareProject } from './prepare.ts'
 import { noteInstalledVersion } from './previous.ts'
+import type { ProjectRequest, ProjectResult } from './request.ts'
 import { startRun } from './run.ts'
 
 /**

@@ -1,10 +1,10 @@
-import type { ClosedDeployment } from '../install/close-deployment.ts'
-import type { DeploymentTools } from '../install/deployment-run.ts'
-import { recoverHost } from '../install/host-session.ts'
-import { layoutOf } from '../install/layout.ts'
-import { reportTimeout } from '../install/report-timeout.ts'
-import type { IncompleteProjectRequest } from './deploy-request.ts'
+import type { DeploymentTools } from '../install/deployment/deployment.ts'
+import { recoverHost } from '../install/deployment/session.ts'
+import { layoutOf } from '../install/host/layout.ts'
+import type { ClosedDeployment } from '../install/reports/close.ts'
+import { reportTimeout } from '../install/reports/report-timeout.ts'
 import { senderFor } from './refuse.ts'
+import type { IncompleteProjectRequest } from './request.ts'
 
 export type FinishTools = Pick<DeploymentTools, 'reportWire' | 'log' | 'redact' | 'hide'> & { runUrl: string | null }
 

@@ -1,9 +1,9 @@
 import { toDeployError } from '../core/errors.ts'
-import type { LocalReport } from '../install/local-report.ts'
-import type { Delivery, ReportSender } from '../install/outbox.ts'
+import type { LocalReport } from '../install/reports/local-report.ts'
+import type { Delivery, ReportSender } from '../install/reports/outbox.ts'
+import { refusalOf } from './answers.ts'
+import type { ReportBody } from './bodies.ts'
 import type { ProjectClient } from './client.ts'
-import { refusalOf } from './error-table.ts'
-import type { ReportBody } from './wire.ts'
 
 const RETRIED_STATUSES: ReadonlySet<number> = new Set([408, 429])
 

@@ -1,6 +1,6 @@
-import type { OpenDeployment } from '../install/host-session.ts'
-import { installThings } from '../install/install-things.ts'
-import type { Installation } from '../install/installed.ts'
+import { installThings } from '../install/deployment/install.ts'
+import type { OpenDeployment } from '../install/deployment/session.ts'
+import type { Installation } from '../install/host/installed.ts'
 import type { ReadyProject } from './bind-project.ts'
 import type { Run } from './run.ts'
 

@@ -1,5 +1,5 @@
-import { readInstalled, shelfOf } from '../install/installed.ts'
-import type { Layout } from '../install/layout.ts'
+import { readInstalled, shelfOf } from '../install/host/installed.ts'
+import type { Layout } from '../install/host/layout.ts'
 import type { InstalledThing } from '../install/steps/step-context.ts'
 
 /** The parts that this host has of a project, by our own record, whichever version each came with. */

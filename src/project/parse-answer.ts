@@ -1,6 +1,6 @@
 import type { z } from 'zod/mini'
 import type { JsonAnswer } from '../net/wire.ts'
-import { type HubCall, malformedAnswer, refusalOf } from './error-table.ts'
+import { type HubCall, malformedAnswer, refusalOf } from './answers.ts'
 
 /**
  * What a 2xx answer says. Throws the error of contract 7 for any other status, and `bad_response` for a body that is not

@@ -1,10 +1,10 @@
 import type { DeployError } from '../core/errors.ts'
-import type { DeploymentTools } from '../install/deployment-run.ts'
-import type { ReportSender } from '../install/outbox.ts'
-import { type RefuseTools, refuseDeployment } from '../install/refuse-deployment.ts'
+import type { DeploymentTools } from '../install/deployment/deployment.ts'
+import { type RefuseTools, refuseDeployment } from '../install/deployment/refuse.ts'
+import type { ReportSender } from '../install/reports/outbox.ts'
 import { createProjectClient } from './client.ts'
-import type { IncompleteProjectRequest, ProjectResult } from './deploy-request.ts'
 import { createReportSender } from './hub-report.ts'
+import type { IncompleteProjectRequest, ProjectResult } from './request.ts'
 import { initialFacts } from './run.ts'
 
 /** Ends a run whose inputs cannot be used, as `refuseDeployment` does. */

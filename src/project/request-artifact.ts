@@ -1,5 +1,5 @@
-import { findPinnedKey, type SignerKey } from '../core/signer-keys.ts'
-import { refuseDowngrade } from '../core/version-rules.ts'
+import { findPinnedKey, type SignerKey } from '../core/trust/signer-keys.ts'
+import { refuseDowngrade } from '../core/trust/version-rules.ts'
 import type { ArtifactDescriptor } from './client.ts'
 import type { Run } from './run.ts'
 

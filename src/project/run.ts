@@ -1,8 +1,8 @@
-import type { DeploymentFacts } from '../install/deployment-facts.ts'
-import { type DeploymentRun, type DeploymentTools, startDeployment } from '../install/deployment-run.ts'
+import { type DeploymentRun, type DeploymentTools, startDeployment } from '../install/deployment/deployment.ts'
+import type { DeploymentFacts } from '../install/transaction/facts.ts'
 import { createProjectClient, type ProjectClient } from './client.ts'
-import type { ProjectRequest } from './deploy-request.ts'
 import { createReportSender } from './hub-report.ts'
+import type { ProjectRequest } from './request.ts'
 import { PROJECT_TRANSITIONS, type ProjectState } from './states.ts'
 
 /** One project deployment under way. */

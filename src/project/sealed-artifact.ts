@@ -4,14 +4,14 @@ import {
   type SealedArtifact,
   type VerifiedSealedArtifact,
   verifySealedSignature,
-} from '../core/sealed-signature.ts'
-import { verifyPinnedDigest } from '../core/signature.ts'
-import { refuseReusedVersion } from '../core/version-rules.ts'
-import { watchDownload } from '../install/download-progress.ts'
-import { checkEd25519 } from '../install/ed25519-check.ts'
-import { isFrom, readHostRecord, snapshotsFrom } from '../install/installed.ts'
-import { openPrivateFile } from '../install/private-file.ts'
-import { readWhole } from '../install/read-exactly.ts'
+} from '../core/trust/sealed-signature.ts'
+import { verifyPinnedDigest } from '../core/trust/signature.ts'
+import { refuseReusedVersion } from '../core/trust/version-rules.ts'
+import { checkEd25519 } from '../install/archive/ed25519-check.ts'
+import { readWhole } from '../install/archive/read-exactly.ts'
+import { watchDownload } from '../install/deployment/download-progress.ts'
+import { openPrivateFile } from '../install/files/private-file.ts'
+import { isFrom, readHostRecord, snapshotsFrom } from '../install/host/installed.ts'
 import type { Offer } from './request-artifact.ts'
 import type { Run } from './run.ts'
 

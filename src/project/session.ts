@@ -2,8 +2,8 @@ import { ConfigError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { projectIdSchema } from '../core/identifiers.ts'
 import type { JsonAnswer, Wire } from '../net/wire.ts'
+import { authAnswerSchema } from './bodies.ts'
 import { parseAnswer } from './parse-answer.ts'
-import { authAnswerSchema } from './wire.ts'
 
 export interface ProjectAccess {
   /** May carry a path, below which every route lies. */

@@ -1,9 +1,9 @@
 import { join } from 'node:path'
+import { MAX_MANIFEST_BYTES, type Manifest, parseManifest, verifyManifest } from '../core/content/manifest.ts'
+import { verifyContent } from '../core/content/project-content.ts'
 import { ArtifactError } from '../core/errors.ts'
-import { MAX_MANIFEST_BYTES, type Manifest, parseManifest, verifyManifest } from '../core/manifest.ts'
-import { verifyContent } from '../core/project-content.ts'
-import type { ExtractedTree } from '../install/extract-zip.ts'
-import { readSmallFile } from '../install/small-file.ts'
+import type { ExtractedTree } from '../install/files/extracted-tree.ts'
+import { readSmallFile } from '../install/files/read-small-file.ts'
 import type { Run } from './run.ts'
 
 /** A project whose manifest and content agree with each other and with what was asked for. */

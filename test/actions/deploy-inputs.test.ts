@@ -6,11 +6,11 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { parse } from 'yaml'
 import { type DeployInputs, readDeployInputs } from '../../src/actions/deploy-inputs.ts'
-import { inputError } from '../../src/actions/input-reader.ts'
-import { HostConfigError, parseHostConfig } from '../../src/core/host-config.ts'
-import { PlanError, parsePlan } from '../../src/core/plan.ts'
-import type { DeployRequest } from '../../src/marketplace/deploy-request.ts'
-import { withInputs } from './action-environment.ts'
+import { HostConfigError, parseHostConfig } from '../../src/core/plan/host-config.ts'
+import { PlanError, parsePlan } from '../../src/core/plan/plan.ts'
+import type { DeployRequest } from '../../src/marketplace/request.ts'
+import { inputError } from '../../src/runner/input-reader.ts'
+import { withInputs } from '../runner/action-environment.ts'
 
 const DEFINITION: { inputs: Record<string, { required?: boolean; default?: string }> } = parse(
   readFileSync(join(import.meta.dirname, '..', '..', 'action.yml'), 'utf8'),

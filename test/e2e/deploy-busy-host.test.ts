@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
-import { readLocalReport } from './evidence.ts'
-import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './stage.ts'
+import { readLocalReport } from './harness/evidence.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
 
 const PLAN = `${PLUGIN_PLAN}  - {id: work, action: provision, plugin: greeter, depends_on: [files]}
 `

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import { lstatSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
-import type { ActionResult } from '../../scripts/local-runner.ts'
-import { acceptedReports, commandsIn } from './evidence.ts'
-import { assertNoSecret } from './refusal.ts'
-import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './stage.ts'
-import { answerJson, serveUntrustedHub } from './untrusted-hub.ts'
+import type { ActionResult } from '../../local/runner.ts'
+import { acceptedReports, commandsIn } from './harness/evidence.ts'
+import { assertNoSecret } from './harness/refusal.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
+import { answerJson, serveUntrustedHub } from './harness/untrusted-hub.ts'
 
 let stage: Stage
 beforeEach(async () => {

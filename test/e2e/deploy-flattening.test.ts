@@ -5,9 +5,9 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { publishGitCommit } from '../../hub/marketplace/publish.ts'
 import { buildZip, directory, file } from '../archives/zip-builder.ts'
-import { listTree } from '../install/directory-listing.ts'
-import { readLocalReport } from './evidence.ts'
-import { openStage, pluginFiles, SIGNING_SECRET, type Stage, writeFiles } from './stage.ts'
+import { listTree } from '../install/archive/directory-listing.ts'
+import { readLocalReport } from './harness/evidence.ts'
+import { openStage, pluginFiles, SIGNING_SECRET, type Stage, writeFiles } from './harness/stage.ts'
 
 let stage: Stage
 beforeEach(async () => {

@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { makeCertificate } from '../net/certificates.ts'
 import { serveTls } from '../net/loopback-server.ts'
-import { acceptedReports, commandsIn, readLocalReport } from './evidence.ts'
-import { assertNoSecret, assertRefuses } from './refusal.ts'
-import { openStage, SERVICE_PLAN, type Stage, writeFiles } from './stage.ts'
+import { acceptedReports, commandsIn, readLocalReport } from './harness/evidence.ts'
+import { assertNoSecret, assertRefuses } from './harness/refusal.ts'
+import { openStage, SERVICE_PLAN, type Stage, writeFiles } from './harness/stage.ts'
 import {
   type Answer,
   type Answers,
@@ -16,7 +16,7 @@ import {
   serveArtifact,
   serveUntrustedHub,
   signatureOf,
-} from './untrusted-hub.ts'
+} from './harness/untrusted-hub.ts'
 
 let stage: Stage
 beforeEach(async () => {

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { acceptedReports, commandsIn, listOwn } from './evidence.ts'
-import { assertNoSecret, assertRefuses } from './refusal.ts'
-import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './stage.ts'
+import { acceptedReports, commandsIn, listOwn } from './harness/evidence.ts'
+import { assertNoSecret, assertRefuses } from './harness/refusal.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './harness/stage.ts'
 
 let stage: Stage
 

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { chmodSync, existsSync, readFileSync, statSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
-import { commandsIn } from './evidence.ts'
-import { assertRefuses } from './refusal.ts'
-import { openStage, pluginFiles, type Stage, writeFiles } from './stage.ts'
+import { commandsIn } from './harness/evidence.ts'
+import { assertRefuses } from './harness/refusal.ts'
+import { openStage, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
 
 let stage: Stage
 let place: string

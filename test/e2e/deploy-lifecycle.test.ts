@@ -4,11 +4,11 @@ import { appendFileSync, existsSync, readdirSync, readFileSync, rmSync, statSync
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { yankVersion } from '../../hub/marketplace/catalogue.ts'
-import { listTree } from '../install/directory-listing.ts'
-import { acceptedReports, commandsIn, listHost, listOwn, readLocalReport } from './evidence.ts'
-import { assertNoSecret, assertRefuses } from './refusal.ts'
-import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './stage.ts'
-import { answerJson, serveUntrustedHub } from './untrusted-hub.ts'
+import { listTree } from '../install/archive/directory-listing.ts'
+import { acceptedReports, commandsIn, listHost, listOwn, readLocalReport } from './harness/evidence.ts'
+import { assertNoSecret, assertRefuses } from './harness/refusal.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './harness/stage.ts'
+import { answerJson, serveUntrustedHub } from './harness/untrusted-hub.ts'
 
 let stage: Stage
 beforeEach(async () => {

@@ -6,9 +6,9 @@ import { createKey } from '../../hub/keys.ts'
 import { yankVersion } from '../../hub/marketplace/catalogue.ts'
 import { HOSTILE_ZIPS } from '../archives/hostile-zips.ts'
 import { closedPort } from '../net/loopback-server.ts'
-import { commandsIn, listOwn, readLocalReport } from './evidence.ts'
-import { assertRefuses } from './refusal.ts'
-import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './stage.ts'
+import { commandsIn, listOwn, readLocalReport } from './harness/evidence.ts'
+import { assertRefuses } from './harness/refusal.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './harness/stage.ts'
 import {
   answerJson,
   pluginZip,
@@ -17,7 +17,7 @@ import {
   serveUntrustedHub,
   signatureOf,
   VERSION,
-} from './untrusted-hub.ts'
+} from './harness/untrusted-hub.ts'
 
 let stage: Stage
 

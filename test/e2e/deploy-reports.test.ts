@@ -5,9 +5,9 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { createKey } from '../../hub/keys.ts'
 import { closedPort } from '../net/loopback-server.ts'
-import { acceptedReports, commandsIn, listOwn, readLocalReport } from './evidence.ts'
-import { openStage, pluginFiles, type Stage } from './stage.ts'
-import { type Answer, answerJson, redirectTo, serveUntrustedHub } from './untrusted-hub.ts'
+import { acceptedReports, commandsIn, listOwn, readLocalReport } from './harness/evidence.ts'
+import { openStage, pluginFiles, type Stage } from './harness/stage.ts'
+import { type Answer, answerJson, redirectTo, serveUntrustedHub } from './harness/untrusted-hub.ts'
 
 let stage: Stage
 beforeEach(async () => {

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { chmodSync, existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
-import type { ActionResult } from '../../scripts/local-runner.ts'
-import { acceptedReports, commandsIn, listHost, listOwn, readLocalReport } from './evidence.ts'
-import { assertNoSecret } from './refusal.ts'
-import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './stage.ts'
+import type { ActionResult } from '../../local/runner.ts'
+import { acceptedReports, commandsIn, listHost, listOwn, readLocalReport } from './harness/evidence.ts'
+import { assertNoSecret } from './harness/refusal.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
 
 const ENV_PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/.env.template, depends_on: [files]}
   - {id: last, action: configure_plugin, plugin: greeter, depends_on: [env]}

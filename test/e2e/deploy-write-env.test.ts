@@ -11,9 +11,9 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
-import type { ActionResult } from '../../scripts/local-runner.ts'
-import { acceptedReports } from './evidence.ts'
-import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './stage.ts'
+import type { ActionResult } from '../../local/runner.ts'
+import { acceptedReports } from './harness/evidence.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './harness/stage.ts'
 
 const PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/etc/env.template, depends_on: [files]}\n`
 const TEMPLATE = '# Settings\nGREETING=hello\nTOKEN=\nexport PLACE="here"\n\nLEVEL=3\n'

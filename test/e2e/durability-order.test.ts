@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import type { ActionResult } from '../../scripts/local-runner.ts'
-import { listTree } from '../install/directory-listing.ts'
-import { NAME_CALLS, whyNoStrace } from './strace.ts'
-import { openSweepHosts, type SweepHost, type SweepHosts } from './sweep-hosts.ts'
-import { openTraces, type TracedCall, type Traces } from './traced-runs.ts'
+import type { ActionResult } from '../../local/runner.ts'
+import { listTree } from '../install/archive/directory-listing.ts'
+import { NAME_CALLS, whyNoStrace } from './harness/strace.ts'
+import { openSweepHosts, type SweepHost, type SweepHosts } from './harness/sweep-hosts.ts'
+import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
 const CALLS = [...NAME_CALLS, 'write', 'pwrite64']
 

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
-import { assertExactly, assertNoSecret, assertTold, type Listing, listLasting, listLive } from './invariants.ts'
-import { countOutcomes } from './outcome-counts.ts'
-import { failWith, whyNoStrace } from './strace.ts'
-import { openSweepHosts, type SweepHost, type SweepHosts } from './sweep-hosts.ts'
-import { assertTakenOver } from './taken-over.ts'
-import { type Act, openTraces, type TracedCall, type Traces } from './traced-runs.ts'
+import { assertExactly, assertNoSecret, assertTold, type Listing, listLasting, listLive } from './harness/invariants.ts'
+import { countOutcomes } from './harness/outcome-counts.ts'
+import { failWith, whyNoStrace } from './harness/strace.ts'
+import { openSweepHosts, type SweepHost, type SweepHosts } from './harness/sweep-hosts.ts'
+import { assertTakenOver } from './harness/taken-over.ts'
+import { type Act, openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
 const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
 const SAMPLED = 7

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
-import type { LocalReport } from '../../src/install/local-report.ts'
-import { acceptedReports, listHost, listOwn } from './evidence.ts'
-import { type HostStage, planWith } from './host-stage.ts'
-import { HEALTH, IS_NEW, openRunningHost, PROVISION, RESTART, unitChanges } from './running-host.ts'
+import type { LocalReport } from '../../src/install/reports/local-report.ts'
+import { acceptedReports, listHost, listOwn } from './harness/evidence.ts'
+import { type HostStage, planWith } from './harness/host-stage.ts'
+import { HEALTH, IS_NEW, openRunningHost, PROVISION, RESTART, unitChanges } from './harness/running-host.ts'
 
 let stage: HostStage
 beforeEach(async () => {

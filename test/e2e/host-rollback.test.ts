@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
-import type { ActionResult } from '../../scripts/local-runner.ts'
-import type { LocalReport } from '../../src/install/local-report.ts'
-import { acceptedReports, listHost, listOwn, readLocalReport } from './evidence.ts'
-import { type HostStage, planWith } from './host-stage.ts'
+import type { ActionResult } from '../../local/runner.ts'
+import type { LocalReport } from '../../src/install/reports/local-report.ts'
+import { acceptedReports, listHost, listOwn, readLocalReport } from './harness/evidence.ts'
+import { type HostStage, planWith } from './harness/host-stage.ts'
 import {
   HEALTH,
   openRunningHost,
@@ -14,7 +14,7 @@ import {
   RESTART_ALL,
   runningHostConfig,
   unitChanges,
-} from './running-host.ts'
+} from './harness/running-host.ts'
 
 let stage: HostStage
 beforeEach(async () => {

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { afterEach, beforeEach, describe, it, type TestContext } from 'node:test'
-import type { ActionResult } from '../../scripts/local-runner.ts'
-import { acceptedReports, commandsIn, listHost, readLocalReport } from './evidence.ts'
-import { type HostStage, openHostStage, planWith, versionFiles } from './host-stage.ts'
-import { assertNoSecret } from './refusal.ts'
-import { serveUntrustedHub } from './untrusted-hub.ts'
+import type { ActionResult } from '../../local/runner.ts'
+import { acceptedReports, commandsIn, listHost, readLocalReport } from './harness/evidence.ts'
+import { type HostStage, openHostStage, planWith, versionFiles } from './harness/host-stage.ts'
+import { assertNoSecret } from './harness/refusal.ts'
+import { serveUntrustedHub } from './harness/untrusted-hub.ts'
 
 let stage: HostStage
 beforeEach(async () => {

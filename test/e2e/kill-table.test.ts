@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it, type TestContext } from 'node:test'
-import { assertNothingStrays } from './invariants.ts'
-import { type Ending, ERRORS, KILLED, type KilledRow } from './kill-rows.ts'
-import { assertSucceeds, type Fleet, openFleet, type PreparedHost } from './prepared-host.ts'
-import type { Stop } from './stops.ts'
-import { whyNoStrace } from './strace.ts'
+import { assertNothingStrays } from './harness/invariants.ts'
+import { type Ending, ERRORS, KILLED, type KilledRow } from './harness/kill-rows.ts'
+import { assertSucceeds, type Fleet, openFleet, type PreparedHost } from './harness/prepared-host.ts'
+import type { Stop } from './harness/stops.ts'
+import { whyNoStrace } from './harness/strace.ts'
 
 const noTracing = whyNoStrace()
 const whyNot = (stops: readonly Stop[]): string | false => stops.some(stop => stop.needsTracing) && noTracing

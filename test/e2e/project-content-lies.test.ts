@@ -4,9 +4,9 @@ import { zstdCompressSync } from 'node:zlib'
 import type { ErrorCode } from '../../src/core/errors.ts'
 import { HOSTILE_TARS } from '../archives/hostile-tars.ts'
 import { buildTar, file } from '../archives/tar-builder.ts'
-import { itRefuses, type Lie, openDeployedStage, TO_KEY } from './project-lie.ts'
-import { PROJECT_PLAN, type ProjectStage } from './project-stage.ts'
-import { type ProjectChanges, projectTar, sealBytes, sealTar } from './sealed-offer.ts'
+import { itRefuses, type Lie, openDeployedStage, TO_KEY } from './harness/project-lie.ts'
+import { PROJECT_PLAN, type ProjectStage } from './harness/project-stage.ts'
+import { type ProjectChanges, projectTar, sealBytes, sealTar } from './harness/sealed-offer.ts'
 
 let stage: ProjectStage
 before(async () => {

@@ -3,11 +3,11 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
 import { parse } from 'yaml'
-import type { ActionResult } from '../../scripts/local-runner.ts'
+import type { ActionResult } from '../../local/runner.ts'
 import type { ErrorCode } from '../../src/core/errors.ts'
-import { commandsIn, listHost, readLocalReport } from './evidence.ts'
-import { openProjectStage, type ProjectStage } from './project-stage.ts'
-import { answersOf, goodOffer, type ProjectRoute, serveUntrustedProjectHub } from './untrusted-project-hub.ts'
+import { commandsIn, listHost, readLocalReport } from './harness/evidence.ts'
+import { openProjectStage, type ProjectStage } from './harness/project-stage.ts'
+import { answersOf, goodOffer, type ProjectRoute, serveUntrustedProjectHub } from './harness/untrusted-project-hub.ts'
 
 const ACTION = join(import.meta.dirname, '../../project/action.yml')
 const OUTPUT_NAMES = Object.keys(parse(readFileSync(ACTION, 'utf8')).outputs).toSorted()

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, describe, it, type TestContext } from 'node:test'
-import type { ActionResult } from '../../scripts/local-runner.ts'
-import { listTree } from '../install/directory-listing.ts'
-import { commandsIn, listHost, readLocalReport } from './evidence.ts'
-import { assertNothingStrays, assertTold, type Listing, readReports } from './invariants.ts'
-import { assertKeptSecret, assertTemporariesGone, formsOf, runningParts } from './project-evidence.ts'
-import { openProjectStage, type ProjectStage, projectFiles } from './project-stage.ts'
-import type { SealedOffer } from './sealed-offer.ts'
-import type { Answer } from './untrusted-hub.ts'
+import type { ActionResult } from '../../local/runner.ts'
+import { listTree } from '../install/archive/directory-listing.ts'
+import { commandsIn, listHost, readLocalReport } from './harness/evidence.ts'
+import { assertNothingStrays, assertTold, type Listing, readReports } from './harness/invariants.ts'
+import { assertKeptSecret, assertTemporariesGone, formsOf, runningParts } from './harness/project-evidence.ts'
+import { openProjectStage, type ProjectStage, projectFiles } from './harness/project-stage.ts'
+import type { SealedOffer } from './harness/sealed-offer.ts'
+import type { Answer } from './harness/untrusted-hub.ts'
 import {
   answersOf,
   goodOffer,
@@ -15,7 +15,7 @@ import {
   serveUntrustedProjectHub,
   TOKEN,
   type UntrustedProjectHub,
-} from './untrusted-project-hub.ts'
+} from './harness/untrusted-project-hub.ts'
 
 let stage: ProjectStage
 let offer: SealedOffer

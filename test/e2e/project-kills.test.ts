@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
-import type { ActionResult } from '../../scripts/local-runner.ts'
-import { filesWith, type Parts } from './changing-parts.ts'
-import { copyBuild, copyHost, type HostCopy } from './host-copy.ts'
+import type { ActionResult } from '../../local/runner.ts'
+import { filesWith, type Parts } from './harness/changing-parts.ts'
+import { copyBuild, copyHost, type HostCopy } from './harness/host-copy.ts'
 import {
   assertExactly,
   assertNothingStrays,
@@ -12,13 +12,13 @@ import {
   listLasting,
   listLive,
   readReports,
-} from './invariants.ts'
-import { countOutcomes } from './outcome-counts.ts'
-import { acceptedProjectReports, assertKeptSecret } from './project-evidence.ts'
-import { openProjectStage, type ProjectStage } from './project-stage.ts'
-import { writeFiles } from './stage.ts'
-import { killBefore, whyNoStrace } from './strace.ts'
-import { openTraces, type TracedCall, type Traces } from './traced-runs.ts'
+} from './harness/invariants.ts'
+import { countOutcomes } from './harness/outcome-counts.ts'
+import { acceptedProjectReports, assertKeptSecret } from './harness/project-evidence.ts'
+import { openProjectStage, type ProjectStage } from './harness/project-stage.ts'
+import { writeFiles } from './harness/stage.ts'
+import { killBefore, whyNoStrace } from './harness/strace.ts'
+import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
 const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
 const SAMPLED = 7

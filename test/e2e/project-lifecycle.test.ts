@@ -5,17 +5,17 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { revokeProjectVersion } from '../../hub/project/catalogue.ts'
 import type { SealedProject } from '../../hub/project/seal.ts'
-import type { ActionResult } from '../../scripts/local-runner.ts'
-import { commandsIn, listHost, readLocalReport } from './evidence.ts'
-import { changesOf, deployed, snapshotsOf } from './project-deployed.ts'
+import type { ActionResult } from '../../local/runner.ts'
+import { commandsIn, listHost, readLocalReport } from './harness/evidence.ts'
+import { changesOf, deployed, snapshotsOf } from './harness/project-deployed.ts'
 import {
   acceptedProjectReports,
   assertKeptSecret,
   assertTemporariesGone,
   installedRows,
   runningParts,
-} from './project-evidence.ts'
-import { openProjectStage, PROJECT_ID, type ProjectStage, projectFiles } from './project-stage.ts'
+} from './harness/project-evidence.ts'
+import { openProjectStage, PROJECT_ID, type ProjectStage, projectFiles } from './harness/project-stage.ts'
 
 /** In the order of trust. */
 const STATES = [

@@ -3,11 +3,11 @@ import { createHmac } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
-import { commandsIn, listHost, listOwn } from './evidence.ts'
-import { deployed, snapshotsOf } from './project-deployed.ts'
-import { assertKeptSecret, installedRows, runningParts } from './project-evidence.ts'
-import { openProjectStage, PROJECT_PLAN, type ProjectStage, projectFiles } from './project-stage.ts'
-import { writeFiles } from './stage.ts'
+import { commandsIn, listHost, listOwn } from './harness/evidence.ts'
+import { deployed, snapshotsOf } from './harness/project-deployed.ts'
+import { assertKeptSecret, installedRows, runningParts } from './harness/project-evidence.ts'
+import { openProjectStage, PROJECT_PLAN, type ProjectStage, projectFiles } from './harness/project-stage.ts'
+import { writeFiles } from './harness/stage.ts'
 
 let stage: ProjectStage
 beforeEach(async () => {

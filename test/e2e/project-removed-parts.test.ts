@@ -3,14 +3,14 @@ import { existsSync, readFileSync, readlinkSync, renameSync, rmSync, symlinkSync
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { createProjectKey } from '../../hub/project/project-keys.ts'
-import type { RemovedRow } from '../../src/install/installed.ts'
-import { filesWith, type Parts } from './changing-parts.ts'
-import { commandsIn, listHost, listOwn, readLocalReport } from './evidence.ts'
-import { assertSettled } from './invariants.ts'
-import { changesOf, deployed } from './project-deployed.ts'
-import { installedRows, runningParts } from './project-evidence.ts'
-import { openProjectStage, PROJECT_ID, type ProjectStage } from './project-stage.ts'
-import { writeFiles } from './stage.ts'
+import type { RemovedRow } from '../../src/install/host/installed.ts'
+import { filesWith, type Parts } from './harness/changing-parts.ts'
+import { commandsIn, listHost, listOwn, readLocalReport } from './harness/evidence.ts'
+import { assertSettled } from './harness/invariants.ts'
+import { changesOf, deployed } from './harness/project-deployed.ts'
+import { installedRows, runningParts } from './harness/project-evidence.ts'
+import { openProjectStage, PROJECT_ID, type ProjectStage } from './harness/project-stage.ts'
+import { writeFiles } from './harness/stage.ts'
 
 const WITHOUT_MAILER = ['cart', 'till']
 

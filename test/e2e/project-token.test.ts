@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { after, afterEach, before, describe, it, type TestContext } from 'node:test'
 import { makeCertificate } from '../net/certificates.ts'
 import { type LoopbackServer, serve, serveTls } from '../net/loopback-server.ts'
-import { openProjectStage, type ProjectStage } from './project-stage.ts'
-import type { SealedOffer } from './sealed-offer.ts'
-import { type Answer, answerJson, redirectTo } from './untrusted-hub.ts'
+import { openProjectStage, type ProjectStage } from './harness/project-stage.ts'
+import type { SealedOffer } from './harness/sealed-offer.ts'
+import { type Answer, answerJson, redirectTo } from './harness/untrusted-hub.ts'
 import {
   answersOf,
   descriptorOf,
@@ -15,7 +15,7 @@ import {
   serveUntrustedProjectHub,
   TOKEN,
   type UntrustedProjectHub,
-} from './untrusted-project-hub.ts'
+} from './harness/untrusted-project-hub.ts'
 
 const BEARER = `Bearer ${TOKEN}`
 

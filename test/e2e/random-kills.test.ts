@@ -3,11 +3,11 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
-import type { ActionResult } from '../../scripts/local-runner.ts'
-import { assertNoSecret, type Listing, listLasting, readReports } from './invariants.ts'
-import { countOutcomes } from './outcome-counts.ts'
-import { openSweepHosts, type SweepHost, type SweepHosts } from './sweep-hosts.ts'
-import { assertTakenOver } from './taken-over.ts'
+import type { ActionResult } from '../../local/runner.ts'
+import { assertNoSecret, type Listing, listLasting, readReports } from './harness/invariants.ts'
+import { countOutcomes } from './harness/outcome-counts.ts'
+import { openSweepHosts, type SweepHost, type SweepHosts } from './harness/sweep-hosts.ts'
+import { assertTakenOver } from './harness/taken-over.ts'
 
 const KILLS = Number(process.env['RANDOM_KILLS'] ?? (process.env['CI'] === 'true' ? 200 : 20))
 const SEED = Number(process.env['RANDOM_SEED'] ?? Date.now() % 1_000_000)

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
-import { listTree } from '../install/directory-listing.ts'
-import { acceptedReports, commandsIn, listHost, listOwn, readLocalReport } from './evidence.ts'
-import { openStage, pluginFiles, type Stage, writeFiles } from './stage.ts'
-import { serveUntrustedHub } from './untrusted-hub.ts'
+import { listTree } from '../install/archive/directory-listing.ts'
+import { acceptedReports, commandsIn, listHost, listOwn, readLocalReport } from './harness/evidence.ts'
+import { openStage, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
+import { serveUntrustedHub } from './harness/untrusted-hub.ts'
 
 let stage: Stage
 beforeEach(async () => {

@@ -3,10 +3,10 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import type { Outcome } from '../../src/core/outcome.ts'
-import { acquireLock } from '../../src/install/lock.ts'
-import { commandsIn } from './evidence.ts'
-import { forEver, openGate, type Route } from './hub-gate.ts'
-import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './stage.ts'
+import { acquireLock } from '../../src/install/host/lock.ts'
+import { commandsIn } from './harness/evidence.ts'
+import { forEver, openGate, type Route } from './harness/hub-gate.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './harness/stage.ts'
 
 /** How much longer than its time-outs a run may take (I7). */
 const SLACK_MS = 5000

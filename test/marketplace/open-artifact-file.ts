@@ -1,6 +1,6 @@
 import { tmpdir } from 'node:os'
 import type { TestContext } from 'node:test'
-import { openPrivateFile } from '../../src/install/private-file.ts'
+import { openPrivateFile } from '../../src/install/files/private-file.ts'
 import type { ArtifactRequest } from '../../src/marketplace/client.ts'
 
 /** A fetch of one version into a file without a name that ends with the test. */

@@ -1,6 +1,6 @@
 import { tmpdir } from 'node:os'
 import type { TestContext } from 'node:test'
-import type { DeployRequest } from '../../src/marketplace/deploy-request.ts'
+import type { DeployRequest } from '../../src/marketplace/request.ts'
 import { type Run, startRun } from '../../src/marketplace/run.ts'
 import { type CollectedLog, collectLog } from '../install/collected-log.ts'
 import { DEPLOYMENT_ID, factsOf, NO_REDACTION } from '../install/prepared-host.ts'

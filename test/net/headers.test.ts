@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { parseSignatureHeader } from '../../src/core/signature.ts'
+import { parseSignatureHeader } from '../../src/core/trust/signature.ts'
 import { readRequestHeaders } from '../../src/net/headers.ts'
 import { serve, serveSocket } from './loopback-server.ts'
 import { createTestedWire, get } from './tested-wire.ts'

@@ -1,10 +1,10 @@
 import { performance } from 'node:perf_hooks'
 import { DeploymentError } from '../../core/errors.ts'
-import type { HostCommand } from '../../core/host-config.ts'
 import type { Log } from '../../core/log.ts'
-import { allowedEnvironment, runChild } from '../child-process.ts'
-import type { DeploymentFacts } from '../deployment-facts.ts'
-import { describeEnd } from '../supervisors/supervise.ts'
+import type { HostCommand } from '../../core/plan/host-config.ts'
+import { allowedEnvironment, runChild } from '../files/child-process.ts'
+import { describeEnd } from '../services/supervise.ts'
+import type { DeploymentFacts } from '../transaction/facts.ts'
 
 export interface HostCommandRequest {
   /** What the host config calls it: `provision.greeter`. */

@@ -1,8 +1,8 @@
 import { dirname, join, relative } from 'node:path'
-import { makePrivateDirectories } from '../durable-files.ts'
-import { installPath, type Layout, type Place, snapshotsPath } from '../layout.ts'
-import { nextSnapshotName } from '../snapshots.ts'
-import type { Transaction } from '../transaction.ts'
+import { makePrivateDirectories } from '../files/durable-files.ts'
+import { installPath, type Layout, type Place, snapshotsPath } from '../host/layout.ts'
+import { nextSnapshotName } from '../host/snapshots.ts'
+import type { Transaction } from '../transaction/transaction.ts'
 
 export interface Snapshot {
   name: string

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks'
-import type { StepEntry } from '../deployment-facts.ts'
-import type { DeploymentRecord } from '../deployment-record.ts'
+import type { StepEntry } from '../transaction/facts.ts'
+import type { DeploymentRecord } from '../transaction/record.ts'
 
 /** How a step ended that did not fail; a warning is why one did not do its work, though the plan goes on. */
 export type StepEnd = 'done' | 'unchanged' | 'skipped' | { warning: string }

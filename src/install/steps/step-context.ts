@@ -1,10 +1,11 @@
-import type { HostConfig } from '../../core/host-config.ts'
 import type { Log } from '../../core/log.ts'
-import type { DeploymentFacts } from '../deployment-facts.ts'
-import type { InstalledRow, RemovedRow } from '../installed.ts'
-import type { Layout, Place, Shelf } from '../layout.ts'
-import type { Transaction } from '../transaction.ts'
-import type { TreeRecord } from '../tree-record.ts'
+import type { HostConfig } from '../../core/plan/host-config.ts'
+import type { InstalledRow } from '../host/installed.ts'
+import type { Layout, Place, Shelf } from '../host/layout.ts'
+import type { Previous } from '../host/previous.ts'
+import type { TreeRecord } from '../host/tree-record.ts'
+import type { DeploymentFacts } from '../transaction/facts.ts'
+import type { Transaction } from '../transaction/transaction.ts'
 
 /** One plugin or extension that a deployment brings, complete in the staging folder. */
 export interface NewThing {
@@ -20,14 +21,6 @@ export interface NewThing {
   readonly previous: Previous
   /** The snapshot that holds what belongs to the host, of a thing that was taken away and comes back; absolute. */
   readonly leftBehind?: string | undefined
-}
-
-/** What stood in the place before. */
-export interface Previous {
-  readonly installed: InstalledRow | undefined
-  /** What is retained of a place that was left empty. */
-  readonly removed: RemovedRow | undefined
-  readonly version: string | null
 }
 
 /** One plugin or extension that this host has. */

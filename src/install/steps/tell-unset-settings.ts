@@ -1,11 +1,11 @@
-import { unsetSettings } from '../../core/env-template.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
 import type { Log } from '../../core/log.ts'
-import type { PlanStep } from '../../core/plan-step.ts'
-import { type Layout, settingsPath } from '../layout.ts'
-import { readSmallFile } from '../small-file.ts'
-import { isAbsent } from '../tree-walk.ts'
+import { unsetSettings } from '../../core/plan/env-template.ts'
+import type { PlanStep } from '../../core/plan/plan-step.ts'
+import { readSmallFile } from '../files/read-small-file.ts'
+import { isAbsent } from '../files/tree-walk.ts'
+import { type Layout, settingsPath } from '../host/layout.ts'
 import { type NewThing, placeOf } from './step-context.ts'
 
 const MAX_NAME_CHARS = 60

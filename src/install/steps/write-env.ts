@@ -1,14 +1,14 @@
 import { constants } from 'node:fs'
 import { join, relative } from 'node:path'
-import { seedSettings, verifySettings } from '../../core/env-template.ts'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
 import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
 import type { Log } from '../../core/log.ts'
-import { writeNewFile } from '../durable-files.ts'
-import { type Layout, type Shelf, settingsPath } from '../layout.ts'
-import { readSmallFile } from '../small-file.ts'
-import type { Transaction } from '../transaction.ts'
-import { exists } from '../tree-walk.ts'
+import { seedSettings, verifySettings } from '../../core/plan/env-template.ts'
+import { writeNewFile } from '../files/durable-files.ts'
+import { readSmallFile } from '../files/read-small-file.ts'
+import { exists } from '../files/tree-walk.ts'
+import { type Layout, type Shelf, settingsPath } from '../host/layout.ts'
+import type { Transaction } from '../transaction/transaction.ts'
 
 const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`
 

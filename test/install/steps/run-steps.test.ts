@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import type { PlanStep } from '../../../src/core/plan-step.ts'
-import { createDeploymentRecord } from '../../../src/install/deployment-record.ts'
+import type { PlanStep } from '../../../src/core/plan/plan-step.ts'
 import { runSteps } from '../../../src/install/steps/run-steps.ts'
+import { createDeploymentRecord } from '../../../src/install/transaction/record.ts'
 import { factsOf } from '../prepared-host.ts'
 
 const STEPS: PlanStep[] = ['one', 'two', 'three'].map(id => ({

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { mkdirSync } from 'node:fs'
 import { describe, it, type TestContext } from 'node:test'
-import { parsePlan } from '../../../src/core/plan.ts'
+import { parsePlan } from '../../../src/core/plan/plan.ts'
 import { tellUnsetSettings } from '../../../src/install/steps/tell-unset-settings.ts'
 import { collectLog } from '../collected-log.ts'
 import { prepareTemporaryHost } from '../prepared-host.ts'

@@ -1,0 +1,50 @@
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createKey } from '../hub/keys.ts'
+import { type RunningHub, startHub } from '../hub/server.ts'
+import { openStore, type Store } from '../hub/store.ts'
+import { makeWorkspace, type Workspace } from './runner.ts'
+
+/** A reference hub, a host without anything on it and an operator's workspace, in one temporary folder. */
+export interface LocalStage {
+  readonly folder: string
+  readonly hub: RunningHub
+  /** The hub's data folder. */
+  readonly dataDir: string
+  /** What the hub remembers. */
+  readonly store: Store
+  /** The operator's key for the hub. */
+  readonly apiKey: string
+  /** The project root of the host. */
+  readonly root: string
+  readonly workspace: Workspace
+  /** Stops the hub; removes the folder unless it is to be kept. */
+  close(keep?: boolean): Promise<void>
+}
+
+/** `name` begins the folder's name. */
+export async function openLocalStage(name: string): Promise<LocalStage> {
+  const folder = mkdtempSync(join(tmpdir(), `${name}-`))
+  const dataDir = join(folder, 'hub')
+  const root = join(folder, 'host')
+  mkdirSync(root)
+  const workspace = makeWorkspace(folder)
+  const hub = await startHub({ dataDir })
+  const store = openStore(dataDir)
+  const apiKey = createKey(store, { name: 'operator' }).key
+  return {
+    folder,
+    hub,
+    dataDir,
+    store,
+    apiKey,
+    root,
+    workspace,
+    async close(keep = false) {
+      await hub.close()
+      store.close()
+      if (!keep) rmSync(folder, { recursive: true, force: true })
+    },
+  }
+}

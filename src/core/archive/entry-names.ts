@@ -1,0 +1,69 @@
+import { isAscii } from 'node:buffer'
+import { MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_PATH_LEVELS } from '../limits.ts'
+import { unsafeEntry } from './archive-entry.ts'
+import { platformNameProblem } from './platform-names.ts'
+
+// The BOM stays: dropping it would make two names equal that are not.
+const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+const CONTROL_CHARACTER = /\p{Cc}/u
+const DRIVE_LETTER = /^[A-Za-z]:/
+
+/** The text of a name or a symlink's target: UTF-8 where the archive says so, else ASCII. Refuses other bytes: ArchiveError `unsafe_archive`. */
+export function decodeEntryText(bytes: Uint8Array, encoding: 'utf-8' | 'ascii'): string {
+  if (isAscii(bytes)) return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1')
+  const shown = Buffer.from(bytes).toString('utf8')
+  if (encoding === 'ascii') throw unsafeEntry(shown, 'has a name that is not ASCII without saying that it is UTF-8')
+  try {
+    return strictUtf8.decode(bytes)
+  } catch {
+    throw unsafeEntry(shown, 'has a name that is not valid UTF-8')
+  }
+}
+
+/**
+ * The relative path, without a final `/`, that an entry's name stands for. What it returns, joined to a folder, is
+ * always below that folder (contract 4.3, rule 5).
+ * Refuses with ArchiveError `unsafe_archive` an empty name or component, `.` and `..`, a leading `/`, a drive letter,
+ * backslashes, NUL and control characters, more than 255 bytes a component, 4,096 bytes or 64 levels, and the names
+ * that the platform keeps for itself.
+ */
+export function parseEntryName(name: string, platform: NodeJS.Platform): string {
+  const path = name.endsWith('/') ? name.slice(0, -1) : name
+  const components = path.split('/')
+  const problem = pathProblem(path, components) ?? componentsProblem(components, platform)
+  if (problem !== undefined) throw unsafeEntry(name, problem)
+  return path
+}
+
+function pathProblem(path: string, components: string[]): string | undefined {
+  if (path.startsWith('/')) return 'has an absolute path'
+  if (path === '') return 'has an empty name'
+  if (DRIVE_LETTER.test(path)) return 'has a path that starts with a drive letter'
+  if (path.includes('\\')) return 'has a backslash in its path'
+  if (CONTROL_CHARACTER.test(path)) return 'has a control character in its path'
+  if (isLongerThan(path, MAX_PATH_BYTES)) return `has a path of more than ${MAX_PATH_BYTES} bytes`
+  if (components.length > MAX_PATH_LEVELS) return `lies more than ${MAX_PATH_LEVELS} levels deep`
+  return undefined
+}
+
+function componentsProblem(components: string[], platform: NodeJS.Platform): string | undefined {
+  for (const component of components) {
+    const problem = componentProblem(component) ?? platformNameProblem(component, platform)
+    if (problem !== undefined) return problem
+  }
+  return undefined
+}
+
+function componentProblem(component: string): string | undefined {
+  if (component === '') return 'has an empty component in its path'
+  if (component === '.' || component === '..') return `has a "${component}" in its path`
+  if (isLongerThan(component, MAX_NAME_BYTES)) return `has a name of more than ${MAX_NAME_BYTES} bytes`
+  return undefined
+}
+
+/** Counts bytes only where the characters leave it open: a UTF-16 unit is 1 to 3 bytes of UTF-8. */
+function isLongerThan(text: string, maxBytes: number): boolean {
+  if (text.length * 3 <= maxBytes) return false
+  return text.length > maxBytes || Buffer.byteLength(text) > maxBytes
+}

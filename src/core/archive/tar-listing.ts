@@ -1,0 +1,213 @@
+import { hash } from 'node:crypto'
+import { StreamedDigest } from '../trust/streamed-digest.ts'
+import { type ArchiveEntry, type ExtractableType, invalidArchive, unsafeEntry } from './archive-entry.ts'
+import { type ExtractionLimits, verifyEntryCount, verifyExtractedBytes } from './archive-limits.ts'
+import { requireExtractable } from './archive-policy.ts'
+import { decodeEntryText } from './entry-names.ts'
+import { parseTarHeader, TAR_BLOCK_BYTES, type TarHeader } from './tar-header.ts'
+import { type PaxWords, parsePaxWords, verifyGlobalPax } from './tar-pax.ts'
+
+/** A member of a tar. */
+export interface TarEntry extends ArchiveEntry {
+  /** The name as the archive tells it: `name` is without a leading `./`. */
+  readonly storedName: string
+  /** Position of its data in the tar. */
+  readonly dataOffset: number
+  /** Lowercase hex of its data. */
+  readonly sha256: string
+}
+
+/** A member whose data is still to come. */
+interface OpenMember {
+  readonly entry: Omit<TarEntry, 'sha256'>
+  readonly digest: StreamedDigest
+  missing: number
+}
+
+/** Whether a member is the archive's root, `./` or `.`, which an extraction does not make. */
+export function isRoot({ storedName, type }: TarEntry): boolean {
+  return type === 'directory' && (storedName === './' || storedName === '.')
+}
+
+/** Of a PAX header or a long name: these have to be in memory whole. */
+const MAX_WORDS_BYTES = 1024 * 1024
+const END_BLOCKS = 2
+const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES)
+const EMPTY_SHA256 = hash('sha256', '', 'hex')
+
+/** What was said of the next member before its own header. */
+interface Announced {
+  readonly pax?: PaxWords
+  readonly name?: string
+  readonly linkName?: string
+}
+
+/** A block, or the words that a header announced, on the way to being whole. */
+interface Collected {
+  readonly bytes: Buffer
+  filled: number
+  /** Null for a header block. */
+  readonly header: TarHeader | null
+}
+
+/**
+ * Lists a tar that comes in pieces, keeping nothing of its members' data but where it is and its digest. Stricter than tools are, so that no two of them can see
+ * different members: headers with right checksums, whole members, two blocks of zeros as the end and only zeros after it.
+ */
+export class TarListing {
+  readonly #limits: ExtractionLimits
+  readonly #entries: TarEntry[] = []
+  #collected: Collected = headerBlock()
+  #announced: Announced = {}
+  #member: OpenMember | null = null
+  /** Bytes of padding that are still to come. */
+  #padding = 0
+  /** Bytes of the pieces before the current one. */
+  #passed = 0
+  #bytes = 0
+  #endBlocks = 0
+
+  constructor(limits: ExtractionLimits) {
+    this.#limits = limits
+  }
+
+  /**
+   * Takes the next piece. Throws ArchiveError `invalid_archive` for what is damaged or misleading, `unsafe_archive` for a
+   * member of a type that is not extracted and for names that are not UTF-8, `archive_too_large` above a limit.
+   */
+  add(piece: Buffer): void {
+    for (let at = 0; at < piece.length; ) at += this.#takeFrom(piece, at)
+    this.#passed += piece.length
+  }
+
+  /** The members in their order. Throws ArchiveError `invalid_archive` unless the archive came to its end. */
+  finish(): TarEntry[] {
+    if (this.#endBlocks < END_BLOCKS || this.#collected.filled > 0) throw invalidArchive('its tar ends in the middle')
+    return this.#entries
+  }
+
+  #takeFrom(piece: Buffer, at: number): number {
+    if (this.#member !== null) return this.#digest(this.#member, piece.subarray(at))
+    if (this.#padding > 0) return this.#skip(piece.length - at)
+    return this.#collect(piece, at)
+  }
+
+  #digest(member: OpenMember, available: Buffer): number {
+    const data = available.subarray(0, member.missing)
+    member.missing -= data.length
+    const sha256 = member.digest.add(data)
+    if (sha256 !== null) this.#close(member, sha256)
+    return data.length
+  }
+
+  #skip(available: number): number {
+    const skipped = Math.min(this.#padding, available)
+    this.#padding -= skipped
+    return skipped
+  }
+
+  #collect(piece: Buffer, at: number): number {
+    const collected = this.#collected
+    const copied = piece.copy(collected.bytes, collected.filled, at)
+    collected.filled += copied
+    if (collected.filled === collected.bytes.length) this.#take(collected, this.#passed + at + copied)
+    return copied
+  }
+
+  /** `end` is the position behind the block or words. */
+  #take({ bytes, header }: Collected, end: number): void {
+    this.#collected = headerBlock()
+    if (header !== null) this.#announce(header, bytes.subarray(0, header.size))
+    else if (bytes.equals(ZEROS)) this.#end()
+    else this.#open(parseTarHeader(bytes), end)
+  }
+
+  #end(): void {
+    if (Object.keys(this.#announced).length > 0) throw invalidArchive('its tar ends where a member was announced')
+    this.#endBlocks += 1
+  }
+
+  #open(header: TarHeader, end: number): void {
+    if (this.#endBlocks > 0) throw invalidArchive('something follows the end of its tar')
+    if (isWords(header)) this.#collected = wordsOf(header)
+    else this.#addMember(header, end)
+  }
+
+  #announce(header: TarHeader, body: Buffer): void {
+    if (header.type === 'pax global') verifyGlobalPax(body)
+    else this.#announced = announce(this.#announced, header, body)
+  }
+
+  #addMember(header: TarHeader, dataOffset: number): void {
+    const entry = { ...toEntry(header, this.#announced), dataOffset }
+    this.#announced = {}
+    this.#bytes += entry.size
+    verifyEntryCount(this.#entries.length + 1, this.#limits)
+    verifyExtractedBytes(this.#bytes, this.#limits)
+    this.#padding = padded(entry.size) - entry.size
+    const member = { entry, digest: new StreamedDigest(entry.size), missing: entry.size }
+    if (entry.size > 0) this.#member = member
+    else this.#close(member, EMPTY_SHA256)
+  }
+
+  #close({ entry }: OpenMember, sha256: string): void {
+    this.#member = null
+    this.#entries.push({ ...entry, sha256 })
+  }
+}
+
+function headerBlock(): Collected {
+  return { bytes: Buffer.allocUnsafe(TAR_BLOCK_BYTES), filled: 0, header: null }
+}
+
+function isWords({ type }: TarHeader): boolean {
+  return type === 'pax' || type === 'pax global' || type === 'gnu name' || type === 'gnu link name'
+}
+
+function wordsOf(header: TarHeader): Collected {
+  if (header.size === 0 || header.size > MAX_WORDS_BYTES) {
+    throw invalidArchive(`a tar header announces ${header.size} bytes about a member`)
+  }
+  return { bytes: Buffer.allocUnsafe(padded(header.size)), filled: 0, header }
+}
+
+function padded(size: number): number {
+  return Math.ceil(size / TAR_BLOCK_BYTES) * TAR_BLOCK_BYTES
+}
+
+/** Tools differ on which of two words wins, so a member has each once, and PAX or GNU ones. */
+function announce(announced: Announced, { type }: TarHeader, body: Buffer): Announced {
+  const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName'
+  const isMixed = key === 'pax' ? Object.keys(announced).length > 0 : announced.pax !== undefined
+  if (isMixed || announced[key] !== undefined) throw invalidArchive('a tar member is announced twice')
+  return { ...announced, [key]: key === 'pax' ? parsePaxWords(body) : decodeLongName(body) }
+}
+
+function decodeLongName(body: Buffer): string {
+  const end = body.indexOf(0)
+  const name = end === -1 ? body : body.subarray(0, end)
+  if (body.subarray(name.length).some(byte => byte !== 0)) throw invalidArchive('a long tar name goes on after its end')
+  return decodeEntryText(name, 'utf-8')
+}
+
+function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announced): Omit<TarEntry, 'dataOffset' | 'sha256'> {
+  const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8')
+  const type = memberType(header.type, storedName, pax)
+  const size = pax.size ?? header.size
+  if (type === 'symlink' && size > 0) throw unsafeEntry(storedName, 'is a symlink that holds data')
+  return {
+    name: storedName.startsWith('./') ? storedName.slice(2) : storedName,
+    storedName,
+    type,
+    size,
+    packedSize: null,
+    executable: header.executable,
+    target: type === 'symlink' ? (pax.linkpath ?? linkName ?? decodeEntryText(header.linkName, 'utf-8')) : null,
+  }
+}
+
+function memberType(type: TarHeader['type'], name: string, { specialKey }: PaxWords): ExtractableType {
+  if (specialKey !== undefined) throw unsafeEntry(name, 'is a sparse file or a part of one')
+  // The oldest tars know a directory by its name only.
+  return type === 'file' && name.endsWith('/') ? 'directory' : requireExtractable(name, type)
+}

@@ -1,0 +1,103 @@
+import valid from 'semver/functions/valid.js'
+import { z } from 'zod/mini'
+import { idSchema, projectIdSchema, sha256Schema, versionSchema } from '../identifiers.ts'
+
+const MAX_THINGS_OF_A_KIND = 1000
+const MAX_VARIABLES = 1000
+const MAX_TEXT_CHARS = 256
+
+const lineSchema = z.lazy(() =>
+  z
+    .string()
+    .check(
+      z.minLength(1, { error: 'must not be empty' }),
+      z.maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }),
+      z.regex(/^[^\p{Cc}]*$/u, { error: 'must be one line' }),
+    ),
+)
+
+const variablesSchema = z.lazy(() =>
+  z.pipe(
+    z.nullish(
+      z.array(lineSchema).check(z.maxLength(MAX_VARIABLES, { error: `must hold at most ${MAX_VARIABLES} names` })),
+    ),
+    z.transform(names => names ?? []),
+  ),
+)
+
+const semverSchema = z.lazy(() =>
+  versionSchema.check(
+    z.refine(text => valid(text) !== null, {
+      error: 'must be a semantic version such as 1.4.0',
+    }),
+  ),
+)
+
+/** A directory of the archive's root that stands beside those which a project always has. */
+const pluginsDirnameSchema = z.lazy(() =>
+  z.string().check(
+    z.regex(/^(?!(?:extensions|deployment|manifest\.json)$)[a-z0-9_][a-z0-9_.-]{0,127}$/i, {
+      error: 'must be one name of letters, digits, "_", "." and "-", and none that a project uses otherwise',
+    }),
+  ),
+)
+
+/** `source` names a thing that is not embedded; what it looks like is of no interest while none is accepted. */
+const thingKeys = { id: idSchema, sha256: z.nullish(sha256Schema), source: z.optional(z.unknown()) }
+
+const pluginSchema = z.lazy(() =>
+  z
+    .object({
+      ...thingKeys,
+      version: versionSchema,
+      environment: z.nullish(z.object({ required: variablesSchema, optional: variablesSchema })),
+    })
+    .check(
+      z.refine(({ sha256, source }) => (sha256 ?? source ?? null) !== null, {
+        path: ['sha256'],
+        error: 'is missing: an embedded plugin needs it',
+        // Also where other keys are wrong, so that everything is told at once.
+        when: ({ value }) => typeof value === 'object' && value !== null,
+      }),
+    ),
+)
+
+const extensionSchema = z.lazy(() => z.object(thingKeys))
+
+const pluginsSchema = z.lazy(() =>
+  z
+    .array(pluginSchema)
+    .check(
+      z.minLength(1, { error: 'must hold at least one plugin' }),
+      z.maxLength(MAX_THINGS_OF_A_KIND, { error: `must hold at most ${MAX_THINGS_OF_A_KIND} plugins` }),
+    ),
+)
+
+const extensionsSchema = z.lazy(() =>
+  z
+    .array(extensionSchema)
+    .check(z.maxLength(MAX_THINGS_OF_A_KIND, { error: `must hold at most ${MAX_THINGS_OF_A_KIND} extensions` })),
+)
+
+/** `manifest.json` as it is written; unknown keys are ignored. */
+export const manifestSchema = z.lazy(() =>
+  z.object({
+    format_version: z.literal('1'),
+    project_id: projectIdSchema,
+    project_name: lineSchema,
+    version: semverSchema,
+    built_at: z.iso.datetime({ offset: true, local: true, error: 'must be a time in ISO 8601' }),
+    plugins: pluginsSchema.check(z.superRefine(refuseRepeatedIds)),
+    extensions: z.nullish(extensionsSchema.check(z.superRefine(refuseRepeatedIds))),
+    content_sha256: sha256Schema,
+    plugins_dirname: z.nullish(pluginsDirnameSchema),
+  }),
+)
+
+function refuseRepeatedIds(things: readonly { id: string }[], context: z.core.$RefinementCtx): void {
+  const seen = new Set<string>()
+  for (const [index, { id }] of things.entries()) {
+    if (seen.has(id)) context.addIssue({ code: 'custom', path: [index, 'id'], message: 'must be an id of its own' })
+    seen.add(id)
+  }
+}

@@ -1,0 +1,136 @@
+import type { z } from 'zod/mini'
+import { type DocumentWords, schemaProblems } from '../document/schema-problems.ts'
+import { ArtifactError } from '../errors.ts'
+import { isSameVersion } from '../trust/versions.ts'
+import { manifestSchema } from './manifest-schema.ts'
+
+/** Bytes of the largest `manifest.json` that is read. */
+export const MAX_MANIFEST_BYTES = 1024 * 1024
+
+/** More than these are counted only. */
+const MAX_TOLD_PROBLEMS = 10
+
+/** One plugin or extension that a project brings. */
+export interface ManifestThing {
+  /** The directory of the project root that it is installed in. */
+  readonly shelf: 'plugins' | 'extensions'
+  readonly id: string
+  /** A plugin's own; an extension has its project's. */
+  readonly version: string
+  /** Its directory in the archive, without a final `/`. */
+  readonly folder: string
+  /** What the manifest gives as the tree digest of its directory; null where it gives none. */
+  readonly sha256: string | null
+  readonly environment: { readonly required: readonly string[]; readonly optional: readonly string[] }
+}
+
+/** What a project says of itself, in the root of its archive. */
+export interface Manifest {
+  readonly projectId: string
+  readonly projectName: string
+  readonly version: string
+  readonly builtAt: string
+  /** Plugins first, each kind as it is written; at least one plugin, ids once in their shelf. */
+  readonly things: readonly ManifestThing[]
+  /** Tree digest of everything but the manifest itself. */
+  readonly contentSha256: string
+  /** The archive's directory of plugins. */
+  readonly pluginsDirname: string
+}
+
+/**
+ * Reads `manifest.json`. Throws ArtifactError `invalid_manifest` with everything that is wrong with it, and
+ * `source_not_supported` when it names a plugin or extension that is not embedded.
+ */
+export function parseManifest(text: string): Manifest {
+  const value = parseJson(text)
+  const parsed = manifestSchema.safeParse(value)
+  if (!parsed.success) throw invalidManifest(describeProblems(parsed.error.issues, value))
+  verifyEmbedded(parsed.data)
+  return buildManifest(parsed.data)
+}
+
+/**
+ * Vouches for a manifest being the one that was asked for, a leading `v` of the version aside. Throws ArtifactError
+ * `invalid_manifest` for another project's, `version_mismatch` for another version's.
+ */
+export function verifyManifest(manifest: Manifest, asked: { projectId: string; version: string }): void {
+  if (manifest.projectId !== asked.projectId) {
+    throw invalidManifest(`project_id must be "${asked.projectId}", found "${manifest.projectId}"`)
+  }
+  if (isSameVersion(manifest.version, asked.version)) return
+  throw new ArtifactError(
+    'version_mismatch',
+    `Version ${asked.version} of project ${asked.projectId} was asked for, its manifest.json says ${manifest.version}: nothing was installed. The hub or the publisher has mixed up versions.`,
+  )
+}
+
+/** ArtifactError `invalid_manifest` about what is wrong with it. */
+export function invalidManifest(problem: string): ArtifactError {
+  return new ArtifactError(
+    'invalid_manifest',
+    `The project's manifest.json is refused: ${problem}. Nothing was installed; the publisher must seal the project again.`,
+  )
+}
+
+type WrittenManifest = z.infer<typeof manifestSchema>
+
+function parseJson(text: string): unknown {
+  if (Buffer.byteLength(text) > MAX_MANIFEST_BYTES)
+    throw invalidManifest(`it holds more than ${MAX_MANIFEST_BYTES} bytes`)
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw invalidManifest('it is not JSON')
+  }
+}
+
+const words: DocumentWords = {
+  document: 'the manifest',
+  subjectOf: () => ({ prefix: '', covers: 0 }),
+  keysAt: () => Object.keys(manifestSchema.def.getter().shape),
+}
+
+function describeProblems(issues: readonly z.core.$ZodIssue[], value: unknown): string {
+  const nowhere = () => ({ line: 1, column: 1 })
+  const source = { file: 'manifest.json', problems: [], value, positionOf: nowhere, positionOfKey: nowhere }
+  const problems = schemaProblems(issues, source, words).map(({ message }) => message)
+  const untold = problems.length - MAX_TOLD_PROBLEMS
+  return [...problems.slice(0, MAX_TOLD_PROBLEMS), ...(untold > 0 ? [`${untold} more problems`] : [])].join('; ')
+}
+
+function verifyEmbedded({ plugins, extensions }: WrittenManifest): void {
+  const elsewhere = [...plugins, ...(extensions ?? [])].filter(({ source }) => (source ?? null) !== null)
+  if (elsewhere.length === 0) return
+  throw new ArtifactError(
+    'source_not_supported',
+    `The project's manifest.json names a source elsewhere for ${elsewhere.map(({ id }) => id).join(', ')}, and only what the artifact itself holds can be installed: nothing was. The publisher must embed it.`,
+  )
+}
+
+function buildManifest(written: WrittenManifest): Manifest {
+  const pluginsDirname = written.plugins_dirname ?? 'plugins'
+  const plugins = written.plugins.map(({ id, version, sha256, environment }) => ({
+    ...{ shelf: 'plugins' as const, id, version, folder: `${pluginsDirname}/${id}`, sha256: sha256 ?? null },
+    environment: environment ?? { required: [], optional: [] },
+  }))
+  const extensions = (written.extensions ?? []).map(({ id, sha256 }) => ({
+    ...{
+      shelf: 'extensions' as const,
+      id,
+      version: written.version,
+      folder: `extensions/${id}`,
+      sha256: sha256 ?? null,
+    },
+    environment: { required: [], optional: [] },
+  }))
+  return {
+    projectId: written.project_id,
+    projectName: written.project_name,
+    version: written.version,
+    builtAt: written.built_at,
+    things: [...plugins, ...extensions],
+    contentSha256: written.content_sha256,
+    pluginsDirname,
+  }
+}

@@ -1,0 +1,88 @@
+import { type Document, isAlias, isMap, isScalar, parseDocument } from 'yaml'
+import { z } from 'zod/mini'
+import { ArtifactError } from '../errors.ts'
+import { cleanForeignText } from '../foreign-text.ts'
+
+/** What we read of a plugin's own description; its other keys are none of our business. */
+export interface PluginYaml {
+  name: string | undefined
+  /** As a Python host prints it: `1.0` is `1.0`, an unquoted `1.10` is `1.1`. */
+  version: string | undefined
+  /** As it is written in the file. */
+  versionAsWritten: string | undefined
+  executionMode: string | undefined
+  entryPoint: string | undefined
+  environment: { required: string[]; optional: string[] }
+}
+
+/** Enough for anchors of honest use, not for a bomb. */
+const MAX_ALIAS_COUNT = 100
+
+const variableNames = z.nullish(z.array(z.string().check(z.regex(/^[^\r\n]+$/))))
+const schema = z.object({
+  name: z.nullish(z.pipe(z.union([z.string(), z.number()]), z.transform(String))),
+  version: z.nullish(z.union([z.string(), z.number()])),
+  execution_mode: z.nullish(z.string()),
+  entry_point: z.nullish(z.string().check(z.minLength(1))),
+  environment: z.nullish(z.object({ required: variableNames, optional: variableNames })),
+})
+
+/**
+ * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
+ * fields that we read has another type than the host expects. Unknown keys are fine; of a key written twice the last one
+ * counts, as for the host's own reader.
+ */
+export function parsePluginYaml(text: string): PluginYaml {
+  const document = parseDocument(text, { uniqueKeys: false, logLevel: 'error' })
+  const problem = document.errors[0]
+  if (problem !== undefined) throw notAPlugin(`is not valid YAML (${cleanForeignText(problem.message)})`)
+  const parsed = schema.safeParse(toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })))
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0]
+    throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`)
+  }
+  return toPluginYaml(parsed.data, versionSourceOf(document))
+}
+
+/** The version's own characters, which a number does not keep. */
+function versionSourceOf(document: Document.Parsed): string | undefined {
+  if (!isMap(document.contents)) return undefined
+  const written = document.contents.items.findLast(({ key }) => isScalar(key) && key.value === 'version')?.value
+  const node = isAlias(written) ? written.resolve(document) : written
+  return isScalar(node) ? node.source : undefined
+}
+
+function toPluginYaml(data: z.infer<typeof schema>, versionSource: string | undefined): PluginYaml {
+  const version = data.version ?? undefined
+  return {
+    name: data.name ?? undefined,
+    version: typeof version === 'number' ? asPythonPrints(version, versionSource) : version,
+    versionAsWritten: version === undefined ? undefined : (versionSource ?? String(version)),
+    executionMode: data.execution_mode ?? undefined,
+    entryPoint: data.entry_point ?? undefined,
+    environment: {
+      required: data.environment?.required ?? [],
+      optional: data.environment?.optional ?? [],
+    },
+  }
+}
+
+function asPythonPrints(value: number, source: string | undefined): string {
+  const isFloat = source !== undefined && /[.eE]/.test(source) && !/^0x/i.test(source)
+  return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value)
+}
+
+function toPlainValue(read: () => unknown): unknown {
+  try {
+    return read()
+  } catch (error) {
+    throw notAPlugin(`cannot be read (${cleanForeignText(error instanceof Error ? error.message : String(error))})`)
+  }
+}
+
+function notAPlugin(what: string): ArtifactError {
+  return new ArtifactError(
+    'not_a_plugin',
+    `The artifact's plugin.yaml ${what}: nothing was installed. The publisher has to repair it; for a service set kind: service.`,
+  )
+}

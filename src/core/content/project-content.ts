@@ -1,0 +1,111 @@
+import { posix } from 'node:path'
+import { unsafeEntry } from '../archive/archive-entry.ts'
+import { ArtifactError } from '../errors.ts'
+import { cleanForeignText } from '../foreign-text.ts'
+import { type DigestedFile, treeDigest } from '../trust/tree-digest.ts'
+import { invalidManifest, type Manifest, type ManifestThing } from './manifest.ts'
+
+export interface LinkedPath {
+  readonly path: string
+  readonly target: string
+}
+
+/** A project's extracted archive; all paths relative to its root. */
+export interface ProjectTree {
+  readonly files: readonly DigestedFile[]
+  readonly symlinks: readonly LinkedPath[]
+  readonly directories: readonly string[]
+}
+
+/** What the operator is to be told of a project's content that holds. */
+export interface ContentNotices {
+  /** Plugins and extensions whose own `sha256` is another; packers are known to compute it over other files. */
+  readonly warnings: readonly string[]
+  /** Directories of plugins and extensions that the manifest does not name, and that are never installed. */
+  readonly unnamed: readonly string[]
+}
+
+/**
+ * Vouches for an extracted project: its tree digest is `content_sha256`, the root's `manifest.json` left out and symlinks to
+ * regular files counted with their target's bytes (docs/contracts.md, "Tree digest"); each plugin and extension of the
+ * manifest has its directory, and no symlink leads out of it, for they are installed apart from each other.
+ * Throws ArtifactError `content_mismatch` or `invalid_manifest`, ArchiveError `unsafe_archive`.
+ */
+export function verifyContent(manifest: Manifest, tree: ProjectTree): ContentNotices {
+  const digested = digestedFiles(tree)
+  verifyContentDigest(manifest, digested)
+  const directories = new Set(tree.directories)
+  verifyFolders(manifest.things, directories)
+  verifySymlinksStayInside(manifest.things, tree.symlinks)
+  return { warnings: ownDigestWarnings(manifest.things, digested), unnamed: unnamedFolders(manifest, directories) }
+}
+
+function digestedFiles({ files, symlinks }: ProjectTree): DigestedFile[] {
+  const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]))
+  const linked = symlinks.flatMap(({ path, target }) => {
+    const sha256 = digests.get(posix.join(posix.dirname(path), target))
+    return sha256 === undefined ? [] : [{ path, sha256 }]
+  })
+  return [...files, ...linked]
+}
+
+function verifyContentDigest({ contentSha256 }: Manifest, digested: readonly DigestedFile[]): void {
+  const found = treeDigest(digested.filter(({ path }) => path !== 'manifest.json'))
+  if (found === contentSha256) return
+  throw new ArtifactError(
+    'content_mismatch',
+    `The project's manifest.json says that its content has the digest ${contentSha256}, its files give ${found}: nothing was installed; the publisher must seal the project again.`,
+  )
+}
+
+function verifyFolders(things: readonly ManifestThing[], directories: ReadonlySet<string>): void {
+  const missing = things.filter(({ folder }) => !directories.has(folder)).map(({ folder }) => folder)
+  if (missing.length === 0) return
+  throw invalidManifest(`it names what the archive has no directory for, ${cleanForeignText(missing.join(', '))}`)
+}
+
+function verifySymlinksStayInside(things: readonly ManifestThing[], symlinks: readonly LinkedPath[]): void {
+  const folders = new Set(things.map(({ folder }) => folder))
+  for (const { path, target } of symlinks) {
+    const folder = folderOf(path)
+    if (folders.has(folder) && leaves(path.slice(folder.length + 1), target)) {
+      throw unsafeEntry(path, `is a symlink that leads out of ${folder}, which is installed by itself`)
+    }
+  }
+}
+
+/** Whether a step of the way goes above the folder, even if a later one came back: the folder may be installed under another name. */
+function leaves(pathInFolder: string, target: string): boolean {
+  let depth = pathInFolder.split('/').length - 1
+  return target.split('/').some(step => {
+    if (step === '..') depth--
+    else if (step !== '' && step !== '.') depth++
+    return depth < 0
+  })
+}
+
+function ownDigestWarnings(things: readonly ManifestThing[], digested: readonly DigestedFile[]): string[] {
+  const filesOf = Map.groupBy(digested, ({ path }) => folderOf(path))
+  return things.flatMap(({ folder, sha256 }) => {
+    if (sha256 === null) return []
+    const files = (filesOf.get(folder) ?? []).map(file => ({ ...file, path: file.path.slice(folder.length + 1) }))
+    const found = treeDigest(files)
+    if (sha256 === found) return []
+    return [
+      `The manifest's own sha256 of ${folder} is ${sha256}, its files give ${found}. The digest of the whole content holds, so this is only told.`,
+    ]
+  })
+}
+
+function unnamedFolders({ things, pluginsDirname }: Manifest, directories: ReadonlySet<string>): string[] {
+  const named = new Set(things.map(({ folder }) => folder))
+  return [...directories].filter(path => {
+    const [shelf, ...rest] = path.split('/')
+    return rest.length === 1 && (shelf === pluginsDirname || shelf === 'extensions') && !named.has(path)
+  })
+}
+
+/** The first two parts of a path: the directory of the plugin or extension that it lies in, if it lies in one. */
+function folderOf(path: string): string {
+  return path.split('/', 2).join('/')
+}

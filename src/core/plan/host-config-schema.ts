@@ -1,0 +1,143 @@
+import { z } from 'zod/mini'
+import { idSchema, stepIdSchema } from '../identifiers.ts'
+import { durationSchema } from './duration.ts'
+
+export const SUPERVISORS = ['none', 'systemd', 'docker', 'kubernetes'] as const
+
+const MAX_PROBE_SECONDS = 600
+const MAX_PROVISION_SECONDS = 3600
+const MAX_NOTIFY_SECONDS = 600
+const DEFAULT_PROVISION_SECONDS = 300
+const DEFAULT_NOTIFY_SECONDS = 30
+const DEFAULT_HTTP_STATUS = 200
+const MAX_BODY_MATCH_CHARS = 500
+
+const textSchema = z.string().check(z.regex(/^[^\p{Cc}]+$/u, { error: 'must be text on one line' }))
+const argumentSchema = z.string().check(z.regex(/^[^\0]*$/, { error: 'must not hold a NUL character' }))
+const commandSchema = z.lazy(() =>
+  z.tuple([argumentSchema.check(z.minLength(1, { error: 'must name a program' }))], argumentSchema, {
+    error: 'must be a list: the program and its arguments',
+  }),
+)
+const environmentSchema = z.lazy(() =>
+  z.record(
+    z
+      .string()
+      .check(
+        z.regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' }),
+      ),
+    argumentSchema,
+  ),
+)
+
+/** Names of the supervisor's own objects; `{id}` stands for the id, and nothing in them can be taken for an option. */
+const unitSchema = nameTemplateSchema(/^[A-Za-z0-9_{][A-Za-z0-9:_.@\\{}-]{0,254}$/)
+const containerSchema = nameTemplateSchema(/^[A-Za-z0-9{][A-Za-z0-9_.{}-]{0,254}$/)
+const deploymentSchema = nameTemplateSchema(/^[a-z0-9{][a-z0-9.{}-]{0,252}$/)
+const namespaceSchema = z.lazy(() =>
+  z.string().check(z.regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be a namespace of the cluster' })),
+)
+
+const httpStatusError = { error: 'must be an HTTP status from 100 to 599' }
+
+const healthcheckSchema = z.lazy(() =>
+  z
+    .strictObject({
+      http: z.exactOptional(
+        z.string().check(z.refine(isHttpUrl, { error: 'must be an http or https URL without user and password' })),
+      ),
+      tcp: z.exactOptional(z.string().check(z.refine(isHostAndPort, { error: 'must be written host:port' }))),
+      command: z.exactOptional(commandSchema),
+      status: z.exactOptional(z.int(httpStatusError).check(z.gte(100, httpStatusError), z.lte(599, httpStatusError))),
+      body: z.exactOptional(
+        textSchema.check(
+          z.maxLength(MAX_BODY_MATCH_CHARS, { error: `must be at most ${MAX_BODY_MATCH_CHARS} characters` }),
+        ),
+      ),
+      interval: z._default(durationSchema(1, MAX_PROBE_SECONDS), 1),
+      stable_for: z._default(durationSchema(0, MAX_PROBE_SECONDS), 0),
+    })
+    .check(
+      z.refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
+        error: 'must have exactly one of http, tcp and command',
+      }),
+      z.refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
+        error: 'must have status and body only beside http',
+      }),
+    ),
+)
+
+/** The host config as it is written; unknown keys are refused everywhere. */
+export const hostConfigSchema = z.lazy(() =>
+  z.strictObject({
+    version: z.literal([1, '1']),
+    supervisor: z.exactOptional(z.enum(SUPERVISORS)),
+    systemd: z.prefault(
+      z.strictObject({
+        scope: z._default(z.enum(['system', 'user']), 'system'),
+        unit: z._default(unitSchema, '{id}.service'),
+        project_unit: z.exactOptional(unitSchema),
+      }),
+      {},
+    ),
+    docker: z.prefault(z.strictObject({ container: z._default(containerSchema, '{id}') }), {}),
+    kubernetes: z.prefault(
+      z.strictObject({
+        namespace: z._default(namespaceSchema, 'default'),
+        deployment: z._default(deploymentSchema, '{id}'),
+        kubeconfig: z.exactOptional(textSchema),
+        context: z.exactOptional(textSchema.check(z.regex(/^[^-]/, { error: 'must not start with "-"' }))),
+      }),
+      {},
+    ),
+    plugins: z._default(
+      z.record(
+        idSchema,
+        z.strictObject({
+          unit: z.exactOptional(unitSchema),
+          container: z.exactOptional(containerSchema),
+          deployment: z.exactOptional(deploymentSchema),
+          healthcheck: z.exactOptional(healthcheckSchema),
+        }),
+      ),
+      {},
+    ),
+    provision: hostCommandsSchema(idSchema, MAX_PROVISION_SECONDS, DEFAULT_PROVISION_SECONDS),
+    notify: hostCommandsSchema(stepIdSchema, MAX_NOTIFY_SECONDS, DEFAULT_NOTIFY_SECONDS),
+  }),
+)
+
+export type WrittenHostConfig = z.infer<typeof hostConfigSchema>
+export type WrittenHealthcheck = z.infer<typeof healthcheckSchema>
+
+/** The HTTP status that a healthy answer has. */
+export function expectedStatus(healthcheck: WrittenHealthcheck): number {
+  return healthcheck.status ?? DEFAULT_HTTP_STATUS
+}
+
+function hostCommandsSchema(name: typeof idSchema, maxSeconds: number, defaultSeconds: number) {
+  const entry = z.strictObject({
+    command: commandSchema,
+    env: z._default(environmentSchema, {}),
+    timeout: z._default(durationSchema(1, maxSeconds), defaultSeconds),
+  })
+  return z._default(z.record(name, entry), {})
+}
+
+function nameTemplateSchema(form: RegExp) {
+  return z.string().check(
+    z.refine(name => form.test(name) && !/[{}]/.test(name.replaceAll('{id}', '')), {
+      error: 'must be a name that the supervisor accepts, in which "{id}" stands for the id',
+    }),
+  )
+}
+
+function isHttpUrl(text: string): boolean {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  return url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === ''
+}
+
+function isHostAndPort(text: string): boolean {
+  const port = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/.exec(text)?.[1]
+  return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535
+}

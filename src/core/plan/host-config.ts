@@ -1,0 +1,130 @@
+import { keysOfSchema } from '../document/schema-keys.ts'
+import { schemaProblems } from '../document/schema-problems.ts'
+import { SourceError, type SourceProblem } from '../document/source-problem.ts'
+import { parseYamlSource } from '../document/yaml-source.ts'
+import {
+  expectedStatus,
+  hostConfigSchema,
+  type SUPERVISORS,
+  type WrittenHealthcheck,
+  type WrittenHostConfig,
+} from './host-config-schema.ts'
+
+export type Supervisor = (typeof SUPERVISORS)[number]
+
+/** A program with its arguments, run without a shell. */
+export interface HostCommand {
+  readonly command: readonly [string, ...string[]]
+  readonly env: Readonly<Record<string, string>>
+  readonly timeoutSeconds: number
+}
+
+export type HealthProbe =
+  | { readonly type: 'http'; readonly url: string; readonly status: number; readonly body?: string }
+  | { readonly type: 'tcp'; readonly address: string }
+  | { readonly type: 'command'; readonly command: readonly [string, ...string[]] }
+
+export interface HostHealthcheck {
+  readonly probe: HealthProbe
+  readonly intervalSeconds: number
+  /** How long the probe must hold without a break. */
+  readonly stableForSeconds: number
+}
+
+/** What the operator says about one id; names stand in place of the supervisor's templates. */
+export interface HostPlugin {
+  readonly unit?: string
+  readonly container?: string
+  readonly deployment?: string
+  readonly healthcheck?: HostHealthcheck
+}
+
+/** The operator's word on how this host runs things; the only place that commands come from. */
+export interface HostConfig {
+  readonly file: string
+  /** Undefined where it is not written: that is not the same as `none`, which says that nothing is to be started. */
+  readonly supervisor: Supervisor | undefined
+  readonly systemd: { readonly scope: 'system' | 'user'; readonly unit: string; readonly projectUnit?: string }
+  readonly docker: { readonly container: string }
+  readonly kubernetes: {
+    readonly namespace: string
+    readonly deployment: string
+    readonly kubeconfig?: string
+    readonly context?: string
+  }
+  readonly plugins: ReadonlyMap<string, HostPlugin>
+  /** By id. */
+  readonly provision: ReadonlyMap<string, HostCommand>
+  /** By event. */
+  readonly notify: ReadonlyMap<string, HostCommand>
+}
+
+/** The host config is refused: code `invalid_host_config`, with everything that is wrong with it. */
+export class HostConfigError extends SourceError {
+  override readonly name: string = 'HostConfigError'
+
+  constructor(problems: readonly SourceProblem[]) {
+    super('invalid_host_config', 'The host config', problems)
+  }
+}
+
+/**
+ * The host config in `text`, read strictly as one YAML document; `file` is what problems call it. Refuses unknown keys,
+ * names that could be taken for options and commands that are no argument list. Throws HostConfigError `invalid_host_config`.
+ */
+export function parseHostConfig(text: string, file: string): HostConfig {
+  const source = parseYamlSource(text, file)
+  if (source.value === undefined) throw new HostConfigError(source.problems)
+  const parsed = hostConfigSchema.safeParse(source.value)
+  const complaints = parsed.success ? [] : schemaProblems(parsed.error.issues, source, hostConfigWords)
+  const problems = [...source.problems, ...complaints]
+  if (!parsed.success || problems.length > 0) throw new HostConfigError(problems)
+  return buildHostConfig(parsed.data, file)
+}
+
+const hostConfigWords = {
+  document: 'the host config',
+  subjectOf: () => ({ prefix: '', covers: 0 }),
+  keysAt: (path: readonly PropertyKey[]) => keysOfSchema(hostConfigSchema, path),
+}
+
+function buildHostConfig(written: WrittenHostConfig, file: string): HostConfig {
+  const { project_unit: projectUnit, ...systemd } = written.systemd
+  return {
+    file,
+    supervisor: written.supervisor,
+    systemd: projectUnit === undefined ? systemd : { ...systemd, projectUnit },
+    docker: written.docker,
+    kubernetes: written.kubernetes,
+    plugins: new Map(Object.entries(written.plugins).map(([id, plugin]) => [id, buildPlugin(plugin)])),
+    provision: buildCommands(written.provision),
+    notify: buildCommands(written.notify),
+  }
+}
+
+function buildPlugin({ healthcheck, ...names }: WrittenHostConfig['plugins'][string]): HostPlugin {
+  return healthcheck === undefined ? names : { ...names, healthcheck: buildHealthcheck(healthcheck) }
+}
+
+function buildHealthcheck(written: WrittenHealthcheck): HostHealthcheck {
+  return { probe: buildProbe(written), intervalSeconds: written.interval, stableForSeconds: written.stable_for }
+}
+
+function buildProbe(written: WrittenHealthcheck): HealthProbe {
+  if (written.http !== undefined) {
+    const http = { type: 'http' as const, url: written.http, status: expectedStatus(written) }
+    return written.body === undefined ? http : { ...http, body: written.body }
+  }
+  if (written.tcp !== undefined) return { type: 'tcp', address: written.tcp }
+  // The schema has seen to it that exactly one of the three is there.
+  return { type: 'command', command: written.command as HostCommand['command'] }
+}
+
+function buildCommands(written: WrittenHostConfig['provision']): ReadonlyMap<string, HostCommand> {
+  return new Map(
+    Object.entries(written).map(([name, { command, env, timeout: timeoutSeconds }]) => [
+      name,
+      { command, env, timeoutSeconds },
+    ]),
+  )
+}

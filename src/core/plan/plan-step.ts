@@ -1,0 +1,128 @@
+import { z } from 'zod/mini'
+import type { SourcePosition } from '../document/source-problem.ts'
+import { idSchema, stepIdSchema } from '../identifiers.ts'
+import { MAX_PATH_BYTES } from '../limits.ts'
+import { durationSchema } from './duration.ts'
+
+export const MAX_HEALTHCHECK_SECONDS = 600
+export const DEFAULT_HEALTHCHECK_SECONDS = 30
+export const MAX_HEALTHCHECK_RETRIES = 20
+export const MAX_NOTIFY_MESSAGE_CHARS = 500
+
+/** Everything a plan can ask for. There is no action that runs a command of the plan's. */
+export const ACTIONS = [
+  'prepare',
+  'download',
+  'extract',
+  'rollback',
+  'provision',
+  'install_plugin',
+  'install_extension',
+  'configure_plugin',
+  'write_env',
+  'start',
+  'stop',
+  'restart',
+  'healthcheck',
+  'notify',
+] as const
+
+export type Action = (typeof ACTIONS)[number]
+
+interface StepBase extends SourcePosition {
+  readonly id: string
+  readonly dependsOn: readonly string[]
+  /** Keep the replaced version after success. */
+  readonly snapshot: boolean
+}
+
+/** One step of a plan and where it is written; `plugin` and `extension` are ids, directories below plugins/ or extensions/. */
+export type PlanStep = StepBase &
+  (
+    | { readonly action: 'prepare' | 'download' | 'extract' | 'rollback' }
+    | { readonly action: 'install_plugin'; readonly plugin: string }
+    | { readonly action: 'provision' | 'configure_plugin'; readonly plugin: string }
+    | { readonly action: 'install_extension'; readonly extension: string }
+    | { readonly action: 'write_env'; readonly plugin: string; readonly from: string }
+    | { readonly action: 'start' | 'stop' | 'restart'; readonly plugin?: string }
+    | {
+        readonly action: 'healthcheck'
+        readonly plugin?: string
+        readonly timeoutSeconds: number
+        readonly retries: number
+      }
+    | { readonly action: 'notify'; readonly event: string; readonly message?: string }
+  )
+
+/** Its first part may also be what a project's archive calls its directory of plugins. */
+const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u
+
+const templatePathSchema = z.string().check(
+  z.maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }),
+  z.regex(TEMPLATE_PATH, {
+    error:
+      'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
+  }),
+)
+
+const messageSchema = z
+  .string()
+  .check(
+    z.maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }),
+    z.regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }),
+  )
+
+const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` }
+
+const stepKeys = {
+  id: stepIdSchema,
+  depends_on: z._default(z.array(stepIdSchema), []),
+  snapshot: z._default(z.boolean(), false),
+}
+
+/** What every step holds, whatever its action. */
+export const anyStepSchema = z.lazy(() => z.looseObject(stepKeys))
+
+/** One step as it is written, by its action; unknown actions and keys are refused. */
+export const stepSchema = z.discriminatedUnion('action', [
+  z.strictObject({ ...stepKeys, action: z.literal(['prepare', 'download', 'extract', 'rollback']) }),
+  z.strictObject({
+    ...stepKeys,
+    action: z.literal(['provision', 'install_plugin', 'configure_plugin']),
+    plugin: idSchema,
+  }),
+  z.strictObject({ ...stepKeys, action: z.literal('install_extension'), extension: idSchema }),
+  z.strictObject({ ...stepKeys, action: z.literal('write_env'), plugin: idSchema, from: templatePathSchema }),
+  z.strictObject({ ...stepKeys, action: z.literal(['start', 'stop', 'restart']), plugin: z.exactOptional(idSchema) }),
+  z.strictObject({
+    ...stepKeys,
+    action: z.literal('healthcheck'),
+    plugin: z.exactOptional(idSchema),
+    timeout: z._default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
+    retries: z._default(
+      z.int(retriesError).check(z.gte(0, retriesError), z.lte(MAX_HEALTHCHECK_RETRIES, retriesError)),
+      0,
+    ),
+  }),
+  z.strictObject({
+    ...stepKeys,
+    action: z.literal('notify'),
+    event: stepIdSchema,
+    message: z.exactOptional(messageSchema),
+  }),
+])
+
+/** The keys that a step with `action` may hold; those of every step where the action is unknown. */
+export function keysOfStep(action: unknown): string[] {
+  const shapes = stepSchema.def.options.map(option => option.shape)
+  const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success)
+  return Object.keys(shape ?? { ...stepKeys, action })
+}
+
+/** The step as the rest of the program knows it. */
+export function buildStep(written: z.infer<typeof stepSchema>, { line, column }: SourcePosition): PlanStep {
+  const { depends_on: dependsOn, ...rest } = written
+  if (rest.action !== 'healthcheck') return { ...rest, dependsOn, line, column }
+  const { timeout: timeoutSeconds, ...check } = rest
+  return { ...check, timeoutSeconds, dependsOn, line, column }
+}

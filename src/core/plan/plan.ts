@@ -1,0 +1,112 @@
+import { z } from 'zod/mini'
+import { didYouMean } from '../document/near-miss.ts'
+import { type DocumentWords, schemaProblems, valueAt } from '../document/schema-problems.ts'
+import { SourceError, type SourcePosition, type SourceProblem } from '../document/source-problem.ts'
+import { parseYamlSource, type YamlPath, type YamlSource } from '../document/yaml-source.ts'
+import { cleanForeignText } from '../foreign-text.ts'
+import { projectIdSchema, versionSchema } from '../identifiers.ts'
+import { planGraphProblems } from './plan-graph.ts'
+import { ACTIONS, anyStepSchema, buildStep, keysOfStep, type PlanStep, stepSchema } from './plan-step.ts'
+
+export type PlanProblem = SourceProblem
+
+/** A plan (install.yaml) that can be run: known actions and keys, ids once each, dependencies without cycles. */
+export interface Plan {
+  readonly formatVersion: '1'
+  readonly projectId: string
+  readonly version: string
+  readonly steps: readonly PlanStep[]
+  readonly file: string
+  /** Where the parts that later checks speak about are written. */
+  readonly positions: { readonly projectId: SourcePosition; readonly steps: SourcePosition }
+}
+
+/** The plan is refused: code `invalid_plan`, with everything that is wrong with it. */
+export class PlanError extends SourceError {
+  override readonly name: string = 'PlanError'
+
+  constructor(problems: readonly PlanProblem[]) {
+    super('invalid_plan', 'The install plan', problems)
+  }
+}
+
+/**
+ * The plan in `text`, read strictly as one YAML document; `file` is what problems call it. Refuses unknown actions and
+ * keys, ids taken twice, unknown and own dependencies and cycles, all at once. Throws PlanError `invalid_plan`.
+ */
+export function parsePlan(text: string, file: string): Plan {
+  const source = parseYamlSource(text, file)
+  if (source.value === undefined) throw new PlanError(source.problems)
+  const parsed = planSchema.safeParse(source.value)
+  const complaints = parsed.success ? [] : stepAwareProblems(parsed.error.issues, source)
+  const problems = [...source.problems, ...complaints, ...planGraphProblems(source)]
+  if (!parsed.success || problems.length > 0) throw new PlanError(problems)
+  return buildPlan(parsed.data, source)
+}
+
+const planSchema = z.strictObject({
+  format_version: z.literal(['1', 1]),
+  project_id: projectIdSchema,
+  version: versionSchema,
+  steps: z.array(stepSchema).check(z.minLength(1, { error: 'must hold at least one step' })),
+})
+
+function buildPlan(written: z.infer<typeof planSchema>, source: YamlSource): Plan {
+  return {
+    formatVersion: '1',
+    projectId: written.project_id,
+    version: written.version,
+    steps: written.steps.map((step, index) => buildStep(step, source.positionOf(['steps', index]))),
+    file: source.file,
+    positions: { projectId: source.positionOf(['project_id']), steps: source.positionOfKey(['steps']) },
+  }
+}
+
+type Issue = z.core.$ZodIssue
+
+/** A step whose action is unknown was not looked at any further by the schema: what all steps have in common still is. */
+function stepAwareProblems(issues: readonly Issue[], source: YamlSource): PlanProblem[] {
+  const strangers = issues.filter(isUnknownAction)
+  const known = issues.filter(issue => !isUnknownAction(issue))
+  const common = strangers.flatMap(({ path }) => commonIssues(path.slice(0, -1), source))
+  return [
+    ...strangers.map(({ path }) => unknownActionProblem(path, source)),
+    ...schemaProblems([...known, ...common], source, planWords),
+  ]
+}
+
+function isUnknownAction(issue: Issue): boolean {
+  return issue.code === 'invalid_union' && issue.discriminator === 'action'
+}
+
+function commonIssues(path: YamlPath, source: YamlSource): Issue[] {
+  const { error } = anyStepSchema.safeParse(valueAt(source.value, path))
+  return (error?.issues ?? []).map(issue => ({ ...issue, path: [...path, ...issue.path] }))
+}
+
+function unknownActionProblem(path: YamlPath, source: YamlSource): PlanProblem {
+  const { prefix } = planWords.subjectOf(path, source.value)
+  const message = `${prefix}${actionComplaint(valueAt(source.value, path))}`
+  return { message, file: source.file, ...source.positionOf(path) }
+}
+
+function actionComplaint(action: unknown): string {
+  const actions = `the actions are ${ACTIONS.join(', ')}`
+  if (action === undefined) return `action is missing; ${actions}`
+  if (typeof action !== 'string') return `action must be a word; ${actions}`
+  const hint = didYouMean(action, ACTIONS)
+  return `unknown action "${cleanForeignText(action, 60)}"${hint}${hint === '' ? '; ' : ' '}${actions}`
+}
+
+const planWords: DocumentWords = {
+  document: 'the plan',
+  subjectOf(path, value) {
+    if (path[0] !== 'steps' || typeof path[1] !== 'number') return { prefix: '', covers: 0 }
+    const id = valueAt(value, ['steps', path[1], 'id'])
+    const name = typeof id === 'string' ? `"${cleanForeignText(id, 64)}"` : path[1] + 1
+    return { prefix: `step ${name}: `, covers: 2 }
+  },
+  keysAt(path, value) {
+    return path.length === 0 ? Object.keys(planSchema.shape) : keysOfStep(valueAt(value, [...path, 'action']))
+  },
+}

@@ -1,0 +1,150 @@
+import type { Manifest, ManifestThing } from '../content/manifest.ts'
+import { didYouMean } from '../document/near-miss.ts'
+import { type Plan, PlanError, type PlanProblem } from './plan.ts'
+import {
+  foreignPlanProblems,
+  type InstallStep,
+  installedId,
+  isInstallStep,
+  needsFiles,
+  prematureProblems,
+  problemAt,
+  settingsNameProblems,
+  stepProblem,
+  subjectIdOf,
+} from './plan-binding.ts'
+import { orderSteps } from './plan-order.ts'
+import type { PlanStep } from './plan-step.ts'
+
+/** A plan that fits a project. */
+export interface BoundProject {
+  /** In the order in which they run. Templates are named as the host has them, `plugins/...`, whatever the archive calls that directory. */
+  readonly steps: readonly PlanStep[]
+  /** What it installs, in that order; at least one. */
+  readonly things: readonly ManifestThing[]
+  /** Whether the replaced versions are kept after success: some step asks for it. */
+  readonly snapshot: boolean
+  /** What the manifest names and no step installs. */
+  readonly notInstalled: readonly ManifestThing[]
+}
+
+/**
+ * Binds a project's own plan to its manifest: both are of one project, whatever a step names is in the manifest, each thing is
+ * installed at most once and something is, templates come from what is installed, and nothing that needs a thing's files
+ * runs before they are there; a step without `plugin` needs those of all. Throws PlanError `invalid_plan` with everything that does not fit.
+ */
+export function bindPlanToProject(plan: Plan, manifest: Manifest): BoundProject {
+  const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) })
+  const installSteps = steps.filter(isInstallStep)
+  const problems = [
+    ...foreignPlanProblems(plan, "the project's id", manifest.projectId),
+    ...installProblems(plan, installSteps, manifest),
+    ...strangerProblems(plan.file, steps, manifest),
+    ...templateProblems(plan.file, steps, installSteps),
+    ...prematureProblems(plan.file, steps, needs),
+  ]
+  if (problems.length > 0) throw new PlanError(problems)
+  const installed = new Set(installSteps.map(placeOf))
+  const isInstalled = (thing: ManifestThing) => installed.has(`${thing.shelf}/${thing.id}`)
+  return {
+    steps,
+    things: installSteps.flatMap(step => manifest.things.filter(thing => isThingOf(thing, step))),
+    snapshot: steps.some(step => step.snapshot),
+    notInstalled: manifest.things.filter(thing => !isInstalled(thing)),
+  }
+}
+
+function withHostPath(step: PlanStep, pluginsDirname: string): PlanStep {
+  if (step.action !== 'write_env' || !step.from.startsWith(`${pluginsDirname}/`)) return step
+  return { ...step, from: `plugins/${step.from.slice(pluginsDirname.length + 1)}` }
+}
+
+function shelfOf(step: InstallStep): ManifestThing['shelf'] {
+  return step.action === 'install_plugin' ? 'plugins' : 'extensions'
+}
+
+function placeOf(step: InstallStep): string {
+  return `${shelfOf(step)}/${installedId(step)}`
+}
+
+function isThingOf(thing: ManifestThing, step: InstallStep): boolean {
+  return thing.shelf === shelfOf(step) && thing.id === installedId(step)
+}
+
+function installProblems(plan: Plan, installSteps: readonly InstallStep[], manifest: Manifest): PlanProblem[] {
+  if (installSteps.length > 0) {
+    return [
+      ...unknownThingProblems(plan.file, installSteps, manifest),
+      ...repeatedIdProblems(plan.file, installSteps),
+      ...settingsNameProblems(plan.file, installSteps),
+    ]
+  }
+  const message = 'no step installs anything: one with action install_plugin or install_extension is needed'
+  return [problemAt(plan.file, plan.positions.steps, message)]
+}
+
+function unknownThingProblems(file: string, installSteps: readonly InstallStep[], manifest: Manifest): PlanProblem[] {
+  return installSteps.flatMap(step => {
+    if (manifest.things.some(thing => isThingOf(thing, step))) return []
+    const ids = manifest.things.filter(({ shelf }) => shelf === shelfOf(step)).map(({ id }) => id)
+    const message = `the manifest has no "${installedId(step)}" among its ${shelfOf(step)}${didYouMean(installedId(step), ids)}`
+    return [stepProblem(file, step, message)]
+  })
+}
+
+/** Also of an id in both shelves: steps and services know things by their id alone. */
+function repeatedIdProblems(file: string, installSteps: readonly InstallStep[]): PlanProblem[] {
+  const first = new Map<string, InstallStep>()
+  return installSteps.flatMap(step => {
+    const other = first.get(installedId(step))
+    if (other === undefined) first.set(installedId(step), step)
+    if (other === undefined) return []
+    return [stepProblem(file, step, `"${installedId(step)}" is installed once, and step "${other.id}" does it`)]
+  })
+}
+
+function strangerProblems(file: string, steps: readonly PlanStep[], manifest: Manifest): PlanProblem[] {
+  const known = new Set(manifest.things.map(({ id }) => id))
+  const installed = new Set(steps.filter(isInstallStep).map(installedId))
+  return steps.flatMap(step => {
+    const id = subjectIdOf(step)
+    if (id === undefined) return []
+    if (!known.has(id)) {
+      return [stepProblem(file, step, `the manifest has nothing with the id "${id}"${didYouMean(id, known)}`)]
+    }
+    if (!needsFiles(step) || installed.has(id)) return []
+    return [stepProblem(file, step, `${step.action} needs "${id}", which no step of this plan installs`)]
+  })
+}
+
+/** A template's first part also says which shelf the settings are for, so what they are of is installed there. */
+function templateProblems(
+  file: string,
+  steps: readonly PlanStep[],
+  installSteps: readonly InstallStep[],
+): PlanProblem[] {
+  const places = new Set(installSteps.map(placeOf))
+  return steps.flatMap(step => {
+    if (step.action !== 'write_env') return []
+    const place = templatePlaceOf(step)
+    const [shelf] = place.split('/')
+    if (places.has(place) && places.has(`${shelf}/${step.plugin}`)) return []
+    const rule = places.has(place)
+      ? `must be in the same directory as "${step.plugin}", plugins/ or extensions/`
+      : 'must begin with plugins/<id>/ or extensions/<id>/ of something that this plan installs'
+    return [stepProblem(file, step, `from ${rule}, found "${step.from}"`)]
+  })
+}
+
+function needs(step: PlanStep, install: InstallStep): boolean {
+  const id = subjectIdOf(step)
+  return (
+    id === undefined ||
+    id === installedId(install) ||
+    (step.action === 'write_env' && templatePlaceOf(step) === placeOf(install))
+  )
+}
+
+function templatePlaceOf(step: { readonly from: string }): string {
+  return step.from.split('/', 2).join('/')
+}

@@ -1,0 +1,49 @@
+import { collectProblems } from '../document/source-problem.ts'
+import type { HostConfig } from './host-config.ts'
+import { type Plan, PlanError } from './plan.ts'
+import { checkPlanNeeds } from './plan-needs.ts'
+import type { PlanStep } from './plan-step.ts'
+
+/** A plan that fits what it installs and what this host can do. */
+export interface ReadyPlan<Bound> {
+  readonly bound: Bound
+  /** Ids of the steps that `supervisor: none` in the host config leaves out. */
+  readonly skipped: ReadonlySet<string>
+}
+
+/** Binds a plan and compares it with the host config. Throws PlanError `invalid_plan` with the problems of both. */
+export function readyPlan<Bound>(
+  plan: Plan,
+  hostConfig: HostConfig | undefined,
+  bind: (plan: Plan) => Bound,
+): ReadyPlan<Bound> {
+  const { value: bound, problems } = collectProblems(() => bind(plan))
+  const needs = checkPlanNeeds(plan, hostConfig)
+  if (bound === undefined || needs.problems.length > 0) throw new PlanError([...problems, ...needs.problems])
+  return { bound, skipped: new Set(needs.skipped.map(step => step.id)) }
+}
+
+/**
+ * Checks what a plan takes from the artifact: every template is a regular file of it, and not below a keep-path, where the
+ * host's own file would be read in its place. `hasFile` is asked with the `from` of a step. Throws PlanError `invalid_plan`.
+ */
+export function verifyTemplates(
+  file: string,
+  steps: readonly PlanStep[],
+  hasFile: (from: string) => boolean,
+  keepPaths: readonly string[],
+): void {
+  const problems = steps.flatMap(step => {
+    if (step.action !== 'write_env') return []
+    const path = step.from.split('/').slice(2).join('/')
+    const kept = keepPaths.find(keep => path === keep || path.startsWith(`${keep}/`))
+    if (kept === undefined && hasFile(step.from)) return []
+    const what =
+      kept === undefined
+        ? 'which is not a regular file of the artifact'
+        : `which lies in ${kept}, a path that keep-paths leaves to the host`
+    const message = `step "${step.id}": from names ${step.from}, ${what}`
+    return [{ message, file, line: step.line, column: step.column }]
+  })
+  if (problems.length > 0) throw new PlanError(problems)
+}

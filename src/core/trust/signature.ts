@@ -1,0 +1,80 @@
+import { timingSafeEqual } from 'node:crypto'
+import { SignatureError } from '../errors.ts'
+import { cleanForeignText } from '../foreign-text.ts'
+
+declare const verified: unique symbol
+
+/**
+ * An artifact as it came: untrusted bytes behind an open descriptor, with the digests computed while they were
+ * written. The file has no name any more, so no other job can put another one in its place.
+ */
+export interface FetchedArtifact {
+  /** An open file descriptor, readable; the owner closes it. */
+  readonly fd: number
+  /** Bytes. */
+  readonly size: number
+  /** Lowercase hex SHA-256 of the bytes. */
+  readonly sha256: string
+}
+
+/** An artifact whose signature held. Only the functions that check a signature make one; extraction takes nothing else. */
+export type VerifiedArtifact = FetchedArtifact & { readonly [verified]: true }
+
+const HEADER_FORM = /^hmac_sha256:([0-9a-fA-F]{64})$/
+
+/**
+ * The 32 bytes of an `X-Signature` header `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature").
+ * Throws SignatureError `missing_signature` when there is none, `invalid_signature_format` when it has another form or algorithm.
+ */
+export function parseSignatureHeader(header: string | undefined): Buffer {
+  if (header === undefined || header.trim() === '') {
+    throw new SignatureError(
+      'missing_signature',
+      'The hub sent the artifact without an X-Signature header, so nothing was installed: ask the publisher to sign it.',
+    )
+  }
+  const hex = HEADER_FORM.exec(header.trim())?.[1]
+  if (hex === undefined) {
+    throw new SignatureError(
+      'invalid_signature_format',
+      `The artifact's signature must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}": nothing was installed.`,
+    )
+  }
+  return Buffer.from(hex, 'hex')
+}
+
+/**
+ * Vouches for an artifact when the HMAC-SHA256 over its exact bytes, computed with the signing secret, equals the
+ * one in its `X-Signature` header, compared in constant time (contract 4.3, rules 3 and 4).
+ * Throws SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
+ */
+export function verifyHmacSignature(
+  artifact: FetchedArtifact,
+  computedHmac: Buffer,
+  header: string | undefined,
+): VerifiedArtifact {
+  const expected = parseSignatureHeader(header)
+  if (computedHmac.length !== expected.length || !timingSafeEqual(computedHmac, expected)) {
+    throw new SignatureError(
+      'signature_mismatch',
+      `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) does not carry the signature of this signing-secret: ` +
+        'nothing was installed. Check that signing-secret is the publisher’s current one; if it is, the bytes were changed on the way.',
+    )
+  }
+  return artifact as VerifiedArtifact
+}
+
+/** Refuses an artifact, verified before, that is not the pinned one: SignatureError `digest_mismatch`. */
+export function verifyPinnedDigest<Artifact extends { readonly sha256: string }>(
+  artifact: Artifact,
+  pinnedSha256: string,
+): Artifact {
+  if (artifact.sha256 !== pinnedSha256) {
+    throw new SignatureError(
+      'digest_mismatch',
+      `artifact-sha256 pins ${pinnedSha256}, the hub served ${artifact.sha256}: nothing was installed. ` +
+        'Find out why the hub serves other bytes, and pin their digest only if they are the ones that were reviewed.',
+    )
+  }
+  return artifact
+}

@@ -1,0 +1,106 @@
+import { createPublicKey, type KeyObject } from 'node:crypto'
+import { ConfigError, SignatureError } from '../errors.ts'
+import { publicKeyProblem } from './ed25519-key-check.ts'
+import { decodeBase64 } from './strict-base64.ts'
+
+/** An Ed25519 public key that the operator trusts to sign artifacts. */
+export interface SignerKey {
+  /** The 32 bytes of the key. */
+  readonly raw: Buffer
+  /** Of `raw`: how a hub writes it, and how it is told. */
+  readonly base64: string
+  readonly key: KeyObject
+}
+
+const KEY_BYTES = 32
+const HEX_FORM = /^[0-9a-fA-F]{64}$/
+const PEM_BEGIN = '-----BEGIN PUBLIC KEY-----'
+const PRIVATE_PEM_BEGIN = /^-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----/
+const PEM_END = '-----END PUBLIC KEY-----'
+/** What stands before the raw key in its SubjectPublicKeyInfo (RFC 8410). */
+const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex')
+
+/** One key as it was written, and the line it begins on. */
+interface WrittenKey {
+  readonly text: string
+  readonly line: number
+}
+
+/**
+ * The keys of the input `signer-public-key`: one a line as base64 or hex of the raw 32 bytes, or PEM blocks
+ * (`BEGIN PUBLIC KEY`), in any mixture; at least one.
+ * Throws ConfigError `invalid_input`, naming the line and repeating nothing of it, for anything else, and for keys that
+ * are not in the canonical form or of small order: those hold for signatures that nobody's private key made.
+ */
+export function parseSignerKeys(text: string): SignerKey[] {
+  const keys = splitKeys(text).map(parseKey)
+  if (keys.length === 0) throw invalidKeys('it is empty')
+  return keys
+}
+
+/**
+ * The pinned key that a hub offers (contract 2.2, `signer_public_key`: base64 of the raw 32 bytes).
+ * Throws SignatureError `untrusted_signer` when it is none of them or not in that form.
+ */
+export function findPinnedKey(keys: readonly SignerKey[], offered: string): SignerKey {
+  const raw = decodeBase64(offered, KEY_BYTES)
+  const pinned = keys.find(key => raw !== undefined && key.raw.equals(raw))
+  if (pinned !== undefined) return pinned
+  const found = raw === undefined ? 'something that is not base64 of 32 bytes' : `the key ${raw.toString('base64')}`
+  throw new SignatureError(
+    'untrusted_signer',
+    `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, the hub says that the artifact is signed ` +
+      `with ${found}: nothing was downloaded. Ask the publisher whether the key was changed, and pin the new one only if they say so.`,
+  )
+}
+
+function splitKeys(text: string): WrittenKey[] {
+  const keys: WrittenKey[] = []
+  const lines = text.split(/\r?\n/).map(line => line.trim())
+  for (let at = 0; at < lines.length; at++) {
+    const line = lines[at] as string
+    if (line === '') continue
+    const end = line === PEM_BEGIN ? lines.indexOf(PEM_END, at) : at
+    if (end === -1) throw invalidKeys(`line ${at + 1} begins a PEM block that no END PUBLIC KEY ends`)
+    keys.push({ text: lines.slice(at, end + 1).join('\n'), line: at + 1 })
+    at = end
+  }
+  return keys
+}
+
+function parseKey({ text, line }: WrittenKey): SignerKey {
+  if (PRIVATE_PEM_BEGIN.test(text)) throw privateKey(line)
+  const raw = decodeKey(text)
+  if (raw === undefined) throw invalidKeys(`line ${line} is something else`)
+  const problem = publicKeyProblem(raw)
+  if (problem !== undefined) throw invalidKeys(`the key on line ${line} ${problem}`)
+  const key = createPublicKey({ key: Buffer.concat([SPKI_PREFIX, raw]), format: 'der', type: 'spki' })
+  return { raw, base64: raw.toString('base64'), key }
+}
+
+function decodeKey(text: string): Buffer | undefined {
+  if (text.startsWith(PEM_BEGIN)) return decodePem(text)
+  return HEX_FORM.test(text) ? Buffer.from(text, 'hex') : decodeBase64(text, KEY_BYTES)
+}
+
+function decodePem(text: string): Buffer | undefined {
+  const base64 = text.slice(PEM_BEGIN.length, -PEM_END.length).replaceAll('\n', '')
+  const spki = decodeBase64(base64, SPKI_PREFIX.length + KEY_BYTES)
+  return spki?.subarray(0, SPKI_PREFIX.length).equals(SPKI_PREFIX) ? spki.subarray(SPKI_PREFIX.length) : undefined
+}
+
+function invalidKeys(problem: string): ConfigError {
+  return new ConfigError(
+    'invalid_input',
+    'signer-public-key must hold Ed25519 public keys, one a line as base64 or hex of the raw 32 bytes, or as PEM "BEGIN PUBLIC KEY", ' +
+      `but ${problem}: ask the publisher for the key.`,
+  )
+}
+
+function privateKey(line: number): ConfigError {
+  return new ConfigError(
+    'invalid_input',
+    `signer-public-key must hold public keys, but on line ${line} begins a private key, which must not be there: whoever has it signs as the publisher. ` +
+      'Remove it, have the publisher replace it if others could read it, and give its public key.',
+  )
+}

@@ -1,0 +1,82 @@
+import { createDecipheriv, type DecipherGCM } from 'node:crypto'
+import { freeBuffer } from '../../core/archive/free-buffer.ts'
+import { ArtifactError } from '../../core/errors.ts'
+import type { VerifiedSealedArtifact } from '../../core/trust/sealed-signature.ts'
+import { TimeSlice } from '../files/time-slice.ts'
+
+declare const opened: unique symbol
+
+/** A sealed artifact that has been decrypted, and whose tag held: zstd of a tar. Only `unseal` makes one. */
+export interface OpenedArtifact {
+  /** A part of the buffer that held the sealed bytes. */
+  readonly zstd: Buffer
+  readonly [opened]: true
+}
+
+const DEK_BYTES = 32
+const NONCE_BYTES = 12
+const TAG_BYTES = 16
+const PIECE_BYTES = 1024 * 1024
+
+/**
+ * Decrypts a sealed artifact (AES-256-GCM: 12 bytes of nonce, the ciphertext, 16 of tag; no associated data) in its own
+ * buffer, so the sealed bytes are gone afterwards: call it once. Gives nothing back before the tag has held; when it throws, the
+ * buffer has been overwritten with zeros. Works in slices between which signals are heard.
+ * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes or not this artifact's and for a file that is too
+ * short, and the signal's reason once it is aborted.
+ */
+export async function unseal(
+  artifact: VerifiedSealedArtifact,
+  dek: Buffer,
+  signal?: AbortSignal,
+): Promise<OpenedArtifact> {
+  try {
+    signal?.throwIfAborted()
+    const zstd = ciphertextOf(artifact)
+    await decryptInPlace(zstd, createDecipher(artifact.bytes, dek), new TimeSlice(signal))
+    return { zstd } as OpenedArtifact
+  } catch (error) {
+    artifact.bytes.fill(0)
+    throw error
+  }
+}
+
+function ciphertextOf({ bytes, size }: VerifiedSealedArtifact): Buffer {
+  if (size > NONCE_BYTES + TAG_BYTES) return bytes.subarray(NONCE_BYTES, size - TAG_BYTES)
+  throw decryptionFailed(`it is only ${size} bytes long, too short to hold anything`)
+}
+
+function createDecipher(sealed: Buffer, dek: Buffer): DecipherGCM {
+  if (dek.length !== DEK_BYTES) {
+    throw decryptionFailed(`the hub released a key of ${dek.length} bytes where ${DEK_BYTES} were expected`)
+  }
+  // Without authTagLength a tag cut to 4 bytes would do.
+  const decipher = createDecipheriv('aes-256-gcm', dek, sealed.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
+  return decipher.setAuthTag(sealed.subarray(-TAG_BYTES))
+}
+
+async function decryptInPlace(bytes: Buffer, decipher: DecipherGCM, slice: TimeSlice): Promise<void> {
+  for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
+    const plain = decipher.update(bytes.subarray(at, at + PIECE_BYTES))
+    plain.copy(bytes, at)
+    freeBuffer(plain)
+    if (slice.isOver()) await slice.giveBack()
+  }
+  verifyTag(decipher)
+}
+
+function verifyTag(decipher: DecipherGCM): void {
+  try {
+    decipher.final()
+  } catch (error) {
+    throw decryptionFailed('the key that the hub released does not open it', error)
+  }
+}
+
+function decryptionFailed(problem: string, cause?: unknown): ArtifactError {
+  return new ArtifactError(
+    'decryption_failed',
+    `The signed artifact could not be decrypted, ${problem}: nothing was installed; the publisher must publish this version again.`,
+    { cause },
+  )
+}

@@ -1,0 +1,85 @@
+import type { PlannedFile } from '../../core/archive/archive-policy.ts'
+import { freeBuffer } from '../../core/archive/free-buffer.ts'
+import { inflateTogether } from './inflate-together.ts'
+import type { ReadWindow } from './read-window.ts'
+import { readSmallEntry } from './zip-entry-data.ts'
+import type { LocatedZipEntry } from './zip-local-headers.ts'
+
+type SmallFile = PlannedFile<LocatedZipEntry>
+
+export interface ReadFile {
+  readonly file: SmallFile
+  readonly bytes: Buffer
+}
+
+type Inflating = { readonly batch: readonly SmallFile[]; readonly inflated: Promise<Buffer | undefined> }
+
+/** Bytes of one batch: fewer would mean more turns of the event loop, more would only take more memory. */
+const MAX_BATCH_PACKED_BYTES = 256 * 1024
+const MAX_BATCH_BYTES = 1024 * 1024
+/** So that tiny ones do not take a whole slice of time to put together. */
+const MAX_BATCH_FILES = 1000
+/** Batches that the thread pool is given ahead of the one in use: with one it would now and then wait for this thread. */
+const BATCHES_AHEAD = 2
+
+/**
+ * Small files for which `canInflateTogether` holds, in their order, with all of their bytes, which hold until the next file is asked for.
+ * While a batch of files is used, the thread pool inflates the next ones. Vouches for declared sizes and CRCs, and that nothing packed was
+ * left over. Throws ArchiveError `invalid_archive`.
+ */
+export async function* readInBatches(window: ReadWindow, files: readonly SmallFile[]): AsyncGenerator<ReadFile> {
+  const inflating: Inflating[] = []
+  for (const batch of cutIntoBatches(files)) {
+    const inflated = inflateTogether(window, batch.map(toEntry))
+    // Thrown where the batch is used; until then nobody else listens.
+    inflated.catch(() => {})
+    inflating.push({ batch, inflated })
+    if (inflating.length > BATCHES_AHEAD) yield* readNext(window, inflating)
+  }
+  while (inflating.length > 0) yield* readNext(window, inflating)
+}
+
+async function* readNext(window: ReadWindow, inflating: Inflating[]): AsyncGenerator<ReadFile> {
+  const next = inflating.shift()
+  if (next !== undefined) yield* readBatch(window, next.batch, await next.inflated)
+}
+
+function* readBatch(
+  window: ReadWindow,
+  batch: readonly SmallFile[],
+  inflated: Buffer | undefined,
+): Generator<ReadFile> {
+  if (inflated === undefined) {
+    for (const file of batch) yield { file, bytes: readSmallEntry(window, file.entry) }
+    return
+  }
+  let at = 0
+  for (const file of batch) {
+    yield { file, bytes: inflated.subarray(at, at + file.entry.size) }
+    at += file.entry.size
+  }
+  freeBuffer(inflated)
+}
+
+function* cutIntoBatches(files: readonly SmallFile[]): Generator<readonly SmallFile[]> {
+  let batch: SmallFile[] = []
+  let packedBytes = 0
+  let bytes = 0
+  for (const file of files) {
+    packedBytes += file.entry.packedSize
+    bytes += file.entry.size
+    const isFull = packedBytes > MAX_BATCH_PACKED_BYTES || bytes > MAX_BATCH_BYTES || batch.length === MAX_BATCH_FILES
+    if (batch.length > 0 && isFull) {
+      yield batch
+      batch = []
+      packedBytes = file.entry.packedSize
+      bytes = file.entry.size
+    }
+    batch.push(file)
+  }
+  if (batch.length > 0) yield batch
+}
+
+function toEntry({ entry }: SmallFile): LocatedZipEntry {
+  return entry
+}

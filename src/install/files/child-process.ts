@@ -1,0 +1,129 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { setTimeout as startTimer } from 'node:timers'
+import { setTimeout } from 'node:timers/promises'
+import { CUT_MARK } from '../../core/foreign-text.ts'
+
+export interface ChildRequest {
+  /** The program and its arguments; no shell. */
+  command: readonly [string, ...string[]]
+  env: Readonly<Record<string, string>>
+  cwd?: string
+  timeoutMs: number
+  signal?: AbortSignal | undefined
+  /** What it prints goes nowhere; to read it costs a millisecond. */
+  isSilent?: true
+}
+
+export type ChildEnd =
+  | { kind: 'exited'; code: number; output: string; stdout: string }
+  | { kind: 'signalled'; signal: string; output: string }
+  | { kind: 'not_started'; error: Error }
+  | { kind: 'timed_out'; output: string }
+
+const KILL_AFTER_TERM_MS = 5000
+const MAX_OUTPUT_BYTES = 2048
+/** How long a child that has ended may keep its output open (a daemon that it left behind) before we stop reading. */
+const DRAIN_MS = 200
+
+/**
+ * Runs a program in a process group of its own with stdin closed, and resolves when it has ended, however it ended.
+ * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program
+ * has ended; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and of
+ * stdout alone for who reads an answer, and marks where it cut. Never blocks the event loop.
+ */
+export async function runChild(request: ChildRequest): Promise<ChildEnd> {
+  request.signal?.throwIfAborted()
+  const [program, ...args] = request.command
+  const child = spawn(program, args, {
+    env: { ...request.env },
+    stdio: request.isSilent ? 'ignore' : ['ignore', 'pipe', 'pipe'],
+    detached: true,
+    ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
+  })
+  const streams = [child.stdout, child.stderr].filter(stream => stream !== null)
+  const output = collectOutput(streams)
+  const stdout = collectOutput(streams.slice(0, 1))
+  const closed = new Promise(resolve => child.once('close', resolve))
+  const exited = new Promise<[number | null, NodeJS.Signals | null]>(resolve =>
+    child.once('exit', (code, signal) => resolve([code, signal])),
+  )
+  const failure = await startFailure(child)
+  if (failure !== undefined) return { kind: 'not_started', error: failure }
+  const stop = stopOn(child.pid as number, request)
+  const [code, signal] = await exited
+  stop.clear()
+  // Not referenced: once the output is closed the timer has no reason to keep the process alive.
+  await Promise.race([closed, setTimeout(DRAIN_MS, undefined, { ref: false })])
+  for (const stream of streams) stream.destroy()
+  request.signal?.throwIfAborted()
+  if (stop.timedOut()) return { kind: 'timed_out', output: output() }
+  return code === null
+    ? { kind: 'signalled', signal: String(signal), output: output() }
+    : { kind: 'exited', code, output: output(), stdout: stdout() }
+}
+
+/** What a child of ours may know of the environment: never the runner's inputs, tokens or tracking id. */
+export function allowedEnvironment(extra: Readonly<Record<string, string>> = {}): Record<string, string> {
+  const inherited = ['PATH', 'HOME', 'LANG', 'TZ'].flatMap(name => {
+    const value = process.env[name]
+    return value === undefined ? [] : [[name, value] as const]
+  })
+  return { ...Object.fromEntries(inherited), ...extra }
+}
+
+function startFailure(child: ChildProcess): Promise<Error | undefined> {
+  return new Promise(resolve => {
+    child.once('spawn', () => resolve(undefined))
+    child.once('error', resolve)
+  })
+}
+
+function collectOutput(streams: readonly NodeJS.ReadableStream[]): () => string {
+  const chunks: Buffer[] = []
+  let size = 0
+  for (const stream of streams) {
+    stream.on('data', (chunk: Buffer) => {
+      if (size < MAX_OUTPUT_BYTES) chunks.push(chunk.subarray(0, MAX_OUTPUT_BYTES - size))
+      size += chunk.length
+    })
+    stream.on('error', () => {})
+  }
+  return () => {
+    const bytes = Buffer.concat(chunks)
+    if (size <= MAX_OUTPUT_BYTES) return bytes.toString('utf8')
+    // Of a character that the cut has divided nothing is kept.
+    return `${new TextDecoder().decode(bytes, { stream: true })}${CUT_MARK}`
+  }
+}
+
+function stopOn(pid: number, request: ChildRequest): { clear(): void; timedOut(): boolean } {
+  let timedOut = false
+  let killTimer: NodeJS.Timeout | undefined
+  const stop = (): void => {
+    signalGroup(pid, 'SIGTERM')
+    killTimer ??= startTimer(() => signalGroup(pid, 'SIGKILL'), KILL_AFTER_TERM_MS)
+  }
+  const timer = startTimer(() => {
+    timedOut = true
+    stop()
+  }, request.timeoutMs)
+  request.signal?.addEventListener('abort', stop, { once: true })
+  if (request.signal?.aborted) stop()
+  return {
+    timedOut: () => timedOut,
+    clear() {
+      clearTimeout(timer)
+      clearTimeout(killTimer)
+      if (killTimer !== undefined) signalGroup(pid, 'SIGKILL')
+      request.signal?.removeEventListener('abort', stop)
+    },
+  }
+}
+
+function signalGroup(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(-pid, signal)
+  } catch {
+    // The group is gone already.
+  }
+}

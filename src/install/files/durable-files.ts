@@ -1,0 +1,130 @@
+import { randomUUID } from 'node:crypto'
+import { constants } from 'node:fs'
+import { readdir } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { errnoOf } from '../../core/errors.ts'
+import { allowedEnvironment, runChild } from './child-process.ts'
+import { chmod, link, mkdir, type OpenFile, open, rename, unlink } from './direct-fs.ts'
+
+const SYNC_TIMEOUT_MS = 10 * 60_000
+const PARALLEL_SYNCS = 4
+
+/** Writes a file so that after a crash it holds either the old text or the new one; 0600. The directory must exist. */
+export async function replaceFile(path: string, text: string): Promise<void> {
+  const temporary = temporaryName(path)
+  try {
+    await writeNewFile(temporary, text)
+    await rename(temporary, path)
+  } catch (error) {
+    await unlink(temporary).catch(() => {})
+    throw error
+  }
+  await syncDirectory(dirname(path))
+}
+
+/** The same for a file that must not exist: whole and durable, or not there. Returns false when the name is taken. */
+export async function createFile(path: string, text: string): Promise<boolean> {
+  const temporary = temporaryName(path)
+  try {
+    await writeNewFile(temporary, text)
+    await link(temporary, path)
+  } catch (error) {
+    if (errnoOf(error) === 'EEXIST') return false
+    throw error
+  } finally {
+    await unlink(temporary).catch(() => {})
+  }
+  await syncDirectory(dirname(path))
+  return true
+}
+
+/** A name beside `path` that says which process it belongs to, so that what a killed one leaves can be told and removed. */
+export function temporaryName(path: string): string {
+  return `${path}.${process.pid}.${randomUUID()}.tmp`
+}
+
+/** The process that a temporary name belongs to, or undefined for any other name. */
+export function ownerOfTemporary(name: string): number | undefined {
+  const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1]
+  return pid === undefined ? undefined : Number(pid)
+}
+
+/** Creates a file that must not exist yet, 0600 until its bytes are complete and durable, then of the given mode. */
+export async function writeNewFile(path: string, text: string, mode = 0o600): Promise<void> {
+  const file = await open(path, 'wx', 0o600)
+  await using(file, async () => {
+    await file.write(text)
+    if (mode !== 0o600) await file.chmod(mode)
+    await file.sync()
+  })
+}
+
+/** Makes what was created, renamed or removed in a directory durable. */
+export async function syncDirectory(path: string): Promise<void> {
+  const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY)
+  await using(directory, () => directory.sync())
+}
+
+/**
+ * Makes a whole tree durable: one syncfs of its file system by `sync -f` (coreutils), because an fsync a file costs
+ * ten times the whole deployment; where that is missing or fails, an fsync of every file and directory.
+ * Throws when the bytes could not be made durable.
+ */
+export async function syncTree(root: string, signal?: AbortSignal): Promise<'syncfs' | 'fsync'> {
+  const end = await runChild({
+    command: ['sync', '-f', root],
+    env: allowedEnvironment({ LC_ALL: 'C' }),
+    timeoutMs: SYNC_TIMEOUT_MS,
+    signal,
+    isSilent: true,
+  })
+  if (end.kind === 'exited' && end.code === 0) return 'syncfs'
+  await syncEveryFile(root)
+  return 'fsync'
+}
+
+/** Creates directories, 0700, durably, where they are missing. Not their parents: Node's recursive mkdir never ends in some file systems. */
+export async function makePrivateDirectories(...paths: readonly string[]): Promise<void> {
+  const parents = new Set<string>()
+  for (const path of paths) if (await makeIfMissing(path)) parents.add(dirname(path))
+  for (const parent of parents) await syncDirectory(parent)
+}
+
+/** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */
+export async function makeOpenDirectory(path: string): Promise<void> {
+  await mkdir(path, { mode: 0o755 })
+  await chmod(path, 0o755)
+}
+
+async function makeIfMissing(path: string): Promise<boolean> {
+  try {
+    await mkdir(path, { mode: 0o700 })
+    return true
+  } catch (error) {
+    if (errnoOf(error) === 'EEXIST') return false
+    throw error
+  }
+}
+
+async function syncEveryFile(root: string): Promise<void> {
+  const entries = await readdir(root, { recursive: true, withFileTypes: true })
+  const paths = entries
+    .filter(entry => entry.isFile() || entry.isDirectory())
+    .map(entry => join(entry.parentPath, entry.name))
+  paths.push(root)
+  const workers = Array.from({ length: PARALLEL_SYNCS }, async () => {
+    for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
+      const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW)
+      await using(file, () => file.sync())
+    }
+  })
+  await Promise.all(workers)
+}
+
+async function using(file: OpenFile, act: () => Promise<void>): Promise<void> {
+  try {
+    await act()
+  } finally {
+    await file.close()
+  }
+}

@@ -1,0 +1,32 @@
+import { close } from 'node:fs'
+import { join } from 'node:path'
+import { mkdtemp, open, rmdir, unlink } from './direct-fs.ts'
+import { toHostError } from './system-errors.ts'
+
+export interface PrivateFile {
+  readonly fd: number
+  /** Does not wait until the system has taken back its space, which of a large file takes a tenth of a second. */
+  close(): void
+}
+
+/**
+ * An open file for a download: made in a private directory (0700) below `parent`, then unlinked, so that no other
+ * job can reach it by a name and nothing stays behind, however this process ends.
+ * Throws DeploymentError `disk_full` or `host_not_writable`.
+ */
+export async function openPrivateFile(parent: string): Promise<PrivateFile> {
+  try {
+    const directory = await mkdtemp(join(parent, 'hub-deploy-'))
+    const path = join(directory, 'artifact')
+    try {
+      const file = await open(path, 'wx+', 0o600)
+      return { fd: file.fd, close: () => close(file.fd, () => {}) }
+    } finally {
+      await unlink(path).catch(() => {})
+      // Fails where anything is left in it.
+      await rmdir(directory)
+    }
+  } catch (error) {
+    throw toHostError(error, `creating the download's private file in ${parent}`)
+  }
+}

@@ -1,0 +1,71 @@
+import { lstatSync, type Stats } from 'node:fs'
+import { dirname } from 'node:path'
+import { DeployError, DeploymentError, errnoOf } from '../../core/errors.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
+
+/** Whether the operating system refused something, as opposed to an error of this program. */
+export function isSystemError(error: unknown): boolean {
+  return error instanceof Error && 'syscall' in error && 'errno' in error
+}
+
+/**
+ * A system error told as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`, naming what was
+ * being done. A DeployError passes as it is.
+ */
+export function toHostError(error: unknown, doing: string): DeployError {
+  if (error instanceof DeployError) return error
+  const errno = errnoOf(error)
+  switch (errno) {
+    case 'ENOSPC':
+    case 'EDQUOT':
+      return new DeploymentError(
+        'disk_full',
+        `No space left while ${doing} (${errno}): free some space or inodes and run again.`,
+        {
+          cause: error,
+        },
+      )
+    case 'EACCES':
+    case 'EPERM':
+      return new DeploymentError(
+        'host_not_writable',
+        `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user write access to the project root and everything in it.`,
+        { cause: error },
+      )
+    case 'EROFS':
+      return new DeploymentError(
+        'host_not_writable',
+        `The file system is mounted read-only, which was found while ${doing} (${errno}): mount it writable, or correct project-root.`,
+        { cause: error },
+      )
+    default: {
+      const found = error instanceof Error ? error.message : String(error)
+      return new DeploymentError('step_failed', `Failed while ${doing}: ${cleanForeignText(found)}.`, { cause: error })
+    }
+  }
+}
+
+/** Who was refused, and whose the place is: that of what is at the path, or of the directory that it was to be made in. */
+function usersOf(error: unknown): string {
+  const uid = process.getuid?.()
+  if (uid === undefined) return ''
+  const path = error instanceof Error && 'path' in error && typeof error.path === 'string' ? error.path : undefined
+  return `; this runner works as uid ${uid}${path === undefined ? '' : ownerOf(path)}`
+}
+
+function ownerOf(path: string): string {
+  for (const candidate of [path, dirname(path)]) {
+    const found = lookAt(candidate)
+    if (found !== undefined) return `, ${cleanForeignText(candidate)} belongs to uid ${found.uid}`
+  }
+  return ''
+}
+
+/** Undefined also where this user may not look. */
+function lookAt(path: string): Stats | undefined {
+  try {
+    return lstatSync(path)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,62 @@
+import { lstat, readdir, readlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import { comparePaths } from '../../core/trust/tree-digest.ts'
+import { lstat as lstatDirectly } from './direct-fs.ts'
+
+export type TreeEntry =
+  | { type: 'file'; path: string; size: number; mode: number }
+  | { type: 'symlink'; path: string; target: string }
+  | { type: 'other'; path: string }
+
+/**
+ * Every file, symlink and other thing below `root` (directories are implied), with paths relative to it, ordered by
+ * path components. `skip` names top-level paths that are left out. Follows no symlink. Nothing there: an empty list.
+ */
+export async function walkTree(root: string, skip: ReadonlySet<string> = new Set()): Promise<TreeEntry[]> {
+  const found: TreeEntry[] = []
+  const pending = ['']
+  for (let directory = pending.pop(); directory !== undefined; directory = pending.pop()) {
+    for (const entry of await listDirectory(join(root, directory))) {
+      const path = directory === '' ? entry.name : `${directory}/${entry.name}`
+      if (skip.has(path)) continue
+      if (entry.isDirectory()) pending.push(path)
+      else found.push(await describe(root, path))
+    }
+  }
+  return found.sort((a, b) => comparePaths(a.path, b.path))
+}
+
+/** Whether anything is at the path, a dangling symlink included. */
+export async function exists(path: string): Promise<boolean> {
+  return (await statOf(path)) !== undefined
+}
+
+/** lstat, or undefined when nothing is there. */
+export async function statOf(path: string): Promise<Awaited<ReturnType<typeof lstat>> | undefined> {
+  try {
+    return await lstatDirectly(path)
+  } catch (error) {
+    if (isAbsent(error)) return undefined
+    throw error
+  }
+}
+
+/** Whether a system error says that nothing is at the path. */
+export function isAbsent(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR')
+}
+
+async function listDirectory(path: string) {
+  try {
+    return await readdir(path, { withFileTypes: true })
+  } catch (error) {
+    if (isAbsent(error)) return []
+    throw error
+  }
+}
+
+async function describe(root: string, path: string): Promise<TreeEntry> {
+  const stat = await lstat(join(root, path))
+  if (stat.isSymbolicLink()) return { type: 'symlink', path, target: await readlink(join(root, path)) }
+  return stat.isFile() ? { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 } : { type: 'other', path }
+}

@@ -1,0 +1,156 @@
+import { z } from 'zod/mini'
+import { DeploymentError, errnoOf } from '../../core/errors.ts'
+import { readFile } from '../files/direct-fs.ts'
+import { replaceFile } from '../files/durable-files.ts'
+import { toHostError } from '../files/system-errors.ts'
+import type { Layout, Shelf } from './layout.ts'
+
+const versionSchema = z.object({
+  version: z.nullable(z.string()),
+  /** Of the project that it came with; null for what came by itself. */
+  project_version: z.nullable(z.string()),
+  /** Of the artifact; null for what we did not install ourselves. */
+  artifact_sha256: z.nullable(z.string()),
+  tree_digest: z.nullable(z.string()),
+  installed_at: z.nullable(z.string()),
+  deployment_id: z.nullable(z.string()),
+  run_url: z.nullable(z.string()),
+})
+export type InstalledVersion = z.infer<typeof versionSchema>
+
+/** Of which marketplace's plugin or service, or of which project; its slug is the project's id. */
+const originSchema = z.object({ contract: z.enum(['marketplace', 'project']), slug: z.string() })
+export type Origin = z.infer<typeof originSchema>
+
+const snapshotSchema = z.extend(versionSchema, {
+  /** The directory's name, `<n>-<version>`. */
+  name: z.string(),
+  /** Of whom it was, where that is not who the row is of. */
+  origin: z.exactOptional(originSchema),
+  /** Which of the keep-paths lie in it, because it was taken away and nothing came in its place. */
+  kept_paths: z.exactOptional(z.array(z.string())),
+})
+export type SnapshotRow = z.infer<typeof snapshotSchema>
+
+export const installedRowSchema = z.extend(versionSchema, {
+  contract: originSchema.shape.contract,
+  kind: z.enum(['plugin', 'service']),
+  slug: originSchema.shape.slug,
+  id: z.string(),
+  /** Retained previous versions, newest last. */
+  snapshots: z.array(snapshotSchema),
+})
+export type InstalledRow = z.infer<typeof installedRowSchema>
+
+/** A place that a later version of its project has left empty, and what is retained of it. */
+export const removedRowSchema = z.pick(installedRowSchema, {
+  contract: true,
+  kind: true,
+  slug: true,
+  id: true,
+  snapshots: true,
+})
+export type RemovedRow = z.infer<typeof removedRowSchema>
+
+/** What a deployment commits. */
+export interface Installation {
+  rows: readonly InstalledRow[]
+  /** Places that are empty from now on. */
+  removed: readonly RemovedRow[]
+  /** What the cleanup removes, relative to the project root. */
+  discard: readonly string[]
+}
+
+const fileSchema = z.object({
+  schema: z.literal(1),
+  installed: z.array(installedRowSchema),
+  /** Left out where nothing is retained of any. */
+  removed: z.exactOptional(z.array(removedRowSchema)),
+})
+
+export interface HostRecord {
+  installed: InstalledRow[]
+  removed: RemovedRow[]
+}
+
+/** What is installed on this host; see `readHostRecord`. */
+export async function readInstalled(layout: Layout): Promise<InstalledRow[]> {
+  return (await readHostRecord(layout)).installed
+}
+
+/**
+ * What is installed on this host, and what is retained of what was, as recorded; empty when nothing was ever installed.
+ * Throws DeploymentError `inconsistent` when the record is not what we write, and what the operating system says when
+ * it cannot be read at all.
+ */
+export async function readHostRecord(layout: Layout): Promise<HostRecord> {
+  const text = await readFile(layout.installed, 'utf8').catch(error => {
+    if (errnoOf(error) === 'ENOENT') return undefined
+    throw toHostError(error, `reading ${layout.installed}`)
+  })
+  if (text === undefined) return { installed: [], removed: [] }
+  try {
+    const { installed, removed = [] } = fileSchema.parse(JSON.parse(text))
+    return { installed, removed }
+  } catch (error) {
+    throw new DeploymentError(
+      'inconsistent',
+      `${layout.installed} is not the record that this action writes: restore it, or move it away to start afresh (what is installed then counts as foreign and is kept).`,
+      { cause: error },
+    )
+  }
+}
+
+/**
+ * Records rows, each in place of the one with the same shelf and id, and which places are empty now, all in one; durable
+ * when it returns.
+ */
+export async function recordInstalled(
+  layout: Layout,
+  rows: readonly InstalledRow[],
+  removed: readonly RemovedRow[] = [],
+): Promise<void> {
+  const places = new Set([...rows, ...removed].map(placeOf))
+  const isOther = (row: RemovedRow): boolean => !places.has(placeOf(row))
+  const before = await readHostRecord(layout)
+  const installed = inOrder([...before.installed.filter(isOther), ...rows])
+  const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)])
+  const record = { schema: 1, installed, ...(retained.length > 0 ? { removed: retained } : {}) }
+  // Parsed, so that the keys have one order, and the same rows are always the same bytes.
+  await replaceFile(layout.installed, `${JSON.stringify(fileSchema.parse(record), null, 2)}\n`)
+}
+
+/** The row of a place. */
+export function findInstalled<Row extends RemovedRow>(rows: readonly Row[], shelf: Shelf, id: string): Row | undefined {
+  return rows.find(row => shelfOf(row.kind) === shelf && row.id === id)
+}
+
+/** Whether a row is of this origin. */
+export function isFrom({ contract, slug }: Origin, origin: Origin): boolean {
+  return contract === origin.contract && slug === origin.slug
+}
+
+/** The snapshots in a row that are of this origin, whoever the row is of now. */
+export function snapshotsFrom(row: RemovedRow, origin: Origin): SnapshotRow[] {
+  return row.snapshots.filter(snapshot => isFrom(snapshot.origin ?? row, origin))
+}
+
+/** The snapshots in a row, as they stand in the row of another origin. */
+export function handOver(row: RemovedRow, to: Origin): SnapshotRow[] {
+  return row.snapshots.map(({ origin, ...snapshot }) => {
+    const { contract, slug } = origin ?? row
+    return isFrom({ contract, slug }, to) ? snapshot : { ...snapshot, origin: { contract, slug } }
+  })
+}
+
+export function shelfOf(kind: 'plugin' | 'service'): Shelf {
+  return kind === 'plugin' ? 'plugins' : 'extensions'
+}
+
+function inOrder<Row extends RemovedRow>(rows: readonly Row[]): Row[] {
+  return rows.toSorted((a, b) => placeOf(a).localeCompare(placeOf(b), 'en'))
+}
+
+function placeOf(row: RemovedRow): string {
+  return `${shelfOf(row.kind)}/${row.id}`
+}

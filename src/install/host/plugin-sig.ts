@@ -1,0 +1,93 @@
+import { createHmac, type Hmac } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { join, posix } from 'node:path'
+import type { PluginYaml } from '../../core/content/plugin-yaml.ts'
+import { ArtifactError } from '../../core/errors.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
+import { comparePaths } from '../../core/trust/tree-digest.ts'
+import { walkTree } from '../files/tree-walk.ts'
+
+const SIGNED_MODES: ReadonlySet<string> = new Set(['trusted', 'ephemeral'])
+const DEFAULT_ENTRY_POINT = 'src/main.py'
+const LEFT_OUT_PARTS: ReadonlySet<string> = new Set([
+  '__pycache__',
+  '.git',
+  '.mypy_cache',
+  '.pytest_cache',
+  'plugin.sig',
+  'plugin.yaml',
+  'plugin.json',
+  // Literal names, not patterns: the host compares them as text, so x.md and y.json are signed.
+  '*.md',
+  '*.json',
+])
+const LEFT_OUT_SUFFIXES = ['.pyc', '.pyo']
+
+/** Whether the host framework expects a `plugin.sig` beside this plugin. */
+export function needsPluginSig(plugin: PluginYaml): boolean {
+  return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '')
+}
+
+/**
+ * The text of `plugin.sig` for the plugin at `root` (docs/contracts.md, "plugin.sig"): HMAC-SHA256 under the host's
+ * secret over the description, then each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
+ * Throws ArtifactError `not_a_plugin` when the entry point leaves the plugin.
+ */
+export async function buildPluginSig(root: string, id: string, plugin: PluginYaml, secret: string): Promise<string> {
+  const hmac = createHmac('sha256', Buffer.from(secret, 'utf8'))
+  hmac.update(await readFile(join(root, 'plugin.yaml')))
+  for (const path of await signedFiles(root, entryDirectory(plugin))) await addFile(hmac, root, path)
+  const signature = {
+    plugin: plugin.name ?? id,
+    version: plugin.version ?? '0.0.0',
+    digest: hmac.digest('hex'),
+    algo: 'HMAC-SHA256',
+  }
+  return escapeNonAscii(JSON.stringify(signature, null, 2))
+}
+
+/** Whether a path of the plugin, or something below it, may be among what its signature covers. */
+export function isCovered(path: string, plugin: PluginYaml): boolean {
+  const directory = entryDirectory(plugin)
+  const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`)
+  return (isBelow || directory.startsWith(`${path}/`)) && isSigned(path)
+}
+
+function entryDirectory(plugin: PluginYaml): string {
+  const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT
+  const normal = posix.normalize(entryPoint)
+  if (posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
+    throw new ArtifactError(
+      'not_a_plugin',
+      `plugin.yaml names the entry_point "${cleanForeignText(entryPoint)}", which must be a path inside the plugin: nothing was installed.`,
+    )
+  }
+  return posix.dirname(normal)
+}
+
+async function signedFiles(root: string, directory: string): Promise<string[]> {
+  const base = directory === '.' ? '' : directory
+  const entries = await walkTree(join(root, base))
+  return entries
+    .filter(entry => entry.type === 'file')
+    .map(entry => posix.join(base, entry.path))
+    .filter(isSigned)
+    .sort(comparePaths)
+}
+
+function isSigned(path: string): boolean {
+  return (
+    !path.split('/').some(part => LEFT_OUT_PARTS.has(part)) && !LEFT_OUT_SUFFIXES.some(suffix => path.endsWith(suffix))
+  )
+}
+
+async function addFile(hmac: Hmac, root: string, path: string): Promise<void> {
+  hmac.update(`${path}\0`, 'utf8')
+  for await (const chunk of createReadStream(join(root, path))) hmac.update(chunk as Buffer)
+  hmac.update('\0')
+}
+
+function escapeNonAscii(json: string): string {
+  return json.replace(/[^\x20-\x7e\n]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+}

@@ -1,0 +1,64 @@
+import { hostname } from 'node:os'
+import { readFile, readlink } from '../files/direct-fs.ts'
+
+/** What tells a process from every other one that ever had its pid. Linux gives all of it; elsewhere nulls remain. */
+export interface ProcessIdentity {
+  pid: number
+  /** Clock ticks after boot. */
+  start_time: string | null
+  boot_id: string | null
+  /** Two containers of one host may each have a pid 17. */
+  pid_namespace: string | null
+  hostname: string
+}
+
+export async function readOwnIdentity(): Promise<ProcessIdentity> {
+  return {
+    pid: process.pid,
+    start_time: (await readStartTime(process.pid)) ?? null,
+    boot_id: await readBootId(),
+    pid_namespace: await readlink('/proc/self/ns/pid').catch(() => null),
+    hostname: hostname(),
+  }
+}
+
+/**
+ * Whether a process has provably ended: another boot of this host, no such pid, or the pid given to a later process.
+ * What runs on another host, or in another pid namespace, is never provably dead.
+ */
+export async function isProvablyDead(holder: ProcessIdentity, own: ProcessIdentity): Promise<boolean> {
+  if (holder.hostname !== own.hostname) return false
+  if (holder.boot_id !== null && own.boot_id !== null && holder.boot_id !== own.boot_id) return true
+  if (holder.pid_namespace !== own.pid_namespace) return false
+  if (!pidExists(holder.pid)) return true
+  const startTime = await readStartTime(holder.pid)
+  return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time
+}
+
+/** Whether any process has this pid now, ours to signal or not. */
+export function pidExists(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'EPERM'
+  }
+}
+
+async function readBootId(): Promise<string | null> {
+  return readFile('/proc/sys/kernel/random/boot_id', 'utf8').then(
+    text => text.trim(),
+    () => null,
+  )
+}
+
+/** Field 22 of /proc/<pid>/stat; the second field may hold spaces and parentheses, so count from its end. A zombie counts as gone. */
+async function readStartTime(pid: number): Promise<string | undefined> {
+  try {
+    const stat = await readFile(`/proc/${pid}/stat`, 'utf8')
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    return fields[0] === 'Z' ? 'ended' : fields[19]
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,118 @@
+import { join } from 'node:path'
+import { z } from 'zod/mini'
+import { reportStatusOf } from '../../core/outcome.ts'
+import { readFile } from '../files/direct-fs.ts'
+import { createFile, replaceFile } from '../files/durable-files.ts'
+import type { Layout } from '../host/layout.ts'
+import { type DeploymentEnd, deploymentEndSchema } from '../transaction/end.ts'
+import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from '../transaction/facts.ts'
+import type { DeploymentRecord } from '../transaction/record.ts'
+
+const reportedSchema = z.lazy(() =>
+  z.object({ accepted: z.boolean(), attempts: z.number(), error: z.nullable(z.string()) }),
+)
+export type Reported = z.infer<typeof reportedSchema>
+
+/** A deployment's report on this host (docs/contracts.md, "Local report"). Holds no secret. */
+export const localReportSchema = z.lazy(() =>
+  z.extend(deploymentFactsSchema.def.getter(), {
+    ...deploymentEndSchema.def.getter().shape,
+    schema: z.literal(1),
+    status: z.enum(['success', 'failed', 'rolled_back']),
+    state: z.string(),
+    duration_ms: z.number(),
+    states: z.array(stateEntrySchema),
+    steps: z.array(stepEntrySchema),
+    reported: reportedSchema,
+  }),
+)
+export type LocalReport = z.infer<typeof localReportSchema>
+
+export function buildLocalReport(record: DeploymentRecord, end: DeploymentEnd, reported: Reported): LocalReport {
+  const { facts, states, steps } = record
+  return {
+    schema: 1,
+    ...facts,
+    ...end,
+    status: reportStatusOf(end.outcome),
+    state: states.at(-1)?.state ?? 'pending',
+    duration_ms: Math.max(0, Date.parse(end.completed_at) - Date.parse(facts.started_at)),
+    states: [...states],
+    steps: [...steps],
+    reported,
+  }
+}
+
+/** Facts in words of our own, which hold no foreign text and must stay readable whatever a secret looks like. */
+const OWN_WORDS: ReadonlySet<string> = new Set([
+  'deployment_id',
+  'contract',
+  'kind',
+  'status',
+  'outcome',
+  'state',
+  'at',
+  'action',
+  'code',
+  'started_at',
+  'completed_at',
+])
+
+/**
+ * The report without any secret in any of its texts. Done text by text and never to JSON: a hub could give out a token
+ * whose removal breaks it.
+ */
+export function redactReport(report: LocalReport, redact: (text: string) => string): LocalReport {
+  return redactTexts(report, redact) as LocalReport
+}
+
+function redactTexts(value: unknown, redact: (text: string) => string): unknown {
+  if (typeof value === 'string') return redact(value)
+  if (Array.isArray(value)) return value.map(item => redactTexts(item, redact))
+  if (typeof value !== 'object' || value === null) return value
+  const fields = Object.entries(value)
+  return Object.fromEntries(
+    fields.map(([key, field]) => [key, OWN_WORDS.has(key) ? field : redactTexts(field, redact)]),
+  )
+}
+
+/**
+ * Writes the report, redacted, by rename and 0600; returns its path, which is the same for whoever writes it, so that
+ * there is exactly one. Of deployments that started in one millisecond, the later ones have their id in the name.
+ */
+export async function writeLocalReport(
+  layout: Layout,
+  report: LocalReport,
+  redact: (text: string) => string,
+): Promise<string> {
+  const text = textOf(report, redact)
+  const { started_at, slug, deployment_id: id } = report
+  const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`
+  const path = join(layout.reports, `${name}.json`)
+  if (await createFile(path, text)) return path
+  const own = (await isReportOf(path, id)) ? path : join(layout.reports, `${name}-${id}.json`)
+  await replaceFile(own, text)
+  return own
+}
+
+/** Writes the report anew where `writeLocalReport` has just put it. */
+export async function rewriteLocalReport(
+  path: string,
+  report: LocalReport,
+  redact: (text: string) => string,
+): Promise<string> {
+  await replaceFile(path, textOf(report, redact))
+  return path
+}
+
+function textOf(report: LocalReport, redact: (text: string) => string): string {
+  return `${JSON.stringify(redactReport(report, redact), null, 2)}\n`
+}
+
+async function isReportOf(path: string, deploymentId: string): Promise<boolean> {
+  try {
+    return localReportSchema.parse(JSON.parse(await readFile(path, 'utf8'))).deployment_id === deploymentId
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,94 @@
+import { join } from 'node:path'
+import { performance } from 'node:perf_hooks'
+import { z } from 'zod/mini'
+import type { Log } from '../../core/log.ts'
+import { readdir, readFile, unlink } from '../files/direct-fs.ts'
+import { replaceFile } from '../files/durable-files.ts'
+import type { Layout } from '../host/layout.ts'
+import { type LocalReport, localReportSchema, redactReport } from './local-report.ts'
+
+const MAX_WAITING = 200
+const OUTBOX_TIMEOUT_MS = 10_000
+
+const schema = z.lazy(() => z.object({ schema: z.literal(1), address: z.string(), report: localReportSchema }))
+
+/**
+ * What became of a report that was sent. `status` is the hub's answer, null where there was none; `final` means that
+ * sending it again would not help.
+ */
+export type Delivery =
+  | { accepted: true; attempts: number }
+  | { accepted: false; attempts: number; status: number | null; error: string; final: boolean }
+
+/** How reports reach the hub; each contract brings its own. Never throws: reporting changes no outcome (contract 4.3, rule 8). */
+export interface ReportSender {
+  /** Names the hub and what the credentials are good for: a waiting report goes only to where it was meant to go. */
+  readonly address: string
+  send(report: LocalReport, options: { retry: boolean; timeoutMs: number }): Promise<Delivery>
+}
+
+/** Keeps a report that the hub has not accepted, for the next run that talks to the same address. */
+export async function keepInOutbox(
+  layout: Layout,
+  address: string,
+  report: LocalReport,
+  redact: (text: string) => string,
+): Promise<void> {
+  const text = JSON.stringify({ schema: 1, address, report: redactReport(report, redact) }, null, 2)
+  await replaceFile(
+    join(layout.outbox, `${report.started_at.replaceAll(':', '-')}-${report.deployment_id}.json`),
+    `${text}\n`,
+  )
+}
+
+/**
+ * Sends each waiting report of this address once, oldest first, for 10 s in all. What is accepted or finally refused
+ * leaves the outbox; at the first one that cannot be delivered, or at a cancel, the rest wait for the next run.
+ */
+export async function sendOutbox(layout: Layout, sender: ReportSender, log: Log, signal: AbortSignal): Promise<void> {
+  const deadline = performance.now() + OUTBOX_TIMEOUT_MS
+  const names = (await readdir(layout.outbox)).filter(name => name.endsWith('.json')).sort()
+  await dropOldest(layout, names, log)
+  for (const name of names.slice(-MAX_WAITING)) {
+    const path = join(layout.outbox, name)
+    const waiting = await readWaiting(path)
+    if (waiting === undefined) {
+      log.warning(`${path} is not a report of ours and is left alone.`)
+      continue
+    }
+    if (waiting.address !== sender.address) continue
+    const timeoutMs = deadline - performance.now()
+    if (signal.aborted || timeoutMs < 1) return
+    if (!(await deliver(path, waiting.report, timeoutMs, sender, log))) return
+  }
+}
+
+async function deliver(
+  path: string,
+  report: LocalReport,
+  timeoutMs: number,
+  sender: ReportSender,
+  log: Log,
+): Promise<boolean> {
+  const delivery = await sender.send(report, { retry: false, timeoutMs })
+  if (delivery.accepted) log.info(`The hub has now accepted the report of ${report.started_at}.`)
+  else log.warning(`The report of ${report.started_at} was not accepted: ${delivery.error}`)
+  if (!delivery.accepted && !delivery.final) return false
+  await unlink(path)
+  return true
+}
+
+async function readWaiting(path: string): Promise<z.infer<typeof schema> | undefined> {
+  try {
+    return schema.parse(JSON.parse(await readFile(path, 'utf8')))
+  } catch {
+    return undefined
+  }
+}
+
+async function dropOldest(layout: Layout, names: readonly string[], log: Log): Promise<void> {
+  const excess = names.slice(0, Math.max(0, names.length - MAX_WAITING))
+  for (const name of excess) await unlink(join(layout.outbox, name))
+  if (excess.length > 0)
+    log.warning(`${excess.length} reports older than the newest ${MAX_WAITING} were dropped from the outbox.`)
+}

@@ -1,0 +1,174 @@
+import { dirname, isAbsolute, join, normalize } from 'node:path'
+import { z } from 'zod/mini'
+import { DeploymentError, errnoOf } from '../../core/errors.ts'
+import { link, lstat, rename, rmdir, unlink } from '../files/direct-fs.ts'
+import { makeOpenDirectory, makePrivateDirectories, syncDirectory } from '../files/durable-files.ts'
+import { exists, isAbsent, statOf } from '../files/tree-walk.ts'
+import type { Place } from '../host/layout.ts'
+
+/**
+ * The changes that a deployment makes outside its staging folder, as data: what the journal announces and what an undo
+ * needs to know. Paths are relative to the project root.
+ */
+export const relativePathSchema = z.lazy(() =>
+  z.string().check(z.refine(isInside, { error: 'must stay below the project root' })),
+)
+export const changeSchema = z.lazy(() =>
+  z.discriminatedUnion('type', [
+    z.object({ type: z.literal('make_directory'), path: relativePathSchema }),
+    z.object({
+      type: z.literal('move'),
+      from: relativePathSchema,
+      to: relativePathSchema,
+      /** Inode of what is moved, which tells it from whatever else has come to lie at the other path. */
+      ino: z.optional(z.string()),
+    }),
+    /** A second name for a complete staged file, which stays in staging as the proof that the file is ours. */
+    z.object({ type: z.literal('create_file'), staged: relativePathSchema, path: relativePathSchema }),
+  ]),
+)
+export type Change = z.infer<typeof changeSchema>
+
+/** The places that changes move a tree out of or into, each once. */
+export function placesIn(changes: readonly Change[]): Place[] {
+  const paths = changes.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []))
+  return [...new Set(paths)].flatMap(path => {
+    const [shelf, id, ...deeper] = path.split('/')
+    const isPlace = (shelf === 'plugins' || shelf === 'extensions') && id !== undefined && deeper.length === 0
+    return isPlace ? [{ shelf, id }] : []
+  })
+}
+
+/**
+ * A change as it is announced: with the identity of what it moves. Throws DeploymentError `step_failed` when it cannot be
+ * made, because its source is missing or its target is taken; an undo of what was never possible could not tell the
+ * host's own things from ours.
+ */
+export async function announceable(root: string, change: Change): Promise<Change> {
+  const target = change.type === 'move' ? change.to : change.path
+  if (await exists(join(root, target))) throw taken(target)
+  if (change.type !== 'move') return change
+  const ino = await inodeOf(join(root, change.from))
+  if (ino === null)
+    throw new DeploymentError(
+      'step_failed',
+      `${change.from} was there a moment ago and is gone: another process works on it. Stop it and run again.`,
+    )
+  return { ...change, ino }
+}
+
+/** Makes a change and makes it durable. Never replaces anything that is there. */
+export async function applyChange(root: string, change: Change): Promise<void> {
+  switch (change.type) {
+    case 'make_directory':
+      await makeOpenDirectory(join(root, change.path))
+      return syncDirectory(dirname(join(root, change.path)))
+    case 'move':
+      return moveDurably(join(root, change.from), join(root, change.to))
+    case 'create_file':
+      await link(join(root, change.staged), join(root, change.path))
+      return syncDirectory(dirname(join(root, change.path)))
+  }
+}
+
+export interface Undone {
+  /** Whether what the host runs had been changed and is now back; a directory that was only made does not count. */
+  wasMade: boolean
+  /** Where something was put that had come to lie in the place of what was moved back. */
+  setAside: string | null
+}
+
+/**
+ * Takes a change back, whether it was made, half made or not made at all, and any number of times. What another process
+ * has put in the place meanwhile is set aside, never removed.
+ * Throws when nothing is found where it was nor where it was moved to.
+ */
+export async function undoChange(root: string, change: Change): Promise<Undone> {
+  switch (change.type) {
+    case 'make_directory':
+      await removeIfEmpty(join(root, change.path))
+      return { wasMade: false, setAside: null }
+    case 'move':
+      return moveBack(root, change)
+    case 'create_file':
+      return { wasMade: await removeIfOurs(join(root, change.staged), join(root, change.path)), setAside: null }
+  }
+}
+
+/** One sentence on a change, for an operator who has to see to it by hand. */
+export function describeChange(change: Change): string {
+  switch (change.type) {
+    case 'make_directory':
+      return `the directory ${change.path} was made`
+    case 'move':
+      return `${change.from} was moved to ${change.to}`
+    case 'create_file':
+      return `${change.path} was created`
+  }
+}
+
+async function moveDurably(from: string, to: string): Promise<void> {
+  if (await exists(to)) throw taken(to)
+  await rename(from, to)
+  await syncDirectory(dirname(to))
+  if (dirname(from) !== dirname(to)) await syncDirectory(dirname(from))
+}
+
+async function moveBack(root: string, change: Extract<Change, { type: 'move' }>): Promise<Undone> {
+  const [before, after] = [join(root, change.from), join(root, change.to)]
+  const [inoBefore, inoAfter] = [await inodeOf(before), await inodeOf(after)]
+  if (inoBefore === null && inoAfter === null) {
+    throw new Error(`what was moved from ${change.from} to ${change.to} is at neither place`)
+  }
+  if (inoAfter === null || inoBefore === change.ino) return { wasMade: false, setAside: null }
+  const setAside = inoBefore === null ? null : await putAside(root, change.from)
+  await moveDurably(after, before)
+  return { wasMade: true, setAside }
+}
+
+/** Another process, the old version itself perhaps, made something where the old version has to go back to. */
+async function putAside(root: string, path: string): Promise<string> {
+  const aside = join('.hub-deploy', 'snapshots', 'set-aside', `${Date.now()}-${path.replaceAll('/', '_').slice(-100)}`)
+  await makePrivateDirectories(dirname(join(root, aside)))
+  await moveDurably(join(root, path), join(root, aside))
+  return aside
+}
+
+async function inodeOf(path: string): Promise<string | null> {
+  return lstat(path, { bigint: true }).then(
+    found => String(found.ino),
+    error => {
+      if (isAbsent(error)) return null
+      throw error
+    },
+  )
+}
+
+function taken(path: string): DeploymentError {
+  return new DeploymentError(
+    'step_failed',
+    `${path} exists already, though it was free a moment ago: another process writes there. Stop it and run again.`,
+  )
+}
+
+async function removeIfOurs(staged: string, path: string): Promise<boolean> {
+  const [ours, there] = [await statOf(staged), await statOf(path)]
+  if (ours === undefined || there === undefined || ours.ino !== there.ino || ours.dev !== there.dev) return false
+  await unlink(path)
+  await syncDirectory(dirname(path))
+  return true
+}
+
+async function removeIfEmpty(path: string): Promise<void> {
+  try {
+    await rmdir(path)
+    await syncDirectory(dirname(path))
+  } catch (error) {
+    const inUse = ['ENOTEMPTY', 'EEXIST'].includes(errnoOf(error) ?? '')
+    if (!isAbsent(error) && !inUse) throw error
+  }
+}
+
+function isInside(path: string): boolean {
+  return !isAbsolute(path) && normalize(path) === path && path.split('/').every(part => !['', '.', '..'].includes(part))
+}

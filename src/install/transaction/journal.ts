@@ -1,0 +1,133 @@
+import { dirname } from 'node:path'
+import { z } from 'zod/mini'
+import { errnoOf } from '../../core/errors.ts'
+import { open, readFile, unlink } from '../files/direct-fs.ts'
+import { syncDirectory } from '../files/durable-files.ts'
+import { installedRowSchema, removedRowSchema } from '../host/installed.ts'
+import { restoredCheckSchema } from '../services/healthchecks.ts'
+import { serviceChangeSchema } from '../services/service-changes.ts'
+import { type Change, changeSchema, relativePathSchema } from './change.ts'
+import { deploymentEndSchema } from './end.ts'
+import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './facts.ts'
+
+/** What stands in `journal.jsonl`, one record a line, oldest first. */
+const recordSchema = z.lazy(() =>
+  z.discriminatedUnion('record', [
+    z.object({
+      record: z.literal('begin'),
+      facts: deploymentFactsSchema,
+      /** Where its report goes; see ReportSender. */
+      report_address: z.nullable(z.string()),
+      keep_paths: z.array(z.string()),
+    }),
+    z.object({ record: z.literal('facts'), facts: z.partial(deploymentFactsSchema.def.getter()) }),
+    z.extend(stateEntrySchema, { record: z.literal('state') }),
+    z.extend(stepEntrySchema, { record: z.literal('step') }),
+    /** Announces a change that is about to be made. */
+    z.object({ record: z.literal('change'), change: changeSchema }),
+    /** Announces that a service is about to be started, stopped or restarted. */
+    z.object({ record: z.literal('service'), change: serviceChangeSchema }),
+    /** By what the old version is checked after a rollback. */
+    z.object({ record: z.literal('healthchecks'), checks: z.array(restoredCheckSchema) }),
+    /** The newest change that was not taken back yet is taken back; `was_made` says whether it had been made at all. */
+    z.object({ record: z.literal('undone'), change: changeSchema, was_made: z.boolean() }),
+    /** The point of no return: the new version is what this host runs. */
+    z.object({
+      record: z.literal('commit'),
+      at: z.string(),
+      rows: z.array(installedRowSchema),
+      removed: z.exactOptional(z.array(removedRowSchema)),
+      discard: z.array(relativePathSchema),
+    }),
+    /** How the run itself said that it ended, before it told anybody. */
+    z.object({ record: z.literal('end'), end: deploymentEndSchema }),
+    z.object({ record: z.literal('recovery'), at: z.string() }),
+  ]),
+)
+export type JournalRecord = z.infer<typeof recordSchema>
+
+/**
+ * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The others
+ * only tell more, and are given up when there is no room for them: taking back must not need any.
+ */
+const DURABLE: ReadonlySet<JournalRecord['record']> = new Set(['begin', 'change', 'service', 'commit', 'recovery'])
+const SYNCED: ReadonlySet<JournalRecord['record']> = new Set([...DURABLE, 'undone'])
+
+export interface Journal {
+  /** Resolves to whether the record was written; one that must be durable is, or this throws. */
+  append(record: JournalRecord): Promise<boolean>
+  close(): Promise<void>
+}
+
+/** Opens the journal for appending behind its last whole record, creating it (0600) when there is none. */
+export async function openJournal(path: string): Promise<Journal> {
+  const file = await open(path, 'a+', 0o600)
+  let length = (await file.readFile()).lastIndexOf('\n') + 1
+  await file.truncate(length)
+  await syncDirectory(dirname(path))
+  // Whether something may stand behind the last whole record, which has to go before the next one is written.
+  let isTorn = false
+  const cut = async (): Promise<void> => {
+    await file.truncate(length)
+    isTorn = false
+  }
+  return {
+    async append(record) {
+      const line = Buffer.from(`${JSON.stringify(record)}\n`)
+      try {
+        if (isTorn) await cut()
+        isTorn = true
+        await file.write(line)
+        if (SYNCED.has(record.record)) await file.sync()
+        length += line.length
+        isTorn = false
+        return true
+      } catch (error) {
+        await cut().catch(() => {})
+        if (DURABLE.has(record.record)) throw error
+        return false
+      }
+    },
+    close: () => file.close(),
+  }
+}
+
+/**
+ * The records of the journal, or undefined when there is no journal or it was killed before its first record was
+ * whole. A torn last line is one whose change was never made, and is left out. Throws when an earlier line is damaged, or
+ * the first one is not a beginning.
+ */
+export async function readJournal(path: string): Promise<JournalRecord[] | undefined> {
+  const text = await readFile(path, 'utf8').catch(error => {
+    if (errnoOf(error) === 'ENOENT') return ''
+    throw error
+  })
+  const lines = text.split('\n').slice(0, -1)
+  if (lines.length === 0) return undefined
+  const records = lines.map(line => recordSchema.parse(JSON.parse(line)))
+  if (records[0]?.record !== 'begin') throw new Error('it does not start with the beginning of a deployment')
+  return records
+}
+
+/** The changes that were announced and not taken back yet, oldest first. */
+export function pendingChanges(records: readonly JournalRecord[]): Change[] {
+  const pending: Change[] = []
+  for (const record of records) {
+    if (record.record === 'change') pending.push(record.change)
+    else if (record.record === 'undone') pending.pop()
+    // There may have been no room to note each.
+    else if (record.record === 'end' && record.end.rollback?.restored !== false) pending.length = 0
+  }
+  return pending
+}
+
+/** Ends a deployment: without a journal there is nothing to recover. */
+export async function removeJournal(path: string): Promise<void> {
+  try {
+    await unlink(path)
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return
+    throw error
+  }
+  await syncDirectory(dirname(path))
+}

@@ -1,0 +1,67 @@
+import type { StateChange } from '../../core/state-machine.ts'
+import type { DeploymentFacts, StepEntry } from './facts.ts'
+import type { Journal, JournalRecord } from './journal.ts'
+
+/** All that is known of a deployment while it goes on. From the moment it has a journal, all of it is journaled. */
+export interface DeploymentRecord {
+  readonly facts: Readonly<DeploymentFacts>
+  readonly states: readonly StateChange<string>[]
+  readonly steps: readonly StepEntry[]
+  update(facts: Partial<DeploymentFacts>): Promise<void>
+  enter(change: StateChange<string>): Promise<void>
+  addStep(step: StepEntry): Promise<void>
+  /** Writes what is known so far as the journal's beginning. */
+  startJournal(journal: Journal, extra: { reportAddress: string | null; keepPaths: readonly string[] }): Promise<void>
+}
+
+export function createDeploymentRecord(
+  initial: DeploymentFacts,
+  states: readonly StateChange<string>[],
+): DeploymentRecord {
+  let facts = initial
+  let journal: Journal | undefined
+  const known = { states: [...states], steps: [] as StepEntry[] }
+  return {
+    get facts() {
+      return facts
+    },
+    states: known.states,
+    steps: known.steps,
+    async update(more) {
+      facts = { ...facts, ...more }
+      await journal?.append({ record: 'facts', facts: more })
+    },
+    async enter(change) {
+      known.states.push(change)
+      await journal?.append({ record: 'state', ...change })
+    },
+    async addStep(step) {
+      known.steps.push(step)
+      await journal?.append({ record: 'step', ...step })
+    },
+    async startJournal(started, { reportAddress, keepPaths }) {
+      await started.append({ record: 'begin', facts, report_address: reportAddress, keep_paths: [...keepPaths] })
+      for (const state of known.states) await started.append({ record: 'state', ...state })
+      journal = started
+    },
+  }
+}
+
+/** The record of a dead run, from its journal. */
+export function recordFromJournal(begun: DeploymentFacts, records: readonly JournalRecord[]): DeploymentRecord {
+  const later = records.flatMap(record => (record.record === 'facts' ? [definedOnly(record.facts)] : []))
+  const facts = Object.assign({ ...begun }, ...later)
+  const record = createDeploymentRecord(
+    facts,
+    records.flatMap(entry => (entry.record === 'state' ? [{ state: entry.state, at: entry.at }] : [])),
+  )
+  const steps = records.flatMap(entry => (entry.record === 'step' ? [entry] : []))
+  for (const { record: _, ...step } of steps) void record.addStep(step)
+  return record
+}
+
+function definedOnly(
+  facts: { [K in keyof DeploymentFacts]?: DeploymentFacts[K] | undefined },
+): Partial<DeploymentFacts> {
+  return Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined))
+}

@@ -1,0 +1,40 @@
+import { collectProblems } from '../core/document/source-problem.ts'
+import { type HostConfig, HostConfigError, parseHostConfig } from '../core/plan/host-config.ts'
+import { type Plan, PlanError, parsePlan } from '../core/plan/plan.ts'
+import { readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
+import { type BoundPlan, bindPlanToArtifact } from '../core/plan/single-artifact-plan.ts'
+import type { ExtractedTree } from '../install/files/extracted-tree.ts'
+import type { DeployRequest } from './request.ts'
+
+export interface ReadyArtifactPlan extends BoundPlan {
+  plan: Plan
+  hostConfig: HostConfig | undefined
+  /** Ids of the steps that `supervisor: none` in the host config leaves out. */
+  skipped: ReadonlySet<string>
+}
+
+/**
+ * The operator's plan, bound to what is deployed and to what this host can do, before anything is fetched (contract 4.3, rule 6).
+ * Throws PlanError `invalid_plan` (or HostConfigError `invalid_host_config` when only that file is wrong) with every problem at its place.
+ */
+export function readyArtifactPlan(request: DeployRequest): ReadyArtifactPlan {
+  const { plan, hostConfig } = parseSources(request)
+  const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlanToArtifact(plan, request))
+  return { ...bound, plan, hostConfig, skipped }
+}
+
+/** Checks what the plan takes from the artifact. Throws PlanError `invalid_plan`. */
+export function bindToTree(ready: ReadyArtifactPlan, tree: ExtractedTree, keepPaths: readonly string[]): void {
+  const files = new Set(tree.files.map(file => file.path))
+  const hasFile = (from: string): boolean => files.has(from.split('/').slice(2).join('/'))
+  verifyTemplates(ready.plan.file, ready.steps, hasFile, keepPaths)
+}
+
+function parseSources(request: DeployRequest): { plan: Plan; hostConfig: HostConfig | undefined } {
+  const plan = collectProblems(() => parsePlan(request.plan.text, request.plan.path))
+  const source = request.hostConfig
+  const hostConfig = collectProblems(() => source && parseHostConfig(source.text, source.path))
+  if (plan.value === undefined) throw new PlanError([...plan.problems, ...hostConfig.problems])
+  if (hostConfig.problems.length > 0) throw new HostConfigError(hostConfig.problems)
+  return { plan: plan.value, hostConfig: hostConfig.value }
+}

@@ -1,0 +1,33 @@
+import type { ExtractionLimits } from '../core/archive/archive-limits.ts'
+import type { SourceFile } from '../core/document/source-file.ts'
+import type { SignerKey } from '../core/trust/signer-keys.ts'
+import type { HostRequest } from '../install/deployment/deployment.ts'
+import type { EndedDeployment } from '../install/deployment/run.ts'
+
+/** Everything that the operator asks for; parsed, and independent of where it was read. */
+export interface ProjectRequest extends HostRequest {
+  hubUrl: string
+  /** Sent as `xdevkey`. */
+  devkey: string
+  projectId: string
+  deploymentCredential: string
+  /** Pinned; at least one. */
+  signerKeys: readonly SignerKey[]
+  /** A version, or `latest`. */
+  version: string
+  hostConfig: SourceFile | undefined
+  pluginSecretKey: string | undefined
+  artifactSha256: string | undefined
+  allowDowngrade: boolean
+  downloadTimeoutMs: number
+  maxArtifactBytes: number
+  extraction: ExtractionLimits
+}
+
+/** A request of which some inputs are missing or malformed. */
+export type IncompleteProjectRequest = { [K in keyof ProjectRequest]: ProjectRequest[K] | undefined }
+
+export interface ProjectResult extends EndedDeployment {
+  /** In the order of their running; empty when the run ended before the plan was known. */
+  plannedSteps: readonly { id: string; action: string }[]
+}

@@ -1,0 +1,151 @@
+import { SourceError } from '../core/document/source-problem.ts'
+import type { DeployError } from '../core/errors.ts'
+import { cleanForeignText } from '../core/foreign-text.ts'
+import type { Outcome } from '../core/outcome.ts'
+import type { LocalReport } from '../install/reports/local-report.ts'
+import { rollbackProblems } from './rollback-problems.ts'
+
+export interface SummaryFacts {
+  report: LocalReport
+  reportPath?: string | undefined
+  plannedSteps: readonly { id: string; action: string }[]
+  /** What failed, as it was thrown. */
+  error?: DeployError | undefined
+}
+
+/** The annotations beside the summary are fewer; the log has them all. */
+const MAX_LISTED_PROBLEMS = 30
+
+/** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
+export function buildDeploySummary({ report, reportPath, plannedSteps, error }: SummaryFacts): string {
+  const blocks = [
+    `### ${headline(report)}`,
+    table(['', ''], facts(report, reportPath)),
+    ...failure(report, error),
+    ...problemList(error),
+    ...rollback(report),
+    table(['State', 'Entered', 'Duration'], states(report)),
+    ...(report.steps.length > 0 ? [table(['Step', 'Action', 'Result', 'Duration'], steps(report))] : []),
+    ...(plannedSteps.length > 0
+      ? [`Plan: ${plannedSteps.map(step => `${code(step.id)} ${step.action}`).join(' → ')}`]
+      : []),
+  ]
+  return `${blocks.join('\n\n')}\n`
+}
+
+const WORDS: Record<Outcome, string> = {
+  success: '✅ Deployed',
+  failed: '❌ Failed, nothing was changed',
+  rolled_back: '↩️ Rolled back, the old version is in place',
+  interrupted: '⚠️ Interrupted',
+  inconsistent: '🛑 Inconsistent, this host needs attention',
+}
+
+function headline(report: LocalReport): string {
+  const slug = cell(report.slug ?? 'unknown')
+  return `${wordFor(report)}: ${slug} ${move(report)}, on ${cell(report.host_id)}`
+}
+
+/** What was refused early did not look at what is installed, and then says nothing about it. */
+function move(report: LocalReport): string {
+  const before = report.previous_version
+  const after = cell(report.version ?? report.requested_version ?? 'unknown')
+  if (report.outcome !== 'success')
+    return `${after} was asked for${before === null ? '' : `, ${cell(before)} was there`}`
+  return before === report.version ? `${after} was installed already` : `${cell(before ?? 'nothing')} → ${after}`
+}
+
+function wordFor({ outcome, changed, state }: LocalReport): string {
+  if (outcome !== 'success' || changed) return WORDS[outcome]
+  return state === 'succeeded' ? '✅ Nothing to change' : '🔎 Dry run, nothing was done'
+}
+
+function facts(report: LocalReport, reportPath: string | undefined): string[][] {
+  const { accepted, error } = report.reported
+  return [
+    [
+      'Artifact',
+      report.artifact_sha256 === null
+        ? 'not fetched'
+        : `sha256 ${code(report.artifact_sha256)}, ${report.artifact_size} bytes`,
+    ],
+    ...parts(report),
+    ['Deployment', code(report.deployment_id)],
+    ['Local report', reportPath === undefined ? 'none' : code(reportPath)],
+    ['Hub', accepted ? 'has the report' : `does not have the report (${cell(error ?? 'not sent')})`],
+  ]
+}
+
+/** What a project brings, and by whose key. */
+function parts({ plugins, signer_public_key: signer }: LocalReport): string[][] {
+  const versions = plugins?.map(({ id, version }) => `${cell(id)} ${cell(version)}`).join(', ')
+  return [
+    ...(signer === undefined ? [] : [['Signed by', code(signer)]]),
+    ...(versions === undefined ? [] : [['Plugins', versions]]),
+  ]
+}
+
+/** A run that succeeded may still have an error: a hub that refused the report. */
+function failure(report: LocalReport, error: DeployError | undefined): string[] {
+  const told = report.error ?? (error && { code: error.code, message: error.message, step: null })
+  if (told === undefined) return []
+  const { code: errorCode, message, step } = told
+  return [`**${step === null ? '' : `Step ${code(step)}: `}${code(errorCode)}** ${cell(message)}`]
+}
+
+/** Everything that is wrong with a plan or host config, where the failure's sentence tells only the first. */
+function problemList(error: DeployError | undefined): string[] {
+  if (!(error instanceof SourceError) || error.problems.length < 2) return []
+  const lines = error.problems
+    .slice(0, MAX_LISTED_PROBLEMS)
+    .map(({ file, line, column, message }) => `- ${code(`${file}:${line}:${column}`)} ${cell(message)}`)
+  const more = error.problems.length - lines.length
+  return [[...lines, ...(more > 0 ? [`- and ${more} more, which the log lists`] : [])].join('\n')]
+}
+
+function rollback(report: LocalReport): string[] {
+  if (report.rollback === null) return []
+  const { restored, verified, healthy } = report.rollback
+  const result = restored ? 'Everything was taken back' : 'Taking back failed'
+  const check = verified === true ? ', and the restored files are as recorded' : ''
+  const lines = [
+    `Rollback: ${result}${check}.${healthSentence(healthy)}`,
+    ...rollbackProblems(report).map(found => `- ${cell(found)}`),
+  ]
+  return [lines.join('\n')]
+}
+
+function healthSentence(healthy: boolean | null): string {
+  if (healthy === null) return ''
+  return healthy ? ' The old version runs and is healthy.' : ' **The old version is not healthy, look at this host.**'
+}
+
+function states(report: LocalReport): string[][] {
+  return report.states.map(({ state, at }, index) => {
+    const next = report.states[index + 1]?.at ?? report.completed_at
+    return [cell(state), at, `${Math.max(0, Date.parse(next) - Date.parse(at))} ms`]
+  })
+}
+
+function steps(report: LocalReport): string[][] {
+  return report.steps.map(step => [code(step.id), step.action, result(step), `${step.duration_ms} ms`])
+}
+
+/** Why a step failed stands above; why one only warned, nowhere else. */
+function result({ status, error }: LocalReport['steps'][number]): string {
+  return status === 'warned' && error !== null ? `warned: ${cell(error)}` : status
+}
+
+function table(head: string[], rows: string[][]): string {
+  const line = (cells: string[]): string => `| ${cells.join(' | ')} |`
+  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
+}
+
+/** Foreign text as Markdown that shows it and does nothing else. */
+function cell(text: string): string {
+  return cleanForeignText(text, 1500).replace(/[\\`*_{}[\]<>|#!~&@]/g, character => `&#${character.codePointAt(0)};`)
+}
+
+function code(text: string): string {
+  return `<code>${cell(text)}</code>`
+}

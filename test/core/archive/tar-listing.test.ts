@@ -1,0 +1,164 @@
+import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
+import { describe, it } from 'node:test'
+import fc from 'fast-check'
+import { isRoot, type TarEntry, TarListing } from '../../../src/core/archive/tar-listing.ts'
+import { ArchiveError } from '../../../src/core/errors.ts'
+import { buildTar, directory, file, GNU, gnuLong, pax, symlink, type TarItem, V7 } from '../../archives/tar-builder.ts'
+
+const LIMITS = { maxExtractedBytes: 1_000_000, maxEntries: 100 }
+const LONG = `${'d/'.repeat(60)}ä`
+
+function list(tar: Buffer, pieceBytes = tar.length): TarEntry[] {
+  const listing = new TarListing(LIMITS)
+  for (let at = 0; at < tar.length; at += pieceBytes) listing.add(tar.subarray(at, at + pieceBytes))
+  return listing.finish()
+}
+
+function only(items: TarItem[]): TarEntry {
+  const entries = list(buildTar(items))
+  assert.equal(entries.length, 1)
+  return entries[0] as TarEntry
+}
+
+const members: { name: string; items: TarItem[]; expected: Partial<TarEntry> }[] = [
+  {
+    name: 'a file',
+    items: [file('a', 'abc')],
+    expected: { name: 'a', type: 'file', size: 3, executable: false, target: null, packedSize: null },
+  },
+  { name: 'a program', items: [file('a', '', { mode: 0o6755 })], expected: { executable: true } },
+  {
+    name: 'a file that only its group may run',
+    items: [file('a', '', { mode: 0o654 })],
+    expected: { executable: false },
+  },
+  { name: 'a directory', items: [directory('d/')], expected: { name: 'd/', type: 'directory', size: 0 } },
+  { name: 'a directory without its slash', items: [directory('d')], expected: { name: 'd', type: 'directory' } },
+  {
+    name: 'a directory known by its name',
+    items: [file('d/', '', { type: '\0', fields: { magic: V7 } })],
+    expected: { type: 'directory' },
+  },
+  { name: 'a symlink', items: [symlink('l', 'a/b')], expected: { type: 'symlink', target: 'a/b' } },
+  { name: 'a leading ./', items: [file('./a')], expected: { name: 'a', storedName: './a' } },
+  { name: 'a prefix', items: [file('a', '', { fields: { prefix: 'p/q' } })], expected: { name: 'p/q/a' } },
+  {
+    name: 'no prefix in a GNU header',
+    items: [file('a', '', { fields: { prefix: 'times', magic: GNU } })],
+    expected: { name: 'a' },
+  },
+  { name: 'a name of 100 bytes', items: [file('n'.repeat(100))], expected: { name: 'n'.repeat(100) } },
+  {
+    name: 'a size with spaces around',
+    items: [file('a', '', { fields: { rawSize: Buffer.from('         0 \0') } })],
+    expected: { size: 0 },
+  },
+  { name: 'a PAX path', items: [pax({ path: LONG }), file('cut', 'abc')], expected: { name: LONG, size: 3 } },
+  { name: 'a PAX size', items: [pax({ size: '3' }), file('a', 'abc', { size: 0 })], expected: { size: 3 } },
+  { name: 'a PAX link path', items: [pax({ linkpath: LONG }), symlink('l', 'cut')], expected: { target: LONG } },
+  {
+    name: 'PAX times and attributes',
+    items: [pax({ mtime: '1.5', 'SCHILY.xattr.user.a': 'b', 'SCHILY.ino': '1' }), file('a')],
+    expected: { name: 'a' },
+  },
+  { name: 'a comment for all', items: [pax({ comment: 'f00' }, 'g'), file('a')], expected: { name: 'a' } },
+  {
+    name: 'a comment between a PAX header and its member',
+    items: [pax({ path: 'b' }), pax({ comment: 'x' }, 'g'), file('a')],
+    expected: { name: 'b' },
+  },
+  { name: 'a GNU name', items: [gnuLong('L', LONG), file('cut')], expected: { name: LONG } },
+  {
+    name: 'a GNU name and link name',
+    items: [gnuLong('K', LONG), gnuLong('L', `x${LONG}`), symlink('cut', 'cut')],
+    expected: { name: `x${LONG}`, target: LONG },
+  },
+  {
+    name: 'a name cut inside a character, beside the whole one',
+    items: [pax({ path: LONG }), file('', '', { fields: { rawName: Buffer.from([0x61, 0xc3]) } })],
+    expected: { name: LONG },
+  },
+]
+
+const SAMPLE = buildTar([
+  pax({ comment: 'f00' }, 'g'),
+  directory('./'),
+  file('./a', 'x'.repeat(1000)),
+  pax({ path: LONG }),
+  file('cut', 'y'.repeat(512)),
+  gnuLong('L', `${LONG}2`),
+  file('cut', ''),
+  symlink('l', 'a'),
+])
+
+describe('TarListing', () => {
+  for (const { name, items, expected } of members) {
+    it(`reads ${name}`, () => assert.deepEqual({ ...only(items), ...expected }, only(items)))
+  }
+
+  it('forgets what was announced once its member has come', () => {
+    const entries = list(buildTar([pax({ path: 'long', size: '0' }), file('a'), file('b', 'abc')]))
+    assert.deepEqual(
+      entries.map(({ name, size }) => [name, size]),
+      [
+        ['long', 0],
+        ['b', 3],
+      ],
+    )
+  })
+
+  it('knows the root by its two names', () => {
+    const entries = list(buildTar([directory('./'), directory('.'), directory('.a'), file('./b')]))
+    assert.deepEqual(entries.map(isRoot), [true, true, false, false])
+  })
+
+  it('knows where the data of each member is, and its digest', () => {
+    const contents = ['abc', '', 'x'.repeat(600)]
+    const tar = buildTar([pax({ path: LONG }), ...contents.map((content, at) => file(`f${at}`, content))])
+    const found = list(tar, 700).map(({ dataOffset, size, sha256 }) => {
+      const data = tar.subarray(dataOffset, dataOffset + size)
+      assert.equal(sha256, hash('sha256', data, 'hex'))
+      return data.toString()
+    })
+    assert.deepEqual(found, contents)
+  })
+
+  it('lists the same whatever the pieces are', () => {
+    const whole = list(SAMPLE)
+    assert.equal(whole.length, 5)
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 3000 }), pieceBytes => assert.deepEqual(list(SAMPLE, pieceBytes), whole)),
+      { numRuns: 50 },
+    )
+  })
+
+  it('refuses a member too many as soon as it comes', () => {
+    const listing = new TarListing({ ...LIMITS, maxEntries: 2 })
+    const three = buildTar([file('a'), file('b'), file('c')])
+    listing.add(three.subarray(0, 1024))
+    assert.throws(() => listing.add(three.subarray(1024, 1536)), { code: 'archive_too_large' })
+  })
+
+  it('refuses every beginning of an archive', () => {
+    for (let length = 0; length < SAMPLE.length; length += 64) {
+      assert.throws(() => list(SAMPLE.subarray(0, length), 512), { code: 'invalid_archive' })
+    }
+  })
+
+  it('refuses with one of its codes, or lists, whatever bytes are changed', () => {
+    const change = fc.tuple(fc.nat(SAMPLE.length - 1), fc.nat(255))
+    fc.assert(
+      fc.property(fc.array(change, { minLength: 1, maxLength: 4 }), changes => {
+        const tar = Buffer.from(SAMPLE)
+        for (const [at, byte] of changes) tar.writeUInt8(byte, at)
+        try {
+          list(tar)
+        } catch (error) {
+          assert.ok(error instanceof ArchiveError)
+        }
+      }),
+      { numRuns: 500 },
+    )
+  })
+})

@@ -1,0 +1,172 @@
+import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
+import { describe, it } from 'node:test'
+import { MAX_MANIFEST_BYTES, type Manifest, parseManifest, verifyManifest } from '../../../src/core/content/manifest.ts'
+import { ArtifactError, type DeployError } from '../../../src/core/errors.ts'
+import { manifestWith } from './project-manifest.ts'
+
+const SHA256 = hash('sha256', 'x')
+const CART = { id: 'cart', version: '2.0.0', sha256: SHA256 }
+
+function parse(more: object = {}): Manifest {
+  return parseManifest(JSON.stringify(manifestWith(more)))
+}
+
+function refusalOf(act: () => unknown): DeployError {
+  try {
+    act()
+  } catch (error) {
+    assert.ok(error instanceof ArtifactError)
+    return error
+  }
+  return assert.fail('was not refused')
+}
+
+describe('parseManifest', () => {
+  it('gives what a project says of itself', () => {
+    const environment = { required: ['KEY'], optional: ['REGION'] }
+    assert.deepEqual(parse({ plugins: [{ ...CART, environment }], plugins_dirname: 'addons' }), {
+      projectId: 'shop',
+      projectName: 'The shop',
+      version: '1.4.0',
+      builtAt: '2026-01-02T03:04:05Z',
+      contentSha256: SHA256,
+      pluginsDirname: 'addons',
+      things: [
+        { shelf: 'plugins', id: 'cart', version: '2.0.0', folder: 'addons/cart', sha256: SHA256, environment },
+        {
+          shelf: 'extensions',
+          id: 'search',
+          version: '1.4.0',
+          folder: 'extensions/search',
+          sha256: SHA256,
+          environment: { required: [], optional: [] },
+        },
+      ],
+    })
+  })
+
+  const accepted: Record<string, object> = {
+    'unknown keys': { tool: 'packer 3', plugins: [{ ...CART, color: 'red' }] },
+    'no extensions': { extensions: undefined },
+    'nulls for what is optional': {
+      extensions: [{ id: 'search', sha256: null, source: null }],
+      plugins: [{ ...CART, source: null, environment: null }],
+      plugins_dirname: null,
+    },
+    'an environment with one list': { plugins: [{ ...CART, environment: { required: ['KEY'] } }] },
+    'an extension without sha256': { extensions: [{ id: 'search' }] },
+    'a pre-release': { version: '1.4.0-rc.1+build.5' },
+    'a time with an offset and fractions': { built_at: '2026-01-02T03:04:05.123456+00:00' },
+    'an id in both directories': { extensions: [{ id: 'cart' }] },
+  }
+  for (const [name, more] of Object.entries(accepted)) it(`accepts ${name}`, () => assert.ok(parse(more)))
+
+  it('folds the digits of a sha256', () => {
+    assert.equal(parse({ content_sha256: SHA256.toUpperCase() }).contentSha256, SHA256)
+  })
+
+  const required = ['format_version', 'project_id', 'project_name', 'version', 'built_at', 'plugins', 'content_sha256']
+  for (const key of required) {
+    it(`refuses a manifest without ${key}, and says so`, () => {
+      const error = refusalOf(() => parse({ [key]: undefined }))
+      assert.equal(error.code, 'invalid_manifest')
+      assert.match(error.message, new RegExp(`${key} is missing`))
+    })
+  }
+
+  const refused: Record<string, object> = {
+    'another format': { format_version: '2' },
+    'a format that is a number': { format_version: 1 },
+    'a project id with a slash': { project_id: 'a/b' },
+    'an empty name': { project_name: '' },
+    'a name of two lines': { project_name: 'a\nb' },
+    'a long name': { project_name: 'x'.repeat(257) },
+    'a version that is none': { version: '../1' },
+    'a version that is not semantic': { version: '1.4' },
+    'a time that is none': { built_at: 'yesterday' },
+    'no plugins': { plugins: [] },
+    'too many plugins': { plugins: Array.from({ length: 1001 }, (_, index) => ({ ...CART, id: `p${index}` })) },
+    'two plugins of one id': { plugins: [CART, { ...CART, version: '3.0.0' }] },
+    'two extensions of one id': { extensions: [{ id: 'search' }, { id: 'search' }] },
+    'an id that leaves its directory': { plugins: [{ ...CART, id: '../cart' }] },
+    'an id in capitals': { plugins: [{ ...CART, id: 'Cart' }] },
+    'a plugin without version': { plugins: [{ ...CART, version: undefined }] },
+    'an embedded plugin without sha256': { plugins: [{ ...CART, sha256: undefined }] },
+    'an embedded plugin whose sha256 is null': { plugins: [{ ...CART, sha256: null }] },
+    'a short sha256': { plugins: [{ ...CART, sha256: SHA256.slice(1) }] },
+    'a variable of two lines': { plugins: [{ ...CART, environment: { required: ['A\nB'] } }] },
+    'a content digest that is none': { content_sha256: 'x'.repeat(64) },
+    'extensions that are no list': { extensions: {} },
+    ...Object.fromEntries(
+      ['', '.', '..', 'a/b', 'a\\b', '.hidden', 'extensions', 'Extensions', 'deployment', 'manifest.json', 'a b'].map(
+        name => [`plugins_dirname ${JSON.stringify(name)}`, { plugins_dirname: name }],
+      ),
+    ),
+  }
+  for (const [name, more] of Object.entries(refused)) {
+    it(`refuses ${name}`, () => assert.equal(refusalOf(() => parse(more)).code, 'invalid_manifest'))
+  }
+
+  const texts: Record<string, string> = {
+    'no JSON': '{',
+    nothing: '',
+    'a list': '[]',
+    null: 'null',
+    'something too large': JSON.stringify(manifestWith({ more: 'x'.repeat(MAX_MANIFEST_BYTES) })),
+  }
+  for (const [name, text] of Object.entries(texts)) {
+    it(`refuses ${name}`, () => assert.equal(refusalOf(() => parseManifest(text)).code, 'invalid_manifest'))
+  }
+
+  it('tells everything that is wrong at once, cleaned', () => {
+    const { message } = refusalOf(() =>
+      parse({ version: '::error::x\n', built_at: undefined, plugins: [{ id: 'A', version: 7 }] }),
+    )
+    for (const part of [
+      /\bversion must/,
+      /built_at is/,
+      /plugins\[0\]\.id/,
+      /plugins\[0\]\.version/,
+      /plugins\[0\]\.sha256/,
+    ])
+      assert.match(message, part)
+    assert.doesNotMatch(message, /::|\n/)
+  })
+
+  it('tells some of a hundred problems and counts the rest', () => {
+    const plugins = Array.from({ length: 90 }, (_, index) => ({ ...CART, id: `P${index}` }))
+    const { message } = refusalOf(() => parse({ plugins }))
+    assert.match(message, /80 more problems/)
+    assert.ok(message.length < 4000)
+  })
+
+  for (const [kind, more] of Object.entries({
+    plugin: { plugins: [CART, { id: 'pay', version: '1.0.0', source: { git: 'https://git.example/pay' } }] },
+    extension: { extensions: [{ id: 'pay', sha256: SHA256, source: 'hub' }] },
+  })) {
+    it(`does not support a source of a ${kind} yet`, () => {
+      const error = refusalOf(() => parse(more))
+      assert.equal(error.code, 'source_not_supported')
+      assert.match(error.message, /\bpay\b/)
+    })
+  }
+})
+
+describe('verifyManifest', () => {
+  const cases: [projectId: string, version: string, code: string | undefined][] = [
+    ['shop', '1.4.0', undefined],
+    ['shop', 'v1.4.0', undefined],
+    ['shop', '1.4.1', 'version_mismatch'],
+    ['shop', '1.4.0+build', 'version_mismatch'],
+    ['Shop', '1.4.0', 'invalid_manifest'],
+    ['shop2', '1.4.0', 'invalid_manifest'],
+  ]
+  for (const [projectId, version, code] of cases) {
+    it(`${code === undefined ? 'accepts' : `refuses as ${code}`} ${version} of ${projectId}`, () => {
+      const verify = () => verifyManifest(parse(), { projectId, version })
+      if (code === undefined) verify()
+      else assert.equal(refusalOf(verify).code, code)
+    })
+  }
+})

@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { didYouMean, nearMiss } from '../../../src/core/document/near-miss.ts'
+
+const WORDS = ['prepare', 'restart', 'depends_on', 'healthcheck']
+
+const cases: { name: string; word: string; expected: string | undefined }[] = [
+  { name: 'swapped letters', word: 'restrat', expected: 'restart' },
+  { name: 'a missing letter', word: 'prepre', expected: 'prepare' },
+  { name: 'an added letter', word: 'restartt', expected: 'restart' },
+  { name: 'a changed letter', word: 'rastart', expected: 'restart' },
+  { name: 'other capitals', word: 'dependsOn', expected: 'depends_on' },
+  { name: 'another separator', word: 'health-check', expected: 'healthcheck' },
+  { name: 'two different letters', word: 'xxstart', expected: undefined },
+  { name: 'another word', word: 'run', expected: undefined },
+  { name: 'no word', word: '', expected: undefined },
+]
+
+describe('nearMiss', () => {
+  for (const { name, word, expected } of cases) {
+    it(`${expected === undefined ? 'finds nothing for' : 'sees through'} ${name}`, () => {
+      assert.equal(nearMiss(word, WORDS), expected)
+    })
+  }
+
+  it('makes a question of what it finds', () => {
+    assert.equal(didYouMean('restrat', WORDS), '; did you mean "restart"?')
+    assert.equal(didYouMean('run', WORDS), '')
+  })
+})

@@ -1,0 +1,114 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { MAX_YAML_LEVELS, parseYamlSource } from '../../../src/core/document/yaml-source.ts'
+import { MAX_SMALL_FILE_BYTES } from '../../../src/core/limits.ts'
+
+const refused: { name: string; text: string; at: [number, number] }[] = [
+  { name: 'an alias', text: 'a: 1\nb: *x', at: [2, 4] },
+  { name: 'an anchor', text: 'a: &x 1', at: [1, 7] },
+  { name: 'a tag of another language', text: 'a: !!js/function "x"', at: [1, 4] },
+  { name: 'a local tag', text: 'a: 1\nb: !run x', at: [2, 4] },
+  { name: 'a tag that the library knows beyond the core schema', text: 'a: !!binary aGk=', at: [1, 4] },
+  { name: 'a key written twice', text: 'a: 1\nb: 2\na: 3', at: [3, 1] },
+  { name: 'a key written twice in another style', text: '{a: 1, "a": 2}', at: [1, 8] },
+  { name: 'the key __proto__', text: 'a: {__proto__: {b: 1}}', at: [1, 5] },
+  { name: 'a key that is a list', text: '? [a]\n: 1', at: [1, 3] },
+  { name: 'a tab as indentation', text: 'a:\n\tb: 1', at: [2, 1] },
+  { name: 'a second document', text: 'a: 1\n---\nb: 2', at: [2, 1] },
+  { name: 'a version directive', text: '%YAML 1.1\n---\na: yes', at: [1, 1] },
+  { name: 'an unknown directive', text: '%RUN x\n---\na: 1', at: [1, 1] },
+  { name: 'an open list', text: 'a: [1', at: [1, 6] },
+]
+
+describe('parseYamlSource', () => {
+  for (const { name, text, at } of refused) {
+    it(`refuses ${name} at its place`, () => {
+      const [problem] = parseYamlSource(text, 'f.yaml').problems
+      assert.deepEqual([problem?.file, problem?.line, problem?.column], ['f.yaml', ...at])
+    })
+  }
+
+  it('reports everything that is wrong at once', () => {
+    const { problems } = parseYamlSource('a: &x 1\nb: !t 2\nb: 3\nc: *x', 'f.yaml')
+    assert.deepEqual(problems.map(problem => problem.line).toSorted(), [1, 2, 3, 4])
+  })
+
+  it('gives no value to a text with an alias bomb, and expands nothing', () => {
+    const levels = Array.from({ length: 9 }, (_, i) => `l${i + 1}: &l${i + 1} [${`*l${i}, `.repeat(9)}]`)
+    const source = parseYamlSource(['l0: &l0 [x]', ...levels].join('\n'), 'f.yaml')
+    assert.equal(source.value, undefined)
+    assert.ok(source.problems.length > 0)
+  })
+
+  it('refuses more bytes than a plan may have, before it parses them', () => {
+    for (const text of ['x'.repeat(10 * 1024 * 1024), 'é'.repeat(MAX_SMALL_FILE_BYTES / 2 + 1)]) {
+      const source = parseYamlSource(text, 'f.yaml')
+      assert.equal(source.problems.length, 1)
+      assert.equal(source.value, undefined)
+      assert.deepEqual(source.positionOf(['a']), { line: 1, column: 1 })
+    }
+    assert.deepEqual(parseYamlSource('x'.repeat(MAX_SMALL_FILE_BYTES), 'f.yaml').problems, [])
+  })
+
+  const deep = {
+    'flow lists': '['.repeat(100_000),
+    'closed flow lists': '['.repeat(100_000) + ']'.repeat(100_000),
+    'flow maps': '{a: '.repeat(60_000),
+    'block lists': `${'- '.repeat(100_000)}a`,
+    'one level too many': '['.repeat(MAX_YAML_LEVELS + 1) + ']'.repeat(MAX_YAML_LEVELS + 1),
+  }
+  for (const [name, text] of Object.entries(deep)) {
+    it(`refuses deep nesting: ${name}`, () => {
+      const source = parseYamlSource(text, 'f.yaml')
+      assert.ok(source.problems.length > 0)
+      assert.equal(source.value, undefined)
+    })
+  }
+
+  it('accepts nesting to the last level', () => {
+    assert.deepEqual(parseYamlSource('['.repeat(MAX_YAML_LEVELS) + ']'.repeat(MAX_YAML_LEVELS), 'f.yaml').problems, [])
+  })
+
+  it('takes merge keys for ordinary keys', () => {
+    assert.deepEqual(parseYamlSource('a: {<<: {b: 1}}', 'f.yaml').value, { a: { '<<': { b: 1 } } })
+  })
+
+  it('reads scalars by the YAML 1.2 core schema', () => {
+    assert.deepEqual(parseYamlSource('[yes, 010, 0o10, 1.10, ~, !!str 1.10]', 'f.yaml').value, [
+      'yes',
+      10,
+      8,
+      1.1,
+      null,
+      '1.10',
+    ])
+  })
+
+  for (const [name, start, end] of [
+    ['LF', '', '\n'],
+    ['CRLF', '', '\r\n'],
+    ['a byte order mark', '\uFEFF', '\n'],
+  ] as const) {
+    it(`finds places in a text with ${name}`, () => {
+      const source = parseYamlSource(`${start}a: 1${end}steps:${end}  - {id: x, deps: [y, z]}${end}`, 'f.yaml')
+      assert.deepEqual(source.problems, [])
+      assert.deepEqual(source.positionOf(['a']), { line: 1, column: 4 })
+      assert.deepEqual(source.positionOfKey(['a']), { line: 1, column: 1 })
+      assert.deepEqual(source.positionOf(['steps', 0]), { line: 3, column: 5 })
+      assert.deepEqual(source.positionOf(['steps', 0, 'deps', 1]), { line: 3, column: 23 })
+      assert.deepEqual(source.positionOfKey(['steps', 0, 'deps']), { line: 3, column: 13 })
+    })
+  }
+
+  it('gives the closest ancestor for what is not there', () => {
+    const source = parseYamlSource('a:\n  - b: 1', 'f.yaml')
+    assert.deepEqual(source.positionOf(['a', 0, 'c', 'd']), { line: 2, column: 5 })
+    assert.deepEqual(source.positionOfKey(['a', 0, 'c']), { line: 2, column: 5 })
+    assert.deepEqual(parseYamlSource('', 'f.yaml').positionOf(['a']), { line: 1, column: 1 })
+  })
+
+  it('does not quote the text', () => {
+    const [problem] = parseYamlSource('"a\\n::error::x": 1\n"a\\n::error::x": 2', 'f.yaml').problems
+    assert.doesNotMatch(problem?.message ?? 'error', /error/)
+  })
+})

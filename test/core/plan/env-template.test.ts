@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { DeploymentError } from '../../../src/core/errors.ts'
+import { seedSettings, verifySettings } from '../../../src/core/plan/env-template.ts'
+
+const CASES = {
+  'a template without values': ['A=1\n# note\n\nB=2\n', {}, 'A=1\n# note\n\nB=2\n'],
+  'a value of the environment': ['A=1\nB=2\n', { B: 'two' }, 'A=1\nB=two\n'],
+  'an export line': ['export A=1\n', { A: 'x' }, 'export A=x\n'],
+  'an empty variable, which counts as not set': ['A=1\n', { A: '' }, 'A=1\n'],
+  'a variable that the template does not name': ['A=1\n', { OTHER: 'x' }, 'A=1\n'],
+  'a commented-out key': ['#A=1\n', { A: 'x' }, '#A=1\n'],
+  'Windows line ends': ['A=1\r\nB=\r\n', { B: 'x' }, 'A=1\nB=x\n'],
+  'a template without a last line end': ['A=1', {}, 'A=1\n'],
+  'a value with a hash': ['A=\n', { A: 'p#ss' }, "A='p#ss'\n"],
+  'a value with a dollar': ['A=\n', { A: '$HOME' }, "A='$HOME'\n"],
+  'a value with an apostrophe': ['A=\n', { A: `it's "$1"` }, `A="it's \\"\\$1\\""\n`],
+  'a value with spaces around': ['A=\n', { A: ' x ' }, "A=' x '\n"],
+} as const
+
+function refused(error: unknown): boolean {
+  return error instanceof DeploymentError && error.code === 'step_failed'
+}
+
+describe('seedSettings', () => {
+  for (const [name, [template, environment, text]] of Object.entries(CASES)) {
+    it(`takes ${name}`, () => assert.equal(seedSettings(template, [], [], environment).text, text))
+  }
+
+  it('appends required and optional keys that the template lacks, where they are set', () => {
+    const seeded = seedSettings('A=1\n', ['B'], ['C', 'D'], { B: '2', C: '3' })
+    assert.equal(seeded.text, 'A=1\nB=2\nC=3\n')
+    assert.deepEqual(seeded.fromEnvironment, ['B', 'C'])
+  })
+
+  for (const template of ['', 'A=\n', 'A=  \n', 'A=""\n', "A=''\n", 'A= # to be set\n', '#A=1\n', 'A=1\nA=\n']) {
+    it(`fails when a required key stays empty in ${JSON.stringify(template)}`, () => {
+      assert.throws(() => seedSettings(template, ['A'], [], {}), refused)
+      assert.throws(() => seedSettings(template, ['A'], [], { A: '' }), refused)
+    })
+  }
+
+  it('names every empty required key at once', () => {
+    assert.throws(() => seedSettings('', ['ONE', 'TWO'], [], {}), /ONE.*TWO/)
+  })
+
+  for (const value of ['a\nB=1', 'a\rb', 'a\0b']) {
+    it(`refuses the value ${JSON.stringify(value)} without quoting it`, () => {
+      assert.throws(
+        () => seedSettings('A=\n', [], [], { A: value }),
+        error => refused(error) && !(error as Error).message.includes(value),
+      )
+    })
+  }
+})
+
+describe('verifySettings', () => {
+  for (const text of ['A=1\n', 'export A=1', "# A\r\nA='x'\r\n", 'A=\nA=2\n']) {
+    it(`is content with ${JSON.stringify(text)}`, () => verifySettings(text, ['A'], 'x.env'))
+  }
+
+  for (const text of ['', 'B=1\n', 'A=\n', 'A=""\n', '#A=1\n', 'A= # later\n']) {
+    it(`refuses ${JSON.stringify(text)} where A is required`, () => {
+      assert.throws(() => verifySettings(text, ['A'], 'x.env'), refused)
+    })
+  }
+
+  it('refuses names that no variable can have', () => {
+    assert.throws(() => seedSettings('', ['api-key'], [], {}), { code: 'step_failed' })
+    assert.throws(() => verifySettings('', ['api key'], 'x.env'), { code: 'step_failed' })
+  })
+})

@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import fc from 'fast-check'
+import { type DependentStep, findCycles, orderSteps } from '../../../src/core/plan/plan-order.ts'
+
+/** Steps s0, s1, ... written in any order, each depending on steps with smaller numbers only. */
+const acyclicSteps: fc.Arbitrary<DependentStep[]> = fc
+  .integer({ min: 0, max: 30 })
+  .chain(count =>
+    fc.tuple(
+      ...Array.from({ length: count }, (_, i) =>
+        fc.uniqueArray(fc.nat(Math.max(i - 1, 0)), { maxLength: Math.min(i, 5) }),
+      ),
+    ),
+  )
+  .map(lists => lists.map((list, i) => ({ id: `s${i}`, dependsOn: list.map(n => `s${n}`) })))
+  .chain(steps => fc.shuffledSubarray(steps, { minLength: steps.length }))
+
+function step(id: string, ...dependsOn: string[]): DependentStep {
+  return { id, dependsOn }
+}
+
+function idsOf(steps: readonly DependentStep[]): string {
+  return steps.map(({ id }) => id).join(' ')
+}
+
+const orders: { name: string; steps: DependentStep[]; expected: string }[] = [
+  { name: 'no steps', steps: [], expected: '' },
+  { name: 'steps without dependencies as written', steps: [step('c'), step('a'), step('b')], expected: 'c a b' },
+  {
+    name: 'a dependency first, just before what needs it',
+    steps: [step('x'), step('b', 'a'), step('y'), step('a')],
+    expected: 'x a b y',
+  },
+  {
+    name: 'dependencies in the order in which they are listed',
+    steps: [step('d', 'b', 'a'), step('a'), step('b')],
+    expected: 'b a d',
+  },
+  {
+    name: 'a diamond once',
+    steps: [step('d', 'b', 'c'), step('b', 'a'), step('c', 'a'), step('a')],
+    expected: 'a b c d',
+  },
+]
+
+describe('orderSteps', () => {
+  for (const { name, steps, expected } of orders) {
+    it(`gives ${name}`, () => assert.equal(idsOf(orderSteps({ steps })), expected))
+  }
+
+  it('puts every dependency before what needs it, and loses nothing', () => {
+    fc.assert(
+      fc.property(acyclicSteps, steps => {
+        const order = orderSteps({ steps })
+        const place = new Map(order.map(({ id }, index) => [id, index]))
+        assert.deepEqual(new Set(order), new Set(steps))
+        assert.equal(order.length, steps.length)
+        for (const { id, dependsOn } of steps) {
+          for (const dependency of dependsOn) assert.ok((place.get(dependency) ?? Infinity) < (place.get(id) ?? -1))
+        }
+      }),
+    )
+  })
+
+  it('leaves an order that already fits as it is', () => {
+    fc.assert(
+      fc.property(acyclicSteps, steps => {
+        const order = orderSteps({ steps })
+        assert.deepEqual(orderSteps({ steps: order }), order)
+      }),
+    )
+  })
+
+  it('orders a chain of 10,000 steps written backwards', () => {
+    const chain = Array.from({ length: 10_000 }, (_, i) => (i === 0 ? step('s0') : step(`s${i}`, `s${i - 1}`)))
+    assert.deepEqual(orderSteps({ steps: chain.toReversed() }), chain)
+  })
+})
+
+const cycles: { name: string; steps: DependentStep[]; expected: string[] }[] = [
+  { name: 'none', steps: [step('a'), step('b', 'a')], expected: [] },
+  { name: 'two steps', steps: [step('a', 'b'), step('b', 'a')], expected: ['a b a'] },
+  {
+    name: 'three steps, the way there left out',
+    steps: [step('x', 'a'), step('a', 'b'), step('b', 'c'), step('c', 'a')],
+    expected: ['a b c a'],
+  },
+  {
+    name: 'two apart',
+    steps: [step('a', 'b'), step('b', 'a'), step('c', 'd'), step('d', 'c')],
+    expected: ['a b a', 'c d c'],
+  },
+  {
+    name: 'two that share a step',
+    steps: [step('a', 'b', 'c'), step('b', 'a'), step('c', 'a')],
+    expected: ['a b a', 'a c a'],
+  },
+  { name: 'no own and no unknown dependency', steps: [step('a', 'a', 'zz')], expected: [] },
+]
+
+describe('findCycles', () => {
+  for (const { name, steps, expected } of cycles) {
+    it(`finds ${name}`, () =>
+      assert.deepEqual(
+        findCycles(steps).map(({ ids }) => ids.join(' ')),
+        expected,
+      ))
+  }
+
+  it('says which entry closes the cycle', () => {
+    const [cycle] = findCycles([step('a', 'x', 'b'), step('b', 'x', 'a'), step('x')])
+    assert.deepEqual([cycle?.step.id, cycle?.entry], ['b', 1])
+  })
+
+  it('finds nothing where dependencies lead to smaller numbers only', () => {
+    fc.assert(fc.property(acyclicSteps, steps => assert.deepEqual(findCycles(steps), [])))
+  })
+
+  it('finds the one cycle that an edge back to a dependent makes', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 2, max: 50 }), count => {
+        const ring = Array.from({ length: count }, (_, i) => step(`s${i}`, `s${(i + 1) % count}`))
+        assert.deepEqual(
+          findCycles(ring).map(({ ids }) => ids),
+          [[...ring.map(({ id }) => id), 's0']],
+        )
+      }),
+    )
+  })
+
+  it('does not write out every way round of a dense plan', () => {
+    const names = Array.from({ length: 300 }, (_, i) => `s${i}`)
+    assert.ok(findCycles(names.map(name => step(name, ...names))).length <= 20)
+  })
+})

@@ -1,0 +1,275 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { ConfigError } from '../../../src/core/errors.ts'
+import { type Plan, PlanError, type PlanProblem, parsePlan } from '../../../src/core/plan/plan.ts'
+
+const FULL = `format_version: "1"
+project_id: my-plugin
+version: 1.4.0
+steps:
+  - {id: prepare, action: prepare}
+  - {id: files, action: install_plugin, plugin: my-plugin, snapshot: true, depends_on: [prepare]}
+  - {id: env, action: write_env, plugin: my-plugin, from: plugins/my-plugin/.env.template, depends_on: [files]}
+  - {id: up, action: restart, plugin: my-plugin, depends_on: [env]}
+  - {id: ok, action: healthcheck, plugin: my-plugin, timeout: 30s, retries: 3, depends_on: [up]}
+`
+
+function planWith(...steps: string[]): string {
+  return `format_version: "1"\nproject_id: my-plugin\nversion: 1.4.0\nsteps:\n${steps.map(step => `  - ${step}\n`).join('')}`
+}
+
+function problemsOf(text: string): readonly PlanProblem[] {
+  try {
+    parsePlan(text, 'install.yaml')
+  } catch (error) {
+    assert.ok(error instanceof PlanError && error instanceof ConfigError)
+    assert.equal(error.code, 'invalid_plan')
+    return error.problems
+  }
+  return assert.fail('the plan was accepted')
+}
+
+function onlyStep(text: string): Plan['steps'][number] | undefined {
+  return parsePlan(planWith(text), 'install.yaml').steps[0]
+}
+
+describe('parsePlan', () => {
+  it('reads the plan of the documentation', () => {
+    const plan = parsePlan(FULL, 'install.yaml')
+    assert.deepEqual(
+      [plan.formatVersion, plan.projectId, plan.version, plan.file],
+      ['1', 'my-plugin', '1.4.0', 'install.yaml'],
+    )
+    assert.deepEqual(plan.steps[1], {
+      id: 'files',
+      action: 'install_plugin',
+      plugin: 'my-plugin',
+      snapshot: true,
+      dependsOn: ['prepare'],
+      line: 6,
+      column: 5,
+    })
+    assert.deepEqual(plan.positions, { projectId: { line: 2, column: 13 }, steps: { line: 4, column: 1 } })
+  })
+
+  const accepted: { name: string; step: string; expected: object }[] = [
+    {
+      name: 'prepare',
+      step: '{id: a, action: prepare}',
+      expected: { action: 'prepare', dependsOn: [], snapshot: false },
+    },
+    { name: 'download', step: '{id: a, action: download}', expected: { action: 'download' } },
+    { name: 'extract', step: '{id: a, action: extract}', expected: { action: 'extract' } },
+    { name: 'rollback', step: '{id: a, action: rollback}', expected: { action: 'rollback' } },
+    { name: 'provision', step: '{id: a, action: provision, plugin: p}', expected: { plugin: 'p' } },
+    {
+      name: 'install_extension',
+      step: '{id: a, action: install_extension, extension: e.1}',
+      expected: { extension: 'e.1' },
+    },
+    { name: 'configure_plugin', step: '{id: a, action: configure_plugin, plugin: p}', expected: { plugin: 'p' } },
+    {
+      name: 'write_env',
+      step: '{id: a, action: write_env, plugin: p, from: extensions/p/x/.env}',
+      expected: { from: 'extensions/p/x/.env' },
+    },
+    { name: 'start for everything', step: '{id: a, action: start}', expected: { action: 'start' } },
+    { name: 'stop for one', step: '{id: a, action: stop, plugin: p}', expected: { action: 'stop', plugin: 'p' } },
+    {
+      name: 'healthcheck with its defaults',
+      step: '{id: a, action: healthcheck}',
+      expected: { timeoutSeconds: 30, retries: 0 },
+    },
+    {
+      name: 'healthcheck in minutes',
+      step: '{id: a, action: healthcheck, timeout: 2m, retries: 20}',
+      expected: { timeoutSeconds: 120, retries: 20 },
+    },
+    {
+      name: 'healthcheck in seconds',
+      step: '{id: a, action: healthcheck, timeout: 600}',
+      expected: { timeoutSeconds: 600 },
+    },
+    {
+      name: 'notify',
+      step: '{id: a, action: notify, event: deployed, message: "It is up: ü"}',
+      expected: { event: 'deployed', message: 'It is up: ü' },
+    },
+  ]
+  for (const { name, step, expected } of accepted) {
+    it(`reads ${name}`, () => assert.partialDeepStrictEqual(onlyStep(step), { id: 'a', ...expected }))
+  }
+
+  it('gives a step no keys that are not written', () => {
+    assert.equal(Object.hasOwn(onlyStep('{id: a, action: start}') ?? {}, 'plugin'), false)
+  })
+
+  for (const written of ['1', '"1"', "'1'"]) {
+    it(`takes format_version: ${written}`, () => {
+      assert.equal(parsePlan(FULL.replace('"1"', written), 'install.yaml').formatVersion, '1')
+    })
+  }
+
+  const refusedSteps: { name: string; step: string; column: number }[] = [
+    { name: 'an unknown action', step: '{id: a, action: run, command: [x]}', column: 21 },
+    { name: 'an action in capitals', step: '{id: a, action: Start}', column: 21 },
+    { name: 'no action', step: '{id: a}', column: 5 },
+    { name: 'an action that is a list', step: '{id: a, action: [start]}', column: 21 },
+    { name: 'a step that is a word', step: 'prepare', column: 5 },
+    { name: 'a step that is nothing', step: '~', column: 5 },
+    { name: 'no id', step: '{action: prepare}', column: 5 },
+    { name: 'an id in capitals', step: '{id: A, action: prepare}', column: 10 },
+    { name: 'an id with a dot', step: '{id: a.b, action: prepare}', column: 10 },
+    { name: 'an id that is a number', step: '{id: 1, action: prepare}', column: 10 },
+    { name: 'an id of 65 characters', step: `{id: ${'a'.repeat(65)}, action: prepare}`, column: 10 },
+    { name: 'an unknown key', step: '{id: a, action: prepare, command: x}', column: 30 },
+    { name: 'a key of another action', step: '{id: a, action: prepare, plugin: x}', column: 30 },
+    { name: 'depends_on that is a word', step: '{id: a, action: prepare, depends_on: b}', column: 42 },
+    { name: 'snapshot that is a word', step: '{id: a, action: prepare, snapshot: yes}', column: 40 },
+    { name: 'install_plugin without plugin', step: '{id: a, action: install_plugin}', column: 5 },
+    { name: 'a plugin that is a path', step: '{id: a, action: install_plugin, plugin: ../x}', column: 45 },
+    { name: 'a plugin that is nothing', step: '{id: a, action: start, plugin: ~}', column: 36 },
+    { name: 'a time-out of 0', step: '{id: a, action: healthcheck, timeout: 0}', column: 43 },
+    { name: 'a time-out over 10 minutes', step: '{id: a, action: healthcheck, timeout: 601s}', column: 43 },
+    { name: 'a time-out in no unit', step: '{id: a, action: healthcheck, timeout: soon}', column: 43 },
+    { name: '21 retries', step: '{id: a, action: healthcheck, retries: 21}', column: 43 },
+    { name: 'half a retry', step: '{id: a, action: healthcheck, retries: 0.5}', column: 43 },
+    { name: 'a notify event with a space', step: '{id: a, action: notify, event: a b}', column: 36 },
+    { name: 'a notify message of two lines', step: '{id: a, action: notify, event: e, message: "a\\nb"}', column: 48 },
+    {
+      name: 'a notify message with an escape',
+      step: '{id: a, action: notify, event: e, message: "\\e[1m"}',
+      column: 48,
+    },
+    {
+      name: 'a notify message of 501 characters',
+      step: `{id: a, action: notify, event: e, message: ${'x'.repeat(501)}}`,
+      column: 48,
+    },
+    { name: 'its own dependency', step: '{id: a, action: prepare, depends_on: [a]}', column: 43 },
+    { name: 'an unknown dependency', step: '{id: a, action: prepare, depends_on: [b]}', column: 43 },
+  ]
+  for (const { name, step, column } of refusedSteps) {
+    it(`refuses ${name} at its place`, () => {
+      const problems = problemsOf(planWith(step))
+      assert.deepEqual(
+        problems.map(at => [at.file, at.line, at.column]),
+        [['install.yaml', 5, column]],
+      )
+    })
+  }
+
+  const refusedTemplates = {
+    'an absolute path': '/etc/passwd',
+    'a path from the top': 'x/.env',
+    'the directory itself': 'plugins/p',
+    'the directory with a slash': 'plugins/p/',
+    'a parent': 'plugins/p/../../.env',
+    'a parent at the end': 'plugins/p/..',
+    'a dot': 'plugins/p/./x',
+    'an empty part': 'plugins/p//x',
+    'a backslash': 'plugins/p/..\\x',
+    'a line end': '"plugins/p/x\\n"',
+    'an id in capitals': 'plugins/P/x',
+    'a parent for an id': 'plugins/../x',
+    'too long a path': `plugins/p/${'x'.repeat(4096)}`,
+  }
+  for (const [name, from] of Object.entries(refusedTemplates)) {
+    it(`refuses a template at ${name}`, () => {
+      assert.equal(problemsOf(planWith(`{id: a, action: write_env, plugin: p, from: ${from}}`)).length, 1)
+    })
+  }
+
+  for (const from of ['plugins/p/..env', 'plugins/p/a..b/c', 'plugins/p/.env']) {
+    it(`accepts a template at ${from}`, () => {
+      assert.partialDeepStrictEqual(onlyStep(`{id: a, action: write_env, plugin: p, from: ${from}}`), { from })
+    })
+  }
+
+  const refusedPlans: { name: string; text: string; at: [number, number] }[] = [
+    { name: 'nothing', text: '', at: [1, 1] },
+    { name: 'a comment', text: '# nothing', at: [1, 1] },
+    { name: 'a list', text: '- a', at: [1, 1] },
+    { name: 'another format', text: FULL.replace('"1"', '"2"'), at: [1, 17] },
+    { name: 'a version that YAML reads as a number', text: FULL.replace('1.4.0', '1.10'), at: [3, 10] },
+    { name: 'a version with a space', text: FULL.replace('1.4.0', '1.4 beta'), at: [3, 10] },
+    { name: 'a project_id with a slash', text: FULL.replace('my-plugin', '../x'), at: [2, 13] },
+    { name: 'an unknown key', text: `${FULL}env: {}\n`, at: [10, 1] },
+    { name: 'no steps', text: 'format_version: 1\nproject_id: p\nversion: a\nsteps: []', at: [4, 8] },
+    { name: 'steps that are a map', text: 'format_version: 1\nproject_id: p\nversion: a\nsteps: {}', at: [4, 8] },
+    { name: 'a missing key', text: 'format_version: 1\nversion: a\nsteps: [{id: a, action: prepare}]', at: [1, 1] },
+    { name: 'an id taken twice', text: planWith('{id: a, action: prepare}', '{id: a, action: extract}'), at: [6, 10] },
+    { name: 'an unknown tag', text: FULL.replace('1.4.0', '!!js/function 1.4.0'), at: [3, 10] },
+  ]
+  for (const { name, text, at } of refusedPlans) {
+    it(`refuses ${name} at its place`, () => {
+      assert.deepEqual(
+        problemsOf(text).map(({ line, column }) => [line, column]),
+        [at],
+      )
+    })
+  }
+
+  it('names a cycle in full', () => {
+    const [problem, ...rest] = problemsOf(
+      planWith(
+        '{id: a, action: prepare, depends_on: [b]}',
+        '{id: b, action: prepare, depends_on: [c]}',
+        '{id: c, action: prepare, depends_on: [a]}',
+      ),
+    )
+    assert.deepEqual([problem?.line, problem?.column, rest.length], [7, 43, 0])
+    assert.match(problem?.message ?? '', /a → b → c → a/)
+  })
+
+  it('reports text, schema and graph problems at once, in the order of the file', () => {
+    const text = planWith(
+      '{id: a, action: restrat, snapshot: 1, depends_on: [d]}',
+      '{id: a, id: b, action: prepare, depends_on: [b]}',
+      '{id: c, action: start, plugn: p, depends_on: [nope, d]}',
+      '{id: d, action: !x stop, depends_on: [c]}',
+      '{action: prepare, depends_on: [cc]}',
+    )
+    assert.deepEqual(
+      problemsOf(text).map(({ line }) => line),
+      [5, 5, 6, 6, 7, 7, 7, 8, 9, 9],
+    )
+  })
+
+  it('says how many problems there are, and the first', () => {
+    assert.throws(() => parsePlan(planWith('{id: a, action: x}', '{id: b, action: y}'), 'my.yaml'), {
+      message: /2 problems.*my\.yaml, line 5, column 21/,
+    })
+  })
+
+  it('suggests what was meant', () => {
+    const messages = problemsOf(
+      planWith('{id: up, action: restrat}', '{id: b, action: stop, plugn: p, depends_on: [upp]}'),
+    )
+    assert.deepEqual(
+      messages.map(({ message }) => /did you mean "(.+)"\?/.exec(message)?.[1]),
+      ['restart', 'plugin', 'up'],
+    )
+  })
+
+  it('lists the actions beside the one that was meant', () => {
+    const [problem] = problemsOf(planWith('{id: up, action: restrat}'))
+    for (const action of ['restart', 'prepare', 'write_env']) assert.ok(problem?.message.includes(action), action)
+  })
+
+  it('cleans what it quotes', () => {
+    const text = planWith('{id: "x\\n::error::", action: "a\\r##[group]", "k\\n::y": 1}')
+    for (const { message } of problemsOf(text)) assert.doesNotMatch(message, /[\r\n]|::|##\[/)
+  })
+
+  const floods = {
+    'unknown keys': `{${Array.from({ length: 20_000 }, (_, i) => `k${i}: 1`).join(', ')}}`,
+    'unknown dependencies': planWith(
+      `{id: a, action: prepare, depends_on: [${Array.from({ length: 30_000 }, (_, i) => `d${i}`)}]}`,
+    ),
+    'bad steps': planWith(...Array.from({ length: 20_000 }, () => '{id: 1}')),
+  }
+  for (const [name, text] of Object.entries(floods)) {
+    it(`keeps its head in a flood of ${name}`, () => assert.ok(problemsOf(text).length > 0))
+  }
+})

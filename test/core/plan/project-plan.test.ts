@@ -1,0 +1,196 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { type Manifest, parseManifest } from '../../../src/core/content/manifest.ts'
+import { type Plan, PlanError, parsePlan } from '../../../src/core/plan/plan.ts'
+import { bindPlanToProject } from '../../../src/core/plan/project-plan.ts'
+import { manifestWith } from '../content/project-manifest.ts'
+
+const FILE = 'deployment/install.yaml'
+const CART = '{id: cart, action: install_plugin, plugin: cart}'
+const PAY = '{id: pay, action: install_plugin, plugin: pay}'
+const SEARCH = '{id: search, action: install_extension, extension: search}'
+
+function manifest(more: object = {}): Manifest {
+  const sha256 = '0'.repeat(64)
+  const ids = ['cart', 'pay', 'twin', 'x.env']
+  const plugins = ids.map(id => ({ id, version: '2.0.0', sha256 }))
+  const extensions = [{ id: 'search' }, { id: 'twin' }]
+  return parseManifest(JSON.stringify(manifestWith({ plugins, extensions, ...more })))
+}
+
+function plan(...steps: string[]): Plan {
+  const head = 'format_version: 1\nproject_id: shop\nversion: 1.4.0\nsteps:\n'
+  return parsePlan(head + steps.map(step => `  - ${step}\n`).join(''), FILE)
+}
+
+function problemLines(bound: Plan): number[] {
+  try {
+    bindPlanToProject(bound, manifest())
+  } catch (error) {
+    assert.ok(error instanceof PlanError)
+    assert.equal(error.code, 'invalid_plan')
+    assert.ok(error.problems.every(({ file }) => file === FILE))
+    return error.problems.map(({ line }) => line)
+  }
+  return []
+}
+
+describe('bindPlanToProject', () => {
+  it('orders the steps, and names what they install and what they do not', () => {
+    const bound = bindPlanToProject(
+      plan('{id: up, action: restart, plugin: cart, depends_on: [search, cart]}', CART, SEARCH),
+      manifest(),
+    )
+    assert.deepEqual(
+      bound.steps.map(({ id }) => id),
+      ['search', 'cart', 'up'],
+    )
+    assert.deepEqual(
+      bound.things.map(({ shelf, id }) => `${shelf}/${id}`),
+      ['extensions/search', 'plugins/cart'],
+    )
+    assert.deepEqual(
+      bound.notInstalled.map(({ shelf, id }) => `${shelf}/${id}`),
+      ['plugins/pay', 'plugins/twin', 'plugins/x.env', 'extensions/twin'],
+    )
+    assert.equal(bound.snapshot, false)
+  })
+
+  it('keeps snapshots when a step asks for it', () => {
+    const bound = bindPlanToProject(plan(CART, '{id: a, action: extract, snapshot: true}'), manifest())
+    assert.equal(bound.snapshot, true)
+  })
+
+  for (const from of ['addons/cart/.env.template', 'plugins/cart/.env.template']) {
+    it(`knows the template ${from} where plugins_dirname is addons`, () => {
+      const step = '{id: env, action: write_env, plugin: cart, from: plugins/cart/.env.template, depends_on: [cart]}'
+      const written = plan(CART, step)
+      const steps = written.steps.map(step => (step.action === 'write_env' ? { ...step, from } : step))
+      const bound = bindPlanToProject({ ...written, steps }, manifest({ plugins_dirname: 'addons' }))
+      assert.partialDeepStrictEqual(bound.steps.at(-1), { from: 'plugins/cart/.env.template' })
+    })
+  }
+
+  const cases: { name: string; steps: string[]; lines: number[] }[] = [
+    {
+      name: 'accepts steps before the files that do not need them',
+      steps: ['{id: s, action: stop}', '{id: n, action: provision, plugin: cart}', CART],
+      lines: [],
+    },
+    {
+      name: 'accepts a step about one thing before another is installed',
+      steps: [CART, '{id: up, action: restart, plugin: cart}', SEARCH],
+      lines: [],
+    },
+    {
+      name: 'accepts a template of another plugin that is installed',
+      steps: [CART, PAY, '{id: e, action: write_env, plugin: cart, from: plugins/pay/x}'],
+      lines: [],
+    },
+    {
+      name: 'accepts the settings of an extension',
+      steps: [SEARCH, '{id: e, action: write_env, plugin: search, from: extensions/search/x}'],
+      lines: [],
+    },
+    {
+      name: 'accepts one of two things of one id',
+      steps: ['{id: t, action: install_plugin, plugin: twin}'],
+      lines: [],
+    },
+    { name: 'refuses a plan that installs nothing', steps: ['{id: a, action: prepare}'], lines: [4] },
+    {
+      name: 'refuses a plugin that the manifest lacks',
+      steps: [CART, '{id: a, action: install_plugin, plugin: card}'],
+      lines: [6],
+    },
+    {
+      name: 'refuses an extension as a plugin',
+      steps: [CART, '{id: a, action: install_plugin, plugin: search}'],
+      lines: [6],
+    },
+    {
+      name: 'refuses a plugin as an extension',
+      steps: [CART, '{id: a, action: install_extension, extension: pay}'],
+      lines: [6],
+    },
+    {
+      name: 'refuses to install one thing twice',
+      steps: [CART, '{id: again, action: install_plugin, plugin: cart}'],
+      lines: [6],
+    },
+    {
+      name: 'refuses to install a plugin and an extension of one id',
+      steps: ['{id: a, action: install_plugin, plugin: twin}', '{id: b, action: install_extension, extension: twin}'],
+      lines: [6],
+    },
+    { name: 'refuses an id that ends in .env', steps: ['{id: a, action: install_plugin, plugin: x.env}'], lines: [5] },
+    {
+      name: 'refuses steps about what the manifest lacks',
+      steps: [CART, '{id: a, action: stop, plugin: other}', '{id: b, action: provision, plugin: other}'],
+      lines: [6, 7],
+    },
+    {
+      name: 'refuses to restart what no step installs',
+      steps: [CART, '{id: a, action: restart, plugin: pay}'],
+      lines: [6],
+    },
+    {
+      name: 'refuses a template of what no step installs',
+      steps: [CART, '{id: a, action: write_env, plugin: cart, from: plugins/pay/x}'],
+      lines: [6],
+    },
+    {
+      name: 'refuses a template of an id that only begins alike',
+      steps: [CART, '{id: a, action: write_env, plugin: cart, from: plugins/cart2/x}'],
+      lines: [6],
+    },
+    {
+      name: 'refuses a template in the other directory than its settings',
+      steps: [CART, SEARCH, '{id: a, action: write_env, plugin: cart, from: extensions/search/x}'],
+      lines: [7],
+    },
+    {
+      name: 'refuses write_env before the files it is about',
+      steps: ['{id: a, action: write_env, plugin: cart, from: plugins/cart/x}', CART],
+      lines: [5],
+    },
+    {
+      name: 'refuses write_env before the files of its template',
+      steps: [CART, '{id: a, action: write_env, plugin: cart, from: plugins/pay/x}', PAY],
+      lines: [6],
+    },
+    {
+      name: 'refuses steps without plugin before all is installed',
+      steps: [CART, '{id: a, action: start}', '{id: b, action: restart}', '{id: c, action: healthcheck}', SEARCH],
+      lines: [6, 7, 8],
+    },
+    {
+      name: 'refuses what runs too early by its dependencies',
+      steps: [
+        '{id: cart, action: install_plugin, plugin: cart, depends_on: [ok]}',
+        '{id: ok, action: healthcheck, plugin: cart}',
+      ],
+      lines: [6],
+    },
+    {
+      name: 'tells everything at once',
+      steps: [
+        '{id: a, action: restart, plugin: cart}',
+        CART,
+        '{id: b, action: install_plugin, plugin: nothing}',
+        '{id: c, action: configure_plugin, plugin: nobody}',
+        '{id: d, action: write_env, plugin: cart, from: extensions/search/x}',
+      ],
+      lines: [5, 7, 8, 9],
+    },
+  ]
+  for (const { name, steps, lines } of cases) {
+    it(name, () => assert.deepEqual(problemLines(plan(...steps)), lines))
+  }
+
+  for (const projectId of ['shop2', 'Shop']) {
+    it(`refuses the plan of ${projectId}`, () => {
+      assert.deepEqual(problemLines({ ...plan(CART), projectId }), [2])
+    })
+  }
+})

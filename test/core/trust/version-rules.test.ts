@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { DeployError } from '../../../src/core/errors.ts'
+import { refuseDowngrade, refuseReusedVersion } from '../../../src/core/trust/version-rules.ts'
+
+const [THESE, OTHER] = ['aa'.repeat(32), 'bb'.repeat(32)]
+
+function refusedWith(code: string) {
+  return (error: unknown): boolean => error instanceof DeployError && error.code === code
+}
+
+describe('refuseDowngrade', () => {
+  const cases: [string, string | null, boolean][] = [
+    ['1.0.0', '1.0.1', true],
+    ['1.0.0-rc.1', '1.0.0', true],
+    ['1.0.0', '1.0.0', false],
+    ['2.0.0', '1.0.0', false],
+    ['1.0.0', null, false],
+    ['nightly', '1.0.0', false],
+  ]
+  for (const [latest, installed, isRefused] of cases) {
+    it(`${latest} over ${installed}: ${isRefused ? 'refused' : 'let pass'}`, () => {
+      if (isRefused) assert.throws(() => refuseDowngrade(latest, installed), refusedWith('downgrade_refused'))
+      else refuseDowngrade(latest, installed)
+    })
+  }
+})
+
+describe('refuseReusedVersion', () => {
+  const known = [
+    { version: '2.0.0', artifact_sha256: THESE },
+    { version: '1.0.0', artifact_sha256: OTHER },
+    { version: '0.9', artifact_sha256: null },
+  ]
+  it('refuses an installed or retained version with other bytes', () => {
+    assert.throws(() => refuseReusedVersion('2.0.0', OTHER, known, undefined), refusedWith('version_reused'))
+    assert.throws(() => refuseReusedVersion('v2.0.0', OTHER, known, undefined), refusedWith('version_reused'))
+    assert.throws(() => refuseReusedVersion('1.0.0', THESE, known, undefined), refusedWith('version_reused'))
+    assert.throws(() => refuseReusedVersion('2.0.0', OTHER, known, THESE), refusedWith('version_reused'))
+  })
+
+  it('lets the same bytes pass, a new version, what is pinned, and what was not installed by us', () => {
+    refuseReusedVersion('2.0.0', THESE, known, undefined)
+    refuseReusedVersion('2.0.1', OTHER, known, undefined)
+    refuseReusedVersion('2.0.0', OTHER, known, OTHER)
+    refuseReusedVersion('0.9', OTHER, known, undefined)
+    refuseReusedVersion('2.0.0', OTHER, [], undefined)
+  })
+})

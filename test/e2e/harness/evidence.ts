@@ -1,0 +1,51 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { ActionResult } from '../../../local/runner.ts'
+import type { LocalReport } from '../../../src/install/reports/local-report.ts'
+import { listTree } from '../../install/archive/directory-listing.ts'
+import type { Stage } from './stage.ts'
+
+/** A row of the hub's journal of reports. */
+export interface ReportRow {
+  kind: string
+  slug: string
+  version: string
+  host_id: string
+  status: string
+  repo: string | null
+  error_message: string | null
+  started_at: string
+  completed_at: string
+}
+
+/** Every report that the hub has accepted, oldest first. */
+export function acceptedReports(stage: Pick<Stage, 'store'>): ReportRow[] {
+  const rows = stage.store.db.prepare('SELECT * FROM reports ORDER BY seq').all()
+  return rows as unknown as ReportRow[]
+}
+
+/** The report that a run has left on the host. */
+export function readLocalReport(result: ActionResult): LocalReport {
+  return JSON.parse(readFileSync(result.outputs['report-path'] ?? '', 'utf8'))
+}
+
+/** What a run that changes nothing leaves on the host exactly as it was: all but its own empty folders and what it has to tell. */
+export function listHost(root: string): Record<string, string> {
+  const own =
+    /^\.hub-deploy($|\/(staging|snapshots(\/(plugins|extensions)(\/[^/]+)?)?)$|\/(reports|outbox|trees|audit\.jsonl|reserve)(\/|$))/
+  return Object.fromEntries(Object.entries(listTree(root)).filter(([path]) => !own.test(path)))
+}
+
+/** The names in a folder of `.hub-deploy/`; none when it is not there. */
+export function listOwn(stage: { readonly root: string }, folder: string): string[] {
+  try {
+    return readdirSync(join(stage.root, '.hub-deploy', folder)).sort()
+  } catch {
+    return []
+  }
+}
+
+/** The commands of one kind (`error`, `notice`, ...) in a workflow log. */
+export function commandsIn(log: string, kind: string): string[] {
+  return log.split('\n').filter(line => line.startsWith(`::${kind} `) || line.startsWith(`::${kind}::`))
+}

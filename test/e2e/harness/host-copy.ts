@@ -1,0 +1,55 @@
+import { execFileSync } from 'node:child_process'
+import { cpSync, mkdirSync, writeFileSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
+import { type ActionResult, type ActionRun, makeWorkspace, type Workspace } from '../../../local/runner.ts'
+import type { Stage } from './stage.ts'
+
+/** A host of its own that began as a copy of a prepared one. */
+export interface HostCopy {
+  /** Its host id. */
+  readonly name: string
+  readonly root: string
+  readonly workspace: Workspace
+  /** Deploys as its origin says, unless told otherwise. */
+  deploy(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
+  /** The post step of a main step that was killed holding the lock. */
+  post(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
+}
+
+export interface HostOrigin {
+  stage: Pick<Stage, 'folder' | 'deploy'>
+  /** The built actions; see `copyBuild`. */
+  repository: string
+  /** The project root to copy. */
+  root: string
+  /** Of what its copies deploy; a project brings its own. */
+  plan?: string
+  inputs: Readonly<Record<string, string>>
+}
+
+export function copyHost(origin: HostOrigin, name: string, root = hostFolder(origin.stage, name)): HostCopy {
+  const { stage, repository } = origin
+  const workspace = makeWorkspace(stage.folder)
+  mkdirSync(dirname(root), { recursive: true })
+  execFileSync('cp', ['-a', '-T', origin.root, root])
+  if (origin.plan !== undefined) writeFileSync(join(workspace.path, 'install.yaml'), origin.plan)
+  const own = { ...origin.inputs, 'project-root': root, 'host-id': name }
+  const deploy: HostCopy['deploy'] = (inputs = {}, run = {}) =>
+    stage.deploy({ ...own, ...inputs }, { repository, workspace, ...run })
+  const post: HostCopy['post'] = (inputs = {}, run = {}) =>
+    deploy(inputs, { phase: 'post', state: { locked: 'true' }, ...run })
+  return { name, root, workspace, deploy, post }
+}
+
+/** Where a stage's hosts lie. */
+export function hostFolder({ folder }: Pick<Stage, 'folder'>, name: string): string {
+  return join(folder, 'hosts', name)
+}
+
+/** The built actions, in a folder of the stage, so that a build that goes on meanwhile disturbs nobody. */
+export function copyBuild({ folder }: Pick<Stage, 'folder'>): string {
+  const from = resolve(import.meta.dirname, '../../..')
+  const to = join(folder, 'repository')
+  for (const part of ['action.yml', 'project', 'dist']) cpSync(join(from, part), join(to, part), { recursive: true })
+  return to
+}

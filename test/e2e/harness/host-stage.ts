@@ -1,0 +1,51 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { ActionResult, ActionRun } from '../../../local/runner.ts'
+import { makeStandIns, type StandIns } from '../../install/services/stand-ins.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './stage.ts'
+
+/** A stage whose host has supervisors (stand-ins) and a host config. */
+export interface HostStage extends Stage {
+  readonly standIns: StandIns
+  writeHostConfig(text: string): void
+  /** Has 1.0.0 installed without starting anything, and then a newer version published. */
+  installOld(next?: string): Promise<void>
+  /** `deploy` with the host config and the stand-ins first on PATH. */
+  deployHere(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
+}
+
+export async function openHostStage(): Promise<HostStage> {
+  const stage = await openStage()
+  const standIns = makeStandIns(join(stage.root, 'plugins/greeter/src/main.py'))
+  const deployHere: HostStage['deployHere'] = (inputs = {}, run = {}) =>
+    stage.deploy({ 'host-config': 'host-config.yaml', ...inputs }, { ...run, env: { PATH: standIns.path, ...run.env } })
+  return {
+    ...stage,
+    standIns,
+    deployHere,
+    writeHostConfig: text => writeFileSync(join(stage.workspace.path, 'host-config.yaml'), text),
+    async installOld(next = '2.0.0') {
+      await stage.publish('1.0.0', versionFiles('1.0.0'))
+      stage.writePlan(PLUGIN_PLAN)
+      const { exitCode, log } = await stage.deploy()
+      if (exitCode !== 0) throw new Error(log)
+      await stage.publish(next, versionFiles(next))
+    },
+    async close() {
+      standIns.close()
+      await stage.close()
+    },
+  }
+}
+
+/** A plan that installs the plugin and then does these steps, each after the one before; */
+export function planWith(...steps: string[]): string {
+  const ids = ['files', ...steps.map((_, index) => `s${index + 1}`)]
+  const lines = steps.map((step, index) => `  - {id: ${ids[index + 1]}, depends_on: [${ids[index]}], ${step}}\n`)
+  return `${PLUGIN_PLAN}${lines.join('')}`
+}
+
+/** What the stand-ins remember as running is the text of src/main.py, which is the version. */
+export function versionFiles(version: string): Record<string, string> {
+  return pluginFiles(version, { 'src/main.py': version, '.env.template': 'A=1\n' })
+}

@@ -1,0 +1,49 @@
+import type { IncomingMessage } from 'node:http'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import type { TestContext } from 'node:test'
+import { type LoopbackServer, serve } from '../../net/loopback-server.ts'
+
+export type Route = 'detail' | 'artifact' | 'report'
+
+/**
+ * A way to a real hub through which every request passes once `onRequest` has let it: one that never resolves is a hub
+ * that hangs. Ends with the test, with whatever still waits in it.
+ */
+export function openGate(
+  t: TestContext,
+  hubUrl: string,
+  onRequest: (route: Route) => void | Promise<void>,
+): Promise<LoopbackServer> {
+  return serve(t, async (request, response) => {
+    await onRequest(routeOf(request))
+    const body = request.method === 'POST' ? await readBody(request) : null
+    const answer = await fetch(`${hubUrl}${request.url}`, {
+      method: request.method ?? 'GET',
+      headers: sentOn(request),
+      body,
+    })
+    response.writeHead(answer.status, Object.fromEntries(answer.headers))
+    if (answer.body === null) response.end()
+    else await pipeline(Readable.fromWeb(answer.body), response).catch(() => {})
+  })
+}
+
+/** What never happens; waits without keeping the process alive. */
+export const forEver = (): Promise<never> => new Promise(() => {})
+
+function routeOf({ method, url = '' }: IncomingMessage): Route {
+  if (method === 'POST') return 'report'
+  return url.includes('/install') ? 'artifact' : 'detail'
+}
+
+function sentOn({ headers }: IncomingMessage): Record<string, string> {
+  const names = ['x-api-key', 'content-type', 'accept']
+  return Object.fromEntries(names.flatMap(name => (headers[name] === undefined ? [] : [[name, String(headers[name])]])))
+}
+
+async function readBody(request: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  for await (const chunk of request) chunks.push(chunk)
+  return Buffer.concat(chunks)
+}

@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { inspect } from 'node:util'
+import type { Store } from '../../../hub/store.ts'
+import type { ActionResult } from '../../../local/runner.ts'
+import { type LocalReport, localReportSchema } from '../../../src/install/reports/local-report.ts'
+import { listTree } from '../../install/archive/directory-listing.ts'
+
+/** What each path holds, by path below the listed directory: mode, bytes, symlink target. */
+export type Listing = Readonly<Record<string, string>>
+
+/** The directories that the host runs: everything below `plugins/` and `extensions/`. */
+export function listLive(root: string): Listing {
+  return listSome(root, path => /^(plugins|extensions)(\/|$)/.test(path))
+}
+
+/** Everything below the project root that does not depend on when and how often deployments ran. */
+export function listLasting(root: string): Listing {
+  const listing = listSome(root, path => !/^\.hub-deploy\/(reports\/|audit\.jsonl|installed\.json|reserve)/.test(path))
+  return { ...listing, '.hub-deploy/installed.json': timelessInstalled(root) }
+}
+
+/** I1: what the host runs is exactly one of these, by bytes, modes and symlinks; returns the name of which. */
+export function assertExactly(root: string, allowed: Readonly<Record<string, Listing>>): string {
+  const live = listLive(root)
+  const names = Object.keys(allowed)
+  const name = names.find(candidate => isSame(live, allowed[candidate] as Listing))
+  if (name === undefined) assert.deepEqual(live, allowed[names[0] as string], `neither of ${names.join(', ')}`)
+  return name as string
+}
+
+/** I3, I4 and I8: nothing of a deployment is left over: no journal, lock, mark, staged tree, temporary file, waiting or second report. */
+export function assertNothingStrays(root: string): void {
+  const own = join(root, '.hub-deploy')
+  const lasting = ['audit.jsonl', 'installed.json', 'outbox', 'reports', 'reserve', 'snapshots', 'staging', 'trees']
+  assert.deepEqual(
+    readdirSync(own).filter(name => !lasting.includes(name)),
+    [],
+  )
+  assert.deepEqual(readdirSync(join(own, 'staging')), [])
+  assert.deepEqual(readdirSync(join(own, 'outbox')), [])
+  assert.deepEqual(
+    readdirSync(own, { recursive: true, encoding: 'utf8' }).filter(path => path.endsWith('.tmp')),
+    [],
+  )
+  readReports(root)
+}
+
+/** The final local reports by deployment id, oldest first. I8: no deployment has more than one. */
+export function readReports(root: string): Map<string, LocalReport> {
+  const folder = join(root, '.hub-deploy', 'reports')
+  const names = existsSync(folder) ? readdirSync(folder).filter(name => name.endsWith('.json')) : []
+  const reports = names
+    .toSorted()
+    .map(name => localReportSchema.parse(JSON.parse(readFileSync(join(folder, name), 'utf8'))))
+  const byId = new Map(reports.map(report => [report.deployment_id, report]))
+  assert.equal(byId.size, reports.length, 'a deployment has more than one local report')
+  return byId
+}
+
+/** I2: local reports, audit lines, what the hub was told and what is recorded as installed all say the same. */
+export function assertOneStory(root: string, hub: Store): void {
+  const reports = readReports(root)
+  for (const report of reports.values()) assertHubHeard(hub, report)
+  assertAudited(root, reports)
+  const last = [...reports.values()].findLast(report => report.outcome === 'success')
+  if (last !== undefined) assertInstalled(root, last)
+}
+
+/** I2, for a run that ended by itself: its exit code and outputs are those of its local report. */
+export function assertTold(root: string, { exitCode, outputs }: ActionResult): LocalReport {
+  const report = readReports(root).get(outputs['deployment-id'] ?? '')
+  assert.ok(report, 'a run that ended has a local report')
+  assert.equal(exitCode, report.outcome === 'success' ? 0 : 1)
+  assert.deepEqual(
+    [outputs['outcome'], outputs['changed'], outputs['state'], outputs['version'], outputs['error-code']],
+    [report.outcome, String(report.changed), report.state, report.version ?? '', report.error?.code ?? ''],
+  )
+  assert.equal(outputs['reported'], String(report.reported.accepted))
+  return report
+}
+
+/** I6: none of the secrets is in a file below these folders, nor in these logs but where the runner is told to mask them. */
+export function assertNoSecret(
+  secrets: readonly string[],
+  folders: readonly string[],
+  logs: readonly string[] = [],
+): void {
+  const contents = folders.flatMap(folder => Object.entries(listTree(folder)))
+  const shown = logs.map(log => log.replaceAll(/^::add-mask::.*$/gm, ''))
+  for (const secret of secrets) {
+    for (const [path, content] of contents) assert.ok(!content.includes(secret), `${path} holds a secret`)
+    for (const log of shown) assert.ok(!log.includes(secret), `a log holds a secret:\n${log}`)
+  }
+}
+
+/** I3: a clean run that has nothing to change leaves the host as it was, but for its own report and audit line. */
+export async function assertSettled(root: string, runAgain: () => Promise<ActionResult>): Promise<void> {
+  const before = listSome(root, isNoRecord)
+  const { outputs, log } = await runAgain()
+  assert.deepEqual([outputs['outcome'], outputs['changed']], ['success', 'false'], log)
+  assert.deepEqual(listSome(root, isNoRecord), before)
+}
+
+function isNoRecord(path: string): boolean {
+  return !/^\.hub-deploy\/(reports\/|audit\.jsonl)/.test(path)
+}
+
+function listSome(root: string, isWanted: (path: string) => boolean): Listing {
+  return Object.fromEntries(Object.entries(listTree(root)).filter(([path]) => isWanted(path)))
+}
+
+function isSame(a: Listing, b: Listing): boolean {
+  const paths = Object.keys(a)
+  return paths.length === Object.keys(b).length && paths.every(path => a[path] === b[path])
+}
+
+function timelessInstalled(root: string): string {
+  const varying = new Set(['installed_at', 'deployment_id', 'run_url'])
+  const parsed = JSON.parse(readFileSync(join(root, '.hub-deploy', 'installed.json'), 'utf8'), (key, value) =>
+    varying.has(key) ? undefined : value,
+  )
+  return inspect(parsed, { depth: null, sorted: true })
+}
+
+/** The hub may hear twice of a deployment whose run died between telling and noting that it did, but never two stories. */
+function assertHubHeard(hub: Store, report: LocalReport): void {
+  const heard = hub.db
+    .prepare('SELECT status, version FROM reports WHERE host_id = ? AND started_at = ?')
+    .all(report.host_id, report.started_at)
+  assert.equal(
+    heard.length > 0,
+    report.reported.accepted,
+    'what is noted as reported reached the hub, and nothing else',
+  )
+  for (const { status, version } of heard) {
+    assert.deepEqual([status, version], [report.status, report.version ?? report.requested_version ?? 'unknown'])
+  }
+}
+
+function assertAudited(root: string, reports: ReadonlyMap<string, LocalReport>): void {
+  const lines = readFileSync(join(root, '.hub-deploy', 'audit.jsonl'), 'utf8')
+    .split('\n')
+    .slice(0, -1)
+  const audited = lines.map(line => JSON.parse(line)).map(line => [line.deployment_id, line.outcome])
+  const told = [...reports.values()].map(report => [report.deployment_id, report.outcome])
+  assert.deepEqual(audited.toSorted(), told.toSorted(), 'one audit line for each report')
+}
+
+function assertInstalled(root: string, report: LocalReport): void {
+  const { installed } = JSON.parse(readFileSync(join(root, '.hub-deploy', 'installed.json'), 'utf8'))
+  const row = installed.find((other: { slug: string }) => other.slug === report.slug)
+  assert.deepEqual([row?.version, row?.artifact_sha256], [report.version, report.artifact_sha256])
+}

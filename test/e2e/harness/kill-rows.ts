@@ -1,0 +1,288 @@
+import type { ErrorCode } from '../../../src/core/errors.ts'
+import type { Outcome } from '../../../src/core/outcome.ts'
+import { FAILING_VERSION } from './prepared-host.ts'
+import {
+  failToWrite,
+  inSync,
+  JOURNAL_REMOVAL,
+  killAtCall,
+  killAtRequest,
+  killBefore,
+  killRecoveryBefore,
+  type Stop,
+} from './stops.ts'
+
+/** What an update from 1.0.0 must leave, as everybody who asks is told it. */
+export interface Ending {
+  outcome: Outcome
+  /** Of the final local report, in order. */
+  states: string
+  /** What the hub was told, in order. */
+  reports: readonly string[]
+  tree: 'old' | 'new'
+}
+
+export interface ErrorRow extends Ending {
+  name: `error_in_${string}`
+  code: ErrorCode
+  inputs?: Record<string, string>
+  stop?: Stop
+}
+
+export interface KilledRow extends Ending {
+  name: `killed_in_${string}`
+  version?: string
+  /** The first kills the run; each further one kills a post step that recovers. */
+  stops: [Stop, ...Stop[]]
+  recoveredBy: 'post' | 'next run'
+}
+
+const FETCHED = 'pending fetching verifying_signature'
+const RESOLVED = `${FETCHED} extracting loading_plan resolving_sequence`
+const STEPS_DONE = `${RESOLVED} installing healthchecking`
+const FAILED = { outcome: 'failed', reports: ['failed'], tree: 'old' } as const
+const ROLLED_BACK = { outcome: 'rolled_back', reports: ['rolled_back'], tree: 'old' } as const
+const SUCCEEDED = {
+  outcome: 'success',
+  reports: ['success'],
+  tree: 'new',
+  states: `${STEPS_DONE} succeeded`,
+} as const
+const PLACE_TAKEN = 'change plugins/greeter'
+const NEEDY = { version: FAILING_VERSION }
+/** As a run is about to remove its journal everything was told; whoever comes next tells the same once more. */
+const SETTLING = killAtCall('journal.jsonl', 'unlink', JOURNAL_REMOVAL)
+
+/** It is read at the start, for the previous version, and then to be written anew. */
+const READING_INSTALLED_AFTER_COMMIT = killAtCall('installed.json', 'openat', 4)
+
+export const ERRORS: readonly ErrorRow[] = [
+  {
+    ...FAILED,
+    name: 'error_in_pending',
+    code: 'invalid_plan',
+    inputs: { slug: 'clock' },
+    states: 'pending',
+  },
+  {
+    ...FAILED,
+    name: 'error_in_fetching',
+    code: 'not_found',
+    inputs: { version: '9.9.9' },
+    states: 'pending fetching failed',
+  },
+  {
+    ...FAILED,
+    name: 'error_in_verifying_signature',
+    code: 'signature_mismatch',
+    inputs: { 'signing-secret': 'of another developer' },
+    states: `${FETCHED} failed`,
+  },
+  {
+    ...FAILED,
+    name: 'error_in_extracting',
+    code: 'archive_too_large',
+    inputs: { 'max-entries': '1' },
+    states: `${FETCHED} extracting failed`,
+  },
+  {
+    ...FAILED,
+    name: 'error_in_writing_the_first_journal_record',
+    code: 'disk_full',
+    stop: failToWrite('begin'),
+    states: 'pending',
+  },
+  {
+    ...FAILED,
+    name: 'error_in_announcing_the_first_change',
+    code: 'disk_full',
+    stop: failToWrite('change .hub-deploy/snapshots/plugins/greeter/2-1.0.0'),
+    states: `${RESOLVED} installing failed`,
+  },
+  {
+    ...ROLLED_BACK,
+    name: 'error_in_install_plugin_after_the_old_version_was_moved',
+    code: 'step_failed',
+    stop: inSync('rm -r "$2"'),
+    states: `${RESOLVED} installing rolled_back`,
+  },
+  {
+    ...ROLLED_BACK,
+    name: 'error_in_write_env',
+    code: 'step_failed',
+    inputs: NEEDY,
+    states: `${RESOLVED} installing rolled_back`,
+  },
+  {
+    ...ROLLED_BACK,
+    name: 'error_in_announcing_the_switch',
+    code: 'disk_full',
+    stop: failToWrite(PLACE_TAKEN),
+    states: `${RESOLVED} installing rolled_back`,
+  },
+  {
+    ...ROLLED_BACK,
+    name: 'error_in_commit',
+    code: 'disk_full',
+    stop: failToWrite('commit'),
+    states: `${STEPS_DONE} rolled_back`,
+  },
+]
+
+export const KILLED: readonly KilledRow[] = [
+  {
+    ...FAILED,
+    name: 'killed_in_pending',
+    stops: [killBefore('state fetching')],
+    recoveredBy: 'post',
+    states: 'pending',
+  },
+  {
+    ...FAILED,
+    name: 'killed_in_fetching',
+    stops: [killAtRequest('artifact')],
+    recoveredBy: 'next run',
+    states: 'pending fetching failed',
+  },
+  {
+    ...FAILED,
+    name: 'killed_in_verifying_signature',
+    stops: [killBefore('state extracting')],
+    recoveredBy: 'post',
+    states: `${FETCHED} failed`,
+  },
+  {
+    ...FAILED,
+    name: 'killed_in_extracting',
+    stops: [killBefore('state loading_plan')],
+    recoveredBy: 'next run',
+    states: `${FETCHED} extracting failed`,
+  },
+  {
+    ...FAILED,
+    name: 'killed_in_loading_plan',
+    stops: [killBefore('state resolving_sequence')],
+    recoveredBy: 'post',
+    states: `${FETCHED} extracting loading_plan failed`,
+  },
+  {
+    ...FAILED,
+    name: 'killed_in_resolving_sequence',
+    stops: [killBefore('state installing')],
+    recoveredBy: 'next run',
+    states: `${RESOLVED} failed`,
+  },
+  {
+    ...FAILED,
+    name: 'killed_in_installing_by_its_own_child',
+    stops: [inSync('kill -KILL $PPID')],
+    recoveredBy: 'next run',
+    states: `${RESOLVED} installing failed`,
+  },
+  {
+    ...ROLLED_BACK,
+    name: 'killed_in_install_plugin_without_any_version_in_the_place',
+    stops: [killBefore(PLACE_TAKEN)],
+    recoveredBy: 'post',
+    states: `${RESOLVED} installing rolled_back`,
+  },
+  {
+    ...ROLLED_BACK,
+    name: 'killed_in_install_plugin_after_the_switch',
+    stops: [killBefore('step files')],
+    recoveredBy: 'next run',
+    states: `${RESOLVED} installing rolled_back`,
+  },
+  {
+    ...ROLLED_BACK,
+    name: 'killed_in_write_env',
+    stops: [killBefore('step env')],
+    recoveredBy: 'post',
+    states: `${RESOLVED} installing rolled_back`,
+  },
+  {
+    ...ROLLED_BACK,
+    name: 'killed_in_healthchecking',
+    stops: [killBefore('commit')],
+    recoveredBy: 'next run',
+    states: `${STEPS_DONE} rolled_back`,
+  },
+  {
+    ...SUCCEEDED,
+    name: 'killed_in_commit_before_what_is_installed_is_recorded',
+    stops: [READING_INSTALLED_AFTER_COMMIT],
+    recoveredBy: 'post',
+  },
+  {
+    ...SUCCEEDED,
+    name: 'killed_in_cleanup',
+    stops: [killAtCall('snapshots/plugins/greeter/1-0.9.0', 'rename')],
+    recoveredBy: 'next run',
+  },
+  { ...SUCCEEDED, name: 'killed_in_succeeded', stops: [killBefore('end')], recoveredBy: 'post' },
+  { ...SUCCEEDED, name: 'killed_in_reporting', stops: [killAtRequest('report')], recoveredBy: 'next run' },
+  {
+    ...SUCCEEDED,
+    name: 'killed_in_settling',
+    stops: [SETTLING],
+    recoveredBy: 'post',
+    reports: ['success', 'success'],
+  },
+  {
+    ...ROLLED_BACK,
+    ...NEEDY,
+    name: 'killed_in_undo_after_the_first_change_was_taken_back',
+    stops: [killBefore('undone', FAILING_VERSION)],
+    recoveredBy: 'post',
+    states: `${RESOLVED} installing rolled_back`,
+  },
+  {
+    ...ROLLED_BACK,
+    ...NEEDY,
+    name: 'killed_in_undo_when_all_was_taken_back',
+    stops: [killBefore('state rolled_back', FAILING_VERSION)],
+    recoveredBy: 'next run',
+    states: `${RESOLVED} installing rolled_back`,
+  },
+  {
+    ...ROLLED_BACK,
+    ...NEEDY,
+    name: 'killed_in_rolled_back',
+    stops: [killBefore('end', FAILING_VERSION)],
+    recoveredBy: 'post',
+    states: `${RESOLVED} installing rolled_back`,
+  },
+  {
+    ...ROLLED_BACK,
+    ...NEEDY,
+    name: 'killed_in_settling_a_rollback',
+    stops: [SETTLING],
+    recoveredBy: 'next run',
+    states: `${RESOLVED} installing rolled_back`,
+    reports: ['rolled_back', 'rolled_back'],
+  },
+  ...[1, 2, 3, 4, 5].map(
+    (nth): KilledRow => ({
+      ...ROLLED_BACK,
+      name: `killed_in_recovery_before_its_record_${nth}`,
+      stops: [killBefore('commit'), killRecoveryBefore(nth)],
+      recoveredBy: nth % 2 === 0 ? 'post' : 'next run',
+      states: `${STEPS_DONE} rolled_back`,
+    }),
+  ),
+  {
+    ...ROLLED_BACK,
+    name: 'killed_in_recovery_as_it_settles',
+    stops: [killBefore('commit'), killAtCall('journal.jsonl', 'unlink')],
+    recoveredBy: 'next run',
+    states: `${STEPS_DONE} rolled_back`,
+    reports: ['rolled_back', 'rolled_back'],
+  },
+  {
+    ...SUCCEEDED,
+    name: 'killed_in_recovery_of_a_committed_deployment',
+    stops: [killAtCall('snapshots/plugins/greeter/1-0.9.0', 'rename'), killAtCall('journal.jsonl', 'unlink')],
+    recoveredBy: 'post',
+    reports: ['success', 'success'],
+  },
+]

@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { ActionResult } from '../../../local/runner.ts'
+import type { LocalReport } from '../../../src/install/reports/local-report.ts'
+import type { JournalRecord } from '../../../src/install/transaction/journal.ts'
+import { listTree } from '../../install/archive/directory-listing.ts'
+import { acceptedReports } from './evidence.ts'
+import { copyBuild, copyHost, type HostCopy, type HostOrigin, hostFolder } from './host-copy.ts'
+import { openStage, pluginFiles, type Stage } from './stage.ts'
+
+/** A host on which greeter 1.0.0 is installed, 0.9.0 is its one snapshot, and the plugin has written its own data; it deploys 2.0.0. */
+export interface PreparedHost extends HostCopy {
+  /** What the host runs: everything below plugins/. */
+  tree(): Record<string, string>
+  /** What the hub accepted from this host, oldest first: the status of each. */
+  reported(): string[]
+  /** The local reports that the host got since it was prepared, oldest first. */
+  localReports(): LocalReport[]
+  journal(): JournalRecord[]
+}
+
+/** A hub with greeter 0.9.0, 1.0.0 and 2.0.0, and as many equal hosts as one asks for. */
+export interface Fleet {
+  readonly stage: Stage
+  /** What plugins/ holds before and after the update. */
+  readonly old: Record<string, string>
+  readonly new: Record<string, string>
+  newHost(name: string, root?: string): PreparedHost
+  close(): Promise<void>
+}
+
+export const UPDATE_PLAN = `format_version: "1"
+project_id: greeter
+version: "2"
+steps:
+  - {id: files, action: install_plugin, plugin: greeter, snapshot: true}
+  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/.env.template, depends_on: [files]}
+`
+
+/** Fails in its step env, after the switch, for want of TOKEN. */
+export const FAILING_VERSION = '2.0.0-needy'
+
+const NEEDY_YAML = `name: greeter
+version: "${FAILING_VERSION}"
+environment: {required: [TOKEN]}
+`
+
+export async function openFleet(): Promise<Fleet> {
+  const stage = await openStage()
+  try {
+    return await prepareFleet(stage)
+  } catch (error) {
+    await stage.close()
+    throw error
+  }
+}
+
+export function assertSucceeds(result: ActionResult): void {
+  assert.equal(result.outputs['outcome'], 'success', result.log)
+  assert.equal(result.exitCode, 0)
+}
+
+async function prepareFleet(stage: Stage): Promise<Fleet> {
+  const root = hostFolder(stage, 'template')
+  const inputs = { version: '2.0.0', 'keep-snapshots': '1' }
+  const origin = { stage, repository: copyBuild(stage), root, plan: UPDATE_PLAN, inputs }
+  await publishVersions(stage)
+  await deployFirstVersions(origin)
+  const newHost: Fleet['newHost'] = (name, at) => prepareHost(stage, copyHost(origin, name, at))
+  const undisturbed = newHost('undisturbed')
+  assertSucceeds(await undisturbed.deploy())
+  const old = listTree(join(root, 'plugins'))
+  return { stage, newHost, old, new: undisturbed.tree(), close: () => stage.close() }
+}
+
+async function publishVersions(stage: Stage): Promise<void> {
+  const template = { '.env.template': 'COLOUR=blue\nTOKEN=\n' }
+  for (const version of ['0.9.0', '1.0.0', '2.0.0']) await stage.publish(version, pluginFiles(version, template))
+  await stage.publish(FAILING_VERSION, { ...pluginFiles(FAILING_VERSION, template), 'plugin.yaml': NEEDY_YAML })
+}
+
+async function deployFirstVersions({ stage, root, repository }: HostOrigin): Promise<void> {
+  mkdirSync(root, { recursive: true })
+  for (const version of ['0.9.0', '1.0.0']) {
+    assertSucceeds(await stage.deploy({ version, 'project-root': root, 'host-id': 'template' }, { repository }))
+  }
+  mkdirSync(join(root, 'plugins/greeter/data'))
+  writeFileSync(join(root, 'plugins/greeter/data/visits'), '42\n')
+}
+
+function prepareHost(stage: Stage, host: HostCopy): PreparedHost {
+  const { name, root } = host
+  const reports = join(root, '.hub-deploy/reports')
+  const before = new Set(readdirSync(reports))
+  return {
+    ...host,
+    tree: () => listTree(join(root, 'plugins')),
+    reported: () =>
+      acceptedReports(stage)
+        .filter(row => row.host_id === name)
+        .map(row => row.status),
+    localReports: () =>
+      readdirSync(reports)
+        .filter(file => !before.has(file))
+        .sort()
+        .map(file => JSON.parse(readFileSync(join(reports, file), 'utf8'))),
+    journal: () => readJournalLines(join(root, '.hub-deploy/journal.jsonl')),
+  }
+}
+
+function readJournalLines(path: string): JournalRecord[] {
+  if (!existsSync(path)) return []
+  const lines = readFileSync(path, 'utf8').split('\n').slice(0, -1)
+  return lines.map(line => JSON.parse(line))
+}

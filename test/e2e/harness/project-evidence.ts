@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { listDeployments, type StoredProjectReport } from '../../../hub/project/reports.ts'
+import type { InstalledRow } from '../../../src/install/host/installed.ts'
+import { assertNoSecret } from './invariants.ts'
+import type { ProjectStage } from './project-stage.ts'
+
+/** Every report that the hub has accepted, oldest first. */
+export function acceptedProjectReports({ store }: Pick<ProjectStage, 'store'>): StoredProjectReport[] {
+  return listDeployments(store, 100).reverse()
+}
+
+/** What `installed.json` says, by place and in the order of the file. */
+export function installedRows({ root }: { readonly root: string }): Record<string, InstalledRow> {
+  const { installed } = JSON.parse(readFileSync(join(root, '.hub-deploy/installed.json'), 'utf8'))
+  return Object.fromEntries((installed as InstalledRow[]).map(row => [`${row.kind} ${row.id}`, row]))
+}
+
+/** What each part of the project says that it is, in the order cart, till, mailer. */
+export function runningParts({ root }: { readonly root: string }): string[] {
+  return ['plugins/cart/src/main.py', 'plugins/till/src/main.py', 'extensions/mailer/run.sh'].map(
+    path => /\d+\.\d+\.\d+/.exec(readFileSync(join(root, path), 'utf8'))?.[0] ?? '',
+  )
+}
+
+/** A key in every form in which it could leak: base64 with and without its end, hex, the bytes themselves. */
+export function formsOf(key: Buffer): string[] {
+  const base64 = key.toString('base64')
+  return [base64, base64.replace(/=+$/, ''), key.toString('base64url'), key.toString('hex'), key.toString('latin1')]
+}
+
+/** The texts that no file of the host or the runner and no unmasked line of these logs may hold, and no key in any form. */
+export function assertKeptSecret(
+  stage: ProjectStage,
+  logs: readonly string[],
+  keys: readonly Buffer[],
+  more: readonly string[] = [],
+): void {
+  const secrets = [stage.devkey, stage.credential, ...keys.flatMap(formsOf), ...more]
+  assertNoSecret(secrets, [stage.root, stage.workspace.temp], logs)
+}
+
+/** Nothing of ours is in the runner's folder but the command files that it made for us. */
+export function assertTemporariesGone({ workspace }: Pick<ProjectStage, 'workspace'>): void {
+  const strays = readdirSync(workspace.temp).filter(name => !name.startsWith('commands-'))
+  assert.deepEqual(strays, [])
+}

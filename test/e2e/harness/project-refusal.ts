@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict'
+import type { ActionResult } from '../../../local/runner.ts'
+import type { ErrorCode } from '../../../src/core/errors.ts'
+import type { ProjectState } from '../../../src/project/states.ts'
+import { commandsIn, listHost, readLocalReport } from './evidence.ts'
+import { assertNothingStrays, assertTold } from './invariants.ts'
+import { assertKeptSecret, assertTemporariesGone } from './project-evidence.ts'
+import type { ProjectStage } from './project-stage.ts'
+import { type ProjectRoute, TOKEN, type UntrustedProjectHub } from './untrusted-project-hub.ts'
+
+export interface ProjectRefusal {
+  code: ErrorCode
+  /** The state in which it was refused. */
+  during: ProjectState
+  /** All that the hub was asked before, in its order. */
+  asked: readonly ProjectRoute[]
+  inputs?: Record<string, string>
+  /** The key that the hub releases, if it gets that far. */
+  dek?: Buffer
+}
+
+const STACK_LINE = /^\s+at .+(:\d+:\d+|\(native\)|<anonymous>)/m
+
+/**
+ * Deploys from a hub that must be refused at that place: it was asked for nothing more, got one report of the failure, and
+ * the host is as it was, with no file that is left and no secret told.
+ */
+export async function assertRefusesProject(
+  stage: ProjectStage,
+  hub: UntrustedProjectHub,
+  { code, during, asked, inputs = {}, dek }: ProjectRefusal,
+): Promise<ActionResult> {
+  const before = listHost(stage.root)
+  const result = await stage.deploy({ 'hub-url': hub.url, version: '2.0.0', ...inputs })
+  const report = readLocalReport(result)
+  assert.deepEqual([report.error?.code, report.outcome, report.changed], [code, 'failed', false], result.log)
+  assert.equal(report.states.findLast(({ state }) => state !== 'failed')?.state, during)
+  assert.deepEqual(hub.asked(), [...asked, 'report'])
+  assert.partialDeepStrictEqual(hub.callsTo('report')[0]?.body, {
+    deployment_id: report.deployment_id,
+    status: 'failed',
+    version: report.version ?? report.requested_version,
+  })
+  assert.deepEqual(listHost(stage.root), before)
+  assertTold(stage.root, result)
+  assertNothingStrays(stage.root)
+  assertTemporariesGone(stage)
+  const [error, ...more] = commandsIn(result.log, 'error')
+  assert.match(error ?? '', new RegExp(`title=${code}\\b`), result.log)
+  assert.deepEqual(more, [])
+  assert.doesNotMatch(result.log, STACK_LINE)
+  assertKeptSecret(stage, [result.log, result.summary], dek === undefined ? [] : [dek], [TOKEN])
+  return result
+}

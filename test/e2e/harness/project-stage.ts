@@ -1,0 +1,90 @@
+import { generateKeyPairSync, type KeyObject } from 'node:crypto'
+import { join } from 'node:path'
+import { createProjectKey } from '../../../hub/project/project-keys.ts'
+import { publishProject } from '../../../hub/project/publish.ts'
+import { type SealedProject, type SealOptions, sealProject } from '../../../hub/project/seal.ts'
+import { type ActionResult, type ActionRun, runAction } from '../../../local/runner.ts'
+import { type LocalStage, openLocalStage } from '../../../local/stage.ts'
+import { writeFiles } from './stage.ts'
+
+export const PROJECT_ID = 'shop'
+
+/** A local stage on which a project is sealed, published and deployed. */
+export interface ProjectStage extends LocalStage {
+  readonly signingKey: KeyObject
+  /** Base64 of its public half. */
+  readonly signerPublicKey: string
+  readonly devkey: string
+  readonly credential: string
+  seal(version: string, files: Record<string, string>, options?: Partial<SealOptions>): Promise<SealedProject>
+  publish(version: string, files: Record<string, string>, options?: Partial<SealOptions>): Promise<SealedProject>
+  /** Runs the project action with the inputs that every run here needs, and these. */
+  deploy(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
+}
+
+export const PROJECT_PLAN = `format_version: "1"
+project_id: ${PROJECT_ID}
+version: "1"
+steps:
+  - {id: cart, action: install_plugin, plugin: cart, snapshot: true}
+  - {id: till, action: install_plugin, plugin: till, depends_on: [cart]}
+  - {id: mailer, action: install_extension, extension: mailer, depends_on: [till]}
+`
+
+/** The files of a small project: two plugins and an extension. */
+export function projectFiles(version: string, more: Record<string, string> = {}): Record<string, string> {
+  return {
+    'plugins/cart/plugin.yaml': `name: cart\nversion: "${version}"\n`,
+    'plugins/cart/src/main.py': `print("cart ${version}")\n`,
+    'plugins/till/plugin.yaml': `name: till\nversion: "7.0.0"\n`,
+    'plugins/till/src/main.py': `print("till in ${version}")\n`,
+    'extensions/mailer/run.sh': `echo ${version}\n`,
+    'deployment/install.yaml': PROJECT_PLAN,
+    ...more,
+  }
+}
+
+export async function openProjectStage(): Promise<ProjectStage> {
+  const stage = await openLocalStage('project-stage')
+  const { folder, hub, store, root, workspace } = stage
+  const { privateKey: signingKey, publicKey } = generateKeyPairSync('ed25519')
+  const signerPublicKey = publicKey.export({ format: 'der', type: 'spki' }).subarray(-32).toString('base64')
+  const newValue = (purpose: 'devkey' | 'credential'): string =>
+    createProjectKey(store, { project_id: PROJECT_ID, purpose, name: 'test' }).value
+  const [devkey, credential] = [newValue('devkey'), newValue('credential')]
+  let sealed = 0
+  const seal: ProjectStage['seal'] = async (version, files, options = {}) => {
+    const source = join(folder, `project-${++sealed}`)
+    writeFiles(source, files)
+    return sealProject({ source, projectId: PROJECT_ID, version, signingKey, ...options })
+  }
+  return {
+    ...stage,
+    signingKey,
+    signerPublicKey,
+    devkey,
+    credential,
+    seal,
+    async publish(version, files, options) {
+      const project = await seal(version, files, options)
+      await publishProject(store, project.bytes, project.release)
+      return project
+    },
+    deploy: (inputs = {}, run = {}) =>
+      runAction({
+        workspace,
+        action: 'project',
+        ...run,
+        inputs: {
+          'hub-url': hub.url,
+          devkey,
+          'project-id': PROJECT_ID,
+          'deployment-credential': credential,
+          'signer-public-key': signerPublicKey,
+          'project-root': root,
+          'host-id': 'host-1',
+          ...inputs,
+        },
+      }),
+  }
+}

@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parse } from 'yaml'
+import type { ActionResult, ActionRun } from '../../../local/runner.ts'
+import type { ErrorCode } from '../../../src/core/errors.ts'
+import { listTree } from '../../install/archive/directory-listing.ts'
+import { acceptedReports, commandsIn, listHost, readLocalReport } from './evidence.ts'
+import { SIGNING_SECRET, type Stage } from './stage.ts'
+
+export interface Refusal {
+  code: ErrorCode
+  /** The state in which it failed. */
+  during: string
+  /** The plan's step that failed. */
+  step?: string
+  /** Default 1; a plan is annotated once for each problem. */
+  annotations?: number
+  /** Whether the hub has accepted the report. Default true. */
+  reported?: boolean
+}
+
+const OUTPUT_NAMES = Object.keys(parse(readFileSync(join(import.meta.dirname, '../../../action.yml'), 'utf8')).outputs)
+const STACK_LINE = /^\s+at .+(:\d+:\d+|\(native\)|<anonymous>)/m
+
+/** Runs a deployment that must be refused, change nothing on the host and tell the same everywhere. */
+export async function assertRefuses(
+  stage: Stage,
+  refusal: Refusal,
+  inputs: Record<string, string> = {},
+  run: Partial<ActionRun> = {},
+): Promise<ActionResult> {
+  const before = listHost(stage.root)
+  const result = await stage.deploy(inputs, run)
+  assertFailedOutputs(result, refusal)
+  assertFailedReport(stage, result, refusal)
+  assertOneCause(result, refusal)
+  assertNoSecret(stage, result, Object.values(inputs))
+  assert.deepEqual(listHost(stage.root), before)
+  return result
+}
+
+function assertFailedOutputs(result: ActionResult, refusal: Refusal): void {
+  const { outputs } = result
+  assert.deepEqual(
+    { exit: result.exitCode, signal: result.signal, code: outputs['error-code'], outcome: outputs['outcome'] },
+    { exit: 1, signal: null, code: refusal.code, outcome: 'failed' },
+    result.log,
+  )
+  assert.deepEqual(Object.keys(outputs).sort(), [...OUTPUT_NAMES].sort())
+  assert.equal(outputs['changed'], 'false')
+  assert.equal(outputs['state'], refusal.during === 'pending' ? 'pending' : 'failed')
+  assert.equal(outputs['failed-step'], refusal.step ?? '')
+  assert.equal(outputs['reported'], String(refusal.reported ?? true))
+  assert.match(outputs['deployment-id'] ?? '', /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
+}
+
+/** The local report says what the outputs say, and the hub was told the same. */
+function assertFailedReport(stage: Stage, result: ActionResult, refusal: Refusal): void {
+  const report = readLocalReport(result)
+  const { error, states } = report
+  assert.deepEqual([report.outcome, report.status, report.changed, report.rollback], ['failed', 'failed', false, null])
+  assert.deepEqual([error?.code, error?.step], [refusal.code, refusal.step ?? null])
+  assert.equal(report.deployment_id, result.outputs['deployment-id'])
+  assert.equal(states.findLast(({ state }) => state !== 'failed')?.state, refusal.during)
+  assert.equal(report.reported.accepted, refusal.reported ?? true)
+  const told = acceptedReports(stage).filter(row => row.started_at === report.started_at)
+  assert.equal(told.length, report.reported.accepted ? 1 : 0)
+  for (const row of told) {
+    assert.deepEqual([row.kind, row.slug, row.status], [report.kind, report.slug, 'failed'])
+    assert.deepEqual([row.completed_at, row.error_message], [report.completed_at, error?.message])
+    assert.equal(row.version, report.version ?? report.requested_version ?? row.version)
+  }
+}
+
+function assertOneCause({ log, summary }: ActionResult, refusal: Refusal): void {
+  assert.equal(commandsIn(log, 'error').length, refusal.annotations ?? 1, log)
+  assert.doesNotMatch(log, STACK_LINE)
+  assert.match(summary, new RegExp(`<code>${refusal.code.replaceAll('_', '&#95;')}</code>`))
+}
+
+/** No secret of the stage is in the log, the outputs, the summary, or any file below the project root or the runner's folder. */
+export function assertNoSecret(stage: Stage, result: ActionResult, more: readonly string[] = []): void {
+  const secrets = [stage.apiKey, SIGNING_SECRET, ...more.filter(text => text.startsWith('secret '))]
+  const log = result.log.split('\n').filter(line => !line.startsWith('::add-mask::'))
+  const places: Record<string, unknown> = {
+    log,
+    outputs: result.outputs,
+    summary: result.summary,
+    host: listTree(stage.root),
+    runner: listTree(stage.workspace.temp),
+    hub: acceptedReports(stage),
+  }
+  for (const [place, content] of Object.entries(places)) {
+    for (const secret of secrets) assert.ok(!JSON.stringify(content).includes(secret), `a secret is in ${place}`)
+  }
+}

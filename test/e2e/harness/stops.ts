@@ -1,0 +1,137 @@
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import type { ActionRun } from '../../../local/runner.ts'
+import type { JournalRecord } from '../../../src/install/transaction/journal.ts'
+import { forEver, openGate, type Route } from './hub-gate.ts'
+import type { Fleet, PreparedHost } from './prepared-host.ts'
+import { standIn } from './stand-in.ts'
+import { cancelAndBlock, tamper, tamperWithRecord } from './tampering.ts'
+
+/** What a run is given so that it ends, or fails, at one certain place. */
+export interface Stopped {
+  inputs?: Record<string, string>
+  run: Partial<ActionRun>
+}
+
+export interface Stop {
+  needsTracing: boolean
+  prepare(t: TestContext, host: PreparedHost, fleet: Fleet): Stopped | Promise<Stopped>
+}
+
+/** Killed from outside while the hub lets it wait for the answer to a request. */
+export function killAtRequest(route: Route): Stop {
+  return {
+    needsTracing: false,
+    async prepare(t, _host, fleet) {
+      let pid: number | undefined
+      const gate = await openGate(t, fleet.stage.hub.url, asked => {
+        if (asked !== route || pid === undefined) return undefined
+        process.kill(pid, 'SIGKILL')
+        pid = undefined
+        return forEver()
+      })
+      return {
+        inputs: { 'hub-url': gate.url },
+        run: {
+          onStart(started) {
+            pid ??= started
+          },
+        },
+      }
+    },
+  }
+}
+
+/** Killed, or otherwise disturbed, by the child that makes the staged tree durable; `$2` is that tree. */
+export function inSync(script: string): Stop {
+  return { needsTracing: false, prepare: t => ({ run: { env: { PATH: standIn(t, 'sync', script) } } }) }
+}
+
+/** Killed as it is about to write its first journal record of that name; all that the earlier ones announce is done. */
+export function killBefore(record: RecordName, version?: string): Stop {
+  return tamperBefore(record, 'signal=KILL', version)
+}
+
+/** Cancelled as it writes that record; it goes on from there. */
+export function cancelBefore(record: RecordName): Stop {
+  return tamperBefore(record, 'signal=INT')
+}
+
+/** The same, and its undo comes to no end. */
+export function cancelBeforeAndBlockUndo(record: RecordName): Stop {
+  return {
+    needsTracing: true,
+    async prepare(_t, host, fleet) {
+      return { run: cancelAndBlock(host.root, join(host.root, 'plugins/greeter'), await findRecord(fleet, record)) }
+    },
+  }
+}
+
+/** The same, where writing the record fails. */
+export function failToWrite(record: RecordName): Stop {
+  return tamperBefore(record, 'error=ENOSPC')
+}
+
+/** Killed as it is about to make the nth call of that name on a path below `.hub-deploy/`. */
+export function killAtCall(path: string, call: string, nth = 1): Stop {
+  return {
+    needsTracing: true,
+    prepare: (_t, host) => ({ run: tamper(join(host.root, '.hub-deploy', path), call, 'signal=KILL', nth) }),
+  }
+}
+
+/** A recovery that is killed as it is about to write its nth journal record. */
+export function killRecoveryBefore(nth: number): Stop {
+  return { needsTracing: true, prepare: (_t, host) => ({ run: tamperWithRecord(host.root, nth, 'signal=KILL') }) }
+}
+
+/** `state <name>`, `step <id>`, `change <target>` with `*` for the deployment's id, or the kind of record alone. */
+type RecordName = string
+
+function tamperBefore(record: RecordName, how: string, version?: string): Stop {
+  return {
+    needsTracing: true,
+    async prepare(_t, host, fleet) {
+      return { run: tamperWithRecord(host.root, await findRecord(fleet, record, version), how) }
+    },
+  }
+}
+
+/** Which record of an undisturbed run's journal that is, counted from 1. */
+async function findRecord(fleet: Fleet, record: RecordName, version?: string): Promise<number> {
+  const nth = (await readRecordNames(fleet, version)).indexOf(record) + 1
+  if (nth === 0) throw new Error(`no run writes a record "${record}"`)
+  return nth
+}
+
+const censuses = new Map<string, Promise<RecordName[]>>()
+
+/** All records of an undisturbed run of that version, from one that is killed as it is about to remove its journal. */
+function readRecordNames(fleet: Fleet, version = '2.0.0'): Promise<RecordName[]> {
+  const known = censuses.get(version)
+  if (known !== undefined) return known
+  const host = fleet.newHost(`census-of-${version}`)
+  const removal = tamper(join(host.root, '.hub-deploy/journal.jsonl'), 'unlink', 'signal=KILL', JOURNAL_REMOVAL)
+  const names = host.deploy({ version }, removal).then(() => host.journal().map(nameOf))
+  censuses.set(version, names)
+  return names
+}
+
+/** The first removal is of what an earlier run may have left. */
+export const JOURNAL_REMOVAL = 2
+
+function nameOf(record: JournalRecord): RecordName {
+  switch (record.record) {
+    case 'state':
+      return `state ${record.state}`
+    case 'step':
+      return `step ${record.id}`
+    case 'change': {
+      const { change } = record
+      const target = change.type === 'move' ? change.to : change.path
+      return `change ${target.replace(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/, '*')}`
+    }
+    default:
+      return record.record
+  }
+}

@@ -1,0 +1,90 @@
+import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { ActionResult, ActionRun } from '../../../local/runner.ts'
+import { copyBuild, copyHost, type HostCopy, type HostOrigin } from './host-copy.ts'
+import { type Listing, listLive } from './invariants.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, SIGNING_SECRET, type Stage, writeFiles } from './stage.ts'
+
+const PLUGIN_SECRET_KEY = 'the host framework signs with this'
+const OLD_VERSIONS = ['0.7.0', '0.8.0', '0.9.0', '1.0.0']
+const NEW_VERSION = '2.0.0'
+
+const UPDATE_PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/.env.template, depends_on: [files]}
+`
+
+/**
+ * A host that runs 1.0.0 with three snapshots and things of its own, about to be updated to 2.0.0: the oldest snapshot goes,
+ * the host's own things are carried over, and a settings file is made.
+ */
+export interface SweepHosts {
+  readonly stage: Stage
+  /** What no file and no log may hold. */
+  readonly secrets: readonly string[]
+  /** The live trees before the update. */
+  readonly old: Listing
+  /** A copy of a host, by default of the prepared one, under a name that is also its host id. */
+  copy(name: string, from?: SweepHost): SweepHost
+  close(): Promise<void>
+}
+
+export interface SweepHost extends HostCopy {
+  /** Updates it to 2.0.0. */
+  update(run?: Partial<ActionRun>): Promise<ActionResult>
+  /** Starts the update, which fails after the switch: the settings lack what the plugin requires. */
+  updateInVain(run?: Partial<ActionRun>): Promise<ActionResult>
+}
+
+export async function openSweepHosts(): Promise<SweepHosts> {
+  const stage = await openStage()
+  const repository = copyBuild(stage)
+  await installOldVersions(stage, repository)
+  await stage.publish(NEW_VERSION, newFiles())
+  const inputs = { version: NEW_VERSION, 'plugin-secret-key': PLUGIN_SECRET_KEY }
+  const origin = { stage, repository, root: stage.root, plan: UPDATE_PLAN, inputs }
+  const secrets = [stage.apiKey, SIGNING_SECRET, PLUGIN_SECRET_KEY]
+  return {
+    stage,
+    secrets,
+    old: listLive(stage.root),
+    copy: (name, from) => copySweepHost({ ...origin, root: from?.root ?? origin.root }, name, from),
+    close: () => stage.close(),
+  }
+}
+
+async function installOldVersions(stage: Stage, repository: string): Promise<void> {
+  for (const version of OLD_VERSIONS) {
+    await stage.publish(version, { ...pluginFiles(version), 'docs/guide.md': `Guide of ${version}\n` })
+    const { exitCode, log } = await stage.deploy({ version }, { repository })
+    if (exitCode !== 0) throw new Error(log)
+  }
+  writeFiles(join(stage.root, 'plugins/greeter'), { 'data/visitors': '17\n', '.env': 'LANGUAGE=en\n' })
+  symlinkSync('visitors', join(stage.root, 'plugins/greeter/data/latest'))
+  writeFiles(stage.root, { 'plugins/neighbour/plugin.yaml': 'name: neighbour\n' })
+}
+
+function newFiles(): Record<string, string> {
+  const yaml = `name: greeter\nversion: "${NEW_VERSION}"\nexecution_mode: trusted\nenvironment:\n  required: [GREETER_TOKEN]\n`
+  return pluginFiles(NEW_VERSION, {
+    'plugin.yaml': yaml,
+    '.env.template': 'GREETER_TOKEN=\n',
+    'lib/greeting.py': 'GREETING = "hello"\n',
+  })
+}
+
+function copySweepHost(origin: HostOrigin, name: string, from: HostCopy | undefined): SweepHost {
+  const host = copyHost(origin, name)
+  if (from !== undefined) renameHost(host.root, from.name, name)
+  return {
+    ...host,
+    update: (run = {}) => host.deploy({}, { ...run, env: { GREETER_TOKEN: 'of this host', ...run.env } }),
+    updateInVain: (run = {}) => host.deploy({}, run),
+  }
+}
+
+/** A copy of an interrupted host reports as itself. */
+function renameHost(root: string, from: string, to: string): void {
+  const journal = join(root, '.hub-deploy', 'journal.jsonl')
+  if (!existsSync(journal)) return
+  const text = readFileSync(journal, 'utf8')
+  writeFileSync(journal, text.replaceAll(`"host_id":"${from}"`, `"host_id":"${to}"`))
+}

@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict'
+import type { Store } from '../../../hub/store.ts'
+import {
+  assertNothingStrays,
+  assertOneStory,
+  assertSettled,
+  assertTold,
+  type Listing,
+  listLasting,
+  readReports,
+} from './invariants.ts'
+import type { SweepHost } from './sweep-hosts.ts'
+
+export interface TakeOver {
+  host: SweepHost
+  hub: Store
+  /** What lasts on a host that was updated undisturbed. */
+  reference: Listing
+  /** The deployment that was cut off; undefined when it had not said which it was. */
+  deploymentId: string | undefined
+  /** Whether that deployment's beginning was journaled for certain. */
+  hasBegun: boolean
+}
+
+/**
+ * The next normal update works with no one's help (I5) and leaves what an undisturbed one leaves, the replaced version's
+ * snapshot included (I1, I3); the deployment that was cut off is told of, once, as it really ended (I2, I8).
+ * Returns how long that next update took, in milliseconds.
+ */
+export async function assertTakenOver({ host, hub, reference, deploymentId, hasBegun }: TakeOver): Promise<number> {
+  const started = performance.now()
+  const next = await host.update()
+  const tookMs = performance.now() - started
+  const { changed, outcome, previous_version } = assertTold(host.root, next)
+  assert.equal(outcome, 'success', next.log)
+  assert.deepEqual(listLasting(host.root), reference)
+  const reports = readReports(host.root)
+  assert.ok(!hasBegun || reports.has(deploymentId ?? ''), 'what has begun has its report')
+  const earlier = [...reports.values()].filter(({ deployment_id }) => deployment_id !== next.outputs['deployment-id'])
+  const wasNew = earlier.some(({ outcome, version }) => outcome === 'success' && version === '2.0.0')
+  assert.deepEqual([changed, previous_version], wasNew ? [false, '2.0.0'] : [true, '1.0.0'])
+  assertNothingStrays(host.root)
+  assertOneStory(host.root, hub)
+  await assertSettled(host.root, () => host.update())
+  return tookMs
+}

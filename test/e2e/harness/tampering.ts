@@ -1,0 +1,32 @@
+import { join } from 'node:path'
+import type { ActionRun } from '../../../local/runner.ts'
+import { ONE_WORKER, type Tracing, traceCommand } from './strace.ts'
+
+/** Has strace tamper with the nth call of `names` that touches the path: `signal=KILL`, `error=ENOSPC`. */
+export function tamper(path: string, names: string, how: string, nth: number | string = 1): Partial<ActionRun> {
+  return through({ paths: [path], calls: names.split(','), inject: [`${names}:${how}:when=${nth}`] })
+}
+
+/** From the nth change of names on, every one is refused, as on a file system that went read-only. */
+export function goReadOnly(nth: number): Partial<ActionRun> {
+  const names = 'rename,link,unlink,mkdir,rmdir,ftruncate'
+  return through({ calls: names.split(','), inject: [`${names}:error=EROFS:when=${nth}+`] })
+}
+
+/** The same before the nth record of a journal is written. */
+export function tamperWithRecord(root: string, nth: number, how: string): Partial<ActionRun> {
+  return tamper(join(root, '.hub-deploy/journal.jsonl'), 'write', how, nth)
+}
+
+/** SIGINT before the nth record of a journal is written, and a pause of 12 s before what is in the place is moved a second time. */
+export function cancelAndBlock(root: string, place: string, nth: number): Partial<ActionRun> {
+  return through({
+    paths: [join(root, '.hub-deploy/journal.jsonl'), place],
+    calls: ['write', 'rename'],
+    inject: [`write:signal=INT:when=${nth}`, 'rename:delay_enter=12000000:when=2+'],
+  })
+}
+
+function through(tracing: Omit<Tracing, 'log'>): Partial<ActionRun> {
+  return { through: traceCommand({ log: '/dev/null', ...tracing }), env: ONE_WORKER }
+}

@@ -1,0 +1,184 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { accessSync, chmodSync, constants, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import fc from 'fast-check'
+import { pack } from 'tar-stream'
+import { extractTar } from '../../../src/install/archive/extract-tar.ts'
+import { temporaryDirectory } from '../temporary-directory.ts'
+import { listTree } from './directory-listing.ts'
+import { openedTar, openedZstd } from './sealed-artifact.ts'
+
+const LIMITS = { maxExtractedBytes: 100_000_000, maxEntries: 1000 }
+const LONG = `${'long-'.repeat(25)}/${'ünï-'.repeat(20)}`
+/** A name whose hundredth byte is a slash, where older forms cut it. */
+const CUT_AT_SLASH = `${'a'.repeat(49)}/${'b'.repeat(49)}/file`
+
+function lacking(...tools: string[]): string | false {
+  const missing = tools.filter(tool => !hasTool(tool))
+  return missing.length > 0 && `needs ${missing.join(', ')}`
+}
+
+function hasTool(name: string): boolean {
+  return (process.env['PATH'] ?? '').split(delimiter).some(folder => isExecutable(join(folder, name)))
+}
+
+function isExecutable(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** Modes are given out of the umask's reach. */
+function writeSampleTree(root: string, withLongNames: boolean): void {
+  mkdirSync(join(root, 'plugins/one/src'), { recursive: true })
+  mkdirSync(join(root, 'empty'))
+  writeFileSync(join(root, 'manifest.json'), '{}')
+  writeFileSync(join(root, 'plugins/one/run.sh'), '#!/bin/sh\n')
+  chmodSync(join(root, 'plugins/one/run.sh'), 0o755)
+  writeFileSync(join(root, 'plugins/one/src/nothing'), '')
+  writeFileSync(join(root, 'plugins/one/src/large.bin'), createHash('shake128', { outputLength: 1_500_000 }).digest())
+  symlinkSync('../run.sh', join(root, 'plugins/one/src/run'))
+  if (!withLongNames) return
+  for (const path of [LONG, CUT_AT_SLASH]) {
+    mkdirSync(join(root, path, '..'), { recursive: true })
+    writeFileSync(join(root, path), 'long')
+  }
+  symlinkSync(LONG, join(root, 'to-long'))
+}
+
+interface Sample {
+  readonly directory: string
+  readonly source: string
+  readonly target: string
+}
+
+function makeSample(t: TestContext, withLongNames = true): Sample {
+  const directory = temporaryDirectory(t)
+  const [source, target] = [join(directory, 'source'), join(directory, 'target')]
+  mkdirSync(source)
+  mkdirSync(target)
+  writeSampleTree(source, withLongNames)
+  return { directory, source, target }
+}
+
+async function compare({ source, target }: Sample, tar: Buffer): Promise<void> {
+  await extractTar(await openedTar(tar), target, LIMITS)
+  assert.deepEqual(listTree(target), listTree(source))
+}
+
+/** The output of a command line in which `$1` is the sample's folder. */
+function shell({ directory }: Sample, line: string): Buffer {
+  return execFileSync('sh', ['-c', line, 'sh', directory], { cwd: directory, maxBuffer: 100_000_000 })
+}
+
+const tools: { name: string; needs: string[]; line: string; shortNames?: true }[] = [
+  { name: 'tar --format=gnu', needs: ['tar'], line: 'tar --format=gnu -C source -cf - .' },
+  { name: 'tar --format=pax', needs: ['tar'], line: 'tar --format=pax -C source -cf - .' },
+  { name: 'tar --format=ustar', needs: ['tar'], line: 'tar --format=ustar -C source -cf - .', shortNames: true },
+  { name: 'tar --format=v7', needs: ['tar'], line: 'tar --format=v7 -C source -cf - .', shortNames: true },
+  { name: 'tar --format=oldgnu', needs: ['tar'], line: 'tar --format=oldgnu -C source -cf - .' },
+  { name: 'tar without ./', needs: ['tar'], line: 'cd source && tar -cf - *' },
+  { name: 'bsdtar', needs: ['bsdtar'], line: 'bsdtar -C source -cf - .' },
+  { name: 'bsdtar --format=pax', needs: ['bsdtar'], line: 'bsdtar --format=pax -C source -cf - .' },
+  { name: 'Python, PAX', needs: ['python3'], line: pythonTar('PAX_FORMAT') },
+  { name: 'Python, GNU', needs: ['python3'], line: pythonTar('GNU_FORMAT') },
+  { name: 'Python, ustar', needs: ['python3'], line: pythonTar('USTAR_FORMAT'), shortNames: true },
+]
+
+function pythonTar(format: string): string {
+  const open = `tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.${format})`
+  return `python3 -c 'import sys, tarfile; tar = ${open}; tar.add("source", "."); tar.close()'`
+}
+
+const compressors: { name: string; needs: string[]; line: string }[] = [
+  { name: 'zstd', needs: ['zstd'], line: 'zstd -q -c made.tar' },
+  { name: 'zstd --no-content-size', needs: ['zstd'], line: 'zstd -q -c --no-content-size made.tar' },
+  { name: 'zstd from a pipe', needs: ['zstd'], line: 'cat made.tar | zstd -q -c' },
+  { name: 'zstd -19 --long=27 from a pipe', needs: ['zstd'], line: 'cat made.tar | zstd -q -c -19 --long=27' },
+  { name: 'zstd --ultra -22', needs: ['zstd'], line: 'zstd -q -c --ultra -22 made.tar' },
+  { name: 'zstd --no-check', needs: ['zstd'], line: 'zstd -q -c --no-check made.tar' },
+  { name: 'zstd --fast', needs: ['zstd'], line: 'zstd -q -c --fast made.tar' },
+  { name: 'pzstd', needs: ['pzstd'], line: 'pzstd -q -c -p 2 made.tar' },
+  {
+    name: 'zstd, a frame for each part',
+    needs: ['zstd', 'split'],
+    line: 'split -b 300000 made.tar part. && for part in part.*; do zstd -q -c "$part"; done',
+  },
+]
+
+describe('extractTar, beside other tools', () => {
+  for (const { name, needs, line, shortNames } of tools) {
+    it(`gives back what ${name} packed`, { skip: lacking(...needs) }, async t => {
+      const sample = makeSample(t, shortNames === undefined)
+      await compare(sample, shell(sample, line))
+    })
+  }
+
+  for (const { name, needs, line } of compressors) {
+    it(`gives back what ${name} compressed`, { skip: lacking('tar', ...needs) }, async t => {
+      const sample = makeSample(t)
+      writeFileSync(join(sample.directory, 'made.tar'), shell(sample, 'tar -C source -cf - .'))
+      await extractTar(await openedZstd(shell(sample, line)), sample.target, LIMITS)
+      assert.deepEqual(listTree(sample.target), listTree(sample.source))
+    })
+  }
+
+  it('refuses a window of 256 MiB', { skip: lacking('tar', 'zstd') }, async t => {
+    const sample = makeSample(t)
+    const zstd = shell(sample, 'tar -C source -cf - . | zstd -q -c --long=28')
+    await assert.rejects(extractTar(await openedZstd(zstd), sample.target, LIMITS), { code: 'archive_too_large' })
+  })
+
+  it('refuses what GNU tar stores as sparse', { skip: lacking('tar', 'truncate') }, async t => {
+    for (const format of ['gnu', 'pax']) {
+      const sample = makeSample(t)
+      const tar = shell(sample, `truncate -s 10M source/holes && tar --sparse --format=${format} -C source -cf - .`)
+      await assert.rejects(extractTar(await openedTar(tar), sample.target, LIMITS), { code: 'unsafe_archive' })
+    }
+  })
+
+  it('refuses a hard link by GNU tar', { skip: lacking('tar', 'ln') }, async t => {
+    const sample = makeSample(t)
+    const tar = shell(sample, 'ln source/manifest.json source/another && tar -C source -cf - .')
+    await assert.rejects(extractTar(await openedTar(tar), sample.target, LIMITS), { code: 'unsafe_archive' })
+  })
+
+  it('gives back every tree that tar-stream packed', async t => {
+    const component = fc.stringMatching(/^[a-zA-Z0-9 ._-]{0,60}[äö日😀]{0,9}z$/u)
+    const path = fc.array(component, { minLength: 1, maxLength: 4 }).map(components => components.join('/'))
+    const trees = fc.dictionary(path, fc.uint8Array({ maxLength: 2000 }), {
+      minKeys: 1,
+      maxKeys: 8,
+      noNullPrototype: true,
+    })
+    const isTree = (tree: object) =>
+      !Object.keys(tree).some(one => Object.keys(tree).some(other => other.startsWith(`${one}/`)))
+    const directory = temporaryDirectory(t)
+    let run = 0
+    await fc.assert(
+      fc.asyncProperty(trees.filter(isTree), async tree => {
+        const target = join(directory, `${run++}`)
+        mkdirSync(target)
+        const { files } = await extractTar(await openedTar(await packed(tree)), target, LIMITS)
+        assert.deepEqual(files.map(file => file.path).toSorted(), Object.keys(tree).toSorted())
+        for (const { path } of files) assert.deepEqual(new Uint8Array(readFileSync(join(target, path))), tree[path])
+      }),
+      { numRuns: 50 },
+    )
+  })
+})
+
+async function packed(tree: Record<string, Uint8Array>): Promise<Buffer> {
+  const tar = pack()
+  for (const [name, content] of Object.entries(tree)) tar.entry({ name }, Buffer.from(content))
+  tar.finalize()
+  const pieces: Buffer[] = []
+  for await (const piece of tar as AsyncIterable<Buffer>) pieces.push(piece)
+  return Buffer.concat(pieces)
+}

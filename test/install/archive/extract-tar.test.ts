@@ -1,0 +1,180 @@
+import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
+import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { zstdCompressSync } from 'node:zlib'
+import { ArchiveError, DeploymentError } from '../../../src/core/errors.ts'
+import { DEFAULT_MAX_ENTRIES, DEFAULT_MAX_EXTRACTED_BYTES } from '../../../src/core/limits.ts'
+import { extractTar } from '../../../src/install/archive/extract-tar.ts'
+import type { ExtractedTree } from '../../../src/install/files/extracted-tree.ts'
+import { buildTar, directory, file, gnuLong, pax, symlink, type TarItem } from '../../archives/tar-builder.ts'
+import { mountMemory, whyNoMounting } from '../../e2e/harness/mounts.ts'
+import { temporaryDirectory } from '../temporary-directory.ts'
+import { listTree } from './directory-listing.ts'
+import { openedTar, openedZstd } from './sealed-artifact.ts'
+
+const LIMITS = { maxExtractedBytes: DEFAULT_MAX_EXTRACTED_BYTES, maxEntries: DEFAULT_MAX_ENTRIES }
+const LONG = `${'d'.repeat(120)}/${'ä'.repeat(60)}`
+
+function makeTarget(t: TestContext): string {
+  const target = join(temporaryDirectory(t), 'target')
+  mkdirSync(target)
+  return target
+}
+
+async function extract(items: TarItem[], target: string, signal?: AbortSignal): Promise<ExtractedTree> {
+  return extractTar(await openedTar(buildTar(items)), target, LIMITS, signal)
+}
+
+const accepted: { name: string; items: TarItem[]; listing: Record<string, string> }[] = [
+  {
+    name: 'members that start with ./',
+    items: [directory('./'), directory('./plugins/'), file('./plugins/a', 'x'), file('./b', 'y')],
+    listing: { plugins: '755 directory', 'plugins/a': '644 x', b: '644 y' },
+  },
+  {
+    name: 'a single top-level directory where it is',
+    items: [directory('plugins/'), file('plugins/a', 'x')],
+    listing: { plugins: '755 directory', 'plugins/a': '644 x' },
+  },
+  {
+    name: 'directories that no member lists, and one listed after what is in it',
+    items: [file('a/b/c', 'x'), directory('a/b/', { mode: 0o700 })],
+    listing: { a: '755 directory', 'a/b': '755 directory', 'a/b/c': '644 x' },
+  },
+  {
+    name: 'modes without set-uid, set-gid, sticky or write for others',
+    items: [file('a', 'x', { mode: 0o6777 }), file('b', 'y', { mode: 0o1666 }), directory('d/', { mode: 0o2777 })],
+    listing: { a: '755 x', b: '644 y', d: '755 directory' },
+  },
+  {
+    name: 'a symlink before what it points to',
+    items: [symlink('l', 'd/a'), file('d/a', 'x')],
+    listing: { l: '-> d/a', d: '755 directory', 'd/a': '644 x' },
+  },
+  {
+    name: 'a symlink to the root',
+    items: [file('d/a', 'x'), symlink('d/up', '..')],
+    listing: { d: '755 directory', 'd/a': '644 x', 'd/up': '-> ..' },
+  },
+  {
+    name: 'long names of PAX',
+    items: [pax({ path: LONG }), file('cut', 'x'), pax({ path: 'l', linkpath: LONG }), symlink('cut', 'cut')],
+    listing: { [dirOf(LONG)]: '755 directory', [LONG]: '644 x', l: `-> ${LONG}` },
+  },
+  {
+    name: 'long names of GNU',
+    items: [gnuLong('L', LONG), file('cut', 'x'), gnuLong('K', LONG), symlink('l', 'cut')],
+    listing: { [dirOf(LONG)]: '755 directory', [LONG]: '644 x', l: `-> ${LONG}` },
+  },
+  {
+    name: 'a PAX size where the header tells none',
+    items: [pax({ size: '3' }), file('a', 'abc', { size: 0 }), file('b', 'y')],
+    listing: { a: '644 abc', b: '644 y' },
+  },
+  {
+    name: 'the commit that git archive tells',
+    items: [pax({ comment: 'f00' }, 'g'), file('a', 'x')],
+    listing: { a: '644 x' },
+  },
+  { name: 'an empty file', items: [file('a')], listing: { a: '644 ' } },
+  {
+    name: 'a file of whole blocks',
+    items: [file('a', 'x'.repeat(1024)), file('b')],
+    listing: { a: `644 ${'x'.repeat(1024)}`, b: '644 ' },
+  },
+]
+
+function dirOf(path: string): string {
+  return path.slice(0, path.lastIndexOf('/'))
+}
+
+describe('extractTar', () => {
+  for (const { name, items, listing } of accepted) {
+    it(`extracts ${name}`, async t => {
+      const target = makeTarget(t)
+      const tree = await extract(items, target)
+      assert.deepEqual(listTree(target), listing)
+      assert.equal(tree.flattened, null)
+    })
+  }
+
+  it('tells what it made, with the digest of each file', async t => {
+    const large = createHash('shake128', { outputLength: 3_000_000 }).digest()
+    const tree = await extract(
+      [file('./d/a', 'abc', { mode: 0o755 }), file('large', large), symlink('l', 'd')],
+      makeTarget(t),
+    )
+    const sha256 = (bytes: string | Buffer) => createHash('sha256').update(bytes).digest('hex')
+    assert.deepEqual(tree, {
+      files: [
+        { path: 'd/a', size: 3, mode: 0o755, sha256: sha256('abc') },
+        { path: 'large', size: large.length, mode: 0o644, sha256: sha256(large) },
+      ],
+      symlinks: [{ path: 'l', target: 'd' }],
+      directories: ['d'],
+      bytes: large.length + 3,
+      flattened: null,
+    })
+  })
+
+  it('extracts a tar in several frames, cut anywhere', async t => {
+    const tar = buildTar([file('a', 'x'.repeat(5000)), file('b', 'y'.repeat(5000))])
+    const frames = [tar.subarray(0, 700), tar.subarray(700, 5001), tar.subarray(5001)].map(part =>
+      zstdCompressSync(part),
+    )
+    const target = makeTarget(t)
+    await extractTar(await openedZstd(Buffer.concat(frames)), target, LIMITS)
+    assert.deepEqual(readdirSync(target), ['a', 'b'])
+  })
+
+  it('refuses a second tar in a frame of its own, before anything is written', async t => {
+    const frames = ['a', 'b'].map(name => zstdCompressSync(buildTar([file(name)])))
+    const target = makeTarget(t)
+    const isRefusal = (error: unknown) => error instanceof ArchiveError && error.code === 'invalid_archive'
+    await assert.rejects(extractTar(await openedZstd(Buffer.concat(frames)), target, LIMITS), isRefusal)
+    assert.deepEqual(readdirSync(target), [])
+  })
+
+  it('writes nothing where there is no room for all of it', { skip: whyNoMounting() }, async t => {
+    const target = mountMemory(t, 'size=1m')
+    const noise = createHash('shake128', { outputLength: 2_000_000 }).digest()
+    const isFull = (error: unknown) => error instanceof DeploymentError && error.code === 'disk_full'
+    await assert.rejects(extract([file('small', 'x'), file('large', noise)], target), isFull)
+    assert.deepEqual(readdirSync(target), [])
+  })
+
+  for (const there of ['a file', 'a symlink to a file outside']) {
+    it(`writes neither over nor through ${there} that is in the target`, async t => {
+      const target = makeTarget(t)
+      writeFileSync(join(target, '../outside'), 'untouched')
+      if (there === 'a file') writeFileSync(join(target, 'a'), 'untouched')
+      else symlinkSync('../outside', join(target, 'a'))
+      const before = listTree(join(target, '..'))
+      const isUnsafe = (error: unknown) => error instanceof ArchiveError && error.code === 'unsafe_archive'
+      await assert.rejects(extract([file('a', 'evil')], target), isUnsafe)
+      assert.deepEqual(listTree(join(target, '..')), before)
+    })
+  }
+
+  it('throws the reason of a signal that is already aborted, and writes nothing', async t => {
+    const target = makeTarget(t)
+    const reason = new Error('cancelled by the runner')
+    await assert.rejects(extract([file('a')], target, AbortSignal.abort(reason)), reason)
+    assert.deepEqual(readdirSync(target), [])
+  })
+
+  it('hears a signal while it extracts', async t => {
+    const target = makeTarget(t)
+    const items = Array.from({ length: 3000 }, (_, index) => file(`f${index}`, `${index}`.repeat(1000)))
+    const opened = await openedTar(buildTar(items))
+    const controller = new AbortController()
+    setImmediate(() => controller.abort(new Error('cancelled')))
+    await assert.rejects(
+      extractTar(opened, target, LIMITS, controller.signal),
+      error => error === controller.signal.reason,
+    )
+    assert.ok(readdirSync(target).length < items.length)
+  })
+})

@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict'
+import { closeSync, openSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { readExactly, readWhole } from '../../../src/install/archive/read-exactly.ts'
+import { temporaryDirectory } from '../temporary-directory.ts'
+
+const invalidArchive = { code: 'invalid_archive' }
+
+function openFile(t: TestContext, text: string): number {
+  const path = join(temporaryDirectory(t), 'file')
+  writeFileSync(path, text)
+  const fd = openSync(path, 'r')
+  t.after(() => closeSync(fd))
+  return fd
+}
+
+describe('readExactly', () => {
+  it('fills the buffer from a position', t => {
+    const buffer = Buffer.alloc(3)
+    readExactly(openFile(t, 'abcdef'), buffer, 2)
+    assert.equal(buffer.toString(), 'cde')
+  })
+
+  it('refuses a file that ends before', t => {
+    assert.throws(() => readExactly(openFile(t, 'abcdef'), Buffer.alloc(3), 4), invalidArchive)
+  })
+})
+
+describe('readWhole', () => {
+  it('fills shared memory from the beginning, wherever the file was read', async t => {
+    const fd = openFile(t, 'abcdef')
+    readExactly(fd, Buffer.alloc(3), 0)
+    const buffer = Buffer.from(new SharedArrayBuffer(6))
+    await readWhole(fd, buffer)
+    assert.equal(buffer.toString(), 'abcdef')
+  })
+
+  it('refuses a file that ends before', async t => {
+    await assert.rejects(readWhole(openFile(t, 'abcdef'), Buffer.alloc(7)), invalidArchive)
+  })
+})

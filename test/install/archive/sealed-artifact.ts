@@ -1,0 +1,35 @@
+import { createCipheriv, createHash, generateKeyPairSync, sign } from 'node:crypto'
+import { zstdCompressSync } from 'node:zlib'
+import { type VerifiedSealedArtifact, verifySealedSignature } from '../../../src/core/trust/sealed-signature.ts'
+import { parseSignerKeys, type SignerKey } from '../../../src/core/trust/signer-keys.ts'
+import { checkEd25519 } from '../../../src/install/archive/ed25519-check.ts'
+import { type OpenedArtifact, unseal } from '../../../src/install/archive/unseal.ts'
+
+export const DEK = Buffer.alloc(32, 7)
+const NONCE = Buffer.alloc(12, 9)
+
+const { privateKey, publicKey } = generateKeyPairSync('ed25519')
+
+/** The key that all of these artifacts are signed with. */
+export const SIGNER = parseSignerKeys(publicKey.export({ format: 'pem', type: 'spki' }).toString()).at(0) as SignerKey
+
+/** Nonce, ciphertext and tag. */
+export function encrypt(plain: Buffer): Buffer {
+  const cipher = createCipheriv('aes-256-gcm', DEK, NONCE, { authTagLength: 16 })
+  return Buffer.concat([NONCE, cipher.update(plain), cipher.final(), cipher.getAuthTag()])
+}
+
+/** These bytes, whatever they are, as an artifact whose signature held. */
+export function verifiedBytes(bytes: Buffer): Promise<VerifiedSealedArtifact> {
+  const artifact = { bytes, sha256: createHash('sha256').update(bytes).digest('hex') }
+  return verifySealedSignature(artifact, sign(null, bytes, privateKey).toString('base64'), SIGNER, checkEd25519)
+}
+
+/** These bytes as what was sealed and has been opened. */
+export async function openedZstd(zstd: Buffer): Promise<OpenedArtifact> {
+  return unseal(await verifiedBytes(encrypt(zstd)), DEK)
+}
+
+export function openedTar(tar: Buffer): Promise<OpenedArtifact> {
+  return openedZstd(zstdCompressSync(tar))
+}

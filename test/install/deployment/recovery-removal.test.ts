@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict'
+import { existsSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { recover } from '../../../src/install/deployment/recovery.ts'
+import { readHostRecord, recordInstalled } from '../../../src/install/host/installed.ts'
+import { writeTreeRecord } from '../../../src/install/host/tree-record.ts'
+import { applyChange } from '../../../src/install/transaction/change.ts'
+import type { JournalRecord } from '../../../src/install/transaction/journal.ts'
+import { recordOf } from '../host/recorded-tree.ts'
+import { removedRowOf, rowOf } from '../prepared-host.ts'
+import { announced, begun, makeScene, SNAPSHOT, UPDATE } from './recovery-scene.ts'
+
+/** A deployment that only takes something away. */
+const REMOVAL = UPDATE.slice(0, 1)
+
+describe('recover, after a removal', () => {
+  it('finishes what was committed, and repeats it to the same record', async t => {
+    const scene = await makeScene(t)
+    for (const change of REMOVAL) await applyChange(scene.layout.root, change)
+    const removed = removedRowOf()
+    for (let time = 1; time <= 2; time++) {
+      await recordInstalled(scene.layout, [rowOf()])
+      const commit: JournalRecord = { record: 'commit', at: 'x', rows: [], removed: [removed], discard: [] }
+      scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL), commit])
+      await recover(scene.host)
+      assert.deepEqual(await readHostRecord(scene.layout), { installed: [], removed: [removed] })
+      assert.ok(existsSync(join(scene.layout.root, SNAPSHOT)))
+    }
+  })
+
+  it('checks what was taken away and is back', async t => {
+    const scene = await makeScene(t)
+    const record = recordOf({ 'main.py': 'old' }, {}, ['data'])
+    await writeTreeRecord(scene.layout, record)
+    await recordInstalled(scene.layout, [rowOf({ tree_digest: record.digest })])
+    for (const change of REMOVAL) await applyChange(scene.layout.root, change)
+    writeFileSync(join(scene.layout.root, SNAPSHOT, 'main.py'), 'bad')
+    scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL)])
+    const closed = await recover(scene.host)
+    assert.deepEqual([closed?.report.outcome, closed?.report.rollback?.verified], ['inconsistent', false])
+  })
+})

@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import type { Layout } from '../../../src/install/host/layout.ts'
+import type { ClosingHost } from '../../../src/install/reports/close.ts'
+import type { LocalReport } from '../../../src/install/reports/local-report.ts'
+import type { Change } from '../../../src/install/transaction/change.ts'
+import type { JournalRecord } from '../../../src/install/transaction/journal.ts'
+import { listTree } from '../archive/directory-listing.ts'
+import { type CollectedLog, collectLog } from '../collected-log.ts'
+import {
+  DEPLOYMENT_ID,
+  factsOf,
+  NO_REDACTION,
+  prepareTemporaryHost,
+  type RecordingSender,
+  senderThat,
+} from '../prepared-host.ts'
+import { writeTree } from '../temporary-directory.ts'
+
+export const STAGING = `.hub-deploy/staging/${DEPLOYMENT_ID}`
+export const SNAPSHOT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
+
+/** An update with a kept path and new settings, in the order in which the steps make it. */
+export const UPDATE: readonly Change[] = [
+  { type: 'move', from: 'plugins/greeter', to: SNAPSHOT },
+  { type: 'move', from: `${SNAPSHOT}/data`, to: `${STAGING}/tree/data` },
+  { type: 'move', from: `${STAGING}/tree`, to: 'plugins/greeter' },
+  { type: 'create_file', staged: `${STAGING}/greeter.env`, path: 'plugins/greeter.env' },
+]
+
+/** A host in the middle of an update, with its journal still to be written. */
+export interface Scene {
+  layout: Layout
+  host: ClosingHost
+  log: CollectedLog
+  sender: RecordingSender
+  /** What the host runs. */
+  plugins(): Record<string, string>
+  writeJournal(records: readonly JournalRecord[], torn?: string): void
+  journalText(): string
+  reports(): LocalReport[]
+}
+
+export async function makeScene(t: TestContext): Promise<Scene> {
+  const layout = await prepareTemporaryHost(t)
+  const log = collectLog()
+  const sender = senderThat({ accepted: true, attempts: 1 })
+  writeTree(layout.root, {
+    'plugins/greeter/main.py': 'old',
+    'plugins/greeter/data/db': 'rows',
+    'plugins/other/main.py': 'other',
+    [`${STAGING}/tree/main.py`]: 'new',
+    [`${STAGING}/greeter.env`]: 'A=1',
+  })
+  mkdirSync(join(layout.snapshots, 'plugins/greeter'), { recursive: true })
+  return {
+    layout,
+    log,
+    sender,
+    host: { layout, log, sender, redact: NO_REDACTION, reportTimeoutMs: () => 10_000 },
+    plugins: () => listTree(join(layout.root, 'plugins')),
+    writeJournal: (records, torn = '') =>
+      writeFileSync(layout.journal, `${records.map(record => `${JSON.stringify(record)}\n`).join('')}${torn}`),
+    journalText: () => readFileSync(layout.journal, 'utf8'),
+    reports: () =>
+      readdirSync(layout.reports).map(name => JSON.parse(readFileSync(join(layout.reports, name), 'utf8'))),
+  }
+}
+
+export function begun(
+  sender: RecordingSender,
+  states: readonly string[] = ['pending', 'fetching', 'installing'],
+): JournalRecord[] {
+  return [
+    { record: 'begin', facts: factsOf(), report_address: sender.address, keep_paths: ['data'] },
+    ...states.map(state => ({ record: 'state' as const, state, at: '2026-01-02T03:04:06.000Z' })),
+  ]
+}
+
+export function announced(changes: readonly Change[]): JournalRecord[] {
+  return changes.map(change => ({ record: 'change', change }))
+}
+
+/** Nothing is left to recover. */
+export function assertSettled({ layout }: Scene): void {
+  assert.ok(!existsSync(layout.journal))
+  assert.deepEqual(readdirSync(layout.staging), [])
+}
+
+/** There is exactly one report, on this host and at the hub, and it says this. */
+export function assertReported(scene: Scene, expected: Partial<LocalReport>): void {
+  const reports = scene.reports()
+  assert.equal(reports.length, 1)
+  for (const [key, value] of Object.entries(expected)) {
+    assert.deepEqual(reports[0]?.[key as keyof LocalReport], value, key)
+  }
+  assert.deepEqual(
+    scene.sender.sent.map(({ report }) => [report.deployment_id, report.outcome]),
+    [[DEPLOYMENT_ID, expected.outcome]],
+  )
+}

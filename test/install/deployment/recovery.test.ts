@@ -1,0 +1,278 @@
+import assert from 'node:assert/strict'
+import { existsSync, linkSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { DeployError } from '../../../src/core/errors.ts'
+import { recover } from '../../../src/install/deployment/recovery.ts'
+import { readInstalled } from '../../../src/install/host/installed.ts'
+import { readOwnIdentity } from '../../../src/install/host/process-identity.ts'
+import { applyChange, type Change, undoChange } from '../../../src/install/transaction/change.ts'
+import type { JournalRecord } from '../../../src/install/transaction/journal.ts'
+import { listTree } from '../archive/directory-listing.ts'
+import { DEPLOYMENT_ID, rowOf, senderThat } from '../prepared-host.ts'
+import { writeTree } from '../temporary-directory.ts'
+import {
+  announced,
+  assertReported,
+  assertSettled,
+  begun,
+  makeScene,
+  SNAPSHOT,
+  STAGING,
+  UPDATE,
+} from './recovery-scene.ts'
+
+function inconsistent(error: unknown): boolean {
+  return error instanceof DeployError && error.code === 'inconsistent'
+}
+
+describe('recover', () => {
+  it('does nothing without a journal but clean the staging folder', async t => {
+    const scene = await makeScene(t)
+    const before = scene.plugins()
+    assert.equal(await recover(scene.host), undefined)
+    assert.deepEqual(scene.plugins(), before)
+    assert.deepEqual(readdirSync(scene.layout.staging), [])
+    assert.deepEqual(scene.reports(), [])
+  })
+
+  it('takes a journal whose beginning is torn for none', async t => {
+    const scene = await makeScene(t)
+    scene.writeJournal([], '{"record":"begin","fac')
+    assert.equal(await recover(scene.host), undefined)
+    assertSettled(scene)
+    assert.deepEqual(scene.reports(), [])
+  })
+
+  for (const [state, last] of [
+    ['pending', 'pending'],
+    ['fetching', 'failed'],
+    ['installing', 'failed'],
+  ] as const) {
+    it(`reports a run that died in ${state} before any change as failed`, async t => {
+      const scene = await makeScene(t)
+      const before = scene.plugins()
+      scene.writeJournal(begun(scene.sender, [...new Set(['pending', state])]))
+      await recover(scene.host)
+      assert.deepEqual(scene.plugins(), before)
+      assertSettled(scene)
+      assertReported(scene, { outcome: 'failed', status: 'failed', changed: false, rollback: null, state: last })
+      assert.equal(scene.reports()[0]?.error?.code, 'interrupted')
+    })
+  }
+
+  for (let made = 0; made <= UPDATE.length; made++) {
+    for (const hasAnnouncedNext of made < UPDATE.length ? [false, true] : [false]) {
+      const name = `${made} of ${UPDATE.length} changes${hasAnnouncedNext ? ' and the announcement of the next' : ''}`
+      it(`restores the exact tree after ${name}`, async t => {
+        const scene = await makeScene(t)
+        const before = scene.plugins()
+        for (const change of UPDATE.slice(0, made)) await applyChange(scene.layout.root, change)
+        scene.writeJournal([...begun(scene.sender), ...announced(UPDATE.slice(0, made + (hasAnnouncedNext ? 1 : 0)))])
+        const closed = await recover(scene.host)
+        assert.deepEqual(scene.plugins(), before)
+        assert.ok(!existsSync(join(scene.layout.root, SNAPSHOT)))
+        assertSettled(scene)
+        const outcome = made > 0 ? 'rolled_back' : 'failed'
+        assert.equal(closed?.report.outcome, outcome)
+        assertReported(scene, { outcome, changed: false, state: outcome })
+      })
+    }
+  }
+
+  for (let undone = 0; undone <= UPDATE.length; undone++) {
+    for (const isLastNoted of undone > 0 ? [true, false] : [true]) {
+      const name = `${undone} changes were taken back${isLastNoted ? '' : ', the last one unnoted'}`
+      it(`ends what a run that died while taking back began: ${name}`, async t => {
+        const scene = await makeScene(t)
+        const before = scene.plugins()
+        for (const change of UPDATE) await applyChange(scene.layout.root, change)
+        const backwards = UPDATE.toReversed().slice(0, undone)
+        for (const change of backwards) await undoChange(scene.layout.root, change)
+        const noted = isLastNoted ? backwards : backwards.slice(0, -1)
+        scene.writeJournal([
+          ...begun(scene.sender),
+          ...announced(UPDATE),
+          ...noted.map(change => ({ record: 'undone' as const, change, was_made: true })),
+        ])
+        await recover(scene.host)
+        assert.deepEqual(scene.plugins(), before)
+        assertSettled(scene)
+        assertReported(scene, { outcome: 'rolled_back', state: 'rolled_back' })
+      })
+    }
+  }
+
+  it('does not take the restored version for the new one when the staged tree is gone', async t => {
+    const scene = await makeScene(t)
+    const before = scene.plugins()
+    rmSync(join(scene.layout.root, STAGING), { recursive: true })
+    scene.writeJournal([
+      ...begun(scene.sender),
+      ...announced(UPDATE),
+      ...UPDATE.toReversed().map(change => ({ record: 'undone' as const, change, was_made: true })),
+    ])
+    await recover(scene.host)
+    assert.deepEqual(scene.plugins(), before)
+    assertReported(scene, { outcome: 'rolled_back' })
+  })
+
+  it('leaves a torn last line out, because its change was never made', async t => {
+    const scene = await makeScene(t)
+    const before = scene.plugins()
+    scene.writeJournal(begun(scene.sender), JSON.stringify({ record: 'change', change: UPDATE[0] }))
+    await recover(scene.host)
+    assert.deepEqual(scene.plugins(), before)
+    assertReported(scene, { outcome: 'failed' })
+  })
+
+  it('finishes a committed deployment: record, discarded snapshots, staging; the outcome stays success', async t => {
+    const scene = await makeScene(t)
+    for (const change of UPDATE) await applyChange(scene.layout.root, change)
+    const after = scene.plugins()
+    writeTree(scene.layout.root, { '.hub-deploy/snapshots/plugins/greeter/0-0.9.0/main.py': 'older' })
+    const row = rowOf({ snapshots: [] })
+    const discard = ['.hub-deploy/snapshots/plugins/greeter/0-0.9.0']
+    scene.writeJournal([
+      ...begun(scene.sender, ['pending', 'healthchecking']),
+      ...announced(UPDATE),
+      { record: 'commit', at: '2026-01-02T03:04:07.000Z', rows: [row], discard },
+    ])
+    await recover(scene.host)
+    assert.deepEqual(scene.plugins(), after)
+    assert.deepEqual(await readInstalled(scene.layout), [row])
+    assert.deepEqual(readdirSync(join(scene.layout.snapshots, 'plugins/greeter')), ['1-1.0.0'])
+    assertSettled(scene)
+    assertReported(scene, { outcome: 'success', changed: true, error: null, state: 'succeeded' })
+  })
+
+  it('finishes a committed deployment whose cleanup was half done', async t => {
+    const scene = await makeScene(t)
+    const commit: JournalRecord = {
+      record: 'commit',
+      at: 'x',
+      rows: [rowOf()],
+      discard: ['.hub-deploy/snapshots/gone'],
+    }
+    scene.writeJournal([...begun(scene.sender), commit])
+    await recover(scene.host)
+    scene.writeJournal([...begun(scene.sender), commit])
+    await recover(scene.host)
+    assert.equal((await readInstalled(scene.layout)).length, 1)
+    assert.equal(scene.reports().length, 1)
+  })
+
+  it('says what the run itself had said of its end', async t => {
+    const scene = await makeScene(t)
+    const error = { code: 'step_failed' as const, message: 'the cause', step: 'env' }
+    const rollback = { restored: true, problems: [], verified: null, healthy: null }
+    const end = {
+      outcome: 'rolled_back' as const,
+      changed: false,
+      error,
+      rollback,
+      completed_at: '2026-01-02T03:04:08.000Z',
+    }
+    scene.writeJournal([
+      ...begun(scene.sender),
+      ...announced(UPDATE.slice(0, 1)),
+      { record: 'undone', change: UPDATE[0] as Change, was_made: true },
+      { record: 'end', end },
+    ])
+    await recover(scene.host)
+    assertReported(scene, { outcome: 'rolled_back', error, completed_at: end.completed_at })
+  })
+
+  it('keeps the journal while undoing is impossible, and repairs once the cause is gone', async t => {
+    const scene = await makeScene(t)
+    const before = scene.plugins()
+    for (const change of UPDATE) await applyChange(scene.layout.root, change)
+    scene.writeJournal([...begun(scene.sender), ...announced(UPDATE)])
+    const elsewhere = join(scene.layout.root, 'elsewhere')
+    renameSync(join(scene.layout.root, 'plugins/greeter/data'), elsewhere)
+    await assert.rejects(recover(scene.host), inconsistent)
+    assert.ok(existsSync(scene.layout.journal))
+    assert.deepEqual(
+      scene.reports().map(report => [report.outcome, report.status, report.rollback?.restored, report.changed]),
+      [['inconsistent', 'failed', false, true]],
+    )
+    assert.notEqual(readdirSync(scene.layout.staging).length, 0)
+    renameSync(elsewhere, join(scene.layout.root, STAGING, 'tree/data'))
+    await recover(scene.host)
+    assert.deepEqual(scene.plugins(), before)
+    assertSettled(scene)
+    assert.deepEqual(
+      scene.reports().map(report => report.outcome),
+      ['rolled_back'],
+    )
+  })
+
+  it('stops after 5 failed recoveries, touching nothing any more', async t => {
+    const scene = await makeScene(t)
+    scene.writeJournal([...begun(scene.sender), ...announced(UPDATE.slice(0, 1))])
+    renameSync(join(scene.layout.root, 'plugins/greeter'), join(scene.layout.root, 'elsewhere'))
+    for (let attempt = 1; attempt <= 5; attempt++) await assert.rejects(recover(scene.host), inconsistent)
+    const journal = scene.journalText()
+    renameSync(join(scene.layout.root, 'elsewhere'), join(scene.layout.root, SNAPSHOT))
+    await assert.rejects(recover(scene.host), inconsistent)
+    assert.equal(scene.journalText(), journal)
+    assert.ok(existsSync(join(scene.layout.root, SNAPSHOT)))
+    assert.equal(scene.sender.sent.length, 1, 'the hub is told once')
+  })
+
+  const foreign = {
+    'a damaged line': '{\n',
+    'a change outside the root':
+      '{"record":"change","change":{"type":"move","from":"plugins/other","to":"../stolen"}}\n',
+    'a discarded root': `${JSON.stringify({ record: 'commit', at: 'x', rows: [rowOf()], discard: ['.'] })}\n`,
+  }
+  for (const [name, line] of Object.entries(foreign)) {
+    it(`refuses a journal with ${name} and touches nothing`, async t => {
+      const scene = await makeScene(t)
+      const before = listTree(scene.layout.root)
+      scene.writeJournal(begun(scene.sender), line)
+      await assert.rejects(recover(scene.host), inconsistent)
+      const { '.hub-deploy/journal.jsonl': _, ...after } = listTree(scene.layout.root)
+      assert.deepEqual(after, before)
+    })
+  }
+
+  it('keeps the report of a dead run for another hub in the outbox', async t => {
+    const scene = await makeScene(t)
+    scene.writeJournal(begun(senderThat({ accepted: true, attempts: 1 }, 'http://other greeter')))
+    await recover(scene.host)
+    assert.deepEqual(scene.sender.sent, [])
+    assert.equal(readdirSync(scene.layout.outbox).length, 1)
+  })
+
+  it('does not remove a settings file that is not of the dead run', async t => {
+    const scene = await makeScene(t)
+    linkSync(join(scene.layout.root, 'plugins/other/main.py'), join(scene.layout.root, 'plugins/greeter.env'))
+    scene.writeJournal([...begun(scene.sender), ...announced(UPDATE.slice(3))])
+    await recover(scene.host)
+    assert.ok(existsSync(join(scene.layout.root, 'plugins/greeter.env')))
+  })
+
+  it('removes what killed processes were just writing, and nothing of living ones', async t => {
+    const scene = await makeScene(t)
+    const name = (pid: number): string => join(scene.layout.reports, `x.json.${pid}.${DEPLOYMENT_ID}.tmp`)
+    for (const path of [name(2 ** 31 - 1), name(process.pid)]) writeFileSync(path, '')
+    await recover(scene.host)
+    assert.deepEqual([existsSync(name(2 ** 31 - 1)), existsSync(name(process.pid))], [false, true])
+  })
+
+  it('leaves the file with which a process of another host waits for the lock', async t => {
+    const scene = await makeScene(t)
+    const path = `${scene.layout.lock}.${2 ** 31 - 1}.${DEPLOYMENT_ID}.tmp`
+    const waiter = {
+      ...(await readOwnIdentity()),
+      hostname: 'elsewhere',
+      id: DEPLOYMENT_ID,
+      run_url: null,
+      since: 'now',
+    }
+    writeFileSync(path, JSON.stringify(waiter))
+    await recover(scene.host)
+    assert.ok(existsSync(path))
+  })
+})

@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
+import { describe, it } from 'node:test'
+import { allowedEnvironment, type ChildRequest, runChild } from '../../../src/install/files/child-process.ts'
+
+function script(source: string, more: Partial<ChildRequest> = {}): ChildRequest {
+  return { command: [process.execPath, '-e', source], env: {}, timeoutMs: 60_000, ...more }
+}
+
+describe('runChild', () => {
+  it('gives the exit code and what the child said', async () => {
+    const end = await runChild(script('console.log("out"); console.error("err"); process.exitCode = 3'))
+    assert.ok(end.kind === 'exited')
+    assert.deepEqual([end.code, end.output.split('\n').sort(), end.stdout], [3, ['', 'err', 'out'], 'out\n'])
+  })
+
+  it('says by which signal a child ended', async () => {
+    const end = await runChild(script('process.kill(process.pid, "SIGUSR2")'))
+    assert.equal(end.kind === 'signalled' && end.signal, 'SIGUSR2')
+  })
+
+  it('says that a program is not there', async () => {
+    const end = await runChild({ command: ['/no/such/program'], env: {}, timeoutMs: 1000 })
+    assert.equal(end.kind, 'not_started')
+  })
+
+  it('keeps the first 2 KiB of the output, and says that it cut', async () => {
+    const end = await runChild(script('process.stdout.write("x".repeat(100_000))'))
+    assert.equal(end.kind === 'exited' && end.output, `${'x'.repeat(2048)}… (cut)`)
+    const whole = await runChild(script('process.stdout.write("x".repeat(2048))'))
+    assert.equal(whole.kind === 'exited' && whole.output, 'x'.repeat(2048))
+  })
+
+  it('keeps no half character', async () => {
+    const end = await runChild(script('process.stdout.write("x" + "é".repeat(2000))'))
+    assert.equal(end.kind === 'exited' && end.output, `x${'é'.repeat(1023)}… (cut)`)
+  })
+
+  it('passes arguments as they are, without a shell', async () => {
+    const args = ['$HOME; echo *', '`id`', '']
+    const end = await runChild({
+      ...script(''),
+      command: [process.execPath, '-e', 'console.log(JSON.stringify(process.argv.slice(1)))', '--', ...args],
+    })
+    assert.deepEqual(end.kind === 'exited' && JSON.parse(end.output), args)
+  })
+
+  it('gives the child the named environment and nothing else, and no standard input', async () => {
+    const source =
+      'console.log(JSON.stringify([process.env.ONE, process.env.HOME, require("fs").readFileSync(0).length]))'
+    const end = await runChild(script(source, { env: { ONE: '1' } }))
+    assert.deepEqual(end.kind === 'exited' && JSON.parse(end.output), ['1', null, 0])
+  })
+
+  it('ends a child after its time', async () => {
+    assert.equal((await runChild(script('setTimeout(() => {}, 60_000)', { timeoutMs: 200 }))).kind, 'timed_out')
+  })
+
+  it('ends all that a child started', async t => {
+    const server = createServer().listen(0, '127.0.0.1')
+    t.after(() => server.close())
+    await once(server, 'listening')
+    const grandchild = `require("net").connect(${(server.address() as AddressInfo).port}, "127.0.0.1")`
+    const source = `require("child_process").spawn(process.execPath, ["-e", ${JSON.stringify(grandchild)}]); setTimeout(() => {}, 60_000)`
+    const controller = new AbortController()
+    const run = assert.rejects(runChild(script(source, { signal: controller.signal })))
+    const [socket] = await once(server, 'connection')
+    const closed = once(socket.on('error', () => {}).resume(), 'close')
+    controller.abort(new Error('cancelled'))
+    await Promise.all([run, closed])
+  })
+
+  it("rejects with the signal's reason once the child has been ended", async () => {
+    const controller = new AbortController()
+    const reason = new Error('cancelled')
+    const run = runChild(script('setTimeout(() => {}, 60_000)', { signal: controller.signal }))
+    setImmediate(() => controller.abort(reason))
+    await assert.rejects(run, error => error === reason)
+    await assert.rejects(runChild(script('', { signal: controller.signal })), error => error === reason)
+  })
+
+  it('does not wait for a child that leaves its output open', async () => {
+    const daemon = 'setTimeout(() => {}, 2000)'
+    const source = `require("child_process").spawn(process.execPath, ["-e", ${JSON.stringify(daemon)}], {detached: true, stdio: "inherit"}).unref(); console.log("started")`
+    const end = await runChild(script(source, { timeoutMs: 60_000 }))
+    assert.equal(end.kind === 'exited' && end.output, 'started\n')
+  })
+})
+
+describe('allowedEnvironment', () => {
+  it('holds only what a child may know, and what it is given', () => {
+    const names = Object.keys(allowedEnvironment({ PGHOST: 'db' }))
+    assert.ok(names.includes('PATH') && names.includes('PGHOST'))
+    assert.deepEqual(
+      names.filter(name => !['PATH', 'HOME', 'LANG', 'TZ', 'PGHOST'].includes(name)),
+      [],
+    )
+  })
+})

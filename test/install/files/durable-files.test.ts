@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import {
+  createFile,
+  makePrivateDirectories,
+  ownerOfTemporary,
+  replaceFile,
+  syncTree,
+  temporaryName,
+  writeNewFile,
+} from '../../../src/install/files/durable-files.ts'
+import { openPrivateFile } from '../../../src/install/files/private-file.ts'
+import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
+
+describe('replaceFile', () => {
+  it('replaces a file whole, 0600, and leaves nothing beside it', async t => {
+    const folder = temporaryDirectory(t)
+    const path = join(folder, 'file')
+    writeFileSync(path, 'old', { mode: 0o644 })
+    await replaceFile(path, 'new')
+    assert.equal(readFileSync(path, 'utf8'), 'new')
+    assert.equal(statSync(path).mode & 0o777, 0o600)
+    assert.deepEqual(readdirSync(folder), ['file'])
+  })
+
+  it('replaces a symlink itself and not what it points to', async t => {
+    const folder = temporaryDirectory(t)
+    writeTree(folder, { target: 'theirs' })
+    symlinkSync('target', join(folder, 'file'))
+    await replaceFile(join(folder, 'file'), 'new')
+    assert.equal(readFileSync(join(folder, 'target'), 'utf8'), 'theirs')
+  })
+
+  it('leaves nothing behind when it fails', async t => {
+    const folder = temporaryDirectory(t)
+    mkdirSync(join(folder, 'taken'))
+    await assert.rejects(replaceFile(join(folder, 'taken'), 'new'))
+    assert.deepEqual(readdirSync(folder), ['taken'])
+  })
+})
+
+describe('createFile', () => {
+  it('creates what is not there and leaves what is', async t => {
+    const folder = temporaryDirectory(t)
+    const path = join(folder, 'file')
+    assert.deepEqual([await createFile(path, 'one'), await createFile(path, 'two')], [true, false])
+    assert.equal(readFileSync(path, 'utf8'), 'one')
+    assert.deepEqual(readdirSync(folder), ['file'])
+  })
+})
+
+describe('writeNewFile', () => {
+  for (const mode of [0o600, 0o644]) {
+    it(`creates a file of mode ${mode.toString(8)} whatever the umask, and replaces none`, async t => {
+      const path = join(temporaryDirectory(t), 'file')
+      const before = process.umask(0o077)
+      t.after(() => process.umask(before))
+      await writeNewFile(path, 'text', mode)
+      assert.equal(statSync(path).mode & 0o777, mode)
+      await assert.rejects(writeNewFile(path, 'other', mode))
+      assert.equal(readFileSync(path, 'utf8'), 'text')
+    })
+  }
+})
+
+describe('temporaryName', () => {
+  it('says whose it is, and nothing else does', () => {
+    assert.equal(ownerOfTemporary(temporaryName('/x/report.json')), process.pid)
+    for (const name of ['report.json', 'x.tmp', 'x.1.tmp', 'lock', '']) assert.equal(ownerOfTemporary(name), undefined)
+  })
+})
+
+describe('makePrivateDirectories', () => {
+  it('makes one, 0700, and leaves one that is there', async t => {
+    const path = join(temporaryDirectory(t), 'a')
+    for (let time = 0; time < 2; time++) await makePrivateDirectories(path)
+    assert.equal(statSync(path).mode & 0o777, 0o700)
+  })
+
+  it('ends where nothing can be made, however odd the file system', async () => {
+    await assert.rejects(makePrivateDirectories('/proc/sys/hub-deploy'))
+  })
+})
+
+describe('syncTree', () => {
+  it('goes file by file where sync is not to be found', async t => {
+    const root = temporaryDirectory(t)
+    writeTree(root, { a: '1', 'b/c': '2' })
+    symlinkSync('/nowhere', join(root, 'link'))
+    const before = process.env['PATH']
+    process.env['PATH'] = root
+    t.after(() => {
+      process.env['PATH'] = before
+    })
+    assert.equal(await syncTree(root), 'fsync')
+  })
+
+  it('throws when there is nothing to make durable', async t => {
+    await assert.rejects(syncTree(join(temporaryDirectory(t), 'gone')))
+  })
+})
+
+describe('openPrivateFile', () => {
+  it('has no name by which anybody else could reach it', async t => {
+    const folder = temporaryDirectory(t)
+    const file = await openPrivateFile(folder)
+    assert.deepEqual(readdirSync(folder), [])
+    await file.close()
+  })
+
+  it('says what is wrong with the folder', async t => {
+    await assert.rejects(openPrivateFile(join(temporaryDirectory(t), 'gone')), { code: 'step_failed' })
+  })
+})

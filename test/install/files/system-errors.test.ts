@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { ConfigError } from '../../../src/core/errors.ts'
+import { toHostError } from '../../../src/install/files/system-errors.ts'
+import { temporaryDirectory } from '../temporary-directory.ts'
+
+function systemError(code: string): Error {
+  return Object.assign(new Error(`${code}: no, open '/x\n::error::y'`), { code, errno: -1, syscall: 'open' })
+}
+
+describe('toHostError', () => {
+  const codes = {
+    ENOSPC: 'disk_full',
+    EDQUOT: 'disk_full',
+    EACCES: 'host_not_writable',
+    EPERM: 'host_not_writable',
+    EROFS: 'host_not_writable',
+    EIO: 'step_failed',
+  }
+  for (const [errno, code] of Object.entries(codes)) {
+    it(`tells ${errno} as ${code}, with what was being done, in clean text`, () => {
+      const error = toHostError(systemError(errno), 'moving the tree')
+      assert.equal(error.code, code)
+      assert.match(error.message, /moving the tree/)
+      assert.doesNotMatch(error.message, /::|\n/)
+    })
+  }
+
+  describe('of what is not permitted', { skip: process.getuid === undefined }, () => {
+    const uid = process.getuid?.()
+    for (const [name, path] of [
+      ['what is there', ''],
+      ['the directory of what is not', '/missing'],
+    ] as const) {
+      it(`names the runner's user and whose ${name} is`, t => {
+        const folder = temporaryDirectory(t)
+        const error = Object.assign(systemError('EACCES'), { path: `${folder}${path}` })
+        const { message } = toHostError(error, 'moving the tree')
+        assert.ok(message.includes(`works as uid ${uid}, ${folder} belongs to uid ${uid}`), message)
+      })
+    }
+
+    it('names the user alone where no path is known', () => {
+      const { message } = toHostError(systemError('EPERM'), 'moving the tree')
+      assert.ok(message.includes(`works as uid ${uid}:`), message)
+      assert.ok(!message.includes('belongs'), message)
+    })
+  })
+
+  it('tells a read-only file system from a missing permission', () => {
+    const { message } = toHostError(systemError('EROFS'), 'moving the tree')
+    assert.match(message, /mounted read-only/)
+    assert.doesNotMatch(message, /uid/)
+  })
+
+  it("passes an operator's error as it is", () => {
+    const error = new ConfigError('invalid_input', 'x')
+    assert.equal(toHostError(error, 'y'), error)
+  })
+})

@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { dropShipped, findKeptPaths, presentPaths } from '../../../src/install/host/keep-paths.ts'
+import { listTree } from '../archive/directory-listing.ts'
+import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
+
+describe('findKeptPaths', () => {
+  const cases = {
+    'only what is there': [['.env', 'data'], ['data']],
+    'once what is named twice': [['data', 'data'], ['data']],
+    'the outer of two': [['data/db', 'data'], ['data']],
+    'both of two that only begin alike': [
+      ['data', 'data2'],
+      ['data', 'data2'],
+    ],
+    'nothing below a file': [['data2/x'], []],
+  } as const
+  for (const [name, [keepPaths, kept]] of Object.entries(cases)) {
+    it(`finds ${name}`, async t => {
+      const installed = temporaryDirectory(t)
+      writeTree(installed, { 'data/db': 'rows', data2: 'x' })
+      assert.deepEqual(await findKeptPaths(installed, temporaryDirectory(t), keepPaths), kept)
+    })
+  }
+
+  it('finds nothing where nothing is installed', async t => {
+    assert.deepEqual(await findKeptPaths('/no/such/place', temporaryDirectory(t), ['data']), [])
+  })
+})
+
+describe('dropShipped', () => {
+  it('removes what the host keeps its own of, and names it', async t => {
+    const staged = temporaryDirectory(t)
+    writeTree(staged, { main: 'new', 'data/db': 'empty' })
+    assert.deepEqual(await dropShipped(staged, ['data', '.env']), ['data'])
+    assert.deepEqual(Object.keys(listTree(staged)), ['main'])
+  })
+})
+
+describe('presentPaths', () => {
+  it('are those that are there, the outermost only', async t => {
+    const root = temporaryDirectory(t)
+    writeTree(root, { '.env': 'A=1', 'data/db': 'rows' })
+    assert.deepEqual(await presentPaths(root, ['data/db', 'data', 'cache', '.env']), ['data', '.env'])
+    assert.deepEqual(await presentPaths(`${root}/gone`, ['data']), [])
+  })
+})

@@ -1,0 +1,104 @@
+import assert from 'node:assert/strict'
+import { chmodSync, existsSync, mkdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { DeploymentError } from '../../../src/core/errors.ts'
+import { requireSpace } from '../../../src/install/files/space.ts'
+import { layoutOf } from '../../../src/install/host/layout.ts'
+import { checkHost, prepareHost } from '../../../src/install/host/readiness.ts'
+import { collectLog } from '../collected-log.ts'
+import { prepareTemporaryHost } from '../prepared-host.ts'
+import { temporaryDirectory } from '../temporary-directory.ts'
+
+function refusedWith(code: string) {
+  return (error: unknown): boolean => error instanceof DeploymentError && error.code === code
+}
+
+function modeOf(path: string): number {
+  return statSync(path).mode & 0o777
+}
+
+describe('prepareHost', () => {
+  it('makes its own folders 0700 whatever the umask, any number of times', async t => {
+    const layout = layoutOf(temporaryDirectory(t))
+    const before = process.umask(0)
+    t.after(() => process.umask(before))
+    for (let time = 0; time < 2; time++) await prepareHost(layout, collectLog())
+    const { own, staging, snapshots, trees, reports, outbox } = layout
+    for (const folder of [own, staging, snapshots, trees, reports, outbox]) assert.equal(modeOf(folder), 0o700, folder)
+  })
+
+  it('makes a missing root, and says so', async t => {
+    const layout = layoutOf(join(temporaryDirectory(t), 'app'))
+    const log = collectLog()
+    await prepareHost(layout, log)
+    assert.equal(modeOf(layout.root), 0o755)
+    assert.equal(log.lines.filter(line => line.startsWith('notice')).length, 1)
+  })
+
+  it('closes its own folder to others', async t => {
+    const layout = layoutOf(temporaryDirectory(t))
+    mkdirSync(layout.own)
+    chmodSync(layout.own, 0o777)
+    await prepareHost(layout, collectLog())
+    assert.equal(modeOf(layout.own), 0o700)
+  })
+
+  const unusable: Record<string, (folder: string) => string> = {
+    'a root whose parent is missing': folder => join(folder, 'no', 'app'),
+    'a root that is a file': folder => {
+      writeFileSync(join(folder, 'app'), '')
+      return join(folder, 'app')
+    },
+    'an own folder that is a file': folder => {
+      writeFileSync(join(folder, '.hub-deploy'), '')
+      return folder
+    },
+    'an own folder that is a symlink': folder => {
+      mkdirSync(join(folder, 'elsewhere'))
+      symlinkSync('elsewhere', join(folder, '.hub-deploy'))
+      return folder
+    },
+    'an own folder that is a dangling symlink': folder => {
+      symlinkSync('gone', join(folder, '.hub-deploy'))
+      return folder
+    },
+  }
+  for (const [name, prepare] of Object.entries(unusable)) {
+    it(`refuses ${name}`, async t => {
+      const folder = temporaryDirectory(t)
+      await assert.rejects(prepareHost(layoutOf(prepare(folder)), collectLog()), DeploymentError)
+      assert.ok(!existsSync(join(folder, 'elsewhere', 'staging')))
+    })
+  }
+})
+
+describe('checkHost', () => {
+  it('lets a host pass with and without the shelf', async t => {
+    const layout = await prepareTemporaryHost(t)
+    await checkHost(layout, 'plugins', 'greeter')
+    mkdirSync(join(layout.root, 'plugins'))
+    await checkHost(layout, 'plugins', 'greeter')
+  })
+
+  it('refuses a shelf that is a file', async t => {
+    const layout = await prepareTemporaryHost(t)
+    writeFileSync(join(layout.root, 'plugins'), '')
+    await assert.rejects(checkHost(layout, 'plugins', 'greeter'), refusedWith('host_not_writable'))
+  })
+
+  it('refuses a shelf on another file system', async t => {
+    const layout = await prepareTemporaryHost(t)
+    if (!existsSync('/dev/shm') || statSync('/dev/shm').dev === statSync(layout.root).dev) {
+      t.skip('this machine has no second file system')
+      return
+    }
+    symlinkSync('/dev/shm', join(layout.root, 'plugins'))
+    await assert.rejects(checkHost(layout, 'plugins', 'greeter'), refusedWith('host_not_writable'))
+  })
+
+  it('refuses more bytes than are free', async t => {
+    const layout = await prepareTemporaryHost(t)
+    await assert.rejects(requireSpace(layout.root, Number.MAX_SAFE_INTEGER), refusedWith('disk_full'))
+  })
+})

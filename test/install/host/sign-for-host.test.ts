@@ -1,0 +1,102 @@
+import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
+import { existsSync, readFileSync, symlinkSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { parsePluginYaml } from '../../../src/core/content/plugin-yaml.ts'
+import { signForHost } from '../../../src/install/host/sign-for-host.ts'
+import { type CollectedLog, collectLog } from '../collected-log.ts'
+import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
+
+interface Scene {
+  secret?: string | undefined
+  entryPoint?: string
+  mode?: string
+  /** Beside plugin.yaml and the entry point. */
+  shipped?: Record<string, string>
+  /** What the host has in the place. */
+  installed?: Record<string, string>
+  keepPaths?: readonly string[]
+}
+
+async function sign(t: TestContext, scene: Scene) {
+  const { secret } = { secret: 'a secret', ...scene }
+  const { entryPoint = 'main.py', mode = 'trusted', shipped = {}, installed = {}, keepPaths = ['.env', 'data'] } = scene
+  const [staged, place] = [temporaryDirectory(t), temporaryDirectory(t)]
+  const text = `execution_mode: ${mode}\nentry_point: ${entryPoint}\n`
+  writeTree(staged, { 'plugin.yaml': text, [entryPoint]: 'pass\n', ...shipped })
+  writeTree(place, installed)
+  const log: CollectedLog = collectLog()
+  const tree = { files: [], symlinks: [] }
+  const pluginYaml = parsePluginYaml(text)
+  const plugin = { id: 'greeter', staged, tree, pluginYaml, installed: place, keepPaths, log }
+  return { signed: await signForHost(plugin, secret), staged, place, log }
+}
+
+describe('signForHost', () => {
+  it('puts the signature into the tree, in the place of one that the artifact ships', async t => {
+    const { signed, staged } = await sign(t, { shipped: { 'plugin.sig': 'forged' } })
+    const text = readFileSync(join(staged, 'plugin.sig'), 'utf8')
+    assert.equal(JSON.parse(text).plugin, 'greeter')
+    const sha256 = createHash('sha256').update(text).digest('hex')
+    assert.deepEqual(signed.files, [{ path: 'plugin.sig', size: text.length, mode: 0o644, sha256 }])
+  })
+
+  it('writes through no link that the artifact ships in that place', async t => {
+    const outside = join(temporaryDirectory(t), 'outside')
+    writeTree(join(outside, '..'), { outside: 'untouched' })
+    const staged = temporaryDirectory(t)
+    writeTree(staged, { 'plugin.yaml': 'execution_mode: trusted\n', 'src/main.py': '' })
+    symlinkSync(outside, join(staged, 'plugin.sig'))
+    const plugin = { id: 'p', staged, tree: { files: [], symlinks: [] }, installed: '/nothing', keepPaths: [] }
+    const pluginYaml = parsePluginYaml('execution_mode: trusted\n')
+    await signForHost({ ...plugin, pluginYaml, log: collectLog() }, 'a secret')
+    assert.equal(readFileSync(outside, 'utf8'), 'untouched')
+  })
+
+  for (const [mode, notices] of [
+    ['trusted', 1],
+    ['Ephemeral', 1],
+    ['sandboxed', 0],
+  ] as const) {
+    it(`gives ${notices} notices of a ${mode} plugin that is not signed, without a secret`, async t => {
+      const { signed, staged, log } = await sign(t, { mode, secret: undefined, installed: { '.env': '' } })
+      assert.deepEqual([signed, existsSync(join(staged, 'plugin.sig'))], [{ files: [], symlinks: [] }, false])
+      assert.equal(log.lines.length, notices)
+      assert.ok(log.lines.every(line => line.startsWith('notice ') && line.includes('plugin-secret-key')))
+    })
+  }
+
+  it('leaves alone what needs no signature, and says nothing', async t => {
+    const { signed, log } = await sign(t, { mode: 'sandboxed', installed: { 'data/x': '1' } })
+    assert.deepEqual([signed, log.lines], [{ files: [], symlinks: [] }, []])
+  })
+})
+
+describe('signForHost beside keep-paths', () => {
+  const rows: [string, Scene, string[]][] = [
+    ['of what the host has there', { installed: { '.env': 'A=1', 'data/x': '1' } }, ['.env', 'data']],
+    ['of what the artifact ships there', { shipped: { 'data/x': '1' } }, ['data']],
+    ['of what is below it only', { entryPoint: 'src/main.py', installed: { '.env': 'A=1', 'data/x': '1' } }, []],
+    ['of nothing where nothing is', {}, []],
+    [
+      'of a path in the directory of the entry point',
+      { entryPoint: 'src/main.py', keepPaths: ['src/data', 'source'], installed: { 'src/data/x': '', 'source/x': '' } },
+      ['src/data'],
+    ],
+    [
+      'of a path that holds the directory of the entry point',
+      { entryPoint: 'src/app/main.py', keepPaths: ['src'], installed: { 'src/x': '' } },
+      ['src'],
+    ],
+    ['of nothing that no signature covers', { keepPaths: ['.git'], installed: { '.git/x': '' } }, []],
+  ]
+  for (const [name, scene, warned] of rows) {
+    it(`warns ${name}: ${warned.join(', ') || 'none'}`, async t => {
+      const { log } = await sign(t, scene)
+      assert.equal(log.lines.length, warned.length === 0 ? 0 : 1)
+      if (warned.length > 0)
+        assert.ok(log.lines[0]?.startsWith('warning ') && log.lines[0].includes(` ${warned.join(', ')} `))
+    })
+  }
+})

@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict'
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { chooseRetained, existingSnapshots, nextSnapshotName } from '../../../src/install/host/snapshots.ts'
+import { prepareTemporaryHost, snapshotOf } from '../prepared-host.ts'
+
+describe('nextSnapshotName', () => {
+  const cases = [
+    [[], '1.0.0', '1-1.0.0'],
+    [['1-0.9', '2-1.0'], '1.1', '3-1.1'],
+    [['9-0.9', '10-1.0'], '1.1', '11-1.1'],
+    [['2-1.0'], '1.0', '3-1.0'],
+    [['notes', 'x-1'], null, '1-unknown'],
+    [[], '../../evil', '1-unknown'],
+    [[], 'a b', '1-unknown'],
+  ] as const
+  for (const [present, version, name] of cases) {
+    it(`calls ${version} after [${present.join(', ')}] ${name}`, async t => {
+      const layout = await prepareTemporaryHost(t)
+      for (const folder of present) mkdirSync(join(layout.snapshots, 'plugins/x', folder), { recursive: true })
+      assert.equal(await nextSnapshotName(layout, 'plugins', 'x', version), name)
+    })
+  }
+})
+
+describe('chooseRetained', () => {
+  const rows = ['1', '2', '3', '4'].map(name => snapshotOf(name))
+  const limits = [
+    [0, ['4']],
+    [1, ['4']],
+    [2, ['3', '4']],
+    [4, ['1', '2', '3', '4']],
+    [1000, ['1', '2', '3', '4']],
+  ] as const
+  for (const [limit, kept] of limits) {
+    it(`keeps the newest with a limit of ${limit}, the last good one always`, () => {
+      const { keep, discard } = chooseRetained(rows, limit)
+      assert.deepEqual(
+        keep.map(row => row.name),
+        kept,
+      )
+      assert.equal(discard.length, rows.length - kept.length)
+    })
+  }
+
+  it('keeps for ever what we did not install ourselves', () => {
+    const { keep } = chooseRetained([snapshotOf('1', { artifact_sha256: null }), snapshotOf('2'), snapshotOf('3')], 1)
+    assert.deepEqual(
+      keep.map(row => row.name),
+      ['1', '3'],
+    )
+  })
+
+  it('keeps for ever what holds what belongs to the host', () => {
+    const rows = [snapshotOf('1', { kept_paths: ['data'] }), snapshotOf('2'), snapshotOf('3')]
+    assert.deepEqual(
+      chooseRetained(rows, 1).keep.map(row => row.name),
+      ['1', '3'],
+    )
+  })
+
+  it('has nothing to choose from nothing', () => assert.deepEqual(chooseRetained([], 3), { keep: [], discard: [] }))
+})
+
+describe('existingSnapshots', () => {
+  it('leaves out what an operator has removed', async t => {
+    const layout = await prepareTemporaryHost(t)
+    mkdirSync(join(layout.snapshots, 'plugins/x/2-1.0'), { recursive: true })
+    const rows = [snapshotOf('1-0.9'), snapshotOf('2-1.0')]
+    assert.deepEqual(await existingSnapshots(layout, 'plugins', 'x', rows), rows.slice(1))
+  })
+
+  it('says of each what it still holds of this host', async t => {
+    const layout = await prepareTemporaryHost(t)
+    for (const path of ['1-0.9/data', '2-1.0'])
+      mkdirSync(join(layout.snapshots, 'plugins/x', path), { recursive: true })
+    const rows = ['1-0.9', '2-1.0'].map(name => snapshotOf(name, { kept_paths: ['data', '.env'] }))
+    assert.deepEqual(await existingSnapshots(layout, 'plugins', 'x', rows), [
+      snapshotOf('1-0.9', { kept_paths: ['data'] }),
+      snapshotOf('2-1.0'),
+    ])
+  })
+})

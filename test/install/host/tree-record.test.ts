@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict'
+import { chmodSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import {
+  compareTree,
+  pruneTreeRecords,
+  readTreeRecord,
+  type TreeDifference,
+  writeTreeRecord,
+} from '../../../src/install/host/tree-record.ts'
+import { prepareTemporaryHost } from '../prepared-host.ts'
+import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
+import { recordOf } from './recorded-tree.ts'
+
+const FILES = { 'bin/run': '#!/bin/sh\n', 'lib/a': 'a' }
+const SYMLINKS = { run: 'bin/run' }
+
+function makeTree(t: TestContext): string {
+  const root = temporaryDirectory(t)
+  writeTree(root, FILES)
+  for (const path of Object.keys(FILES)) chmodSync(join(root, path), 0o644)
+  for (const [path, target] of Object.entries(SYMLINKS)) symlinkSync(target, join(root, path))
+  return root
+}
+
+describe('buildTreeRecord', () => {
+  it("counts a symlink to a file with its target's bytes, by the known digest", () => {
+    // The vector of test/core/tree-digest.test.ts, computed apart from this repository's code.
+    const { digest } = recordOf({ 'bin/run': '#!/bin/sh\n' }, SYMLINKS)
+    assert.equal(digest, '018a3ab6a2623474b61c3ece5f04bf7c3138394d105d6c198e431825872f4597')
+  })
+
+  it('resolves a symlink from its own directory, and leaves one to a directory out of the digest', () => {
+    const plain = recordOf({ 'bin/run': 'x', 'lib/link': 'x' })
+    assert.equal(recordOf({ 'bin/run': 'x' }, { 'lib/link': '../bin/run' }).digest, plain.digest)
+    assert.equal(recordOf({ 'bin/run': 'x' }, { all: 'bin' }).digest, recordOf({ 'bin/run': 'x' }).digest)
+  })
+
+  it('leaves out what lies under a kept path, and nothing that only begins like one', () => {
+    const record = recordOf({ 'data/db': '1', data2: '2', 'x/data/db': '3' }, { '.env': 'data2' }, ['data', '.env'])
+    assert.deepEqual([record.files.map(file => file.path), record.symlinks], [['data2', 'x/data/db'], []])
+  })
+})
+
+describe('compareTree', () => {
+  const cases: Record<string, { change: (root: string) => void; difference: Partial<TreeDifference> }> = {
+    nothing: { change: () => {}, difference: {} },
+    'an added file': { change: root => writeFileSync(join(root, 'new'), ''), difference: { added: ['new'] } },
+    'a removed file': { change: root => rmSync(join(root, 'lib/a')), difference: { removed: ['lib/a'] } },
+    'other bytes of the same length': {
+      change: root => writeFileSync(join(root, 'lib/a'), 'b'),
+      difference: { changed: ['lib/a'] },
+    },
+    'another length': { change: root => writeFileSync(join(root, 'lib/a'), 'aa'), difference: { changed: ['lib/a'] } },
+    'another mode': { change: root => chmodSync(join(root, 'bin/run'), 0o755), difference: { changed: ['bin/run'] } },
+    'a set-uid mark': {
+      change: root => chmodSync(join(root, 'bin/run'), 0o4644),
+      difference: { changed: ['bin/run'] },
+    },
+    'another target': {
+      change: root => {
+        rmSync(join(root, 'run'))
+        symlinkSync('lib/a', join(root, 'run'))
+      },
+      difference: { changed: ['run'] },
+    },
+    'a file instead of a symlink': {
+      change: root => {
+        rmSync(join(root, 'run'))
+        writeFileSync(join(root, 'run'), '#!/bin/sh\n', { mode: 0o644 })
+      },
+      difference: { changed: ['run'] },
+    },
+    'a directory instead of a file': {
+      change: root => {
+        rmSync(join(root, 'lib/a'))
+        mkdirSync(join(root, 'lib/a'))
+      },
+      difference: { removed: ['lib/a'] },
+    },
+    'anything in a kept path': { change: root => writeTree(root, { 'data/db': '', 'data/x/y': '' }), difference: {} },
+  }
+  for (const [name, { change, difference }] of Object.entries(cases)) {
+    it(`tells ${name}`, async t => {
+      const root = makeTree(t)
+      change(root)
+      const found = await compareTree(root, recordOf(FILES, SYMLINKS), ['data'])
+      assert.deepEqual(found, { added: [], removed: [], changed: [], ...difference })
+    })
+  }
+
+  it('takes a place where nothing is for an empty one', async t => {
+    const { removed } = await compareTree(join(temporaryDirectory(t), 'gone'), recordOf(FILES, SYMLINKS), [])
+    assert.deepEqual(removed.toSorted(), ['bin/run', 'lib/a', 'run'])
+  })
+})
+
+describe('the stored records', () => {
+  it('come back as they were, and are undefined when missing or damaged', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const record = recordOf(FILES, SYMLINKS)
+    await writeTreeRecord(layout, record)
+    await writeTreeRecord(layout, record)
+    assert.deepEqual(await readTreeRecord(layout, record.digest), record)
+    assert.equal(await readTreeRecord(layout, 'ab'.repeat(32)), undefined)
+    for (const text of ['{', '{}']) {
+      writeFileSync(join(layout.trees, `${record.digest}.json`), text)
+      assert.equal(await readTreeRecord(layout, record.digest), undefined)
+    }
+  })
+
+  it('go when nothing names them any more', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const [used, stale] = [recordOf({ a: '1' }), recordOf({ a: '2' })]
+    for (const record of [used, stale]) await writeTreeRecord(layout, record)
+    await pruneTreeRecords(layout, new Set([used.digest]))
+    assert.deepEqual(readdirSync(layout.trees), [`${used.digest}.json`])
+  })
+})

@@ -1,0 +1,158 @@
+import assert from 'node:assert/strict'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import { DeploymentError } from '../../../src/core/errors.ts'
+import type { ServiceAction } from '../../../src/install/services/commands.ts'
+import type { Service } from '../../../src/install/services/service.ts'
+import {
+  planServiceChange,
+  restoreServices,
+  type ServiceChange,
+} from '../../../src/install/services/service-changes.ts'
+import { superviseService } from '../../../src/install/services/supervise.ts'
+import { collectLog } from '../collected-log.ts'
+import { makeStandIns, type StandIns } from './stand-ins.ts'
+
+const UNIT: Service = { supervisor: 'systemd', scope: 'system', unit: 'web.service' }
+const OTHER: Service = { ...UNIT, unit: 'other.service' }
+const DEPLOYMENT: Service = {
+  supervisor: 'kubernetes',
+  namespace: 'apps',
+  deployment: 'web',
+  kubeconfig: null,
+  context: null,
+}
+const PATH = process.env['PATH']
+
+let standIns: StandIns
+beforeEach(() => {
+  standIns = makeStandIns()
+  process.env['PATH'] = standIns.path
+})
+afterEach(() => {
+  standIns.close()
+  process.env['PATH'] = PATH
+})
+
+/** Does these to the services as a plan does; returns the changes, and forgets the calls so far. */
+async function perform(...actions: [Service, ServiceAction][]): Promise<ServiceChange[]> {
+  const { signal } = new AbortController()
+  const changes: ServiceChange[] = []
+  for (const [service, action] of actions) {
+    const change = await planServiceChange(service, action, changes, signal)
+    changes.push(change)
+    await superviseService(service, action, { replicas: change.replicas })
+  }
+  return changes
+}
+
+async function restored(changes: ServiceChange[]): Promise<[string[], boolean, number]> {
+  const earlier = standIns.changes().length
+  const { isRunning, problems } = await restoreServices(changes, collectLog())
+  const calls = standIns
+    .changes()
+    .slice(earlier)
+    .map(call => call.slice(1).join(' '))
+  return [calls, isRunning, problems.length]
+}
+
+describe('restoreServices', () => {
+  const rows: [string, string, ServiceAction[], string[], string][] = [
+    ['restarts what ran and was restarted', 'active', ['restart'], ['restart web.service'], 'active'],
+    ['restarts what ran and was stopped', 'active', ['stop'], ['restart web.service'], 'active'],
+    [
+      'restarts what ran, once, whatever was done to it',
+      'active',
+      ['stop', 'start', 'restart'],
+      ['restart web.service'],
+      'active',
+    ],
+    ['stops what did not run', 'inactive', ['start'], ['stop web.service'], 'inactive'],
+    ['stops what did not run, whatever it is now', 'inactive', ['start', 'stop'], ['stop web.service'], 'inactive'],
+  ]
+  for (const [name, before, actions, expected, after] of rows) {
+    it(name, async () => {
+      standIns.setState('web.service', before)
+      const changes = await perform(...actions.map((action): [Service, ServiceAction] => [UNIT, action]))
+      assert.deepEqual(await restored(changes), [expected, before === 'active', 0])
+      assert.equal(standIns.stateOf('web.service'), after)
+    })
+  }
+
+  it('goes from the service that was touched last to the one touched first', async () => {
+    for (const unit of ['web.service', 'other.service']) standIns.setState(unit, 'active')
+    const changes = await perform([UNIT, 'restart'], [OTHER, 'restart'])
+    assert.deepEqual((await restored(changes))[0], ['restart other.service', 'restart web.service'])
+    const again = await perform([UNIT, 'stop'], [OTHER, 'restart'], [UNIT, 'start'])
+    assert.deepEqual((await restored(again))[0], ['restart web.service', 'restart other.service'])
+  })
+
+  it('goes on after one that cannot be brought back, and tells it', async () => {
+    for (const unit of ['web.service', 'other.service']) standIns.setState(unit, 'active')
+    const changes = await perform([UNIT, 'restart'], [OTHER, 'restart'])
+    standIns.before('systemctl', 'restart', '[ "$service" = web.service ] || exit 1')
+    assert.deepEqual(await restored(changes), [['restart other.service', 'restart web.service'], true, 1])
+  })
+
+  it('gives a Kubernetes deployment the replicas that it had', async () => {
+    standIns.setState('web', '3')
+    const changes = await perform([DEPLOYMENT, 'stop'], [DEPLOYMENT, 'start'], [DEPLOYMENT, 'stop'])
+    assert.equal(standIns.stateOf('web'), '0')
+    await restored(changes)
+    assert.equal(standIns.stateOf('web'), '3')
+  })
+
+  it('has systemd forget how often it started a unit, for it would refuse one start too many', async () => {
+    standIns.setState('web.service', 'active')
+    const changes = await perform([UNIT, 'restart'])
+    standIns.before('systemctl', 'reset-failed', 'touch forgotten')
+    standIns.before(
+      'systemctl',
+      'restart',
+      '[ -e forgotten ] || { echo "start request repeated too quickly"; exit 1; }',
+    )
+    assert.deepEqual(await restored(changes), [['restart web.service'], true, 0])
+  })
+
+  it('restarts a unit also where systemd forgets nothing', async () => {
+    standIns.setState('web.service', 'active')
+    const changes = await perform([UNIT, 'restart'])
+    standIns.before('systemctl', 'reset-failed', 'exit 1')
+    assert.deepEqual(await restored(changes), [['restart web.service'], true, 0])
+  })
+
+  it('repeats the restart of a Kubernetes deployment that came too soon after another, once', async () => {
+    standIns.setState('web', '2')
+    const changes = await perform([DEPLOYMENT, 'restart'])
+    const tooSoon = 'echo "if restart has already been triggered within the past second, please wait"; exit 1'
+    standIns.before('kubectl', 'restart', `[ -e waited ] || { touch waited; ${tooSoon}; }`)
+    const restart = '--namespace=apps rollout restart deployment/web'
+    assert.deepEqual(await restored(changes), [[restart, restart], true, 0])
+    standIns.before('kubectl', 'restart', tooSoon)
+    assert.deepEqual(await restored(changes), [[restart, restart], false, 1])
+  })
+
+  it('takes for stopped what cannot be stopped because it is not there', async () => {
+    const changes = await perform([UNIT, 'start'])
+    standIns.before('systemctl', 'stop', 'echo "Unit web.service not loaded."; exit 5')
+    assert.deepEqual((await restored(changes)).slice(1), [false, 1])
+    standIns.setState('web.service', 'inactive')
+    assert.deepEqual((await restored(changes)).slice(1), [false, 0])
+  })
+
+  it('may be repeated', async () => {
+    standIns.setState('web.service', 'inactive')
+    const changes = await perform([UNIT, 'start'])
+    await restored(changes)
+    assert.deepEqual(await restored(changes), [['stop web.service'], false, 0])
+  })
+})
+
+describe('planServiceChange', () => {
+  it('refuses a service whose state cannot be told', async () => {
+    process.env['PATH'] = '/nowhere'
+    await assert.rejects(
+      planServiceChange(UNIT, 'stop', [], new AbortController().signal),
+      error => error instanceof DeploymentError && error.code === 'step_failed',
+    )
+  })
+})

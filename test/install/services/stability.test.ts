@@ -1,0 +1,131 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import type { Healthcheck } from '../../../src/install/services/healthchecks.ts'
+import { beginStreak, paceOf } from '../../../src/install/services/stability.ts'
+
+const SERVICE = { supervisor: 'docker', container: 'web' } as const
+
+function healthcheckOf(timeout: number, isSupervised: boolean, check: [interval: number, stableFor: number] | null) {
+  return {
+    id: 'web',
+    service: isSupervised ? SERVICE : null,
+    check: check && {
+      probe: { type: 'tcp', address: 'h:1' },
+      intervalSeconds: check[0],
+      stableForSeconds: check[1],
+    },
+    timeout_seconds: timeout,
+    retries: 0,
+  } satisfies Healthcheck
+}
+
+describe('paceOf', () => {
+  const rows: [string, Healthcheck, { stableMs: number; intervalMs: number }][] = [
+    ['a supervisor alone', healthcheckOf(30, true, null), { stableMs: 3000, intervalMs: 1000 }],
+    ['a supervisor alone, 4 s', healthcheckOf(4, true, null), { stableMs: 2000, intervalMs: 1000 }],
+    ['a supervisor alone, 1 s', healthcheckOf(1, true, null), { stableMs: 500, intervalMs: 250 }],
+    ['a check alone', healthcheckOf(30, false, [2, 5]), { stableMs: 5000, intervalMs: 2000 }],
+    ['a check alone that need not hold', healthcheckOf(30, false, [1, 0]), { stableMs: 0, intervalMs: 1000 }],
+    ['both, the check shorter', healthcheckOf(30, true, [1, 0]), { stableMs: 3000, intervalMs: 1000 }],
+    ['both, the check longer', healthcheckOf(30, true, [1, 5]), { stableMs: 5000, intervalMs: 1000 }],
+    ['an interval as long as the time-out', healthcheckOf(10, false, [10, 0]), { stableMs: 0, intervalMs: 2500 }],
+  ]
+  for (const [name, healthcheck, { stableMs, intervalMs }] of rows) {
+    it(`${name}: ${stableMs} ms without a break, a look every ${intervalMs} ms`, () => {
+      assert.deepEqual(paceOf(healthcheck), { timeoutMs: healthcheck.timeout_seconds * 1000, stableMs, intervalMs })
+    })
+  }
+})
+
+describe('beginStreak', () => {
+  type Look = [healthy: boolean, run: string | null]
+  const rows: [string, Look[], heldMs: number | undefined, starts: number][] = [
+    [
+      'lasts as long as all is well',
+      [
+        [true, 'a'],
+        [true, 'a'],
+        [true, 'a'],
+      ],
+      2000,
+      0,
+    ],
+    ['is none before the first look', [], undefined, 0],
+    [
+      'ends with a look that finds it not healthy',
+      [
+        [true, 'a'],
+        [false, 'a'],
+      ],
+      undefined,
+      0,
+    ],
+    [
+      'begins anew after that',
+      [
+        [true, 'a'],
+        [false, 'a'],
+        [true, 'a'],
+        [true, 'a'],
+      ],
+      1000,
+      0,
+    ],
+    [
+      'begins anew with a start, though every look finds it healthy',
+      [
+        [true, 'a'],
+        [true, 'b'],
+        [true, 'b'],
+      ],
+      1000,
+      1,
+    ],
+    [
+      'never lasts while it is started over and over',
+      [
+        [true, 'a'],
+        [true, 'b'],
+        [true, 'c'],
+      ],
+      0,
+      2,
+    ],
+    [
+      'knows of a start between two looks that found it down',
+      [
+        [true, 'a'],
+        [false, null],
+        [true, 'b'],
+      ],
+      0,
+      1,
+    ],
+    [
+      'takes no run that is not known for another',
+      [
+        [true, 'a'],
+        [true, null],
+        [true, 'a'],
+      ],
+      2000,
+      0,
+    ],
+    [
+      'lasts without any run known',
+      [
+        [true, null],
+        [true, null],
+      ],
+      1000,
+      0,
+    ],
+  ]
+  for (const [name, looks, heldMs, starts] of rows) {
+    it(name, () => {
+      const streak = beginStreak()
+      for (const [second, [healthy, run]] of looks.entries()) streak.add(healthy, run, second * 1000)
+      assert.deepEqual([streak.heldMs(Math.max(0, looks.length - 1) * 1000), streak.starts], [heldMs, starts])
+    })
+  }
+})

@@ -1,0 +1,140 @@
+import assert from 'node:assert/strict'
+import { appendFileSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import {
+  type JournalRecord,
+  openJournal,
+  pendingChanges,
+  readJournal,
+  removeJournal,
+} from '../../../src/install/transaction/journal.ts'
+import { factsOf, removedRowOf, rowOf } from '../prepared-host.ts'
+import { temporaryDirectory } from '../temporary-directory.ts'
+
+const BEGIN: JournalRecord = { record: 'begin', facts: factsOf(), report_address: null, keep_paths: ['data'] }
+const STATE: JournalRecord = { record: 'state', state: 'fetching', at: '2026-01-02T03:04:05.678Z' }
+const CHANGE: JournalRecord = { record: 'change', change: { type: 'move', from: 'plugins/x', to: 'aside/x' } }
+
+function pathIn(t: Parameters<typeof temporaryDirectory>[0]): string {
+  return join(temporaryDirectory(t), 'journal.jsonl')
+}
+
+function textOf(...records: unknown[]): string {
+  return records.map(record => `${JSON.stringify(record)}\n`).join('')
+}
+
+describe('openJournal', () => {
+  it('keeps records in their order, in a file of mode 0600', async t => {
+    const path = pathIn(t)
+    const journal = await openJournal(path)
+    for (const record of [BEGIN, STATE, CHANGE]) await journal.append(record)
+    await journal.close()
+    assert.deepEqual(await readJournal(path), [BEGIN, STATE, CHANGE])
+    assert.equal(statSync(path).mode & 0o777, 0o600)
+  })
+
+  for (const torn of ['{', '{"record":"change","change":{"type":"mo', JSON.stringify(CHANGE)]) {
+    it(`appends behind the last whole record, over the torn ${torn.slice(0, 12)}`, async t => {
+      const path = pathIn(t)
+      writeFileSync(path, `${textOf(BEGIN)}${torn}`)
+      const journal = await openJournal(path)
+      await journal.append(STATE)
+      await journal.close()
+      assert.equal(readFileSync(path, 'utf8'), textOf(BEGIN, STATE))
+    })
+  }
+
+  it('goes on behind what another one wrote', async t => {
+    const path = pathIn(t)
+    for (const record of [BEGIN, CHANGE]) {
+      const journal = await openJournal(path)
+      await journal.append(record)
+      await journal.close()
+    }
+    assert.deepEqual(await readJournal(path), [BEGIN, CHANGE])
+  })
+})
+
+describe('readJournal', () => {
+  it('knows nothing when there is none, or it is empty, or its first record is torn', async t => {
+    const path = pathIn(t)
+    assert.equal(await readJournal(path), undefined)
+    for (const text of ['', '{"record":"begin"', JSON.stringify(BEGIN)]) {
+      writeFileSync(path, text)
+      assert.equal(await readJournal(path), undefined)
+    }
+  })
+
+  it('knows a commit as the version before wrote it, and one that takes something away', async t => {
+    const path = pathIn(t)
+    const before = { record: 'commit', at: 'x', rows: [rowOf()], discard: [] } as const
+    const now = { ...before, removed: [removedRowOf()] }
+    writeFileSync(path, textOf(BEGIN, before, now))
+    assert.deepEqual((await readJournal(path))?.slice(1), [before, now])
+  })
+
+  it('leaves a torn last line out', async t => {
+    const path = pathIn(t)
+    writeFileSync(path, textOf(BEGIN, STATE))
+    appendFileSync(path, JSON.stringify(CHANGE))
+    assert.deepEqual(await readJournal(path), [BEGIN, STATE])
+  })
+
+  it('reads a cut at every byte of its last line as torn', async t => {
+    const path = pathIn(t)
+    const line = textOf(CHANGE)
+    for (let bytes = 0; bytes < line.length; bytes++) {
+      writeFileSync(path, textOf(BEGIN) + line.slice(0, bytes))
+      assert.deepEqual(await readJournal(path), [BEGIN])
+    }
+  })
+
+  const commit = { record: 'commit', at: 'x', rows: [rowOf()] }
+  const damaged = {
+    'a line that is no JSON': `${textOf(BEGIN)}{\n${textOf(STATE)}`,
+    'a last whole line that is no JSON': `${textOf(BEGIN)}{\n`,
+    'an empty line': `${textOf(BEGIN)}\n${textOf(STATE)}`,
+    'an unknown record': textOf(BEGIN, { record: 'else' }),
+    'a journal that does not begin': textOf(STATE, CHANGE),
+    'a change above the root': textOf(BEGIN, { record: 'change', change: { type: 'make_directory', path: '../x' } }),
+    'a move from an absolute path': textOf(BEGIN, {
+      record: 'change',
+      change: { type: 'move', from: '/etc', to: 'x' },
+    }),
+    'a commit that discards the root itself': textOf(BEGIN, { ...commit, discard: ['.'] }),
+    'a commit that discards what is above the root': textOf(BEGIN, { ...commit, discard: ['a/../../x'] }),
+  }
+  for (const [name, text] of Object.entries(damaged)) {
+    it(`throws on ${name}`, async t => {
+      const path = pathIn(t)
+      writeFileSync(path, text)
+      await assert.rejects(readJournal(path))
+    })
+  }
+})
+
+describe('pendingChanges', () => {
+  it('are those announced and not yet taken back, oldest first', () => {
+    const second = { type: 'make_directory', path: 'plugins' } as const
+    const records: JournalRecord[] = [
+      BEGIN,
+      CHANGE,
+      { record: 'change', change: second },
+      STATE,
+      { record: 'undone', change: second, was_made: false },
+    ]
+    assert.deepEqual(pendingChanges(records), [CHANGE.record === 'change' && CHANGE.change])
+    assert.deepEqual(pendingChanges([BEGIN]), [])
+  })
+})
+
+describe('removeJournal', () => {
+  it('removes it, any number of times', async t => {
+    const path = pathIn(t)
+    writeFileSync(path, '')
+    await removeJournal(path)
+    await removeJournal(path)
+    assert.ok(!existsSync(path))
+  })
+})

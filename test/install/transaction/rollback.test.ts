@@ -1,0 +1,140 @@
+import assert from 'node:assert/strict'
+import { chmodSync, mkdirSync, renameSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
+import { RollbackError } from '../../../src/core/errors.ts'
+import { recordInstalled } from '../../../src/install/host/installed.ts'
+import type { Layout } from '../../../src/install/host/layout.ts'
+import { writeTreeRecord } from '../../../src/install/host/tree-record.ts'
+import { type TakenBack, takeBack } from '../../../src/install/transaction/rollback.ts'
+import { collectLog } from '../collected-log.ts'
+import { recordOf } from '../host/recorded-tree.ts'
+import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
+import { writeTree } from '../temporary-directory.ts'
+
+const FILES = { 'main.py': 'old', 'README.md': 'read', 'lib/a.py': 'a', 'lib/deep/b.py': 'b' }
+
+/** An installed version with a record, as it is after its trees were moved away and back. */
+async function makeRestored(t: TestContext): Promise<{ layout: Layout; place: string }> {
+  const layout = await prepareTemporaryHost(t)
+  const place = join(layout.root, 'plugins/greeter')
+  writeTree(place, { ...FILES, 'data/db': 'rows' })
+  for (const path of Object.keys(FILES)) chmodSync(join(place, path), 0o644)
+  const record = recordOf(FILES)
+  await writeTreeRecord(layout, record)
+  await recordInstalled(layout, [rowOf({ tree_digest: record.digest })])
+  return { layout, place }
+}
+
+async function takenBack(layout: Layout, startedAt: Date, undo: () => Promise<boolean>): Promise<TakenBack> {
+  const places = [{ shelf: 'plugins', id: 'greeter' } as const]
+  const nothingRan = { services: [], healthchecks: [] }
+  return takeBack({ layout, log: collectLog(), places, keepPaths: ['data'], since: startedAt, undo, ...nothingRan })
+}
+
+/** A moment that every change so far lies before; file times are coarser than the clock. */
+async function later(): Promise<Date> {
+  await setTimeout(20)
+  const now = new Date()
+  await setTimeout(20)
+  return now
+}
+
+describe('takeBack', () => {
+  it('says failed when there was nothing to take back', async t => {
+    const { layout } = await makeRestored(t)
+    assert.deepEqual(await takenBack(layout, new Date(), async () => false), { outcome: 'failed', rollback: null })
+  })
+
+  it('verifies the restored tree against its record', async t => {
+    const { layout } = await makeRestored(t)
+    const { outcome, rollback } = await takenBack(layout, await later(), async () => true)
+    assert.deepEqual([outcome, rollback?.restored, rollback?.verified], ['rolled_back', true, true])
+  })
+
+  it('says inconsistent, with the reason, when undoing fails', async t => {
+    const { layout } = await makeRestored(t)
+    const taken = await takenBack(layout, new Date(), async () => {
+      throw new RollbackError('rollback_failed', 'in the way')
+    })
+    assert.equal(taken.outcome, 'inconsistent')
+    assert.deepEqual([taken.rollback?.restored, taken.rollback?.problems], [false, ['in the way']])
+  })
+
+  it('leaves services alone, and says so, when the old files are not back', async t => {
+    const { layout } = await makeRestored(t)
+    const service = { supervisor: 'systemd', scope: 'system', unit: 'no-such-unit.service' } as const
+    const { rollback } = await takeBack({
+      layout,
+      log: collectLog(),
+      places: [{ shelf: 'plugins', id: 'greeter' }],
+      keepPaths: [],
+      since: new Date(),
+      services: [{ service, action: 'restart', was_running: true, replicas: null }],
+      healthchecks: [],
+      undo: async () => {
+        throw new RollbackError('rollback_failed', 'in the way')
+      },
+    })
+    assert.match(rollback?.problems[1] ?? '', /no-such-unit\.service was left alone/)
+  })
+
+  const damages: Record<string, (place: string) => void> = {
+    'a changed file': place => writeFileSync(join(place, 'main.py'), 'new'),
+    'a changed mode': place => chmodSync(join(place, 'lib/a.py'), 0o755),
+    'a removed file': place => rmSync(join(place, 'lib/a.py')),
+    'a removed directory': place => rmSync(join(place, 'lib/deep'), { recursive: true }),
+  }
+  for (const [name, damage] of Object.entries(damages)) {
+    it(`says inconsistent after ${name} since the start`, async t => {
+      const { layout, place } = await makeRestored(t)
+      const start = await later()
+      damage(place)
+      const { outcome, rollback } = await takenBack(layout, start, async () => true)
+      assert.deepEqual([outcome, rollback?.restored, rollback?.verified], ['inconsistent', true, false])
+      assert.equal(rollback?.problems.length, 1)
+    })
+
+    it(`takes ${name} from before the start for the host's own doing`, async t => {
+      const { layout, place } = await makeRestored(t)
+      damage(place)
+      assert.equal((await takenBack(layout, await later(), async () => true)).outcome, 'rolled_back')
+    })
+  }
+
+  it('does not take what was missing before for damage because kept paths were moved beside it', async t => {
+    const { layout, place } = await makeRestored(t)
+    rmSync(join(place, 'README.md'))
+    const start = await later()
+    const aside = join(layout.staging, 'data')
+    const undo = async (): Promise<boolean> => {
+      renameSync(join(place, 'data'), aside)
+      renameSync(aside, join(place, 'data'))
+      return true
+    }
+    assert.equal((await takenBack(layout, start, undo)).outcome, 'rolled_back')
+  })
+
+  it('does not look at kept paths, nor at what the host added', async t => {
+    const { layout, place } = await makeRestored(t)
+    const start = await later()
+    writeTree(place, { 'data/db': 'other', 'log/today': 'x' })
+    assert.equal((await takenBack(layout, start, async () => true)).outcome, 'rolled_back')
+  })
+
+  it('compares with nothing when nothing is recorded', async t => {
+    const layout = await prepareTemporaryHost(t)
+    mkdirSync(join(layout.root, 'plugins/greeter'), { recursive: true })
+    const { outcome, rollback } = await takenBack(layout, new Date(), async () => true)
+    assert.deepEqual([outcome, rollback?.verified], ['rolled_back', null])
+  })
+
+  it('is not fooled by a file whose modification time was set back', async t => {
+    const { layout, place } = await makeRestored(t)
+    const start = await later()
+    writeFileSync(join(place, 'main.py'), 'bad')
+    utimesSync(join(place, 'main.py'), new Date(0), new Date(0))
+    assert.equal((await takenBack(layout, start, async () => true)).outcome, 'inconsistent')
+  })
+})

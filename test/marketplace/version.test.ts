@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { parsePluginYaml } from '../../src/core/content/plugin-yaml.ts'
+import { DeployError } from '../../src/core/errors.ts'
+import { decideVersion } from '../../src/marketplace/version.ts'
+
+function refusedWith(code: string) {
+  return (error: unknown): boolean => error instanceof DeployError && error.code === code
+}
+
+describe('decideVersion', () => {
+  const decided: [string | undefined, string | undefined, string | undefined, string, string][] = [
+    ['1.4.0', '9.9.9', 'version: "1.4.0"', '1.4.0', 'plugin.yaml'],
+    ['v1.4.0', undefined, 'version: 1.4.0', '1.4.0', 'plugin.yaml'],
+    ['1.4.0', undefined, 'version: v1.4.0', 'v1.4.0', 'plugin.yaml'],
+    ['1.10', undefined, 'version: 1.10', '1.10', 'plugin.yaml'],
+    ['1.1', undefined, 'version: 1.10', '1.1', 'plugin.yaml'],
+    [undefined, undefined, 'version: 1.10', '1.10', 'plugin.yaml'],
+    ['1.4.0', '1.4.0', 'name: x', '1.4.0', 'header'],
+    ['1.4.0', undefined, 'name: x', '1.4.0', 'requested'],
+    ['1.4.0', 'v1.4.0', undefined, 'v1.4.0', 'header'],
+    [undefined, '1.4.0', undefined, '1.4.0', 'header'],
+    ['1.4.0', '1.4.1', undefined, '1.4.1', 'header'],
+    ['1.4.0', '1.4.1', 'name: x', '1.4.1', 'header'],
+    ['1.4.0', undefined, undefined, '1.4.0', 'requested'],
+  ]
+  for (const [asked, header, yaml, version, source] of decided) {
+    it(`asked ${asked}, header ${header}, ${yaml}: ${version} by ${source}`, () => {
+      const plugin = yaml === undefined ? undefined : parsePluginYaml(yaml)
+      assert.deepEqual(decideVersion(asked, header, plugin), { version, source })
+    })
+  }
+
+  const refused: [string | undefined, string | undefined, string | undefined, string][] = [
+    ['1.4.0', undefined, 'version: "1.4.1"', 'version_mismatch'],
+    ['1.4.0', '1.4.0', 'version: "1.4.1"', 'version_mismatch'],
+    [undefined, undefined, 'version: "../../x"', 'version_mismatch'],
+    [undefined, undefined, 'version: ""', 'version_mismatch'],
+    [undefined, undefined, undefined, 'no_published_version'],
+    [undefined, undefined, 'name: x', 'no_published_version'],
+  ]
+  for (const [asked, header, yaml, code] of refused) {
+    it(`asked ${asked}, header ${header}, ${yaml}: ${code}`, () => {
+      const plugin = yaml === undefined ? undefined : parsePluginYaml(yaml)
+      assert.throws(() => decideVersion(asked, header, plugin), refusedWith(code))
+    })
+  }
+})

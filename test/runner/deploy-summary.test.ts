@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { SourceError } from '../../src/core/document/source-problem.ts'
+import { buildDeploySummary, type SummaryFacts } from '../../src/runner/deploy-summary.ts'
+import { reportOf } from '../install/prepared-host.ts'
+
+const HOSTILE =
+  'x|y`z\n# h\r<img src=x onerror=alert(1)> [a](http://b) ::error:: ##[group] @team **b** \u202e ~~s~~ \\| &lt;'
+
+function hostileFacts(): SummaryFacts {
+  const step = { id: HOSTILE, action: 'prepare', status: 'failed' as const, duration_ms: 1, error: HOSTILE }
+  return {
+    report: reportOf({
+      slug: HOSTILE,
+      version: HOSTILE,
+      previous_version: HOSTILE,
+      requested_version: HOSTILE,
+      artifact_sha256: HOSTILE,
+      repo: HOSTILE,
+      host_id: HOSTILE,
+      deployment_id: HOSTILE,
+      outcome: 'inconsistent',
+      states: [{ state: HOSTILE, at: '2026-01-02T03:04:05.678Z' }],
+      steps: [step],
+      error: { code: 'step_failed', message: HOSTILE, step: HOSTILE },
+      rollback: { restored: false, problems: [HOSTILE], verified: false, healthy: null },
+      reported: { accepted: false, attempts: 1, error: HOSTILE },
+    }),
+    reportPath: HOSTILE,
+    plannedSteps: [{ id: HOSTILE, action: 'prepare' }],
+  }
+}
+
+/** What the same summary holds of each character when nothing in it is hostile. */
+function countIn(text: string, characters: RegExp): number {
+  return text.match(characters)?.length ?? 0
+}
+
+describe('buildDeploySummary', () => {
+  it('lets hostile text in any field show and do nothing', () => {
+    const hostile = buildDeploySummary(hostileFacts())
+    const harmless = buildDeploySummary(
+      JSON.parse(JSON.stringify(hostileFacts()).replaceAll(JSON.stringify(HOSTILE), '"plain"')),
+    )
+    for (const characters of [/\|/g, /\n/g, /</g, />/g, /`/g, /\*/g, /\[/g, /@/g, /\\/g, /::/g, /\u202e/g, /\r/g]) {
+      assert.equal(countIn(hostile, characters), countIn(harmless, characters), String(characters))
+    }
+    assert.match(hostile, /onerror/)
+  })
+
+  it('starts with the outcome, the versions and the host', () => {
+    const [headline] = buildDeploySummary({ report: reportOf(), plannedSteps: [] }).split('\n')
+    for (const part of ['Deployed', 'greeter', '1.0.0 → 2.0.0', 'host-1']) assert.ok(headline?.includes(part), part)
+  })
+
+  const words = {
+    success: /Deployed/,
+    failed: /nothing was changed/,
+    rolled_back: /Rolled back/,
+    interrupted: /Interrupted/,
+    inconsistent: /needs attention/,
+  } as const
+  for (const [outcome, word] of Object.entries(words)) {
+    it(`says ${outcome} in words`, () => {
+      const report = reportOf({ outcome: outcome as keyof typeof words })
+      assert.match(buildDeploySummary({ report, plannedSteps: [] }).split('\n')[0] as string, word)
+    })
+  }
+
+  it('tells a sentence once that is both the cause and what could not be undone', () => {
+    const rollback = { restored: true, problems: ['it said no'], verified: true, healthy: false }
+    const error = { code: 'step_failed' as const, message: 'it said no', step: 'restart' }
+    const summary = buildDeploySummary({
+      report: reportOf({ outcome: 'rolled_back', error, rollback }),
+      plannedSteps: [],
+    })
+    assert.equal(summary.split('it said no').length, 2, summary)
+  })
+
+  for (const [healthy, sentence] of [
+    [true, /The old version runs and is healthy/],
+    [false, /The old version is not healthy/],
+    [null, /^Rollback: Everything was taken back, and the restored files are as recorded\.$/m],
+  ] as const) {
+    it(`says of the old version's health after a rollback: ${healthy}`, () => {
+      const rollback = { restored: true, problems: ['it answers 500'], verified: true, healthy }
+      const summary = buildDeploySummary({ report: reportOf({ outcome: 'rolled_back', rollback }), plannedSteps: [] })
+      assert.match(summary, sentence)
+      assert.match(summary, /^- it answers 500$/m)
+    })
+  }
+
+  describe('of a refused plan', () => {
+    const summaryOf = (count: number): string => {
+      const problems = Array.from({ length: count }, (_, index) => ({
+        message: `problem ${index + 1} | x`,
+        file: 'install.yaml',
+        line: index + 1,
+        column: 3,
+      }))
+      const error = new SourceError('invalid_plan', 'The plan', problems)
+      return buildDeploySummary({ report: reportOf({ outcome: 'failed' }), plannedSteps: [], error })
+    }
+
+    it('lists every problem with its place', () => {
+      assert.match(
+        summaryOf(2),
+        /^- <code>install\.yaml:1:3<\/code> problem 1 &#124; x\n- <code>install\.yaml:2:3<\/code> problem 2 &#124; x$/m,
+      )
+    })
+
+    it('lists thirty at most and says how many more there are', () => {
+      assert.equal(summaryOf(30).match(/^- /gm)?.length, 30)
+      assert.match(summaryOf(33), /problem 30 .*\n- and 3 more/)
+      assert.doesNotMatch(summaryOf(33), /problem 31/)
+    })
+  })
+
+  it('tells a run that changed nothing from a dry run', () => {
+    const summaryOf = (state: string): string =>
+      buildDeploySummary({ report: reportOf({ changed: false, state }), plannedSteps: [] })
+    assert.match(summaryOf('succeeded'), /Nothing to change/)
+    assert.match(summaryOf('resolving_sequence'), /Dry run/)
+  })
+})
