@@ -22674,7 +22674,7 @@ function plan_binding_problemAt(file, { line, column }, message) {
 
 /**
  * Binds a plan to the one artifact that it installs: its `project_id` equals the slug (contract 4.3, rule 6), it installs
- * exactly one thing and of this kind, every other step is about that thing, templates come from it, and nothing that
+ * exactly one part and of this kind, every other step is about that part, templates come from it, and nothing that
  * needs its files runs before they are there. Throws PlanError `invalid_plan` with everything that does not fit.
  */
 function bindPlanToArtifact(plan, artifact) {
@@ -29883,8 +29883,8 @@ function decryptionFailed(problem, cause) {
 
 
 /**
- * Binds a project's own plan to its manifest: both are of one project, whatever a step names is in the manifest, each thing is
- * installed at most once and something is, templates come from what is installed, and nothing that needs a thing's files
+ * Binds a project's own plan to its manifest: both are of one project, whatever a step names is in the manifest, each part is
+ * installed at most once and something is, templates come from what is installed, and nothing that needs a part's files
  * runs before they are there; a step without `plugin` needs those of all. Throws PlanError `invalid_plan` with everything that does not fit.
  */
 function bindPlanToProject(plan, manifest) {
@@ -29900,12 +29900,12 @@ function bindPlanToProject(plan, manifest) {
     if (problems.length > 0)
         throw new PlanError(problems);
     const installed = new Set(installSteps.map(project_plan_placeOf));
-    const isInstalled = (thing) => installed.has(`${thing.shelf}/${thing.id}`);
+    const isInstalled = (part) => installed.has(`${part.shelf}/${part.id}`);
     return {
         steps,
-        things: installSteps.flatMap(step => manifest.things.filter(thing => isThingOf(thing, step))),
+        parts: installSteps.flatMap(step => manifest.parts.filter(part => isPartOf(part, step))),
         snapshot: steps.some(step => step.snapshot),
-        notInstalled: manifest.things.filter(thing => !isInstalled(thing)),
+        notInstalled: manifest.parts.filter(part => !isInstalled(part)),
     };
 }
 function withHostPath(step, pluginsDirname) {
@@ -29919,13 +29919,13 @@ function project_plan_shelfOf(step) {
 function project_plan_placeOf(step) {
     return `${project_plan_shelfOf(step)}/${installedId(step)}`;
 }
-function isThingOf(thing, step) {
-    return thing.shelf === project_plan_shelfOf(step) && thing.id === installedId(step);
+function isPartOf(part, step) {
+    return part.shelf === project_plan_shelfOf(step) && part.id === installedId(step);
 }
 function project_plan_installProblems(plan, installSteps, manifest) {
     if (installSteps.length > 0) {
         return [
-            ...unknownThingProblems(plan.file, installSteps, manifest),
+            ...unknownPartProblems(plan.file, installSteps, manifest),
             ...repeatedIdProblems(plan.file, installSteps),
             ...settingsNameProblems(plan.file, installSteps),
         ];
@@ -29933,16 +29933,16 @@ function project_plan_installProblems(plan, installSteps, manifest) {
     const message = 'no step installs anything: one with action install_plugin or install_extension is needed';
     return [plan_binding_problemAt(plan.file, plan.positions.steps, message)];
 }
-function unknownThingProblems(file, installSteps, manifest) {
+function unknownPartProblems(file, installSteps, manifest) {
     return installSteps.flatMap(step => {
-        if (manifest.things.some(thing => isThingOf(thing, step)))
+        if (manifest.parts.some(part => isPartOf(part, step)))
             return [];
-        const ids = manifest.things.filter(({ shelf }) => shelf === project_plan_shelfOf(step)).map(({ id }) => id);
+        const ids = manifest.parts.filter(({ shelf }) => shelf === project_plan_shelfOf(step)).map(({ id }) => id);
         const message = `the manifest has no "${installedId(step)}" among its ${project_plan_shelfOf(step)}${didYouMean(installedId(step), ids)}`;
         return [stepProblem(file, step, message)];
     });
 }
-/** Also of an id in both shelves: steps and services know things by their id alone. */
+/** Also of an id in both shelves: steps and services know parts by their id alone. */
 function repeatedIdProblems(file, installSteps) {
     const first = new Map();
     return installSteps.flatMap(step => {
@@ -29955,7 +29955,7 @@ function repeatedIdProblems(file, installSteps) {
     });
 }
 function project_plan_strangerProblems(file, steps, manifest) {
-    const known = new Set(manifest.things.map(({ id }) => id));
+    const known = new Set(manifest.parts.map(({ id }) => id));
     const installed = new Set(steps.filter(isInstallStep).map(installedId));
     return steps.flatMap(step => {
         const id = subjectIdOf(step);
@@ -30077,7 +30077,7 @@ const PLAN = 'deployment/install.yaml';
 async function bindProject(run, project, artifactSha256, hostConfig) {
     const { manifest } = project;
     const { bound, skipped } = await bindPlan(run, project, hostConfig);
-    for (const { shelf, id } of bound.things)
+    for (const { shelf, id } of bound.parts)
         await checkHost(run.layout, shelf, id);
     for (const { shelf, id } of bound.notInstalled)
         run.tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`);
@@ -30085,10 +30085,10 @@ async function bindProject(run, project, artifactSha256, hostConfig) {
     for (const part of parts)
         if (isAmong(bound.notInstalled, part))
             warnOfLeft(part, run);
-    const oldThings = parts.filter(part => !isAmong(manifest.things, part));
-    await run.record.update({ plugins: pluginsOf(bound.things) });
+    const oldThings = parts.filter(part => !isAmong(manifest.parts, part));
+    await run.record.update({ plugins: pluginsOf(bound.parts) });
     const things = [];
-    for (const thing of bound.things)
+    for (const thing of bound.parts)
         things.push(await describePart(run, project, thing, artifactSha256));
     return { manifest, bound, things, oldThings, hostConfig, skipped };
 }
@@ -30444,7 +30444,7 @@ function iso_duration(params) {
 
 
 
-const MAX_THINGS_OF_A_KIND = 1000;
+const MAX_PARTS_OF_A_KIND = 1000;
 const MAX_VARIABLES = 1000;
 const MAX_TEXT_CHARS = 256;
 const lineSchema = schemas_lazy(() => schemas_string()
@@ -30457,10 +30457,10 @@ const semverSchema = schemas_lazy(() => identifiers_versionSchema.check(refine(t
 const pluginsDirnameSchema = schemas_lazy(() => schemas_string().check(_regex(/^(?!(?:extensions|deployment|manifest\.json)$)[a-z0-9_][a-z0-9_.-]{0,127}$/i, {
     error: 'must be one name of letters, digits, "_", "." and "-", and none that a project uses otherwise',
 })));
-/** `source` names a thing that is not embedded; what it looks like is of no interest while none is accepted. */
-const thingKeys = { id: idSchema, sha256: schemas_nullish(sha256Schema), source: optional(unknown()) };
+/** `source` names a part that is not embedded; what it looks like is of no interest while none is accepted. */
+const partKeys = { id: idSchema, sha256: schemas_nullish(sha256Schema), source: optional(unknown()) };
 const pluginSchema = schemas_lazy(() => object({
-    ...thingKeys,
+    ...partKeys,
     version: identifiers_versionSchema,
     environment: schemas_nullish(object({ required: variablesSchema, optional: variablesSchema })),
 })
@@ -30470,11 +30470,11 @@ const pluginSchema = schemas_lazy(() => object({
     // Also where other keys are wrong, so that everything is told at once.
     when: ({ value }) => typeof value === 'object' && value !== null,
 })));
-const extensionSchema = schemas_lazy(() => object(thingKeys));
+const extensionSchema = schemas_lazy(() => object(partKeys));
 const pluginsSchema = schemas_lazy(() => array(pluginSchema)
-    .check(_minLength(1, { error: 'must hold at least one plugin' }), _maxLength(MAX_THINGS_OF_A_KIND, { error: `must hold at most ${MAX_THINGS_OF_A_KIND} plugins` })));
+    .check(_minLength(1, { error: 'must hold at least one plugin' }), _maxLength(MAX_PARTS_OF_A_KIND, { error: `must hold at most ${MAX_PARTS_OF_A_KIND} plugins` })));
 const extensionsSchema = schemas_lazy(() => array(extensionSchema)
-    .check(_maxLength(MAX_THINGS_OF_A_KIND, { error: `must hold at most ${MAX_THINGS_OF_A_KIND} extensions` })));
+    .check(_maxLength(MAX_PARTS_OF_A_KIND, { error: `must hold at most ${MAX_PARTS_OF_A_KIND} extensions` })));
 /** `manifest.json` as it is written; unknown keys are ignored. */
 const manifestSchema = schemas_lazy(() => object({
     format_version: literal('1'),
@@ -30487,9 +30487,9 @@ const manifestSchema = schemas_lazy(() => object({
     content_sha256: sha256Schema,
     plugins_dirname: schemas_nullish(pluginsDirnameSchema),
 }));
-function refuseRepeatedIds(things, context) {
+function refuseRepeatedIds(parts, context) {
     const seen = new Set();
-    for (const [index, { id }] of things.entries()) {
+    for (const [index, { id }] of parts.entries()) {
         if (seen.has(id))
             context.addIssue({ code: 'custom', path: [index, 'id'], message: 'must be an id of its own' });
         seen.add(id);
@@ -30582,7 +30582,7 @@ function buildManifest(written) {
         projectName: written.project_name,
         version: written.version,
         builtAt: written.built_at,
-        things: [...plugins, ...extensions],
+        parts: [...plugins, ...extensions],
         contentSha256: written.content_sha256,
         pluginsDirname,
     };
@@ -30605,9 +30605,9 @@ function verifyContent(manifest, tree) {
     const digested = digestedFiles(tree);
     verifyContentDigest(manifest, digested);
     const directories = new Set(tree.directories);
-    verifyFolders(manifest.things, directories);
-    verifySymlinksStayInside(manifest.things, tree.symlinks);
-    return { warnings: ownDigestWarnings(manifest.things, digested), unnamed: unnamedFolders(manifest, directories) };
+    verifyFolders(manifest.parts, directories);
+    verifySymlinksStayInside(manifest.parts, tree.symlinks);
+    return { warnings: ownDigestWarnings(manifest.parts, digested), unnamed: unnamedFolders(manifest, directories) };
 }
 function digestedFiles({ files, symlinks }) {
     const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
@@ -30623,14 +30623,14 @@ function verifyContentDigest({ contentSha256 }, digested) {
         return;
     throw new ArtifactError('content_mismatch', `The project's manifest.json says that its content has the digest ${contentSha256}, its files give ${found}: nothing was installed; the publisher must seal the project again.`);
 }
-function verifyFolders(things, directories) {
-    const missing = things.filter(({ folder }) => !directories.has(folder)).map(({ folder }) => folder);
+function verifyFolders(parts, directories) {
+    const missing = parts.filter(({ folder }) => !directories.has(folder)).map(({ folder }) => folder);
     if (missing.length === 0)
         return;
     throw invalidManifest(`it names what the archive has no directory for, ${cleanForeignText(missing.join(', '))}`);
 }
-function verifySymlinksStayInside(things, symlinks) {
-    const folders = new Set(things.map(({ folder }) => folder));
+function verifySymlinksStayInside(parts, symlinks) {
+    const folders = new Set(parts.map(({ folder }) => folder));
     for (const { path, target } of symlinks) {
         const folder = folderOf(path);
         if (folders.has(folder) && leaves(path.slice(folder.length + 1), target)) {
@@ -30649,9 +30649,9 @@ function leaves(pathInFolder, target) {
         return depth < 0;
     });
 }
-function ownDigestWarnings(things, digested) {
+function ownDigestWarnings(parts, digested) {
     const filesOf = Map.groupBy(digested, ({ path }) => folderOf(path));
-    return things.flatMap(({ folder, sha256 }) => {
+    return parts.flatMap(({ folder, sha256 }) => {
         if (sha256 === null)
             return [];
         const files = (filesOf.get(folder) ?? []).map(file => ({ ...file, path: file.path.slice(folder.length + 1) }));
@@ -30663,8 +30663,8 @@ function ownDigestWarnings(things, digested) {
         ];
     });
 }
-function unnamedFolders({ things, pluginsDirname }, directories) {
-    const named = new Set(things.map(({ folder }) => folder));
+function unnamedFolders({ parts, pluginsDirname }, directories) {
+    const named = new Set(parts.map(({ folder }) => folder));
     return [...directories].filter(path => {
         const [shelf, ...rest] = path.split('/');
         return rest.length === 1 && (shelf === pluginsDirname || shelf === 'extensions') && !named.has(path);

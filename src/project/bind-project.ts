@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import type { Manifest, ManifestThing } from '../core/content/manifest.ts'
+import type { Manifest, ManifestPart } from '../core/content/manifest.ts'
 import { ArtifactError, ConfigError } from '../core/errors.ts'
 import { MAX_SMALL_FILE_BYTES } from '../core/limits.ts'
 import type { HostConfig } from '../core/plan/host-config.ts'
@@ -42,15 +42,15 @@ export async function bindProject(
 ): Promise<ReadyProject> {
   const { manifest } = project
   const { bound, skipped } = await bindPlan(run, project, hostConfig)
-  for (const { shelf, id } of bound.things) await checkHost(run.layout, shelf, id)
+  for (const { shelf, id } of bound.parts) await checkHost(run.layout, shelf, id)
   for (const { shelf, id } of bound.notInstalled)
     run.tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`)
   const parts = await readInstalledParts(run.layout, run.request.projectId)
   for (const part of parts) if (isAmong(bound.notInstalled, part)) warnOfLeft(part, run)
-  const oldThings = parts.filter(part => !isAmong(manifest.things, part))
-  await run.record.update({ plugins: pluginsOf(bound.things) })
+  const oldThings = parts.filter(part => !isAmong(manifest.parts, part))
+  await run.record.update({ plugins: pluginsOf(bound.parts) })
   const things: NewThing[] = []
-  for (const thing of bound.things) things.push(await describePart(run, project, thing, artifactSha256))
+  for (const thing of bound.parts) things.push(await describePart(run, project, thing, artifactSha256))
   return { manifest, bound, things, oldThings, hostConfig, skipped }
 }
 
@@ -89,7 +89,7 @@ function isAmong(places: readonly Place[], thing: Place): boolean {
   return places.some(({ shelf, id }) => shelf === thing.shelf && id === thing.id)
 }
 
-function pluginsOf(parts: readonly ManifestThing[]): { id: string; version: string }[] {
+function pluginsOf(parts: readonly ManifestPart[]): { id: string; version: string }[] {
   return parts.flatMap(({ shelf, id, version }) => (shelf === 'plugins' ? [{ id, version }] : []))
 }
 

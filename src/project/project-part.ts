@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import type { ManifestThing } from '../core/content/manifest.ts'
+import type { ManifestPart } from '../core/content/manifest.ts'
 import type { PluginYaml } from '../core/content/plugin-yaml.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
 import { installPath } from '../install/host/layout.ts'
@@ -17,7 +17,7 @@ type PartTree = Pick<ExtractedTree, 'files' | 'symlinks'>
 export async function describePart(
   run: Run,
   { content, tree }: VerifiedProject,
-  { shelf, id, version, folder, environment }: ManifestThing,
+  { shelf, id, version, folder, environment }: ManifestPart,
   artifactSha256: string,
 ): Promise<NewThing> {
   const staged = join(content, folder)

@@ -2,7 +2,7 @@ import valid from 'semver/functions/valid.js'
 import { z } from 'zod/mini'
 import { idSchema, projectIdSchema, sha256Schema, versionSchema } from '../identifiers.ts'
 
-const MAX_THINGS_OF_A_KIND = 1000
+const MAX_PARTS_OF_A_KIND = 1000
 const MAX_VARIABLES = 1000
 const MAX_TEXT_CHARS = 256
 
@@ -42,13 +42,13 @@ const pluginsDirnameSchema = z.lazy(() =>
   ),
 )
 
-/** `source` names a thing that is not embedded; what it looks like is of no interest while none is accepted. */
-const thingKeys = { id: idSchema, sha256: z.nullish(sha256Schema), source: z.optional(z.unknown()) }
+/** `source` names a part that is not embedded; what it looks like is of no interest while none is accepted. */
+const partKeys = { id: idSchema, sha256: z.nullish(sha256Schema), source: z.optional(z.unknown()) }
 
 const pluginSchema = z.lazy(() =>
   z
     .object({
-      ...thingKeys,
+      ...partKeys,
       version: versionSchema,
       environment: z.nullish(z.object({ required: variablesSchema, optional: variablesSchema })),
     })
@@ -62,21 +62,21 @@ const pluginSchema = z.lazy(() =>
     ),
 )
 
-const extensionSchema = z.lazy(() => z.object(thingKeys))
+const extensionSchema = z.lazy(() => z.object(partKeys))
 
 const pluginsSchema = z.lazy(() =>
   z
     .array(pluginSchema)
     .check(
       z.minLength(1, { error: 'must hold at least one plugin' }),
-      z.maxLength(MAX_THINGS_OF_A_KIND, { error: `must hold at most ${MAX_THINGS_OF_A_KIND} plugins` }),
+      z.maxLength(MAX_PARTS_OF_A_KIND, { error: `must hold at most ${MAX_PARTS_OF_A_KIND} plugins` }),
     ),
 )
 
 const extensionsSchema = z.lazy(() =>
   z
     .array(extensionSchema)
-    .check(z.maxLength(MAX_THINGS_OF_A_KIND, { error: `must hold at most ${MAX_THINGS_OF_A_KIND} extensions` })),
+    .check(z.maxLength(MAX_PARTS_OF_A_KIND, { error: `must hold at most ${MAX_PARTS_OF_A_KIND} extensions` })),
 )
 
 /** `manifest.json` as it is written; unknown keys are ignored. */
@@ -94,9 +94,9 @@ export const manifestSchema = z.lazy(() =>
   }),
 )
 
-function refuseRepeatedIds(things: readonly { id: string }[], context: z.core.$RefinementCtx): void {
+function refuseRepeatedIds(parts: readonly { id: string }[], context: z.core.$RefinementCtx): void {
   const seen = new Set<string>()
-  for (const [index, { id }] of things.entries()) {
+  for (const [index, { id }] of parts.entries()) {
     if (seen.has(id)) context.addIssue({ code: 'custom', path: [index, 'id'], message: 'must be an id of its own' })
     seen.add(id)
   }

@@ -11,7 +11,7 @@ export const MAX_MANIFEST_BYTES = 1024 * 1024
 const MAX_TOLD_PROBLEMS = 10
 
 /** One plugin or extension that a project brings. */
-export interface ManifestThing {
+export interface ManifestPart {
   /** The directory of the project root that it is installed in. */
   readonly shelf: 'plugins' | 'extensions'
   readonly id: string
@@ -31,7 +31,7 @@ export interface Manifest {
   readonly version: string
   readonly builtAt: string
   /** Plugins first, each kind as it is written; at least one plugin, ids once in their shelf. */
-  readonly things: readonly ManifestThing[]
+  readonly parts: readonly ManifestPart[]
   /** Tree digest of everything but the manifest itself. */
   readonly contentSha256: string
   /** The archive's directory of plugins. */
@@ -129,7 +129,7 @@ function buildManifest(written: WrittenManifest): Manifest {
     projectName: written.project_name,
     version: written.version,
     builtAt: written.built_at,
-    things: [...plugins, ...extensions],
+    parts: [...plugins, ...extensions],
     contentSha256: written.content_sha256,
     pluginsDirname,
   }

@@ -3,7 +3,7 @@ import { unsafeEntry } from '../archive/archive-entry.ts'
 import { ArtifactError } from '../errors.ts'
 import { cleanForeignText } from '../foreign-text.ts'
 import { type DigestedFile, treeDigest } from '../trust/tree-digest.ts'
-import { invalidManifest, type Manifest, type ManifestThing } from './manifest.ts'
+import { invalidManifest, type Manifest, type ManifestPart } from './manifest.ts'
 
 export interface LinkedPath {
   readonly path: string
@@ -35,9 +35,9 @@ export function verifyContent(manifest: Manifest, tree: ProjectTree): ContentNot
   const digested = digestedFiles(tree)
   verifyContentDigest(manifest, digested)
   const directories = new Set(tree.directories)
-  verifyFolders(manifest.things, directories)
-  verifySymlinksStayInside(manifest.things, tree.symlinks)
-  return { warnings: ownDigestWarnings(manifest.things, digested), unnamed: unnamedFolders(manifest, directories) }
+  verifyFolders(manifest.parts, directories)
+  verifySymlinksStayInside(manifest.parts, tree.symlinks)
+  return { warnings: ownDigestWarnings(manifest.parts, digested), unnamed: unnamedFolders(manifest, directories) }
 }
 
 function digestedFiles({ files, symlinks }: ProjectTree): DigestedFile[] {
@@ -58,14 +58,14 @@ function verifyContentDigest({ contentSha256 }: Manifest, digested: readonly Dig
   )
 }
 
-function verifyFolders(things: readonly ManifestThing[], directories: ReadonlySet<string>): void {
-  const missing = things.filter(({ folder }) => !directories.has(folder)).map(({ folder }) => folder)
+function verifyFolders(parts: readonly ManifestPart[], directories: ReadonlySet<string>): void {
+  const missing = parts.filter(({ folder }) => !directories.has(folder)).map(({ folder }) => folder)
   if (missing.length === 0) return
   throw invalidManifest(`it names what the archive has no directory for, ${cleanForeignText(missing.join(', '))}`)
 }
 
-function verifySymlinksStayInside(things: readonly ManifestThing[], symlinks: readonly LinkedPath[]): void {
-  const folders = new Set(things.map(({ folder }) => folder))
+function verifySymlinksStayInside(parts: readonly ManifestPart[], symlinks: readonly LinkedPath[]): void {
+  const folders = new Set(parts.map(({ folder }) => folder))
   for (const { path, target } of symlinks) {
     const folder = folderOf(path)
     if (folders.has(folder) && leaves(path.slice(folder.length + 1), target)) {
@@ -84,9 +84,9 @@ function leaves(pathInFolder: string, target: string): boolean {
   })
 }
 
-function ownDigestWarnings(things: readonly ManifestThing[], digested: readonly DigestedFile[]): string[] {
+function ownDigestWarnings(parts: readonly ManifestPart[], digested: readonly DigestedFile[]): string[] {
   const filesOf = Map.groupBy(digested, ({ path }) => folderOf(path))
-  return things.flatMap(({ folder, sha256 }) => {
+  return parts.flatMap(({ folder, sha256 }) => {
     if (sha256 === null) return []
     const files = (filesOf.get(folder) ?? []).map(file => ({ ...file, path: file.path.slice(folder.length + 1) }))
     const found = treeDigest(files)
@@ -97,8 +97,8 @@ function ownDigestWarnings(things: readonly ManifestThing[], digested: readonly 
   })
 }
 
-function unnamedFolders({ things, pluginsDirname }: Manifest, directories: ReadonlySet<string>): string[] {
-  const named = new Set(things.map(({ folder }) => folder))
+function unnamedFolders({ parts, pluginsDirname }: Manifest, directories: ReadonlySet<string>): string[] {
+  const named = new Set(parts.map(({ folder }) => folder))
   return [...directories].filter(path => {
     const [shelf, ...rest] = path.split('/')
     return rest.length === 1 && (shelf === pluginsDirname || shelf === 'extensions') && !named.has(path)

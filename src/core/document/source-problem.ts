@@ -10,7 +10,7 @@ export interface SourcePosition {
   readonly column: number
 }
 
-/** One thing that is wrong with an operator's file: one sentence and the place to look at. */
+/** One mistake in an operator's file: one sentence and the place to look at. */
 export interface SourceProblem extends SourcePosition {
   readonly message: string
   readonly file: string

@@ -1,4 +1,4 @@
-import type { Manifest, ManifestThing } from '../content/manifest.ts'
+import type { Manifest, ManifestPart } from '../content/manifest.ts'
 import { didYouMean } from '../document/near-miss.ts'
 import { type Plan, PlanError, type PlanProblem } from './plan.ts'
 import {
@@ -21,16 +21,16 @@ export interface BoundProject {
   /** In the order in which they run. Templates are named as the host has them, `plugins/...`, whatever the archive calls that directory. */
   readonly steps: readonly PlanStep[]
   /** What it installs, in that order; at least one. */
-  readonly things: readonly ManifestThing[]
+  readonly parts: readonly ManifestPart[]
   /** Whether the replaced versions are kept after success: some step asks for it. */
   readonly snapshot: boolean
   /** What the manifest names and no step installs. */
-  readonly notInstalled: readonly ManifestThing[]
+  readonly notInstalled: readonly ManifestPart[]
 }
 
 /**
- * Binds a project's own plan to its manifest: both are of one project, whatever a step names is in the manifest, each thing is
- * installed at most once and something is, templates come from what is installed, and nothing that needs a thing's files
+ * Binds a project's own plan to its manifest: both are of one project, whatever a step names is in the manifest, each part is
+ * installed at most once and something is, templates come from what is installed, and nothing that needs a part's files
  * runs before they are there; a step without `plugin` needs those of all. Throws PlanError `invalid_plan` with everything that does not fit.
  */
 export function bindPlanToProject(plan: Plan, manifest: Manifest): BoundProject {
@@ -45,12 +45,12 @@ export function bindPlanToProject(plan: Plan, manifest: Manifest): BoundProject 
   ]
   if (problems.length > 0) throw new PlanError(problems)
   const installed = new Set(installSteps.map(placeOf))
-  const isInstalled = (thing: ManifestThing) => installed.has(`${thing.shelf}/${thing.id}`)
+  const isInstalled = (part: ManifestPart) => installed.has(`${part.shelf}/${part.id}`)
   return {
     steps,
-    things: installSteps.flatMap(step => manifest.things.filter(thing => isThingOf(thing, step))),
+    parts: installSteps.flatMap(step => manifest.parts.filter(part => isPartOf(part, step))),
     snapshot: steps.some(step => step.snapshot),
-    notInstalled: manifest.things.filter(thing => !isInstalled(thing)),
+    notInstalled: manifest.parts.filter(part => !isInstalled(part)),
   }
 }
 
@@ -59,7 +59,7 @@ function withHostPath(step: PlanStep, pluginsDirname: string): PlanStep {
   return { ...step, from: `plugins/${step.from.slice(pluginsDirname.length + 1)}` }
 }
 
-function shelfOf(step: InstallStep): ManifestThing['shelf'] {
+function shelfOf(step: InstallStep): ManifestPart['shelf'] {
   return step.action === 'install_plugin' ? 'plugins' : 'extensions'
 }
 
@@ -67,14 +67,14 @@ function placeOf(step: InstallStep): string {
   return `${shelfOf(step)}/${installedId(step)}`
 }
 
-function isThingOf(thing: ManifestThing, step: InstallStep): boolean {
-  return thing.shelf === shelfOf(step) && thing.id === installedId(step)
+function isPartOf(part: ManifestPart, step: InstallStep): boolean {
+  return part.shelf === shelfOf(step) && part.id === installedId(step)
 }
 
 function installProblems(plan: Plan, installSteps: readonly InstallStep[], manifest: Manifest): PlanProblem[] {
   if (installSteps.length > 0) {
     return [
-      ...unknownThingProblems(plan.file, installSteps, manifest),
+      ...unknownPartProblems(plan.file, installSteps, manifest),
       ...repeatedIdProblems(plan.file, installSteps),
       ...settingsNameProblems(plan.file, installSteps),
     ]
@@ -83,16 +83,16 @@ function installProblems(plan: Plan, installSteps: readonly InstallStep[], manif
   return [problemAt(plan.file, plan.positions.steps, message)]
 }
 
-function unknownThingProblems(file: string, installSteps: readonly InstallStep[], manifest: Manifest): PlanProblem[] {
+function unknownPartProblems(file: string, installSteps: readonly InstallStep[], manifest: Manifest): PlanProblem[] {
   return installSteps.flatMap(step => {
-    if (manifest.things.some(thing => isThingOf(thing, step))) return []
-    const ids = manifest.things.filter(({ shelf }) => shelf === shelfOf(step)).map(({ id }) => id)
+    if (manifest.parts.some(part => isPartOf(part, step))) return []
+    const ids = manifest.parts.filter(({ shelf }) => shelf === shelfOf(step)).map(({ id }) => id)
     const message = `the manifest has no "${installedId(step)}" among its ${shelfOf(step)}${didYouMean(installedId(step), ids)}`
     return [stepProblem(file, step, message)]
   })
 }
 
-/** Also of an id in both shelves: steps and services know things by their id alone. */
+/** Also of an id in both shelves: steps and services know parts by their id alone. */
 function repeatedIdProblems(file: string, installSteps: readonly InstallStep[]): PlanProblem[] {
   const first = new Map<string, InstallStep>()
   return installSteps.flatMap(step => {
@@ -104,7 +104,7 @@ function repeatedIdProblems(file: string, installSteps: readonly InstallStep[]):
 }
 
 function strangerProblems(file: string, steps: readonly PlanStep[], manifest: Manifest): PlanProblem[] {
-  const known = new Set(manifest.things.map(({ id }) => id))
+  const known = new Set(manifest.parts.map(({ id }) => id))
   const installed = new Set(steps.filter(isInstallStep).map(installedId))
   return steps.flatMap(step => {
     const id = subjectIdOf(step)

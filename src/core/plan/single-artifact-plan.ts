@@ -27,7 +27,7 @@ export interface BoundPlan {
 
 /**
  * Binds a plan to the one artifact that it installs: its `project_id` equals the slug (contract 4.3, rule 6), it installs
- * exactly one thing and of this kind, every other step is about that thing, templates come from it, and nothing that
+ * exactly one part and of this kind, every other step is about that part, templates come from it, and nothing that
  * needs its files runs before they are there. Throws PlanError `invalid_plan` with everything that does not fit.
  */
 export function bindPlanToArtifact(plan: Plan, artifact: { kind: Kind; slug: string }): BoundPlan {

@@ -32,7 +32,7 @@ describe('parseManifest', () => {
       builtAt: '2026-01-02T03:04:05Z',
       contentSha256: SHA256,
       pluginsDirname: 'addons',
-      things: [
+      parts: [
         { shelf: 'plugins', id: 'cart', version: '2.0.0', folder: 'addons/cart', sha256: SHA256, environment },
         {
           shelf: 'extensions',

@@ -46,7 +46,7 @@ describe('bindPlanToProject', () => {
       ['search', 'cart', 'up'],
     )
     assert.deepEqual(
-      bound.things.map(({ shelf, id }) => `${shelf}/${id}`),
+      bound.parts.map(({ shelf, id }) => `${shelf}/${id}`),
       ['extensions/search', 'plugins/cart'],
     )
     assert.deepEqual(
@@ -78,7 +78,7 @@ describe('bindPlanToProject', () => {
       lines: [],
     },
     {
-      name: 'accepts a step about one thing before another is installed',
+      name: 'accepts a step about one part before another is installed',
       steps: [CART, '{id: up, action: restart, plugin: cart}', SEARCH],
       lines: [],
     },
@@ -93,7 +93,7 @@ describe('bindPlanToProject', () => {
       lines: [],
     },
     {
-      name: 'accepts one of two things of one id',
+      name: 'accepts one of two parts with the same id',
       steps: ['{id: t, action: install_plugin, plugin: twin}'],
       lines: [],
     },
@@ -114,7 +114,7 @@ describe('bindPlanToProject', () => {
       lines: [6],
     },
     {
-      name: 'refuses to install one thing twice',
+      name: 'refuses to install one part twice',
       steps: [CART, '{id: again, action: install_plugin, plugin: cart}'],
       lines: [6],
     },

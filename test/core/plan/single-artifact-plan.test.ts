@@ -76,12 +76,12 @@ describe('bindPlanToArtifact', () => {
     },
     { name: 'refuses a plan that installs nothing', steps: ['{id: a, action: prepare}'], lines: [4] },
     {
-      name: 'refuses a plan that installs two things',
+      name: 'refuses a plan that installs two parts',
       steps: [FILES, '{id: b, action: install_plugin, plugin: p2}'],
       lines: [6],
     },
     {
-      name: 'refuses a plan that installs one thing twice',
+      name: 'refuses a plan that installs one part twice',
       steps: [FILES, '{id: b, action: install_plugin, plugin: p1}'],
       lines: [6],
     },
