@@ -110,7 +110,7 @@ describe('the plans', () => {
     await withExamplePublished(async stage => {
       const standIns = makeStandIns()
       t.after(() => standIns.close())
-      for (const name of ['make-db', 'tell-team']) standIns.add(name, '')
+      for (const name of ['make-db', 'notify-team']) standIns.add(name, '')
       const url = await serveHealth(t, '{"version":"1.0.0"}')
       const config = read('examples/host-config.yaml')
         .replaceAll('/usr/local/bin/', `${standIns.bin}/`)
@@ -123,7 +123,7 @@ describe('the plans', () => {
       assert.deepEqual(standIns.changes(), [
         ['make-db', '--fast', 'greeter'],
         ['systemctl', 'restart', 'greeter.service'],
-        ['tell-team', 'deployed', 'greeter is new'],
+        ['notify-team', 'deployed', 'greeter is new'],
       ])
     })
   })

@@ -1,4 +1,4 @@
-"""The words of the greeting, apart from how the host calls the plugin."""
+"""The text of the greeting, separate from the way the host calls the plugin."""
 
 
 def greet(name: str) -> str:
