@@ -21611,9 +21611,9 @@ async function conclude(run, { end, error }) {
 ;// CONCATENATED MODULE: ./build/core/document/source-problem.js
 
 
-/** Enough to mend a file with; a hostile file must not make us write millions. */
+/** Enough to fix a file with; a hostile file must not make us write millions. */
 const MAX_REPORTED_PROBLEMS = 100;
-/** An operator's file is refused; `problems` holds what is wrong with it, in the order of the file. */
+/** An operator's file is refused; `problems` lists what is wrong with it, in the order of the file. */
 class SourceError extends ConfigError {
     name = 'SourceError';
     problems;
@@ -21621,6 +21621,21 @@ class SourceError extends ConfigError {
         const ordered = problems.toSorted((a, b) => a.line - b.line || a.column - b.column);
         super(code, summaryOf(document, ordered));
         this.problems = ordered;
+    }
+}
+/** A problem at a position, which may be that of a whole step. */
+function problemAt({ file, line, column }, message) {
+    return { message, file, line, column };
+}
+/** The value, or the problems of the operator's file, so that the caller can check the next file as well. */
+function collectProblems(read) {
+    try {
+        return { value: read(), problems: [] };
+    }
+    catch (error) {
+        if (!(error instanceof SourceError))
+            throw error;
+        return { value: undefined, problems: error.problems };
     }
 }
 function summaryOf(document, problems) {
@@ -21631,17 +21646,6 @@ function summaryOf(document, problems) {
     if (problems.length === 1)
         return `${document} is refused at ${place}: ${first.message}`;
     return `${document} has ${problems.length} problems; the first is at ${place}: ${first.message}`;
-}
-/** The value, or the problems of the operator's file, so that the next file is looked at as well. */
-function collectProblems(read) {
-    try {
-        return { value: read(), problems: [] };
-    }
-    catch (error) {
-        if (!(error instanceof SourceError))
-            throw error;
-        return { value: undefined, problems: error.problems };
-    }
 }
 
 ;// CONCATENATED MODULE: ./build/core/document/schema-keys.js
@@ -21706,54 +21710,69 @@ function isOneEditApart(a, b) {
 
 
 /**
- * A schema's complaints as sentences at the places they are about; at most `MAX_REPORTED_PROBLEMS`. A file that is another
- * one altogether, which may hold secrets, gets one complaint that quotes nothing of it. Checks beyond a type bring their own
- * words as `error`: zod/mini has none.
+ * Turns a schema's issues with one document into sentences at their positions. Checks beyond a type need their own wording
+ * as `error`: zod/mini has none.
  */
-function schemaProblems(issues, source, words) {
-    const known = words.keysAt([], source.value);
-    if (isAnotherDocument(source.value, known))
-        return [anotherDocumentProblem(source, words.document, known)];
-    return issues
-        .flatMap(issue => issueProblems(issue, source, words))
-        .slice(0, MAX_REPORTED_PROBLEMS)
-        .map(buildProblem => buildProblem());
+class SchemaComplaints {
+    #source;
+    #words;
+    constructor(source, words) {
+        this.#source = source;
+        this.#words = words;
+    }
+    /**
+     * At most `MAX_REPORTED_PROBLEMS`. If the file is a different document altogether, which may contain secrets, there is one
+     * problem, which quotes nothing of it.
+     */
+    problemsOf(issues) {
+        const known = this.#words.keysAt([], this.#source.value);
+        if (isAnotherDocument(this.#source.value, known))
+            return [this.#anotherDocument(known)];
+        return issues
+            .flatMap(issue => this.#issueProblems(issue))
+            .slice(0, MAX_REPORTED_PROBLEMS)
+            .map(buildProblem => buildProblem());
+    }
+    #anotherDocument(known) {
+        const rule = `${this.#words.document} must be a map with the keys ${known.join(', ')}`;
+        return problemAt(this.#source.positionOf([]), `${rule}, found none of them: is this the right file?`);
+    }
+    #issueProblems(issue) {
+        if (issue.code !== 'unrecognized_keys')
+            return [() => this.#valueProblem(issue)];
+        return issue.keys.map(key => () => this.#unknownKey(issue.path, key));
+    }
+    #unknownKey(path, key) {
+        const known = this.#words.keysAt(path, this.#source.value);
+        const hint = didYouMean(key, known) || `; its keys are ${known.join(', ')}`;
+        const message = `${this.#nameOf(path)}: unknown key "${cleanForeignText(key, 60)}"${hint}`;
+        return problemAt(this.#source.positionOfKey([...path, key]), message);
+    }
+    #valueProblem(issue) {
+        const found = valueAt(this.#source.value, issue.path);
+        const { path, code } = issue;
+        const position = code === 'invalid_key' ? this.#source.positionOfKey(path) : this.#source.positionOf(path);
+        return problemAt(position, `${this.#nameOf(path)} ${complaint(issue, found)}`);
+    }
+    #nameOf(path) {
+        const { prefix, covers } = this.#words.subjectOf(path, this.#source.value);
+        const rest = path.slice(covers);
+        if (rest.length === 0)
+            return prefix === '' ? this.#words.document : prefix.replace(/: $/, '');
+        const keys = rest.map((key, index) => typeof key === 'number' ? `[${key}]` : `${index > 0 ? '.' : ''}${String(key)}`);
+        return prefix + cleanForeignText(keys.join(''), 200);
+    }
 }
-/** What stands at `path` in a parsed document, or undefined. */
+/** The value at `path` in a parsed document, or undefined. */
 function valueAt(value, path) {
     return path.reduce((at, key) => typeof at === 'object' && at !== null && Object.hasOwn(at, key) ? at[key] : undefined, value);
 }
-/** Not a map, or one with strange keys only. */
+/** Not a map, or one with unknown keys only. */
 function isAnotherDocument(value, known) {
     if (typeof value !== 'object' || value === null || Array.isArray(value))
         return true;
     const keys = Object.keys(value);
     return keys.length > 0 && !keys.some(key => known.includes(key) || nearMiss(key, known) !== undefined);
-}
-function anotherDocumentProblem(source, document, known) {
-    const message = `${document} must be a map with the keys ${known.join(', ')}, found none of them: is this the right file?`;
-    return { message, file: source.file, ...source.positionOf([]) };
-}
-function issueProblems(issue, source, words) {
-    if (issue.code !== 'unrecognized_keys')
-        return [() => valueProblem(issue, source, words)];
-    return issue.keys.map(key => () => unknownKeyProblem(issue, key, source, words));
-}
-function unknownKeyProblem(issue, key, source, words) {
-    const known = words.keysAt(issue.path, source.value);
-    const holder = nameOf(issue.path, source, words);
-    const hint = didYouMean(key, known) || `; its keys are ${known.join(', ')}`;
-    return {
-        message: `${holder}: unknown key "${cleanForeignText(key, 60)}"${hint}`,
-        file: source.file,
-        ...source.positionOfKey([...issue.path, key]),
-    };
-}
-function valueProblem(issue, source, words) {
-    const found = valueAt(source.value, issue.path);
-    const name = nameOf(issue.path, source, words);
-    const at = issue.code === 'invalid_key' ? source.positionOfKey(issue.path) : source.positionOf(issue.path);
-    return { message: `${name} ${complaint(issue, found)}`, file: source.file, ...at };
 }
 function complaint(issue, found) {
     if (issue.code === 'invalid_key')
@@ -21800,14 +21819,6 @@ function shown(value) {
         return 'a list';
     return typeof value === 'object' ? 'a map' : `the ${typeof value} ${String(value)}`;
 }
-function nameOf(path, source, words) {
-    const { prefix, covers } = words.subjectOf(path, source.value);
-    const rest = path.slice(covers);
-    if (rest.length === 0)
-        return prefix === '' ? words.document : prefix.replace(/: $/, '');
-    const keys = rest.map((key, index) => typeof key === 'number' ? `[${key}]` : `${index > 0 ? '.' : ''}${String(key)}`);
-    return prefix + cleanForeignText(keys.join(''), 200);
-}
 
 // EXTERNAL MODULE: ./node_modules/yaml/dist/index.js
 var dist = __nccwpck_require__(8815);
@@ -21849,7 +21860,17 @@ function lowerFirst(message) {
 
 
 
+
 const MAX_YAML_LEVELS = 32;
+const STRICT_YAML = {
+    version: '1.2',
+    schema: 'core',
+    merge: false,
+    resolveKnownTags: false,
+    stringKeys: true,
+    uniqueKeys: false,
+    prettyErrors: false,
+};
 /**
  * Reads one YAML 1.2 document (core schema) strictly. Anchors, aliases, tags outside the core schema, directives, keys that
  * are no text, keys written twice, more than one document, more than `MAX_SMALL_FILE_BYTES` bytes, bytes that were no UTF-8 (now
@@ -21861,48 +21882,32 @@ function parseYamlSource(text, file) {
     const stranger = text.indexOf('\uFFFD');
     if (stranger !== -1)
         return unreadable(file, `the file must be UTF-8 text, found something else in line ${lineOf(text, stranger)}`);
-    const lines = new dist/* LineCounter */.HN();
-    const document = (0,dist/* parseDocument */.Tp)(text.replace(/^\uFEFF/, ''), {
-        version: '1.2',
-        schema: 'core',
-        merge: false,
-        resolveKnownTags: false,
-        stringKeys: true,
-        uniqueKeys: false,
-        prettyErrors: false,
-        lineCounter: lines,
-    });
-    return new ParsedSource(file, document, lines);
+    return new ParsedSource(text.replace(/^\uFEFF/, ''), file);
 }
 function lineOf(text, offset) {
     return text.slice(0, offset).split('\n').length;
 }
 function unreadable(file, message) {
-    const start = { line: 1, column: 1 };
+    const start = { file, line: 1, column: 1 };
     return {
-        file,
-        problems: [{ message, file, ...start }],
+        problems: [problemAt(start, message)],
         value: undefined,
         positionOf: () => start,
         positionOfKey: () => start,
     };
 }
 class ParsedSource {
-    file;
     problems;
     value;
+    #file;
     #root;
-    #lines;
-    constructor(file, document, lines) {
-        this.file = file;
+    #lines = new dist/* LineCounter */.HN();
+    constructor(text, file) {
+        this.#file = file;
+        const document = (0,dist/* parseDocument */.Tp)(text, { ...STRICT_YAML, lineCounter: this.#lines });
         this.#root = document.contents;
-        this.#lines = lines;
         const walked = walkNodes(this.#root);
-        this.problems = [...syntaxFindings(document), ...walked.findings].map(({ message, offset }) => ({
-            message,
-            file,
-            ...this.#positionAt(offset),
-        }));
+        this.problems = [...syntaxFindings(document), ...walked.findings].map(({ message, offset }) => problemAt(this.#positionAt(offset), message));
         this.value = document.errors.length > 0 || !walked.plain ? undefined : document.toJS({ maxAliasCount: 0 });
     }
     positionOf(path) {
@@ -21924,7 +21929,7 @@ class ParsedSource {
     }
     #positionAt(offset) {
         const { line, col } = this.#lines.linePos(offset);
-        return { line: Math.max(line, 1), column: Math.max(col, 1) };
+        return { file: this.#file, line: Math.max(line, 1), column: Math.max(col, 1) };
     }
 }
 function syntaxFindings(document) {
@@ -22148,7 +22153,7 @@ function parseHostConfig(text, file) {
     if (source.value === undefined)
         throw new HostConfigError(source.problems);
     const parsed = hostConfigSchema.safeParse(source.value);
-    const complaints = parsed.success ? [] : schemaProblems(parsed.error.issues, source, hostConfigWords);
+    const complaints = parsed.success ? [] : new SchemaComplaints(source, hostConfigWords).problemsOf(parsed.error.issues);
     const problems = [...source.problems, ...complaints];
     if (!parsed.success || problems.length > 0)
         throw new HostConfigError(problems);
@@ -22277,7 +22282,7 @@ function planGraphProblems(source) {
     const steps = writtenSteps(source.value);
     return [...duplicateIds(steps), ...wrongDependencies(steps), ...cycles(steps)]
         .slice(0, MAX_REPORTED_PROBLEMS)
-        .map(({ path, sentence }) => ({ message: sentence(), file: source.file, ...source.positionOf(path) }));
+        .map(({ path, sentence }) => problemAt(source.positionOf(path), sentence()));
 }
 function writtenSteps(plan) {
     return listAt(plan, 'steps').map((step, index) => {
@@ -22402,12 +22407,12 @@ function keysOfStep(action) {
     return Object.keys(shape ?? { ...stepKeys, action });
 }
 /** The step as the rest of the program knows it. */
-function buildStep(written, { line, column }) {
+function buildStep(written, position) {
     const { depends_on: dependsOn, ...rest } = written;
     if (rest.action !== 'healthcheck')
-        return { ...rest, dependsOn, line, column };
+        return { ...rest, dependsOn, ...position };
     const { timeout: timeoutSeconds, ...check } = rest;
-    return { ...check, timeoutSeconds, dependsOn, line, column };
+    return { ...check, timeoutSeconds, dependsOn, ...position };
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/plan.js
@@ -22454,7 +22459,6 @@ function buildPlan(written, source) {
         projectId: written.project_id,
         version: written.version,
         steps: written.steps.map((step, index) => buildStep(step, source.positionOf(['steps', index]))),
-        file: source.file,
         positions: { projectId: source.positionOf(['project_id']), steps: source.positionOfKey(['steps']) },
     };
 }
@@ -22465,7 +22469,7 @@ function stepAwareProblems(issues, source) {
     const common = strangers.flatMap(({ path }) => commonIssues(path.slice(0, -1), source));
     return [
         ...strangers.map(({ path }) => unknownActionProblem(path, source)),
-        ...schemaProblems([...known, ...common], source, planWords),
+        ...new SchemaComplaints(source, planWords).problemsOf([...known, ...common]),
     ];
 }
 function isUnknownAction(issue) {
@@ -22477,8 +22481,7 @@ function commonIssues(path, source) {
 }
 function unknownActionProblem(path, source) {
     const { prefix } = planWords.subjectOf(path, source.value);
-    const message = `${prefix}${actionComplaint(valueAt(source.value, path))}`;
-    return { message, file: source.file, ...source.positionOf(path) };
+    return problemAt(source.positionOf(path), `${prefix}${actionComplaint(valueAt(source.value, path))}`);
 }
 function actionComplaint(action) {
     const actions = `the actions are ${ACTIONS.join(', ')}`;
@@ -22503,88 +22506,141 @@ const planWords = {
     },
 };
 
+;// CONCATENATED MODULE: ./build/core/plan/plan-binding.js
+
+const NEEDS_FILES = new Set(['write_env', 'start', 'restart', 'healthcheck']);
+function isInstallStep(step) {
+    return step.action === 'install_plugin' || step.action === 'install_extension';
+}
+/** Whether the step works on files that must be installed before it runs. */
+function needsFiles(step) {
+    return NEEDS_FILES.has(step.action);
+}
+function installedId(step) {
+    return step.action === 'install_plugin' ? step.plugin : step.extension;
+}
+/** The id that a step other than an installing one works on; undefined where it works on all parts, or on none. */
+function subjectIdOf(step) {
+    return 'plugin' in step && step.action !== 'install_plugin' ? step.plugin : undefined;
+}
+/** Refuses a plan for a project other than `projectId`, which the message calls `name`. */
+function foreignPlanProblems(plan, name, projectId) {
+    if (plan.projectId === projectId)
+        return [];
+    const message = `project_id must be ${name} "${projectId}", found "${plan.projectId}": this plan is for something else`;
+    return [problemAt(plan.positions.projectId, message)];
+}
+/** Ids whose directory would take the place of another id's settings file. */
+function settingsNameProblems(installSteps) {
+    return installSteps
+        .filter(step => installedId(step).endsWith('.env'))
+        .map(step => {
+        const message = `"${installedId(step)}" is the name of another id's settings file: choose an id that does not end in .env`;
+        return stepProblem(step, message);
+    });
+}
+/** Steps that come before an installing step whose files they need; `steps` are in the order in which they run. */
+function prematureProblems(steps, needs) {
+    const waiting = new Set(steps.filter(isInstallStep));
+    return steps.flatMap(step => {
+        if (isInstallStep(step))
+            waiting.delete(step);
+        const missing = needsFiles(step) ? [...waiting].filter(install => needs(step, install)) : [];
+        if (missing.length === 0)
+            return [];
+        const ids = missing.map(install => `"${install.id}"`).join(', ');
+        return [stepProblem(step, `${step.action} would run before the files exist: add ${ids} to its depends_on`)];
+    });
+}
+function stepProblem(step, message) {
+    return problemAt(step, `step "${step.id}": ${message}`);
+}
+
 ;// CONCATENATED MODULE: ./build/core/plan/plan-needs.js
+
 /**
  * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing: start,
  * stop and restart need a supervisor, healthcheck a supervisor or a health check, provision and notify their command. A
- * healthcheck must wait longer than its check has to hold, or it could never pass.
+ * healthcheck must wait longer than its check has to stay healthy, or it could never pass.
  */
 function checkPlanNeeds(plan, hostConfig) {
-    const answers = plan.steps.map(step => ({ step, answer: answerTo(step, plan.steps, hostConfig) }));
-    const problems = answers.flatMap(({ step, answer }) => answer.type === 'refused' ? [problemAt(plan.file, step, answer.reason)] : []);
+    const check = new NeedsCheck(plan.steps, hostConfig);
+    const answers = plan.steps.map(step => ({ step, answer: check.answerTo(step) }));
+    const problems = answers.flatMap(({ step, answer }) => answer.type === 'refused' ? [stepProblem(step, `${step.action} ${answer.reason}`)] : []);
     return { problems, skipped: answers.filter(({ answer }) => answer.type === 'skip').map(({ step }) => step) };
 }
 const READY = { type: 'ready' };
-function answerTo(step, steps, hostConfig) {
-    switch (step.action) {
-        case 'start':
-        case 'stop':
-        case 'restart':
-            return supervised(hostConfig, 'a supervisor (systemd, docker or kubernetes; none to skip such steps)');
-        case 'healthcheck':
-            return healthcheckAnswer(step, idsOf(step, steps), hostConfig);
-        case 'provision':
-            return hostConfig?.provision.has(step.plugin) ? READY : lack(hostConfig, `an entry provision.${step.plugin}`);
-        case 'notify':
-            return hostConfig?.notify.has(step.event) ? READY : lack(hostConfig, `an entry notify.${step.event}`);
-        case 'prepare':
-        case 'download':
-        case 'extract':
-        case 'rollback':
-        case 'install_plugin':
-        case 'install_extension':
-        case 'configure_plugin':
-        case 'write_env':
+class NeedsCheck {
+    #hostConfig;
+    #installedIds;
+    constructor(steps, hostConfig) {
+        this.#hostConfig = hostConfig;
+        this.#installedIds = steps.filter(isInstallStep).map(installedId);
+    }
+    answerTo(step) {
+        switch (step.action) {
+            case 'start':
+            case 'stop':
+            case 'restart':
+                return this.#supervised('a supervisor (systemd, docker or kubernetes; none to skip such steps)');
+            case 'healthcheck':
+                return this.#healthcheckAnswer(step);
+            case 'provision':
+                return this.#hostConfig?.provision.has(step.plugin) ? READY : this.#lack(`an entry provision.${step.plugin}`);
+            case 'notify':
+                return this.#hostConfig?.notify.has(step.event) ? READY : this.#lack(`an entry notify.${step.event}`);
+            case 'prepare':
+            case 'download':
+            case 'extract':
+            case 'rollback':
+            case 'install_plugin':
+            case 'install_extension':
+            case 'configure_plugin':
+            case 'write_env':
+                return READY;
+        }
+    }
+    #supervised(what) {
+        if (this.#hostConfig?.supervisor === undefined)
+            return this.#lack(what);
+        return this.#hostConfig.supervisor === 'none' ? { type: 'skip' } : READY;
+    }
+    /** A healthcheck without `plugin` checks everything that the plan installs. */
+    #healthcheckAnswer(step) {
+        const ids = step.plugin === undefined ? this.#installedIds : [step.plugin];
+        const unchecked = ids.filter(id => this.#checkOf(id) === undefined);
+        if (ids.length === 0 || unchecked.length > 0) {
+            const checks = unchecked.map(id => `plugins.${id}.healthcheck`);
+            const answer = this.#supervised(['a supervisor', ...checks].join(' or '));
+            if (answer.type !== 'ready')
+                return answer;
+        }
+        return this.#timeAnswer(ids, step.timeoutSeconds);
+    }
+    #timeAnswer(ids, timeoutSeconds) {
+        const stableFor = (id) => this.#checkOf(id)?.stableForSeconds ?? 0;
+        const slow = ids.find(id => stableFor(id) >= timeoutSeconds);
+        if (slow === undefined)
             return READY;
+        const reason = `can never pass: its timeout of ${timeoutSeconds} s is not longer than the ${stableFor(slow)} s of stable_for in the host config (plugins.${slow}.healthcheck). Raise the timeout, or lower stable_for`;
+        return { type: 'refused', reason };
     }
-}
-function supervised(hostConfig, what) {
-    if (hostConfig?.supervisor === undefined)
-        return lack(hostConfig, what);
-    return hostConfig.supervisor === 'none' ? { type: 'skip' } : READY;
-}
-function healthcheckAnswer(step, ids, hostConfig) {
-    const unchecked = ids.filter(id => checkOf(hostConfig, id) === undefined);
-    if (ids.length === 0 || unchecked.length > 0) {
-        const checks = unchecked.map(id => `plugins.${id}.healthcheck`);
-        const answer = supervised(hostConfig, ['a supervisor', ...checks].join(' or '));
-        if (answer.type !== 'ready')
-            return answer;
+    #checkOf(id) {
+        return this.#hostConfig?.plugins.get(id)?.healthcheck;
     }
-    const stableFor = (id) => checkOf(hostConfig, id)?.stableForSeconds ?? 0;
-    const slow = ids.find(id => stableFor(id) >= step.timeoutSeconds);
-    return slow === undefined ? READY : tooShort(step.timeoutSeconds, slow, stableFor(slow));
-}
-function checkOf(hostConfig, id) {
-    return hostConfig?.plugins.get(id)?.healthcheck;
-}
-/** A healthcheck without `plugin` is about everything that the plan installs. */
-function idsOf(step, steps) {
-    if (step.plugin !== undefined)
-        return [step.plugin];
-    return steps.flatMap(other => {
-        if (other.action === 'install_plugin')
-            return [other.plugin];
-        return other.action === 'install_extension' ? [other.extension] : [];
-    });
-}
-function lack(hostConfig, what) {
-    const where = hostConfig === undefined ? 'the host-config input names no file' : `${hostConfig.file} has none`;
-    return { type: 'refused', reason: `needs ${what} in the host config, and ${where}` };
-}
-function tooShort(timeoutSeconds, id, stableSeconds) {
-    const reason = `can never pass, because its timeout of ${timeoutSeconds} s is not longer than the ${stableSeconds} s that plugins.${id}.healthcheck of the host config has in stable_for: raise the timeout, or lower stable_for`;
-    return { type: 'refused', reason };
-}
-function problemAt(file, step, reason) {
-    return { message: `step "${step.id}": ${step.action} ${reason}`, file, line: step.line, column: step.column };
+    #lack(what) {
+        const file = this.#hostConfig?.file;
+        const where = file === undefined ? 'the host-config input names no file' : `${file} has none`;
+        return { type: 'refused', reason: `needs ${what} in the host config, and ${where}` };
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/ready-plan.js
 
 
 
-/** Binds a plan and compares it with the host config. Throws PlanError `invalid_plan` with the problems of both. */
+
+/** Binds a plan and compares it with the host config. Throws PlanError `invalid_plan` with all problems of both. */
 function readyPlan(plan, hostConfig, bind) {
     const { value: bound, problems } = collectProblems(() => bind(plan));
     const needs = checkPlanNeeds(plan, hostConfig);
@@ -22594,9 +22650,9 @@ function readyPlan(plan, hostConfig, bind) {
 }
 /**
  * Checks what a plan takes from the artifact: every template is a regular file of it, and not below a keep-path, where the
- * host's own file would be read in its place. `hasFile` is asked with the `from` of a step. Throws PlanError `invalid_plan`.
+ * host's own file would be read instead. `hasFile` gets the `from` of a step. Throws PlanError `invalid_plan`.
  */
-function verifyTemplates(file, steps, hasFile, keepPaths) {
+function verifyTemplates(steps, keepPaths, hasFile) {
     const problems = steps.flatMap(step => {
         if (step.action !== 'write_env')
             return [];
@@ -22606,109 +22662,50 @@ function verifyTemplates(file, steps, hasFile, keepPaths) {
             return [];
         const what = kept === undefined
             ? 'which is not a regular file of the artifact'
-            : `which lies in ${kept}, a path that keep-paths leaves to the host`;
-        const message = `step "${step.id}": from names ${step.from}, ${what}`;
-        return [{ message, file, line: step.line, column: step.column }];
+            : `which is in ${kept}, a path that keep-paths leaves to the host`;
+        return [stepProblem(step, `from names ${step.from}, ${what}`)];
     });
     if (problems.length > 0)
         throw new PlanError(problems);
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/plan-binding.js
-const NEEDS_FILES = new Set(['write_env', 'start', 'restart', 'healthcheck']);
-function isInstallStep(step) {
-    return step.action === 'install_plugin' || step.action === 'install_extension';
-}
-/** Whether the step can do nothing before what it is about is installed. */
-function needsFiles(step) {
-    return NEEDS_FILES.has(step.action);
-}
-function installedId(step) {
-    return step.action === 'install_plugin' ? step.plugin : step.extension;
-}
-/** The id that a step other than an installing one is about; undefined where it is about everything, or nothing. */
-function subjectIdOf(step) {
-    return 'plugin' in step && step.action !== 'install_plugin' ? step.plugin : undefined;
-}
-/** A plan that is not for `projectId`, which a sentence calls `name`. */
-function foreignPlanProblems(plan, name, projectId) {
-    if (plan.projectId === projectId)
-        return [];
-    const message = `project_id must be ${name} "${projectId}", found "${plan.projectId}": this plan is for something else`;
-    return [plan_binding_problemAt(plan.file, plan.positions.projectId, message)];
-}
-/** Ids whose directory would stand where another id's settings are. */
-function settingsNameProblems(file, installSteps) {
-    return installSteps
-        .filter(step => installedId(step).endsWith('.env'))
-        .map(step => {
-        const message = `"${installedId(step)}" is where another id's settings file is: choose an id that does not end in .env`;
-        return stepProblem(file, step, message);
-    });
-}
-/** Steps that come before an installing step whose files they need; `steps` are in the order in which they run. */
-function prematureProblems(file, steps, needs) {
-    const waiting = new Set(steps.filter(isInstallStep));
-    return steps.flatMap(step => {
-        if (isInstallStep(step))
-            waiting.delete(step);
-        const missing = needsFiles(step) ? [...waiting].filter(install => needs(step, install)) : [];
-        if (missing.length === 0)
-            return [];
-        const ids = missing.map(install => `"${install.id}"`).join(', ');
-        return [
-            stepProblem(file, step, `${step.action} would run before the files are there: add ${ids} to its depends_on`),
-        ];
-    });
-}
-function stepProblem(file, step, message) {
-    return plan_binding_problemAt(file, step, `step "${step.id}": ${message}`);
-}
-function plan_binding_problemAt(file, { line, column }, message) {
-    return { message, file, line, column };
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/single-artifact-plan.js
 
 
 
+
 /**
  * Binds a plan to the one artifact that it installs: its `project_id` equals the slug (contract 4.3, rule 6), it installs
- * exactly one part and of this kind, every other step is about that part, templates come from it, and nothing that
- * needs its files runs before they are there. Throws PlanError `invalid_plan` with everything that does not fit.
+ * exactly one part and of this kind, every other step works on that part, templates come from it, and no step that
+ * needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
  */
 function bindPlanToArtifact(plan, artifact) {
-    const installSteps = plan.steps.filter(isInstallStep);
-    const [installStep] = installSteps;
-    const problems = [
-        ...foreignPlanProblems(plan, 'the slug', artifact.slug),
-        ...installProblems(plan, installSteps, artifact.kind),
-    ];
+    const installStep = plan.steps.find(isInstallStep);
+    const problems = [...foreignPlanProblems(plan, 'the slug', artifact.slug), ...installProblems(plan, artifact.kind)];
     if (installStep === undefined)
         throw new PlanError(problems);
     const steps = orderSteps(plan);
     problems.push(...strangerProblems(plan, installStep), ...templateProblems(plan, installStep));
-    problems.push(...prematureProblems(plan.file, steps, (_, install) => install === installStep));
+    problems.push(...prematureProblems(steps, (_, install) => install === installStep));
     if (problems.length > 0)
         throw new PlanError(problems);
     return { id: installedId(installStep), installStep, steps, snapshot: steps.some(step => step.snapshot) };
 }
 const INSTALL_ACTIONS = { plugin: 'install_plugin', service: 'install_extension' };
-function installProblems(plan, installSteps, kind) {
+function installProblems(plan, kind) {
     const action = INSTALL_ACTIONS[kind];
+    const installSteps = plan.steps.filter(isInstallStep);
     const [first] = installSteps;
     if (first === undefined) {
-        return [
-            plan_binding_problemAt(plan.file, plan.positions.steps, `no step installs the ${kind}: one with action ${action} is needed`),
-        ];
+        return [problemAt(plan.positions.steps, `no step installs the ${kind}: add one with action ${action}`)];
     }
     const wrongKind = installSteps
         .filter(step => step.action !== action)
-        .map(step => stepProblem(plan.file, step, `${step.action} does not install a ${kind}: use ${action}, or the other kind`));
+        .map(step => stepProblem(step, `${step.action} does not install a ${kind}: use ${action}, or the other kind`));
     const further = installSteps
         .slice(1)
-        .map(step => stepProblem(plan.file, step, `one artifact is installed once, and step "${first.id}" does it`));
-    return [...wrongKind, ...settingsNameProblems(plan.file, installSteps), ...further];
+        .map(step => stepProblem(step, `an artifact is installed once, and step "${first.id}" already installs it`));
+    return [...wrongKind, ...settingsNameProblems(installSteps), ...further];
 }
 function strangerProblems(plan, installStep) {
     const id = installedId(installStep);
@@ -22716,7 +22713,7 @@ function strangerProblems(plan, installStep) {
         const subject = subjectIdOf(step);
         if (subject === undefined || subject === id)
             return [];
-        return [stepProblem(plan.file, step, `plugin must be "${id}", which this plan installs, found "${subject}"`)];
+        return [stepProblem(step, `plugin must be "${id}", which this plan installs, found "${subject}"`)];
     });
 }
 function templateProblems(plan, installStep) {
@@ -22724,9 +22721,7 @@ function templateProblems(plan, installStep) {
     return plan.steps.flatMap(step => {
         if (step.action !== 'write_env' || step.from.startsWith(folder))
             return [];
-        return [
-            stepProblem(plan.file, step, `from must begin with ${folder}, which this plan installs, found "${step.from}"`),
-        ];
+        return [stepProblem(step, `from must begin with ${folder}, which this plan installs, found "${step.from}"`)];
     });
 }
 
@@ -22749,7 +22744,7 @@ function readyArtifactPlan(request) {
 function bindToTree(ready, tree, keepPaths) {
     const files = new Set(tree.files.map(file => file.path));
     const hasFile = (from) => files.has(from.split('/').slice(2).join('/'));
-    verifyTemplates(ready.plan.file, ready.steps, hasFile, keepPaths);
+    verifyTemplates(ready.steps, keepPaths, hasFile);
 }
 function parseSources(request) {
     const plan = collectProblems(() => parsePlan(request.plan.text, request.plan.path));
@@ -25512,10 +25507,10 @@ async function isShared(context, config, service) {
     const staying = rows.filter(({ kind, id }) => !leaving.has(step_context_placeOf({ shelf: shelfOf(kind), id })));
     const ids = [...staying, ...context.things].map(({ id }) => id);
     const inUse = ids.flatMap(id => [serviceOf(config, id, false), serviceOf(config, id, true)]);
-    return inUse.some(other => other !== undefined && remove_part_nameOf(other) === remove_part_nameOf(service));
+    return inUse.some(other => other !== undefined && nameOf(other) === nameOf(service));
 }
 /** One for a service however it is spelt: systemd takes a name without a suffix for a service. */
-function remove_part_nameOf(service) {
+function nameOf(service) {
     const { supervisor } = service;
     const isShort = supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit);
     return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service);
@@ -29882,23 +29877,24 @@ function decryptionFailed(problem, cause) {
 
 
 
+
 /**
- * Binds a project's own plan to its manifest: both are of one project, whatever a step names is in the manifest, each part is
- * installed at most once and something is, templates come from what is installed, and nothing that needs a part's files
- * runs before they are there; a step without `plugin` needs those of all. Throws PlanError `invalid_plan` with everything that does not fit.
+ * Binds a project's own plan to its manifest: both belong to one project, the manifest lists every part that a step names, at
+ * least one part is installed and none twice, templates come from installed parts, and no step that needs a part's files
+ * runs before they exist; a step without `plugin` needs those of all. Throws PlanError `invalid_plan` with every problem.
  */
 function bindPlanToProject(plan, manifest) {
     const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) });
-    const installSteps = steps.filter(isInstallStep);
     const problems = [
         ...foreignPlanProblems(plan, "the project's id", manifest.projectId),
-        ...project_plan_installProblems(plan, installSteps, manifest),
-        ...project_plan_strangerProblems(plan.file, steps, manifest),
-        ...project_plan_templateProblems(plan.file, steps, installSteps),
-        ...prematureProblems(plan.file, steps, needs),
+        ...project_plan_installProblems({ ...plan, steps }, manifest),
+        ...project_plan_strangerProblems(steps, manifest),
+        ...project_plan_templateProblems(steps),
+        ...prematureProblems(steps, needs),
     ];
     if (problems.length > 0)
         throw new PlanError(problems);
+    const installSteps = steps.filter(isInstallStep);
     const installed = new Set(installSteps.map(project_plan_placeOf));
     const isInstalled = (part) => installed.has(`${part.shelf}/${part.id}`);
     return {
@@ -29922,28 +29918,29 @@ function project_plan_placeOf(step) {
 function isPartOf(part, step) {
     return part.shelf === project_plan_shelfOf(step) && part.id === installedId(step);
 }
-function project_plan_installProblems(plan, installSteps, manifest) {
-    if (installSteps.length > 0) {
-        return [
-            ...unknownPartProblems(plan.file, installSteps, manifest),
-            ...repeatedIdProblems(plan.file, installSteps),
-            ...settingsNameProblems(plan.file, installSteps),
-        ];
+function project_plan_installProblems({ steps, positions }, manifest) {
+    const installSteps = steps.filter(isInstallStep);
+    if (installSteps.length === 0) {
+        const message = 'no step installs anything: add one with action install_plugin or install_extension';
+        return [problemAt(positions.steps, message)];
     }
-    const message = 'no step installs anything: one with action install_plugin or install_extension is needed';
-    return [plan_binding_problemAt(plan.file, plan.positions.steps, message)];
+    return [
+        ...unknownPartProblems(installSteps, manifest),
+        ...repeatedIdProblems(installSteps),
+        ...settingsNameProblems(installSteps),
+    ];
 }
-function unknownPartProblems(file, installSteps, manifest) {
+function unknownPartProblems(installSteps, manifest) {
     return installSteps.flatMap(step => {
         if (manifest.parts.some(part => isPartOf(part, step)))
             return [];
         const ids = manifest.parts.filter(({ shelf }) => shelf === project_plan_shelfOf(step)).map(({ id }) => id);
         const message = `the manifest has no "${installedId(step)}" among its ${project_plan_shelfOf(step)}${didYouMean(installedId(step), ids)}`;
-        return [stepProblem(file, step, message)];
+        return [stepProblem(step, message)];
     });
 }
-/** Also of an id in both shelves: steps and services know parts by their id alone. */
-function repeatedIdProblems(file, installSteps) {
+/** An id must not be in both shelves either: steps and services know parts by their id alone. */
+function repeatedIdProblems(installSteps) {
     const first = new Map();
     return installSteps.flatMap(step => {
         const other = first.get(installedId(step));
@@ -29951,10 +29948,10 @@ function repeatedIdProblems(file, installSteps) {
             first.set(installedId(step), step);
         if (other === undefined)
             return [];
-        return [stepProblem(file, step, `"${installedId(step)}" is installed once, and step "${other.id}" does it`)];
+        return [stepProblem(step, `"${installedId(step)}" is installed once, and step "${other.id}" already installs it`)];
     });
 }
-function project_plan_strangerProblems(file, steps, manifest) {
+function project_plan_strangerProblems(steps, manifest) {
     const known = new Set(manifest.parts.map(({ id }) => id));
     const installed = new Set(steps.filter(isInstallStep).map(installedId));
     return steps.flatMap(step => {
@@ -29962,16 +29959,16 @@ function project_plan_strangerProblems(file, steps, manifest) {
         if (id === undefined)
             return [];
         if (!known.has(id)) {
-            return [stepProblem(file, step, `the manifest has nothing with the id "${id}"${didYouMean(id, known)}`)];
+            return [stepProblem(step, `the manifest has nothing with the id "${id}"${didYouMean(id, known)}`)];
         }
         if (!needsFiles(step) || installed.has(id))
             return [];
-        return [stepProblem(file, step, `${step.action} needs "${id}", which no step of this plan installs`)];
+        return [stepProblem(step, `${step.action} needs "${id}", which no step of this plan installs`)];
     });
 }
-/** A template's first part also says which shelf the settings are for, so what they are of is installed there. */
-function project_plan_templateProblems(file, steps, installSteps) {
-    const places = new Set(installSteps.map(project_plan_placeOf));
+/** A template's first component also says which shelf the settings are for, so their part must be installed there. */
+function project_plan_templateProblems(steps) {
+    const places = new Set(steps.filter(isInstallStep).map(project_plan_placeOf));
     return steps.flatMap(step => {
         if (step.action !== 'write_env')
             return [];
@@ -29981,8 +29978,8 @@ function project_plan_templateProblems(file, steps, installSteps) {
             return [];
         const rule = places.has(place)
             ? `must be in the same directory as "${step.plugin}", plugins/ or extensions/`
-            : 'must begin with plugins/<id>/ or extensions/<id>/ of something that this plan installs';
-        return [stepProblem(file, step, `from ${rule}, found "${step.from}"`)];
+            : 'must begin with plugins/<id>/ or extensions/<id>/ of a part that this plan installs';
+        return [stepProblem(step, `from ${rule}, found "${step.from}"`)];
     });
 }
 function needs(step, install) {
@@ -30099,7 +30096,7 @@ async function bindPlan({ request, tools }, { manifest, content, tree }, hostCon
         const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest));
         const files = new Set(tree.files.map(file => file.path));
         const hasFile = (from) => files.has(pathInArchive(from, manifest));
-        verifyTemplates(plan.file, ready.bound.steps, hasFile, request.keepPaths);
+        verifyTemplates(ready.bound.steps, request.keepPaths, hasFile);
         return ready;
     }
     catch (error) {
@@ -30503,8 +30500,8 @@ function refuseRepeatedIds(parts, context) {
 
 /** Bytes of the largest `manifest.json` that is read. */
 const MAX_MANIFEST_BYTES = 1024 * 1024;
-/** More than these are counted only. */
-const MAX_TOLD_PROBLEMS = 10;
+/** The rest are only counted. */
+const manifest_MAX_LISTED_PROBLEMS = 10;
 /**
  * Reads `manifest.json`. Throws ArtifactError `invalid_manifest` with everything that is wrong with it, and
  * `source_not_supported` when it names a plugin or extension that is not embedded.
@@ -30549,11 +30546,12 @@ const words = {
     keysAt: () => Object.keys(manifestSchema.def.getter().shape),
 };
 function describeProblems(issues, value) {
-    const nowhere = () => ({ line: 1, column: 1 });
-    const source = { file: 'manifest.json', problems: [], value, positionOf: nowhere, positionOfKey: nowhere };
-    const problems = schemaProblems(issues, source, words).map(({ message }) => message);
-    const untold = problems.length - MAX_TOLD_PROBLEMS;
-    return [...problems.slice(0, MAX_TOLD_PROBLEMS), ...(untold > 0 ? [`${untold} more problems`] : [])].join('; ');
+    const nowhere = () => ({ file: 'manifest.json', line: 1, column: 1 });
+    const source = { problems: [], value, positionOf: nowhere, positionOfKey: nowhere };
+    const problems = new SchemaComplaints(source, words).problemsOf(issues).map(({ message }) => message);
+    const unlisted = problems.length - manifest_MAX_LISTED_PROBLEMS;
+    const more = unlisted > 0 ? [`${unlisted} more problems`] : [];
+    return [...problems.slice(0, manifest_MAX_LISTED_PROBLEMS), ...more].join('; ');
 }
 function verifyEmbedded({ plugins, extensions }) {
     const elsewhere = [...plugins, ...(extensions ?? [])].filter(({ source }) => (source ?? null) !== null);

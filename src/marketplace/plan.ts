@@ -27,7 +27,7 @@ export function readyArtifactPlan(request: DeployRequest): ReadyArtifactPlan {
 export function bindToTree(ready: ReadyArtifactPlan, tree: ExtractedTree, keepPaths: readonly string[]): void {
   const files = new Set(tree.files.map(file => file.path))
   const hasFile = (from: string): boolean => files.has(from.split('/').slice(2).join('/'))
-  verifyTemplates(ready.plan.file, ready.steps, hasFile, keepPaths)
+  verifyTemplates(ready.steps, keepPaths, hasFile)
 }
 
 function parseSources(request: DeployRequest): { plan: Plan; hostConfig: HostConfig | undefined } {

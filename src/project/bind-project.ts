@@ -65,7 +65,7 @@ async function bindPlan(
     const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest))
     const files = new Set(tree.files.map(file => file.path))
     const hasFile = (from: string): boolean => files.has(pathInArchive(from, manifest))
-    verifyTemplates(plan.file, ready.bound.steps, hasFile, request.keepPaths)
+    verifyTemplates(ready.bound.steps, request.keepPaths, hasFile)
     return ready
   } catch (error) {
     if (!(error instanceof PlanError)) throw error

@@ -1,5 +1,5 @@
 import type { z } from 'zod/mini'
-import { type DocumentWords, schemaProblems } from '../document/schema-problems.ts'
+import { type DocumentWords, SchemaComplaints } from '../document/schema-problems.ts'
 import { ArtifactError } from '../errors.ts'
 import { isSameVersion } from '../trust/versions.ts'
 import { manifestSchema } from './manifest-schema.ts'
@@ -7,8 +7,8 @@ import { manifestSchema } from './manifest-schema.ts'
 /** Bytes of the largest `manifest.json` that is read. */
 export const MAX_MANIFEST_BYTES = 1024 * 1024
 
-/** More than these are counted only. */
-const MAX_TOLD_PROBLEMS = 10
+/** The rest are only counted. */
+const MAX_LISTED_PROBLEMS = 10
 
 /** One plugin or extension that a project brings. */
 export interface ManifestPart {
@@ -92,11 +92,12 @@ const words: DocumentWords = {
 }
 
 function describeProblems(issues: readonly z.core.$ZodIssue[], value: unknown): string {
-  const nowhere = () => ({ line: 1, column: 1 })
-  const source = { file: 'manifest.json', problems: [], value, positionOf: nowhere, positionOfKey: nowhere }
-  const problems = schemaProblems(issues, source, words).map(({ message }) => message)
-  const untold = problems.length - MAX_TOLD_PROBLEMS
-  return [...problems.slice(0, MAX_TOLD_PROBLEMS), ...(untold > 0 ? [`${untold} more problems`] : [])].join('; ')
+  const nowhere = () => ({ file: 'manifest.json', line: 1, column: 1 })
+  const source = { problems: [], value, positionOf: nowhere, positionOfKey: nowhere }
+  const problems = new SchemaComplaints(source, words).problemsOf(issues).map(({ message }) => message)
+  const unlisted = problems.length - MAX_LISTED_PROBLEMS
+  const more = unlisted > 0 ? [`${unlisted} more problems`] : []
+  return [...problems.slice(0, MAX_LISTED_PROBLEMS), ...more].join('; ')
 }
 
 function verifyEmbedded({ plugins, extensions }: WrittenManifest): void {

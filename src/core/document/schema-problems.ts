@@ -1,36 +1,83 @@
 import type { z } from 'zod/mini'
 import { cleanForeignText } from '../foreign-text.ts'
 import { didYouMean, nearMiss } from './near-miss.ts'
-import { MAX_REPORTED_PROBLEMS, type SourceProblem } from './source-problem.ts'
+import { MAX_REPORTED_PROBLEMS, problemAt, type SourceProblem } from './source-problem.ts'
 import type { YamlPath, YamlSource } from './yaml-source.ts'
 
 type Issue = z.core.$ZodIssue
 
-/** How a kind of document speaks about its parts. */
+/** How messages about a kind of document name it and its parts. */
 export interface DocumentWords {
-  /** What stands for the whole: "the plan". */
+  /** The whole document: "the plan". */
   readonly document: string
   /** What begins a sentence about `path` and how much of the path it covers: `step "up": ` and 2. */
   subjectOf(path: YamlPath, value: unknown): { prefix: string; covers: number }
-  /** The keys that the map at `path` may hold. */
+  /** The keys that the map at `path` accepts. */
   keysAt(path: YamlPath, value: unknown): readonly string[]
 }
 
 /**
- * A schema's complaints as sentences at the places they are about; at most `MAX_REPORTED_PROBLEMS`. A file that is another
- * one altogether, which may hold secrets, gets one complaint that quotes nothing of it. Checks beyond a type bring their own
- * words as `error`: zod/mini has none.
+ * Turns a schema's issues with one document into sentences at their positions. Checks beyond a type need their own wording
+ * as `error`: zod/mini has none.
  */
-export function schemaProblems(issues: readonly Issue[], source: YamlSource, words: DocumentWords): SourceProblem[] {
-  const known = words.keysAt([], source.value)
-  if (isAnotherDocument(source.value, known)) return [anotherDocumentProblem(source, words.document, known)]
-  return issues
-    .flatMap(issue => issueProblems(issue, source, words))
-    .slice(0, MAX_REPORTED_PROBLEMS)
-    .map(buildProblem => buildProblem())
+export class SchemaComplaints {
+  readonly #source: YamlSource
+  readonly #words: DocumentWords
+
+  constructor(source: YamlSource, words: DocumentWords) {
+    this.#source = source
+    this.#words = words
+  }
+
+  /**
+   * At most `MAX_REPORTED_PROBLEMS`. If the file is a different document altogether, which may contain secrets, there is one
+   * problem, which quotes nothing of it.
+   */
+  problemsOf(issues: readonly Issue[]): SourceProblem[] {
+    const known = this.#words.keysAt([], this.#source.value)
+    if (isAnotherDocument(this.#source.value, known)) return [this.#anotherDocument(known)]
+    return issues
+      .flatMap(issue => this.#issueProblems(issue))
+      .slice(0, MAX_REPORTED_PROBLEMS)
+      .map(buildProblem => buildProblem())
+  }
+
+  #anotherDocument(known: readonly string[]): SourceProblem {
+    const rule = `${this.#words.document} must be a map with the keys ${known.join(', ')}`
+    return problemAt(this.#source.positionOf([]), `${rule}, found none of them: is this the right file?`)
+  }
+
+  #issueProblems(issue: Issue): (() => SourceProblem)[] {
+    if (issue.code !== 'unrecognized_keys') return [() => this.#valueProblem(issue)]
+    return issue.keys.map(key => () => this.#unknownKey(issue.path, key))
+  }
+
+  #unknownKey(path: YamlPath, key: string): SourceProblem {
+    const known = this.#words.keysAt(path, this.#source.value)
+    const hint = didYouMean(key, known) || `; its keys are ${known.join(', ')}`
+    const message = `${this.#nameOf(path)}: unknown key "${cleanForeignText(key, 60)}"${hint}`
+    return problemAt(this.#source.positionOfKey([...path, key]), message)
+  }
+
+  #valueProblem(issue: Issue): SourceProblem {
+    const found = valueAt(this.#source.value, issue.path)
+    const { path, code } = issue
+    const position = code === 'invalid_key' ? this.#source.positionOfKey(path) : this.#source.positionOf(path)
+    return problemAt(position, `${this.#nameOf(path)} ${complaint(issue, found)}`)
+  }
+
+  #nameOf(path: YamlPath): string {
+    const { prefix, covers } = this.#words.subjectOf(path, this.#source.value)
+    const rest = path.slice(covers)
+    if (rest.length === 0) return prefix === '' ? this.#words.document : prefix.replace(/: $/, '')
+    const keys = rest.map((key, index) =>
+      typeof key === 'number' ? `[${key}]` : `${index > 0 ? '.' : ''}${String(key)}`,
+    )
+    return prefix + cleanForeignText(keys.join(''), 200)
+  }
 }
 
-/** What stands at `path` in a parsed document, or undefined. */
+/** The value at `path` in a parsed document, or undefined. */
 export function valueAt(value: unknown, path: YamlPath): unknown {
   return path.reduce<unknown>(
     (at, key) =>
@@ -39,39 +86,11 @@ export function valueAt(value: unknown, path: YamlPath): unknown {
   )
 }
 
-/** Not a map, or one with strange keys only. */
+/** Not a map, or one with unknown keys only. */
 function isAnotherDocument(value: unknown, known: readonly string[]): boolean {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return true
   const keys = Object.keys(value)
   return keys.length > 0 && !keys.some(key => known.includes(key) || nearMiss(key, known) !== undefined)
-}
-
-function anotherDocumentProblem(source: YamlSource, document: string, known: readonly string[]): SourceProblem {
-  const message = `${document} must be a map with the keys ${known.join(', ')}, found none of them: is this the right file?`
-  return { message, file: source.file, ...source.positionOf([]) }
-}
-
-function issueProblems(issue: Issue, source: YamlSource, words: DocumentWords): (() => SourceProblem)[] {
-  if (issue.code !== 'unrecognized_keys') return [() => valueProblem(issue, source, words)]
-  return issue.keys.map(key => () => unknownKeyProblem(issue, key, source, words))
-}
-
-function unknownKeyProblem(issue: Issue, key: string, source: YamlSource, words: DocumentWords): SourceProblem {
-  const known = words.keysAt(issue.path, source.value)
-  const holder = nameOf(issue.path, source, words)
-  const hint = didYouMean(key, known) || `; its keys are ${known.join(', ')}`
-  return {
-    message: `${holder}: unknown key "${cleanForeignText(key, 60)}"${hint}`,
-    file: source.file,
-    ...source.positionOfKey([...issue.path, key]),
-  }
-}
-
-function valueProblem(issue: Issue, source: YamlSource, words: DocumentWords): SourceProblem {
-  const found = valueAt(source.value, issue.path)
-  const name = nameOf(issue.path, source, words)
-  const at = issue.code === 'invalid_key' ? source.positionOfKey(issue.path) : source.positionOf(issue.path)
-  return { message: `${name} ${complaint(issue, found)}`, file: source.file, ...at }
 }
 
 function complaint(issue: Issue, found: unknown): string {
@@ -118,14 +137,4 @@ function shown(value: unknown): string {
   if (value === null) return 'nothing'
   if (Array.isArray(value)) return 'a list'
   return typeof value === 'object' ? 'a map' : `the ${typeof value} ${String(value)}`
-}
-
-function nameOf(path: YamlPath, source: YamlSource, words: DocumentWords): string {
-  const { prefix, covers } = words.subjectOf(path, source.value)
-  const rest = path.slice(covers)
-  if (rest.length === 0) return prefix === '' ? words.document : prefix.replace(/: $/, '')
-  const keys = rest.map((key, index) =>
-    typeof key === 'number' ? `[${key}]` : `${index > 0 ? '.' : ''}${String(key)}`,
-  )
-  return prefix + cleanForeignText(keys.join(''), 200)
 }

@@ -1,22 +1,22 @@
 import { ConfigError, type ErrorCode } from '../errors.ts'
 import { cleanForeignText } from '../foreign-text.ts'
 
-/** Enough to mend a file with; a hostile file must not make us write millions. */
+/** Enough to fix a file with; a hostile file must not make us write millions. */
 export const MAX_REPORTED_PROBLEMS = 100
 
-/** A place in a text file; both count from 1. */
+/** A place in an operator's file; line and column count from 1. */
 export interface SourcePosition {
+  readonly file: string
   readonly line: number
   readonly column: number
 }
 
-/** One mistake in an operator's file: one sentence and the place to look at. */
+/** One mistake in an operator's file, as a sentence, and where it is. */
 export interface SourceProblem extends SourcePosition {
   readonly message: string
-  readonly file: string
 }
 
-/** An operator's file is refused; `problems` holds what is wrong with it, in the order of the file. */
+/** An operator's file is refused; `problems` lists what is wrong with it, in the order of the file. */
 export class SourceError extends ConfigError {
   override readonly name: string = 'SourceError'
   readonly problems: readonly SourceProblem[]
@@ -28,15 +28,12 @@ export class SourceError extends ConfigError {
   }
 }
 
-function summaryOf(document: string, problems: readonly SourceProblem[]): string {
-  const first = problems[0]
-  if (first === undefined) return `${document} is refused.`
-  const place = `${cleanForeignText(first.file)}, line ${first.line}, column ${first.column}`
-  if (problems.length === 1) return `${document} is refused at ${place}: ${first.message}`
-  return `${document} has ${problems.length} problems; the first is at ${place}: ${first.message}`
+/** A problem at a position, which may be that of a whole step. */
+export function problemAt({ file, line, column }: SourcePosition, message: string): SourceProblem {
+  return { message, file, line, column }
 }
 
-/** The value, or the problems of the operator's file, so that the next file is looked at as well. */
+/** The value, or the problems of the operator's file, so that the caller can check the next file as well. */
 export function collectProblems<T>(read: () => T): { value: T | undefined; problems: readonly SourceProblem[] } {
   try {
     return { value: read(), problems: [] }
@@ -44,4 +41,12 @@ export function collectProblems<T>(read: () => T): { value: T | undefined; probl
     if (!(error instanceof SourceError)) throw error
     return { value: undefined, problems: error.problems }
   }
+}
+
+function summaryOf(document: string, problems: readonly SourceProblem[]): string {
+  const first = problems[0]
+  if (first === undefined) return `${document} is refused.`
+  const place = `${cleanForeignText(first.file)}, line ${first.line}, column ${first.column}`
+  if (problems.length === 1) return `${document} is refused at ${place}: ${first.message}`
+  return `${document} has ${problems.length} problems; the first is at ${place}: ${first.message}`
 }

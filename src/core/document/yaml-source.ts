@@ -10,17 +10,26 @@ import {
   parseDocument,
 } from 'yaml'
 import { MAX_SMALL_FILE_BYTES } from '../limits.ts'
-import type { SourcePosition, SourceProblem } from './source-problem.ts'
+import { problemAt, type SourcePosition, type SourceProblem } from './source-problem.ts'
 import { yamlErrorSentence } from './yaml-error-sentence.ts'
 
 export const MAX_YAML_LEVELS = 32
+
+const STRICT_YAML = {
+  version: '1.2',
+  schema: 'core',
+  merge: false,
+  resolveKnownTags: false,
+  stringKeys: true,
+  uniqueKeys: false,
+  prettyErrors: false,
+} as const
 
 /** Keys and indexes from the root of a document to one of its values. */
 export type YamlPath = readonly PropertyKey[]
 
 /** A YAML text with its value and the place of everything in it. */
 export interface YamlSource {
-  readonly file: string
   /** What is wrong with the text itself, in the order of the file. */
   readonly problems: readonly SourceProblem[]
   /** The value, or undefined where the text is too broken to have one. */
@@ -42,18 +51,7 @@ export function parseYamlSource(text: string, file: string): YamlSource {
   const stranger = text.indexOf('\uFFFD')
   if (stranger !== -1)
     return unreadable(file, `the file must be UTF-8 text, found something else in line ${lineOf(text, stranger)}`)
-  const lines = new LineCounter()
-  const document = parseDocument(text.replace(/^\uFEFF/, ''), {
-    version: '1.2',
-    schema: 'core',
-    merge: false,
-    resolveKnownTags: false,
-    stringKeys: true,
-    uniqueKeys: false,
-    prettyErrors: false,
-    lineCounter: lines,
-  })
-  return new ParsedSource(file, document, lines)
+  return new ParsedSource(text.replace(/^\uFEFF/, ''), file)
 }
 
 function lineOf(text: string, offset: number): number {
@@ -61,10 +59,9 @@ function lineOf(text: string, offset: number): number {
 }
 
 function unreadable(file: string, message: string): YamlSource {
-  const start = { line: 1, column: 1 }
+  const start = { file, line: 1, column: 1 }
   return {
-    file,
-    problems: [{ message, file, ...start }],
+    problems: [problemAt(start, message)],
     value: undefined,
     positionOf: () => start,
     positionOfKey: () => start,
@@ -72,22 +69,20 @@ function unreadable(file: string, message: string): YamlSource {
 }
 
 class ParsedSource implements YamlSource {
-  readonly file: string
   readonly problems: readonly SourceProblem[]
   readonly value: unknown
+  readonly #file: string
   readonly #root: Node | null
-  readonly #lines: LineCounter
+  readonly #lines = new LineCounter()
 
-  constructor(file: string, document: Document.Parsed, lines: LineCounter) {
-    this.file = file
+  constructor(text: string, file: string) {
+    this.#file = file
+    const document = parseDocument(text, { ...STRICT_YAML, lineCounter: this.#lines })
     this.#root = document.contents
-    this.#lines = lines
     const walked = walkNodes(this.#root)
-    this.problems = [...syntaxFindings(document), ...walked.findings].map(({ message, offset }) => ({
-      message,
-      file,
-      ...this.#positionAt(offset),
-    }))
+    this.problems = [...syntaxFindings(document), ...walked.findings].map(({ message, offset }) =>
+      problemAt(this.#positionAt(offset), message),
+    )
     this.value = document.errors.length > 0 || !walked.plain ? undefined : document.toJS({ maxAliasCount: 0 })
   }
 
@@ -110,7 +105,7 @@ class ParsedSource implements YamlSource {
 
   #positionAt(offset: number): SourcePosition {
     const { line, col } = this.#lines.linePos(offset)
-    return { line: Math.max(line, 1), column: Math.max(col, 1) }
+    return { file: this.#file, line: Math.max(line, 1), column: Math.max(col, 1) }
   }
 }
 

@@ -1,5 +1,5 @@
 import { keysOfSchema } from '../document/schema-keys.ts'
-import { schemaProblems } from '../document/schema-problems.ts'
+import { SchemaComplaints } from '../document/schema-problems.ts'
 import { SourceError, type SourceProblem } from '../document/source-problem.ts'
 import { parseYamlSource } from '../document/yaml-source.ts'
 import {
@@ -76,7 +76,7 @@ export function parseHostConfig(text: string, file: string): HostConfig {
   const source = parseYamlSource(text, file)
   if (source.value === undefined) throw new HostConfigError(source.problems)
   const parsed = hostConfigSchema.safeParse(source.value)
-  const complaints = parsed.success ? [] : schemaProblems(parsed.error.issues, source, hostConfigWords)
+  const complaints = parsed.success ? [] : new SchemaComplaints(source, hostConfigWords).problemsOf(parsed.error.issues)
   const problems = [...source.problems, ...complaints]
   if (!parsed.success || problems.length > 0) throw new HostConfigError(problems)
   return buildHostConfig(parsed.data, file)

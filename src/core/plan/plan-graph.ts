@@ -1,5 +1,5 @@
 import { didYouMean } from '../document/near-miss.ts'
-import { MAX_REPORTED_PROBLEMS, type SourceProblem } from '../document/source-problem.ts'
+import { MAX_REPORTED_PROBLEMS, problemAt, type SourceProblem } from '../document/source-problem.ts'
 import type { YamlPath, YamlSource } from '../document/yaml-source.ts'
 import { cleanForeignText } from '../foreign-text.ts'
 import { type DependentStep, findCycles } from './plan-order.ts'
@@ -12,7 +12,7 @@ export function planGraphProblems(source: YamlSource): SourceProblem[] {
   const steps = writtenSteps(source.value)
   return [...duplicateIds(steps), ...wrongDependencies(steps), ...cycles(steps)]
     .slice(0, MAX_REPORTED_PROBLEMS)
-    .map(({ path, sentence }) => ({ message: sentence(), file: source.file, ...source.positionOf(path) }))
+    .map(({ path, sentence }) => problemAt(source.positionOf(path), sentence()))
 }
 
 interface WrittenStep extends DependentStep {

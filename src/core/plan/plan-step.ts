@@ -120,9 +120,9 @@ export function keysOfStep(action: unknown): string[] {
 }
 
 /** The step as the rest of the program knows it. */
-export function buildStep(written: z.infer<typeof stepSchema>, { line, column }: SourcePosition): PlanStep {
+export function buildStep(written: z.infer<typeof stepSchema>, position: SourcePosition): PlanStep {
   const { depends_on: dependsOn, ...rest } = written
-  if (rest.action !== 'healthcheck') return { ...rest, dependsOn, line, column }
+  if (rest.action !== 'healthcheck') return { ...rest, dependsOn, ...position }
   const { timeout: timeoutSeconds, ...check } = rest
-  return { ...check, timeoutSeconds, dependsOn, line, column }
+  return { ...check, timeoutSeconds, dependsOn, ...position }
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod/mini'
 import { didYouMean } from '../document/near-miss.ts'
-import { type DocumentWords, schemaProblems, valueAt } from '../document/schema-problems.ts'
-import { SourceError, type SourcePosition, type SourceProblem } from '../document/source-problem.ts'
+import { type DocumentWords, SchemaComplaints, valueAt } from '../document/schema-problems.ts'
+import { problemAt, SourceError, type SourcePosition, type SourceProblem } from '../document/source-problem.ts'
 import { parseYamlSource, type YamlPath, type YamlSource } from '../document/yaml-source.ts'
 import { cleanForeignText } from '../foreign-text.ts'
 import { projectIdSchema, versionSchema } from '../identifiers.ts'
@@ -16,8 +16,7 @@ export interface Plan {
   readonly projectId: string
   readonly version: string
   readonly steps: readonly PlanStep[]
-  readonly file: string
-  /** Where the parts that later checks speak about are written. */
+  /** Where the parts that later checks report on are written. */
   readonly positions: { readonly projectId: SourcePosition; readonly steps: SourcePosition }
 }
 
@@ -57,7 +56,6 @@ function buildPlan(written: z.infer<typeof planSchema>, source: YamlSource): Pla
     projectId: written.project_id,
     version: written.version,
     steps: written.steps.map((step, index) => buildStep(step, source.positionOf(['steps', index]))),
-    file: source.file,
     positions: { projectId: source.positionOf(['project_id']), steps: source.positionOfKey(['steps']) },
   }
 }
@@ -71,7 +69,7 @@ function stepAwareProblems(issues: readonly Issue[], source: YamlSource): PlanPr
   const common = strangers.flatMap(({ path }) => commonIssues(path.slice(0, -1), source))
   return [
     ...strangers.map(({ path }) => unknownActionProblem(path, source)),
-    ...schemaProblems([...known, ...common], source, planWords),
+    ...new SchemaComplaints(source, planWords).problemsOf([...known, ...common]),
   ]
 }
 
@@ -86,8 +84,7 @@ function commonIssues(path: YamlPath, source: YamlSource): Issue[] {
 
 function unknownActionProblem(path: YamlPath, source: YamlSource): PlanProblem {
   const { prefix } = planWords.subjectOf(path, source.value)
-  const message = `${prefix}${actionComplaint(valueAt(source.value, path))}`
-  return { message, file: source.file, ...source.positionOf(path) }
+  return problemAt(source.positionOf(path), `${prefix}${actionComplaint(valueAt(source.value, path))}`)
 }
 
 function actionComplaint(action: unknown): string {

@@ -1,5 +1,6 @@
 import type { Manifest, ManifestPart } from '../content/manifest.ts'
 import { didYouMean } from '../document/near-miss.ts'
+import { problemAt } from '../document/source-problem.ts'
 import { type Plan, PlanError, type PlanProblem } from './plan.ts'
 import {
   foreignPlanProblems,
@@ -8,7 +9,6 @@ import {
   isInstallStep,
   needsFiles,
   prematureProblems,
-  problemAt,
   settingsNameProblems,
   stepProblem,
   subjectIdOf,
@@ -18,32 +18,32 @@ import type { PlanStep } from './plan-step.ts'
 
 /** A plan that fits a project. */
 export interface BoundProject {
-  /** In the order in which they run. Templates are named as the host has them, `plugins/...`, whatever the archive calls that directory. */
+  /** In the order in which they run. Templates have the host's paths, `plugins/...`, even if the archive names that directory otherwise. */
   readonly steps: readonly PlanStep[]
-  /** What it installs, in that order; at least one. */
+  /** The installed parts, in that order; at least one. */
   readonly parts: readonly ManifestPart[]
   /** Whether the replaced versions are kept after success: some step asks for it. */
   readonly snapshot: boolean
-  /** What the manifest names and no step installs. */
+  /** The parts of the manifest that no step installs. */
   readonly notInstalled: readonly ManifestPart[]
 }
 
 /**
- * Binds a project's own plan to its manifest: both are of one project, whatever a step names is in the manifest, each part is
- * installed at most once and something is, templates come from what is installed, and nothing that needs a part's files
- * runs before they are there; a step without `plugin` needs those of all. Throws PlanError `invalid_plan` with everything that does not fit.
+ * Binds a project's own plan to its manifest: both belong to one project, the manifest lists every part that a step names, at
+ * least one part is installed and none twice, templates come from installed parts, and no step that needs a part's files
+ * runs before they exist; a step without `plugin` needs those of all. Throws PlanError `invalid_plan` with every problem.
  */
 export function bindPlanToProject(plan: Plan, manifest: Manifest): BoundProject {
   const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) })
-  const installSteps = steps.filter(isInstallStep)
   const problems = [
     ...foreignPlanProblems(plan, "the project's id", manifest.projectId),
-    ...installProblems(plan, installSteps, manifest),
-    ...strangerProblems(plan.file, steps, manifest),
-    ...templateProblems(plan.file, steps, installSteps),
-    ...prematureProblems(plan.file, steps, needs),
+    ...installProblems({ ...plan, steps }, manifest),
+    ...strangerProblems(steps, manifest),
+    ...templateProblems(steps),
+    ...prematureProblems(steps, needs),
   ]
   if (problems.length > 0) throw new PlanError(problems)
+  const installSteps = steps.filter(isInstallStep)
   const installed = new Set(installSteps.map(placeOf))
   const isInstalled = (part: ManifestPart) => installed.has(`${part.shelf}/${part.id}`)
   return {
@@ -71,59 +71,56 @@ function isPartOf(part: ManifestPart, step: InstallStep): boolean {
   return part.shelf === shelfOf(step) && part.id === installedId(step)
 }
 
-function installProblems(plan: Plan, installSteps: readonly InstallStep[], manifest: Manifest): PlanProblem[] {
-  if (installSteps.length > 0) {
-    return [
-      ...unknownPartProblems(plan.file, installSteps, manifest),
-      ...repeatedIdProblems(plan.file, installSteps),
-      ...settingsNameProblems(plan.file, installSteps),
-    ]
+function installProblems({ steps, positions }: Plan, manifest: Manifest): PlanProblem[] {
+  const installSteps = steps.filter(isInstallStep)
+  if (installSteps.length === 0) {
+    const message = 'no step installs anything: add one with action install_plugin or install_extension'
+    return [problemAt(positions.steps, message)]
   }
-  const message = 'no step installs anything: one with action install_plugin or install_extension is needed'
-  return [problemAt(plan.file, plan.positions.steps, message)]
+  return [
+    ...unknownPartProblems(installSteps, manifest),
+    ...repeatedIdProblems(installSteps),
+    ...settingsNameProblems(installSteps),
+  ]
 }
 
-function unknownPartProblems(file: string, installSteps: readonly InstallStep[], manifest: Manifest): PlanProblem[] {
+function unknownPartProblems(installSteps: readonly InstallStep[], manifest: Manifest): PlanProblem[] {
   return installSteps.flatMap(step => {
     if (manifest.parts.some(part => isPartOf(part, step))) return []
     const ids = manifest.parts.filter(({ shelf }) => shelf === shelfOf(step)).map(({ id }) => id)
     const message = `the manifest has no "${installedId(step)}" among its ${shelfOf(step)}${didYouMean(installedId(step), ids)}`
-    return [stepProblem(file, step, message)]
+    return [stepProblem(step, message)]
   })
 }
 
-/** Also of an id in both shelves: steps and services know parts by their id alone. */
-function repeatedIdProblems(file: string, installSteps: readonly InstallStep[]): PlanProblem[] {
+/** An id must not be in both shelves either: steps and services know parts by their id alone. */
+function repeatedIdProblems(installSteps: readonly InstallStep[]): PlanProblem[] {
   const first = new Map<string, InstallStep>()
   return installSteps.flatMap(step => {
     const other = first.get(installedId(step))
     if (other === undefined) first.set(installedId(step), step)
     if (other === undefined) return []
-    return [stepProblem(file, step, `"${installedId(step)}" is installed once, and step "${other.id}" does it`)]
+    return [stepProblem(step, `"${installedId(step)}" is installed once, and step "${other.id}" already installs it`)]
   })
 }
 
-function strangerProblems(file: string, steps: readonly PlanStep[], manifest: Manifest): PlanProblem[] {
+function strangerProblems(steps: readonly PlanStep[], manifest: Manifest): PlanProblem[] {
   const known = new Set(manifest.parts.map(({ id }) => id))
   const installed = new Set(steps.filter(isInstallStep).map(installedId))
   return steps.flatMap(step => {
     const id = subjectIdOf(step)
     if (id === undefined) return []
     if (!known.has(id)) {
-      return [stepProblem(file, step, `the manifest has nothing with the id "${id}"${didYouMean(id, known)}`)]
+      return [stepProblem(step, `the manifest has nothing with the id "${id}"${didYouMean(id, known)}`)]
     }
     if (!needsFiles(step) || installed.has(id)) return []
-    return [stepProblem(file, step, `${step.action} needs "${id}", which no step of this plan installs`)]
+    return [stepProblem(step, `${step.action} needs "${id}", which no step of this plan installs`)]
   })
 }
 
-/** A template's first part also says which shelf the settings are for, so what they are of is installed there. */
-function templateProblems(
-  file: string,
-  steps: readonly PlanStep[],
-  installSteps: readonly InstallStep[],
-): PlanProblem[] {
-  const places = new Set(installSteps.map(placeOf))
+/** A template's first component also says which shelf the settings are for, so their part must be installed there. */
+function templateProblems(steps: readonly PlanStep[]): PlanProblem[] {
+  const places = new Set(steps.filter(isInstallStep).map(placeOf))
   return steps.flatMap(step => {
     if (step.action !== 'write_env') return []
     const place = templatePlaceOf(step)
@@ -131,8 +128,8 @@ function templateProblems(
     if (places.has(place) && places.has(`${shelf}/${step.plugin}`)) return []
     const rule = places.has(place)
       ? `must be in the same directory as "${step.plugin}", plugins/ or extensions/`
-      : 'must begin with plugins/<id>/ or extensions/<id>/ of something that this plan installs'
-    return [stepProblem(file, step, `from ${rule}, found "${step.from}"`)]
+      : 'must begin with plugins/<id>/ or extensions/<id>/ of a part that this plan installs'
+    return [stepProblem(step, `from ${rule}, found "${step.from}"`)]
   })
 }
 

@@ -1,6 +1,7 @@
 import { collectProblems } from '../document/source-problem.ts'
 import type { HostConfig } from './host-config.ts'
 import { type Plan, PlanError } from './plan.ts'
+import { stepProblem } from './plan-binding.ts'
 import { checkPlanNeeds } from './plan-needs.ts'
 import type { PlanStep } from './plan-step.ts'
 
@@ -11,7 +12,7 @@ export interface ReadyPlan<Bound> {
   readonly skipped: ReadonlySet<string>
 }
 
-/** Binds a plan and compares it with the host config. Throws PlanError `invalid_plan` with the problems of both. */
+/** Binds a plan and compares it with the host config. Throws PlanError `invalid_plan` with all problems of both. */
 export function readyPlan<Bound>(
   plan: Plan,
   hostConfig: HostConfig | undefined,
@@ -25,13 +26,12 @@ export function readyPlan<Bound>(
 
 /**
  * Checks what a plan takes from the artifact: every template is a regular file of it, and not below a keep-path, where the
- * host's own file would be read in its place. `hasFile` is asked with the `from` of a step. Throws PlanError `invalid_plan`.
+ * host's own file would be read instead. `hasFile` gets the `from` of a step. Throws PlanError `invalid_plan`.
  */
 export function verifyTemplates(
-  file: string,
   steps: readonly PlanStep[],
-  hasFile: (from: string) => boolean,
   keepPaths: readonly string[],
+  hasFile: (from: string) => boolean,
 ): void {
   const problems = steps.flatMap(step => {
     if (step.action !== 'write_env') return []
@@ -41,9 +41,8 @@ export function verifyTemplates(
     const what =
       kept === undefined
         ? 'which is not a regular file of the artifact'
-        : `which lies in ${kept}, a path that keep-paths leaves to the host`
-    const message = `step "${step.id}": from names ${step.from}, ${what}`
-    return [{ message, file, line: step.line, column: step.column }]
+        : `which is in ${kept}, a path that keep-paths leaves to the host`
+    return [stepProblem(step, `from names ${step.from}, ${what}`)]
   })
   if (problems.length > 0) throw new PlanError(problems)
 }

@@ -1,3 +1,4 @@
+import { problemAt } from '../document/source-problem.ts'
 import type { Kind } from '../identifiers.ts'
 import { type Plan, PlanError, type PlanProblem } from './plan.ts'
 import {
@@ -6,7 +7,6 @@ import {
   installedId,
   isInstallStep,
   prematureProblems,
-  problemAt,
   settingsNameProblems,
   stepProblem,
   subjectIdOf,
@@ -27,43 +27,36 @@ export interface BoundPlan {
 
 /**
  * Binds a plan to the one artifact that it installs: its `project_id` equals the slug (contract 4.3, rule 6), it installs
- * exactly one part and of this kind, every other step is about that part, templates come from it, and nothing that
- * needs its files runs before they are there. Throws PlanError `invalid_plan` with everything that does not fit.
+ * exactly one part and of this kind, every other step works on that part, templates come from it, and no step that
+ * needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
  */
 export function bindPlanToArtifact(plan: Plan, artifact: { kind: Kind; slug: string }): BoundPlan {
-  const installSteps = plan.steps.filter(isInstallStep)
-  const [installStep] = installSteps
-  const problems = [
-    ...foreignPlanProblems(plan, 'the slug', artifact.slug),
-    ...installProblems(plan, installSteps, artifact.kind),
-  ]
+  const installStep = plan.steps.find(isInstallStep)
+  const problems = [...foreignPlanProblems(plan, 'the slug', artifact.slug), ...installProblems(plan, artifact.kind)]
   if (installStep === undefined) throw new PlanError(problems)
   const steps = orderSteps(plan)
   problems.push(...strangerProblems(plan, installStep), ...templateProblems(plan, installStep))
-  problems.push(...prematureProblems(plan.file, steps, (_, install) => install === installStep))
+  problems.push(...prematureProblems(steps, (_, install) => install === installStep))
   if (problems.length > 0) throw new PlanError(problems)
   return { id: installedId(installStep), installStep, steps, snapshot: steps.some(step => step.snapshot) }
 }
 
 const INSTALL_ACTIONS = { plugin: 'install_plugin', service: 'install_extension' } as const
 
-function installProblems(plan: Plan, installSteps: readonly InstallStep[], kind: Kind): PlanProblem[] {
+function installProblems(plan: Plan, kind: Kind): PlanProblem[] {
   const action = INSTALL_ACTIONS[kind]
+  const installSteps = plan.steps.filter(isInstallStep)
   const [first] = installSteps
   if (first === undefined) {
-    return [
-      problemAt(plan.file, plan.positions.steps, `no step installs the ${kind}: one with action ${action} is needed`),
-    ]
+    return [problemAt(plan.positions.steps, `no step installs the ${kind}: add one with action ${action}`)]
   }
   const wrongKind = installSteps
     .filter(step => step.action !== action)
-    .map(step =>
-      stepProblem(plan.file, step, `${step.action} does not install a ${kind}: use ${action}, or the other kind`),
-    )
+    .map(step => stepProblem(step, `${step.action} does not install a ${kind}: use ${action}, or the other kind`))
   const further = installSteps
     .slice(1)
-    .map(step => stepProblem(plan.file, step, `one artifact is installed once, and step "${first.id}" does it`))
-  return [...wrongKind, ...settingsNameProblems(plan.file, installSteps), ...further]
+    .map(step => stepProblem(step, `an artifact is installed once, and step "${first.id}" already installs it`))
+  return [...wrongKind, ...settingsNameProblems(installSteps), ...further]
 }
 
 function strangerProblems(plan: Plan, installStep: InstallStep): PlanProblem[] {
@@ -71,7 +64,7 @@ function strangerProblems(plan: Plan, installStep: InstallStep): PlanProblem[] {
   return plan.steps.flatMap(step => {
     const subject = subjectIdOf(step)
     if (subject === undefined || subject === id) return []
-    return [stepProblem(plan.file, step, `plugin must be "${id}", which this plan installs, found "${subject}"`)]
+    return [stepProblem(step, `plugin must be "${id}", which this plan installs, found "${subject}"`)]
   })
 }
 
@@ -79,8 +72,6 @@ function templateProblems(plan: Plan, installStep: InstallStep): PlanProblem[] {
   const folder = `${installStep.action === 'install_plugin' ? 'plugins' : 'extensions'}/${installedId(installStep)}/`
   return plan.steps.flatMap(step => {
     if (step.action !== 'write_env' || step.from.startsWith(folder)) return []
-    return [
-      stepProblem(plan.file, step, `from must begin with ${folder}, which this plan installs, found "${step.from}"`),
-    ]
+    return [stepProblem(step, `from must begin with ${folder}, which this plan installs, found "${step.from}"`)]
   })
 }

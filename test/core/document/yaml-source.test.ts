@@ -45,7 +45,7 @@ describe('parseYamlSource', () => {
       const source = parseYamlSource(text, 'f.yaml')
       assert.equal(source.problems.length, 1)
       assert.equal(source.value, undefined)
-      assert.deepEqual(source.positionOf(['a']), { line: 1, column: 1 })
+      assert.deepEqual(source.positionOf(['a']), { file: 'f.yaml', line: 1, column: 1 })
     }
     assert.deepEqual(parseYamlSource('x'.repeat(MAX_SMALL_FILE_BYTES), 'f.yaml').problems, [])
   })
@@ -92,19 +92,19 @@ describe('parseYamlSource', () => {
     it(`finds places in a text with ${name}`, () => {
       const source = parseYamlSource(`${start}a: 1${end}steps:${end}  - {id: x, deps: [y, z]}${end}`, 'f.yaml')
       assert.deepEqual(source.problems, [])
-      assert.deepEqual(source.positionOf(['a']), { line: 1, column: 4 })
-      assert.deepEqual(source.positionOfKey(['a']), { line: 1, column: 1 })
-      assert.deepEqual(source.positionOf(['steps', 0]), { line: 3, column: 5 })
-      assert.deepEqual(source.positionOf(['steps', 0, 'deps', 1]), { line: 3, column: 23 })
-      assert.deepEqual(source.positionOfKey(['steps', 0, 'deps']), { line: 3, column: 13 })
+      assert.deepEqual(source.positionOf(['a']), { file: 'f.yaml', line: 1, column: 4 })
+      assert.deepEqual(source.positionOfKey(['a']), { file: 'f.yaml', line: 1, column: 1 })
+      assert.deepEqual(source.positionOf(['steps', 0]), { file: 'f.yaml', line: 3, column: 5 })
+      assert.deepEqual(source.positionOf(['steps', 0, 'deps', 1]), { file: 'f.yaml', line: 3, column: 23 })
+      assert.deepEqual(source.positionOfKey(['steps', 0, 'deps']), { file: 'f.yaml', line: 3, column: 13 })
     })
   }
 
   it('gives the closest ancestor for what is not there', () => {
     const source = parseYamlSource('a:\n  - b: 1', 'f.yaml')
-    assert.deepEqual(source.positionOf(['a', 0, 'c', 'd']), { line: 2, column: 5 })
-    assert.deepEqual(source.positionOfKey(['a', 0, 'c']), { line: 2, column: 5 })
-    assert.deepEqual(parseYamlSource('', 'f.yaml').positionOf(['a']), { line: 1, column: 1 })
+    assert.deepEqual(source.positionOf(['a', 0, 'c', 'd']), { file: 'f.yaml', line: 2, column: 5 })
+    assert.deepEqual(source.positionOfKey(['a', 0, 'c']), { file: 'f.yaml', line: 2, column: 5 })
+    assert.deepEqual(parseYamlSource('', 'f.yaml').positionOf(['a']), { file: 'f.yaml', line: 1, column: 1 })
   })
 
   it('does not quote the text', () => {

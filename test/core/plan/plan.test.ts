@@ -36,20 +36,21 @@ function onlyStep(text: string): Plan['steps'][number] | undefined {
 describe('parsePlan', () => {
   it('reads the plan of the documentation', () => {
     const plan = parsePlan(FULL, 'install.yaml')
-    assert.deepEqual(
-      [plan.formatVersion, plan.projectId, plan.version, plan.file],
-      ['1', 'my-plugin', '1.4.0', 'install.yaml'],
-    )
+    assert.deepEqual([plan.formatVersion, plan.projectId, plan.version], ['1', 'my-plugin', '1.4.0'])
     assert.deepEqual(plan.steps[1], {
       id: 'files',
       action: 'install_plugin',
       plugin: 'my-plugin',
       snapshot: true,
       dependsOn: ['prepare'],
+      file: 'install.yaml',
       line: 6,
       column: 5,
     })
-    assert.deepEqual(plan.positions, { projectId: { line: 2, column: 13 }, steps: { line: 4, column: 1 } })
+    assert.deepEqual(plan.positions, {
+      projectId: { file: 'install.yaml', line: 2, column: 13 },
+      steps: { file: 'install.yaml', line: 4, column: 1 },
+    })
   })
 
   const accepted: { name: string; step: string; expected: object }[] = [

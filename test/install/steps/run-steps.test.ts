@@ -10,6 +10,7 @@ const STEPS: PlanStep[] = ['one', 'two', 'three'].map(id => ({
   action: 'prepare',
   dependsOn: [],
   snapshot: false,
+  file: 'install.yaml',
   line: 1,
   column: 1,
 }))
