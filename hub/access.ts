@@ -2,6 +2,7 @@ import type { Context } from 'hono'
 import { isAdminToken } from './admin-token.ts'
 import { HubError } from './errors.ts'
 import { type ApiKey, useKey } from './keys.ts'
+import type { ListingId } from './marketplace/catalogue.ts'
 import type { Store } from './store.ts'
 
 /** The key sent in `X-API-Key` (contract 5.1). Throws HubError 401 when there is none, or it is unknown or revoked. */
@@ -14,7 +15,7 @@ export function requireKey(c: Context, store: Store): ApiKey {
 }
 
 /** Throws HubError 403 when the key is bound to another plugin or service. */
-export function requireBinding(key: ApiKey, kind: string, slug: string): void {
+export function requireBinding(key: ApiKey, { kind, slug }: ListingId): void {
   if (key.kind === null || (key.kind === kind && key.slug === slug)) return
   throw new HubError(403, `The API key ${key.prefix}... is bound to the ${key.kind} ${key.slug}.`)
 }

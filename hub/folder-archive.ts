@@ -1,5 +1,5 @@
 import { lstatSync, readdirSync, readFileSync, readlinkSync, realpathSync, type Stats, statSync } from 'node:fs'
-import { dirname, isAbsolute, join, relative, sep } from 'node:path'
+import { basename, dirname, isAbsolute, join, relative, sep } from 'node:path'
 import AdmZip from 'adm-zip'
 import { HubError } from './errors.ts'
 
@@ -45,32 +45,40 @@ interface Packing {
 
 function addFolder(packing: Packing, folder: string): void {
   const names = readdirSync(folder).sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)))
-  for (const name of names) addPath(packing, join(folder, name), name)
+  for (const name of names) addPath(packing, join(folder, name))
 }
 
-function addPath(packing: Packing, path: string, name: string): void {
+function addPath(packing: Packing, path: string): void {
   const entryName = relative(packing.root, path).split(sep).join('/')
   const found = lstatSync(path)
-  if (isLeftOut(path, name, found)) {
+  if (isLeftOut(path, found)) {
     packing.leftOut.push(entryName)
   } else if (found.isDirectory()) {
-    addEntry(packing.zip, `${entryName}/`, Buffer.alloc(0), 0o755)
+    addEntry(packing.zip, { name: `${entryName}/`, content: Buffer.alloc(0), mode: 0o755 })
     addFolder(packing, path)
   } else if (found.isSymbolicLink()) {
-    addEntry(packing.zip, entryName, readLink(packing.root, path), SYMLINK_MODE)
+    addEntry(packing.zip, { name: entryName, content: readLink(packing.root, path), mode: SYMLINK_MODE })
   } else if (found.isFile()) {
-    addEntry(packing.zip, entryName, readFileSync(path), found.mode & 0o100 ? 0o755 : 0o644)
+    const mode = found.mode & 0o100 ? 0o755 : 0o644
+    addEntry(packing.zip, { name: entryName, content: readFileSync(path), mode })
   } else {
     throw new HubError(400, `Only files, folders and symlinks can be published, and ${path} is something else.`)
   }
 }
 
-function isLeftOut(path: string, name: string, found: Stats): boolean {
+function isLeftOut(path: string, found: Stats): boolean {
+  const name = basename(path)
   if (NEVER_PUBLISHED.has(name) || SETTINGS_WITH_VALUES.test(name) || KEY_FILE.test(name)) return true
   return name.endsWith('.pem') && found.isFile() && PRIVATE_KEY_PEM.test(readFileSync(path, 'latin1'))
 }
 
-function addEntry(zip: AdmZip, name: string, content: Buffer, mode: number): void {
+interface Entry {
+  readonly name: string
+  readonly content: Buffer
+  readonly mode: number
+}
+
+function addEntry(zip: AdmZip, { name, content, mode }: Entry): void {
   const entry = zip.addFile(name, content, '', mode)
   entry.header.time = EARLIEST_ZIP_TIME
   if (mode === SYMLINK_MODE) entry.attr = (SYMLINK_MODE << 16) >>> 0

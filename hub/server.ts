@@ -25,6 +25,12 @@ export interface HubOptions {
   now?: () => number
 }
 
+/** Where the hub listens. */
+export interface ListenAddress {
+  readonly host: string
+  readonly port: number
+}
+
 export interface RunningHub {
   /** Without a slash at the end. */
   readonly url: string
@@ -42,7 +48,7 @@ export async function startHub(options: HubOptions): Promise<RunningHub> {
     const adminToken = prepareAdminToken(store, options.adminToken)
     const app = buildApp({ store, isLocal: isLoopbackHost(host), now, log })
     const server = createAdaptorServer({ fetch: app.fetch }) as Server
-    await listen(server, host, port)
+    await listen(server, { host, port })
     let stopped: Promise<void> | undefined
     return { url: urlOf(server, host), adminToken, close: () => (stopped ??= stop(server, store)) }
   } catch (error) {
@@ -57,8 +63,8 @@ function prepareAdminToken(store: Store, given: string | undefined): string | un
   return given
 }
 
-async function listen(server: Server, host: string, port: number): Promise<void> {
-  server.listen(port, host)
+async function listen(server: Server, address: ListenAddress): Promise<void> {
+  server.listen(address)
   await once(server, 'listening')
 }
 

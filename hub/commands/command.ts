@@ -58,25 +58,6 @@ export async function withExistingStore<T>(dataDir: string, work: (store: Store)
   throw new HubError(404, `There is no hub in the data folder ${dataDir}: --data names another one.`)
 }
 
-/** Prints one row of text for each thing found in the data folder that `args` name, below the heading. */
-export async function printList<T>(
-  args: string[],
-  heading: readonly string[],
-  find: (store: Store) => T[],
-  toRow: (found: T) => readonly string[],
-): Promise<void> {
-  const { values } = parseCommandLine(args, DATA_OPTION)
-  const found = await withExistingStore(values.data, find)
-  console.log(formatTable([heading, ...found.map(toRow)]))
-}
-
-/** Rows of text in columns, for a terminal; the first row is the heading. */
-function formatTable(rows: readonly (readonly string[])[]): string {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map(row => row[column]?.length ?? 0)))
-  const lines = rows.map(row => row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  '))
-  return lines.map(line => line.trimEnd()).join('\n')
-}
-
 function parseOrThrow<T extends ParseArgsOptionsConfig>(args: string[], options: T) {
   try {
     return parseArgs({ args, options, allowPositionals: true, strict: true })

@@ -6,12 +6,12 @@ import {
   DATA_OPTION,
   DATA_USAGE,
   parseCommandLine,
-  printList,
   requireOption,
   withExistingStore,
   withStore,
 } from './command.ts'
 import type { CommandGroup } from './command-group.ts'
+import { listCommand } from './list-command.ts'
 import { parseKind } from './listing-options.ts'
 
 const HEADING = ['ID', 'PREFIX', 'NAME', 'OWNER', 'BOUND TO', 'STATE', 'LAST USED']
@@ -42,13 +42,13 @@ It prints the key, and nothing else, on standard output. It is not shown again.`
   },
 }
 
-const list: Command = {
+const list = listCommand({
+  name: 'keys list',
   summary: 'lists the API keys, without their values',
-  usage: `npm run hub -- keys list [options]
-
-${DATA_USAGE}`,
-  run: args => printList(args, HEADING, listKeys, keyRow),
-}
+  heading: HEADING,
+  find: listKeys,
+  toRow: keyRow,
+})
 
 const revoke: Command = {
   summary: 'revokes an API key',

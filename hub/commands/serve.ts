@@ -1,7 +1,7 @@
 import { renewAdminToken } from '../admin-token.ts'
 import { HubError, UsageError } from '../errors.ts'
 import { isLoopbackHost } from '../loopback.ts'
-import { type RunningHub, startHub } from '../server.ts'
+import { type ListenAddress, type RunningHub, startHub } from '../server.ts'
 import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, withStore } from './command.ts'
 
 const DEFAULT_PORT = 8787
@@ -25,12 +25,12 @@ The hub speaks plain http: put a proxy with TLS before it when it is to be reach
       host: { type: 'string', default: '127.0.0.1' },
       'new-admin-token': { type: 'boolean', default: false },
     })
-    const port = parsePort(values.port)
+    const address = { host: values.host, port: parsePort(values.port) }
     const renewed = values['new-admin-token'] ? await withStore(values.data, renewAdminToken) : undefined
-    const hub = await startHub({ dataDir: values.data, port, host: values.host }).catch(error => {
-      throw explainListening(error, values.host, port)
+    const hub = await startHub({ dataDir: values.data, ...address }).catch(error => {
+      throw explainListening(error, address)
     })
-    announce(hub, values.host, renewed ?? hub.adminToken)
+    announce({ ...hub, adminToken: renewed ?? hub.adminToken }, values.host)
     await interrupted()
     await hub.close()
   },
@@ -42,7 +42,7 @@ function parsePort(text: string): number {
   throw new UsageError(`The option --port must be a number from 0 to ${MAX_PORT}, found ${JSON.stringify(text)}.`)
 }
 
-function explainListening(error: NodeJS.ErrnoException, host: string, port: number): Error {
+function explainListening(error: NodeJS.ErrnoException, { host, port }: ListenAddress): Error {
   switch (error.code) {
     case 'EADDRINUSE':
       return new HubError(500, `Port ${port} of ${host} is taken: stop what listens there, or give another --port.`)
@@ -56,8 +56,8 @@ function explainListening(error: NodeJS.ErrnoException, host: string, port: numb
   }
 }
 
-function announce(hub: RunningHub, host: string, adminToken: string | undefined): void {
-  console.log(`The reference hub listens on ${hub.url}`)
+function announce({ url, adminToken }: RunningHub, host: string): void {
+  console.log(`The reference hub listens on ${url}`)
   if (adminToken !== undefined) console.log(`Admin token (shown only now): ${adminToken}`)
   if (!isLoopbackHost(host)) console.error('It can be reached from other machines, by plain http: put TLS before it.')
 }

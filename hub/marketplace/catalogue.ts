@@ -10,7 +10,14 @@ export interface ListingId {
   readonly slug: string
 }
 
+/** Which version of it is meant. */
+export interface VersionId extends ListingId {
+  readonly version: string
+}
+
 const publishedVersionSchema = z.object({
+  kind: kindSchema,
+  slug: z.string(),
   version: z.string(),
   sha256: z.string(),
   size: z.number(),
@@ -30,9 +37,11 @@ export interface Listing extends ListingId {
 const listingRowSchema = z.object({ kind: kindSchema, slug: z.string(), name: z.string() })
 type ListingRow = z.infer<typeof listingRowSchema>
 
-interface NamedListing extends ListingId {
-  /** What people read; unless given, it stays as it was, and is the slug at first. */
+interface AddOptions {
+  /** The listing's display name. Default: the name that it has; for a new listing, the slug. */
   readonly name: string | undefined
+  /** Lets a published version get other bytes. */
+  readonly replace: boolean
 }
 
 /** Throws HubError 404 when nothing was ever published under this kind and slug. */
@@ -61,29 +70,26 @@ export function chooseVersion(listing: Listing, wanted: string): PublishedVersio
   throw new HubError(404, `Version ${JSON.stringify(wanted)} of the ${listing.kind} ${listing.slug} ${state}.`)
 }
 
-/**
- * Refuses to change what was published: throws HubError 409 when the version is there with other bytes or another
- * signature.
- */
-export function requireUnchanged(store: Store, listing: ListingId, version: PublishedVersion): void {
-  const existing = findVersion(store, listing, version.version)
-  if (existing !== undefined && !isSame(existing, version)) throw alreadyPublished(listing, existing)
+/** Throws HubError 409 when the version is already published with other bytes or another signature. */
+export function requireUnchanged(store: Store, version: PublishedVersion): void {
+  const existing = findVersion(store, version)
+  if (existing !== undefined && !isSame(existing, version)) throw alreadyPublished(existing)
 }
 
 /**
- * Adds a version. Published versions are immutable unless `replace` is set: HubError 409 as requireUnchanged. The
- * same once more changes nothing.
+ * Adds a version. A published version is immutable unless `replace` is set: throws HubError 409 as requireUnchanged
+ * does. Adding the same version again changes nothing.
  */
-export function addVersion(store: Store, listing: NamedListing, version: PublishedVersion, replace: boolean): void {
+export function addVersion(store: Store, version: PublishedVersion, { name, replace }: AddOptions): void {
   inTransaction(store, () => {
-    if (!replace) requireUnchanged(store, listing, version)
-    saveListing(store, listing)
-    if (replace || findVersion(store, listing, version.version) === undefined) saveVersion(store, listing, version)
+    if (!replace) requireUnchanged(store, version)
+    saveListing(store, { ...version, name })
+    if (replace || findVersion(store, version) === undefined) saveVersion(store, version)
   })
 }
 
-/** The version stays known and is no longer served. Throws HubError 404 when it was never published. */
-export function yankVersion(store: Store, { kind, slug }: ListingId, version: string): void {
+/** Stops serving the version, which stays listed. Throws HubError 404 when it was never published. */
+export function yankVersion(store: Store, { kind, slug, version }: VersionId): void {
   const { changes } = store.db
     .prepare('UPDATE versions SET yanked_at = coalesce(yanked_at, ?) WHERE kind = ? AND slug = ? AND version = ?')
     .run(new Date().toISOString(), kind, slug, version)
@@ -98,8 +104,8 @@ function withVersions(store: Store, row: ListingRow): Listing {
   return { ...row, versions: newestFirst(findVersions(store, row)) }
 }
 
-function findVersion(store: Store, listing: ListingId, version: string): PublishedVersion | undefined {
-  return findVersions(store, listing).find(candidate => candidate.version === version)
+function findVersion(store: Store, wanted: VersionId): PublishedVersion | undefined {
+  return findVersions(store, wanted).find(({ version }) => version === wanted.version)
 }
 
 function isSame(a: PublishedVersion, b: PublishedVersion): boolean {
@@ -111,23 +117,23 @@ function findVersions(store: Store, { kind, slug }: ListingId): PublishedVersion
   return rows.map(row => publishedVersionSchema.parse(row))
 }
 
-function saveListing(store: Store, { kind, slug, name }: NamedListing): void {
+function saveListing(store: Store, { kind, slug, name }: ListingId & Pick<AddOptions, 'name'>): void {
   const onConflict = name === undefined ? 'NOTHING' : 'UPDATE SET name = excluded.name'
   store.db
     .prepare(`INSERT INTO listings (kind, slug, name) VALUES (?, ?, ?) ON CONFLICT DO ${onConflict}`)
     .run(kind, slug, name ?? slug)
 }
 
-function saveVersion(store: Store, { kind, slug }: ListingId, version: PublishedVersion): void {
+function saveVersion(store: Store, version: PublishedVersion): void {
   store.db
     .prepare(
       `INSERT OR REPLACE INTO versions (kind, slug, version, sha256, size, signature, repo, published_at, yanked_at)
        VALUES (:kind, :slug, :version, :sha256, :size, :signature, :repo, :published_at, :yanked_at)`,
     )
-    .run({ kind, slug, ...version })
+    .run(version)
 }
 
-function alreadyPublished({ kind, slug }: ListingId, { version, sha256 }: PublishedVersion): HubError {
+function alreadyPublished({ kind, slug, version, sha256 }: PublishedVersion): HubError {
   return new HubError(
     409,
     `Version ${version} of the ${kind} ${slug} is already published with other bytes or another signing secret (SHA-256 ${sha256}): publish a new version, or replace this one.`,

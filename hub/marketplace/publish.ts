@@ -16,8 +16,8 @@ const publicationSchema = z.object({
     .min(1, { error: 'must not be empty' })
     .refine(secret => secret === secret.trim(), { error: 'must not start or end with white space' }),
   name: labelSchema.optional(),
-  repo: repoSchema.optional(),
-  replace: z.boolean().optional(),
+  repo: repoSchema.nullable().default(null),
+  replace: z.boolean().default(false),
 })
 
 /**
@@ -35,27 +35,18 @@ export async function publishArchive(
   bytes: Uint8Array,
   publication: Publication,
 ): Promise<PublishedVersion> {
-  const {
-    kind,
-    slug,
-    name,
-    version,
-    signingSecret,
-    repo = null,
-    replace = false,
-  } = parseInput(publicationSchema, publication)
+  const { name, replace, signingSecret, ...version } = parseInput(publicationSchema, publication)
   const published: PublishedVersion = {
-    version,
+    ...version,
     sha256: sha256Of(bytes),
     size: bytes.length,
     signature: signArchive(bytes, signingSecret),
-    repo,
     published_at: new Date().toISOString(),
     yanked_at: null,
   }
-  if (!replace) requireUnchanged(store, { kind, slug }, published)
+  if (!replace) requireUnchanged(store, published)
   await keepArtifact(store, published.sha256, bytes)
-  addVersion(store, { kind, slug, name }, published, replace)
+  addVersion(store, published, { name, replace })
   return published
 }
 

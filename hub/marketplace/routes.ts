@@ -6,14 +6,7 @@ import { readJsonBody } from '../json-body.ts'
 import { createKey, keyRequestSchema } from '../keys.ts'
 import { kindSchema } from '../names.ts'
 import type { Store } from '../store.ts'
-import {
-  chooseVersion,
-  type Listing,
-  type ListingId,
-  latestVersion,
-  type PublishedVersion,
-  readListing,
-} from './catalogue.ts'
+import { chooseVersion, type ListingId, latestVersion, type PublishedVersion, readListing } from './catalogue.ts'
 import { listHosts, recordReport, reportSchema } from './reports.ts'
 
 const KIND_OF_SEGMENT = { plugins: 'plugin', services: 'service' } as const
@@ -39,17 +32,16 @@ function answerDetail(c: Context, store: Store): Response {
     slug,
     name,
     latest_version: latestVersion(listing),
-    versions: listing.versions.map(describeVersion),
+    versions: listing.versions.map(versionEntry),
   })
 }
 
 async function answerArtifact(c: Context, store: Store): Promise<Response> {
   const wanted = listingFromPath(c)
-  requireBinding(requireKey(c, store), wanted.kind, wanted.slug)
-  const listing = readListing(store, wanted)
-  const version = chooseVersion(listing, c.req.query('version') || 'latest')
+  requireBinding(requireKey(c, store), wanted)
+  const version = chooseVersion(readListing(store, wanted), c.req.query('version') || 'latest')
   const bytes = await streamArtifact(store, version)
-  const headers = artifactHeaders(listing, version)
+  const headers = artifactHeaders(version)
   if (c.req.method !== 'HEAD') return c.body(bytes as globalThis.ReadableStream, 200, headers)
   await bytes.cancel()
   return c.body(null, 200, headers)
@@ -65,7 +57,7 @@ async function issueKey(c: Context, store: Store): Promise<Response> {
 async function acceptReport(c: Context, store: Store): Promise<Response> {
   const key = requireKey(c, store)
   const report = await readJsonBody(c, reportSchema)
-  requireBinding(key, report.kind, report.slug)
+  requireBinding(key, report)
   return c.json(recordReport(store, key.owner, report), 201)
 }
 
@@ -79,7 +71,7 @@ function answerHosts(c: Context, store: Store): Response {
     return c.json(listHosts(store, wanted))
   }
   const key = requireKey(c, store)
-  requireBinding(key, wanted.kind, wanted.slug)
+  requireBinding(key, wanted)
   return c.json(listHosts(store, wanted, key.owner))
 }
 
@@ -88,17 +80,17 @@ function listingFromPath(c: Context): ListingId {
   return { kind: KIND_OF_SEGMENT[segment], slug: c.req.param('slug') ?? '' }
 }
 
-function describeVersion({ version, sha256, size, repo, published_at, yanked_at }: PublishedVersion) {
+function versionEntry({ version, sha256, size, repo, published_at, yanked_at }: PublishedVersion) {
   return { version, sha256, size, repo, published_at, yanked: yanked_at !== null }
 }
 
-function artifactHeaders({ kind, slug }: Listing, artifact: PublishedVersion): Record<string, string> {
+function artifactHeaders({ kind, slug, version, ...artifact }: PublishedVersion): Record<string, string> {
   return {
     'Content-Type': 'application/zip',
     'Content-Length': String(artifact.size),
-    'Content-Disposition': `attachment; filename="${slug}-${artifact.version}.zip"`,
+    'Content-Disposition': `attachment; filename="${slug}-${version}.zip"`,
     'X-Signature': artifact.signature,
-    [VERSION_HEADER[kind]]: `${slug}@${artifact.version}`,
+    [VERSION_HEADER[kind]]: `${slug}@${version}`,
     ...(artifact.repo === null ? {} : { 'X-Repo': artifact.repo }),
   }
 }

@@ -2,9 +2,21 @@ import { z } from 'zod'
 import { hashCredential, newCredential } from '../credentials.ts'
 import { HubError } from '../errors.ts'
 import type { Store } from '../store.ts'
-import { type ProjectKey, readProjectKey, useProjectKey } from './project-keys.ts'
+import { KEY_TITLES, type ProjectKey, readProjectKey, useProjectKey } from './project-keys.ts'
 
 export const TOKEN_LIFE_SECONDS = 3600
+
+/** What access tokens need: they are stored, and they expire. */
+export interface TokenContext {
+  readonly store: Store
+  /** Milliseconds since 1970. */
+  readonly now: () => number
+}
+
+export interface LogIn {
+  readonly xdevkey: string
+  readonly project_id: string
+}
 
 const tokenRowSchema = z.object({ devkey_id: z.string(), expires_at_ms: z.number() })
 
@@ -12,15 +24,15 @@ const tokenRowSchema = z.object({ devkey_id: z.string(), expires_at_ms: z.number
  * Exchanges a dev key for an access token of one hour, of which only a hash is stored (contract 5.2, rule 1). Throws
  * HubError 401 for an unknown or revoked dev key, and 403 for one of another project.
  */
-export function issueToken(store: Store, xdevkey: string, projectId: string, now: number): string {
+export function issueToken({ store, now }: TokenContext, { xdevkey, project_id }: LogIn): string {
   const devkey = useProjectKey(store, 'devkey', xdevkey)
   if (devkey?.is_active !== true) throw new HubError(401, 'The dev key is unknown or revoked.')
-  requireProject(devkey, projectId, 'dev key')
+  refuseOtherProject(devkey, project_id)
   const token = newCredential('access')
-  store.db.prepare('DELETE FROM access_tokens WHERE expires_at_ms <= ?').run(now)
+  store.db.prepare('DELETE FROM access_tokens WHERE expires_at_ms <= ?').run(now())
   store.db
     .prepare('INSERT INTO access_tokens (hash, devkey_id, expires_at_ms) VALUES (?, ?, ?)')
-    .run(hashCredential(token), devkey.id, now + TOKEN_LIFE_SECONDS * 1000)
+    .run(hashCredential(token), devkey.id, now() + TOKEN_LIFE_SECONDS * 1000)
   return token
 }
 
@@ -28,19 +40,21 @@ export function issueToken(store: Store, xdevkey: string, projectId: string, now
  * The dev key that a token was exchanged for (contract 5.2, rule 2). Throws HubError 401 when the token is unknown or
  * expired, or its dev key has been revoked since.
  */
-export function useToken(store: Store, token: string, now: number): ProjectKey {
+export function useToken({ store, now }: TokenContext, token: string): ProjectKey {
   const found = store.db
     .prepare('SELECT devkey_id, expires_at_ms FROM access_tokens WHERE hash = ?')
     .get(hashCredential(token))
   const row = tokenRowSchema.optional().parse(found)
-  if (row === undefined || row.expires_at_ms <= now) throw new HubError(401, 'The access token is unknown or expired.')
+  if (row === undefined || row.expires_at_ms <= now())
+    throw new HubError(401, 'The access token is unknown or expired.')
   const devkey = readProjectKey(store, row.devkey_id)
   if (!devkey.is_active) throw new HubError(401, 'The dev key that this access token belongs to was revoked.')
   return devkey
 }
 
 /** Throws HubError 403 when the key is bound to another project. */
-export function requireProject(key: ProjectKey, projectId: string, what: string): void {
-  if (key.project_id === projectId) return
-  throw new HubError(403, `The ${what} belongs to the project ${key.project_id}, not to ${JSON.stringify(projectId)}.`)
+export function refuseOtherProject({ purpose, project_id }: ProjectKey, wanted: string): void {
+  if (project_id === wanted) return
+  const title = KEY_TITLES[purpose]
+  throw new HubError(403, `The ${title} belongs to the project ${project_id}, not to ${JSON.stringify(wanted)}.`)
 }

@@ -36,7 +36,8 @@ export function projectAdminRoutes(store: Store): Hono {
 async function acceptVersion(c: Context, store: Store): Promise<Response> {
   requireAdmin(c, store)
   const release = releaseFromHeaders(c)
-  return c.json(await publishProject(store, await readBodyBytes(c, MAX_ARTIFACT_BYTES), release), 201)
+  const bytes = await readBodyBytes(c, MAX_ARTIFACT_BYTES)
+  return c.json(await publishProject(store, { bytes, release }), 201)
 }
 
 function releaseFromHeaders(c: Context): Release {
@@ -52,7 +53,7 @@ function releaseFromHeaders(c: Context): Release {
 
 function revokeVersion(c: Context, store: Store): Response {
   requireAdmin(c, store)
-  revokeProjectVersion(store, projectIdFromPath(c), c.req.param('version') ?? '')
+  revokeProjectVersion(store, { project_id: projectIdFromPath(c), version: c.req.param('version') ?? '' })
   return c.body(null, 204)
 }
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { HubError } from '../errors.ts'
 import type { Store } from '../store.ts'
-import { requireProject } from './access-tokens.ts'
+import { refuseOtherProject } from './access-tokens.ts'
 import { findBySignature, readEncryptedDek } from './catalogue.ts'
 import { decryptDek } from './dek-cipher.ts'
 import { base64Schema } from './names.ts'
@@ -16,26 +16,29 @@ export const authorizationSchema = z.object({
     .max(MAX_CREDENTIAL_CHARS, { error: `must have at most ${MAX_CREDENTIAL_CHARS} characters` }),
   artifact_signature: base64Schema(64),
 })
-export type Authorization = z.infer<typeof authorizationSchema>
+
+/** Asks for the DEK of the project's version with this signature. */
+export type DekRequest = z.infer<typeof authorizationSchema> & { readonly project_id: string }
 
 /**
  * The DEK of the project's version with this signature. This is where revocation takes effect (contract 4.2): throws
  * HubError 403 for a credential that is unknown, revoked or another project's and for a revoked version, and 404 when
  * no version has the signature.
  */
-export function releaseDek(store: Store, projectId: string, request: Authorization): Buffer {
-  requireCredential(store, projectId, request.deployment_credential)
-  const version = findBySignature(store, projectId, request.artifact_signature)
-  if (version === undefined) throw new HubError(404, `No version of the project ${projectId} has this signature.`)
+export function releaseDek(store: Store, request: DekRequest): Buffer {
+  const { project_id } = request
+  requireCredential(store, request)
+  const version = findBySignature(store, request)
+  if (version === undefined) throw new HubError(404, `No version of the project ${project_id} has this signature.`)
   if (version.revoked_at !== null) {
-    throw new HubError(403, `Version ${version.version} of the project ${projectId} was revoked.`)
+    throw new HubError(403, `Version ${version.version} of the project ${project_id} was revoked.`)
   }
   return decryptDek(store, version, readEncryptedDek(store, version))
 }
 
-function requireCredential(store: Store, projectId: string, value: string): void {
-  const credential = useProjectKey(store, 'credential', value)
+function requireCredential(store: Store, { project_id, deployment_credential }: DekRequest): void {
+  const credential = useProjectKey(store, 'credential', deployment_credential)
   if (credential === undefined) throw new HubError(403, 'The deployment credential is unknown.')
-  requireProject(credential, projectId, 'deployment credential')
+  refuseOtherProject(credential, project_id)
   if (!credential.is_active) throw new HubError(403, `The deployment credential ${credential.prefix}... was revoked.`)
 }

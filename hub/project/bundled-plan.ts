@@ -1,8 +1,8 @@
+import { readFileSync } from 'node:fs'
 import { z } from 'zod'
 import { HubError } from '../errors.ts'
 import { parseInput } from '../names.ts'
 import { parseYaml } from '../yaml-document.ts'
-import type { ManifestFacts } from './manifest.ts'
 import { PLAN_PATH, type SourceTree } from './source-tree.ts'
 
 /** What a plan can ask for. */
@@ -38,13 +38,13 @@ const planSchema = z.object({ project_id: z.string(), steps: z.array(stepSchema)
  * Refuses a plan that could not be carried out with what is sealed: throws HubError 400, with every problem, when it is
  * not valid YAML, is another project's, or names a plugin, an extension or a template that is not there or is left out.
  */
-export function requireWorkablePlan(text: string, tree: SourceTree, facts: ManifestFacts): void {
-  const plan = parsePlan(text)
+export function requireWorkablePlan(tree: SourceTree, projectId: string): void {
+  const plan = parsePlan(readFileSync(tree.plan, 'utf8'))
   const problems = plan.steps.flatMap((step, i) =>
-    problemsOf(step, tree, facts).map(problem => `the step ${step.id ?? i + 1} needs ${problem}`),
+    problemsOf(step, tree).map(problem => `the step ${step.id ?? i + 1} needs ${problem}`),
   )
-  if (plan.project_id !== facts.projectId) {
-    problems.unshift(`its project_id must be ${facts.projectId}, and is ${JSON.stringify(plan.project_id)}`)
+  if (plan.project_id !== projectId) {
+    problems.unshift(`its project_id must be ${projectId}, and is ${JSON.stringify(plan.project_id)}`)
   }
   if (problems.length > 0) throw new HubError(400, `${PLAN_PATH}: ${problems.join('; ')}.`)
 }
@@ -62,19 +62,20 @@ function parsePlan(text: string) {
   }
 }
 
-function problemsOf(step: Step, tree: SourceTree, { pluginsDirname }: ManifestFacts): string[] {
-  const { action, plugin, extension, from } = step
+function problemsOf({ action, plugin, extension, from }: Step, tree: SourceTree): string[] {
+  const { pluginsDirname } = tree
   const needed: string[] = []
-  if (plugin !== undefined) needed.push(folderOf(plugin, action, tree, pluginsDirname))
+  if (plugin !== undefined)
+    needed.push(action === 'install_plugin' ? `${pluginsDirname}/${plugin}` : partFolder(plugin, tree))
   if (extension !== undefined) needed.push(`extensions/${extension}`)
   if (action === 'write_env' && from !== undefined) needed.push(from.replace(/^plugins\//, `${pluginsDirname}/`))
   return needed.filter(path => !tree.members.has(path)).map(path => `${path}, which ${absence(path, tree)}`)
 }
 
-/** Only `install_plugin` is about plugins alone: what a step calls its `plugin` may be an extension as well. */
-function folderOf(id: string, action: Step['action'], tree: SourceTree, pluginsDirname: string): string {
-  const isExtension = action !== 'install_plugin' && tree.members.has(`extensions/${id}`)
-  return isExtension && !tree.members.has(`${pluginsDirname}/${id}`) ? `extensions/${id}` : `${pluginsDirname}/${id}`
+/** The `plugin` of every other step may be an extension as well. */
+function partFolder(id: string, { members, pluginsDirname }: SourceTree): string {
+  const [plugin, extension] = [`${pluginsDirname}/${id}`, `extensions/${id}`]
+  return members.has(extension) && !members.has(plugin) ? extension : plugin
 }
 
 function absence(path: string, { leftOut }: SourceTree): string {

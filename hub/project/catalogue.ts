@@ -14,6 +14,12 @@ const projectVersionSchema = z.object({
   revoked_at: z.string().nullable(),
 })
 
+/** Which version of which project is meant. */
+export interface ProjectVersionId {
+  readonly project_id: string
+  readonly version: string
+}
+
 /** A sealed version; `signature` and `signer_public_key` are base64 (contract 2.2). Its DEK is never part of it. */
 export type ProjectVersion = z.infer<typeof projectVersionSchema>
 
@@ -46,18 +52,21 @@ export function latestProjectVersion(store: Store, projectId: string): ProjectVe
 }
 
 /** A version, revoked or not. Throws HubError 404 when it was never published. */
-export function readProjectVersion(store: Store, projectId: string, version: string): ProjectVersion {
-  const found = findVersions(store, projectId).find(candidate => candidate.version === version)
-  if (found === undefined) throw neverPublished(projectId, version)
+export function readProjectVersion(store: Store, wanted: ProjectVersionId): ProjectVersion {
+  const found = findVersions(store, wanted.project_id).find(({ version }) => version === wanted.version)
+  if (found === undefined) throw neverPublished(wanted)
   return found
 }
 
 /** The version, revoked or not, that has this artifact signature; undefined when there is none. */
-export function findBySignature(store: Store, projectId: string, signature: string): ProjectVersion | undefined {
-  return findVersions(store, projectId).find(candidate => candidate.signature === signature)
+export function findBySignature(
+  store: Store,
+  wanted: { project_id: string; artifact_signature: string },
+): ProjectVersion | undefined {
+  return findVersions(store, wanted.project_id).find(({ signature }) => signature === wanted.artifact_signature)
 }
 
-export function readEncryptedDek(store: Store, { project_id, version }: ProjectVersion): Uint8Array {
+export function readEncryptedDek(store: Store, { project_id, version }: ProjectVersionId): Uint8Array {
   const row = store.db
     .prepare('SELECT encrypted_dek FROM project_versions WHERE project_id = ? AND version = ?')
     .get(project_id, version)
@@ -87,11 +96,11 @@ export function findSame(store: Store, wanted: ProjectVersion): ProjectVersion |
 }
 
 /** From now on the version's DEK is not released. Throws HubError 404 when it was never published. */
-export function revokeProjectVersion(store: Store, projectId: string, version: string): void {
+export function revokeProjectVersion(store: Store, wanted: ProjectVersionId): void {
   const { changes } = store.db
     .prepare('UPDATE project_versions SET revoked_at = coalesce(revoked_at, ?) WHERE project_id = ? AND version = ?')
-    .run(new Date().toISOString(), projectId, version)
-  if (Number(changes) === 0) throw neverPublished(projectId, version)
+    .run(new Date().toISOString(), wanted.project_id, wanted.version)
+  if (Number(changes) === 0) throw neverPublished(wanted)
 }
 
 function findVersions(store: Store, projectId: string): ProjectVersion[] {
@@ -112,6 +121,6 @@ function saveVersion(store: Store, version: ProjectVersion, encryptedDek: Uint8A
   return version
 }
 
-function neverPublished(projectId: string, version: string): HubError {
-  return new HubError(404, `The project ${JSON.stringify(projectId)} has no version ${JSON.stringify(version)}.`)
+function neverPublished({ project_id, version }: ProjectVersionId): HubError {
+  return new HubError(404, `The project ${JSON.stringify(project_id)} has no version ${JSON.stringify(version)}.`)
 }

@@ -12,17 +12,23 @@ const TAG_BYTES = 16
 const PIECE_BYTES = 1024 * 1024
 const ZSTD_LEVEL = 3
 
+/** A key and its nonce: never use the pair for other bytes. */
+export interface OneTimeKey {
+  readonly dek: Buffer
+  readonly nonce: Buffer
+}
+
 /**
  * The tar in the encrypted artifact format: 12 bytes of nonce, one zstd stream encrypted with AES-256-GCM without
  * associated data, 16 bytes of tag. It grows in a private temporary file, which holds ciphertext only and is removed,
  * so that it is in memory once and nothing else is whole.
  */
-export async function encryptTar(tar: AsyncIterable<Uint8Array>, dek: Buffer, nonce: Buffer): Promise<Buffer> {
+export async function encryptTar(tar: AsyncIterable<Uint8Array>, key: OneTimeKey): Promise<Buffer> {
   const folder = await mkdtemp(join(tmpdir(), 'seal-'))
   const file = join(folder, 'sealed')
   try {
     const sealed = createWriteStream(file, { flags: 'wx', mode: 0o600, highWaterMark: PIECE_BYTES })
-    await pipeline(inPieces(tar), compression(), source => encrypt(source, dek, nonce), sealed)
+    await pipeline(inPieces(tar), compression(), source => encrypt(source, key), sealed)
     return await readFile(file)
   } finally {
     await rm(folder, { recursive: true, force: true })
@@ -49,7 +55,7 @@ async function* inPieces(source: AsyncIterable<Uint8Array>): AsyncGenerator<Buff
   if (length > 0) yield Buffer.concat(waiting)
 }
 
-async function* encrypt(source: AsyncIterable<Buffer>, dek: Buffer, nonce: Buffer): AsyncGenerator<Buffer> {
+async function* encrypt(source: AsyncIterable<Buffer>, { dek, nonce }: OneTimeKey): AsyncGenerator<Buffer> {
   const cipher = createCipheriv('aes-256-gcm', dek, nonce, { authTagLength: TAG_BYTES })
   yield nonce
   for await (const chunk of source) yield cipher.update(chunk)

@@ -7,7 +7,7 @@ export const projectIdSchema = z.string().regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,1
 })
 
 /** The name of a plugin's or extension's folder. */
-export const thingIdSchema = z.string().regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
+export const partIdSchema = z.string().regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
   error: 'must be 1 to 128 of a-z, 0-9, "_", "." and "-", starting with a letter or digit',
 })
 

@@ -5,22 +5,25 @@ import { HubError } from '../errors.ts'
 import { readPieces } from './file-pieces.ts'
 import type { FileMember, Member } from './member.ts'
 
+export interface TarContent {
+  readonly manifestJson: string
+  readonly members: Iterable<Member>
+  /** The modification time of every entry. */
+  readonly time: Date
+}
+
 /**
  * A tar of `manifest.json` and the members, in their order: the same ones give the same bytes, as every time is `time`,
  * every owner 0 and every mode 0644 or 0755. The stream fails with HubError 400 when a file is no longer what it was.
  */
-export async function* packMembers(
-  manifestJson: string,
-  members: Iterable<Member>,
-  time: Date,
-): AsyncGenerator<Uint8Array> {
+export async function* packMembers(content: TarContent): AsyncGenerator<Uint8Array> {
   const tar = pack()
   const chunks = (tar as AsyncIterable<Uint8Array>)[Symbol.asyncIterator]() as AsyncIterableIterator<Uint8Array>
-  addMembers(tar, manifestJson, members, time).catch(error => tar.destroy(error))
+  addMembers(tar, content).catch(error => tar.destroy(error))
   yield* chunks
 }
 
-async function addMembers(tar: Pack, manifestJson: string, members: Iterable<Member>, time: Date): Promise<void> {
+async function addMembers(tar: Pack, { manifestJson, members, time }: TarContent): Promise<void> {
   const manifest = Buffer.from(manifestJson)
   await addEntry(tar, { name: 'manifest.json', size: manifest.length, mode: 0o644, mtime: time }, [manifest])
   for (const member of members) await addMember(tar, member, time)

@@ -13,6 +13,9 @@ const purposeSchema = z.enum(['devkey', 'credential'])
 /** A `devkey` is exchanged for an access token; a `credential`, a deployment credential, releases a DEK (contract 5.2). */
 export type Purpose = z.infer<typeof purposeSchema>
 
+/** What people call a key of each purpose. */
+export const KEY_TITLES = { devkey: 'dev key', credential: 'deployment credential' } as const
+
 export const projectKeyRequestSchema = z.object({ name: labelSchema })
 
 const issueSchema = projectKeyRequestSchema.extend({ project_id: projectIdSchema, purpose: purposeSchema })

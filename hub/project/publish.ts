@@ -24,12 +24,18 @@ export const releaseSchema = z.object({
 /** What goes with a sealed file: binary fields in base64, the key (DEK) included. */
 export type Release = z.infer<typeof releaseSchema>
 
+/** A sealed file with its release: everything that publishing it takes. */
+export interface SealedRelease {
+  readonly bytes: Uint8Array
+  readonly release: Release
+}
+
 /**
  * Publishes a sealed file exactly as it is, its DEK encrypted under the hub's own key. The same once more changes
  * nothing. Throws HubError 400 when a field is wrong, the Ed25519 signature over the whole file (contract 5.2, rule 4)
  * does not hold or the DEK does not open the file, 409 when the version has other bytes or the bytes another version.
  */
-export async function publishProject(store: Store, bytes: Uint8Array, release: Release): Promise<ProjectVersion> {
+export async function publishProject(store: Store, { bytes, release }: SealedRelease): Promise<ProjectVersion> {
   const { dek, ...fields } = parseInput(releaseSchema, release)
   requireSignature(bytes, fields)
   requireOpens(bytes, Buffer.from(dek, 'base64'))

@@ -2,12 +2,12 @@ import { z } from 'zod'
 import { versionSchema } from '../names.ts'
 import { statusSchema, utcTimeSchema } from '../report-fields.ts'
 import type { Store } from '../store.ts'
-import { projectIdSchema, thingIdSchema } from './names.ts'
+import { partIdSchema, projectIdSchema } from './names.ts'
 
 const MAX_PLUGINS = 1000
 
 const pluginsSchema = z
-  .array(z.object({ id: thingIdSchema, version: versionSchema }))
+  .array(z.object({ id: partIdSchema, version: versionSchema }))
   .max(MAX_PLUGINS, { error: `must have at most ${MAX_PLUGINS} entries` })
 
 export const projectReportSchema = z.object({

@@ -1,6 +1,4 @@
 import { type KeyObject, randomBytes, sign } from 'node:crypto'
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { z } from 'zod'
 import { labelSchema, parseInput } from '../names.ts'
 import { requireWorkablePlan } from './bundled-plan.ts'
@@ -8,9 +6,9 @@ import { DEK_BYTES, encryptTar, NONCE_BYTES } from './encrypt.ts'
 import { buildManifest, DEFAULT_PLUGINS_DIRNAME, type Manifest } from './manifest.ts'
 import { pluginsDirnameSchema, projectIdSchema, projectVersionSchema } from './names.ts'
 import { packMembers } from './pack-members.ts'
-import type { Release } from './publish.ts'
+import type { SealedRelease } from './publish.ts'
 import { signerPublicKey } from './signing-key.ts'
-import { PLAN_PATH, readSourceTree } from './source-tree.ts'
+import { readSourceTree } from './source-tree.ts'
 import { comparePaths } from './tree-digest.ts'
 
 const factsSchema = z
@@ -33,10 +31,8 @@ export type SealOptions = z.input<typeof factsSchema> & {
   readonly random?: (bytes: number) => Buffer
 }
 
-export interface SealedProject {
+export interface SealedProject extends SealedRelease {
   readonly bytes: Buffer
-  /** What publishProject needs beside the bytes; it holds the DEK. */
-  readonly release: Release
   readonly manifest: Manifest
   /** Paths of the source folder that are not sealed. */
   readonly leftOut: readonly string[]
@@ -55,18 +51,18 @@ export async function sealProject({
 }: SealOptions): Promise<SealedProject> {
   const facts = parseInput(factsSchema, given)
   const tree = readSourceTree(source, facts.pluginsDirname)
-  requireWorkablePlan(readFileSync(join(source, PLAN_PATH), 'utf8'), tree, facts)
+  requireWorkablePlan(tree, facts.projectId)
   const manifest = buildManifest(tree, facts)
   const members = [...tree.members.values()].sort((a, b) => comparePaths(a.path, b.path))
-  const [dek, nonce] = [random(DEK_BYTES), random(NONCE_BYTES)]
-  const tar = packMembers(`${JSON.stringify(manifest, null, 2)}\n`, members, facts.builtAt)
-  const bytes = await encryptTar(tar, dek, nonce)
+  const key = { dek: random(DEK_BYTES), nonce: random(NONCE_BYTES) }
+  const manifestJson = `${JSON.stringify(manifest, null, 2)}\n`
+  const bytes = await encryptTar(packMembers({ manifestJson, members, time: facts.builtAt }), key)
   const release = {
     project_id: facts.projectId,
     version: facts.version,
     signature: sign(null, bytes, signingKey).toString('base64'),
     signer_public_key: signerPublicKey(signingKey),
-    dek: dek.toString('base64'),
+    dek: key.dek.toString('base64'),
   }
   return { bytes, release, manifest, leftOut: tree.leftOut }
 }

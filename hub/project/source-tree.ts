@@ -1,10 +1,10 @@
 import { lstatSync, readdirSync, readlinkSync, realpathSync, type Stats, statSync } from 'node:fs'
-import { join, posix } from 'node:path'
+import { basename, join, posix } from 'node:path'
 import { HubError } from '../errors.ts'
 import { hashFile } from './file-pieces.ts'
 import { isNeverSealed } from './left-out.ts'
 import { type LinkMember, type Member, resolveLink } from './member.ts'
-import { thingIdSchema } from './names.ts'
+import { partIdSchema } from './names.ts'
 
 export const PLAN_PATH = 'deployment/install.yaml'
 
@@ -13,8 +13,12 @@ const MAX_NAME_BYTES = 255
 
 /** What a project's source folder gives to seal. */
 export interface SourceTree {
-  /** By path; a folder before what is in it. */
+  /** By path; a folder comes before its content. */
   readonly members: ReadonlyMap<string, Member>
+  /** Where to read the plan. */
+  readonly plan: string
+  /** The folder of the plugins, below the source folder. */
+  readonly pluginsDirname: string
   /** Paths of plugins and of extensions. */
   readonly plugins: readonly string[]
   readonly extensions: readonly string[]
@@ -36,16 +40,18 @@ interface Reading {
  */
 export function readSourceTree(source: string, pluginsDirname: string): SourceTree {
   const reading: Reading = { root: openFolder(source), members: new Map(), leftOut: [] }
-  const plugins = addThings(reading, pluginsDirname)
+  const plugins = addParts(reading, pluginsDirname)
   if (plugins.length === 0)
     throw refused(`There is no plugin in ${join(source, pluginsDirname)}: a project has at least one.`)
-  const extensions = addThings(reading, 'extensions')
+  const extensions = addParts(reading, 'extensions')
   for (const member of reading.members.values()) {
     if (member.type === 'symlink') requireInside(reading.members, member)
   }
   addPlan(reading)
   const top = namesIn(reading, '').filter(name => !['extensions', 'deployment', pluginsDirname].includes(name))
-  return { members: reading.members, plugins, extensions, leftOut: [...reading.leftOut, ...top] }
+  const { root, members } = reading
+  const plan = join(root, PLAN_PATH)
+  return { members, plan, pluginsDirname, plugins, extensions, leftOut: [...reading.leftOut, ...top] }
 }
 
 function openFolder(source: string): string {
@@ -53,23 +59,26 @@ function openFolder(source: string): string {
   throw refused(`What to seal must be a folder, and ${source} is none.`)
 }
 
-/** A file beside the plugins, and a folder that starts with "_", which host frameworks pass over, are no things. */
-function addThings(reading: Reading, dirname: string): string[] {
+/** A file next to the plugins is not a part; nor is a folder whose name starts with "_", which host frameworks skip. */
+function addParts(reading: Reading, dirname: string): string[] {
   const found = statOf(reading, dirname)
   if (found === undefined) return []
   if (!found.isDirectory()) throw refused(`${join(reading.root, dirname)} must be a folder.`)
   reading.members.set(dirname, { path: dirname, type: 'directory' })
-  const paths = namesIn(reading, dirname).map(name => ({ name, path: `${dirname}/${name}` }))
-  const isThing = ({ name, path }: { name: string; path: string }) =>
-    !isNeverSealed(name) && !name.startsWith('_') && statOf(reading, path)?.isDirectory() === true
-  const { things = [], others = [] } = Object.groupBy(paths, place => (isThing(place) ? 'things' : 'others'))
-  reading.leftOut.push(...others.map(({ path }) => path))
-  for (const { name, path } of things) addThing(reading, name, path)
-  return things.map(({ path }) => path)
+  const paths = namesIn(reading, dirname).map(name => `${dirname}/${name}`)
+  const { parts = [], others = [] } = Object.groupBy(paths, path => (isPart(reading, path) ? 'parts' : 'others'))
+  reading.leftOut.push(...others)
+  for (const path of parts) addPart(reading, path)
+  return parts
 }
 
-function addThing(reading: Reading, id: string, path: string): void {
-  const parsed = thingIdSchema.safeParse(id)
+function isPart(reading: Reading, path: string): boolean {
+  const name = basename(path)
+  return !isNeverSealed(name) && !name.startsWith('_') && statOf(reading, path)?.isDirectory() === true
+}
+
+function addPart(reading: Reading, path: string): void {
+  const parsed = partIdSchema.safeParse(basename(path))
   if (!parsed.success) throw refused(`The name of the folder ${path} ${parsed.error.issues[0]?.message}.`)
   addFolder(reading, path)
 }

@@ -37,8 +37,8 @@ export function openProject(stage: LocalStage, common: Readonly<Record<string, s
     async publish(release) {
       const source = join(folder, 'sources', `${PROJECT_ID}-${release.version}`)
       writeSources(release, source)
-      const sealed = await sealProject({ source, projectId: PROJECT_ID, version: release.version, signingKey })
-      await publishProject(store, sealed.bytes, sealed.release)
+      const { version } = release
+      await publishProject(store, await sealProject({ source, projectId: PROJECT_ID, version, signingKey }))
     },
     revokeCredential: () => void revokeProjectKey(store, credential.record.id),
     deploy: () => runAction({ workspace, action: 'project', inputs: { ...common, ...access, ...trust } }),

@@ -176,7 +176,7 @@ describe('the choice of a version', () => {
     await stage.publish('2.0.0', pluginFiles('2.0.0'))
     await deployed()
     assert.equal(runningVersion(), '2.0.0')
-    yankVersion(stage.store, { kind: 'plugin', slug: 'greeter' }, '2.0.0')
+    yankVersion(stage.store, { kind: 'plugin', slug: 'greeter', version: '2.0.0' })
   })
 
   it('does not go back to an older latest', async () => {
@@ -210,7 +210,7 @@ describe('the choice of a version', () => {
 describe('a latest version that the hub lists and does not serve', () => {
   it('is replaced by what it serves as latest, with a notice that says which', async t => {
     await stage.publish('2.0.0', pluginFiles('2.0.0'))
-    yankVersion(stage.store, { kind: 'plugin', slug: 'greeter' }, '2.0.0')
+    yankVersion(stage.store, { kind: 'plugin', slug: 'greeter', version: '2.0.0' })
     const hub = await serveYanked(t)
     const result = await stage.deploy({ 'hub-url': hub.url, 'deployments-url': stage.hub.url })
     assert.equal(result.exitCode, 0, result.log)

@@ -64,7 +64,7 @@ describe('a hub that does not serve', () => {
 
   it('has no published version', async () => {
     await stage.publish('1.0.0', pluginFiles('1.0.0'), { slug: 'empty' })
-    yankVersion(stage.store, { kind: 'plugin', slug: 'empty' }, '1.0.0')
+    yankVersion(stage.store, { kind: 'plugin', slug: 'empty', version: '1.0.0' })
     stage.writePlan(PLUGIN_PLAN.replace('project_id: greeter', 'project_id: empty'))
     await assertRefuses(stage, { code: 'no_published_version', during: 'fetching' }, { slug: 'empty' })
     stage.writePlan(PLUGIN_PLAN)

@@ -61,7 +61,7 @@ describe('a marketplace plugin and a project on one host', () => {
     await market.publish('4.0.0', pluginFiles('4.0.0'))
     const { outputs } = await deployProject()
     assert.deepEqual([outputs['previous-version'], outputs['version']], ['1.0.0', '2.0.0'])
-    yankVersion(market.store, { kind: 'plugin', slug: 'greeter' }, '5.0.0')
+    yankVersion(market.store, { kind: 'plugin', slug: 'greeter', version: '5.0.0' })
     assertRefused(await market.deploy(), 'downgrade_refused')
     assert.deepEqual(runningParts(market), ['2.0.0', '2.0.0', '2.0.0'])
   })

@@ -157,14 +157,14 @@ describe('a project', () => {
     await publish('1.0.0')
     await publish('2.0.0')
     await deployed(stage)
-    revokeProjectVersion(stage.store, PROJECT_ID, '2.0.0')
+    revokeProjectVersion(stage.store, { project_id: PROJECT_ID, version: '2.0.0' })
     await refused('downgrade_refused')
     assert.deepEqual(changesOf(await deployed(stage, { 'allow-downgrade': 'true' })), ['true', '2.0.0', '1.0.0'])
   })
 
   it('is not taken from a version that was revoked', async () => {
     await publish('1.0.0')
-    revokeProjectVersion(stage.store, PROJECT_ID, '1.0.0')
+    revokeProjectVersion(stage.store, { project_id: PROJECT_ID, version: '1.0.0' })
     const { log } = await refused('authentication_failed', { version: '1.0.0' })
     assert.match(commandsIn(log, 'error').join(), /403.*1\.0\.0.*was revoked/)
     assert.equal((await refused('not_found')).outputs['version'], '')

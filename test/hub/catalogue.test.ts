@@ -48,7 +48,7 @@ describe('the detail route', () => {
   it('tells no latest version when every one is yanked', async t => {
     const hub = await runHub(t)
     await hub.publish()
-    yankVersion(hub.store, HELLO, '1.0.0')
+    yankVersion(hub.store, { ...HELLO, version: '1.0.0' })
     const detail = (await (await hub.call('/plugins/hello')).json()) as { latest_version: unknown }
     assert.equal(detail.latest_version, null)
   })
@@ -109,7 +109,7 @@ describe('the install route', () => {
     it(`serves ${served} for "${query}"`, async t => {
       const hub = await runHub(t)
       for (const version of ['1.10.0', '1.9.0', '2.0.0-rc.1', '3.0.0']) await hub.publish({ version })
-      yankVersion(hub.store, HELLO, '3.0.0')
+      yankVersion(hub.store, { ...HELLO, version: '3.0.0' })
       const response = await hub.call(`/plugins/hello/install${query}`, { key: hub.newKey() })
       assert.equal(response.headers.get('x-plugin'), `hello@${served}`)
     })
@@ -127,7 +127,7 @@ describe('the install route', () => {
       const hub = await runHub(t)
       await hub.publish()
       await hub.publish({ version: '3.0.0' })
-      yankVersion(hub.store, HELLO, '3.0.0')
+      yankVersion(hub.store, { ...HELLO, version: '3.0.0' })
       const response = await hub.call(path, { key: hub.newKey() })
       assert.equal(response.status, 404)
       assert.ok(await errorOf(response))

@@ -47,7 +47,7 @@ describe('publishing', () => {
   it('changes nothing when the same is published once more, yanked or not', async t => {
     const store = newStore(t)
     await publishArchive(store, OLD_BYTES, PUBLICATION)
-    yankVersion(store, PUBLICATION, '1.0.0')
+    yankVersion(store, PUBLICATION)
     const before = readListing(store, PUBLICATION)
     await publishArchive(store, OLD_BYTES, PUBLICATION)
     assert.deepEqual(readListing(store, PUBLICATION), before)

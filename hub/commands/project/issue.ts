@@ -1,5 +1,5 @@
 import { requireProject } from '../../project/catalogue.ts'
-import { createProjectKey, type Purpose } from '../../project/project-keys.ts'
+import { createProjectKey, KEY_TITLES, type Purpose } from '../../project/project-keys.ts'
 import {
   type Command,
   DATA_OPTION,
@@ -11,24 +11,21 @@ import {
 
 export const devkey: Command = issuing('devkey', {
   summary: 'makes a dev key, with which a workflow logs in to the hub',
-  title: 'dev key',
   input: 'devkey',
 })
 
 export const credential: Command = issuing('credential', {
   summary: 'makes a deployment credential, which releases the key of a sealed version',
-  title: 'deployment credential',
   input: 'deployment-credential',
 })
 
 interface Issuing {
   readonly summary: string
-  readonly title: string
   /** The name of the action's input that takes the value. */
   readonly input: string
 }
 
-function issuing(purpose: Purpose, { summary, title, input }: Issuing): Command {
+function issuing(purpose: Purpose, { summary, input }: Issuing): Command {
   return {
     summary,
     usage: `npm run hub -- project ${purpose} --project-id P --name N [options]
@@ -47,7 +44,7 @@ It prints the value for the input ${input}, and nothing else, on standard output
         requireProject(store, project_id)
         return createProjectKey(store, request)
       })
-      console.error(`The ${title} ${record.id} is for the project ${project_id}; it is shown only now:`)
+      console.error(`The ${KEY_TITLES[purpose]} ${record.id} is for the project ${project_id}; it is shown only now:`)
       console.log(value)
     },
   }

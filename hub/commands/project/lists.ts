@@ -1,26 +1,25 @@
 import { listProjects, type ProjectVersion } from '../../project/catalogue.ts'
 import { listProjectKeys, type ProjectKey } from '../../project/project-keys.ts'
-import { type Command, DATA_USAGE, printList } from '../command.ts'
+import { listCommand } from '../list-command.ts'
 
 const VERSION_HEADING = ['PROJECT', 'VERSION', 'STATE', 'PUBLISHED', 'SHA-256', 'SIGNED BY']
 const KEY_HEADING = ['ID', 'KIND', 'PREFIX', 'PROJECT', 'NAME', 'STATE', 'LAST USED']
 
-export const versions: Command = {
+export const versions = listCommand({
+  name: 'project versions',
   summary: 'lists the published versions',
-  usage: `npm run hub -- project versions [options]
+  heading: VERSION_HEADING,
+  find: store => listProjects(store).flatMap(project => project.versions),
+  toRow: versionRow,
+})
 
-${DATA_USAGE}`,
-  run: args =>
-    printList(args, VERSION_HEADING, store => listProjects(store).flatMap(project => project.versions), versionRow),
-}
-
-export const keys: Command = {
+export const keys = listCommand({
+  name: 'project keys',
   summary: 'lists dev keys and deployment credentials, without their values',
-  usage: `npm run hub -- project keys [options]
-
-${DATA_USAGE}`,
-  run: args => printList(args, KEY_HEADING, listProjectKeys, keyRow),
-}
+  heading: KEY_HEADING,
+  find: listProjectKeys,
+  toRow: keyRow,
+})
 
 function versionRow({ project_id, version, revoked_at, published_at, sha256, signer_public_key }: ProjectVersion) {
   return [project_id, version, revoked_at === null ? 'served' : 'revoked', published_at, sha256, signer_public_key]

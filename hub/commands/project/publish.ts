@@ -1,5 +1,5 @@
 import { UsageError } from '../../errors.ts'
-import { publishProject } from '../../project/publish.ts'
+import { publishProject, type SealedRelease } from '../../project/publish.ts'
 import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, withStore } from '../command.ts'
 import { SEAL_OPTIONS, SEAL_USAGE, sealSource } from './seal-options.ts'
 import { readSealedFile } from './sealed-file.ts'
@@ -17,16 +17,16 @@ ${SEAL_USAGE}
 ${DATA_USAGE}`,
   run: async args => {
     const { values } = parseCommandLine(args, OPTIONS)
-    const { bytes, release } = await readSealed(values)
-    const published = await withStore(values.data, store => publishProject(store, bytes, release))
+    const sealed = await readSealed(values)
+    const published = await withStore(values.data, store => publishProject(store, sealed))
     const { project_id, version, size, sha256, signer_public_key } = published
     console.log(`Published the project ${project_id} ${version}: ${size} bytes, SHA-256 ${sha256}`)
     console.log(`Signed by ${signer_public_key}: hosts pin it as signer-public-key`)
   },
 }
 
-function readSealed({ sealed, data: _, ...sealing }: Values) {
-  if (sealed === undefined) return sealSource(sealing)
+async function readSealed({ sealed, data: _, ...sealing }: Values): Promise<SealedRelease> {
+  if (sealed === undefined) return await sealSource(sealing)
   const [superfluous] = Object.keys(sealing)
   if (superfluous === undefined) return readSealedFile(sealed)
   throw new UsageError(`The option --${superfluous} does not go with --sealed, which is sealed already.`)

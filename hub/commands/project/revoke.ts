@@ -1,10 +1,11 @@
 import { UsageError } from '../../errors.ts'
-import { revokeProjectVersion } from '../../project/catalogue.ts'
-import { revokeProject, revokeProjectKey } from '../../project/project-keys.ts'
+import { type ProjectVersionId, revokeProjectVersion } from '../../project/catalogue.ts'
+import { KEY_TITLES, revokeProject, revokeProjectKey } from '../../project/project-keys.ts'
 import type { Store } from '../../store.ts'
 import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, withExistingStore } from '../command.ts'
 
 const OPTIONS = { ...DATA_OPTION, 'project-id': { type: 'string' }, version: { type: 'string' } } as const
+type Values = ReturnType<typeof parseCommandLine<typeof OPTIONS>>['values']
 
 export const revoke: Command = {
   summary: 'revokes a dev key, a credential, a version, or all keys of a project',
@@ -20,28 +21,26 @@ ${DATA_USAGE}
 It takes effect at once, also for a hub that is running: the next deployment gets no key. Nothing is taken from hosts.`,
   run: async args => {
     const { values, positionals } = parseCommandLine(args, OPTIONS, 1)
-    const revocation = chooseRevocation(positionals[0], values['project-id'], values.version)
-    console.log(await withExistingStore(values.data, revocation))
+    console.log(await withExistingStore(values.data, chooseRevocation(positionals[0], values)))
   },
 }
 
-/** What revokes, and tells it. */
-function chooseRevocation(
-  id: string | undefined,
-  projectId: string | undefined,
-  version: string | undefined,
-): (store: Store) => string {
+/** Revokes, and returns a sentence that says so. */
+type Revocation = (store: Store) => string
+
+function chooseRevocation(id: string | undefined, { 'project-id': projectId, version }: Values): Revocation {
   if ((id === undefined) === (projectId === undefined) || (id !== undefined && version !== undefined)) {
     throw new UsageError('What to revoke is given by an ID, or by --project-id, alone or with --version.')
   }
   if (id !== undefined) return store => revokeKey(store, id)
-  const wanted = projectId ?? ''
-  return version === undefined ? store => revokeKeys(store, wanted) : store => revokeVersion(store, wanted, version)
+  const project_id = projectId ?? ''
+  if (version === undefined) return store => revokeKeys(store, project_id)
+  return store => revokeVersion(store, { project_id, version })
 }
 
 function revokeKey(store: Store, id: string): string {
   const { purpose, name, project_id } = revokeProjectKey(store, id)
-  return `The ${purpose} ${id} (${name}) of the project ${project_id} is revoked.`
+  return `The ${KEY_TITLES[purpose]} ${id} (${name}) of the project ${project_id} is revoked.`
 }
 
 function revokeKeys(store: Store, projectId: string): string {
@@ -49,7 +48,7 @@ function revokeKeys(store: Store, projectId: string): string {
   return `Every dev key and deployment credential of the project ${projectId} is revoked (${revoked.length} just now).`
 }
 
-function revokeVersion(store: Store, projectId: string, version: string): string {
-  revokeProjectVersion(store, projectId, version)
-  return `Version ${version} of the project ${projectId} is revoked.`
+function revokeVersion(store: Store, id: ProjectVersionId): string {
+  revokeProjectVersion(store, id)
+  return `Version ${id.version} of the project ${id.project_id} is revoked.`
 }

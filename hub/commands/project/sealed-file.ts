@@ -1,8 +1,7 @@
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { HubError } from '../../errors.ts'
 import { parseInput } from '../../names.ts'
-import { type Release, releaseSchema } from '../../project/publish.ts'
-import type { SealedProject } from '../../project/seal.ts'
+import { releaseSchema, type SealedRelease } from '../../project/publish.ts'
 
 /** What lies beside a sealed file and is needed to publish it; it holds the DEK. */
 export function releasePath(file: string): string {
@@ -13,7 +12,7 @@ export function releasePath(file: string): string {
  * Writes a sealed file, and beside it, readable by its user only, what goes with it. Throws HubError 400 when one of
  * the two is there already.
  */
-export function writeSealedFile(file: string, { bytes, release }: Pick<SealedProject, 'bytes' | 'release'>): void {
+export function writeSealedFile(file: string, { bytes, release }: SealedRelease): void {
   const taken = [file, releasePath(file)].find(path => existsSync(path))
   if (taken !== undefined) throw new HubError(400, `The file ${taken} exists already: give another --out.`)
   try {
@@ -26,7 +25,7 @@ export function writeSealedFile(file: string, { bytes, release }: Pick<SealedPro
 }
 
 /** Throws HubError 400 when one of the two files is missing or is not what writeSealedFile writes. */
-export function readSealedFile(file: string): { bytes: Buffer; release: Release } {
+export function readSealedFile(file: string): SealedRelease {
   for (const path of [file, releasePath(file)]) {
     if (!existsSync(path)) throw new HubError(400, `The file ${path} is missing: "project seal" writes it.`)
   }

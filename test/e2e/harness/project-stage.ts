@@ -67,7 +67,7 @@ export async function openProjectStage(): Promise<ProjectStage> {
     seal,
     async publish(version, files, options) {
       const project = await seal(version, files, options)
-      await publishProject(store, project.bytes, project.release)
+      await publishProject(store, project)
       return project
     },
     deploy: (inputs = {}, run = {}) =>

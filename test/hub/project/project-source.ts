@@ -39,6 +39,6 @@ export function newShop(t: TestContext, files: Record<string, string | undefined
 /** Seals the project `shop` and publishes it in the hub's data folder. */
 export async function publishShop(t: TestContext, store: Store, version: string): Promise<SealedProject> {
   const sealed = await sealShop(t, { version })
-  await publishProject(store, sealed.bytes, sealed.release)
+  await publishProject(store, sealed)
   return sealed
 }

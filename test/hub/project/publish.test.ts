@@ -27,10 +27,10 @@ describe('publishing a project', () => {
 
   it('changes nothing when the same is published once more, revoked or not', async t => {
     const store = newStore(t)
-    const { bytes, release } = await publishShop(t, store, '1.0.0')
-    revokeProjectVersion(store, 'shop', '1.0.0')
+    const sealed = await publishShop(t, store, '1.0.0')
+    revokeProjectVersion(store, { project_id: 'shop', version: '1.0.0' })
     const before = listProjects(store)
-    await publishProject(store, bytes, release)
+    await publishProject(store, sealed)
     assert.deepEqual(listProjects(store), before)
   })
 
@@ -44,13 +44,13 @@ describe('publishing a project', () => {
   it('never gives published bytes a second version', async t => {
     const store = newStore(t)
     const { bytes, release } = await publishShop(t, store, '1.0.0')
-    await assert.rejects(publishProject(store, bytes, { ...release, version: '2.0.0' }), { status: 409 })
+    await assert.rejects(publishProject(store, { bytes, release: { ...release, version: '2.0.0' } }), { status: 409 })
   })
 
   it('lets one of two win that publish a version at the same time', async t => {
     const store = newStore(t)
     const both = [await sealShop(t), await sealShop(t)]
-    const ended = await Promise.allSettled(both.map(({ bytes, release }) => publishProject(store, bytes, release)))
+    const ended = await Promise.allSettled(both.map(sealed => publishProject(store, sealed)))
     assert.deepEqual(ended.map(({ status }) => status).sort(), ['fulfilled', 'rejected'])
   })
 
@@ -77,7 +77,7 @@ describe('publishing a project', () => {
       const store = newStore(t)
       const sealed = await sealShop(t)
       const { bytes = sealed.bytes, ...fields }: Partial<Release> & { bytes?: Buffer } = change(sealed)
-      await assert.rejects(publishProject(store, bytes, { ...sealed.release, ...fields }), { status: 400 })
+      await assert.rejects(publishProject(store, { bytes, release: { ...sealed.release, ...fields } }), { status: 400 })
       assert.deepEqual(listProjects(store), [])
       assert.deepEqual(readdirSync(join(store.dataDir, 'artifacts')), [])
     })
@@ -87,7 +87,7 @@ describe('publishing a project', () => {
     const bytes = Buffer.alloc(20)
     const { release } = await sealShop(t)
     const signature = sign(null, bytes, SIGNING_KEY).toString('base64')
-    await assert.rejects(publishProject(newStore(t), bytes, { ...release, signature }), { status: 400 })
+    await assert.rejects(publishProject(newStore(t), { bytes, release: { ...release, signature } }), { status: 400 })
   })
 })
 

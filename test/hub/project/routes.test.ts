@@ -31,9 +31,9 @@ describe('GET /v1/projects/{id}/versions/latest', () => {
   it('leaves revoked versions out, and answers 404 when none is left', async t => {
     const { hub, token } = await runShopHub(t)
     await publishShop(t, hub.store, '1.1.0')
-    revokeProjectVersion(hub.store, 'shop', '1.1.0')
+    revokeProjectVersion(hub.store, { project_id: 'shop', version: '1.1.0' })
     assert.deepEqual(await (await hub.call(LATEST, { bearer: token })).json(), { version: '1.0.0' })
-    revokeProjectVersion(hub.store, 'shop', '1.0.0')
+    revokeProjectVersion(hub.store, { project_id: 'shop', version: '1.0.0' })
     const response = await hub.call(LATEST, { bearer: token })
     assert.equal(response.status, 404)
     assert.ok(await errorOf(response))
@@ -147,7 +147,7 @@ describe('POST /v1/deployments/authorize', () => {
 
   it('answers 403 with a sentence once the version is revoked', async t => {
     const shop = await runShopHub(t)
-    revokeProjectVersion(shop.hub.store, 'shop', '1.0.0')
+    revokeProjectVersion(shop.hub.store, { project_id: 'shop', version: '1.0.0' })
     const response = await authorize(shop)
     assert.equal(response.status, 403)
     assert.match(await errorOf(response), /1\.0\.0/)
@@ -239,7 +239,7 @@ describe('the fleet page', () => {
   it('shows projects, their versions and their deployments', async t => {
     const shop = await runShopHub(t)
     await publishShop(t, shop.hub.store, '1.1.0')
-    revokeProjectVersion(shop.hub.store, 'shop', '1.1.0')
+    revokeProjectVersion(shop.hub.store, { project_id: 'shop', version: '1.1.0' })
     await report(shop, { status: 'rolled_back' })
     const page = await (await shop.hub.call('/')).text()
     for (const text of ['shop', '1.1.0 (revoked)', 'cart@1.10', 'rolled back', '2026-01-02 03:04 UTC']) {

@@ -98,7 +98,7 @@ describe('sealing', () => {
       const source = join(newFolder(t, { file: content }), 'file')
       const sha256 = createHash('sha256').update('bytes').digest('hex')
       const member = { type: 'file', path: 'file', source, size: 5, isExecutable: false, sha256 } as const
-      const packed = packMembers('{}', [member], BUILT_AT)
+      const packed = packMembers({ manifestJson: '{}', members: [member], time: BUILT_AT })
       await assert.rejects(buffer(packed), { name: 'HubError', status: 400 })
     })
   }
