@@ -18350,9 +18350,25 @@ function describeFailures(failures) {
     return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`;
 }
 
+;// CONCATENATED MODULE: ./build/install/files/clock.js
+
+
+const systemClock = {
+    now: () => external_node_perf_hooks_namespaceObject.performance.now(),
+    async sleep(ms, signal) {
+        try {
+            await (0,promises_namespaceObject.setTimeout)(ms, undefined, signal === undefined ? {} : { signal });
+        }
+        catch (error) {
+            signal?.throwIfAborted();
+            throw error;
+        }
+    },
+};
+
 ;// CONCATENATED MODULE: ./build/install/services/service.js
 
-/** One thing that a supervisor of this host runs, by the names of the host config; as written to the journal. */
+/** What a supervisor of this host runs, by its name in the host config; as written to the journal. */
 const serviceSchema = schemas_lazy(() => discriminatedUnion('supervisor', [
     object({ supervisor: literal('systemd'), scope: schemas_enum(['system', 'user']), unit: schemas_string() }),
     object({ supervisor: literal('docker'), container: schemas_string() }),
@@ -18364,22 +18380,16 @@ const serviceSchema = schemas_lazy(() => discriminatedUnion('supervisor', [
         context: nullable(schemas_string()),
     }),
 ]));
-/**
- * The service of an id, or of the whole project where a step names no plugin and the host config has a project-wide unit.
- * Undefined when the host config has no supervisor, or says `none`.
- */
-function serviceOf(config, id, isProjectWide) {
+/** The service of an id. Undefined when the host config has no supervisor, or says `none`. */
+function serviceOf(config, id) {
     const named = config.plugins.get(id);
     const fill = (template) => template.replaceAll('{id}', id);
     switch (config.supervisor) {
         case undefined:
         case 'none':
             return undefined;
-        case 'systemd': {
-            const { scope, unit, projectUnit } = config.systemd;
-            const own = fill(named?.unit ?? unit);
-            return { supervisor: 'systemd', scope, unit: isProjectWide ? (projectUnit ?? own) : own };
-        }
+        case 'systemd':
+            return { supervisor: 'systemd', scope: config.systemd.scope, unit: fill(named?.unit ?? config.systemd.unit) };
         case 'docker':
             return { supervisor: 'docker', container: fill(named?.container ?? config.docker.container) };
         case 'kubernetes': {
@@ -18394,7 +18404,13 @@ function serviceOf(config, id, isProjectWide) {
         }
     }
 }
-/** How an operator calls the service. */
+/** The service of an id in a step that names no plugin: the project-wide unit if the host config has one, else its own. */
+function projectServiceOf(config, id) {
+    const own = serviceOf(config, id);
+    const { projectUnit } = config.systemd;
+    return own?.supervisor === 'systemd' && projectUnit !== undefined ? { ...own, unit: projectUnit } : own;
+}
+/** The service's name for an operator. */
 function describeService(service) {
     switch (service.supervisor) {
         case 'systemd':
@@ -18414,7 +18430,7 @@ const probeSchema = schemas_lazy(() => discriminatedUnion('type', [
     object({ type: literal('tcp'), address: schemas_string() }),
     object({ type: literal('command'), command: readonly(tuple([schemas_string()], schemas_string())) }),
 ]));
-/** What a healthcheck step looks at; as written to the journal. */
+/** What a healthcheck step checks for one id; as written to the journal. */
 const healthcheckSchema = schemas_lazy(() => object({
     id: schemas_string(),
     service: nullable(serviceSchema),
@@ -18422,28 +18438,28 @@ const healthcheckSchema = schemas_lazy(() => object({
     timeout_seconds: schemas_number(),
     retries: schemas_number(),
 }));
-/** By what a version that is brought back is checked: the step's look, for what ran before; null where nothing did. */
+/** The check of a restored version: the step's own, with the version that ran before; null where none did. */
 const restoredCheckSchema = schemas_lazy(() => schemas_extend(healthcheckSchema.def.getter(), { previous_version: nullable(schemas_string()) }));
-/** The checks of one step: of its plugin, else of everything that the plan installs; what is the same for several is looked at once. */
+/** A step's checks: of its plugin, else of every id that the plan installs; ids that share a check are checked once. */
 function healthchecksOf(step, config, ids) {
+    const findService = step.plugin === undefined ? projectServiceOf : serviceOf;
     const checks = (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
         id,
-        service: serviceOf(config, id, step.plugin === undefined) ?? null,
+        service: findService(config, id) ?? null,
         check: config.plugins.get(id)?.healthcheck ?? null,
         timeout_seconds: step.timeoutSeconds,
         retries: step.retries,
     }));
-    const lookOf = ({ service, check }) => JSON.stringify([service, check]);
-    return checks.filter((check, at) => checks.findIndex(other => lookOf(other) === lookOf(check)) === at);
+    const keyOf = ({ service, check }) => JSON.stringify([service, check]);
+    return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at);
 }
-/** The check with `{version}` in its `body` replaced, so that an old process that still answers does not pass for the new one. */
-function expectVersion(check, version) {
-    if (check === null)
-        return undefined;
-    const { probe } = check;
-    if (probe.type !== 'http' || probe.body === undefined)
-        return check;
-    return { ...check, probe: { ...probe, body: probe.body.replaceAll('{version}', version ?? '') } };
+/** Replaces `{version}` in the check's `body`, so that an old process that still answers does not pass as the new one. */
+function expectVersion(healthcheck, version) {
+    const { check } = healthcheck;
+    if (check?.probe.type !== 'http' || check.probe.body === undefined)
+        return healthcheck;
+    const probe = { ...check.probe, body: check.probe.body.replaceAll('{version}', version ?? '') };
+    return { ...healthcheck, check: { ...check, probe } };
 }
 
 ;// CONCATENATED MODULE: external "node:net"
@@ -20064,15 +20080,16 @@ function createWire(options) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/services/commands.js
-/** The supervisor's own command line for an action: an argument list, no shell. `replicas` is how many a start makes of a Kubernetes deployment. */
-function actionCommand(service, action, replicas) {
+/** The supervisor's own command line that carries out an order: an argument list, no shell. */
+function actionCommand(order) {
+    const { service, action } = order;
     switch (service.supervisor) {
         case 'systemd':
             return [...systemctl(service), action, service.unit];
         case 'docker':
             return ['docker', action, service.container];
         case 'kubernetes':
-            return [...kubectl(service), ...kubernetesAction(action, `deployment/${service.deployment}`, replicas)];
+            return [...kubectl(service), ...kubernetesAction(order), `deployment/${service.deployment}`];
     }
 }
 /** The command line that asks for a service's state; `parseState` reads its answer. */
@@ -20087,8 +20104,8 @@ function stateCommand(service) {
     }
 }
 /**
- * The command line that asks which run of a service this is: its answer is another one after each start, also one that
- * the supervisor made by itself. A Kubernetes deployment tells when it last became available.
+ * The command line whose answer changes with every start of a service, even one that the supervisor makes by itself.
+ * For a Kubernetes deployment the answer is the time when it last became available.
  */
 function runCommand(service) {
     switch (service.supervisor) {
@@ -20100,40 +20117,24 @@ function runCommand(service) {
             return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_RUN}`];
     }
 }
-/** The command line that has a supervisor forget how often it started a service of late, where it counts that. */
+/** The command line that makes a supervisor forget its recent starts of a service, where it counts them. */
 function forgetStartsCommand(service) {
     return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined;
 }
-/** What the answer to `stateCommand` says: its exit code and its standard output. */
-function parseState(service, exitCode, stdout) {
-    // systemctl is-active tells by its exit code as well, and what is "activating" is not 0.
-    const text = exitCode === 0 || service.supervisor === 'systemd' ? stdout.trim() : '';
+/** What the answer to `stateCommand` says. */
+function parseState(service, answer) {
+    // systemctl is-active reports the state by its exit code as well: "activating" is not 0.
+    const text = answer.code === 0 || service.supervisor === 'systemd' ? answer.stdout.trim() : '';
     switch (service.supervisor) {
         case 'systemd':
-            return {
-                known: UP_UNITS.has(text) || DOWN_UNITS.has(text),
-                up: UP_UNITS.has(text),
-                running: text === 'active',
-                replicas: null,
-            };
+            return parseUnitState(text);
         case 'docker':
-            return {
-                known: text !== '',
-                up: /^(?:running|restarting)\b/.test(text),
-                running: text === 'running' || text === 'running healthy',
-                replicas: null,
-            };
-        case 'kubernetes': {
-            // A field that is 0 may be left out, which leaves its place empty.
-            const fields = text.split(' ');
-            const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.map(Number);
-            const isWhole = updated === wanted && available === wanted && all === wanted;
-            const running = observed >= generation && wanted > 0 && isWhole;
-            return { known: /^\d+$/.test(fields[2] ?? ''), up: wanted > 0, running, replicas: wanted };
-        }
+            return parseContainerState(text);
+        case 'kubernetes':
+            return parseDeploymentState(text);
     }
 }
-/** Whether what a failed `stateCommand` wrote says that there is no such thing; a unit that is not there is merely inactive. */
+/** Whether the output of a failed `stateCommand` says that the service does not exist; to systemd it is merely inactive. */
 function saysMissing(service, output) {
     switch (service.supervisor) {
         case 'systemd':
@@ -20145,7 +20146,7 @@ function saysMissing(service, output) {
     }
 }
 const UP_UNITS = new Set(['active', 'activating', 'reloading', 'refreshing']);
-/** An old systemctl calls a unit that is not there `unknown`. */
+/** An old systemctl calls a unit that does not exist `unknown`. */
 const DOWN_UNITS = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown']);
 const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}';
 const DOCKER_RUN = '{{.State.StartedAt}}';
@@ -20158,6 +20159,26 @@ const KUBERNETES_STATE = [
     '{.status.availableReplicas}',
     '{.status.replicas}',
 ].join(' ');
+function parseUnitState(text) {
+    const up = UP_UNITS.has(text);
+    return { known: up || DOWN_UNITS.has(text), up, running: text === 'active', replicas: null };
+}
+function parseContainerState(text) {
+    return {
+        known: text !== '',
+        up: /^(?:running|restarting)\b/.test(text),
+        running: text === 'running' || text === 'running healthy',
+        replicas: null,
+    };
+}
+/** kubectl may leave a field that is 0 empty. */
+function parseDeploymentState(text) {
+    const fields = text.split(' ');
+    const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.map(Number);
+    const isComplete = updated === wanted && available === wanted && all === wanted;
+    const running = observed >= generation && wanted > 0 && isComplete;
+    return { known: /^\d+$/.test(fields[2] ?? ''), up: wanted > 0, running, replicas: wanted };
+}
 function systemctl(service) {
     return service.scope === 'user' ? ['systemctl', '--user'] : ['systemctl'];
 }
@@ -20166,20 +20187,20 @@ function kubectl(service) {
     const context = service.context === null ? [] : [`--context=${service.context}`];
     return ['kubectl', ...kubeconfig, ...context, `--namespace=${service.namespace}`];
 }
-function kubernetesAction(action, deployment, replicas) {
+function kubernetesAction({ action, replicas }) {
     switch (action) {
         case 'start':
-            return ['scale', `--replicas=${replicas || 1}`, deployment];
+            return ['scale', `--replicas=${replicas || 1}`];
         case 'stop':
-            return ['scale', '--replicas=0', deployment];
+            return ['scale', '--replicas=0'];
         case 'restart':
-            return ['rollout', 'restart', deployment];
+            return ['rollout', 'restart'];
     }
 }
 
 ;// CONCATENATED MODULE: ./build/install/services/environment.js
 
-/** Where each supervisor's command line looks for its daemon or cluster, beside what `HOME` holds. */
+/** Where each supervisor's command line looks for its daemon or cluster, apart from files in `HOME`. */
 const WHEREABOUTS = {
     systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
     docker: [
@@ -20193,7 +20214,7 @@ const WHEREABOUTS = {
     ],
     kubernetes: ['KUBECONFIG'],
 };
-/** What a supervisor's command line may know of the environment: what every child may, and where its daemon or cluster is. */
+/** The environment of a supervisor's command line: what every child may know, and where its daemon or cluster is. */
 function supervisorEnvironment(service) {
     const found = WHEREABOUTS[service.supervisor].flatMap(name => {
         const value = process.env[name];
@@ -20201,7 +20222,7 @@ function supervisorEnvironment(service) {
     });
     return allowedEnvironment({ ...runtimeDirectory(service), ...Object.fromEntries(found) });
 }
-/** A user manager is found through the runtime directory of the user, which a service's environment may lack. */
+/** systemctl finds a user's manager through the runtime directory, which a runner that is itself a service may lack. */
 function runtimeDirectory(service) {
     const uid = process.getuid?.();
     if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined)
@@ -20219,31 +20240,35 @@ function runtimeDirectory(service) {
 const ACTION_TIMEOUT_MS = 5 * 60_000;
 const STATE_TIMEOUT_MS = 30_000;
 /**
- * Has the supervisor start, stop or restart a service. Throws DeploymentError `step_failed` with what it said, or
- * `step_timed_out`.
+ * Has the supervisor start, stop or restart a service, within 5 minutes unless `limits` says otherwise.
+ * Throws DeploymentError `step_failed` with the supervisor's output, or `step_timed_out`.
  */
-async function superviseService(service, action, { replicas, signal, timeoutMs = ACTION_TIMEOUT_MS }) {
-    const command = actionCommand(service, action, replicas);
-    const end = await runChild({ command, env: supervisorEnvironment(service), timeoutMs, signal });
+async function superviseService(order, limits = {}) {
+    const { service, action } = order;
+    const command = actionCommand(order);
+    const env = supervisorEnvironment(service);
+    const end = await runChild({ command, env, timeoutMs: ACTION_TIMEOUT_MS, ...limits });
     if (end.kind === 'exited' && end.code === 0)
         return;
-    const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
-    throw new DeploymentError(code, `To ${action} ${describeService(service)}, ${command.join(' ')} ${describeEnd(end)}: look at the service on this host.`);
+    throw new DeploymentError(end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed', `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${describeEnd(end)}. Check the service on this host.`);
 }
-/** What the supervisor says of a service. Where it cannot be asked, nothing is known, and the evidence says why. */
-async function readServiceState(service, signal, timeoutMs = STATE_TIMEOUT_MS) {
+/** What the supervisor says about a service. If it cannot be asked, the state is unknown and the evidence says why. */
+async function readServiceState(service, limits = {}) {
     const command = stateCommand(service);
-    const end = await runChild({ command, env: supervisorEnvironment(service), timeoutMs, signal });
-    const state = end.kind === 'exited' ? parseState(service, end.code, end.stdout) : UNKNOWN;
+    const env = supervisorEnvironment(service);
+    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
+    const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN;
     const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output);
     return { ...state, missing, evidence: `${describeService(service)}: ${command[0]} ${describeEnd(end)}` };
 }
-/** What is another text after each start of a service. Null where that cannot be told. */
-async function readServiceRun(service, signal, timeoutMs = STATE_TIMEOUT_MS) {
-    const end = await runChild({ command: runCommand(service), env: supervisorEnvironment(service), timeoutMs, signal });
+/** A text that changes with every start of a service. Null where the supervisor does not give one. */
+async function readServiceRun(service, limits = {}) {
+    const command = runCommand(service);
+    const env = supervisorEnvironment(service);
+    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
     return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() || null : null;
 }
-/** Has the supervisor forget earlier starts, so that it does not refuse the next for being one too many. Never fails. */
+/** Makes the supervisor forget earlier starts, so that its start limit does not refuse the next one. Never fails. */
 async function forgetStarts(service) {
     const command = forgetStartsCommand(service);
     if (command === undefined)
@@ -20251,22 +20276,22 @@ async function forgetStarts(service) {
     await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS });
 }
 const UNKNOWN = { known: false, up: false, running: false, replicas: null };
-/** How a child ended, for a message. */
+/** How a child ended, for a message: a predicate whose subject is the program. */
 function describeEnd(end) {
     switch (end.kind) {
         case 'exited':
-            return `ended with exit code ${end.code}${said(end.output)}`;
+            return `returned exit code ${end.code}${describeOutput(end.output)}`;
         case 'signalled':
-            return `was ended by ${end.signal}${said(end.output)}`;
+            return `was killed by ${end.signal}${describeOutput(end.output)}`;
         case 'timed_out':
-            return `did not end in time${said(end.output)}`;
+            return `did not finish in time${describeOutput(end.output)}`;
         case 'not_started':
             return `could not be started (${cleanForeignText(end.error.message)})`;
     }
 }
-function said(output) {
+function describeOutput(output) {
     const text = cleanForeignText(output, 2048);
-    return text === '' ? ' and said nothing' : ` and said "${text}"`;
+    return text === '' ? ' and printed nothing' : ` and printed "${text}"`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/services/probe.js
@@ -20276,19 +20301,19 @@ function said(output) {
 
 
 
-/** Looks once, within `timeoutMs`. A probe that fails is a finding; only an abort of `signal` throws. */
-async function runProbe(probe, timeoutMs, signal) {
+/** Probes once. A probe that fails is a finding; only an abort of the signal throws. */
+async function runProbe(probe, limits) {
     switch (probe.type) {
         case 'http':
-            return probeHttp(probe, timeoutMs, signal);
+            return await probeHttp(probe, limits);
         case 'tcp':
-            return probeTcp(probe.address, timeoutMs, signal);
+            return await probeTcp(probe, limits);
         case 'command':
-            return probeCommand(probe.command, timeoutMs, signal);
+            return await probeCommand(probe, limits);
     }
 }
-async function probeHttp(probe, timeoutMs, signal) {
-    // The operator's own host config names the address, so plain http is his to choose.
+async function probeHttp(probe, { timeoutMs, signal }) {
+    // The operator's own host config names the address, so plain http is the operator's choice.
     const wire = createWire({ allowHttp: true, userAgent: 'hub-deploy', log: () => { }, signal });
     try {
         const { status, decoded, text } = await wire.requestJson({
@@ -20308,7 +20333,7 @@ async function probeHttp(probe, timeoutMs, signal) {
         return { healthy: false, evidence: toDeployError(error).message };
     }
 }
-async function probeTcp(address, timeoutMs, signal) {
+async function probeTcp({ address }, { timeoutMs, signal }) {
     const colon = address.lastIndexOf(':');
     const host = address.slice(0, colon).replace(/^\[|\]$/g, '');
     const socket = (0,external_node_net_namespaceObject.connect)({ host, port: Number(address.slice(colon + 1)), signal });
@@ -20321,28 +20346,31 @@ async function probeTcp(address, timeoutMs, signal) {
     signal.throwIfAborted();
     return { healthy: error === undefined, evidence: `tcp ${address}: ${error?.message ?? 'connected'}` };
 }
-async function probeCommand(command, timeoutMs, signal) {
-    const end = await runChild({ command, env: allowedEnvironment(), timeoutMs, signal });
+async function probeCommand({ command }, limits) {
+    const end = await runChild({ command, env: allowedEnvironment(), ...limits });
     return { healthy: end.kind === 'exited' && end.code === 0, evidence: `${command[0]} ${describeEnd(end)}` };
 }
 
 ;// CONCATENATED MODULE: ./build/install/services/stability.js
-/** A supervisor's word must hold this long, or for half of a shorter time-out: what crashes at its start runs at first. */
+/**
+ * How long, or for half of a shorter time-out, a supervisor must call a service running: one that crashes at its start
+ * runs at first.
+ */
 const SUPERVISOR_STABLE_MS = 3000;
 const DEFAULT_INTERVAL_MS = 1000;
-/** So many looks fit into a time-out at least, however long the interval. */
-const MIN_LOOKS = 4;
-/** How a service is watched in one try. */
+/** At least this many probes fit into a time-out, however long the interval. */
+const MIN_PROBES = 4;
+/** How a service is watched in one attempt. */
 function paceOf({ service, check, timeout_seconds }) {
     const timeoutMs = timeout_seconds * 1000;
     const floorMs = service === null ? 0 : Math.min(SUPERVISOR_STABLE_MS, timeoutMs / 2);
     return {
         timeoutMs,
         stableMs: Math.max(floorMs, (check?.stableForSeconds ?? 0) * 1000),
-        intervalMs: Math.min(check === null ? DEFAULT_INTERVAL_MS : check.intervalSeconds * 1000, timeoutMs / MIN_LOOKS),
+        intervalMs: Math.min(check === null ? DEFAULT_INTERVAL_MS : check.intervalSeconds * 1000, timeoutMs / MIN_PROBES),
     };
 }
-/** How long a service is healthy without a break; that it was started again is a break, even if each look finds it running. */
+/** How long a service has been healthy without a break. A new start is a break, even if every probe finds it running. */
 function beginStreak() {
     let healthySince;
     let lastRun = null;
@@ -20351,15 +20379,15 @@ function beginStreak() {
         get starts() {
             return starts;
         },
-        add(healthy, run, nowMs) {
-            const isOther = run !== null && lastRun !== null && run !== lastRun;
-            if (isOther)
+        add({ healthy, run }, nowMs) {
+            const isNewRun = run !== null && lastRun !== null && run !== lastRun;
+            if (isNewRun)
                 starts++;
             lastRun = run ?? lastRun;
-            const since = isOther ? nowMs : (healthySince ?? nowMs);
+            const since = isNewRun ? nowMs : (healthySince ?? nowMs);
             healthySince = healthy ? since : undefined;
         },
-        heldMs: nowMs => (healthySince === undefined ? undefined : nowMs - healthySince),
+        healthyMs: nowMs => (healthySince === undefined ? undefined : nowMs - healthySince),
     };
 }
 
@@ -20370,29 +20398,31 @@ function beginStreak() {
 
 
 
-
-/** A single look that takes longer has found nothing healthy; there may be time for another. */
-const LOOK_TIMEOUT_MS = 10_000;
-/** With less time left there is no look: that it was cut short would hide what the last one found. */
-const SHORTEST_LOOK_MS = 200;
+/** A single probe that takes longer has failed; there may be time for another. */
+const PROBE_TIMEOUT_MS = 10_000;
+/** With less time left there is no other probe: cut short, it would hide what the last one found. */
+const SHORTEST_PROBE_MS = 200;
 const MAX_RESTORED_SECONDS = 60;
 /**
- * Waits until the supervisor says that the service runs and the configured check holds, both without a break for the
- * check's `stable_for`, and with a supervisor for 3 s or half of the time-out; a start that is noticed is a break.
- * Returns the last evidence; throws DeploymentError `unhealthy` with it when no try gets there.
+ * Waits until the supervisor reports the service as running and the configured check passes, both without a break for
+ * the check's `stable_for`, and with a supervisor for 3 s or half of the time-out. A new start is a break.
+ * Returns the last evidence; throws DeploymentError `unhealthy` with it when no attempt succeeds.
  */
-async function checkHealth(request) {
+async function checkHealth(request, clock = systemClock) {
     const { id, timeout_seconds: seconds, retries } = request.healthcheck;
-    let finding = { healthy: false, evidence: 'nothing was looked at' };
+    let finding = { healthy: false, evidence: 'no probe was made' };
     for (let attempt = 1; attempt <= retries + 1; attempt++) {
-        finding = await waitForHealth(request);
+        finding = await waitForHealth(request, clock);
         if (finding.healthy)
             return finding.evidence;
-        request.log.info(`Try ${attempt} of ${retries + 1}: ${id} is not healthy. ${finding.evidence}`);
+        request.log.info(`Attempt ${attempt} of ${retries + 1}: ${id} is not healthy. ${finding.evidence}`);
     }
-    throw new DeploymentError('unhealthy', `${id} was not healthy within ${seconds} s (tries: ${retries + 1}): ${finding.evidence}`);
+    throw new DeploymentError('unhealthy', `${id} was not healthy within ${seconds} s (attempts: ${retries + 1}): ${finding.evidence}`);
 }
-/** What is not healthy, one sentence each; for a version that is back. All are looked at together, so that it takes no longer than one. */
+/**
+ * What is not healthy after an older version was restored, one sentence for each check. Runs all checks at once, so
+ * that many take no longer than one.
+ */
 async function findUnhealthy(checks, log) {
     const { signal } = new AbortController();
     const findings = checks.map(async ({ previous_version: version, ...healthcheck }) => {
@@ -20407,49 +20437,49 @@ async function findUnhealthy(checks, log) {
     });
     return (await Promise.all(findings)).flat();
 }
-/** One try of a minute, or what `stable_for` needs: who takes back, or recovers, must come to an end. */
+/** One attempt of at most a minute, or what `stable_for` needs: a rollback or a recovery must come to an end. */
 function onceBriefly(healthcheck) {
     const stable = healthcheck.check?.stableForSeconds ?? 0;
     const seconds = Math.min(healthcheck.timeout_seconds, Math.max(MAX_RESTORED_SECONDS, stable + MAX_RESTORED_SECONDS / 2));
     return { ...healthcheck, retries: 0, timeout_seconds: seconds };
 }
-async function waitForHealth({ healthcheck, version, signal }) {
-    const check = expectVersion(healthcheck.check, version);
+async function waitForHealth({ healthcheck, version, signal }, clock) {
+    const expected = expectVersion(healthcheck, version);
     const { timeoutMs, stableMs, intervalMs } = paceOf(healthcheck);
-    const deadline = external_node_perf_hooks_namespaceObject.performance.now() + timeoutMs;
+    const deadline = clock.now() + timeoutMs;
     const streak = beginStreak();
     for (;;) {
-        const lookMs = Math.max(1, Math.min(LOOK_TIMEOUT_MS, deadline - external_node_perf_hooks_namespaceObject.performance.now()));
-        const { run, ...finding } = await look(healthcheck.service, check, lookMs, signal);
-        const now = external_node_perf_hooks_namespaceObject.performance.now();
-        streak.add(finding.healthy, run, now);
-        const heldMs = streak.heldMs(now);
-        if (heldMs !== undefined && heldMs >= stableMs)
-            return tellStarts(finding, streak.starts);
-        const pauseMs = heldMs === undefined ? intervalMs : Math.min(intervalMs, stableMs - heldMs);
-        if (now + pauseMs + SHORTEST_LOOK_MS >= deadline)
-            return tellStarts(notStable(finding, stableMs), streak.starts);
-        await (0,promises_namespaceObject.setTimeout)(pauseMs, undefined, { signal });
+        const probeMs = Math.max(1, Math.min(PROBE_TIMEOUT_MS, deadline - clock.now()));
+        const finding = await probeService(expected, { timeoutMs: probeMs, signal });
+        const now = clock.now();
+        streak.add(finding, now);
+        const healthyMs = streak.healthyMs(now);
+        if (healthyMs !== undefined && healthyMs >= stableMs)
+            return withStarts(finding, streak.starts);
+        const pauseMs = healthyMs === undefined ? intervalMs : Math.min(intervalMs, stableMs - healthyMs);
+        if (now + pauseMs + SHORTEST_PROBE_MS >= deadline)
+            return withStarts(unstable(finding, stableMs), streak.starts);
+        await clock.sleep(pauseMs, signal);
     }
 }
-async function look(service, check, timeoutMs, signal) {
-    const state = service && (await readServiceState(service, signal, timeoutMs));
+async function probeService({ service, check }, limits) {
+    const state = service && (await readServiceState(service, limits));
     if (state !== null && !state.running)
         return { healthy: false, evidence: state.evidence, run: null };
-    const run = service && (await readServiceRun(service, signal, timeoutMs));
-    if (check === undefined)
+    const run = service && (await readServiceRun(service, limits));
+    if (check === null)
         return { healthy: true, evidence: state?.evidence ?? '', run };
-    return { ...(await runProbe(check.probe, timeoutMs, signal)), run };
+    return { ...(await runProbe(check.probe, limits)), run };
 }
-function notStable(finding, stableMs) {
+function unstable(finding, stableMs) {
     if (!finding.healthy)
         return finding;
     return { healthy: false, evidence: `healthy, but not for ${stableMs / 1000} s without a break: ${finding.evidence}` };
 }
-function tellStarts(finding, starts) {
+function withStarts(finding, starts) {
     if (starts === 0)
         return finding;
-    return { ...finding, evidence: `started again while it was watched (times: ${starts}); ${finding.evidence}` };
+    return { ...finding, evidence: `it started again during the check (times: ${starts}); ${finding.evidence}` };
 }
 
 ;// CONCATENATED MODULE: ./build/install/services/service-changes.js
@@ -20460,7 +20490,7 @@ function tellStarts(finding, starts) {
 
 /** kubectl refuses to restart a deployment that was restarted within the same second. */
 const SECOND_RESTART_AFTER_MS = 1500;
-/** That a plan has a service started, stopped or restarted, and how it was before; as written to the journal. */
+/** What a plan does to a service, and the service's state before it; as written to the journal. */
 const serviceChangeSchema = schemas_lazy(() => object({
     service: serviceSchema,
     action: schemas_enum(['start', 'stop', 'restart']),
@@ -20469,25 +20499,25 @@ const serviceChangeSchema = schemas_lazy(() => object({
     replicas: nullable(schemas_int().check(_nonnegative())),
 }));
 /**
- * What is about to be done to a service, with what it is now; `earlier` are the changes of the same plan so far. Throws
- * DeploymentError `step_failed` when its state cannot be told, because then nobody could bring it back.
+ * A task with the service's present state; `earlier` are the changes of the same plan so far. Throws DeploymentError
+ * `step_failed` when the state is unknown, because then no rollback could restore it.
  */
-async function planServiceChange(service, action, earlier, signal) {
-    const state = await readServiceState(service, signal);
+async function planServiceChange(task, earlier, signal) {
+    const state = await readServiceState(task.service, { signal });
     if (!state.known)
-        throw unknownState(service, action, state.evidence);
-    const known = earlier.find(change => keyOf(change.service) === keyOf(service) && change.replicas);
-    return { service, action, was_running: state.up, replicas: known?.replicas ?? state.replicas };
+        throw unknownState(task, state.evidence);
+    const known = earlier.find(change => keyOf(change.service) === keyOf(task.service) && change.replicas);
+    return { ...task, was_running: state.up, replicas: known?.replicas ?? state.replicas };
 }
 /**
- * Brings the services that a plan touched back to how they were before it, newest first, after the old files are back:
- * what ran is restarted on them, what did not run is stopped. Goes on after a failure and tells each; may be repeated.
+ * Restores the state that the services of a plan had before it, newest first, once the old files are back: restarts
+ * what ran and stops what did not. Goes on after a failure and reports each; may be repeated.
  */
 async function restoreServices(changes, log) {
     const restored = { isRunning: false, problems: [] };
-    for (const change of touchedServices(changes)) {
+    for (const change of firstChanges(changes)) {
         try {
-            await (change.was_running ? restartAgain(change, log) : stopAgain(change, log));
+            await (change.was_running ? restoreRunning(change, log) : restoreStopped(change, log));
             restored.isRunning ||= change.was_running;
         }
         catch (error) {
@@ -20496,39 +20526,40 @@ async function restoreServices(changes, log) {
     }
     return restored;
 }
-/** A step that failed may have done its work all the same, so what runs is asked, not concluded. */
-async function restartAgain({ service, replicas }, log) {
+/** A step that failed may still have done its work, so this never relies on what the plan achieved. */
+async function restoreRunning(change, log) {
+    const { service } = change;
     await forgetStarts(service);
-    // A restart of a Kubernetes deployment leaves it at the none that a stop has made of it.
+    // A restart of a Kubernetes deployment keeps the zero replicas that a stop has left.
     if (service.supervisor === 'kubernetes' && !(await readServiceState(service)).up)
-        await bringBack(service, 'start', replicas, log);
+        await restore({ ...change, action: 'start' }, log);
     try {
-        await bringBack(service, 'restart', replicas, log);
+        await restore({ ...change, action: 'restart' }, log);
     }
     catch (error) {
         if (service.supervisor !== 'kubernetes')
             throw error;
         await (0,promises_namespaceObject.setTimeout)(SECOND_RESTART_AFTER_MS);
-        await bringBack(service, 'restart', replicas, log);
+        await restore({ ...change, action: 'restart' }, log);
     }
 }
-/** A start that was asked for may still be under way where nothing runs yet, so the stop is never left out. */
-async function stopAgain({ service, replicas }, log) {
+/** A start may still be under way while nothing runs yet, so the stop is never left out. */
+async function restoreStopped(change, log) {
     try {
-        await bringBack(service, 'stop', replicas, log);
+        await restore({ ...change, action: 'stop' }, log);
     }
     catch (error) {
-        const { known, up } = await readServiceState(service);
+        const { known, up } = await readServiceState(change.service);
         if (!known || up)
             throw error;
     }
 }
-async function bringBack(service, action, replicas, log) {
-    log.info(`Back to the old version: ${action} ${describeService(service)}.`);
-    await superviseService(service, action, { replicas });
+async function restore(order, log) {
+    log.info(`Rolling back: ${order.action} ${describeService(order.service)}.`);
+    await superviseService(order);
 }
-/** The first change of each touched service, which knows how it was; the service touched last first. */
-function touchedServices(changes) {
+/** The first change of each service, which knows its state before the plan; the service touched last first. */
+function firstChanges(changes) {
     const touched = new Map();
     for (const change of changes) {
         const key = keyOf(change.service);
@@ -20538,8 +20569,8 @@ function touchedServices(changes) {
     }
     return [...touched.values()].reverse();
 }
-function unknownState(service, action, evidence) {
-    return new DeploymentError('step_failed', `Before ${describeService(service)} gets a ${action}, its state must be known, to bring it back if need be. ${evidence}: nothing was done to it.`);
+function unknownState({ service, action }, evidence) {
+    return new DeploymentError('step_failed', `Did not ${action} ${describeService(service)}, because a rollback could not restore its state, which is unknown. ${evidence}. Check that the supervisor answers on this host.`);
 }
 function keyOf(service) {
     return JSON.stringify(service);
@@ -21149,10 +21180,10 @@ function beginTransaction(root, journal, log) {
             await applyChange(root, change);
         },
         async supervise(service, action, signal) {
-            const change = await planServiceChange(service, action, services, signal);
+            const change = await planServiceChange({ service, action }, services, signal);
             await journal.append({ record: 'service', change });
             services.push(change);
-            await superviseService(service, action, { replicas: change.replicas, signal });
+            await superviseService(change, { signal });
         },
         async noteHealthchecks(checks) {
             await journal.append({ record: 'healthchecks', checks: [...checks] });
@@ -25400,7 +25431,8 @@ async function supervise(context, action, plugin) {
 }
 /** One project-wide unit, or the service of each id. */
 function servicesOf(config, ids, isProjectWide) {
-    const services = ids.map(id => requireEntry(serviceOf(config, id, isProjectWide), 'supervisor'));
+    const findService = isProjectWide ? projectServiceOf : serviceOf;
+    const services = ids.map(id => requireEntry(findService(config, id), 'supervisor'));
     return [...new Map(services.map(service => [JSON.stringify(service), service])).values()];
 }
 async function verifyHealth(context, step) {
@@ -25484,12 +25516,12 @@ async function removeThing(context, thing) {
 }
 async function stopService(context, thing) {
     const { hostConfig, log, signal, transaction } = context;
-    const service = hostConfig && serviceOf(hostConfig, thing.id, false);
+    const service = hostConfig && serviceOf(hostConfig, thing.id);
     if (hostConfig === undefined || service === undefined) {
         log.notice(`The host config names no supervisor, so nothing of ${step_context_placeOf(thing)} was stopped: see whether it runs.`);
         return;
     }
-    const { up, known, missing } = await readServiceState(service, signal);
+    const { up, known, missing } = await readServiceState(service, { signal });
     if (missing || (known && !up))
         return log.info(`${describeService(service)} does not run.`);
     if (await isShared(context, hostConfig, service)) {
@@ -25506,7 +25538,7 @@ async function isShared(context, config, service) {
     const rows = await readInstalled(context.layout);
     const staying = rows.filter(({ kind, id }) => !leaving.has(step_context_placeOf({ shelf: shelfOf(kind), id })));
     const ids = [...staying, ...context.things].map(({ id }) => id);
-    const inUse = ids.flatMap(id => [serviceOf(config, id, false), serviceOf(config, id, true)]);
+    const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)]);
     return inUse.some(other => other !== undefined && nameOf(other) === nameOf(service));
 }
 /** One for a service however it is spelt: systemd takes a name without a suffix for a service. */

@@ -62,7 +62,7 @@ describe('a new version that does not become healthy', () => {
   it('is tried as often as the plan says', async () => {
     stage.writePlan(planWith(RESTART, `${HEALTH}, retries: 2`))
     const [, { log }] = await takenBack('unhealthy', 's2')
-    assert.match(log, /Try 3 of 3/)
+    assert.match(log, /Attempt 3 of 3/)
   })
 
   it('is told beside an old one that is not healthy either', async () => {
@@ -87,10 +87,7 @@ describe('a failing step', () => {
       'restart greeter.service',
     ])
     assert.equal(stage.standIns.running(), '1.0.0')
-    assert.match(
-      log,
-      /Back to the old version: restart unit app\.service[\s\S]*Back to the old version: restart unit greeter\.service/,
-    )
+    assert.match(log, /Rolling back: restart unit app\.service[\s\S]*Rolling back: restart unit greeter\.service/)
     assert.match(report.error?.message ?? '', /exit code 4.*no database/)
     assert.equal(report.rollback?.healthy, null)
   })

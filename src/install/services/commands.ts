@@ -2,17 +2,29 @@ import type { Service } from './service.ts'
 
 export type ServiceAction = 'start' | 'stop' | 'restart'
 
+/** What a plan wants done to a service. */
+export interface ServiceTask {
+  service: Service
+  action: ServiceAction
+}
+
+export interface ServiceOrder extends ServiceTask {
+  /** How many replicas a start gives a Kubernetes deployment; null elsewhere. */
+  replicas: number | null
+}
+
 type Command = [string, ...string[]]
 
-/** The supervisor's own command line for an action: an argument list, no shell. `replicas` is how many a start makes of a Kubernetes deployment. */
-export function actionCommand(service: Service, action: ServiceAction, replicas: number | null): Command {
+/** The supervisor's own command line that carries out an order: an argument list, no shell. */
+export function actionCommand(order: ServiceOrder): Command {
+  const { service, action } = order
   switch (service.supervisor) {
     case 'systemd':
       return [...systemctl(service), action, service.unit]
     case 'docker':
       return ['docker', action, service.container]
     case 'kubernetes':
-      return [...kubectl(service), ...kubernetesAction(action, `deployment/${service.deployment}`, replicas)]
+      return [...kubectl(service), ...kubernetesAction(order), `deployment/${service.deployment}`]
   }
 }
 
@@ -29,8 +41,8 @@ export function stateCommand(service: Service): Command {
 }
 
 /**
- * The command line that asks which run of a service this is: its answer is another one after each start, also one that
- * the supervisor made by itself. A Kubernetes deployment tells when it last became available.
+ * The command line whose answer changes with every start of a service, even one that the supervisor makes by itself.
+ * For a Kubernetes deployment the answer is the time when it last became available.
  */
 export function runCommand(service: Service): Command {
   switch (service.supervisor) {
@@ -43,53 +55,37 @@ export function runCommand(service: Service): Command {
   }
 }
 
-/** The command line that has a supervisor forget how often it started a service of late, where it counts that. */
+/** The command line that makes a supervisor forget its recent starts of a service, where it counts them. */
 export function forgetStartsCommand(service: Service): Command | undefined {
   return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined
 }
 
 export interface ParsedState {
-  /** Whether the answer says anything of the service at all. */
+  /** Whether the answer says anything about the service at all. */
   known: boolean
-  /** It is up in some way, be it not healthy or whole yet. */
+  /** It is up in some way, even if not yet healthy or complete. */
   up: boolean
-  /** It runs, whole, and as its latest definition wants it. */
+  /** It runs completely, and as its latest definition wants it. */
   running: boolean
-  /** How many a Kubernetes deployment wants; null elsewhere. */
+  /** How many replicas a Kubernetes deployment wants; null elsewhere. */
   replicas: number | null
 }
 
-/** What the answer to `stateCommand` says: its exit code and its standard output. */
-export function parseState(service: Service, exitCode: number, stdout: string): ParsedState {
-  // systemctl is-active tells by its exit code as well, and what is "activating" is not 0.
-  const text = exitCode === 0 || service.supervisor === 'systemd' ? stdout.trim() : ''
+/** What the answer to `stateCommand` says. */
+export function parseState(service: Service, answer: { code: number; stdout: string }): ParsedState {
+  // systemctl is-active reports the state by its exit code as well: "activating" is not 0.
+  const text = answer.code === 0 || service.supervisor === 'systemd' ? answer.stdout.trim() : ''
   switch (service.supervisor) {
     case 'systemd':
-      return {
-        known: UP_UNITS.has(text) || DOWN_UNITS.has(text),
-        up: UP_UNITS.has(text),
-        running: text === 'active',
-        replicas: null,
-      }
+      return parseUnitState(text)
     case 'docker':
-      return {
-        known: text !== '',
-        up: /^(?:running|restarting)\b/.test(text),
-        running: text === 'running' || text === 'running healthy',
-        replicas: null,
-      }
-    case 'kubernetes': {
-      // A field that is 0 may be left out, which leaves its place empty.
-      const fields = text.split(' ')
-      const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.map(Number)
-      const isWhole = updated === wanted && available === wanted && all === wanted
-      const running = observed >= generation && wanted > 0 && isWhole
-      return { known: /^\d+$/.test(fields[2] ?? ''), up: wanted > 0, running, replicas: wanted }
-    }
+      return parseContainerState(text)
+    case 'kubernetes':
+      return parseDeploymentState(text)
   }
 }
 
-/** Whether what a failed `stateCommand` wrote says that there is no such thing; a unit that is not there is merely inactive. */
+/** Whether the output of a failed `stateCommand` says that the service does not exist; to systemd it is merely inactive. */
 export function saysMissing(service: Service, output: string): boolean {
   switch (service.supervisor) {
     case 'systemd':
@@ -102,7 +98,7 @@ export function saysMissing(service: Service, output: string): boolean {
 }
 
 const UP_UNITS: ReadonlySet<string> = new Set(['active', 'activating', 'reloading', 'refreshing'])
-/** An old systemctl calls a unit that is not there `unknown`. */
+/** An old systemctl calls a unit that does not exist `unknown`. */
 const DOWN_UNITS: ReadonlySet<string> = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown'])
 const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}'
 const DOCKER_RUN = '{{.State.StartedAt}}'
@@ -116,6 +112,29 @@ const KUBERNETES_STATE = [
   '{.status.replicas}',
 ].join(' ')
 
+function parseUnitState(text: string): ParsedState {
+  const up = UP_UNITS.has(text)
+  return { known: up || DOWN_UNITS.has(text), up, running: text === 'active', replicas: null }
+}
+
+function parseContainerState(text: string): ParsedState {
+  return {
+    known: text !== '',
+    up: /^(?:running|restarting)\b/.test(text),
+    running: text === 'running' || text === 'running healthy',
+    replicas: null,
+  }
+}
+
+/** kubectl may leave a field that is 0 empty. */
+function parseDeploymentState(text: string): ParsedState {
+  const fields = text.split(' ')
+  const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.map(Number)
+  const isComplete = updated === wanted && available === wanted && all === wanted
+  const running = observed >= generation && wanted > 0 && isComplete
+  return { known: /^\d+$/.test(fields[2] ?? ''), up: wanted > 0, running, replicas: wanted }
+}
+
 function systemctl(service: Extract<Service, { supervisor: 'systemd' }>): Command {
   return service.scope === 'user' ? ['systemctl', '--user'] : ['systemctl']
 }
@@ -126,13 +145,13 @@ function kubectl(service: Extract<Service, { supervisor: 'kubernetes' }>): Comma
   return ['kubectl', ...kubeconfig, ...context, `--namespace=${service.namespace}`]
 }
 
-function kubernetesAction(action: ServiceAction, deployment: string, replicas: number | null): string[] {
+function kubernetesAction({ action, replicas }: ServiceOrder): string[] {
   switch (action) {
     case 'start':
-      return ['scale', `--replicas=${replicas || 1}`, deployment]
+      return ['scale', `--replicas=${replicas || 1}`]
     case 'stop':
-      return ['scale', '--replicas=0', deployment]
+      return ['scale', '--replicas=0']
     case 'restart':
-      return ['rollout', 'restart', deployment]
+      return ['rollout', 'restart']
   }
 }

@@ -1,7 +1,7 @@
 import { allowedEnvironment } from '../files/child-process.ts'
 import type { Service } from './service.ts'
 
-/** Where each supervisor's command line looks for its daemon or cluster, beside what `HOME` holds. */
+/** Where each supervisor's command line looks for its daemon or cluster, apart from files in `HOME`. */
 const WHEREABOUTS: Record<Service['supervisor'], readonly string[]> = {
   systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
   docker: [
@@ -16,7 +16,7 @@ const WHEREABOUTS: Record<Service['supervisor'], readonly string[]> = {
   kubernetes: ['KUBECONFIG'],
 }
 
-/** What a supervisor's command line may know of the environment: what every child may, and where its daemon or cluster is. */
+/** The environment of a supervisor's command line: what every child may know, and where its daemon or cluster is. */
 export function supervisorEnvironment(service: Service): Record<string, string> {
   const found = WHEREABOUTS[service.supervisor].flatMap(name => {
     const value = process.env[name]
@@ -25,7 +25,7 @@ export function supervisorEnvironment(service: Service): Record<string, string> 
   return allowedEnvironment({ ...runtimeDirectory(service), ...Object.fromEntries(found) })
 }
 
-/** A user manager is found through the runtime directory of the user, which a service's environment may lack. */
+/** systemctl finds a user's manager through the runtime directory, which a runner that is itself a service may lack. */
 function runtimeDirectory(service: Service): Record<string, string> {
   const uid = process.getuid?.()
   if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined) return {}

@@ -1,7 +1,7 @@
 import { z } from 'zod/mini'
-import type { HostConfig, HostHealthcheck } from '../../core/plan/host-config.ts'
+import type { HostConfig } from '../../core/plan/host-config.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
-import { serviceOf, serviceSchema } from './service.ts'
+import { projectServiceOf, serviceOf, serviceSchema } from './service.ts'
 
 const probeSchema = z.lazy(() =>
   z.discriminatedUnion('type', [
@@ -11,7 +11,7 @@ const probeSchema = z.lazy(() =>
   ]),
 )
 
-/** What a healthcheck step looks at; as written to the journal. */
+/** What a healthcheck step checks for one id; as written to the journal. */
 export const healthcheckSchema = z.lazy(() =>
   z.object({
     id: z.string(),
@@ -23,7 +23,7 @@ export const healthcheckSchema = z.lazy(() =>
 )
 export type Healthcheck = z.infer<typeof healthcheckSchema>
 
-/** By what a version that is brought back is checked: the step's look, for what ran before; null where nothing did. */
+/** The check of a restored version: the step's own, with the version that ran before; null where none did. */
 export const restoredCheckSchema = z.lazy(() =>
   z.extend(healthcheckSchema.def.getter(), { previous_version: z.nullable(z.string()) }),
 )
@@ -31,23 +31,24 @@ export type RestoredCheck = z.infer<typeof restoredCheckSchema>
 
 type HealthcheckStep = Extract<PlanStep, { action: 'healthcheck' }>
 
-/** The checks of one step: of its plugin, else of everything that the plan installs; what is the same for several is looked at once. */
+/** A step's checks: of its plugin, else of every id that the plan installs; ids that share a check are checked once. */
 export function healthchecksOf(step: HealthcheckStep, config: HostConfig, ids: readonly string[]): Healthcheck[] {
+  const findService = step.plugin === undefined ? projectServiceOf : serviceOf
   const checks = (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
     id,
-    service: serviceOf(config, id, step.plugin === undefined) ?? null,
+    service: findService(config, id) ?? null,
     check: config.plugins.get(id)?.healthcheck ?? null,
     timeout_seconds: step.timeoutSeconds,
     retries: step.retries,
   }))
-  const lookOf = ({ service, check }: Healthcheck): string => JSON.stringify([service, check])
-  return checks.filter((check, at) => checks.findIndex(other => lookOf(other) === lookOf(check)) === at)
+  const keyOf = ({ service, check }: Healthcheck): string => JSON.stringify([service, check])
+  return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at)
 }
 
-/** The check with `{version}` in its `body` replaced, so that an old process that still answers does not pass for the new one. */
-export function expectVersion(check: HostHealthcheck | null, version: string | null): HostHealthcheck | undefined {
-  if (check === null) return undefined
-  const { probe } = check
-  if (probe.type !== 'http' || probe.body === undefined) return check
-  return { ...check, probe: { ...probe, body: probe.body.replaceAll('{version}', version ?? '') } }
+/** Replaces `{version}` in the check's `body`, so that an old process that still answers does not pass as the new one. */
+export function expectVersion(healthcheck: Healthcheck, version: string | null): Healthcheck {
+  const { check } = healthcheck
+  if (check?.probe.type !== 'http' || check.probe.body === undefined) return healthcheck
+  const probe = { ...check.probe, body: check.probe.body.replaceAll('{version}', version ?? '') }
+  return { ...healthcheck, check: { ...check, probe } }
 }

@@ -4,33 +4,31 @@ import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { HealthProbe } from '../../core/plan/host-config.ts'
 import { createWire } from '../../net/wire.ts'
 import { allowedEnvironment, runChild } from '../files/child-process.ts'
-import { describeEnd } from './supervise.ts'
+import { describeEnd, type Limits } from './supervise.ts'
 
-/** What one look at a service found. */
+type ProbeOf<Type extends HealthProbe['type']> = Extract<HealthProbe, { type: Type }>
+
+/** The result of one probe. */
 export interface Finding {
   healthy: boolean
   /** One line: status, first of the body or output. */
   evidence: string
 }
 
-/** Looks once, within `timeoutMs`. A probe that fails is a finding; only an abort of `signal` throws. */
-export async function runProbe(probe: HealthProbe, timeoutMs: number, signal: AbortSignal): Promise<Finding> {
+/** Probes once. A probe that fails is a finding; only an abort of the signal throws. */
+export async function runProbe(probe: HealthProbe, limits: Limits): Promise<Finding> {
   switch (probe.type) {
     case 'http':
-      return probeHttp(probe, timeoutMs, signal)
+      return await probeHttp(probe, limits)
     case 'tcp':
-      return probeTcp(probe.address, timeoutMs, signal)
+      return await probeTcp(probe, limits)
     case 'command':
-      return probeCommand(probe.command, timeoutMs, signal)
+      return await probeCommand(probe, limits)
   }
 }
 
-async function probeHttp(
-  probe: Extract<HealthProbe, { type: 'http' }>,
-  timeoutMs: number,
-  signal: AbortSignal,
-): Promise<Finding> {
-  // The operator's own host config names the address, so plain http is his to choose.
+async function probeHttp(probe: ProbeOf<'http'>, { timeoutMs, signal }: Limits): Promise<Finding> {
+  // The operator's own host config names the address, so plain http is the operator's choice.
   const wire = createWire({ allowHttp: true, userAgent: 'hub-deploy', log: () => {}, signal })
   try {
     const { status, decoded, text } = await wire.requestJson({
@@ -51,7 +49,7 @@ async function probeHttp(
   }
 }
 
-async function probeTcp(address: string, timeoutMs: number, signal: AbortSignal): Promise<Finding> {
+async function probeTcp({ address }: ProbeOf<'tcp'>, { timeoutMs, signal }: Limits): Promise<Finding> {
   const colon = address.lastIndexOf(':')
   const host = address.slice(0, colon).replace(/^\[|\]$/g, '')
   const socket = connect({ host, port: Number(address.slice(colon + 1)), signal })
@@ -65,11 +63,7 @@ async function probeTcp(address: string, timeoutMs: number, signal: AbortSignal)
   return { healthy: error === undefined, evidence: `tcp ${address}: ${error?.message ?? 'connected'}` }
 }
 
-async function probeCommand(
-  command: Extract<HealthProbe, { type: 'command' }>['command'],
-  timeoutMs: number,
-  signal: AbortSignal,
-): Promise<Finding> {
-  const end = await runChild({ command, env: allowedEnvironment(), timeoutMs, signal })
+async function probeCommand({ command }: ProbeOf<'command'>, limits: Limits): Promise<Finding> {
+  const end = await runChild({ command, env: allowedEnvironment(), ...limits })
   return { healthy: end.kind === 'exited' && end.code === 0, evidence: `${command[0]} ${describeEnd(end)}` }
 }

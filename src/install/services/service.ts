@@ -1,7 +1,7 @@
 import { z } from 'zod/mini'
 import type { HostConfig } from '../../core/plan/host-config.ts'
 
-/** One thing that a supervisor of this host runs, by the names of the host config; as written to the journal. */
+/** What a supervisor of this host runs, by its name in the host config; as written to the journal. */
 export const serviceSchema = z.lazy(() =>
   z.discriminatedUnion('supervisor', [
     z.object({ supervisor: z.literal('systemd'), scope: z.enum(['system', 'user']), unit: z.string() }),
@@ -17,22 +17,16 @@ export const serviceSchema = z.lazy(() =>
 )
 export type Service = z.infer<typeof serviceSchema>
 
-/**
- * The service of an id, or of the whole project where a step names no plugin and the host config has a project-wide unit.
- * Undefined when the host config has no supervisor, or says `none`.
- */
-export function serviceOf(config: HostConfig, id: string, isProjectWide: boolean): Service | undefined {
+/** The service of an id. Undefined when the host config has no supervisor, or says `none`. */
+export function serviceOf(config: HostConfig, id: string): Service | undefined {
   const named = config.plugins.get(id)
   const fill = (template: string): string => template.replaceAll('{id}', id)
   switch (config.supervisor) {
     case undefined:
     case 'none':
       return undefined
-    case 'systemd': {
-      const { scope, unit, projectUnit } = config.systemd
-      const own = fill(named?.unit ?? unit)
-      return { supervisor: 'systemd', scope, unit: isProjectWide ? (projectUnit ?? own) : own }
-    }
+    case 'systemd':
+      return { supervisor: 'systemd', scope: config.systemd.scope, unit: fill(named?.unit ?? config.systemd.unit) }
     case 'docker':
       return { supervisor: 'docker', container: fill(named?.container ?? config.docker.container) }
     case 'kubernetes': {
@@ -48,7 +42,14 @@ export function serviceOf(config: HostConfig, id: string, isProjectWide: boolean
   }
 }
 
-/** How an operator calls the service. */
+/** The service of an id in a step that names no plugin: the project-wide unit if the host config has one, else its own. */
+export function projectServiceOf(config: HostConfig, id: string): Service | undefined {
+  const own = serviceOf(config, id)
+  const { projectUnit } = config.systemd
+  return own?.supervisor === 'systemd' && projectUnit !== undefined ? { ...own, unit: projectUnit } : own
+}
+
+/** The service's name for an operator. */
 export function describeService(service: Service): string {
   switch (service.supervisor) {
     case 'systemd':

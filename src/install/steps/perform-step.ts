@@ -6,7 +6,7 @@ import { compareTree, writeTreeRecord } from '../host/tree-record.ts'
 import { checkHealth } from '../services/check-health.ts'
 import type { ServiceAction } from '../services/commands.ts'
 import { healthchecksOf } from '../services/healthchecks.ts'
-import { describeService, type Service, serviceOf } from '../services/service.ts'
+import { describeService, projectServiceOf, type Service, serviceOf } from '../services/service.ts'
 import { runHostCommand } from './host-command.ts'
 import { installTree } from './install-tree.ts'
 import type { StepEnd } from './run-steps.ts'
@@ -113,7 +113,8 @@ async function supervise(context: StepContext, action: ServiceAction, plugin: st
 
 /** One project-wide unit, or the service of each id. */
 function servicesOf(config: HostConfig, ids: readonly string[], isProjectWide: boolean): Service[] {
-  const services = ids.map(id => requireEntry(serviceOf(config, id, isProjectWide), 'supervisor'))
+  const findService = isProjectWide ? projectServiceOf : serviceOf
+  const services = ids.map(id => requireEntry(findService(config, id), 'supervisor'))
   return [...new Map(services.map(service => [JSON.stringify(service), service])).values()]
 }
 

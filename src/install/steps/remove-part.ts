@@ -5,7 +5,7 @@ import { readInstalled, shelfOf } from '../host/installed.ts'
 import { findMovablePaths } from '../host/keep-paths.ts'
 import { installPath, settingsPath } from '../host/layout.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
-import { describeService, type Service, serviceOf } from '../services/service.ts'
+import { describeService, projectServiceOf, type Service, serviceOf } from '../services/service.ts'
 import { readServiceState } from '../services/supervise.ts'
 import { moveToSnapshot } from './move-to-snapshot.ts'
 import type { StepEnd } from './run-steps.ts'
@@ -37,12 +37,12 @@ export async function removeThing(context: StepContext, thing: InstalledThing): 
 
 async function stopService(context: StepContext, thing: InstalledThing): Promise<void> {
   const { hostConfig, log, signal, transaction } = context
-  const service = hostConfig && serviceOf(hostConfig, thing.id, false)
+  const service = hostConfig && serviceOf(hostConfig, thing.id)
   if (hostConfig === undefined || service === undefined) {
     log.notice(`The host config names no supervisor, so nothing of ${placeOf(thing)} was stopped: see whether it runs.`)
     return
   }
-  const { up, known, missing } = await readServiceState(service, signal)
+  const { up, known, missing } = await readServiceState(service, { signal })
   if (missing || (known && !up)) return log.info(`${describeService(service)} does not run.`)
   if (await isShared(context, hostConfig, service)) {
     log.notice(`${describeService(service)} of ${placeOf(thing)} is not stopped: what stays is run by it as well.`)
@@ -59,7 +59,7 @@ async function isShared(context: StepContext, config: HostConfig, service: Servi
   const rows = await readInstalled(context.layout)
   const staying = rows.filter(({ kind, id }) => !leaving.has(placeOf({ shelf: shelfOf(kind), id })))
   const ids = [...staying, ...context.things].map(({ id }) => id)
-  const inUse = ids.flatMap(id => [serviceOf(config, id, false), serviceOf(config, id, true)])
+  const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)])
   return inUse.some(other => other !== undefined && nameOf(other) === nameOf(service))
 }
 

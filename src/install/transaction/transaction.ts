@@ -56,10 +56,10 @@ export function beginTransaction(root: string, journal: Journal, log: Log): Tran
       await applyChange(root, change)
     },
     async supervise(service, action, signal) {
-      const change = await planServiceChange(service, action, services, signal)
+      const change = await planServiceChange({ service, action }, services, signal)
       await journal.append({ record: 'service', change })
       services.push(change)
-      await superviseService(service, action, { replicas: change.replicas, signal })
+      await superviseService(change, { signal })
     },
     async noteHealthchecks(checks) {
       await journal.append({ record: 'healthchecks', checks: [...checks] })

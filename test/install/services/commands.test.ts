@@ -53,7 +53,7 @@ describe('actionCommand', () => {
     ],
   ]
   for (const [service, action, replicas, expected] of rows) {
-    it(expected.join(' '), () => assert.deepEqual(actionCommand(service, action, replicas), expected))
+    it(expected.join(' '), () => assert.deepEqual(actionCommand({ service, action, replicas }), expected))
   }
 })
 
@@ -152,7 +152,7 @@ describe('parseState', () => {
     describe(name, () => {
       for (const [exitCode, stdout, known, up, running, replicas = null] of rows) {
         it(`${JSON.stringify(stdout)} with exit code ${exitCode}`, () => {
-          const state = parseState(service, exitCode, stdout)
+          const state = parseState(service, { code: exitCode, stdout })
           assert.deepEqual([state.known, state.up, state.running], [known, up, running])
           if (known) assert.equal(state.replicas, replicas)
         })
@@ -171,7 +171,7 @@ describe('saysMissing', () => {
     [SYSTEM, 'Failed to connect to bus: No such file or directory', false],
   ]
   for (const [service, output, isMissing] of answers) {
-    it(`takes "${output}" for ${isMissing ? 'missing' : 'not known'}`, () => {
+    it(`reads "${output}" as ${isMissing ? 'missing' : 'unknown'}`, () => {
       assert.equal(saysMissing(service, output), isMissing)
     })
   }

@@ -33,14 +33,14 @@ afterEach(() => {
   process.env['PATH'] = PATH
 })
 
-/** Does these to the services as a plan does; returns the changes, and forgets the calls so far. */
+/** Does this to the services as a plan would; returns the changes. */
 async function perform(...actions: [Service, ServiceAction][]): Promise<ServiceChange[]> {
   const { signal } = new AbortController()
   const changes: ServiceChange[] = []
   for (const [service, action] of actions) {
-    const change = await planServiceChange(service, action, changes, signal)
+    const change = await planServiceChange({ service, action }, changes, signal)
     changes.push(change)
-    await superviseService(service, action, { replicas: change.replicas })
+    await superviseService(change)
   }
   return changes
 }
@@ -60,14 +60,20 @@ describe('restoreServices', () => {
     ['restarts what ran and was restarted', 'active', ['restart'], ['restart web.service'], 'active'],
     ['restarts what ran and was stopped', 'active', ['stop'], ['restart web.service'], 'active'],
     [
-      'restarts what ran, once, whatever was done to it',
+      'restarts what ran just once, after several actions',
       'active',
       ['stop', 'start', 'restart'],
       ['restart web.service'],
       'active',
     ],
     ['stops what did not run', 'inactive', ['start'], ['stop web.service'], 'inactive'],
-    ['stops what did not run, whatever it is now', 'inactive', ['start', 'stop'], ['stop web.service'], 'inactive'],
+    [
+      'stops what did not run, even if it is stopped now',
+      'inactive',
+      ['start', 'stop'],
+      ['stop web.service'],
+      'inactive',
+    ],
   ]
   for (const [name, before, actions, expected, after] of rows) {
     it(name, async () => {
@@ -86,14 +92,14 @@ describe('restoreServices', () => {
     assert.deepEqual((await restored(again))[0], ['restart web.service', 'restart other.service'])
   })
 
-  it('goes on after one that cannot be brought back, and tells it', async () => {
+  it('goes on after one that it cannot restore, and reports it', async () => {
     for (const unit of ['web.service', 'other.service']) standIns.setState(unit, 'active')
     const changes = await perform([UNIT, 'restart'], [OTHER, 'restart'])
     standIns.before('systemctl', 'restart', '[ "$service" = web.service ] || exit 1')
     assert.deepEqual(await restored(changes), [['restart other.service', 'restart web.service'], true, 1])
   })
 
-  it('gives a Kubernetes deployment the replicas that it had', async () => {
+  it('restores the replicas of a Kubernetes deployment', async () => {
     standIns.setState('web', '3')
     const changes = await perform([DEPLOYMENT, 'stop'], [DEPLOYMENT, 'start'], [DEPLOYMENT, 'stop'])
     assert.equal(standIns.stateOf('web'), '0')
@@ -101,7 +107,7 @@ describe('restoreServices', () => {
     assert.equal(standIns.stateOf('web'), '3')
   })
 
-  it('has systemd forget how often it started a unit, for it would refuse one start too many', async () => {
+  it('makes systemd forget earlier starts, whose limit would refuse the next one', async () => {
     standIns.setState('web.service', 'active')
     const changes = await perform([UNIT, 'restart'])
     standIns.before('systemctl', 'reset-failed', 'touch forgotten')
@@ -113,7 +119,7 @@ describe('restoreServices', () => {
     assert.deepEqual(await restored(changes), [['restart web.service'], true, 0])
   })
 
-  it('restarts a unit also where systemd forgets nothing', async () => {
+  it('restarts a unit even if systemd does not forget earlier starts', async () => {
     standIns.setState('web.service', 'active')
     const changes = await perform([UNIT, 'restart'])
     standIns.before('systemctl', 'reset-failed', 'exit 1')
@@ -131,7 +137,7 @@ describe('restoreServices', () => {
     assert.deepEqual(await restored(changes), [[restart, restart], false, 1])
   })
 
-  it('takes for stopped what cannot be stopped because it is not there', async () => {
+  it('counts a service that does not exist as stopped', async () => {
     const changes = await perform([UNIT, 'start'])
     standIns.before('systemctl', 'stop', 'echo "Unit web.service not loaded."; exit 5')
     assert.deepEqual((await restored(changes)).slice(1), [false, 1])
@@ -148,10 +154,10 @@ describe('restoreServices', () => {
 })
 
 describe('planServiceChange', () => {
-  it('refuses a service whose state cannot be told', async () => {
+  it('refuses a service whose state is unknown', async () => {
     process.env['PATH'] = '/nowhere'
     await assert.rejects(
-      planServiceChange(UNIT, 'stop', [], new AbortController().signal),
+      planServiceChange({ service: UNIT, action: 'stop' }, [], new AbortController().signal),
       error => error instanceof DeploymentError && error.code === 'step_failed',
     )
   })

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { parseHostConfig } from '../../../src/core/plan/host-config.ts'
-import { describeService, serviceOf } from '../../../src/install/services/service.ts'
+import { describeService, projectServiceOf, serviceOf } from '../../../src/install/services/service.ts'
 
-/** How the service of `web` is called on a host with this config. */
-function named(config: string, isProjectWide = false): string | undefined {
-  const service = serviceOf(parseHostConfig(`version: 1\n${config}`, 'host-config.yaml'), 'web', isProjectWide)
+/** The name of the service of `web` on a host with this config. */
+function named(config: string, find = serviceOf): string | undefined {
+  const service = find(parseHostConfig(`version: 1\n${config}`, 'host-config.yaml'), 'web')
   return service && describeService(service)
 }
 
@@ -28,11 +28,14 @@ describe('serviceOf', () => {
   for (const [config, expected] of rows) {
     it(`${JSON.stringify(config)}: ${expected}`, () => assert.equal(named(config), expected))
   }
+})
 
-  it('is the project-wide unit where a step names no plugin, if there is one', () => {
+describe('projectServiceOf', () => {
+  it('finds the project-wide unit, where there is one', () => {
     const config = 'supervisor: systemd\nsystemd: {project_unit: app.service}\nplugins: {web: {unit: own.service}}'
-    assert.equal(named(config, true), 'unit app.service')
-    assert.equal(named(config, false), 'unit own.service')
-    assert.equal(named('supervisor: systemd', true), 'unit web.service')
+    assert.equal(named(config, projectServiceOf), 'unit app.service')
+    assert.equal(named(config, serviceOf), 'unit own.service')
+    assert.equal(named('supervisor: systemd', projectServiceOf), 'unit web.service')
+    assert.equal(named('', projectServiceOf), undefined)
   })
 })

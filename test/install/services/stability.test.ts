@@ -25,23 +25,23 @@ describe('paceOf', () => {
     ['a supervisor alone, 4 s', healthcheckOf(4, true, null), { stableMs: 2000, intervalMs: 1000 }],
     ['a supervisor alone, 1 s', healthcheckOf(1, true, null), { stableMs: 500, intervalMs: 250 }],
     ['a check alone', healthcheckOf(30, false, [2, 5]), { stableMs: 5000, intervalMs: 2000 }],
-    ['a check alone that need not hold', healthcheckOf(30, false, [1, 0]), { stableMs: 0, intervalMs: 1000 }],
+    ['a check alone with no stable_for', healthcheckOf(30, false, [1, 0]), { stableMs: 0, intervalMs: 1000 }],
     ['both, the check shorter', healthcheckOf(30, true, [1, 0]), { stableMs: 3000, intervalMs: 1000 }],
     ['both, the check longer', healthcheckOf(30, true, [1, 5]), { stableMs: 5000, intervalMs: 1000 }],
     ['an interval as long as the time-out', healthcheckOf(10, false, [10, 0]), { stableMs: 0, intervalMs: 2500 }],
   ]
   for (const [name, healthcheck, { stableMs, intervalMs }] of rows) {
-    it(`${name}: ${stableMs} ms without a break, a look every ${intervalMs} ms`, () => {
+    it(`${name}: ${stableMs} ms without a break, a probe every ${intervalMs} ms`, () => {
       assert.deepEqual(paceOf(healthcheck), { timeoutMs: healthcheck.timeout_seconds * 1000, stableMs, intervalMs })
     })
   }
 })
 
 describe('beginStreak', () => {
-  type Look = [healthy: boolean, run: string | null]
-  const rows: [string, Look[], heldMs: number | undefined, starts: number][] = [
+  type Probe = [healthy: boolean, run: string | null]
+  const rows: [string, Probe[], healthyMs: number | undefined, starts: number][] = [
     [
-      'lasts as long as all is well',
+      'lasts as long as every probe passes',
       [
         [true, 'a'],
         [true, 'a'],
@@ -50,9 +50,9 @@ describe('beginStreak', () => {
       2000,
       0,
     ],
-    ['is none before the first look', [], undefined, 0],
+    ['is none before the first probe', [], undefined, 0],
     [
-      'ends with a look that finds it not healthy',
+      'ends with a probe that fails',
       [
         [true, 'a'],
         [false, 'a'],
@@ -72,7 +72,7 @@ describe('beginStreak', () => {
       0,
     ],
     [
-      'begins anew with a start, though every look finds it healthy',
+      'begins anew with a start, even if every probe finds it healthy',
       [
         [true, 'a'],
         [true, 'b'],
@@ -82,7 +82,7 @@ describe('beginStreak', () => {
       1,
     ],
     [
-      'never lasts while it is started over and over',
+      'never lasts while it starts over and over',
       [
         [true, 'a'],
         [true, 'b'],
@@ -92,7 +92,7 @@ describe('beginStreak', () => {
       2,
     ],
     [
-      'knows of a start between two looks that found it down',
+      'counts a start that followed a failed probe',
       [
         [true, 'a'],
         [false, null],
@@ -102,7 +102,7 @@ describe('beginStreak', () => {
       1,
     ],
     [
-      'takes no run that is not known for another',
+      'does not count an unknown run as a start',
       [
         [true, 'a'],
         [true, null],
@@ -121,11 +121,12 @@ describe('beginStreak', () => {
       0,
     ],
   ]
-  for (const [name, looks, heldMs, starts] of rows) {
+  for (const [name, probes, healthyMs, starts] of rows) {
     it(name, () => {
       const streak = beginStreak()
-      for (const [second, [healthy, run]] of looks.entries()) streak.add(healthy, run, second * 1000)
-      assert.deepEqual([streak.heldMs(Math.max(0, looks.length - 1) * 1000), streak.starts], [heldMs, starts])
+      for (const [second, [healthy, run]] of probes.entries()) streak.add({ healthy, run }, second * 1000)
+      const lastMs = Math.max(0, probes.length - 1) * 1000
+      assert.deepEqual([streak.healthyMs(lastMs), streak.starts], [healthyMs, starts])
     })
   }
 })

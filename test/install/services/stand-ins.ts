@@ -13,24 +13,24 @@ import { join } from 'node:path'
 
 type Program = 'systemctl' | 'docker' | 'kubectl'
 
-/** Executables in the place of the supervisors', which log how they are called and remember what they were told. */
+/** Executables that stand in for the supervisors': they log their calls and remember the state of each service. */
 export interface StandIns {
-  /** Holds the executables. */
+  /** The folder of the executables. */
   readonly bin: string
   /** A PATH on which they come first. */
   readonly path: string
   /** Every call so far: the program and its arguments. */
   calls(): string[][]
-  /** The calls that changed a service: without the questions, and without `reset-failed`. */
+  /** The calls that changed a service: no queries, no `reset-failed`. */
   changes(): string[][]
-  /** What the last call of a program found in its environment. */
+  /** The environment of a program's last call. */
   environmentOf(program: string): Record<string, string>
-  /** What a service is: `active` or `inactive`; a number of replicas for kubectl. Undefined when never touched. */
+  /** A service's state: `active` or `inactive`; a number of replicas for kubectl. Undefined when never touched. */
   stateOf(service: string): string | undefined
   setState(service: string, state: string): void
-  /** What stood in `watched` when something was last started or restarted. */
+  /** The content of `watched` when a service was last started or restarted. */
   running(): string | undefined
-  /** Shell code that a program runs before each call with this action; `exit` keeps it from acting, `begin` starts the service. */
+  /** Shell code that runs before each call with this action; `exit` prevents the action, `begin` starts the service. */
   before(program: Program, action: string, shell: string): void
   /** Another executable on this PATH. */
   add(name: string, shell: string): string

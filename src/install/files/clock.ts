@@ -1,0 +1,22 @@
+import { performance } from 'node:perf_hooks'
+import { setTimeout } from 'node:timers/promises'
+
+/** Time that only moves forward, even when somebody sets the host's date. */
+export interface Clock {
+  /** Milliseconds since a fixed moment. */
+  now(): number
+  /** Waits for this many milliseconds; rejects with the signal's reason once it is aborted. */
+  sleep(ms: number, signal?: AbortSignal): Promise<void>
+}
+
+export const systemClock: Clock = {
+  now: () => performance.now(),
+  async sleep(ms, signal) {
+    try {
+      await setTimeout(ms, undefined, signal === undefined ? {} : { signal })
+    } catch (error) {
+      signal?.throwIfAborted()
+      throw error
+    }
+  },
+}

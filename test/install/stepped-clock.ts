@@ -1,0 +1,13 @@
+import type { Clock } from '../../src/install/files/clock.ts'
+
+/** A clock that stands still but for its sleeps, which take no real time. */
+export function createSteppedClock(): Clock {
+  let nowMs = 0
+  return {
+    now: () => nowMs,
+    async sleep(ms, signal) {
+      signal?.throwIfAborted()
+      nowMs += ms
+    },
+  }
+}
