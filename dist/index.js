@@ -23242,11 +23242,11 @@ function isLongerThan(text, maxBytes) {
 
 
 /**
- * The tree that an extraction is going to make, refusing whatever could not exist beside the rest: two equal names, a
- * file that is also a directory, anything below a file or symlink. Names are equal when the platform may take them for one.
+ * The tree that an extraction is going to create. It refuses entries that could not exist next to each other: two equal names,
+ * a file that is also a directory, anything below a file or symlink. Names are equal when they may be one name to the platform.
  */
 class PlannedTree {
-    /** Parents before what is in them. */
+    /** Parents before their children. */
     directories = [];
     #nodes = new Map();
     #platform;
@@ -23258,27 +23258,18 @@ class PlannedTree {
         const key = comparisonKey(path, this.#platform);
         this.#addParents(path, key);
         const there = this.#nodes.get(key);
+        const node = { path, type, listed: true };
         if (there === undefined)
-            this.#set(key, { path, type, listed: true });
+            this.#set(key, node);
         else
-            this.#unite(there, path, type);
+            unite(there, node);
     }
     /** What will be at exactly this path. */
     typeAt(path) {
         const node = this.#nodes.get(comparisonKey(path, this.#platform));
         return node?.path === path ? node.type : undefined;
     }
-    /** A directory may be listed after what is in it, once. */
-    #unite(there, path, type) {
-        if (there.path !== path)
-            throw unsafeEntry(path, `has the same name as "${there.path}" to this platform`);
-        if (there.type !== type)
-            throw unsafeEntry(path, `is listed both as a ${there.type} and as a ${type}`);
-        if (there.listed)
-            throw unsafeEntry(path, 'is listed twice');
-        there.listed = true;
-    }
-    /** Stops at the first known parent, whose own parents are known too, so that deep paths do not cost their depth each. */
+    /** Stops at the first known parent, whose own parents are known too, so that a deep path does not cost its whole depth each time. */
     #addParents(path, key) {
         const missing = [];
         let cut = path.lastIndexOf('/');
@@ -23286,7 +23277,9 @@ class PlannedTree {
             const parent = { key: key.slice(0, keyCut), path: path.slice(0, cut) };
             const there = this.#nodes.get(parent.key);
             if (there !== undefined) {
-                verifyParent(there, parent.path, path);
+                const problem = parentProblem(there, parent.path);
+                if (problem !== undefined)
+                    throw unsafeEntry(path, problem);
                 break;
             }
             missing.push(parent);
@@ -23302,11 +23295,22 @@ class PlannedTree {
             this.directories.push(node.path);
     }
 }
-function verifyParent(there, parent, path) {
+/** A directory may be listed once after its children. */
+function unite(there, { path, type }) {
+    if (there.path !== path)
+        throw unsafeEntry(path, `has the same name as "${there.path}" on this platform`);
+    if (there.type !== type)
+        throw unsafeEntry(path, `is listed both as a ${there.type} and as a ${type}`);
+    if (there.listed)
+        throw unsafeEntry(path, 'is listed twice');
+    there.listed = true;
+}
+function parentProblem(there, parent) {
     if (there.type !== 'directory')
-        throw unsafeEntry(path, `lies below "${there.path}", which is a ${there.type}`);
+        return `is below "${there.path}", which is a ${there.type}`;
     if (there.path !== parent)
-        throw unsafeEntry(path, `lies in "${parent}", the same name as "${there.path}" to this platform`);
+        return `is in "${parent}", which is the same name as "${there.path}" on this platform`;
+    return undefined;
 }
 
 ;// CONCATENATED MODULE: ./build/core/archive/symlink-policy.js
@@ -23315,14 +23319,14 @@ function verifyParent(there, parent, path) {
 const FORBIDDEN_CHARACTER = /[\\\p{Cc}]/u;
 const symlink_policy_DRIVE_LETTER = /^[A-Za-z]:/;
 /**
- * Vouches for a symlink at `path` of the flattened tree: its target is relative, stays inside the tree at every step,
- * passes through no other symlink and ends at a file or directory that the archive brings (contract 4.3, rule 5).
+ * Vouches for a symlink: its target is relative, stays inside the tree at every step, passes through no other symlink and
+ * ends at a file or directory of the archive (contract 4.3, rule 5).
  * Throws ArchiveError `unsafe_archive`.
  */
-function verifySymlink(path, target, typeAt) {
-    const problem = targetTextProblem(target) ?? walkProblem(path, target, typeAt);
+function verifySymlink(symlink, typeAt) {
+    const problem = targetTextProblem(symlink.target) ?? walkProblem(symlink, typeAt);
     if (problem !== undefined)
-        throw unsafeEntry(path, `is a symlink ${problem}`);
+        throw unsafeEntry(symlink.path, `is a symlink ${problem}`);
 }
 function targetTextProblem(target) {
     if (target === '')
@@ -23335,7 +23339,7 @@ function targetTextProblem(target) {
         return `with a target of more than ${MAX_PATH_BYTES} bytes`;
     return undefined;
 }
-function walkProblem(path, target, typeAt) {
+function walkProblem({ path, target }, typeAt) {
     const steps = target.split('/');
     if (steps.length > MAX_PATH_LEVELS)
         return `with a target of more than ${MAX_PATH_LEVELS} components`;
@@ -23360,7 +23364,7 @@ function walk(at, step) {
 function stopProblem(type) {
     if (type === 'symlink')
         return 'that passes through another symlink';
-    return type === 'file' ? 'that takes a file for a directory' : 'to something that the archive does not hold';
+    return type === 'file' ? 'that uses a file as a directory' : 'to something that the archive does not contain';
 }
 
 ;// CONCATENATED MODULE: ./build/core/archive/archive-policy.js
@@ -23370,26 +23374,27 @@ function stopProblem(type) {
 
 
 
-/** Some tools deflate a directory's nothing, to two bytes. */
+/** Some tools deflate a directory's empty data, to two bytes. */
 const EMPTY_DEFLATE_BYTES = 2;
 /**
- * What to make of an archive's whole listing: a single top-level directory left out unless all stays `as packed`, every path
- * safe on this platform before and after that, no two equal, symlinks that stay inside, modes without set-uid (contract 4.3, rule 5).
- * Throws ArchiveError `unsafe_archive` naming the entry and the rule, `archive_too_large` above a limit,
- * `empty_artifact` when there is neither a file nor a symlink.
+ * Plans the extraction of an archive's whole listing: a single top-level directory left out where the rules say `flattened`,
+ * every path safe on the platform before and after that, no two equal, symlinks that stay inside, modes without set-uid
+ * (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive` naming the entry and the rule, `archive_too_large` above a
+ * limit, `empty_artifact` when there is neither a file nor a symlink.
  */
-function planExtraction(entries, limits, platform, shape = 'flattened') {
-    verifyDeclaredSizes(entries, limits);
+function planExtraction(entries, rules) {
+    const { platform } = rules;
+    verifyDeclaredSizes(entries, rules);
     const named = entries.map(entry => ({
         path: parsePath(entry, platform),
         type: requireExtractable(entry.name, entry.type),
         entry,
     }));
     verifyNotEmpty(named);
-    const flattened = shape === 'flattened' ? singleTopLevelDirectory(named) : null;
+    const flattened = rules.shape === 'flattened' ? singleTopLevelDirectory(named) : null;
     const kept = flattened === null ? named : flatten(named, flattened, platform);
     const tree = buildTree(kept, platform);
-    verifyEntryCount(tree.directories.length, limits);
+    verifyEntryCount(tree.directories.length, rules);
     return { ...contentsOf(kept, tree), directories: tree.directories, flattened };
 }
 /** The type, where it is one that is extracted; else throws ArchiveError `unsafe_archive`. */
@@ -23400,7 +23405,7 @@ function requireExtractable(name, type) {
 }
 function parsePath(entry, platform) {
     if (entry.type === 'directory' && holdsData(entry))
-        throw unsafeEntry(entry.name, 'is a directory that holds data');
+        throw unsafeEntry(entry.name, 'is a directory that contains data');
     if (entry.type !== 'directory' && entry.name.endsWith('/')) {
         throw unsafeEntry(entry.name, `is a ${entry.type} with a directory's name`);
     }
@@ -23412,7 +23417,7 @@ function holdsData(entry) {
 function verifyNotEmpty(named) {
     if (named.some(({ type }) => type !== 'directory'))
         return;
-    throw new ArchiveError('empty_artifact', 'The archive holds no file: nothing was installed; the publisher must publish a version with its files.');
+    throw new ArchiveError('empty_artifact', 'The archive contains no files: nothing was installed; the publisher must publish a version with its files.');
 }
 function singleTopLevelDirectory(named) {
     let top = null;
@@ -23453,15 +23458,12 @@ function contentsOf(named, tree) {
             bytes += entry.size;
         }
         else if (type === 'symlink') {
-            symlinks.push(planSymlink(path, entry, tree));
+            const symlink = { path, target: entry.target ?? '' };
+            verifySymlink(symlink, at => tree.typeAt(at));
+            symlinks.push(symlink);
         }
     }
     return { files, symlinks, bytes };
-}
-function planSymlink(path, entry, tree) {
-    const target = entry.target ?? '';
-    verifySymlink(path, target, at => tree.typeAt(at));
-    return { path, target };
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip-end-record.js
@@ -23966,7 +23968,7 @@ async function planZip(artifact, window, limits, platform, slice) {
     const located = await locateEntries(window, directory, slice);
     const complete = await readTargets(window, located, slice);
     await slice.giveBack();
-    return planExtraction(complete, limits, platform);
+    return planExtraction(complete, { ...limits, platform, shape: 'flattened' });
 }
 async function readTargets(window, entries, slice) {
     const complete = [];
@@ -29201,7 +29203,7 @@ class StreamedDigest {
 
 ;// CONCATENATED MODULE: ./build/core/archive/tar-header.js
 
-/** Bytes of a header, and what all data is padded to. */
+/** Bytes of a header; all data is padded to a multiple of it. */
 const TAR_BLOCK_BYTES = 512;
 const TYPES = new Map([
     ['\0', 'file'],
@@ -29218,62 +29220,77 @@ const TYPES = new Map([
     ['L', 'gnu name'],
     ['K', 'gnu link name'],
 ]);
+const FIELDS = {
+    name: { label: 'name', at: 0, length: 100 },
+    mode: { label: 'mode', at: 100, length: 8 },
+    size: { label: 'size', at: 124, length: 12 },
+    checksum: { label: 'checksum', at: 148, length: 8 },
+    type: { label: 'type', at: 156, length: 1 },
+    linkName: { label: 'link name', at: 157, length: 100 },
+    magic: { label: 'magic', at: 257, length: 8 },
+    prefix: { label: 'prefix', at: 345, length: 155 },
+};
 const tar_header_OWNER_EXECUTE = 0o100;
+const SPACE = 0x20;
 const USTAR_MAGIC = 'ustar\x0000';
 const GNU_MAGIC = 'ustar  \0';
 const NO_MAGIC = '\0'.repeat(8);
 const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/;
 /**
- * One header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so that all see the
- * same members: numbers are octal digits and nothing else, so no base-256 and no negative sizes.
+ * One header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so that all of
+ * them see the same members: numbers are octal digits only, so no base-256 and no negative sizes.
  * Throws ArchiveError `invalid_archive` for a wrong checksum, another magic and other numbers.
  */
 function parseTarHeader(block) {
-    if (readOctal(block, 148, 8, 'checksum') !== checksum(block))
+    if (readOctal(block, FIELDS.checksum) !== checksum(block))
         throw invalidArchive('a tar header has a wrong checksum');
-    const magic = block.toString('latin1', 257, 265);
+    const magic = latin1Of(block, FIELDS.magic);
     if (magic !== USTAR_MAGIC && magic !== GNU_MAGIC && magic !== NO_MAGIC) {
-        throw invalidArchive('a tar header is of an unknown format');
+        throw invalidArchive('a tar header has an unknown format');
     }
     return {
-        name: magic === USTAR_MAGIC ? prefixedName(block) : readText(block, 0, 100),
-        linkName: readText(block, 157, 100),
-        type: TYPES.get(block.toString('latin1', 156, 157)) ?? 'unknown type',
-        size: readOctal(block, 124, 12, 'size'),
-        executable: (readOctal(block, 100, 8, 'mode') & tar_header_OWNER_EXECUTE) !== 0,
+        name: magic === USTAR_MAGIC ? prefixedName(block) : readText(block, FIELDS.name),
+        linkName: readText(block, FIELDS.linkName),
+        type: TYPES.get(latin1Of(block, FIELDS.type)) ?? 'unknown type',
+        size: readOctal(block, FIELDS.size),
+        executable: (readOctal(block, FIELDS.mode) & tar_header_OWNER_EXECUTE) !== 0,
     };
 }
 /** With the field itself counted as spaces. */
 function checksum(block) {
-    let sum = 8 * 0x20;
+    const { at: start, length } = FIELDS.checksum;
+    let sum = length * SPACE;
     for (let at = 0; at < TAR_BLOCK_BYTES; at++) {
-        if (at < 148 || at >= 156)
+        if (at < start || at >= start + length)
             sum += block[at];
     }
     return sum;
 }
 function prefixedName(block) {
-    const prefix = readText(block, 345, 155);
-    const name = readText(block, 0, 100);
+    const prefix = readText(block, FIELDS.prefix);
+    const name = readText(block, FIELDS.name);
     return prefix.length === 0 ? name : Buffer.concat([prefix, Buffer.from('/'), name]);
 }
 /** A copy, because the block is reused. */
-function readText(block, at, length) {
-    const field = block.subarray(at, at + length);
-    const end = field.indexOf(0);
-    return Buffer.from(end === -1 ? field : field.subarray(0, end));
+function readText(block, { at, length }) {
+    const bytes = block.subarray(at, at + length);
+    const end = bytes.indexOf(0);
+    return Buffer.from(end === -1 ? bytes : bytes.subarray(0, end));
 }
-function readOctal(block, at, length, field) {
-    const digits = OCTAL_FIELD.exec(block.toString('latin1', at, at + length))?.[1];
+function readOctal(block, field) {
+    const digits = OCTAL_FIELD.exec(latin1Of(block, field))?.[1];
     if (digits === undefined)
-        throw invalidArchive(`a tar header has a ${field} that is not an octal number`);
+        throw invalidArchive(`a tar header has a ${field.label} that is not an octal number`);
     return Number.parseInt(digits, 8);
+}
+function latin1Of(block, { at, length }) {
+    return block.toString('latin1', at, at + length);
 }
 
 ;// CONCATENATED MODULE: ./build/core/archive/tar-pax.js
 
 
-const SPACE = 0x20;
+const tar_pax_SPACE = 0x20;
 const EQUALS = 0x3d;
 const LINE_FEED = 0x0a;
 /** Without a bound the search for a record's length costs the square of the bytes. */
@@ -29281,11 +29298,11 @@ const MAX_LENGTH_DIGITS = 8;
 const DECIMAL = /^(0|[1-9][0-9]{0,14})$/;
 const SPECIAL_KEY = /^(GNU\.|SCHILY\.(realsize|filetype)$)/;
 /**
- * The words of a PAX extended header about one member. Keys that change neither name nor content, like times and
- * attributes, are left out. Throws ArchiveError `invalid_archive` for malformed records, a key told twice, an empty path
- * or linkpath and a size that is no number, `unsafe_archive` for names that are not UTF-8.
+ * The fields of a PAX extended header about one member. Keys that change neither name nor content, like times and
+ * attributes, are left out. Throws ArchiveError `invalid_archive` for malformed records, a repeated key, an empty path
+ * or linkpath and a size that is not a number, `unsafe_archive` for names that are not UTF-8.
  */
-function parsePaxWords(body) {
+function parsePaxFields(body) {
     const records = parseRecords(body);
     const [path, linkpath, size] = [records.get('path'), records.get('linkpath'), records.get('size')];
     const specialKey = [...records.keys()].find(key => SPECIAL_KEY.test(key));
@@ -29297,20 +29314,20 @@ function parsePaxWords(body) {
     };
 }
 /**
- * Refuses a PAX global header that says more than a comment (`git archive` tells its commit): the rest would hold
- * for every member that follows. Throws ArchiveError `invalid_archive`.
+ * Refuses a PAX global header with more than a comment (`git archive` writes its commit): anything else would apply
+ * to every member that follows. Throws ArchiveError `invalid_archive`.
  */
 function verifyGlobalPax(body) {
     for (const key of parseRecords(body).keys()) {
         if (key !== 'comment')
-            throw invalidArchive('a PAX global header says more than a comment');
+            throw invalidArchive('a PAX global header contains more than a comment');
     }
 }
-/** Records of the form `<length> <key>=<value>\n`, the length counting all of it. */
+/** Records of the form `<length> <key>=<value>\n`; the length counts the whole record. */
 function parseRecords(body) {
     const records = new Map();
     for (let at = 0; at < body.length;) {
-        const space = body.subarray(at, at + MAX_LENGTH_DIGITS + 1).indexOf(SPACE);
+        const space = body.subarray(at, at + MAX_LENGTH_DIGITS + 1).indexOf(tar_pax_SPACE);
         const length = parseDecimal(body.toString('latin1', at, at + Math.max(space, 0)));
         const record = body.subarray(at + space + 1, at + length);
         const equals = record.indexOf(EQUALS);
@@ -29318,7 +29335,7 @@ function parseRecords(body) {
             throw malformed('record');
         const key = record.toString('latin1', 0, equals);
         if (records.has(key))
-            throw malformed('key that is told twice');
+            throw invalidArchive('a PAX header repeats a key');
         records.set(key, record.subarray(equals + 1, -1));
         at += length;
     }
@@ -29326,7 +29343,7 @@ function parseRecords(body) {
 }
 function decodeName(value) {
     if (value.length === 0)
-        throw malformed('path that is empty');
+        throw invalidArchive('a PAX header has an empty path');
     return decodeEntryText(value, 'utf-8');
 }
 function parseSize(value) {
@@ -29338,7 +29355,7 @@ function parseDecimal(digits) {
     return Number(digits);
 }
 function malformed(what) {
-    return invalidArchive(`a PAX header holds a malformed ${what}`);
+    return invalidArchive(`a PAX header has a malformed ${what}`);
 }
 
 ;// CONCATENATED MODULE: ./build/core/archive/tar-listing.js
@@ -29350,18 +29367,19 @@ function malformed(what) {
 
 
 
-/** Whether a member is the archive's root, `./` or `.`, which an extraction does not make. */
+/** Whether a member is the archive's root, `./` or `.`, which an extraction does not create. */
 function isRoot({ storedName, type }) {
     return type === 'directory' && (storedName === './' || storedName === '.');
 }
-/** Of a PAX header or a long name: these have to be in memory whole. */
-const MAX_WORDS_BYTES = 1024 * 1024;
+/** Of a PAX header or a long name: the whole of it must be in memory. */
+const MAX_EXTENSION_BYTES = 1024 * 1024;
 const END_BLOCKS = 2;
 const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES);
 const EMPTY_SHA256 = (0,external_node_crypto_namespaceObject.hash)('sha256', '', 'hex');
 /**
- * Lists a tar that comes in pieces, keeping nothing of its members' data but where it is and its digest. Stricter than tools are, so that no two of them can see
- * different members: headers with right checksums, whole members, two blocks of zeros as the end and only zeros after it.
+ * Lists a tar that arrives in pieces. Of its members' data it keeps only the position and the digest. It is stricter than
+ * tools are, so that no two of them can see different members: headers with correct checksums, complete members, two blocks
+ * of zeros as the end and only zeros after it.
  */
 class TarListing {
     #limits;
@@ -29379,7 +29397,7 @@ class TarListing {
         this.#limits = limits;
     }
     /**
-     * Takes the next piece. Throws ArchiveError `invalid_archive` for what is damaged or misleading, `unsafe_archive` for a
+     * Takes the next piece. Throws ArchiveError `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a
      * member of a type that is not extracted and for names that are not UTF-8, `archive_too_large` above a limit.
      */
     add(piece) {
@@ -29387,7 +29405,7 @@ class TarListing {
             at += this.#takeFrom(piece, at);
         this.#passed += piece.length;
     }
-    /** The members in their order. Throws ArchiveError `invalid_archive` unless the archive came to its end. */
+    /** The members in their order. Throws ArchiveError `invalid_archive` unless the archive is complete. */
     finish() {
         if (this.#endBlocks < END_BLOCKS || this.#collected.filled > 0)
             throw invalidArchive('its tar ends in the middle');
@@ -29421,7 +29439,7 @@ class TarListing {
             this.#take(collected, this.#passed + at + copied);
         return copied;
     }
-    /** `end` is the position behind the block or words. */
+    /** `end` is the position after the collected bytes. */
     #take({ bytes, header }, end) {
         this.#collected = headerBlock();
         if (header !== null)
@@ -29433,22 +29451,26 @@ class TarListing {
     }
     #end() {
         if (Object.keys(this.#announced).length > 0)
-            throw invalidArchive('its tar ends where a member was announced');
+            throw invalidArchive('its tar ends after announcing a member');
         this.#endBlocks += 1;
     }
     #open(header, end) {
         if (this.#endBlocks > 0)
             throw invalidArchive('something follows the end of its tar');
-        if (isWords(header))
-            this.#collected = wordsOf(header);
+        if (isExtension(header))
+            this.#collected = extensionData(header);
         else
             this.#addMember(header, end);
     }
-    #announce(header, body) {
-        if (header.type === 'pax global')
+    #announce({ type }, body) {
+        if (type === 'pax global') {
             verifyGlobalPax(body);
-        else
-            this.#announced = announce(this.#announced, header, body);
+            return;
+        }
+        const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName';
+        verifyAnnouncedOnce(this.#announced, key);
+        const value = key === 'pax' ? parsePaxFields(body) : decodeLongName(body);
+        this.#announced = { ...this.#announced, [key]: value };
     }
     #addMember(header, dataOffset) {
         const entry = { ...tar_listing_toEntry(header, this.#announced), dataOffset };
@@ -29471,39 +29493,39 @@ class TarListing {
 function headerBlock() {
     return { bytes: Buffer.allocUnsafe(TAR_BLOCK_BYTES), filled: 0, header: null };
 }
-function isWords({ type }) {
+function isExtension({ type }) {
     return type === 'pax' || type === 'pax global' || type === 'gnu name' || type === 'gnu link name';
 }
-function wordsOf(header) {
-    if (header.size === 0 || header.size > MAX_WORDS_BYTES) {
-        throw invalidArchive(`a tar header announces ${header.size} bytes about a member`);
+function extensionData(header) {
+    if (header.size === 0 || header.size > MAX_EXTENSION_BYTES) {
+        throw invalidArchive(`a tar header announces ${header.size} bytes about the next member`);
     }
     return { bytes: Buffer.allocUnsafe(padded(header.size)), filled: 0, header };
 }
 function padded(size) {
     return Math.ceil(size / TAR_BLOCK_BYTES) * TAR_BLOCK_BYTES;
 }
-/** Tools differ on which of two words wins, so a member has each once, and PAX or GNU ones. */
-function announce(announced, { type }, body) {
-    const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName';
+/** Tools differ on which of two announcements wins, so a member has each once, and either PAX or GNU ones. */
+function verifyAnnouncedOnce(announced, key) {
     const isMixed = key === 'pax' ? Object.keys(announced).length > 0 : announced.pax !== undefined;
     if (isMixed || announced[key] !== undefined)
         throw invalidArchive('a tar member is announced twice');
-    return { ...announced, [key]: key === 'pax' ? parsePaxWords(body) : decodeLongName(body) };
 }
 function decodeLongName(body) {
     const end = body.indexOf(0);
     const name = end === -1 ? body : body.subarray(0, end);
     if (body.subarray(name.length).some(byte => byte !== 0))
-        throw invalidArchive('a long tar name goes on after its end');
+        throw invalidArchive('a long tar name continues after its end');
     return decodeEntryText(name, 'utf-8');
 }
 function tar_listing_toEntry(header, { pax = {}, name, linkName }) {
     const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8');
-    const type = memberType(header.type, storedName, pax);
+    if (pax.specialKey !== undefined)
+        throw unsafeEntry(storedName, 'is a sparse file or a part of one');
+    const type = memberType(header.type, storedName);
     const size = pax.size ?? header.size;
     if (type === 'symlink' && size > 0)
-        throw unsafeEntry(storedName, 'is a symlink that holds data');
+        throw unsafeEntry(storedName, 'is a symlink that contains data');
     return {
         name: storedName.startsWith('./') ? storedName.slice(2) : storedName,
         storedName,
@@ -29514,10 +29536,8 @@ function tar_listing_toEntry(header, { pax = {}, name, linkName }) {
         target: type === 'symlink' ? (pax.linkpath ?? linkName ?? decodeEntryText(header.linkName, 'utf-8')) : null,
     };
 }
-function memberType(type, name, { specialKey }) {
-    if (specialKey !== undefined)
-        throw unsafeEntry(name, 'is a sparse file or a part of one');
-    // The oldest tars know a directory by its name only.
+function memberType(type, name) {
+    // The oldest tars mark a directory only by its name.
     return type === 'file' && name.endsWith('/') ? 'directory' : requireExtractable(name, type);
 }
 
@@ -29800,7 +29820,7 @@ async function extractTar(opened, target, limits, signal) {
     const slice = new TimeSlice(signal);
     const extraction = { target, slice, unpack: () => inSlices(unpackZstd(opened, limits), slice) };
     const members = (await listMembers(extraction, limits)).filter(entry => !isRoot(entry));
-    const plan = planExtraction(members, limits, process.platform, 'as packed');
+    const plan = planExtraction(members, { ...limits, platform: process.platform, shape: 'as packed' });
     await requireSpace(target, plan.bytes);
     const files = await extract_tar_writeTree(extraction, plan);
     const { directories, symlinks, bytes, flattened } = plan;

@@ -3,9 +3,9 @@ import { type ArchiveEntry, type ExtractableType, unsafeEntry } from './archive-
 import { type ExtractionLimits, verifyDeclaredSizes, verifyEntryCount } from './archive-limits.ts'
 import { parseEntryName } from './entry-names.ts'
 import { PlannedTree } from './planned-tree.ts'
-import { verifySymlink } from './symlink-policy.ts'
+import { type PlannedSymlink, verifySymlink } from './symlink-policy.ts'
 
-/** Some tools deflate a directory's nothing, to two bytes. */
+/** Some tools deflate a directory's empty data, to two bytes. */
 const EMPTY_DEFLATE_BYTES = 2
 
 export interface PlannedFile<Entry> {
@@ -15,12 +15,7 @@ export interface PlannedFile<Entry> {
   readonly entry: Entry
 }
 
-export interface PlannedSymlink {
-  readonly path: string
-  readonly target: string
-}
-
-/** Everything that an extraction makes, and nothing else: directories first, parents before children, then files, then symlinks. */
+/** Everything that an extraction creates, in this order: directories, parents before children; files; symlinks. */
 export interface ExtractionPlan<Entry> {
   readonly directories: readonly string[]
   readonly files: readonly PlannedFile<Entry>[]
@@ -37,32 +32,36 @@ interface NamedEntry<Entry> {
   readonly entry: Entry
 }
 
-/** Whether a single top-level directory is left out, or everything stays where the archive has it. */
-export type TreeShape = 'flattened' | 'as packed'
+/** What an extraction must respect. */
+export interface ExtractionRules extends ExtractionLimits {
+  /** The platform whose names must be safe. */
+  readonly platform: NodeJS.Platform
+  /** Whether a single top-level directory is left out, or everything stays where the archive has it. */
+  readonly shape: 'flattened' | 'as packed'
+}
 
 /**
- * What to make of an archive's whole listing: a single top-level directory left out unless all stays `as packed`, every path
- * safe on this platform before and after that, no two equal, symlinks that stay inside, modes without set-uid (contract 4.3, rule 5).
- * Throws ArchiveError `unsafe_archive` naming the entry and the rule, `archive_too_large` above a limit,
- * `empty_artifact` when there is neither a file nor a symlink.
+ * Plans the extraction of an archive's whole listing: a single top-level directory left out where the rules say `flattened`,
+ * every path safe on the platform before and after that, no two equal, symlinks that stay inside, modes without set-uid
+ * (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive` naming the entry and the rule, `archive_too_large` above a
+ * limit, `empty_artifact` when there is neither a file nor a symlink.
  */
 export function planExtraction<Entry extends ArchiveEntry>(
   entries: readonly Entry[],
-  limits: ExtractionLimits,
-  platform: NodeJS.Platform,
-  shape: TreeShape = 'flattened',
+  rules: ExtractionRules,
 ): ExtractionPlan<Entry> {
-  verifyDeclaredSizes(entries, limits)
+  const { platform } = rules
+  verifyDeclaredSizes(entries, rules)
   const named = entries.map(entry => ({
     path: parsePath(entry, platform),
     type: requireExtractable(entry.name, entry.type),
     entry,
   }))
   verifyNotEmpty(named)
-  const flattened = shape === 'flattened' ? singleTopLevelDirectory(named) : null
+  const flattened = rules.shape === 'flattened' ? singleTopLevelDirectory(named) : null
   const kept = flattened === null ? named : flatten(named, flattened, platform)
   const tree = buildTree(kept, platform)
-  verifyEntryCount(tree.directories.length, limits)
+  verifyEntryCount(tree.directories.length, rules)
   return { ...contentsOf(kept, tree), directories: tree.directories, flattened }
 }
 
@@ -73,7 +72,7 @@ export function requireExtractable(name: string, type: string): ExtractableType 
 }
 
 function parsePath(entry: ArchiveEntry, platform: NodeJS.Platform): string {
-  if (entry.type === 'directory' && holdsData(entry)) throw unsafeEntry(entry.name, 'is a directory that holds data')
+  if (entry.type === 'directory' && holdsData(entry)) throw unsafeEntry(entry.name, 'is a directory that contains data')
   if (entry.type !== 'directory' && entry.name.endsWith('/')) {
     throw unsafeEntry(entry.name, `is a ${entry.type} with a directory's name`)
   }
@@ -88,7 +87,7 @@ function verifyNotEmpty(named: readonly NamedEntry<ArchiveEntry>[]): void {
   if (named.some(({ type }) => type !== 'directory')) return
   throw new ArchiveError(
     'empty_artifact',
-    'The archive holds no file: nothing was installed; the publisher must publish a version with its files.',
+    'The archive contains no files: nothing was installed; the publisher must publish a version with its files.',
   )
 }
 
@@ -137,14 +136,10 @@ function contentsOf<Entry extends ArchiveEntry>(
       files.push({ path, mode: entry.executable ? 0o755 : 0o644, entry })
       bytes += entry.size
     } else if (type === 'symlink') {
-      symlinks.push(planSymlink(path, entry, tree))
+      const symlink = { path, target: entry.target ?? '' }
+      verifySymlink(symlink, at => tree.typeAt(at))
+      symlinks.push(symlink)
     }
   }
   return { files, symlinks, bytes }
-}
-
-function planSymlink(path: string, entry: ArchiveEntry, tree: PlannedTree): PlannedSymlink {
-  const target = entry.target ?? ''
-  verifySymlink(path, target, at => tree.typeAt(at))
-  return { path, target }
 }

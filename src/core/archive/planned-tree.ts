@@ -6,16 +6,16 @@ type NodeType = 'file' | 'directory' | 'symlink'
 interface Node {
   readonly path: string
   readonly type: NodeType
-  /** False for a directory that so far only the paths below it imply. */
+  /** False for a directory that so far is only implied by the paths below it. */
   listed: boolean
 }
 
 /**
- * The tree that an extraction is going to make, refusing whatever could not exist beside the rest: two equal names, a
- * file that is also a directory, anything below a file or symlink. Names are equal when the platform may take them for one.
+ * The tree that an extraction is going to create. It refuses entries that could not exist next to each other: two equal names,
+ * a file that is also a directory, anything below a file or symlink. Names are equal when they may be one name to the platform.
  */
 export class PlannedTree {
-  /** Parents before what is in them. */
+  /** Parents before their children. */
   readonly directories: string[] = []
   readonly #nodes = new Map<string, Node>()
   readonly #platform: NodeJS.Platform
@@ -29,8 +29,9 @@ export class PlannedTree {
     const key = comparisonKey(path, this.#platform)
     this.#addParents(path, key)
     const there = this.#nodes.get(key)
-    if (there === undefined) this.#set(key, { path, type, listed: true })
-    else this.#unite(there, path, type)
+    const node = { path, type, listed: true }
+    if (there === undefined) this.#set(key, node)
+    else unite(there, node)
   }
 
   /** What will be at exactly this path. */
@@ -39,15 +40,7 @@ export class PlannedTree {
     return node?.path === path ? node.type : undefined
   }
 
-  /** A directory may be listed after what is in it, once. */
-  #unite(there: Node, path: string, type: NodeType): void {
-    if (there.path !== path) throw unsafeEntry(path, `has the same name as "${there.path}" to this platform`)
-    if (there.type !== type) throw unsafeEntry(path, `is listed both as a ${there.type} and as a ${type}`)
-    if (there.listed) throw unsafeEntry(path, 'is listed twice')
-    there.listed = true
-  }
-
-  /** Stops at the first known parent, whose own parents are known too, so that deep paths do not cost their depth each. */
+  /** Stops at the first known parent, whose own parents are known too, so that a deep path does not cost its whole depth each time. */
   #addParents(path: string, key: string): void {
     const missing: { key: string; path: string }[] = []
     let cut = path.lastIndexOf('/')
@@ -55,7 +48,8 @@ export class PlannedTree {
       const parent = { key: key.slice(0, keyCut), path: path.slice(0, cut) }
       const there = this.#nodes.get(parent.key)
       if (there !== undefined) {
-        verifyParent(there, parent.path, path)
+        const problem = parentProblem(there, parent.path)
+        if (problem !== undefined) throw unsafeEntry(path, problem)
         break
       }
       missing.push(parent)
@@ -72,8 +66,16 @@ export class PlannedTree {
   }
 }
 
-function verifyParent(there: Node, parent: string, path: string): void {
-  if (there.type !== 'directory') throw unsafeEntry(path, `lies below "${there.path}", which is a ${there.type}`)
-  if (there.path !== parent)
-    throw unsafeEntry(path, `lies in "${parent}", the same name as "${there.path}" to this platform`)
+/** A directory may be listed once after its children. */
+function unite(there: Node, { path, type }: Node): void {
+  if (there.path !== path) throw unsafeEntry(path, `has the same name as "${there.path}" on this platform`)
+  if (there.type !== type) throw unsafeEntry(path, `is listed both as a ${there.type} and as a ${type}`)
+  if (there.listed) throw unsafeEntry(path, 'is listed twice')
+  there.listed = true
+}
+
+function parentProblem(there: Node, parent: string): string | undefined {
+  if (there.type !== 'directory') return `is below "${there.path}", which is a ${there.type}`
+  if (there.path !== parent) return `is in "${parent}", which is the same name as "${there.path}" on this platform`
+  return undefined
 }

@@ -1,20 +1,26 @@
 import { MAX_PATH_BYTES, MAX_PATH_LEVELS } from '../limits.ts'
 import { unsafeEntry } from './archive-entry.ts'
 
-/** What is at a path of the tree that an extraction is going to make; undefined for nothing. */
+/** What an extraction is going to create at a path of its tree; undefined for nothing. */
 export type TreeLookup = (path: string) => 'file' | 'directory' | 'symlink' | undefined
+
+export interface PlannedSymlink {
+  /** In the flattened tree. */
+  readonly path: string
+  readonly target: string
+}
 
 const FORBIDDEN_CHARACTER = /[\\\p{Cc}]/u
 const DRIVE_LETTER = /^[A-Za-z]:/
 
 /**
- * Vouches for a symlink at `path` of the flattened tree: its target is relative, stays inside the tree at every step,
- * passes through no other symlink and ends at a file or directory that the archive brings (contract 4.3, rule 5).
+ * Vouches for a symlink: its target is relative, stays inside the tree at every step, passes through no other symlink and
+ * ends at a file or directory of the archive (contract 4.3, rule 5).
  * Throws ArchiveError `unsafe_archive`.
  */
-export function verifySymlink(path: string, target: string, typeAt: TreeLookup): void {
-  const problem = targetTextProblem(target) ?? walkProblem(path, target, typeAt)
-  if (problem !== undefined) throw unsafeEntry(path, `is a symlink ${problem}`)
+export function verifySymlink(symlink: PlannedSymlink, typeAt: TreeLookup): void {
+  const problem = targetTextProblem(symlink.target) ?? walkProblem(symlink, typeAt)
+  if (problem !== undefined) throw unsafeEntry(symlink.path, `is a symlink ${problem}`)
 }
 
 function targetTextProblem(target: string): string | undefined {
@@ -25,7 +31,7 @@ function targetTextProblem(target: string): string | undefined {
   return undefined
 }
 
-function walkProblem(path: string, target: string, typeAt: TreeLookup): string | undefined {
+function walkProblem({ path, target }: PlannedSymlink, typeAt: TreeLookup): string | undefined {
   const steps = target.split('/')
   if (steps.length > MAX_PATH_LEVELS) return `with a target of more than ${MAX_PATH_LEVELS} components`
   const at = path.split('/').slice(0, -1)
@@ -46,5 +52,5 @@ function walk(at: string[], step: string): void {
 
 function stopProblem(type: ReturnType<TreeLookup>): string {
   if (type === 'symlink') return 'that passes through another symlink'
-  return type === 'file' ? 'that takes a file for a directory' : 'to something that the archive does not hold'
+  return type === 'file' ? 'that uses a file as a directory' : 'to something that the archive does not contain'
 }

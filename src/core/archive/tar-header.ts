@@ -1,14 +1,14 @@
 import { type ArchiveEntry, invalidArchive } from './archive-entry.ts'
 
-/** Bytes of a header, and what all data is padded to. */
+/** Bytes of a header; all data is padded to a multiple of it. */
 export const TAR_BLOCK_BYTES = 512
 
-/** What the data after a header is: a member's, or words about the next member. */
+/** What the data after a header is: that of a member, or extra fields of the next member. */
 export type TarHeaderType = ArchiveEntry['type'] | 'sparse file' | 'pax' | 'pax global' | 'gnu name' | 'gnu link name'
 
-/** One header block, its checksum right. */
+/** A header block with a correct checksum. */
 export interface TarHeader {
-  /** As stored: it may be cut in the middle of a character where a longer one is told beside it. */
+  /** As stored: it may be cut in the middle of a character where an extended header gives a longer one. */
   readonly name: Buffer
   readonly linkName: Buffer
   readonly type: TarHeaderType
@@ -34,57 +34,80 @@ const TYPES: ReadonlyMap<string, TarHeaderType> = new Map([
   ['K', 'gnu link name'],
 ])
 
+/** Where a header block stores a value. */
+interface Field {
+  readonly label: string
+  readonly at: number
+  readonly length: number
+}
+
+const FIELDS = {
+  name: { label: 'name', at: 0, length: 100 },
+  mode: { label: 'mode', at: 100, length: 8 },
+  size: { label: 'size', at: 124, length: 12 },
+  checksum: { label: 'checksum', at: 148, length: 8 },
+  type: { label: 'type', at: 156, length: 1 },
+  linkName: { label: 'link name', at: 157, length: 100 },
+  magic: { label: 'magic', at: 257, length: 8 },
+  prefix: { label: 'prefix', at: 345, length: 155 },
+} as const satisfies Record<string, Field>
+
 const OWNER_EXECUTE = 0o100
+const SPACE = 0x20
 const USTAR_MAGIC = 'ustar\x0000'
 const GNU_MAGIC = 'ustar  \0'
 const NO_MAGIC = '\0'.repeat(8)
 const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/
 
 /**
- * One header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so that all see the
- * same members: numbers are octal digits and nothing else, so no base-256 and no negative sizes.
+ * One header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so that all of
+ * them see the same members: numbers are octal digits only, so no base-256 and no negative sizes.
  * Throws ArchiveError `invalid_archive` for a wrong checksum, another magic and other numbers.
  */
 export function parseTarHeader(block: Buffer): TarHeader {
-  if (readOctal(block, 148, 8, 'checksum') !== checksum(block))
-    throw invalidArchive('a tar header has a wrong checksum')
-  const magic = block.toString('latin1', 257, 265)
+  if (readOctal(block, FIELDS.checksum) !== checksum(block)) throw invalidArchive('a tar header has a wrong checksum')
+  const magic = latin1Of(block, FIELDS.magic)
   if (magic !== USTAR_MAGIC && magic !== GNU_MAGIC && magic !== NO_MAGIC) {
-    throw invalidArchive('a tar header is of an unknown format')
+    throw invalidArchive('a tar header has an unknown format')
   }
   return {
-    name: magic === USTAR_MAGIC ? prefixedName(block) : readText(block, 0, 100),
-    linkName: readText(block, 157, 100),
-    type: TYPES.get(block.toString('latin1', 156, 157)) ?? 'unknown type',
-    size: readOctal(block, 124, 12, 'size'),
-    executable: (readOctal(block, 100, 8, 'mode') & OWNER_EXECUTE) !== 0,
+    name: magic === USTAR_MAGIC ? prefixedName(block) : readText(block, FIELDS.name),
+    linkName: readText(block, FIELDS.linkName),
+    type: TYPES.get(latin1Of(block, FIELDS.type)) ?? 'unknown type',
+    size: readOctal(block, FIELDS.size),
+    executable: (readOctal(block, FIELDS.mode) & OWNER_EXECUTE) !== 0,
   }
 }
 
 /** With the field itself counted as spaces. */
 function checksum(block: Buffer): number {
-  let sum = 8 * 0x20
+  const { at: start, length } = FIELDS.checksum
+  let sum = length * SPACE
   for (let at = 0; at < TAR_BLOCK_BYTES; at++) {
-    if (at < 148 || at >= 156) sum += block[at] as number
+    if (at < start || at >= start + length) sum += block[at] as number
   }
   return sum
 }
 
 function prefixedName(block: Buffer): Buffer {
-  const prefix = readText(block, 345, 155)
-  const name = readText(block, 0, 100)
+  const prefix = readText(block, FIELDS.prefix)
+  const name = readText(block, FIELDS.name)
   return prefix.length === 0 ? name : Buffer.concat([prefix, Buffer.from('/'), name])
 }
 
 /** A copy, because the block is reused. */
-function readText(block: Buffer, at: number, length: number): Buffer {
-  const field = block.subarray(at, at + length)
-  const end = field.indexOf(0)
-  return Buffer.from(end === -1 ? field : field.subarray(0, end))
+function readText(block: Buffer, { at, length }: Field): Buffer {
+  const bytes = block.subarray(at, at + length)
+  const end = bytes.indexOf(0)
+  return Buffer.from(end === -1 ? bytes : bytes.subarray(0, end))
 }
 
-function readOctal(block: Buffer, at: number, length: number, field: string): number {
-  const digits = OCTAL_FIELD.exec(block.toString('latin1', at, at + length))?.[1]
-  if (digits === undefined) throw invalidArchive(`a tar header has a ${field} that is not an octal number`)
+function readOctal(block: Buffer, field: Field): number {
+  const digits = OCTAL_FIELD.exec(latin1Of(block, field))?.[1]
+  if (digits === undefined) throw invalidArchive(`a tar header has a ${field.label} that is not an octal number`)
   return Number.parseInt(digits, 8)
+}
+
+function latin1Of(block: Buffer, { at, length }: Field): string {
+  return block.toString('latin1', at, at + length)
 }

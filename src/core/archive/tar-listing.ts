@@ -5,11 +5,11 @@ import { type ExtractionLimits, verifyEntryCount, verifyExtractedBytes } from '.
 import { requireExtractable } from './archive-policy.ts'
 import { decodeEntryText } from './entry-names.ts'
 import { parseTarHeader, TAR_BLOCK_BYTES, type TarHeader } from './tar-header.ts'
-import { type PaxWords, parsePaxWords, verifyGlobalPax } from './tar-pax.ts'
+import { type PaxFields, parsePaxFields, verifyGlobalPax } from './tar-pax.ts'
 
 /** A member of a tar. */
 export interface TarEntry extends ArchiveEntry {
-  /** The name as the archive tells it: `name` is without a leading `./`. */
+  /** The name as the archive stores it: `name` is without a leading `./`. */
   readonly storedName: string
   /** Position of its data in the tar. */
   readonly dataOffset: number
@@ -24,25 +24,25 @@ interface OpenMember {
   missing: number
 }
 
-/** Whether a member is the archive's root, `./` or `.`, which an extraction does not make. */
+/** Whether a member is the archive's root, `./` or `.`, which an extraction does not create. */
 export function isRoot({ storedName, type }: TarEntry): boolean {
   return type === 'directory' && (storedName === './' || storedName === '.')
 }
 
-/** Of a PAX header or a long name: these have to be in memory whole. */
-const MAX_WORDS_BYTES = 1024 * 1024
+/** Of a PAX header or a long name: the whole of it must be in memory. */
+const MAX_EXTENSION_BYTES = 1024 * 1024
 const END_BLOCKS = 2
 const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES)
 const EMPTY_SHA256 = hash('sha256', '', 'hex')
 
-/** What was said of the next member before its own header. */
+/** What extension headers announced of the next member. */
 interface Announced {
-  readonly pax?: PaxWords
+  readonly pax?: PaxFields
   readonly name?: string
   readonly linkName?: string
 }
 
-/** A block, or the words that a header announced, on the way to being whole. */
+/** A header block, or the data of an extension header, that is still incomplete. */
 interface Collected {
   readonly bytes: Buffer
   filled: number
@@ -51,8 +51,9 @@ interface Collected {
 }
 
 /**
- * Lists a tar that comes in pieces, keeping nothing of its members' data but where it is and its digest. Stricter than tools are, so that no two of them can see
- * different members: headers with right checksums, whole members, two blocks of zeros as the end and only zeros after it.
+ * Lists a tar that arrives in pieces. Of its members' data it keeps only the position and the digest. It is stricter than
+ * tools are, so that no two of them can see different members: headers with correct checksums, complete members, two blocks
+ * of zeros as the end and only zeros after it.
  */
 export class TarListing {
   readonly #limits: ExtractionLimits
@@ -72,7 +73,7 @@ export class TarListing {
   }
 
   /**
-   * Takes the next piece. Throws ArchiveError `invalid_archive` for what is damaged or misleading, `unsafe_archive` for a
+   * Takes the next piece. Throws ArchiveError `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a
    * member of a type that is not extracted and for names that are not UTF-8, `archive_too_large` above a limit.
    */
   add(piece: Buffer): void {
@@ -80,7 +81,7 @@ export class TarListing {
     this.#passed += piece.length
   }
 
-  /** The members in their order. Throws ArchiveError `invalid_archive` unless the archive came to its end. */
+  /** The members in their order. Throws ArchiveError `invalid_archive` unless the archive is complete. */
   finish(): TarEntry[] {
     if (this.#endBlocks < END_BLOCKS || this.#collected.filled > 0) throw invalidArchive('its tar ends in the middle')
     return this.#entries
@@ -114,7 +115,7 @@ export class TarListing {
     return copied
   }
 
-  /** `end` is the position behind the block or words. */
+  /** `end` is the position after the collected bytes. */
   #take({ bytes, header }: Collected, end: number): void {
     this.#collected = headerBlock()
     if (header !== null) this.#announce(header, bytes.subarray(0, header.size))
@@ -123,19 +124,25 @@ export class TarListing {
   }
 
   #end(): void {
-    if (Object.keys(this.#announced).length > 0) throw invalidArchive('its tar ends where a member was announced')
+    if (Object.keys(this.#announced).length > 0) throw invalidArchive('its tar ends after announcing a member')
     this.#endBlocks += 1
   }
 
   #open(header: TarHeader, end: number): void {
     if (this.#endBlocks > 0) throw invalidArchive('something follows the end of its tar')
-    if (isWords(header)) this.#collected = wordsOf(header)
+    if (isExtension(header)) this.#collected = extensionData(header)
     else this.#addMember(header, end)
   }
 
-  #announce(header: TarHeader, body: Buffer): void {
-    if (header.type === 'pax global') verifyGlobalPax(body)
-    else this.#announced = announce(this.#announced, header, body)
+  #announce({ type }: TarHeader, body: Buffer): void {
+    if (type === 'pax global') {
+      verifyGlobalPax(body)
+      return
+    }
+    const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName'
+    verifyAnnouncedOnce(this.#announced, key)
+    const value = key === 'pax' ? parsePaxFields(body) : decodeLongName(body)
+    this.#announced = { ...this.#announced, [key]: value }
   }
 
   #addMember(header: TarHeader, dataOffset: number): void {
@@ -160,13 +167,13 @@ function headerBlock(): Collected {
   return { bytes: Buffer.allocUnsafe(TAR_BLOCK_BYTES), filled: 0, header: null }
 }
 
-function isWords({ type }: TarHeader): boolean {
+function isExtension({ type }: TarHeader): boolean {
   return type === 'pax' || type === 'pax global' || type === 'gnu name' || type === 'gnu link name'
 }
 
-function wordsOf(header: TarHeader): Collected {
-  if (header.size === 0 || header.size > MAX_WORDS_BYTES) {
-    throw invalidArchive(`a tar header announces ${header.size} bytes about a member`)
+function extensionData(header: TarHeader): Collected {
+  if (header.size === 0 || header.size > MAX_EXTENSION_BYTES) {
+    throw invalidArchive(`a tar header announces ${header.size} bytes about the next member`)
   }
   return { bytes: Buffer.allocUnsafe(padded(header.size)), filled: 0, header }
 }
@@ -175,26 +182,26 @@ function padded(size: number): number {
   return Math.ceil(size / TAR_BLOCK_BYTES) * TAR_BLOCK_BYTES
 }
 
-/** Tools differ on which of two words wins, so a member has each once, and PAX or GNU ones. */
-function announce(announced: Announced, { type }: TarHeader, body: Buffer): Announced {
-  const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName'
+/** Tools differ on which of two announcements wins, so a member has each once, and either PAX or GNU ones. */
+function verifyAnnouncedOnce(announced: Announced, key: keyof Announced): void {
   const isMixed = key === 'pax' ? Object.keys(announced).length > 0 : announced.pax !== undefined
   if (isMixed || announced[key] !== undefined) throw invalidArchive('a tar member is announced twice')
-  return { ...announced, [key]: key === 'pax' ? parsePaxWords(body) : decodeLongName(body) }
 }
 
 function decodeLongName(body: Buffer): string {
   const end = body.indexOf(0)
   const name = end === -1 ? body : body.subarray(0, end)
-  if (body.subarray(name.length).some(byte => byte !== 0)) throw invalidArchive('a long tar name goes on after its end')
+  if (body.subarray(name.length).some(byte => byte !== 0))
+    throw invalidArchive('a long tar name continues after its end')
   return decodeEntryText(name, 'utf-8')
 }
 
 function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announced): Omit<TarEntry, 'dataOffset' | 'sha256'> {
   const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8')
-  const type = memberType(header.type, storedName, pax)
+  if (pax.specialKey !== undefined) throw unsafeEntry(storedName, 'is a sparse file or a part of one')
+  const type = memberType(header.type, storedName)
   const size = pax.size ?? header.size
-  if (type === 'symlink' && size > 0) throw unsafeEntry(storedName, 'is a symlink that holds data')
+  if (type === 'symlink' && size > 0) throw unsafeEntry(storedName, 'is a symlink that contains data')
   return {
     name: storedName.startsWith('./') ? storedName.slice(2) : storedName,
     storedName,
@@ -206,8 +213,7 @@ function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announced): Om
   }
 }
 
-function memberType(type: TarHeader['type'], name: string, { specialKey }: PaxWords): ExtractableType {
-  if (specialKey !== undefined) throw unsafeEntry(name, 'is a sparse file or a part of one')
-  // The oldest tars know a directory by its name only.
+function memberType(type: TarHeader['type'], name: string): ExtractableType {
+  // The oldest tars mark a directory only by its name.
   return type === 'file' && name.endsWith('/') ? 'directory' : requireExtractable(name, type)
 }

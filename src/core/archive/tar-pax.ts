@@ -1,13 +1,13 @@
 import { invalidArchive } from './archive-entry.ts'
 import { decodeEntryText } from './entry-names.ts'
 
-/** What a PAX extended header says of the next member, as far as it matters to an extraction. */
-export interface PaxWords {
+/** What a PAX extended header says about the next member, as far as it matters to an extraction. */
+export interface PaxFields {
   readonly path?: string
   readonly linkpath?: string
   /** Bytes. */
   readonly size?: number
-  /** The key that makes the member something else than its header says, such as a sparse file. */
+  /** A key that makes the member something other than its header says, such as a sparse file. */
   readonly specialKey?: string
 }
 
@@ -20,11 +20,11 @@ const DECIMAL = /^(0|[1-9][0-9]{0,14})$/
 const SPECIAL_KEY = /^(GNU\.|SCHILY\.(realsize|filetype)$)/
 
 /**
- * The words of a PAX extended header about one member. Keys that change neither name nor content, like times and
- * attributes, are left out. Throws ArchiveError `invalid_archive` for malformed records, a key told twice, an empty path
- * or linkpath and a size that is no number, `unsafe_archive` for names that are not UTF-8.
+ * The fields of a PAX extended header about one member. Keys that change neither name nor content, like times and
+ * attributes, are left out. Throws ArchiveError `invalid_archive` for malformed records, a repeated key, an empty path
+ * or linkpath and a size that is not a number, `unsafe_archive` for names that are not UTF-8.
  */
-export function parsePaxWords(body: Buffer): PaxWords {
+export function parsePaxFields(body: Buffer): PaxFields {
   const records = parseRecords(body)
   const [path, linkpath, size] = [records.get('path'), records.get('linkpath'), records.get('size')]
   const specialKey = [...records.keys()].find(key => SPECIAL_KEY.test(key))
@@ -37,16 +37,16 @@ export function parsePaxWords(body: Buffer): PaxWords {
 }
 
 /**
- * Refuses a PAX global header that says more than a comment (`git archive` tells its commit): the rest would hold
- * for every member that follows. Throws ArchiveError `invalid_archive`.
+ * Refuses a PAX global header with more than a comment (`git archive` writes its commit): anything else would apply
+ * to every member that follows. Throws ArchiveError `invalid_archive`.
  */
 export function verifyGlobalPax(body: Buffer): void {
   for (const key of parseRecords(body).keys()) {
-    if (key !== 'comment') throw invalidArchive('a PAX global header says more than a comment')
+    if (key !== 'comment') throw invalidArchive('a PAX global header contains more than a comment')
   }
 }
 
-/** Records of the form `<length> <key>=<value>\n`, the length counting all of it. */
+/** Records of the form `<length> <key>=<value>\n`; the length counts the whole record. */
 function parseRecords(body: Buffer): Map<string, Buffer> {
   const records = new Map<string, Buffer>()
   for (let at = 0; at < body.length; ) {
@@ -56,7 +56,7 @@ function parseRecords(body: Buffer): Map<string, Buffer> {
     const equals = record.indexOf(EQUALS)
     if (at + length > body.length || equals < 1 || record.at(-1) !== LINE_FEED) throw malformed('record')
     const key = record.toString('latin1', 0, equals)
-    if (records.has(key)) throw malformed('key that is told twice')
+    if (records.has(key)) throw invalidArchive('a PAX header repeats a key')
     records.set(key, record.subarray(equals + 1, -1))
     at += length
   }
@@ -64,7 +64,7 @@ function parseRecords(body: Buffer): Map<string, Buffer> {
 }
 
 function decodeName(value: Buffer): string {
-  if (value.length === 0) throw malformed('path that is empty')
+  if (value.length === 0) throw invalidArchive('a PAX header has an empty path')
   return decodeEntryText(value, 'utf-8')
 }
 
@@ -78,5 +78,5 @@ function parseDecimal(digits: string): number {
 }
 
 function malformed(what: string): Error {
-  return invalidArchive(`a PAX header holds a malformed ${what}`)
+  return invalidArchive(`a PAX header has a malformed ${what}`)
 }

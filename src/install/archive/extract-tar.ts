@@ -42,7 +42,7 @@ export async function extractTar(
   const slice = new TimeSlice(signal)
   const extraction = { target, slice, unpack: () => inSlices(unpackZstd(opened, limits), slice) }
   const members = (await listMembers(extraction, limits)).filter(entry => !isRoot(entry))
-  const plan = planExtraction(members, limits, process.platform, 'as packed')
+  const plan = planExtraction(members, { ...limits, platform: process.platform, shape: 'as packed' })
   await requireSpace(target, plan.bytes)
   const files = await writeTree(extraction, plan)
   const { directories, symlinks, bytes, flattened } = plan

@@ -26,7 +26,7 @@ export async function planZip(
   const located = await locateEntries(window, directory, slice)
   const complete = await readTargets(window, located, slice)
   await slice.giveBack()
-  return planExtraction(complete, limits, platform)
+  return planExtraction(complete, { ...limits, platform, shape: 'flattened' })
 }
 
 async function readTargets(

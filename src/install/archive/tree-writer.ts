@@ -1,7 +1,7 @@
 import { createHash, hash } from 'node:crypto'
 import { chmodSync, closeSync, fchmodSync, fstatSync, mkdirSync, openSync, symlinkSync, writeFileSync } from 'node:fs'
 import { unsafeEntry } from '../../core/archive/archive-entry.ts'
-import type { PlannedSymlink } from '../../core/archive/archive-policy.ts'
+import type { PlannedSymlink } from '../../core/archive/symlink-policy.ts'
 import { errnoOf } from '../../core/errors.ts'
 import type { ExtractedFile } from '../files/extracted-tree.ts'
 import { toHostError } from '../files/system-errors.ts'

@@ -1,4 +1,4 @@
-import type { PlannedSymlink } from '../../core/archive/archive-policy.ts'
+import type { PlannedSymlink } from '../../core/archive/symlink-policy.ts'
 
 /** What an extraction made, all paths relative to its target. */
 export interface ExtractedTree {

@@ -7,6 +7,7 @@ import { planExtraction } from '../../../src/core/archive/archive-policy.ts'
 import { MAX_COMPRESSION_RATIO, MAX_PATH_BYTES, RATIO_APPLIES_ABOVE_BYTES } from '../../../src/core/limits.ts'
 
 const LIMITS = { maxExtractedBytes: 100 * RATIO_APPLIES_ABOVE_BYTES, maxEntries: 100 }
+const RULES = { ...LIMITS, platform: 'linux', shape: 'flattened' } as const
 
 function entry(name: string, more: Partial<ArchiveEntry> = {}): ArchiveEntry {
   const type = name.endsWith('/') ? 'directory' : 'file'
@@ -18,7 +19,7 @@ function symlink(name: string, target: string): ArchiveEntry {
 }
 
 function pathsOf(entries: ArchiveEntry[], platform: NodeJS.Platform = 'linux'): string[] {
-  const plan = planExtraction(entries, LIMITS, platform)
+  const plan = planExtraction(entries, { ...RULES, platform })
   return [...plan.directories.map(path => `${path}/`), ...plan.files.map(({ path }) => path)]
 }
 
@@ -29,7 +30,7 @@ describe('planExtraction', () => {
   it('names the entry and the rule, cleaned', () => {
     const hostile = entry('a/../\u001b[2J::set-output')
     assert.throws(
-      () => planExtraction([hostile], LIMITS, 'linux'),
+      () => planExtraction([hostile], RULES),
       (error: Error) => {
         assert.equal(error.message.includes('\u001b') || error.message.includes('::'), false)
         return /set-output/.test(error.message) && isUnsafe.code === (error as Error & { code: string }).code
@@ -43,7 +44,7 @@ describe('planExtraction', () => {
 
   for (const type of ['hard link', 'character device', 'block device', 'fifo', 'socket', 'unknown type'] as const) {
     it(`refuses a ${type}`, () => {
-      assert.throws(() => planExtraction([entry('x', { type })], LIMITS, 'linux'), isUnsafe)
+      assert.throws(() => planExtraction([entry('x', { type })], RULES), isUnsafe)
     })
   }
 
@@ -64,14 +65,14 @@ describe('planExtraction', () => {
   })
 
   it('flattens no top-level symlink or file', () => {
-    assert.equal(planExtraction([entry('top/a'), symlink('l', 'top')], LIMITS, 'linux').flattened, null)
-    assert.equal(planExtraction([entry('a')], LIMITS, 'linux').flattened, null)
+    assert.equal(planExtraction([entry('top/a'), symlink('l', 'top')], RULES).flattened, null)
+    assert.equal(planExtraction([entry('a')], RULES).flattened, null)
   })
 
   it('counts implied directories, whose number names alone can multiply', () => {
     const deep = (count: number) => [entry('x'), entry(`${Array.from({ length: count }, () => 'd').join('/')}/a`)]
-    assert.equal(planExtraction(deep(3), { ...LIMITS, maxEntries: 3 }, 'linux').directories.length, 3)
-    assert.throws(() => planExtraction(deep(4), { ...LIMITS, maxEntries: 3 }, 'linux'), isTooLarge)
+    assert.equal(planExtraction(deep(3), { ...RULES, maxEntries: 3 }).directories.length, 3)
+    assert.throws(() => planExtraction(deep(4), { ...RULES, maxEntries: 3 }), isTooLarge)
   })
 
   it('plans no path twice and each below a planned directory, whatever the listing', () => {

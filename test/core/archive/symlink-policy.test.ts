@@ -11,7 +11,7 @@ const TREE = new Map<string, 'file' | 'directory' | 'symlink'>([
   ['dirlink', 'symlink'],
 ])
 
-const check = (path: string, target: string) => () => verifySymlink(path, target, at => TREE.get(at))
+const check = (path: string, target: string) => () => verifySymlink({ path, target }, at => TREE.get(at))
 
 describe('verifySymlink', () => {
   const ACCEPTED = [
