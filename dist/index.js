@@ -10062,57 +10062,12 @@ class TimeSlice {
     }
 }
 
-;// CONCATENATED MODULE: external "node:util"
-const external_node_util_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:util");
-;// CONCATENATED MODULE: ./build/install/files/direct-fs.js
-
-
-/*
- * Calls of `node:fs/promises` that are over in microseconds, made at once: the thread pool's round trip costs ten times what
- * they do, and a deployment makes two hundred of them. Same arguments, same answers, same errors. Not for whole trees, nor
- * for files of any size.
- */
-const access = direct(external_node_fs_namespaceObject.accessSync);
-const chmod = direct(external_node_fs_namespaceObject.chmodSync);
-const direct_fs_link = direct(external_node_fs_namespaceObject.linkSync);
-const lstat = direct(external_node_fs_namespaceObject.lstatSync);
-const mkdir = direct(external_node_fs_namespaceObject.mkdirSync);
-const mkdtemp = direct(external_node_fs_namespaceObject.mkdtempSync);
-const readFile = direct(external_node_fs_namespaceObject.readFileSync);
-const readdir = direct(external_node_fs_namespaceObject.readdirSync);
-const readlink = direct(external_node_fs_namespaceObject.readlinkSync);
-const rename = direct(external_node_fs_namespaceObject.renameSync);
-const rmdir = direct(external_node_fs_namespaceObject.rmdirSync);
-const stat = direct(external_node_fs_namespaceObject.statSync);
-const statfs = direct(external_node_fs_namespaceObject.statfsSync);
-const unlink = direct(external_node_fs_namespaceObject.unlinkSync);
-const writeFile = direct(external_node_fs_namespaceObject.writeFileSync);
-async function direct_fs_open(path, flags, mode) {
-    const fd = external_node_fs_namespaceObject.openSync(path, flags, mode);
-    return {
-        fd,
-        stat: async () => external_node_fs_namespaceObject.fstatSync(fd),
-        readFile: async () => external_node_fs_namespaceObject.readFileSync(fd),
-        async read(length, position) {
-            const buffer = Buffer.alloc(length);
-            return buffer.subarray(0, external_node_fs_namespaceObject.readSync(fd, buffer, 0, length, position));
-        },
-        write: async (data) => external_node_fs_namespaceObject.writeFileSync(fd, data),
-        chmod: async (mode) => external_node_fs_namespaceObject.fchmodSync(fd, mode),
-        truncate: async (length) => external_node_fs_namespaceObject.ftruncateSync(fd, length),
-        sync: () => sync(fd),
-        close: async () => external_node_fs_namespaceObject.closeSync(fd),
-    };
-}
-const sync = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fsync);
-function direct(call) {
-    return async (...args) => call(...args);
-}
-
 ;// CONCATENATED MODULE: external "node:crypto"
 const external_node_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:crypto");
 ;// CONCATENATED MODULE: external "node:fs/promises"
 const external_node_fs_promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs/promises");
+;// CONCATENATED MODULE: external "node:util"
+const external_node_util_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:util");
 ;// CONCATENATED MODULE: external "node:child_process"
 const external_node_child_process_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:child_process");
 ;// CONCATENATED MODULE: external "node:timers"
@@ -10230,137 +10185,6 @@ function signalGroup(pid, signal) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/files/durable-files.js
-
-
-
-
-
-
-
-const SYNC_TIMEOUT_MS = 10 * 60_000;
-const PARALLEL_SYNCS = 4;
-/** Writes a file so that after a crash it holds either the old text or the new one; 0600. The directory must exist. */
-async function replaceFile(path, text) {
-    const temporary = temporaryName(path);
-    try {
-        await writeNewFile(temporary, text);
-        await rename(temporary, path);
-    }
-    catch (error) {
-        await unlink(temporary).catch(() => { });
-        throw error;
-    }
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-}
-/** The same for a file that must not exist: whole and durable, or not there. Returns false when the name is taken. */
-async function createFile(path, text) {
-    const temporary = temporaryName(path);
-    try {
-        await writeNewFile(temporary, text);
-        await direct_fs_link(temporary, path);
-    }
-    catch (error) {
-        if (errnoOf(error) === 'EEXIST')
-            return false;
-        throw error;
-    }
-    finally {
-        await unlink(temporary).catch(() => { });
-    }
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-    return true;
-}
-/** A name beside `path` that says which process it belongs to, so that what a killed one leaves can be told and removed. */
-function temporaryName(path) {
-    return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
-}
-/** The process that a temporary name belongs to, or undefined for any other name. */
-function ownerOfTemporary(name) {
-    const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
-    return pid === undefined ? undefined : Number(pid);
-}
-/** Creates a file that must not exist yet, 0600 until its bytes are complete and durable, then of the given mode. */
-async function writeNewFile(path, text, mode = 0o600) {
-    const file = await direct_fs_open(path, 'wx', 0o600);
-    await using(file, async () => {
-        await file.write(text);
-        if (mode !== 0o600)
-            await file.chmod(mode);
-        await file.sync();
-    });
-}
-/** Makes what was created, renamed or removed in a directory durable. */
-async function syncDirectory(path) {
-    const directory = await direct_fs_open(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_DIRECTORY);
-    await using(directory, () => directory.sync());
-}
-/**
- * Makes a whole tree durable: one syncfs of its file system by `sync -f` (coreutils), because an fsync a file costs
- * ten times the whole deployment; where that is missing or fails, an fsync of every file and directory.
- * Throws when the bytes could not be made durable.
- */
-async function syncTree(root, signal) {
-    const end = await runChild({
-        command: ['sync', '-f', root],
-        env: allowedEnvironment({ LC_ALL: 'C' }),
-        timeoutMs: SYNC_TIMEOUT_MS,
-        signal,
-        isSilent: true,
-    });
-    if (end.kind === 'exited' && end.code === 0)
-        return 'syncfs';
-    await syncEveryFile(root);
-    return 'fsync';
-}
-/** Creates directories, 0700, durably, where they are missing. Not their parents: Node's recursive mkdir never ends in some file systems. */
-async function makePrivateDirectories(...paths) {
-    const parents = new Set();
-    for (const path of paths)
-        if (await makeIfMissing(path))
-            parents.add((0,external_node_path_namespaceObject.dirname)(path));
-    for (const parent of parents)
-        await syncDirectory(parent);
-}
-/** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */
-async function makeOpenDirectory(path) {
-    await mkdir(path, { mode: 0o755 });
-    await chmod(path, 0o755);
-}
-async function makeIfMissing(path) {
-    try {
-        await mkdir(path, { mode: 0o700 });
-        return true;
-    }
-    catch (error) {
-        if (errnoOf(error) === 'EEXIST')
-            return false;
-        throw error;
-    }
-}
-async function syncEveryFile(root) {
-    const entries = await (0,external_node_fs_promises_namespaceObject.readdir)(root, { recursive: true, withFileTypes: true });
-    const paths = entries
-        .filter(entry => entry.isFile() || entry.isDirectory())
-        .map(entry => (0,external_node_path_namespaceObject.join)(entry.parentPath, entry.name));
-    paths.push(root);
-    const workers = Array.from({ length: PARALLEL_SYNCS }, async () => {
-        for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
-            const file = await direct_fs_open(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-            await using(file, () => file.sync());
-        }
-    });
-    await Promise.all(workers);
-}
-async function using(file, act) {
-    try {
-        await act();
-    }
-    finally {
-        await file.close();
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/core/trust/tree-digest.js
 
 const SLASH = 0x2f;
@@ -10420,13 +10244,13 @@ async function walkTree(root, skip = new Set()) {
     return found.sort((a, b) => comparePaths(a.path, b.path));
 }
 /** Whether anything is at the path, a dangling symlink included. */
-async function exists(path) {
-    return (await statOf(path)) !== undefined;
+function pathExistsSync(path) {
+    return lstatIfPresentSync(path) !== undefined;
 }
 /** lstat, or undefined when nothing is there. */
-async function statOf(path) {
+function lstatIfPresentSync(path) {
     try {
-        return await lstat(path);
+        return (0,external_node_fs_namespaceObject.lstatSync)(path);
     }
     catch (error) {
         if (isAbsent(error))
@@ -10466,22 +10290,173 @@ async function describe(root, path) {
  */
 async function removeTree(path) {
     try {
-        const found = await lstat(path);
-        await (found.isDirectory() ? removeDirectory(path, new TimeSlice()) : unlink(path));
+        if ((0,external_node_fs_namespaceObject.lstatSync)(path).isDirectory())
+            await removeDirectory(path, new TimeSlice());
+        else
+            (0,external_node_fs_namespaceObject.unlinkSync)(path);
     }
     catch (error) {
         if (!isAbsent(error))
             throw error;
     }
 }
+/** Removes a file or a symlink if it can; returns whether it did. Never throws. */
+function tryUnlinkSync(path) {
+    try {
+        (0,external_node_fs_namespaceObject.unlinkSync)(path);
+        return true;
+    }
+    catch {
+        return false;
+    }
+}
 async function removeDirectory(path, slice) {
-    for (const entry of await readdir(path, { withFileTypes: true })) {
+    for (const entry of (0,external_node_fs_namespaceObject.readdirSync)(path, { withFileTypes: true })) {
         const inner = (0,external_node_path_namespaceObject.join)(path, entry.name);
-        await (entry.isDirectory() ? removeDirectory(inner, slice) : unlink(inner));
+        if (entry.isDirectory())
+            await removeDirectory(inner, slice);
+        else
+            (0,external_node_fs_namespaceObject.unlinkSync)(inner);
         if (slice.isOver())
             await slice.giveBack();
     }
-    await rmdir(path);
+    (0,external_node_fs_namespaceObject.rmdirSync)(path);
+}
+
+;// CONCATENATED MODULE: ./build/install/files/durable-files.js
+
+
+
+
+
+
+
+
+const SYNC_TIMEOUT_MS = 10 * 60_000;
+const PARALLEL_SYNCS = 4;
+/** Makes an open file's bytes durable; may take its time, and leaves the event loop free meanwhile. */
+const syncFile = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fsync);
+/** Writes a file so that after a crash it holds either the old text or the new one; 0600. The directory must exist. */
+async function replaceFile(path, text) {
+    const temporary = temporaryName(path);
+    try {
+        await writeNewFile(temporary, text);
+        (0,external_node_fs_namespaceObject.renameSync)(temporary, path);
+    }
+    catch (error) {
+        tryUnlinkSync(temporary);
+        throw error;
+    }
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+}
+/** The same for a file that must not exist: whole and durable, or not there. Returns false when the name is taken. */
+async function createFile(path, text) {
+    const temporary = temporaryName(path);
+    try {
+        await writeNewFile(temporary, text);
+        (0,external_node_fs_namespaceObject.linkSync)(temporary, path);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return false;
+        throw error;
+    }
+    finally {
+        tryUnlinkSync(temporary);
+    }
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+    return true;
+}
+/** A name beside `path` that says which process it belongs to, so that what a killed one leaves can be told and removed. */
+function temporaryName(path) {
+    return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
+}
+/** The process that a temporary name belongs to, or undefined for any other name. */
+function ownerOfTemporary(name) {
+    const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
+    return pid === undefined ? undefined : Number(pid);
+}
+/** Creates a file that must not exist yet, 0600 until its bytes are complete and durable, then of the given mode. */
+async function writeNewFile(path, text, mode = 0o600) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600);
+    try {
+        (0,external_node_fs_namespaceObject.writeFileSync)(fd, text);
+        if (mode !== 0o600)
+            (0,external_node_fs_namespaceObject.fchmodSync)(fd, mode);
+        await syncFile(fd);
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/** Makes what was created, renamed or removed in a directory durable. */
+async function syncDirectory(path) {
+    await openAndSync(path, external_node_fs_namespaceObject.constants.O_DIRECTORY);
+}
+/**
+ * Makes a whole tree durable: one syncfs of its file system by `sync -f` (coreutils), because an fsync a file costs
+ * ten times the whole deployment; where that is missing or fails, an fsync of every file and directory.
+ * Throws when the bytes could not be made durable.
+ */
+async function syncTree(root, signal) {
+    const end = await runChild({
+        command: ['sync', '-f', root],
+        env: allowedEnvironment({ LC_ALL: 'C' }),
+        timeoutMs: SYNC_TIMEOUT_MS,
+        signal,
+        isSilent: true,
+    });
+    if (end.kind === 'exited' && end.code === 0)
+        return 'syncfs';
+    await syncEveryFile(root);
+    return 'fsync';
+}
+/** Creates directories, 0700, durably, where they are missing. Not their parents: Node's recursive mkdir never ends in some file systems. */
+async function makePrivateDirectories(...paths) {
+    const parents = new Set();
+    for (const path of paths)
+        if (makeIfMissingSync(path))
+            parents.add((0,external_node_path_namespaceObject.dirname)(path));
+    for (const parent of parents)
+        await syncDirectory(parent);
+}
+/** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */
+function makeOpenDirectorySync(path) {
+    (0,external_node_fs_namespaceObject.mkdirSync)(path, { mode: 0o755 });
+    (0,external_node_fs_namespaceObject.chmodSync)(path, 0o755);
+}
+function makeIfMissingSync(path) {
+    try {
+        (0,external_node_fs_namespaceObject.mkdirSync)(path, { mode: 0o700 });
+        return true;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return false;
+        throw error;
+    }
+}
+async function syncEveryFile(root) {
+    const entries = await (0,external_node_fs_promises_namespaceObject.readdir)(root, { recursive: true, withFileTypes: true });
+    const paths = entries
+        .filter(entry => entry.isFile() || entry.isDirectory())
+        .map(entry => (0,external_node_path_namespaceObject.join)(entry.parentPath, entry.name));
+    paths.push(root);
+    const workers = Array.from({ length: PARALLEL_SYNCS }, async () => {
+        for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
+            await openAndSync(path, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        }
+    });
+    await Promise.all(workers);
+}
+async function openAndSync(path, flags) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | flags);
+    try {
+        await syncFile(fd);
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
 }
 
 ;// CONCATENATED MODULE: ./node_modules/zod/v4/core/util.js
@@ -17481,20 +17456,16 @@ const fileSchema = object({
     removed: exactOptional(array(removedRowSchema)),
 });
 /** What is installed on this host; see `readHostRecord`. */
-async function readInstalled(layout) {
-    return (await readHostRecord(layout)).installed;
+function readInstalled(layout) {
+    return readHostRecord(layout).installed;
 }
 /**
  * What is installed on this host, and what is retained of what was, as recorded; empty when nothing was ever installed.
  * Throws DeploymentError `inconsistent` when the record is not what we write, and what the operating system says when
  * it cannot be read at all.
  */
-async function readHostRecord(layout) {
-    const text = await readFile(layout.installed, 'utf8').catch(error => {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw toHostError(error, `reading ${layout.installed}`);
-    });
+function readHostRecord(layout) {
+    const text = readText(layout.installed);
     if (text === undefined)
         return { installed: [], removed: [] };
     try {
@@ -17512,7 +17483,7 @@ async function readHostRecord(layout) {
 async function recordInstalled(layout, rows, removed = []) {
     const places = new Set([...rows, ...removed].map(placeOf));
     const isOther = (row) => !places.has(placeOf(row));
-    const before = await readHostRecord(layout);
+    const before = readHostRecord(layout);
     const installed = inOrder([...before.installed.filter(isOther), ...rows]);
     const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)]);
     const record = { schema: 1, installed, ...(retained.length > 0 ? { removed: retained } : {}) };
@@ -17541,6 +17512,16 @@ function handOver(row, to) {
 function shelfOf(kind) {
     return kind === 'plugin' ? 'plugins' : 'extensions';
 }
+function readText(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8');
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw toHostError(error, `reading ${path}`);
+    }
+}
 function inOrder(rows) {
     return rows.toSorted((a, b) => placeOf(a).localeCompare(placeOf(b), 'en'));
 }
@@ -17553,12 +17534,12 @@ const external_node_os_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import
 ;// CONCATENATED MODULE: ./build/install/host/process-identity.js
 
 
-async function readOwnIdentity() {
+function readOwnIdentity() {
     return {
         pid: process.pid,
-        start_time: (await readStartTime(process.pid)) ?? null,
-        boot_id: await readBootId(),
-        pid_namespace: await readlink('/proc/self/ns/pid').catch(() => null),
+        start_time: readStartTime(process.pid) ?? null,
+        boot_id: orNull(() => (0,external_node_fs_namespaceObject.readFileSync)('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
+        pid_namespace: orNull(() => (0,external_node_fs_namespaceObject.readlinkSync)('/proc/self/ns/pid')),
         hostname: (0,external_node_os_namespaceObject.hostname)(),
     };
 }
@@ -17566,7 +17547,7 @@ async function readOwnIdentity() {
  * Whether a process has provably ended: another boot of this host, no such pid, or the pid given to a later process.
  * What runs on another host, or in another pid namespace, is never provably dead.
  */
-async function isProvablyDead(holder, own) {
+function isProvablyDead(holder, own) {
     if (holder.hostname !== own.hostname)
         return false;
     if (holder.boot_id !== null && own.boot_id !== null && holder.boot_id !== own.boot_id)
@@ -17575,7 +17556,7 @@ async function isProvablyDead(holder, own) {
         return false;
     if (!pidExists(holder.pid))
         return true;
-    const startTime = await readStartTime(holder.pid);
+    const startTime = readStartTime(holder.pid);
     return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time;
 }
 /** Whether any process has this pid now, ours to signal or not. */
@@ -17588,13 +17569,18 @@ function pidExists(pid) {
         return error instanceof Error && 'code' in error && error.code === 'EPERM';
     }
 }
-async function readBootId() {
-    return readFile('/proc/sys/kernel/random/boot_id', 'utf8').then(text => text.trim(), () => null);
+function orNull(read) {
+    try {
+        return read();
+    }
+    catch {
+        return null;
+    }
 }
 /** Field 22 of /proc/<pid>/stat; the second field may hold spaces and parentheses, so count from its end. A zombie counts as gone. */
-async function readStartTime(pid) {
+function readStartTime(pid) {
     try {
-        const stat = await readFile(`/proc/${pid}/stat`, 'utf8');
+        const stat = (0,external_node_fs_namespaceObject.readFileSync)(`/proc/${pid}/stat`, 'utf8');
         const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
         return fields[0] === 'Z' ? 'ended' : fields[19];
     }
@@ -17703,16 +17689,16 @@ function buildTreeRecord(tree, keepPaths) {
 }
 async function writeTreeRecord(layout, record) {
     const path = treeRecordPath(layout, record.digest);
-    if (await exists(path))
+    if (pathExistsSync(path))
         return;
     // Of a large tree the record may have just been computed, and its text is as much work again.
     await hearSignals();
     await replaceFile(path, JSON.stringify({ files: record.files, symlinks: record.symlinks }));
 }
 /** The record with this digest, or undefined when there is none that can be read. */
-async function readTreeRecord(layout, digest) {
+function readTreeRecord(layout, digest) {
     try {
-        return { ...schema.parse(JSON.parse(await readFile(treeRecordPath(layout, digest), 'utf8'))), digest };
+        return { ...schema.parse(JSON.parse((0,external_node_fs_namespaceObject.readFileSync)(treeRecordPath(layout, digest), 'utf8'))), digest };
     }
     catch (error) {
         if (errnoOf(error) === 'ENOENT' || error instanceof SyntaxError || error instanceof $ZodError)
@@ -17721,10 +17707,19 @@ async function readTreeRecord(layout, digest) {
     }
 }
 /** Removes the records that no installed or retained version names. */
-async function pruneTreeRecords(layout, used) {
-    const names = await readdir(layout.trees);
-    const stale = names.filter(name => !used.has(name.replace(/\.json$/, '')));
-    await Promise.all(stale.map(name => unlink((0,external_node_path_namespaceObject.join)(layout.trees, name))));
+function pruneTreeRecords(layout, used) {
+    const stale = (0,external_node_fs_namespaceObject.readdirSync)(layout.trees).filter(name => !used.has(name.replace(/\.json$/, '')));
+    const errors = [];
+    for (const name of stale) {
+        try {
+            (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(layout.trees, name));
+        }
+        catch (error) {
+            errors.push(error);
+        }
+    }
+    if (errors.length > 0)
+        throw errors[0];
 }
 /** How what lies at `root` differs from the record: bytes, modes, symlink targets. Keep-paths are not looked at. */
 async function compareTree(root, record, keepPaths, signal) {
@@ -17770,16 +17765,16 @@ async function finishCommitted(layout, log, { rows, removed, discard }) {
     await recordInstalled(layout, rows, removed);
     let isDone = true;
     for (const path of discard)
-        isDone = (await putAside(layout, path, log)) && isDone;
+        isDone = (await orWarn(log, () => putAside(layout, path))) && isDone;
     await cleanStaging(layout, log);
     return isDone;
 }
 /** Removes everything in the staging folder and the tree records that nothing names; only who holds the lock may. */
 async function cleanStaging(layout, log) {
-    for (const name of await readdir(layout.staging)) {
+    for (const name of (0,external_node_fs_namespaceObject.readdirSync)(layout.staging)) {
         await orWarn(log, () => removeTree((0,external_node_path_namespaceObject.join)(layout.staging, name)));
     }
-    await orWarn(log, async () => pruneTreeRecords(layout, await usedDigests(layout)));
+    await orWarn(log, () => pruneTreeRecords(layout, usedDigests(layout)));
 }
 /**
  * Removes what killed processes were just writing: files with a temporary name of a process that is no more. Those of
@@ -17787,7 +17782,7 @@ async function cleanStaging(layout, log) {
  */
 async function removeStrayTemporaries(layout, log) {
     for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
-        for (const name of await readdir(folder)) {
+        for (const name of (0,external_node_fs_namespaceObject.readdirSync)(folder)) {
             const owner = ownerOfTemporary(name);
             if (owner === undefined || pidExists(owner) || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
                 continue;
@@ -17796,14 +17791,17 @@ async function removeStrayTemporaries(layout, log) {
     }
 }
 /** By a rename, so that a snapshot is there whole or not at all, and a removal that fails is tried again with the staging folder. */
-async function putAside(layout, path, log) {
-    return orWarn(log, () => rename((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `discarded-${path.split('/').slice(-3).join('-')}`)).catch(error => {
+function putAside(layout, path) {
+    try {
+        (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `discarded-${path.split('/').slice(-3).join('-')}`));
+    }
+    catch (error) {
         if (!isAbsent(error))
             throw error;
-    }));
+    }
 }
-async function usedDigests(layout) {
-    const { installed, removed } = await readHostRecord(layout);
+function usedDigests(layout) {
+    const { installed, removed } = readHostRecord(layout);
     const versions = [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)];
     return new Set(versions.flatMap(version => version.tree_digest ?? []));
 }
@@ -17845,8 +17843,8 @@ function describeShortage(freeBytes, neededBytes) {
 /** Room for our own records; the artifact's own need is checked when its listing is known. */
 const MIN_FREE_INODES = 16;
 /** Throws DeploymentError `disk_full` unless `neededBytes` are free at the path. */
-async function requireSpace(path, neededBytes) {
-    const { bavail, bsize, files, ffree } = await statfs(path);
+function requireSpace(path, neededBytes) {
+    const { bavail, bsize, files, ffree } = (0,external_node_fs_namespaceObject.statfsSync)(path);
     const free = bavail * bsize;
     // A file system that makes inodes as it needs them says that it has none.
     if (files > 0 && ffree < MIN_FREE_INODES)
@@ -17864,22 +17862,27 @@ function outOfInodes(path, free) {
 
 
 
+
 /** Enough for a lock, the records of a recovery and a report. */
 const RESERVE_BYTES = 64 * 1024;
 /** Keeps some disk space back, so that a host whose disk has filled up can still be locked and recovered. */
-async function keepReserve(layout) {
-    if (await exists(layout.reserve))
+function keepReserve(layout) {
+    if (pathExistsSync(layout.reserve))
         return;
-    // Random, because a file system may store what compresses well in no space at all.
-    await writeFile(layout.reserve, (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 }).catch(() => unlink(layout.reserve).catch(() => { }));
+    try {
+        // Random, because a file system may store what compresses well in no space at all.
+        (0,external_node_fs_namespaceObject.writeFileSync)(layout.reserve, (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 });
+    }
+    catch {
+        tryUnlinkSync(layout.reserve);
+    }
 }
 /** Gives the reserve up; returns whether there was one. */
-async function spendReserve(layout) {
-    return unlink(layout.reserve).then(() => true, () => false);
+function spendReserve(layout) {
+    return tryUnlinkSync(layout.reserve);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/readiness.js
-
 
 
 
@@ -17897,10 +17900,10 @@ const MIN_FREE_BYTES = 1024 * 1024;
  */
 async function prepareHost(layout, log) {
     try {
-        await requireRoot(layout.root, log);
+        requireRoot(layout.root, log);
         await requireOwnFolder(layout.own);
         await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox);
-        await keepReserve(layout);
+        keepReserve(layout);
     }
     catch (error) {
         throw unusableRoot(toHostError(error, `preparing ${layout.own}`));
@@ -17910,23 +17913,29 @@ async function prepareHost(layout, log) {
  * Checks, before anything is fetched, that this run can switch what is in a place: its shelf as `checkShelf` does, and
  * what is in the place can be moved. Throws DeploymentError `host_not_writable` or `disk_full`.
  */
-async function checkHost(layout, shelf, id) {
-    await checkShelf(layout, shelf);
+function checkHost(layout, shelf, id) {
+    checkShelf(layout, shelf);
     const place = installPath(layout, shelf, id);
-    await requireMovable(place).catch(error => {
+    try {
+        requireMovable(place);
+    }
+    catch (error) {
         throw toHostError(error, `checking ${place}`);
-    });
+    }
 }
 /**
  * Checks that a shelf is, or can become, a writable directory on the same file system as `.hub-deploy/`, so that a switch
  * is a rename, and that some space is free (the artifact's own need is checked as soon as it is known).
  * Throws DeploymentError `host_not_writable` or `disk_full`.
  */
-async function checkShelf(layout, shelf) {
-    await requireSwitchableShelf(layout, shelf).catch(error => {
+function checkShelf(layout, shelf) {
+    try {
+        requireSwitchableShelf(layout, shelf);
+    }
+    catch (error) {
         throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf)}`);
-    });
-    await requireSpace(layout.staging, MIN_FREE_BYTES);
+    }
+    requireSpace(layout.staging, MIN_FREE_BYTES);
 }
 /** Whatever is odd about a root in which our folder cannot be made, it is the root that has to be mended. */
 function unusableRoot(error) {
@@ -17936,60 +17945,70 @@ function unusableRoot(error) {
         cause: error,
     });
 }
-async function requireRoot(root, log) {
-    const found = await stat(root).catch(error => {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw error;
-    });
+function requireRoot(root, log) {
+    const found = statIfPresentSync(root);
     if (found?.isDirectory())
         return;
     if (found !== undefined) {
         throw new DeploymentError('host_not_writable', `project-root ${root} is not a directory: name the directory that holds plugins/ and extensions/.`);
     }
-    await makeOpenDirectory(root).catch(error => {
+    makeRoot(root);
+    log.notice(`project-root ${root} did not exist and was created: is this the first deployment on this host?`);
+}
+function makeRoot(root) {
+    try {
+        makeOpenDirectorySync(root);
+    }
+    catch (error) {
         if (errnoOf(error) === 'EEXIST')
             return;
         if (errnoOf(error) !== 'ENOENT')
             throw error;
         throw new DeploymentError('host_not_writable', `project-root ${root} does not exist, nor does its parent: create it, or correct the path.`);
-    });
-    log.notice(`project-root ${root} did not exist and was created: is this the first deployment on this host?`);
+    }
 }
 /** Who can write in `.hub-deploy/` decides what a recovery does, so it must be a real directory of ours that no one else can enter. */
 async function requireOwnFolder(own) {
     await makePrivateDirectories(own);
-    const found = await statOf(own);
+    const found = lstatIfPresentSync(own);
     if (found === undefined || !found.isDirectory()) {
         throw new DeploymentError('host_not_writable', `${own} is not a directory: remove what is there; this action keeps its records in it.`);
     }
     const uid = process.getuid?.();
-    if (uid !== undefined && Number(found.uid) !== uid) {
+    if (uid !== undefined && found.uid !== uid) {
         throw new DeploymentError('host_not_writable', `${own} belongs to uid ${found.uid}, this runner works as uid ${uid}: let one user deploy to this project root, or change the owner of that directory.`);
     }
-    if ((Number(found.mode) & 0o077) !== 0)
-        await chmod(own, 0o700);
+    if ((found.mode & 0o077) !== 0)
+        (0,external_node_fs_namespaceObject.chmodSync)(own, 0o700);
 }
 /** A directory is moved to another parent only by who may write in it. */
-async function requireMovable(place) {
-    const found = await statOf(place);
+function requireMovable(place) {
+    const found = lstatIfPresentSync(place);
     if (found?.isDirectory())
-        await access(place, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+        (0,external_node_fs_namespaceObject.accessSync)(place, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
 }
-async function requireSwitchableShelf(layout, shelf) {
+function requireSwitchableShelf(layout, shelf) {
     const path = (0,external_node_path_namespaceObject.join)(layout.root, shelf);
-    const found = await stat(path).catch(error => {
+    const found = statIfPresentSync(path);
+    if (found === undefined && !pathExistsSync(path)) {
+        (0,external_node_fs_namespaceObject.accessSync)(layout.root, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+        return;
+    }
+    if (found === undefined || !found.isDirectory())
+        throw new DeploymentError('host_not_writable', `${path} is not a directory: remove what is there.`);
+    (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+    if (found.dev !== (0,external_node_fs_namespaceObject.statSync)(layout.own).dev) {
+        throw new DeploymentError('host_not_writable', `${path} is on another file system than ${layout.own}, so that a switch could not be one rename: put both on one file system.`);
+    }
+}
+function statIfPresentSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.statSync)(path);
+    }
+    catch (error) {
         if (errnoOf(error) === 'ENOENT')
             return undefined;
         throw error;
-    });
-    if (found === undefined && !(await exists(path)))
-        return access(layout.root, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
-    if (found === undefined || !found.isDirectory())
-        throw new DeploymentError('host_not_writable', `${path} is not a directory: remove what is there.`);
-    await access(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
-    if (found.dev !== (await stat(layout.own)).dev) {
-        throw new DeploymentError('host_not_writable', `${path} is on another file system than ${layout.own}, so that a switch could not be one rename: put both on one file system.`);
     }
 }
 
@@ -18150,7 +18169,7 @@ async function writeLocalReport(layout, report, redact) {
     const path = (0,external_node_path_namespaceObject.join)(layout.reports, `${name}.json`);
     if (await createFile(path, text))
         return path;
-    const own = (await isReportOf(path, id)) ? path : (0,external_node_path_namespaceObject.join)(layout.reports, `${name}-${id}.json`);
+    const own = isReportOf(path, id) ? path : (0,external_node_path_namespaceObject.join)(layout.reports, `${name}-${id}.json`);
     await replaceFile(own, text);
     return own;
 }
@@ -18162,9 +18181,9 @@ async function rewriteLocalReport(path, report, redact) {
 function textOf(report, redact) {
     return `${JSON.stringify(redactReport(report, redact), null, 2)}\n`;
 }
-async function isReportOf(path, deploymentId) {
+function isReportOf(path, deploymentId) {
     try {
-        return localReportSchema.parse(JSON.parse(await readFile(path, 'utf8'))).deployment_id === deploymentId;
+        return localReportSchema.parse(JSON.parse((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'))).deployment_id === deploymentId;
     }
     catch {
         return false;
@@ -18172,6 +18191,7 @@ async function isReportOf(path, deploymentId) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/audit.js
+
 
 
 /** How far back a line is looked for that a dead run wrote before its recovery repeats it. */
@@ -18199,22 +18219,22 @@ async function appendAudit(layout, report, redact) {
         run_url: run.url,
     };
     const text = JSON.stringify(line);
-    const file = await direct_fs_open(layout.audit, 'a+', 0o600);
+    const fd = (0,external_node_fs_namespaceObject.openSync)(layout.audit, 'a+', 0o600);
     try {
-        const lines = (await readTail(file)).split('\n');
+        const lines = readTail(fd).split('\n');
         if (lines.includes(text))
             return;
-        await file.write(`${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
-        await file.sync();
+        (0,external_node_fs_namespaceObject.writeFileSync)(fd, `${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
+        await syncFile(fd);
     }
     finally {
-        await file.close();
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
-async function readTail(file) {
-    const { size } = await file.stat();
-    const length = Math.min(size, TAIL_BYTES);
-    return (await file.read(length, size - length)).toString('utf8');
+function readTail(fd) {
+    const { size } = (0,external_node_fs_namespaceObject.fstatSync)(fd);
+    const tail = Buffer.alloc(Math.min(size, TAIL_BYTES));
+    return tail.toString('utf8', 0, (0,external_node_fs_namespaceObject.readSync)(fd, tail, 0, tail.length, size - tail.length));
 }
 
 ;// CONCATENATED MODULE: external "node:perf_hooks"
@@ -18240,11 +18260,13 @@ async function keepInOutbox(layout, address, report, redact) {
  */
 async function sendOutbox(layout, sender, log, signal) {
     const deadline = external_node_perf_hooks_namespaceObject.performance.now() + OUTBOX_TIMEOUT_MS;
-    const names = (await readdir(layout.outbox)).filter(name => name.endsWith('.json')).sort();
-    await dropOldest(layout, names, log);
+    const names = (0,external_node_fs_namespaceObject.readdirSync)(layout.outbox)
+        .filter(name => name.endsWith('.json'))
+        .sort();
+    dropOldest(layout, names, log);
     for (const name of names.slice(-MAX_WAITING)) {
         const path = (0,external_node_path_namespaceObject.join)(layout.outbox, name);
-        const waiting = await readWaiting(path);
+        const waiting = readWaiting(path);
         if (waiting === undefined) {
             log.warning(`${path} is not a report of ours and is left alone.`);
             continue;
@@ -18266,21 +18288,21 @@ async function deliver(path, report, timeoutMs, sender, log) {
         log.warning(`The report of ${report.started_at} was not accepted: ${delivery.error}`);
     if (!delivery.accepted && !delivery.final)
         return false;
-    await unlink(path);
+    (0,external_node_fs_namespaceObject.unlinkSync)(path);
     return true;
 }
-async function readWaiting(path) {
+function readWaiting(path) {
     try {
-        return outbox_schema.parse(JSON.parse(await readFile(path, 'utf8')));
+        return outbox_schema.parse(JSON.parse((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8')));
     }
     catch {
         return undefined;
     }
 }
-async function dropOldest(layout, names, log) {
+function dropOldest(layout, names, log) {
     const excess = names.slice(0, Math.max(0, names.length - MAX_WAITING));
     for (const name of excess)
-        await unlink((0,external_node_path_namespaceObject.join)(layout.outbox, name));
+        (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(layout.outbox, name));
     if (excess.length > 0)
         log.warning(`${excess.length} reports older than the newest ${MAX_WAITING} were dropped from the outbox.`);
 }
@@ -20641,41 +20663,40 @@ async function findDamage(request) {
     return compared.length === 0 ? undefined : compared.flat();
 }
 async function findDamageIn(place, { layout, log, keepPaths, since }) {
-    const digest = findInstalled(await readInstalled(layout), place.shelf, place.id)?.tree_digest;
-    const record = digest ? await readTreeRecord(layout, digest) : undefined;
+    const digest = findInstalled(readInstalled(layout), place.shelf, place.id)?.tree_digest;
+    const record = digest ? readTreeRecord(layout, digest) : undefined;
     if (record === undefined)
         return undefined;
     const root = installPath(layout, place.shelf, place.id);
     const { removed, changed } = await compareTree(root, record, keepPaths);
-    const moved = await foldersOfKept(root, keepPaths);
-    const recent = await Promise.all([...removed, ...changed].map(path => hasChangedSince(root, path, since, moved)));
-    const damage = [...removed, ...changed].filter((_, index) => recent[index]);
+    const moved = foldersOfKept(root, keepPaths);
+    const damage = [...removed, ...changed].filter(path => hasChangedSince(root, path, since, moved));
     const drift = removed.length + changed.length - damage.length;
     if (drift > 0)
         log.notice(`${drift} files of the restored version had been changed on this host before this deployment.`);
     return damage.map(path => `${place.shelf}/${place.id}/${path} is not as it was installed`);
 }
 /** The folders, relative to the root, that carrying the kept paths over has changed itself. */
-async function foldersOfKept(root, keepPaths) {
-    const present = await Promise.all(keepPaths.map(path => exists((0,external_node_path_namespaceObject.join)(root, path))));
-    return new Set(keepPaths.filter((_, index) => present[index]).map(path => (0,external_node_path_namespaceObject.dirname)(path)));
+function foldersOfKept(root, keepPaths) {
+    return new Set(keepPaths.filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path))).map(path => (0,external_node_path_namespaceObject.dirname)(path)));
 }
 /**
  * A rename leaves the change time of what is inside a directory alone; a write, chmod or removal does not. Where a
  * folder's own time says nothing because kept paths were moved in it, what is missing counts as missing before.
  */
-async function hasChangedSince(root, path, start, moved) {
-    const stat = await statOf((0,external_node_path_namespaceObject.join)(root, path));
+function hasChangedSince(root, path, start, moved) {
+    const stat = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(root, path));
     if (stat !== undefined)
-        return Number(stat.ctimeMs) >= start.getTime();
+        return stat.ctimeMs >= start.getTime();
     let folder = (0,external_node_path_namespaceObject.dirname)(path);
-    while (folder !== '.' && !(await exists((0,external_node_path_namespaceObject.join)(root, folder))))
+    while (folder !== '.' && !pathExistsSync((0,external_node_path_namespaceObject.join)(root, folder)))
         folder = (0,external_node_path_namespaceObject.dirname)(folder);
-    const found = await statOf((0,external_node_path_namespaceObject.join)(root, folder));
-    return found === undefined || (!moved.has(folder) && Number(found.mtimeMs) >= start.getTime());
+    const found = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(root, folder));
+    return found === undefined || (!moved.has(folder) && found.mtimeMs >= start.getTime());
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/lock.js
+
 
 
 
@@ -20718,14 +20739,14 @@ const foreignSchema = schemas_lazy(() => object({
 async function acquireLock(request) {
     const own = {
         id: (0,external_node_crypto_namespaceObject.randomUUID)(),
-        ...(await readOwnIdentity()),
+        ...readOwnIdentity(),
         run_url: request.runUrl,
         since: new Date().toISOString(),
     };
     const candidate = temporaryName(request.path);
     try {
         // Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way.
-        await writeFile(candidate, `${JSON.stringify(own)}\n`, { flag: 'wx', mode: 0o600 });
+        (0,external_node_fs_namespaceObject.writeFileSync)(candidate, `${JSON.stringify(own)}\n`, { flag: 'wx', mode: 0o600 });
         await waitForTurn(request, candidate, own);
     }
     catch (error) {
@@ -20733,7 +20754,7 @@ async function acquireLock(request) {
         throw toHostError(error, `taking the lock ${request.path}`);
     }
     finally {
-        await unlink(candidate).catch(() => { });
+        tryUnlinkSync(candidate);
     }
     return { release: () => giveBack(request, own.id) };
 }
@@ -20742,18 +20763,18 @@ async function acquireLock(request) {
  * the lock may. Those of a process that may live, on another host or in another pid namespace, stay. What cannot be
  * removed harms nobody and is tried again by the next run.
  */
-async function removeDeadMarks(path) {
-    const own = await readOwnIdentity();
-    for (const name of await readdir((0,external_node_path_namespaceObject.dirname)(path))) {
+function removeDeadMarks(path) {
+    const own = readOwnIdentity();
+    for (const name of (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.dirname)(path))) {
         if (!name.startsWith(`${(0,external_node_path_namespaceObject.basename)(path)}.`))
             continue;
         const beside = (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name);
-        const found = await readLock(beside);
-        if (found !== undefined && (await isLeftOver(name, found, own)))
-            await unlink(beside).catch(() => { });
+        const found = readLock(beside);
+        if (found !== undefined && isLeftOver(name, found, own))
+            tryUnlinkSync(beside);
     }
 }
-async function isLeftOver(name, found, own) {
+function isLeftOver(name, found, own) {
     const writer = ownerOfTemporary(name);
     if (writer === undefined || found.holder !== undefined)
         return isAbandoned(found, own);
@@ -20765,9 +20786,9 @@ async function waitForTurn(request, candidate, own) {
     let toldAt = Number.NEGATIVE_INFINITY;
     for (;;) {
         request.signal?.throwIfAborted();
-        if (await tryTake(request.path, candidate, own))
+        if (tryTake(request.path, candidate, own))
             return;
-        const found = await readLock(request.path);
+        const found = readLock(request.path);
         if (found === undefined) {
             // Just given back, or a name that leads nowhere.
             await hearSignals();
@@ -20783,11 +20804,11 @@ async function waitForTurn(request, candidate, own) {
     }
 }
 /** One attempt: an atomic link where nothing is, else the take-over of a dead holder. */
-async function tryTake(path, candidate, own) {
-    if (await linkIfAbsent(candidate, path))
+function tryTake(path, candidate, own) {
+    if (linkIfAbsentSync(candidate, path))
         return true;
-    const found = await readLock(path);
-    if (found === undefined || !(await isAbandoned(found, own)))
+    const found = readLock(path);
+    if (found === undefined || !isAbandoned(found, own))
         return false;
     return takeOver(path, found, candidate, own);
 }
@@ -20795,32 +20816,38 @@ async function tryTake(path, candidate, own) {
  * The mark is itself a lock, named after the dead holder, so that contenders of different dead holders never meet and
  * a contender that died holding it is taken over in turn. Holding it, nobody else may touch the lock of that holder.
  */
-async function takeOver(path, dead, candidate, own) {
+function takeOver(path, dead, candidate, own) {
     const mark = `${path}${MARK}${dead.id}`;
-    if (!(await tryTake(mark, candidate, own)))
+    if (!tryTake(mark, candidate, own))
         return false;
     try {
-        if ((await readLock(path))?.id !== dead.id)
+        if (readLock(path)?.id !== dead.id)
             return false;
         const replacement = temporaryName(path);
-        await direct_fs_link(candidate, replacement);
-        await rename(replacement, path);
+        (0,external_node_fs_namespaceObject.linkSync)(candidate, replacement);
+        (0,external_node_fs_namespaceObject.renameSync)(replacement, path);
         return true;
     }
     finally {
-        await release(mark, own.id);
+        release(mark, own.id);
     }
 }
-async function readLock(path) {
-    const text = await readFile(path, 'utf8').catch(error => {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw error;
-    });
+function readLock(path) {
+    const text = readIfPresentSync(path);
     if (text === undefined)
         return undefined;
     const holder = parseHolder(text);
     return { id: holder?.id ?? (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex').slice(0, 32), holder };
+}
+function readIfPresentSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8');
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw error;
+    }
 }
 function parseHolder(text) {
     try {
@@ -20831,14 +20858,14 @@ function parseHolder(text) {
     }
 }
 /** Nothing can be proved of a holder of which only the host is known. */
-async function isAbandoned({ holder }, own) {
+function isAbandoned({ holder }, own) {
     if (holder === undefined)
         return true;
     return 'boot_id' in holder && isProvablyDead(holder, own);
 }
-async function linkIfAbsent(from, to) {
+function linkIfAbsentSync(from, to) {
     try {
-        await direct_fs_link(from, to);
+        (0,external_node_fs_namespaceObject.linkSync)(from, to);
         return true;
     }
     catch (error) {
@@ -20847,17 +20874,17 @@ async function linkIfAbsent(from, to) {
         throw error;
     }
 }
-async function giveBack({ path, log }, id) {
+function giveBack({ path, log }, id) {
     try {
-        await release(path, id);
+        release(path, id);
     }
     catch (error) {
         log(`The lock stays until the next run takes it over: ${toHostError(error, `removing ${path}`).message}`);
     }
 }
-async function release(path, id) {
-    if ((await readLock(path))?.id === id)
-        await unlink(path);
+function release(path, id) {
+    if (readLock(path)?.id === id)
+        (0,external_node_fs_namespaceObject.unlinkSync)(path);
 }
 function describeHolder({ holder }) {
     if (holder === undefined)
@@ -20910,13 +20937,13 @@ function placesIn(changes) {
  * made, because its source is missing or its target is taken; an undo of what was never possible could not tell the
  * host's own things from ours.
  */
-async function announceable(root, change) {
+function announceable(root, change) {
     const target = change.type === 'move' ? change.to : change.path;
-    if (await exists((0,external_node_path_namespaceObject.join)(root, target)))
+    if (pathExistsSync((0,external_node_path_namespaceObject.join)(root, target)))
         throw taken(target);
     if (change.type !== 'move')
         return change;
-    const ino = await inodeOf((0,external_node_path_namespaceObject.join)(root, change.from));
+    const ino = inodeOf((0,external_node_path_namespaceObject.join)(root, change.from));
     if (ino === null)
         throw new DeploymentError('step_failed', `${change.from} was there a moment ago and is gone: another process works on it. Stop it and run again.`);
     return { ...change, ino };
@@ -20925,13 +20952,13 @@ async function announceable(root, change) {
 async function applyChange(root, change) {
     switch (change.type) {
         case 'make_directory':
-            await makeOpenDirectory((0,external_node_path_namespaceObject.join)(root, change.path));
-            return syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
+            makeOpenDirectorySync((0,external_node_path_namespaceObject.join)(root, change.path));
+            return await syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
         case 'move':
-            return moveDurably((0,external_node_path_namespaceObject.join)(root, change.from), (0,external_node_path_namespaceObject.join)(root, change.to));
+            return await moveDurably((0,external_node_path_namespaceObject.join)(root, change.from), (0,external_node_path_namespaceObject.join)(root, change.to));
         case 'create_file':
-            await direct_fs_link((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path));
-            return syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
+            (0,external_node_fs_namespaceObject.linkSync)((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path));
+            return await syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
     }
 }
 /**
@@ -20945,7 +20972,7 @@ async function undoChange(root, change) {
             await removeIfEmpty((0,external_node_path_namespaceObject.join)(root, change.path));
             return { wasMade: false, setAside: null };
         case 'move':
-            return moveBack(root, change);
+            return await moveBack(root, change);
         case 'create_file':
             return { wasMade: await removeIfOurs((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path)), setAside: null };
     }
@@ -20962,16 +20989,16 @@ function describeChange(change) {
     }
 }
 async function moveDurably(from, to) {
-    if (await exists(to))
+    if (pathExistsSync(to))
         throw taken(to);
-    await rename(from, to);
+    (0,external_node_fs_namespaceObject.renameSync)(from, to);
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(to));
     if ((0,external_node_path_namespaceObject.dirname)(from) !== (0,external_node_path_namespaceObject.dirname)(to))
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(from));
 }
 async function moveBack(root, change) {
     const [before, after] = [(0,external_node_path_namespaceObject.join)(root, change.from), (0,external_node_path_namespaceObject.join)(root, change.to)];
-    const [inoBefore, inoAfter] = [await inodeOf(before), await inodeOf(after)];
+    const [inoBefore, inoAfter] = [inodeOf(before), inodeOf(after)];
     if (inoBefore === null && inoAfter === null) {
         throw new Error(`what was moved from ${change.from} to ${change.to} is at neither place`);
     }
@@ -20988,27 +21015,30 @@ async function change_putAside(root, path) {
     await moveDurably((0,external_node_path_namespaceObject.join)(root, path), (0,external_node_path_namespaceObject.join)(root, aside));
     return aside;
 }
-async function inodeOf(path) {
-    return lstat(path, { bigint: true }).then(found => String(found.ino), error => {
+function inodeOf(path) {
+    try {
+        return String((0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true }).ino);
+    }
+    catch (error) {
         if (isAbsent(error))
             return null;
         throw error;
-    });
+    }
 }
 function taken(path) {
     return new DeploymentError('step_failed', `${path} exists already, though it was free a moment ago: another process writes there. Stop it and run again.`);
 }
 async function removeIfOurs(staged, path) {
-    const [ours, there] = [await statOf(staged), await statOf(path)];
+    const [ours, there] = [lstatIfPresentSync(staged), lstatIfPresentSync(path)];
     if (ours === undefined || there === undefined || ours.ino !== there.ino || ours.dev !== there.dev)
         return false;
-    await unlink(path);
+    (0,external_node_fs_namespaceObject.unlinkSync)(path);
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
     return true;
 }
 async function removeIfEmpty(path) {
     try {
-        await rmdir(path);
+        (0,external_node_fs_namespaceObject.rmdirSync)(path);
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
     }
     catch (error) {
@@ -21073,38 +21103,46 @@ const DURABLE = new Set(['begin', 'change', 'service', 'commit', 'recovery']);
 const SYNCED = new Set([...DURABLE, 'undone']);
 /** Opens the journal for appending behind its last whole record, creating it (0600) when there is none. */
 async function openJournal(path) {
-    const file = await direct_fs_open(path, 'a+', 0o600);
-    let length = (await file.readFile()).lastIndexOf('\n') + 1;
-    await file.truncate(length);
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'a+', 0o600);
+    let length = (0,external_node_fs_namespaceObject.readFileSync)(fd).lastIndexOf('\n') + 1;
+    (0,external_node_fs_namespaceObject.ftruncateSync)(fd, length);
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
     // Whether something may stand behind the last whole record, which has to go before the next one is written.
     let isTorn = false;
-    const cut = async () => {
-        await file.truncate(length);
+    const cut = () => {
+        (0,external_node_fs_namespaceObject.ftruncateSync)(fd, length);
         isTorn = false;
+    };
+    const tryCut = () => {
+        try {
+            cut();
+        }
+        catch {
+            // It is cut before the next record.
+        }
     };
     return {
         async append(record) {
             const line = Buffer.from(`${JSON.stringify(record)}\n`);
             try {
                 if (isTorn)
-                    await cut();
+                    cut();
                 isTorn = true;
-                await file.write(line);
+                (0,external_node_fs_namespaceObject.writeFileSync)(fd, line);
                 if (SYNCED.has(record.record))
-                    await file.sync();
+                    await syncFile(fd);
                 length += line.length;
                 isTorn = false;
                 return true;
             }
             catch (error) {
-                await cut().catch(() => { });
+                tryCut();
                 if (DURABLE.has(record.record))
                     throw error;
                 return false;
             }
         },
-        close: () => file.close(),
+        close: () => (0,external_node_fs_namespaceObject.closeSync)(fd),
     };
 }
 /**
@@ -21112,13 +21150,8 @@ async function openJournal(path) {
  * whole. A torn last line is one whose change was never made, and is left out. Throws when an earlier line is damaged, or
  * the first one is not a beginning.
  */
-async function readJournal(path) {
-    const text = await readFile(path, 'utf8').catch(error => {
-        if (errnoOf(error) === 'ENOENT')
-            return '';
-        throw error;
-    });
-    const lines = text.split('\n').slice(0, -1);
+function readJournal(path) {
+    const lines = journal_readText(path).split('\n').slice(0, -1);
     if (lines.length === 0)
         return undefined;
     const records = lines.map(line => recordSchema.parse(JSON.parse(line)));
@@ -21143,7 +21176,7 @@ function pendingChanges(records) {
 /** Ends a deployment: without a journal there is nothing to recover. */
 async function removeJournal(path) {
     try {
-        await unlink(path);
+        (0,external_node_fs_namespaceObject.unlinkSync)(path);
     }
     catch (error) {
         if (errnoOf(error) === 'ENOENT')
@@ -21151,6 +21184,16 @@ async function removeJournal(path) {
         throw error;
     }
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+}
+function journal_readText(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8');
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return '';
+        throw error;
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
@@ -21172,7 +21215,7 @@ function beginTransaction(root, journal, log) {
             return changes.some(change => change.type !== 'make_directory');
         },
         async apply(planned) {
-            const change = await announceable(root, planned);
+            const change = announceable(root, planned);
             await journal.append({ record: 'change', change });
             changes.push(change);
             const isKnown = (place) => places.some(({ shelf, id }) => shelf === place.shelf && id === place.id);
@@ -21290,8 +21333,8 @@ const MAX_RECOVERIES = 5;
 async function recover(host) {
     const { layout, log } = host;
     await removeStrayTemporaries(layout, log);
-    await removeDeadMarks(layout.lock);
-    const records = await readRecords(layout.journal);
+    removeDeadMarks(layout.lock);
+    const records = readRecords(layout.journal);
     const begin = records.find(record => record.record === 'begin');
     if (begin === undefined) {
         await removeJournal(layout.journal);
@@ -21304,7 +21347,7 @@ async function recover(host) {
         return await recoverDeployment(host, begin, records, journal);
     }
     finally {
-        await journal.close();
+        journal.close();
     }
 }
 async function recoverDeployment(host, begin, records, journal) {
@@ -21390,9 +21433,9 @@ function terminalState(outcome, record) {
 function lastState(record) {
     return record.states.at(-1)?.state ?? 'pending';
 }
-async function readRecords(path) {
+function readRecords(path) {
     try {
-        return (await readJournal(path)) ?? [];
+        return readJournal(path) ?? [];
     }
     catch (error) {
         throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged, so it cannot be taken back by itself: compare plugins/ and extensions/ with ${path} and the snapshots, then remove it.`, { cause: toDeployError(error) });
@@ -21433,7 +21476,7 @@ async function openHostSession(request) {
             await sendOutbox(host.layout, host.sender, host.log, signal);
     }
     catch (error) {
-        await lock.release();
+        lock.release();
         throw error;
     }
     return { begin: (record, keepPaths) => beginDeployment(host, record, keepPaths), release: () => lock.release() };
@@ -21443,7 +21486,7 @@ async function openHostSession(request) {
  * holder recovers by itself. Throws DeploymentError `locked`, `inconsistent`, or what the disk says.
  */
 async function recoverHost(host, runUrl) {
-    if (!(await exists(host.layout.journal)))
+    if (!pathExistsSync(host.layout.journal))
         return undefined;
     const log = (line) => host.log.info(line);
     const lock = await orFromReserve(host.layout, () => acquireLock({ path: host.layout.lock, timeoutMs: RECOVERY_LOCK_TIMEOUT_MS, runUrl, log }));
@@ -21451,7 +21494,7 @@ async function recoverHost(host, runUrl) {
         return await recover(host);
     }
     finally {
-        await lock.release();
+        lock.release();
     }
 }
 /**
@@ -21465,7 +21508,7 @@ async function recoverBeforeRefusal(host, runUrl, end) {
     }
     catch (error) {
         const { code, message } = toDeployError(error);
-        const isInDoubt = code !== 'locked' && (await exists(host.layout.journal).catch(() => false));
+        const isInDoubt = code !== 'locked' && (0,external_node_fs_namespaceObject.existsSync)(host.layout.journal);
         if (!isInDoubt || end.error === null)
             return end;
         return {
@@ -21481,16 +21524,16 @@ async function orFromReserve(layout, act) {
         return await act();
     }
     catch (error) {
-        const isWorthIt = toDeployError(error).code === 'disk_full' && (await exists(layout.journal));
-        if (!isWorthIt || !(await spendReserve(layout)))
+        const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal);
+        if (!isWorthIt || !spendReserve(layout))
             throw error;
-        return act();
+        return await act();
     }
 }
 async function beginDeployment(host, record, keepPaths) {
     const { layout } = host;
     const stagingFolder = stagingPath(layout, record.facts.deployment_id);
-    await mkdir(stagingFolder, { mode: 0o700 });
+    (0,external_node_fs_namespaceObject.mkdirSync)(stagingFolder, { mode: 0o700 });
     const journal = await openJournal(layout.journal);
     await record.startJournal(journal, { reportAddress: host.sender?.address ?? null, keepPaths });
     return {
@@ -21499,7 +21542,7 @@ async function beginDeployment(host, record, keepPaths) {
         finish: installation => finishCommitted(layout, host.log, installation),
         noteEnd: end => journal.append({ record: 'end', end }),
         async settle() {
-            await journal.close();
+            journal.close();
             try {
                 await removeJournal(layout.journal);
                 await cleanStaging(layout, host.log);
@@ -21548,7 +21591,7 @@ async function runDeployment(run, flow) {
         return conclude(run, { end, error: cause });
     }
     finally {
-        await session?.release();
+        session?.release();
     }
 }
 async function runInSession(run, flow, session) {
@@ -21558,7 +21601,10 @@ async function runInSession(run, flow, session) {
     const result = await conclude(run, ending);
     const isTold = result.reportPath !== undefined;
     // Without a local report the next run writes it, if the journal tells how this one ended.
-    await (ending.settled && (isTold || !isNoted) ? deployment.settle() : deployment.abandon());
+    if (ending.settled && (isTold || !isNoted))
+        await deployment.settle();
+    else
+        deployment.abandon();
     return result;
 }
 async function attempt(run, flow, deployment) {
@@ -24005,7 +24051,7 @@ function makeDirectory(root, path) {
     });
 }
 /** Writes a file whole; `sha256` is that of its bytes, where it is known. */
-function tree_writer_writeFile(root, { path, mode }, bytes, sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', bytes, 'hex')) {
+function writeFile(root, { path, mode }, bytes, sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', bytes, 'hex')) {
     withNewFile(root, path, mode, fd => (0,external_node_fs_namespaceObject.writeFileSync)(fd, bytes));
     return { path, size: bytes.length, mode, sha256 };
 }
@@ -24166,7 +24212,7 @@ async function extractZip(artifact, target, limits, signal) {
     keepYoungGenerationSmall();
     const extraction = { fd: artifact.fd, target, window: new ReadWindow(artifact), slice: new TimeSlice(signal) };
     const plan = await planZip(artifact, extraction.window, limits, process.platform, extraction.slice);
-    await requireSpace(target, plan.bytes);
+    requireSpace(target, plan.bytes);
     const files = await writeTree(extraction, plan);
     const { directories, symlinks, bytes, flattened } = plan;
     return { files: inTreeOrder(files), symlinks, directories, bytes, flattened };
@@ -24182,11 +24228,11 @@ async function writeFiles({ fd, target, window, slice }, planned) {
     const { batched = [], single = [], large = [] } = Object.groupBy(planned, ({ entry }) => howToRead(entry));
     const files = [];
     for await (const { file, bytes } of readInBatches(window, batched)) {
-        files.push(tree_writer_writeFile(target, file, bytes));
+        files.push(writeFile(target, file, bytes));
         if (slice.isOver())
             await slice.giveBack();
     }
-    await eachInSlices(single, slice, file => files.push(tree_writer_writeFile(target, file, readSmallEntry(window, file.entry))));
+    await eachInSlices(single, slice, file => files.push(writeFile(target, file, readSmallEntry(window, file.entry))));
     for (const file of large) {
         files.push(await writeFileFrom(target, file, inSlices(readLargeEntry(fd, file.entry), slice)));
     }
@@ -24202,24 +24248,22 @@ function howToRead(entry) {
 
 
 
-
 /**
  * An open file for a download: made in a private directory (0700) below `parent`, then unlinked, so that no other
  * job can reach it by a name and nothing stays behind, however this process ends.
  * Throws DeploymentError `disk_full` or `host_not_writable`.
  */
-async function openPrivateFile(parent) {
+function openPrivateFileSync(parent) {
     try {
-        const directory = await mkdtemp((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-'));
+        const directory = (0,external_node_fs_namespaceObject.mkdtempSync)((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-'));
         const path = (0,external_node_path_namespaceObject.join)(directory, 'artifact');
         try {
-            const file = await direct_fs_open(path, 'wx+', 0o600);
-            return { fd: file.fd, close: () => (0,external_node_fs_namespaceObject.close)(file.fd, () => { }) };
+            const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx+', 0o600);
+            (0,external_node_fs_namespaceObject.unlinkSync)(path);
+            return { fd, close: () => (0,external_node_fs_namespaceObject.close)(fd, () => { }) };
         }
         finally {
-            await unlink(path).catch(() => { });
-            // Fails where anything is left in it.
-            await rmdir(directory);
+            (0,external_node_fs_namespaceObject.rmdirSync)(directory);
         }
     }
     catch (error) {
@@ -24299,19 +24343,27 @@ function notAPlugin(what) {
 
 ;// CONCATENATED MODULE: ./build/install/files/read-small-file.js
 
-
 /**
  * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a pipe.
  * `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
  */
-async function readSmallFile(path, maxBytes, flags = 0) {
-    const file = await direct_fs_open(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
+function readSmallFileSync(path, maxBytes, flags = 0) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
     try {
-        const stat = await file.stat();
-        return stat.isFile() && stat.size <= maxBytes ? (await file.readFile()).toString('utf8') : undefined;
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
+        return stat.isFile() && stat.size <= maxBytes ? (0,external_node_fs_namespaceObject.readFileSync)(fd, 'utf8') : undefined;
     }
     finally {
-        await file.close();
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/** The same, with undefined also for a file that cannot be opened or read. Never throws. */
+function tryReadSmallFileSync(path, maxBytes) {
+    try {
+        return readSmallFileSync(path, maxBytes);
+    }
+    catch {
+        return undefined;
     }
 }
 
@@ -24324,11 +24376,11 @@ async function readSmallFile(path, maxBytes, flags = 0) {
 
 
 /** What stands in a place before a deployment: our own record of it, and its version as far as anything says so. */
-async function readPrevious(layout, { shelf, id }) {
-    const record = await readHostRecord(layout);
+function readPrevious(layout, { shelf, id }) {
+    const record = readHostRecord(layout);
     const installed = findInstalled(record.installed, shelf, id);
     const removed = findInstalled(record.removed, shelf, id);
-    const version = installed?.version ?? (await readForeignVersion(installPath(layout, shelf, id)));
+    const version = installed?.version ?? readForeignVersion(installPath(layout, shelf, id));
     return { installed, removed, version };
 }
 /** The versions that a place has had from this origin, by our own record: those of another origin are no measure. */
@@ -24341,9 +24393,9 @@ function versionsFrom({ installed }, origin) {
  * The snapshot, absolute, that holds what belongs to the host of a thing of this origin that was taken away, if one does and
  * nothing is in the place, which has its own.
  */
-async function findLeftBehind(layout, place, { installed, removed }, origin) {
+function findLeftBehind(layout, place, { installed, removed }, origin) {
     const row = installed ?? removed;
-    if (row === undefined || (await exists(installPath(layout, place.shelf, place.id))))
+    if (row === undefined || pathExistsSync(installPath(layout, place.shelf, place.id)))
         return undefined;
     const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
     return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place.shelf, place.id), newest.name);
@@ -24361,9 +24413,9 @@ function warnOfTakeover({ installed, removed }, { shelf, id }, origin, log) {
     log.warning(`${shelf}/${id} was installed by the ${owner} ${installed.slug}, and this deployment takes the place over: if both go on to deploy here, each replaces the other's version. Give them different ids or project roots.`);
 }
 /** What stands in the place without a record of ours may still say in its plugin.yaml which version it is. */
-async function readForeignVersion(path) {
+function readForeignVersion(path) {
     try {
-        const text = await readSmallFile((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), MAX_SMALL_FILE_BYTES);
+        const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), MAX_SMALL_FILE_BYTES);
         return text === undefined ? null : (parsePluginYaml(text).version ?? null);
     }
     catch {
@@ -24382,15 +24434,15 @@ async function readForeignVersion(path) {
  * Reads the `plugin.yaml` of an extracted artifact, a regular file of at most `MAX_SMALL_FILE_BYTES`. Throws ArtifactError `not_a_plugin`,
  * or what the operating system says as DeploymentError.
  */
-async function readPluginYaml(staged) {
+function readPluginYaml(staged) {
     const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
     try {
-        const found = await stat(path);
+        const found = (0,external_node_fs_namespaceObject.statSync)(path);
         if (!found.isFile())
             throw read_plugin_yaml_notAPlugin('a plugin.yaml that is not a file');
         if (found.size > MAX_SMALL_FILE_BYTES)
             throw read_plugin_yaml_notAPlugin(`a plugin.yaml of more than ${MAX_SMALL_FILE_BYTES} bytes`);
-        return parsePluginYaml(await readFile(path, 'utf8'));
+        return parsePluginYaml((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'));
     }
     catch (error) {
         if (errnoOf(error) === 'ENOENT')
@@ -24504,7 +24556,7 @@ async function signForHost(plugin, secret) {
         log.notice(`plugins/${id} has execution_mode ${pluginYaml.executionMode} and is not signed for this host, because plugin-secret-key is not set: a host framework that checks plugin.sig does not load it.`);
         return tree;
     }
-    await warnOfKept(plugin);
+    warnOfKept(plugin);
     const text = await buildPluginSig(staged, id, pluginYaml, secret);
     await removeTree((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'));
     await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
@@ -24514,10 +24566,9 @@ async function signForHost(plugin, secret) {
     return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) };
 }
 /** The host framework hashes what it finds when it loads the plugin, so what the host keeps there counts as changed. */
-async function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
-    const covered = keepPaths.filter(path => isCovered(path, pluginYaml));
-    const present = await Promise.all(covered.map(async (path) => (await exists((0,external_node_path_namespaceObject.join)(installed, path))) || (await exists((0,external_node_path_namespaceObject.join)(staged, path)))));
-    const kept = covered.filter((_, index) => present[index]);
+function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
+    const isPresent = (path) => pathExistsSync((0,external_node_path_namespaceObject.join)(installed, path)) || pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path));
+    const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent);
     if (kept.length === 0)
         return;
     log.warning(`plugin.sig is made of what the artifact holds beside its entry point, and there ${kept.join(', ')} of keep-paths are the host's own: with other files in them the host framework finds the signature broken. Have the publisher put entry_point into a directory of its own, or keep data elsewhere.`);
@@ -24719,14 +24770,14 @@ function artifactRequest(run, version, fd) {
 
 /** Notes what is recorded of this slug before the plan says where it goes, so that also a refused run can tell it. */
 async function noteInstalledVersion({ layout, request, record }) {
-    const rows = await readInstalled(layout);
+    const rows = readInstalled(layout);
     const installed = rows.find(({ contract, kind, slug }) => contract === 'marketplace' && kind === request.kind && slug === request.slug);
     await record.update({ previous_version: installed?.version ?? null });
 }
 /** What a deployment replaces; noted for its report. */
 async function notePrevious(run, id) {
     const place = { shelf: run.shelf, id };
-    const previous = await readPrevious(run.layout, place);
+    const previous = readPrevious(run.layout, place);
     warnOfTakeover(previous, place, originOf(run), run.tools.log);
     await run.record.update({ previous_version: previous.version });
     return previous;
@@ -24783,7 +24834,7 @@ function mismatch(asked, found) {
 
 /** The states from `fetching` to `resolving_sequence`: touches nothing but `folder`, which must exist and be private. */
 async function prepareArtifact(run, ready, folder, previous) {
-    const file = await openPrivateFile(run.tools.temporaryFolder);
+    const file = openPrivateFileSync(run.tools.temporaryFolder);
     try {
         await run.enter('fetching');
         const fetched = await fetchArtifact(run, file.fd, previous.version);
@@ -24792,7 +24843,7 @@ async function prepareArtifact(run, ready, folder, previous) {
         await run.enter('extracting');
         const staged = (0,external_node_path_namespaceObject.join)(folder, 'tree');
         const tree = await extract(run, artifact, staged);
-        const pluginYaml = run.request.kind === 'plugin' ? await readPluginYaml(staged) : undefined;
+        const pluginYaml = run.request.kind === 'plugin' ? readPluginYaml(staged) : undefined;
         const { version } = await checkVersion(run, fetched, pluginYaml, previous);
         await run.enter('loading_plan');
         bindToTree(ready, tree, run.request.keepPaths);
@@ -24818,7 +24869,7 @@ async function verify(run, { served, asked }, previous) {
     return verified;
 }
 async function extract(run, artifact, staged) {
-    await makeOpenDirectory(staged);
+    makeOpenDirectorySync(staged);
     const tree = await extractZip(artifact, staged, run.request.extraction, run.tools.signal);
     const flattened = tree.flattened === null ? '' : `, out of the top-level directory ${tree.flattened}`;
     run.tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`);
@@ -24890,7 +24941,7 @@ async function rehearse(run, ready) {
     const folder = await makeFolder(run.tools.temporaryFolder);
     try {
         const previous = await notePrevious(run, ready.id);
-        if (await exists(run.layout.journal))
+        if (pathExistsSync(run.layout.journal))
             run.tools.log.notice('An interrupted deployment waits to be recovered: a real run would do that first.');
         const prepared = await prepareArtifact(run, ready, folder, previous);
         await tellDifferences(run, prepared);
@@ -24914,16 +24965,16 @@ async function tellDifferences(run, prepared) {
     // Seen from the record, what is "added" on the host is what the deployment would remove, and the other way round.
     const { added, removed, changed } = await compareTree(place, record, run.request.keepPaths, run.tools.signal);
     const newSizes = new Map(record.files.map(file => [file.path, file.size]));
-    const sizeOnHost = async (path) => bytes((await statOf((0,external_node_path_namespaceObject.join)(place, path)))?.size);
+    const sizeOnHost = (path) => bytes(lstatIfPresentSync((0,external_node_path_namespaceObject.join)(place, path))?.size);
     log.group(`Dry run: ${run.record.facts.previous_version ?? 'nothing'} → ${prepared.version}`);
     for (const [index, step] of prepared.ready.steps.entries())
         log.info(`step ${index + 1}: ${step.id} (${step.action})`);
     for (const path of removed)
         log.info(`added    ${path} (${bytes(newSizes.get(path))})`);
     for (const path of added)
-        log.info(`removed  ${path} (${await sizeOnHost(path)})`);
+        log.info(`removed  ${path} (${sizeOnHost(path)})`);
     for (const path of changed)
-        log.info(`changed  ${path} (${await sizeOnHost(path)} → ${bytes(newSizes.get(path))})`);
+        log.info(`changed  ${path} (${sizeOnHost(path)} → ${bytes(newSizes.get(path))})`);
     log.info(`${removed.length} added, ${added.length} removed, ${changed.length} changed. Nothing was done.`);
 }
 function bytes(size) {
@@ -24995,30 +25046,28 @@ function factVariables(facts) {
  * Which of the keep-paths the installed directory really holds, and that its replacement can take: the directory and the
  * parents are real directories on both sides. One inside another goes with it and is not named twice. Throws DeploymentError `step_failed` when one of them is a symlink or a file.
  */
-async function findKeptPaths(installed, staged, keepPaths) {
-    const kept = await findMovablePaths(installed, keepPaths);
+function findKeptPaths(installed, staged, keepPaths) {
+    const kept = findMovablePaths(installed, keepPaths);
     for (const path of kept)
-        await requireRealParents(staged, path);
+        requireRealParents(staged, path);
     return kept;
 }
 /** The same of the installed directory alone. */
-async function findMovablePaths(installed, keepPaths) {
-    const kept = await presentPaths(installed, keepPaths);
+function findMovablePaths(installed, keepPaths) {
+    const kept = presentPaths(installed, keepPaths);
     for (const path of kept)
-        await requireRealParents(installed, path);
+        requireRealParents(installed, path);
     return kept;
 }
 /** Which of these paths a directory holds; one inside another is not named twice. */
-async function presentPaths(root, paths) {
-    const outer = outermost(paths);
-    const present = await Promise.all(outer.map(path => exists((0,external_node_path_namespaceObject.join)(root, path))));
-    return outer.filter((_, index) => present[index]);
+function presentPaths(root, paths) {
+    return outermost(paths).filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
 }
 /** Removes from a staged tree what the host keeps its own of. Returns the names that the artifact had shipped. */
 async function dropShipped(staged, kept) {
     const shipped = [];
     for (const path of kept) {
-        if (!(await exists((0,external_node_path_namespaceObject.join)(staged, path))))
+        if (!pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path)))
             continue;
         await removeTree((0,external_node_path_namespaceObject.join)(staged, path));
         shipped.push(path);
@@ -25029,11 +25078,11 @@ function outermost(paths) {
     const unique = [...new Set(paths)];
     return unique.filter(path => !unique.some(other => path.startsWith(`${other}/`)));
 }
-async function requireRealParents(root, path) {
+function requireRealParents(root, path) {
     const parts = path.split('/').slice(0, -1);
     for (let depth = 0; depth <= parts.length; depth++) {
         const parent = (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth));
-        const stat = await statOf(parent);
+        const stat = lstatIfPresentSync(parent);
         if (stat === undefined)
             return;
         if (!stat.isDirectory()) {
@@ -25050,20 +25099,19 @@ async function requireRealParents(root, path) {
 
 
 /** The name for the next snapshot of an id: one above the highest number there, then the version. */
-async function nextSnapshotName(layout, shelf, id, version) {
-    const names = await listNames(snapshotsPath(layout, shelf, id));
+function nextSnapshotName(layout, shelf, id, version) {
+    const names = listNames(snapshotsPath(layout, shelf, id));
     const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10) || 0));
     return `${highest + 1}-${identifiers_versionSchema.safeParse(version).data ?? 'unknown'}`;
 }
 /** The recorded snapshots that are still there, each with those of its kept paths that still lie in it. */
-async function existingSnapshots(layout, shelf, id, rows) {
-    const found = rows.map(async ({ kept_paths: kept, ...row }) => {
+function existingSnapshots(layout, shelf, id, rows) {
+    return rows.flatMap(({ kept_paths: kept, ...row }) => {
         const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, shelf, id), row.name);
-        if (!(await exists(path)))
+        if (!pathExistsSync(path))
             return [];
-        return kept === undefined ? [row] : [withKeptPaths(row, await presentPaths(path, kept))];
+        return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))];
     });
-    return (await Promise.all(found)).flat();
 }
 /** A snapshot's row that says what of the host's own lies in it, if anything does. */
 function withKeptPaths(row, keptPaths) {
@@ -25082,12 +25130,15 @@ function chooseRetained(rows, limit) {
     const isKept = (row, index) => index >= firstKept || isIrreplaceable(row);
     return { keep: rows.filter(isKept), discard: rows.filter((row, index) => !isKept(row, index)) };
 }
-async function listNames(path) {
-    return readdir(path).catch(error => {
+function listNames(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(path);
+    }
+    catch (error) {
         if (isAbsent(error))
             return [];
         throw error;
-    });
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/move-to-snapshot.js
@@ -25097,7 +25148,7 @@ async function listNames(path) {
 
 /** Moves what is in a place to the snapshots, under the next number and its version. */
 async function moveToSnapshot({ layout, transaction }, { shelf, id }, version) {
-    const name = await nextSnapshotName(layout, shelf, id, version);
+    const name = nextSnapshotName(layout, shelf, id, version);
     const folder = snapshotsPath(layout, shelf, id);
     // Ours alone, and nothing while they are empty: these need no journal.
     await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)(folder));
@@ -25124,13 +25175,13 @@ async function moveToSnapshot({ layout, transaction }, { shelf, id }, version) {
 async function installTree(installation) {
     const { layout, transaction, shelf, id, staged, signal } = installation;
     const place = installPath(layout, shelf, id);
-    const leftBehind = (await exists(place)) ? undefined : installation.leftBehind;
+    const leftBehind = pathExistsSync(place) ? undefined : installation.leftBehind;
     const kept = await prepareKeptPaths(installation, leftBehind ?? place);
     await Promise.all([syncTree(staged, signal), recordTree(installation)]);
     signal.throwIfAborted();
-    if (!(await exists((0,external_node_path_namespaceObject.dirname)(place))))
+    if (!pathExistsSync((0,external_node_path_namespaceObject.dirname)(place)))
         await transaction.apply({ type: 'make_directory', path: shelf });
-    const snapshot = (await exists(place))
+    const snapshot = pathExistsSync(place)
         ? await moveToSnapshot(installation, installation, installation.previousVersion)
         : undefined;
     const keeper = leftBehind ?? snapshot?.path;
@@ -25146,20 +25197,20 @@ async function recordTree(installation) {
 }
 async function prepareKeptPaths(installation, keeper) {
     const { staged, keepPaths, log } = installation;
-    const kept = await findKeptPaths(keeper, staged, keepPaths);
+    const kept = findKeptPaths(keeper, staged, keepPaths);
     for (const path of await dropShipped(staged, kept)) {
         log.notice(`The artifact ships ${path}, which keep-paths names: the host's own stays.`);
     }
     for (const path of kept)
-        await makeParents(staged, path);
+        makeParents(staged, path);
     return kept;
 }
-async function makeParents(staged, path) {
+function makeParents(staged, path) {
     const parts = path.split('/').slice(0, -1);
     for (let depth = 1; depth <= parts.length; depth++) {
         const parent = (0,external_node_path_namespaceObject.join)(staged, ...parts.slice(0, depth));
-        if (!(await exists(parent)))
-            await makeOpenDirectory(parent);
+        if (!pathExistsSync(parent))
+            makeOpenDirectorySync(parent);
     }
 }
 async function carryOver(installation, keeper, kept) {
@@ -25279,12 +25330,12 @@ const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTE
  */
 async function writeEnv(seed) {
     const target = settingsPath(seed.layout, seed.shelf, seed.id);
-    if (await exists(target)) {
-        verifySettings(await write_env_readSettings(target), seed.environment.required, target);
+    if (pathExistsSync(target)) {
+        verifySettings(write_env_readSettings(target), seed.environment.required, target);
         seed.log.info(`${target} exists and stays as it is.`);
         return 'unchanged';
     }
-    const template = await readTemplate((0,external_node_path_namespaceObject.join)(seed.layout.root, seed.from), seed.from);
+    const template = readTemplate((0,external_node_path_namespaceObject.join)(seed.layout.root, seed.from), seed.from);
     const settings = seedSettings(template, seed.environment.required, seed.environment.optional, seed.variables);
     const staged = (0,external_node_path_namespaceObject.join)(seed.stagingFolder, `${seed.id}.env`);
     await writeNewFile(staged, settings.text);
@@ -25297,9 +25348,9 @@ async function writeEnv(seed) {
     return 'done';
 }
 /** The host's own settings may be a link to where an operator keeps them. */
-async function write_env_readSettings(path) {
+function write_env_readSettings(path) {
     try {
-        const text = await readSmallFile(path, MAX_SMALL_FILE_BYTES);
+        const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
         if (text !== undefined)
             return text;
     }
@@ -25309,10 +25360,10 @@ async function write_env_readSettings(path) {
     }
     throw write_env_unusable(`The settings ${path}`, NOT_A_SMALL_FILE, 'repair or remove them');
 }
-async function readTemplate(path, shown) {
+function readTemplate(path, shown) {
     const remedy = 'correct "from" in the plan, or the artifact';
     try {
-        const text = await readSmallFile(path, MAX_SMALL_FILE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
         if (text !== undefined)
             return text;
     }
@@ -25501,18 +25552,18 @@ async function removeThing(context, thing) {
     const { layout, transaction, log } = context;
     const { shelf, id, installed } = thing;
     const place = installPath(layout, shelf, id);
-    if (!(await exists(place))) {
+    if (!pathExistsSync(place)) {
         log.info(`${place} is gone already: it is only forgotten.`);
         return 'unchanged';
     }
     // What cannot come back is refused before anything is touched.
-    await findMovablePaths(place, context.keepPaths);
+    findMovablePaths(place, context.keepPaths);
     await stopService(context, thing);
     const snapshot = await moveToSnapshot({ layout, transaction }, thing, installed.version);
     context.replaced.set(step_context_placeOf(thing), snapshot.name);
     log.notice(`${place} (${installed.version}) is taken away, because this version does not bring it.`);
     const settings = settingsPath(layout, shelf, id);
-    if (await exists(settings))
+    if (pathExistsSync(settings))
         log.notice(`${settings} stays, because it is yours: remove it when nothing needs it.`);
     return 'done';
 }
@@ -25526,7 +25577,7 @@ async function stopService(context, thing) {
     const { up, known, missing } = await readServiceState(service, { signal });
     if (missing || (known && !up))
         return log.info(`${describeService(service)} does not run.`);
-    if (await isShared(context, hostConfig, service)) {
+    if (isShared(context, hostConfig, service)) {
         log.notice(`${describeService(service)} of ${step_context_placeOf(thing)} is not stopped: what stays is run by it as well.`);
         return;
     }
@@ -25535,9 +25586,9 @@ async function stopService(context, thing) {
     await transaction.supervise(service, 'stop', signal);
 }
 /** Whether something that stays on this host, or the whole of it, is run by the service. */
-async function isShared(context, config, service) {
+function isShared(context, config, service) {
     const leaving = new Set(context.oldThings.map(step_context_placeOf));
-    const rows = await readInstalled(context.layout);
+    const rows = readInstalled(context.layout);
     const staying = rows.filter(({ kind, id }) => !leaving.has(step_context_placeOf({ shelf: shelfOf(kind), id })));
     const ids = [...staying, ...context.things].map(({ id }) => id);
     const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)]);
@@ -25600,12 +25651,12 @@ const MAX_NAME_CHARS = 60;
  * Tells which required settings, by their names, the host's settings of a thing lack for which the plan writes none; a
  * `write_env` step refuses for itself. Says nothing where the settings cannot be read. Never throws.
  */
-async function tellUnsetSettings({ layout, log, things, steps }) {
+function tellUnsetSettings({ layout, log, things, steps }) {
     const written = new Set(steps.flatMap(step => (step.action === 'write_env' ? [`${step.from.split('/')[0]}/${step.plugin}`] : [])));
     for (const thing of things.filter(other => !written.has(step_context_placeOf(other)))) {
         const { required } = thing.environment;
         const path = settingsPath(layout, thing.shelf, thing.id);
-        const text = required.length === 0 ? undefined : await tell_unset_settings_readSettings(path);
+        const text = required.length === 0 ? undefined : tell_unset_settings_readSettings(path);
         const unset = text === undefined ? [] : unsetSettings(text, required);
         if (unset.length === 0)
             continue;
@@ -25614,9 +25665,9 @@ async function tellUnsetSettings({ layout, log, things, steps }) {
     }
 }
 /** Empty where there are none, undefined where nobody can tell. */
-async function tell_unset_settings_readSettings(path) {
+function tell_unset_settings_readSettings(path) {
     try {
-        return await readSmallFile(path, MAX_SMALL_FILE_BYTES);
+        return readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
     }
     catch (error) {
         return isAbsent(error) ? '' : undefined;
@@ -25631,10 +25682,10 @@ async function tell_unset_settings_readSettings(path) {
 
 
 /** What is to be committed: what is installed from now on, what is not any more, and which snapshots stay. */
-async function describeInstallation(done) {
+function describeInstallation(done) {
     const { things, oldThings, transaction } = done.context;
-    const installed = await Promise.all(things.map(thing => describeNew(done, thing, transaction.changed)));
-    const removed = await Promise.all(oldThings.map(thing => describeRemoved(done, thing)));
+    const installed = things.map(thing => describeNew(done, thing, transaction.changed));
+    const removed = oldThings.map(thing => describeRemoved(done, thing));
     return {
         rows: installed.map(({ row }) => row),
         removed: removed.map(({ row }) => row),
@@ -25642,37 +25693,37 @@ async function describeInstallation(done) {
     };
 }
 /** `isChanged` is whether anything that the host runs was changed, by whichever thing. */
-async function describeNew(done, thing, isChanged) {
+function describeNew(done, thing, isChanged) {
     const { installed, removed, version } = thing.previous;
     const replaced = commit_rows_putAside(done, thing, { installed, version });
     const isRetained = done.snapshot || replaced?.artifact_sha256 === null;
     const before = installed ?? removed;
     const known = before === undefined ? [] : handOver(before, done.origin);
-    const { keep: snapshots, discard } = await retain(done, thing, known, replaced, isRetained);
+    const { keep: snapshots, discard } = retain(done, thing, known, replaced, isRetained);
     const isUnchanged = replaced === undefined && installed !== undefined && !isChanged;
     return { row: isUnchanged ? { ...installed, snapshots } : { ...newVersion(done, thing), snapshots }, discard };
 }
 /** What was taken away always stays as a snapshot: nothing newer came in its place. */
-async function describeRemoved(done, thing) {
+function describeRemoved(done, thing) {
     const { id, installed } = thing;
     const aside = commit_rows_putAside(done, thing, { installed, version: installed.version });
-    const removed = aside && (await holdingKept(done, thing, aside));
-    const { keep: snapshots, discard } = await retain(done, thing, installed.snapshots, removed, true);
+    const removed = aside && holdingKept(done, thing, aside);
+    const { keep: snapshots, discard } = retain(done, thing, installed.snapshots, removed, true);
     const { contract, kind, slug } = installed;
     return { row: { contract, kind, slug, id, snapshots }, discard };
 }
 /** What belongs to the host has no newer version to move on with. */
-async function holdingKept({ run }, { shelf, id }, aside) {
+function holdingKept({ run }, { shelf, id }, aside) {
     const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(run.layout, shelf, id), aside.name);
-    const kept = await presentPaths(path, run.request.keepPaths);
+    const kept = presentPaths(path, run.request.keepPaths);
     if (kept.length > 0)
         run.tools.log.notice(`${kept.join(', ')} of ${shelf}/${id} belong to this host: they stay in ${path}, and come back with it.`);
     return withKeptPaths(aside, kept);
 }
 /** Which snapshots of a place stay, with what was put aside in it now; what goes is removed after the commit only. */
-async function retain({ run }, place, recorded, aside, isRetained) {
+function retain({ run }, place, recorded, aside, isRetained) {
     const { shelf, id } = place;
-    const known = await existingSnapshots(run.layout, shelf, id, recorded);
+    const known = existingSnapshots(run.layout, shelf, id, recorded);
     const retention = chooseRetained(aside && isRetained ? [...known, aside] : known, run.request.keepSnapshots);
     explainRetention(run, step_context_placeOf(place), retention);
     const discarded = aside && !isRetained ? [...retention.discard, aside] : retention.discard;
@@ -25741,7 +25792,7 @@ function newVersion({ run, origin }, thing) {
  */
 async function installThings(run, order, deployment) {
     const context = describeContext(run, order, deployment);
-    await tellUnsetSettings({ ...context, steps: order.steps });
+    tellUnsetSettings({ ...context, steps: order.steps });
     await run.enter('installing');
     await deployment.transaction.noteHealthchecks(restoredChecks(order));
     await runSteps([...order.oldThings.map(removalOf), ...order.steps], run.record, run.tools.signal, async (step) => {
@@ -26021,7 +26072,7 @@ async function deployOnHost(run) {
 }
 async function deploy_install(run, ready, deployment) {
     const previous = await notePrevious(run, ready.id);
-    await checkHost(run.layout, run.shelf, ready.id);
+    checkHost(run.layout, run.shelf, ready.id);
     const prepared = await prepareArtifact(run, ready, deployment.stagingFolder, previous);
     return installPrepared(run, prepared, previous, deployment);
 }
@@ -26042,7 +26093,7 @@ async function deploy_install(run, ready, deployment) {
 async function refuseDeployment({ error, facts, projectRoot, sender }, tools) {
     const record = createDeploymentRecord(facts, [{ state: 'pending', at: tools.now().toISOString() }]);
     const end = refusedEnd(error, tools);
-    if (projectRoot === undefined || !(await isDirectory(projectRoot)))
+    if (projectRoot === undefined || !isDirectory(projectRoot))
         return { report: await closeWithoutHost(record, end, sender, tools), reportPath: undefined, error };
     const { log, redact } = tools;
     const host = { layout: layoutOf(projectRoot), log, redact, sender, reportTimeoutMs: reportTimeout() };
@@ -26071,8 +26122,13 @@ async function closeWithoutHost(record, end, sender, { log, redact }) {
     log.warning(`The hub was not told of this run: ${delivery.error}`);
     return { ...report, reported: { accepted: false, attempts: delivery.attempts, error: redact(delivery.error) } };
 }
-async function isDirectory(path) {
-    return stat(path).then(found => found.isDirectory(), () => false);
+function isDirectory(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.statSync)(path).isDirectory();
+    }
+    catch {
+        return false;
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/refuse.js
@@ -26435,7 +26491,7 @@ var summary_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _
 };
 
 
-const { access: summary_access, appendFile, writeFile: summary_writeFile } = external_fs_namespaceObject.promises;
+const { access, appendFile, writeFile: summary_writeFile } = external_fs_namespaceObject.promises;
 const SUMMARY_ENV_VAR = 'GITHUB_STEP_SUMMARY';
 const SUMMARY_DOCS_URL = 'https://docs.github.com/actions/using-workflows/workflow-commands-for-github-actions#adding-a-job-summary';
 class Summary {
@@ -26458,7 +26514,7 @@ class Summary {
                 throw new Error(`Unable to find environment variable for $${SUMMARY_ENV_VAR}. Check if your runtime environment supports job summaries.`);
             }
             try {
-                yield summary_access(pathFromEnv, external_fs_namespaceObject.constants.R_OK | external_fs_namespaceObject.constants.W_OK);
+                yield access(pathFromEnv, external_fs_namespaceObject.constants.R_OK | external_fs_namespaceObject.constants.W_OK);
             }
             catch (_a) {
                 throw new Error(`Unable to access summary file: '${pathFromEnv}'. Check if the file has correct read/write permissions.`);
@@ -26758,7 +26814,7 @@ var io_util_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _
 };
 
 
-const { chmod: io_util_chmod, copyFile, lstat: io_util_lstat, mkdir: io_util_mkdir, open: io_util_open, readdir: io_util_readdir, rename: io_util_rename, rm, rmdir: io_util_rmdir, stat: io_util_stat, symlink, unlink: io_util_unlink } = external_fs_namespaceObject.promises;
+const { chmod, copyFile, lstat, mkdir, open: io_util_open, readdir, rename, rm, rmdir, stat, symlink, unlink } = external_fs_namespaceObject.promises;
 // export const {open} = 'fs'
 const IS_WINDOWS = process.platform === 'win32';
 /**
@@ -26772,7 +26828,7 @@ const IS_WINDOWS = process.platform === 'win32';
  * This implementation restores the Node 20 behavior by adding a trailing
  * backslash to all junction results on Windows.
  */
-function io_util_readlink(fsPath) {
+function readlink(fsPath) {
     return io_util_awaiter(this, void 0, void 0, function* () {
         const result = yield fs.promises.readlink(fsPath);
         // On Windows, restore Node 20 behavior: add trailing backslash to all results
@@ -26786,10 +26842,10 @@ function io_util_readlink(fsPath) {
 // See https://github.com/nodejs/node/blob/d0153aee367422d0858105abec186da4dff0a0c5/deps/uv/include/uv/win.h#L691
 const UV_FS_O_EXLOCK = 0x10000000;
 const READONLY = external_fs_namespaceObject.constants.O_RDONLY;
-function io_util_exists(fsPath) {
+function exists(fsPath) {
     return io_util_awaiter(this, void 0, void 0, function* () {
         try {
-            yield io_util_stat(fsPath);
+            yield stat(fsPath);
         }
         catch (err) {
             if (err.code === 'ENOENT') {
@@ -26802,7 +26858,7 @@ function io_util_exists(fsPath) {
 }
 function io_util_isDirectory(fsPath_1) {
     return io_util_awaiter(this, arguments, void 0, function* (fsPath, useStat = false) {
-        const stats = useStat ? yield io_util_stat(fsPath) : yield io_util_lstat(fsPath);
+        const stats = useStat ? yield stat(fsPath) : yield lstat(fsPath);
         return stats.isDirectory();
     });
 }
@@ -26832,7 +26888,7 @@ function tryGetExecutablePath(filePath, extensions) {
         let stats = undefined;
         try {
             // test file exists
-            stats = yield io_util_stat(filePath);
+            stats = yield stat(filePath);
         }
         catch (err) {
             if (err.code !== 'ENOENT') {
@@ -26860,7 +26916,7 @@ function tryGetExecutablePath(filePath, extensions) {
             filePath = originalFilePath + extension;
             stats = undefined;
             try {
-                stats = yield io_util_stat(filePath);
+                stats = yield stat(filePath);
             }
             catch (err) {
                 if (err.code !== 'ENOENT') {
@@ -26874,7 +26930,7 @@ function tryGetExecutablePath(filePath, extensions) {
                     try {
                         const directory = external_path_namespaceObject.dirname(filePath);
                         const upperName = external_path_namespaceObject.basename(filePath).toUpperCase();
-                        for (const actualName of yield io_util_readdir(directory)) {
+                        for (const actualName of yield readdir(directory)) {
                             if (upperName === actualName.toUpperCase()) {
                                 filePath = external_path_namespaceObject.join(directory, actualName);
                                 break;
@@ -27581,7 +27637,7 @@ class ToolRunner extends external_events_.EventEmitter {
                 state.on('debug', (message) => {
                     this._debug(message);
                 });
-                if (this.options.cwd && !(yield io_util_exists(this.options.cwd))) {
+                if (this.options.cwd && !(yield exists(this.options.cwd))) {
                     return reject(new Error(`The cwd: ${this.options.cwd} does not exist!`));
                 }
                 const fileName = this._getSpawnFileName();
@@ -29249,8 +29305,8 @@ function parseTarHeader(block) {
         throw invalidArchive('a tar header has an unknown format');
     }
     return {
-        name: magic === USTAR_MAGIC ? prefixedName(block) : readText(block, FIELDS.name),
-        linkName: readText(block, FIELDS.linkName),
+        name: magic === USTAR_MAGIC ? prefixedName(block) : tar_header_readText(block, FIELDS.name),
+        linkName: tar_header_readText(block, FIELDS.linkName),
         type: TYPES.get(latin1Of(block, FIELDS.type)) ?? 'unknown type',
         size: readOctal(block, FIELDS.size),
         executable: (readOctal(block, FIELDS.mode) & tar_header_OWNER_EXECUTE) !== 0,
@@ -29267,12 +29323,12 @@ function checksum(block) {
     return sum;
 }
 function prefixedName(block) {
-    const prefix = readText(block, FIELDS.prefix);
-    const name = readText(block, FIELDS.name);
+    const prefix = tar_header_readText(block, FIELDS.prefix);
+    const name = tar_header_readText(block, FIELDS.name);
     return prefix.length === 0 ? name : Buffer.concat([prefix, Buffer.from('/'), name]);
 }
 /** A copy, because the block is reused. */
-function readText(block, { at, length }) {
+function tar_header_readText(block, { at, length }) {
     const bytes = block.subarray(at, at + length);
     const end = bytes.indexOf(0);
     return Buffer.from(end === -1 ? bytes : bytes.subarray(0, end));
@@ -29821,7 +29877,7 @@ async function extractTar(opened, target, limits, signal) {
     const extraction = { target, slice, unpack: () => inSlices(unpackZstd(opened, limits), slice) };
     const members = (await listMembers(extraction, limits)).filter(entry => !isRoot(entry));
     const plan = planExtraction(members, { ...limits, platform: process.platform, shape: 'as packed' });
-    await requireSpace(target, plan.bytes);
+    requireSpace(target, plan.bytes);
     const files = await extract_tar_writeTree(extraction, plan);
     const { directories, symlinks, bytes, flattened } = plan;
     return { files: inTreeOrder(files), symlinks, directories, bytes, flattened };
@@ -29858,7 +29914,7 @@ async function writeMember(target, file, reader) {
     const { dataOffset, size, sha256 } = file.entry;
     if (size > SMALL_FILE_BYTES)
         return writeFileFrom(target, file, reader.stream(dataOffset, size));
-    return tree_writer_writeFile(target, file, await reader.read(dataOffset, size), sha256);
+    return writeFile(target, file, await reader.read(dataOffset, size), sha256);
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/unseal.js
@@ -30047,8 +30103,8 @@ function templatePlaceOf(step) {
 ;// CONCATENATED MODULE: ./build/project/installed-parts.js
 
 /** The parts that this host has of a project, by our own record, whichever version each came with. */
-async function readInstalledParts(layout, projectId) {
-    const rows = (await readInstalled(layout)).filter(row => row.contract === 'project' && row.slug === projectId);
+function readInstalledParts(layout, projectId) {
+    const rows = readInstalled(layout).filter(row => row.contract === 'project' && row.slug === projectId);
     return rows.map(installed => ({ shelf: shelfOf(installed.kind), id: installed.id, installed }));
 }
 
@@ -30063,10 +30119,10 @@ async function readInstalledParts(layout, projectId) {
 async function describePart(run, { content, tree }, { shelf, id, version, folder, environment }, artifactSha256) {
     const staged = (0,external_node_path_namespaceObject.join)(content, folder);
     const shipped = treeBelow(tree, folder);
-    const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? await readPluginYaml(staged) : undefined;
-    const previous = await readPrevious(run.layout, { shelf, id });
+    const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPluginYaml(staged) : undefined;
+    const previous = readPrevious(run.layout, { shelf, id });
     const origin = { contract: 'project', slug: run.request.projectId };
-    const leftBehind = await findLeftBehind(run.layout, { shelf, id }, previous, origin);
+    const leftBehind = findLeftBehind(run.layout, { shelf, id }, previous, origin);
     const signed = await project_part_sign(run, { id, staged, tree: shipped, pluginYaml, leftBehind });
     warnOfTakeover(previous, { shelf, id }, origin, run.tools.log);
     return {
@@ -30125,12 +30181,12 @@ const PLAN = 'deployment/install.yaml';
  */
 async function bindProject(run, project, artifactSha256, hostConfig) {
     const { manifest } = project;
-    const { bound, skipped } = await bindPlan(run, project, hostConfig);
+    const { bound, skipped } = bindPlan(run, project, hostConfig);
     for (const { shelf, id } of bound.parts)
-        await checkHost(run.layout, shelf, id);
+        checkHost(run.layout, shelf, id);
     for (const { shelf, id } of bound.notInstalled)
         run.tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`);
-    const parts = await readInstalledParts(run.layout, run.request.projectId);
+    const parts = readInstalledParts(run.layout, run.request.projectId);
     for (const part of parts)
         if (isAmong(bound.notInstalled, part))
             warnOfLeft(part, run);
@@ -30142,9 +30198,9 @@ async function bindProject(run, project, artifactSha256, hostConfig) {
     return { manifest, bound, things, oldThings, hostConfig, skipped };
 }
 /** The plan's lines are in no file of the operator's repository, so its problems are told in the log and by one sentence. */
-async function bindPlan({ request, tools }, { manifest, content, tree }, hostConfig) {
+function bindPlan({ request, tools }, { manifest, content, tree }, hostConfig) {
     try {
-        const plan = await readPlan(content);
+        const plan = readPlan(content);
         const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest));
         const files = new Set(tree.files.map(file => file.path));
         const hasFile = (from) => files.has(pathInArchive(from, manifest));
@@ -30169,8 +30225,8 @@ function isAmong(places, thing) {
 function pluginsOf(parts) {
     return parts.flatMap(({ shelf, id, version }) => (shelf === 'plugins' ? [{ id, version }] : []));
 }
-async function readPlan(content) {
-    const text = await readSmallFile((0,external_node_path_namespaceObject.join)(content, PLAN), MAX_SMALL_FILE_BYTES).catch(() => undefined);
+function readPlan(content) {
+    const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, PLAN), MAX_SMALL_FILE_BYTES);
     if (text !== undefined)
         return parsePlan(text, PLAN);
     throw new ArtifactError('invalid_manifest', `The project has no ${PLAN}, a file of at most ${MAX_SMALL_FILE_BYTES} bytes: nothing was installed; its publisher must seal it with its plan.`);
@@ -30413,7 +30469,7 @@ async function checkInThread(bytes, key, signature, signal) {
 /** Downloads the sealed file to a private file, then into memory, whole and once: its signature is over all of it. */
 async function downloadSealed(run, { descriptor }) {
     const { request, client, tools } = run;
-    const file = await openPrivateFile(tools.temporaryFolder);
+    const file = openPrivateFileSync(tools.temporaryFolder);
     try {
         const { size, sha256 } = await client.downloadArtifact(descriptor, {
             fd: file.fd,
@@ -30438,7 +30494,7 @@ async function verifySealed(run, offer, sealed) {
     const { artifactSha256, projectId } = run.request;
     if (artifactSha256 !== undefined)
         verifyPinnedDigest(verified, artifactSha256);
-    const { installed, removed } = await readHostRecord(run.layout);
+    const { installed, removed } = readHostRecord(run.layout);
     const origin = { contract: 'project', slug: projectId };
     const snapshots = [...installed, ...removed].flatMap(row => snapshotsFrom(row, origin));
     const known = [...installed.filter(row => isFrom(row, origin)), ...snapshots].map(row => ({
@@ -30736,7 +30792,7 @@ function folderOf(path) {
  * `invalid_manifest`, `version_mismatch`, `content_mismatch` or `source_not_supported`.
  */
 async function verifyProject(run, version, content, tree) {
-    const manifest = parseManifest(await readManifest(content));
+    const manifest = parseManifest(readManifest(content));
     verifyManifest(manifest, { projectId: run.request.projectId, version });
     const { warnings, unnamed } = verifyContent(manifest, tree);
     for (const warning of warnings)
@@ -30746,8 +30802,8 @@ async function verifyProject(run, version, content, tree) {
     await run.record.update({ version: manifest.version, version_source: 'manifest' });
     return { manifest, content, tree };
 }
-async function readManifest(content) {
-    const text = await readSmallFile((0,external_node_path_namespaceObject.join)(content, 'manifest.json'), MAX_MANIFEST_BYTES).catch(() => undefined);
+function readManifest(content) {
+    const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, 'manifest.json'), MAX_MANIFEST_BYTES);
     if (text !== undefined)
         return text;
     throw new ArtifactError('invalid_manifest', `The artifact has no manifest.json at its root, a file of at most ${MAX_MANIFEST_BYTES} bytes: nothing was installed; its publisher must seal it again.`);
@@ -30770,7 +30826,7 @@ async function readManifest(content) {
  */
 async function prepareProject(run, hostConfig, folder) {
     const { request, client, tools } = run;
-    await checkInstalledParts(run);
+    checkInstalledParts(run);
     await run.enter('authenticating');
     await client.authenticate();
     await run.enter('requesting_artifact');
@@ -30780,13 +30836,13 @@ async function prepareProject(run, hostConfig, folder) {
     await run.enter('verifying_signature');
     const verified = await verifySealed(run, offer, sealed);
     await run.enter('obtaining_key');
-    await checkInstalledParts(run);
+    checkInstalledParts(run);
     const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature);
     await run.enter('decrypting');
     const opened = await unseal(verified, dek, tools.signal).finally(() => dek.fill(0));
     await run.enter('extracting');
     const content = (0,external_node_path_namespaceObject.join)(folder, 'content');
-    await makeOpenDirectory(content);
+    makeOpenDirectorySync(content);
     const tree = await extractTar(opened, content, request.extraction, tools.signal);
     tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes.`);
     await run.enter('verifying_manifest');
@@ -30800,19 +30856,19 @@ async function prepareProject(run, hostConfig, folder) {
     return ready;
 }
 /** What can be said of the host before it is known what the artifact brings: both shelves, and the parts that are there. */
-async function checkInstalledParts({ layout, request }) {
+function checkInstalledParts({ layout, request }) {
     for (const shelf of ['plugins', 'extensions'])
-        await checkShelf(layout, shelf);
-    const parts = await readInstalledParts(layout, request.projectId);
+        checkShelf(layout, shelf);
+    const parts = readInstalledParts(layout, request.projectId);
     for (const { shelf, id } of parts)
-        await checkHost(layout, shelf, id);
+        checkHost(layout, shelf, id);
 }
 
 ;// CONCATENATED MODULE: ./build/project/previous.js
 
 /** Notes which version of the project this host runs by our own record: that of the part that was installed last. */
 async function previous_noteInstalledVersion({ layout, request, record }) {
-    const rows = (await readInstalledParts(layout, request.projectId)).map(({ installed }) => installed);
+    const rows = readInstalledParts(layout, request.projectId).map(({ installed }) => installed);
     const newest = rows.toSorted((a, b) => (a.installed_at ?? '').localeCompare(b.installed_at ?? '')).at(-1);
     await record.update({ previous_version: newest?.project_version ?? null });
 }

@@ -41,7 +41,7 @@ async function deployOnHost(run: Run): Promise<DeployResult> {
 
 async function install(run: Run, ready: ReadyArtifactPlan, deployment: OpenDeployment): Promise<Installation> {
   const previous = await notePrevious(run, ready.id)
-  await checkHost(run.layout, run.shelf, ready.id)
+  checkHost(run.layout, run.shelf, ready.id)
   const prepared = await prepareArtifact(run, ready, deployment.stagingFolder, previous)
   return installPrepared(run, prepared, previous, deployment)
 }

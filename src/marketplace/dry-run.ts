@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { toDeployError } from '../core/errors.ts'
 import { isSystemError, toHostError } from '../install/files/system-errors.ts'
-import { exists, statOf } from '../install/files/tree-walk.ts'
+import { lstatIfPresentSync, pathExistsSync } from '../install/files/tree-walk.ts'
 import { installPath } from '../install/host/layout.ts'
 import { buildTreeRecord, compareTree } from '../install/host/tree-record.ts'
 import { buildLocalReport, redactReport } from '../install/reports/local-report.ts'
@@ -38,7 +38,7 @@ async function rehearse(run: Run, ready: ReadyArtifactPlan): Promise<void> {
   const folder = await makeFolder(run.tools.temporaryFolder)
   try {
     const previous = await notePrevious(run, ready.id)
-    if (await exists(run.layout.journal))
+    if (pathExistsSync(run.layout.journal))
       run.tools.log.notice('An interrupted deployment waits to be recovered: a real run would do that first.')
     const prepared = await prepareArtifact(run, ready, folder, previous)
     await tellDifferences(run, prepared)
@@ -62,16 +62,16 @@ async function tellDifferences(run: Run, prepared: Prepared): Promise<void> {
   // Seen from the record, what is "added" on the host is what the deployment would remove, and the other way round.
   const { added, removed, changed } = await compareTree(place, record, run.request.keepPaths, run.tools.signal)
   const newSizes = new Map(record.files.map(file => [file.path, file.size]))
-  const sizeOnHost = async (path: string): Promise<string> => bytes((await statOf(join(place, path)))?.size)
+  const sizeOnHost = (path: string): string => bytes(lstatIfPresentSync(join(place, path))?.size)
   log.group(`Dry run: ${run.record.facts.previous_version ?? 'nothing'} → ${prepared.version}`)
   for (const [index, step] of prepared.ready.steps.entries()) log.info(`step ${index + 1}: ${step.id} (${step.action})`)
   for (const path of removed) log.info(`added    ${path} (${bytes(newSizes.get(path))})`)
-  for (const path of added) log.info(`removed  ${path} (${await sizeOnHost(path)})`)
-  for (const path of changed) log.info(`changed  ${path} (${await sizeOnHost(path)} → ${bytes(newSizes.get(path))})`)
+  for (const path of added) log.info(`removed  ${path} (${sizeOnHost(path)})`)
+  for (const path of changed) log.info(`changed  ${path} (${sizeOnHost(path)} → ${bytes(newSizes.get(path))})`)
   log.info(`${removed.length} added, ${added.length} removed, ${changed.length} changed. Nothing was done.`)
 }
 
-function bytes(size: number | bigint | undefined): string {
+function bytes(size: number | undefined): string {
   return size === undefined ? 'symlink' : `${size} bytes`
 }
 

@@ -4,9 +4,9 @@ import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '
 import { refuseDowngrade, refuseReusedVersion } from '../core/trust/version-rules.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
 import { extractZip } from '../install/archive/extract-zip.ts'
-import { makeOpenDirectory } from '../install/files/durable-files.ts'
+import { makeOpenDirectorySync } from '../install/files/durable-files.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
-import { openPrivateFile } from '../install/files/private-file.ts'
+import { openPrivateFileSync } from '../install/files/private-file.ts'
 import { installPath } from '../install/host/layout.ts'
 import type { Previous } from '../install/host/previous.ts'
 import { versionsFrom } from '../install/host/previous.ts'
@@ -37,7 +37,7 @@ export async function prepareArtifact(
   folder: string,
   previous: Previous,
 ): Promise<Prepared> {
-  const file = await openPrivateFile(run.tools.temporaryFolder)
+  const file = openPrivateFileSync(run.tools.temporaryFolder)
   try {
     await run.enter('fetching')
     const fetched = await fetchArtifact(run, file.fd, previous.version)
@@ -46,7 +46,7 @@ export async function prepareArtifact(
     await run.enter('extracting')
     const staged = join(folder, 'tree')
     const tree = await extract(run, artifact, staged)
-    const pluginYaml = run.request.kind === 'plugin' ? await readPluginYaml(staged) : undefined
+    const pluginYaml = run.request.kind === 'plugin' ? readPluginYaml(staged) : undefined
     const { version } = await checkVersion(run, fetched, pluginYaml, previous)
     await run.enter('loading_plan')
     bindToTree(ready, tree, run.request.keepPaths)
@@ -71,7 +71,7 @@ async function verify(run: Run, { served, asked }: FetchedVersion, previous: Pre
 }
 
 async function extract(run: Run, artifact: VerifiedArtifact, staged: string): Promise<ExtractedTree> {
-  await makeOpenDirectory(staged)
+  makeOpenDirectorySync(staged)
   const tree = await extractZip(artifact, staged, run.request.extraction, run.tools.signal)
   const flattened = tree.flattened === null ? '' : `, out of the top-level directory ${tree.flattened}`
   run.tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`)

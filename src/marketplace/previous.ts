@@ -5,7 +5,7 @@ import type { Run } from './run.ts'
 
 /** Notes what is recorded of this slug before the plan says where it goes, so that also a refused run can tell it. */
 export async function noteInstalledVersion({ layout, request, record }: Run): Promise<void> {
-  const rows = await readInstalled(layout)
+  const rows = readInstalled(layout)
   const installed = rows.find(
     ({ contract, kind, slug }) => contract === 'marketplace' && kind === request.kind && slug === request.slug,
   )
@@ -15,7 +15,7 @@ export async function noteInstalledVersion({ layout, request, record }: Run): Pr
 /** What a deployment replaces; noted for its report. */
 export async function notePrevious(run: Run, id: string): Promise<Previous> {
   const place = { shelf: run.shelf, id }
-  const previous = await readPrevious(run.layout, place)
+  const previous = readPrevious(run.layout, place)
   warnOfTakeover(previous, place, originOf(run), run.tools.log)
   await run.record.update({ previous_version: previous.version })
   return previous

@@ -6,7 +6,7 @@ import type { HostConfig } from '../core/plan/host-config.ts'
 import { type Plan, PlanError, parsePlan } from '../core/plan/plan.ts'
 import { type BoundProject, bindPlanToProject } from '../core/plan/project-plan.ts'
 import { type ReadyPlan, readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
-import { readSmallFile } from '../install/files/read-small-file.ts'
+import { tryReadSmallFileSync } from '../install/files/read-small-file.ts'
 import type { Place } from '../install/host/layout.ts'
 import { checkHost } from '../install/host/readiness.ts'
 import type { InstalledThing, NewThing } from '../install/steps/step-context.ts'
@@ -41,11 +41,11 @@ export async function bindProject(
   hostConfig: HostConfig | undefined,
 ): Promise<ReadyProject> {
   const { manifest } = project
-  const { bound, skipped } = await bindPlan(run, project, hostConfig)
-  for (const { shelf, id } of bound.parts) await checkHost(run.layout, shelf, id)
+  const { bound, skipped } = bindPlan(run, project, hostConfig)
+  for (const { shelf, id } of bound.parts) checkHost(run.layout, shelf, id)
   for (const { shelf, id } of bound.notInstalled)
     run.tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`)
-  const parts = await readInstalledParts(run.layout, run.request.projectId)
+  const parts = readInstalledParts(run.layout, run.request.projectId)
   for (const part of parts) if (isAmong(bound.notInstalled, part)) warnOfLeft(part, run)
   const oldThings = parts.filter(part => !isAmong(manifest.parts, part))
   await run.record.update({ plugins: pluginsOf(bound.parts) })
@@ -55,13 +55,13 @@ export async function bindProject(
 }
 
 /** The plan's lines are in no file of the operator's repository, so its problems are told in the log and by one sentence. */
-async function bindPlan(
+function bindPlan(
   { request, tools }: Run,
   { manifest, content, tree }: VerifiedProject,
   hostConfig: HostConfig | undefined,
-): Promise<ReadyPlan<BoundProject>> {
+): ReadyPlan<BoundProject> {
   try {
-    const plan = await readPlan(content)
+    const plan = readPlan(content)
     const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest))
     const files = new Set(tree.files.map(file => file.path))
     const hasFile = (from: string): boolean => files.has(pathInArchive(from, manifest))
@@ -93,8 +93,8 @@ function pluginsOf(parts: readonly ManifestPart[]): { id: string; version: strin
   return parts.flatMap(({ shelf, id, version }) => (shelf === 'plugins' ? [{ id, version }] : []))
 }
 
-async function readPlan(content: string): Promise<Plan> {
-  const text = await readSmallFile(join(content, PLAN), MAX_SMALL_FILE_BYTES).catch(() => undefined)
+function readPlan(content: string): Plan {
+  const text = tryReadSmallFileSync(join(content, PLAN), MAX_SMALL_FILE_BYTES)
   if (text !== undefined) return parsePlan(text, PLAN)
   throw new ArtifactError(
     'invalid_manifest',

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import type { HostConfig } from '../core/plan/host-config.ts'
 import { extractTar } from '../install/archive/extract-tar.ts'
 import { unseal } from '../install/archive/unseal.ts'
-import { makeOpenDirectory } from '../install/files/durable-files.ts'
+import { makeOpenDirectorySync } from '../install/files/durable-files.ts'
 import { checkHost, checkShelf } from '../install/host/readiness.ts'
 import { bindProject, type ReadyProject } from './bind-project.ts'
 import { readInstalledParts } from './installed-parts.ts'
@@ -21,7 +21,7 @@ export async function prepareProject(
   folder: string,
 ): Promise<ReadyProject> {
   const { request, client, tools } = run
-  await checkInstalledParts(run)
+  checkInstalledParts(run)
   await run.enter('authenticating')
   await client.authenticate()
   await run.enter('requesting_artifact')
@@ -31,13 +31,13 @@ export async function prepareProject(
   await run.enter('verifying_signature')
   const verified = await verifySealed(run, offer, sealed)
   await run.enter('obtaining_key')
-  await checkInstalledParts(run)
+  checkInstalledParts(run)
   const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature)
   await run.enter('decrypting')
   const opened = await unseal(verified, dek, tools.signal).finally(() => dek.fill(0))
   await run.enter('extracting')
   const content = join(folder, 'content')
-  await makeOpenDirectory(content)
+  makeOpenDirectorySync(content)
   const tree = await extractTar(opened, content, request.extraction, tools.signal)
   tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes.`)
   await run.enter('verifying_manifest')
@@ -51,8 +51,8 @@ export async function prepareProject(
 }
 
 /** What can be said of the host before it is known what the artifact brings: both shelves, and the parts that are there. */
-async function checkInstalledParts({ layout, request }: Run): Promise<void> {
-  for (const shelf of ['plugins', 'extensions'] as const) await checkShelf(layout, shelf)
-  const parts = await readInstalledParts(layout, request.projectId)
-  for (const { shelf, id } of parts) await checkHost(layout, shelf, id)
+function checkInstalledParts({ layout, request }: Run): void {
+  for (const shelf of ['plugins', 'extensions'] as const) checkShelf(layout, shelf)
+  const parts = readInstalledParts(layout, request.projectId)
+  for (const { shelf, id } of parts) checkHost(layout, shelf, id)
 }

@@ -22,10 +22,10 @@ export async function describePart(
 ): Promise<NewThing> {
   const staged = join(content, folder)
   const shipped = treeBelow(tree, folder)
-  const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? await readPluginYaml(staged) : undefined
-  const previous = await readPrevious(run.layout, { shelf, id })
+  const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPluginYaml(staged) : undefined
+  const previous = readPrevious(run.layout, { shelf, id })
   const origin = { contract: 'project' as const, slug: run.request.projectId }
-  const leftBehind = await findLeftBehind(run.layout, { shelf, id }, previous, origin)
+  const leftBehind = findLeftBehind(run.layout, { shelf, id }, previous, origin)
   const signed = await sign(run, { id, staged, tree: shipped, pluginYaml, leftBehind })
   warnOfTakeover(previous, { shelf, id }, origin, run.tools.log)
   return {

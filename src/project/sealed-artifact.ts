@@ -10,7 +10,7 @@ import { refuseReusedVersion } from '../core/trust/version-rules.ts'
 import { checkEd25519 } from '../install/archive/ed25519-check.ts'
 import { readWhole } from '../install/archive/read-exactly.ts'
 import { watchDownload } from '../install/deployment/download-progress.ts'
-import { openPrivateFile } from '../install/files/private-file.ts'
+import { openPrivateFileSync } from '../install/files/private-file.ts'
 import { isFrom, readHostRecord, snapshotsFrom } from '../install/host/installed.ts'
 import type { Offer } from './request-artifact.ts'
 import type { Run } from './run.ts'
@@ -18,7 +18,7 @@ import type { Run } from './run.ts'
 /** Downloads the sealed file to a private file, then into memory, whole and once: its signature is over all of it. */
 export async function downloadSealed(run: Run, { descriptor }: Offer): Promise<SealedArtifact> {
   const { request, client, tools } = run
-  const file = await openPrivateFile(tools.temporaryFolder)
+  const file = openPrivateFileSync(tools.temporaryFolder)
   try {
     const { size, sha256 } = await client.downloadArtifact(descriptor, {
       fd: file.fd,
@@ -42,7 +42,7 @@ export async function verifySealed(run: Run, offer: Offer, sealed: SealedArtifac
   const verified = await verifySealedSignature(sealed, descriptor.signature, pinned, check)
   const { artifactSha256, projectId } = run.request
   if (artifactSha256 !== undefined) verifyPinnedDigest(verified, artifactSha256)
-  const { installed, removed } = await readHostRecord(run.layout)
+  const { installed, removed } = readHostRecord(run.layout)
   const origin = { contract: 'project' as const, slug: projectId }
   const snapshots = [...installed, ...removed].flatMap(row => snapshotsFrom(row, origin))
   const known = [...installed.filter(row => isFrom(row, origin)), ...snapshots].map(row => ({

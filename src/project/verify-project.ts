@@ -3,7 +3,7 @@ import { MAX_MANIFEST_BYTES, type Manifest, parseManifest, verifyManifest } from
 import { verifyContent } from '../core/content/project-content.ts'
 import { ArtifactError } from '../core/errors.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
-import { readSmallFile } from '../install/files/read-small-file.ts'
+import { tryReadSmallFileSync } from '../install/files/read-small-file.ts'
 import type { Run } from './run.ts'
 
 /** A project whose manifest and content agree with each other and with what was asked for. */
@@ -24,7 +24,7 @@ export async function verifyProject(
   content: string,
   tree: ExtractedTree,
 ): Promise<VerifiedProject> {
-  const manifest = parseManifest(await readManifest(content))
+  const manifest = parseManifest(readManifest(content))
   verifyManifest(manifest, { projectId: run.request.projectId, version })
   const { warnings, unnamed } = verifyContent(manifest, tree)
   for (const warning of warnings) run.tools.log.warning(warning)
@@ -33,8 +33,8 @@ export async function verifyProject(
   return { manifest, content, tree }
 }
 
-async function readManifest(content: string): Promise<string> {
-  const text = await readSmallFile(join(content, 'manifest.json'), MAX_MANIFEST_BYTES).catch(() => undefined)
+function readManifest(content: string): string {
+  const text = tryReadSmallFileSync(join(content, 'manifest.json'), MAX_MANIFEST_BYTES)
   if (text !== undefined) return text
   throw new ArtifactError(
     'invalid_manifest',

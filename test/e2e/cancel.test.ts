@@ -75,7 +75,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
       onceInLog('Waiting for the lock', pid => process.kill(pid, 'SIGINT')),
     )
     assert.ok(existsSync(path))
-    await lock.release()
+    lock.release()
     assertCancelled(fleet, host, result, 'failed')
     assert.notEqual(result.state['locked'], 'true')
   })

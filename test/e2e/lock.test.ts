@@ -31,32 +31,31 @@ describe('the lock of a host', () => {
   })
 
   const own = readOwnIdentity()
-  const abandoned: Record<string, () => Promise<string>> = {
-    'a process that has ended': async () => lockOf({ ...(await own), pid: spawnSync('true').pid }),
-    'an earlier process with a pid that is used again': async () => lockOf({ ...(await own), start_time: '1' }),
-    'a process before the last boot': async () => lockOf({ ...(await own), boot_id: 'another' }),
-    'nobody (an empty file)': async () => '',
-    'nobody (garbage)': async () => '{"pid": "many"',
+  const abandoned: Record<string, () => string> = {
+    'a process that has ended': () => lockOf({ ...own, pid: spawnSync('true').pid }),
+    'an earlier process with a pid that is used again': () => lockOf({ ...own, start_time: '1' }),
+    'a process before the last boot': () => lockOf({ ...own, boot_id: 'another' }),
+    'nobody (an empty file)': () => '',
+    'nobody (garbage)': () => '{"pid": "many"',
   }
   for (const [whose, content] of Object.entries(abandoned)) {
     it(`of ${whose} is taken over at once`, async () => {
       const host = fleet.newHost(`of ${whose}`)
-      writeFileSync(join(host.root, '.hub-deploy/lock'), await content())
+      writeFileSync(join(host.root, '.hub-deploy/lock'), content())
       assertSucceeds(await host.deploy({ 'lock-timeout-seconds': '0' }))
       assertNothingStrays(host.root)
     })
   }
 
-  const held: Record<string, () => Promise<string>> = {
-    'a process that runs': async () => lockOf(await own),
-    'a process on another host': async () =>
-      lockOf({ ...(await own), hostname: 'elsewhere', pid: spawnSync('true').pid }),
+  const held: Record<string, () => string> = {
+    'a process that runs': () => lockOf(own),
+    'a process on another host': () => lockOf({ ...own, hostname: 'elsewhere', pid: spawnSync('true').pid }),
   }
   for (const [whose, content] of Object.entries(held)) {
     it(`of ${whose} is waited for and left alone`, async () => {
       const host = fleet.newHost(`of ${whose}`)
       const path = join(host.root, '.hub-deploy/lock')
-      const text = await content()
+      const text = content()
       writeFileSync(path, text)
       const { outputs, log } = await host.deploy({ 'lock-timeout-seconds': '1' })
       assert.deepEqual([outputs['outcome'], outputs['error-code'], outputs['state']], ['failed', 'locked', 'pending'])

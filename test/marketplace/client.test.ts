@@ -66,7 +66,7 @@ describe('MarketplaceClient', () => {
       else response.end(request.url?.includes('/install') ? 'zip' : '{"latest_version":"1.0.0"}')
     })
     await client.readLatestVersion()
-    await client.fetchArtifact(await artifactRequest(t, '1.0.0'))
+    await client.fetchArtifact(artifactRequest(t, '1.0.0'))
     await client.sendReport(REPORT, false, 10_000)
     assert.deepEqual(calls(server), [
       ['GET', '/plugins/greeter', undefined],
@@ -82,7 +82,7 @@ describe('MarketplaceClient', () => {
     const bases = { services: `${services.url}/market/v2/`, deployments: `${deployments.url}/d` }
     const client = clientOf(hub.url, bases, 'service')
     await client.readLatestVersion()
-    await client.fetchArtifact(await artifactRequest(t, 'latest'))
+    await client.fetchArtifact(artifactRequest(t, 'latest'))
     await client.sendReport(REPORT, false, 10_000)
     assert.deepEqual(
       services.requests.map(({ url }) => url),
@@ -103,7 +103,7 @@ describe('MarketplaceClient', () => {
 
   it('encodes the version in the query', async t => {
     const { server, client } = await withHub(t, answering(200, 'zip'))
-    await client.fetchArtifact(await artifactRequest(t, '1.0.0+build.1'))
+    await client.fetchArtifact(artifactRequest(t, '1.0.0+build.1'))
     assert.equal(server.requests[0]?.url, '/plugins/greeter/install?version=1.0.0%2Bbuild.1')
   })
 })
@@ -157,10 +157,7 @@ describe('a refusal', () => {
   for (const [status, code, type] of statuses) {
     it(`with ${status} is ${code}, with the status and what the hub says`, async t => {
       const { client } = await withHub(t, answering(status, '{"error":"because of this"}'))
-      for (const act of [
-        async () => client.readLatestVersion(),
-        async () => client.fetchArtifact(await artifactRequest(t, '1')),
-      ]) {
+      for (const act of [async () => client.readLatestVersion(), () => client.fetchArtifact(artifactRequest(t, '1'))]) {
         const error = await refusalOf(act)
         assert.ok(error instanceof type)
         assert.equal(error.code, code)
@@ -203,7 +200,7 @@ describe('fetchArtifact', () => {
       'X-Repo': 'example/greeter@v1.4.0',
     }
     const { client } = await withHub(t, answering(200, 'zip', headers))
-    const served = await client.fetchArtifact(await artifactRequest(t, '1.4.0'))
+    const served = await client.fetchArtifact(artifactRequest(t, '1.4.0'))
     assert.deepEqual(
       [served.artifact.size, served.artifact.sha256, served.signatureHeader, served.headerVersion, served.repo],
       [3, hash('sha256', 'zip'), 'hmac_sha256:00', '1.4.0', 'example/greeter@v1.4.0'],
@@ -212,7 +209,7 @@ describe('fetchArtifact', () => {
 
   it('reads the version of a service from its own header', async t => {
     const server = await serve(t, answering(200, 'zip', { 'X-Plugin': 'greeter@1', 'X-Service': 'greeter@2' }))
-    const served = await clientOf(server.url, {}, 'service').fetchArtifact(await artifactRequest(t, '2'))
+    const served = await clientOf(server.url, {}, 'service').fetchArtifact(artifactRequest(t, '2'))
     assert.equal(served.headerVersion, '2')
   })
 
@@ -220,14 +217,14 @@ describe('fetchArtifact', () => {
   for (const header of unusable) {
     it(`takes no version from X-Plugin: ${header}`, async t => {
       const { client } = await withHub(t, answering(200, 'zip', { 'X-Plugin': header }))
-      assert.equal((await client.fetchArtifact(await artifactRequest(t, '1'))).headerVersion, undefined)
+      assert.equal((await client.fetchArtifact(artifactRequest(t, '1'))).headerVersion, undefined)
     })
   }
 
   for (const header of ['example', 'a/b/c@1', 'a b/c', 'a/b@1 2', `a/${'b'.repeat(400)}`]) {
     it(`takes no repository from X-Repo: ${header.slice(0, 20)}`, async t => {
       const { client } = await withHub(t, answering(200, 'zip', { 'X-Repo': header }))
-      assert.equal((await client.fetchArtifact(await artifactRequest(t, '1'))).repo, undefined)
+      assert.equal((await client.fetchArtifact(artifactRequest(t, '1'))).repo, undefined)
     })
   }
 })

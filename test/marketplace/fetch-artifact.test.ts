@@ -24,7 +24,7 @@ describe('fetchArtifact', () => {
   it('asks for latest, then fetches that version', async t => {
     const server = await serve(t, hubServing('2.0.0'))
     const { run, log } = startedRun(t, server.url)
-    const { asked } = await fetchArtifact(run, (await artifactRequest(t, '')).fd, null)
+    const { asked } = await fetchArtifact(run, artifactRequest(t, '').fd, null)
     assert.equal(asked, '2.0.0')
     assert.deepEqual(
       server.requests.map(({ url }) => url),
@@ -36,7 +36,7 @@ describe('fetchArtifact', () => {
   it('fetches a given version without asking which is the latest', async t => {
     const server = await serve(t, hubServing('1.0.0'))
     const { run } = startedRun(t, server.url, { version: '1.0.0' })
-    assert.equal((await fetchArtifact(run, (await artifactRequest(t, '')).fd, '9.0.0')).asked, '1.0.0')
+    assert.equal((await fetchArtifact(run, artifactRequest(t, '').fd, '9.0.0')).asked, '1.0.0')
     assert.deepEqual(
       server.requests.map(({ url }) => url),
       ['/plugins/greeter/install?version=1.0.0'],
@@ -46,7 +46,7 @@ describe('fetchArtifact', () => {
   it('takes what the hub serves as latest where the listed one is not served', async t => {
     const server = await serve(t, hubServing('latest'))
     const { run } = startedRun(t, server.url)
-    const { asked, served, unserved } = await fetchArtifact(run, (await artifactRequest(t, '')).fd, null)
+    const { asked, served, unserved } = await fetchArtifact(run, artifactRequest(t, '').fd, null)
     assert.deepEqual([asked, served.headerVersion, unserved], [undefined, '1.9.0', '2.0.0'])
     assert.deepEqual([run.record.facts.version, run.record.facts.version_source], [null, null])
     assert.deepEqual(
@@ -58,14 +58,14 @@ describe('fetchArtifact', () => {
   it('asks only once more', async t => {
     const server = await serve(t, hubServing())
     const { run } = startedRun(t, server.url)
-    await assert.rejects(fetchArtifact(run, (await artifactRequest(t, '')).fd, null), refusedWith('not_found'))
+    await assert.rejects(fetchArtifact(run, artifactRequest(t, '').fd, null), refusedWith('not_found'))
     assert.equal(server.requests.length, 3)
   })
 
   it('does not fall back for a version that was named', async t => {
     const server = await serve(t, hubServing('latest'))
     const { run } = startedRun(t, server.url, { version: '1.0.0' })
-    await assert.rejects(fetchArtifact(run, (await artifactRequest(t, '')).fd, null), refusedWith('not_found'))
+    await assert.rejects(fetchArtifact(run, artifactRequest(t, '').fd, null), refusedWith('not_found'))
     assert.equal(server.requests.length, 1)
   })
 
@@ -74,19 +74,16 @@ describe('fetchArtifact', () => {
       response.writeHead(200, { 'content-length': String(2 ** 52) }).write('zip')
     })
     const { run } = startedRun(t, server.url, { version: '1.0.0', maxArtifactBytes: 2 ** 53 })
-    await assert.rejects(fetchArtifact(run, (await artifactRequest(t, '')).fd, null), refusedWith('disk_full'))
+    await assert.rejects(fetchArtifact(run, artifactRequest(t, '').fd, null), refusedWith('disk_full'))
     assert.equal(server.requests.length, 1)
   })
 
   it('refuses an older latest before it is fetched, unless that is allowed', async t => {
     const server = await serve(t, hubServing('2.0.0'))
     const refused = startedRun(t, server.url).run
-    await assert.rejects(
-      fetchArtifact(refused, (await artifactRequest(t, '')).fd, '2.1.0'),
-      refusedWith('downgrade_refused'),
-    )
+    await assert.rejects(fetchArtifact(refused, artifactRequest(t, '').fd, '2.1.0'), refusedWith('downgrade_refused'))
     assert.equal(server.requests.length, 1)
     const allowed = startedRun(t, server.url, { allowDowngrade: true }).run
-    assert.equal((await fetchArtifact(allowed, (await artifactRequest(t, '')).fd, '2.1.0')).asked, '2.0.0')
+    assert.equal((await fetchArtifact(allowed, artifactRequest(t, '').fd, '2.1.0')).asked, '2.0.0')
   })
 })

@@ -1,11 +1,11 @@
 import { tmpdir } from 'node:os'
 import type { TestContext } from 'node:test'
-import { openPrivateFile } from '../../src/install/files/private-file.ts'
+import { openPrivateFileSync } from '../../src/install/files/private-file.ts'
 import type { ArtifactRequest } from '../../src/marketplace/client.ts'
 
 /** A fetch of one version into a file without a name that ends with the test. */
-export async function artifactRequest(t: TestContext, version: string): Promise<ArtifactRequest> {
-  const file = await openPrivateFile(tmpdir())
+export function artifactRequest(t: TestContext, version: string): ArtifactRequest {
+  const file = openPrivateFileSync(tmpdir())
   t.after(() => file.close())
   return {
     version,

@@ -43,7 +43,7 @@ export async function extractTar(
   const extraction = { target, slice, unpack: () => inSlices(unpackZstd(opened, limits), slice) }
   const members = (await listMembers(extraction, limits)).filter(entry => !isRoot(entry))
   const plan = planExtraction(members, { ...limits, platform: process.platform, shape: 'as packed' })
-  await requireSpace(target, plan.bytes)
+  requireSpace(target, plan.bytes)
   const files = await writeTree(extraction, plan)
   const { directories, symlinks, bytes, flattened } = plan
   return { files: inTreeOrder(files), symlinks, directories, bytes, flattened }

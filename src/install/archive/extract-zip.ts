@@ -41,7 +41,7 @@ export async function extractZip(
   keepYoungGenerationSmall()
   const extraction = { fd: artifact.fd, target, window: new ReadWindow(artifact), slice: new TimeSlice(signal) }
   const plan = await planZip(artifact, extraction.window, limits, process.platform, extraction.slice)
-  await requireSpace(target, plan.bytes)
+  requireSpace(target, plan.bytes)
   const files = await writeTree(extraction, plan)
   const { directories, symlinks, bytes, flattened } = plan
   return { files: inTreeOrder(files), symlinks, directories, bytes, flattened }

@@ -24,10 +24,10 @@ export interface Done {
 }
 
 /** What is to be committed: what is installed from now on, what is not any more, and which snapshots stay. */
-export async function describeInstallation(done: Done): Promise<Installation> {
+export function describeInstallation(done: Done): Installation {
   const { things, oldThings, transaction } = done.context
-  const installed = await Promise.all(things.map(thing => describeNew(done, thing, transaction.changed)))
-  const removed = await Promise.all(oldThings.map(thing => describeRemoved(done, thing)))
+  const installed = things.map(thing => describeNew(done, thing, transaction.changed))
+  const removed = oldThings.map(thing => describeRemoved(done, thing))
   return {
     rows: installed.map(({ row }) => row),
     removed: removed.map(({ row }) => row),
@@ -41,31 +41,31 @@ interface Described<Row> {
 }
 
 /** `isChanged` is whether anything that the host runs was changed, by whichever thing. */
-async function describeNew(done: Done, thing: NewThing, isChanged: boolean): Promise<Described<InstalledRow>> {
+function describeNew(done: Done, thing: NewThing, isChanged: boolean): Described<InstalledRow> {
   const { installed, removed, version } = thing.previous
   const replaced = putAside(done, thing, { installed, version })
   const isRetained = done.snapshot || replaced?.artifact_sha256 === null
   const before = installed ?? removed
   const known = before === undefined ? [] : handOver(before, done.origin)
-  const { keep: snapshots, discard } = await retain(done, thing, known, replaced, isRetained)
+  const { keep: snapshots, discard } = retain(done, thing, known, replaced, isRetained)
   const isUnchanged = replaced === undefined && installed !== undefined && !isChanged
   return { row: isUnchanged ? { ...installed, snapshots } : { ...newVersion(done, thing), snapshots }, discard }
 }
 
 /** What was taken away always stays as a snapshot: nothing newer came in its place. */
-async function describeRemoved(done: Done, thing: InstalledThing): Promise<Described<RemovedRow>> {
+function describeRemoved(done: Done, thing: InstalledThing): Described<RemovedRow> {
   const { id, installed } = thing
   const aside = putAside(done, thing, { installed, version: installed.version })
-  const removed = aside && (await holdingKept(done, thing, aside))
-  const { keep: snapshots, discard } = await retain(done, thing, installed.snapshots, removed, true)
+  const removed = aside && holdingKept(done, thing, aside)
+  const { keep: snapshots, discard } = retain(done, thing, installed.snapshots, removed, true)
   const { contract, kind, slug } = installed
   return { row: { contract, kind, slug, id, snapshots }, discard }
 }
 
 /** What belongs to the host has no newer version to move on with. */
-async function holdingKept({ run }: Done, { shelf, id }: Place, aside: SnapshotRow): Promise<SnapshotRow> {
+function holdingKept({ run }: Done, { shelf, id }: Place, aside: SnapshotRow): SnapshotRow {
   const path = join(snapshotsPath(run.layout, shelf, id), aside.name)
-  const kept = await presentPaths(path, run.request.keepPaths)
+  const kept = presentPaths(path, run.request.keepPaths)
   if (kept.length > 0)
     run.tools.log.notice(
       `${kept.join(', ')} of ${shelf}/${id} belong to this host: they stay in ${path}, and come back with it.`,
@@ -74,15 +74,15 @@ async function holdingKept({ run }: Done, { shelf, id }: Place, aside: SnapshotR
 }
 
 /** Which snapshots of a place stay, with what was put aside in it now; what goes is removed after the commit only. */
-async function retain(
+function retain(
   { run }: Done,
   place: Place,
   recorded: readonly SnapshotRow[],
   aside: SnapshotRow | undefined,
   isRetained: boolean,
-): Promise<{ keep: SnapshotRow[]; discard: string[] }> {
+): { keep: SnapshotRow[]; discard: string[] } {
   const { shelf, id } = place
-  const known = await existingSnapshots(run.layout, shelf, id, recorded)
+  const known = existingSnapshots(run.layout, shelf, id, recorded)
   const retention = chooseRetained(aside && isRetained ? [...known, aside] : known, run.request.keepSnapshots)
   explainRetention(run, placeOf(place), retention)
   const discarded = aside && !isRetained ? [...retention.discard, aside] : retention.discard

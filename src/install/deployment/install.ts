@@ -38,7 +38,7 @@ export async function installThings(
   deployment: OpenDeployment,
 ): Promise<Installation> {
   const context = describeContext(run, order, deployment)
-  await tellUnsetSettings({ ...context, steps: order.steps })
+  tellUnsetSettings({ ...context, steps: order.steps })
   await run.enter('installing')
   await deployment.transaction.noteHealthchecks(restoredChecks(order))
   await runSteps([...order.oldThings.map(removalOf), ...order.steps], run.record, run.tools.signal, async step => {

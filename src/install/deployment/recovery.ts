@@ -30,8 +30,8 @@ type Commit = Extract<JournalRecord, { record: 'commit' }>
 export async function recover(host: ClosingHost): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
   await removeStrayTemporaries(layout, log)
-  await removeDeadMarks(layout.lock)
-  const records = await readRecords(layout.journal)
+  removeDeadMarks(layout.lock)
+  const records = readRecords(layout.journal)
   const begin = records.find(record => record.record === 'begin')
   if (begin === undefined) {
     await removeJournal(layout.journal)
@@ -43,7 +43,7 @@ export async function recover(host: ClosingHost): Promise<ClosedDeployment | und
   try {
     return await recoverDeployment(host, begin, records, journal)
   } finally {
-    await journal.close()
+    journal.close()
   }
 }
 
@@ -148,9 +148,9 @@ function lastState(record: DeploymentRecord): string {
   return record.states.at(-1)?.state ?? 'pending'
 }
 
-async function readRecords(path: string): Promise<readonly JournalRecord[]> {
+function readRecords(path: string): readonly JournalRecord[] {
   try {
-    return (await readJournal(path)) ?? []
+    return readJournal(path) ?? []
   } catch (error) {
     throw new DeploymentError(
       'inconsistent',

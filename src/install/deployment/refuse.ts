@@ -1,5 +1,5 @@
+import { statSync } from 'node:fs'
 import type { DeployError } from '../../core/errors.ts'
-import { stat } from '../files/direct-fs.ts'
 import { layoutOf } from '../host/layout.ts'
 import { prepareHost } from '../host/readiness.ts'
 import { closeDeployment } from '../reports/close.ts'
@@ -34,7 +34,7 @@ export async function refuseDeployment(
 ): Promise<EndedDeployment> {
   const record = createDeploymentRecord(facts, [{ state: 'pending', at: tools.now().toISOString() }])
   const end = refusedEnd(error, tools)
-  if (projectRoot === undefined || !(await isDirectory(projectRoot)))
+  if (projectRoot === undefined || !isDirectory(projectRoot))
     return { report: await closeWithoutHost(record, end, sender, tools), reportPath: undefined, error }
   const { log, redact } = tools
   const host = { layout: layoutOf(projectRoot), log, redact, sender, reportTimeoutMs: reportTimeout() }
@@ -69,9 +69,10 @@ async function closeWithoutHost(
   return { ...report, reported: { accepted: false, attempts: delivery.attempts, error: redact(delivery.error) } }
 }
 
-async function isDirectory(path: string): Promise<boolean> {
-  return stat(path).then(
-    found => found.isDirectory(),
-    () => false,
-  )
+function isDirectory(path: string): boolean {
+  try {
+    return statSync(path).isDirectory()
+  } catch {
+    return false
+  }
 }

@@ -48,7 +48,7 @@ export async function runDeployment(run: DeploymentRun, flow: Flow): Promise<End
     const end = session === undefined ? await recoverBeforeRefusal(run.host, run.tools.run.url, failed) : failed
     return conclude(run, { end, error: cause })
   } finally {
-    await session?.release()
+    session?.release()
   }
 }
 
@@ -64,7 +64,8 @@ async function runInSession(run: DeploymentRun, flow: Flow, session: HostSession
   const result = await conclude(run, ending)
   const isTold = result.reportPath !== undefined
   // Without a local report the next run writes it, if the journal tells how this one ended.
-  await (ending.settled && (isTold || !isNoted) ? deployment.settle() : deployment.abandon())
+  if (ending.settled && (isTold || !isNoted)) await deployment.settle()
+  else deployment.abandon()
   return result
 }
 

@@ -1,6 +1,6 @@
+import { existsSync, mkdirSync } from 'node:fs'
 import { toDeployError } from '../../core/errors.ts'
-import { mkdir } from '../files/direct-fs.ts'
-import { exists } from '../files/tree-walk.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
 import { cleanStaging, finishCommitted } from '../host/cleanup.ts'
 import type { Installation } from '../host/installed.ts'
 import { type Layout, stagingPath } from '../host/layout.ts'
@@ -30,7 +30,7 @@ export interface HostSession {
   /** Starts the journal of a deployment; from now on whoever comes next can take it back. */
   begin(record: DeploymentRecord, keepPaths: readonly string[]): Promise<OpenDeployment>
   /** Gives the host back. */
-  release(): Promise<void>
+  release(): void
 }
 
 export interface OpenDeployment {
@@ -54,7 +54,7 @@ export interface OpenDeployment {
    */
   settle(): Promise<void>
   /** Leaves the journal for the next run. */
-  abandon(): Promise<void>
+  abandon(): void
 }
 
 /**
@@ -72,7 +72,7 @@ export async function openHostSession(request: SessionRequest): Promise<HostSess
     await recover(host)
     if (host.sender !== undefined) await sendOutbox(host.layout, host.sender, host.log, signal)
   } catch (error) {
-    await lock.release()
+    lock.release()
     throw error
   }
   return { begin: (record, keepPaths) => beginDeployment(host, record, keepPaths), release: () => lock.release() }
@@ -83,7 +83,7 @@ export async function openHostSession(request: SessionRequest): Promise<HostSess
  * holder recovers by itself. Throws DeploymentError `locked`, `inconsistent`, or what the disk says.
  */
 export async function recoverHost(host: ClosingHost, runUrl: string | null): Promise<ClosedDeployment | undefined> {
-  if (!(await exists(host.layout.journal))) return undefined
+  if (!pathExistsSync(host.layout.journal)) return undefined
   const log = (line: string): void => host.log.info(line)
   const lock = await orFromReserve(host.layout, () =>
     acquireLock({ path: host.layout.lock, timeoutMs: RECOVERY_LOCK_TIMEOUT_MS, runUrl, log }),
@@ -91,7 +91,7 @@ export async function recoverHost(host: ClosingHost, runUrl: string | null): Pro
   try {
     return await recover(host)
   } finally {
-    await lock.release()
+    lock.release()
   }
 }
 
@@ -109,7 +109,7 @@ export async function recoverBeforeRefusal(
     return end
   } catch (error) {
     const { code, message } = toDeployError(error)
-    const isInDoubt = code !== 'locked' && (await exists(host.layout.journal).catch(() => false))
+    const isInDoubt = code !== 'locked' && existsSync(host.layout.journal)
     if (!isInDoubt || end.error === null) return end
     return {
       ...end,
@@ -124,9 +124,9 @@ async function orFromReserve<T>(layout: Layout, act: () => Promise<T>): Promise<
   try {
     return await act()
   } catch (error) {
-    const isWorthIt = toDeployError(error).code === 'disk_full' && (await exists(layout.journal))
-    if (!isWorthIt || !(await spendReserve(layout))) throw error
-    return act()
+    const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal)
+    if (!isWorthIt || !spendReserve(layout)) throw error
+    return await act()
   }
 }
 
@@ -137,7 +137,7 @@ async function beginDeployment(
 ): Promise<OpenDeployment> {
   const { layout } = host
   const stagingFolder = stagingPath(layout, record.facts.deployment_id)
-  await mkdir(stagingFolder, { mode: 0o700 })
+  mkdirSync(stagingFolder, { mode: 0o700 })
   const journal = await openJournal(layout.journal)
   await record.startJournal(journal, { reportAddress: host.sender?.address ?? null, keepPaths })
   return {
@@ -146,7 +146,7 @@ async function beginDeployment(
     finish: installation => finishCommitted(layout, host.log, installation),
     noteEnd: end => journal.append({ record: 'end', end }),
     async settle() {
-      await journal.close()
+      journal.close()
       try {
         await removeJournal(layout.journal)
         await cleanStaging(layout, host.log)

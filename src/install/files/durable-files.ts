@@ -1,22 +1,37 @@
 import { randomUUID } from 'node:crypto'
-import { constants } from 'node:fs'
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  fchmodSync,
+  fsync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  writeFileSync,
+} from 'node:fs'
 import { readdir } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
 import { errnoOf } from '../../core/errors.ts'
 import { allowedEnvironment, runChild } from './child-process.ts'
-import { chmod, link, mkdir, type OpenFile, open, rename, unlink } from './direct-fs.ts'
+import { tryUnlinkSync } from './remove-tree.ts'
 
 const SYNC_TIMEOUT_MS = 10 * 60_000
 const PARALLEL_SYNCS = 4
+
+/** Makes an open file's bytes durable; may take its time, and leaves the event loop free meanwhile. */
+export const syncFile: (fd: number) => Promise<void> = promisify(fsync)
 
 /** Writes a file so that after a crash it holds either the old text or the new one; 0600. The directory must exist. */
 export async function replaceFile(path: string, text: string): Promise<void> {
   const temporary = temporaryName(path)
   try {
     await writeNewFile(temporary, text)
-    await rename(temporary, path)
+    renameSync(temporary, path)
   } catch (error) {
-    await unlink(temporary).catch(() => {})
+    tryUnlinkSync(temporary)
     throw error
   }
   await syncDirectory(dirname(path))
@@ -27,12 +42,12 @@ export async function createFile(path: string, text: string): Promise<boolean> {
   const temporary = temporaryName(path)
   try {
     await writeNewFile(temporary, text)
-    await link(temporary, path)
+    linkSync(temporary, path)
   } catch (error) {
     if (errnoOf(error) === 'EEXIST') return false
     throw error
   } finally {
-    await unlink(temporary).catch(() => {})
+    tryUnlinkSync(temporary)
   }
   await syncDirectory(dirname(path))
   return true
@@ -51,18 +66,19 @@ export function ownerOfTemporary(name: string): number | undefined {
 
 /** Creates a file that must not exist yet, 0600 until its bytes are complete and durable, then of the given mode. */
 export async function writeNewFile(path: string, text: string, mode = 0o600): Promise<void> {
-  const file = await open(path, 'wx', 0o600)
-  await using(file, async () => {
-    await file.write(text)
-    if (mode !== 0o600) await file.chmod(mode)
-    await file.sync()
-  })
+  const fd = openSync(path, 'wx', 0o600)
+  try {
+    writeFileSync(fd, text)
+    if (mode !== 0o600) fchmodSync(fd, mode)
+    await syncFile(fd)
+  } finally {
+    closeSync(fd)
+  }
 }
 
 /** Makes what was created, renamed or removed in a directory durable. */
 export async function syncDirectory(path: string): Promise<void> {
-  const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY)
-  await using(directory, () => directory.sync())
+  await openAndSync(path, constants.O_DIRECTORY)
 }
 
 /**
@@ -86,19 +102,19 @@ export async function syncTree(root: string, signal?: AbortSignal): Promise<'syn
 /** Creates directories, 0700, durably, where they are missing. Not their parents: Node's recursive mkdir never ends in some file systems. */
 export async function makePrivateDirectories(...paths: readonly string[]): Promise<void> {
   const parents = new Set<string>()
-  for (const path of paths) if (await makeIfMissing(path)) parents.add(dirname(path))
+  for (const path of paths) if (makeIfMissingSync(path)) parents.add(dirname(path))
   for (const parent of parents) await syncDirectory(parent)
 }
 
 /** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */
-export async function makeOpenDirectory(path: string): Promise<void> {
-  await mkdir(path, { mode: 0o755 })
-  await chmod(path, 0o755)
+export function makeOpenDirectorySync(path: string): void {
+  mkdirSync(path, { mode: 0o755 })
+  chmodSync(path, 0o755)
 }
 
-async function makeIfMissing(path: string): Promise<boolean> {
+function makeIfMissingSync(path: string): boolean {
   try {
-    await mkdir(path, { mode: 0o700 })
+    mkdirSync(path, { mode: 0o700 })
     return true
   } catch (error) {
     if (errnoOf(error) === 'EEXIST') return false
@@ -114,17 +130,17 @@ async function syncEveryFile(root: string): Promise<void> {
   paths.push(root)
   const workers = Array.from({ length: PARALLEL_SYNCS }, async () => {
     for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
-      const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW)
-      await using(file, () => file.sync())
+      await openAndSync(path, constants.O_NOFOLLOW)
     }
   })
   await Promise.all(workers)
 }
 
-async function using(file: OpenFile, act: () => Promise<void>): Promise<void> {
+async function openAndSync(path: string, flags: number): Promise<void> {
+  const fd = openSync(path, constants.O_RDONLY | flags)
   try {
-    await act()
+    await syncFile(fd)
   } finally {
-    await file.close()
+    closeSync(fd)
   }
 }

@@ -1,6 +1,5 @@
-import { close } from 'node:fs'
+import { close, mkdtempSync, openSync, rmdirSync, unlinkSync } from 'node:fs'
 import { join } from 'node:path'
-import { mkdtemp, open, rmdir, unlink } from './direct-fs.ts'
 import { toHostError } from './system-errors.ts'
 
 export interface PrivateFile {
@@ -14,17 +13,16 @@ export interface PrivateFile {
  * job can reach it by a name and nothing stays behind, however this process ends.
  * Throws DeploymentError `disk_full` or `host_not_writable`.
  */
-export async function openPrivateFile(parent: string): Promise<PrivateFile> {
+export function openPrivateFileSync(parent: string): PrivateFile {
   try {
-    const directory = await mkdtemp(join(parent, 'hub-deploy-'))
+    const directory = mkdtempSync(join(parent, 'hub-deploy-'))
     const path = join(directory, 'artifact')
     try {
-      const file = await open(path, 'wx+', 0o600)
-      return { fd: file.fd, close: () => close(file.fd, () => {}) }
+      const fd = openSync(path, 'wx+', 0o600)
+      unlinkSync(path)
+      return { fd, close: () => close(fd, () => {}) }
     } finally {
-      await unlink(path).catch(() => {})
-      // Fails where anything is left in it.
-      await rmdir(directory)
+      rmdirSync(directory)
     }
   } catch (error) {
     throw toHostError(error, `creating the download's private file in ${parent}`)

@@ -1,5 +1,5 @@
+import { lstatSync, readdirSync, rmdirSync, unlinkSync } from 'node:fs'
 import { join } from 'node:path'
-import { lstat, readdir, rmdir, unlink } from './direct-fs.ts'
 import { TimeSlice } from './time-slice.ts'
 import { isAbsent } from './tree-walk.ts'
 
@@ -9,18 +9,29 @@ import { isAbsent } from './tree-walk.ts'
  */
 export async function removeTree(path: string): Promise<void> {
   try {
-    const found = await lstat(path)
-    await (found.isDirectory() ? removeDirectory(path, new TimeSlice()) : unlink(path))
+    if (lstatSync(path).isDirectory()) await removeDirectory(path, new TimeSlice())
+    else unlinkSync(path)
   } catch (error) {
     if (!isAbsent(error)) throw error
   }
 }
 
+/** Removes a file or a symlink if it can; returns whether it did. Never throws. */
+export function tryUnlinkSync(path: string): boolean {
+  try {
+    unlinkSync(path)
+    return true
+  } catch {
+    return false
+  }
+}
+
 async function removeDirectory(path: string, slice: TimeSlice): Promise<void> {
-  for (const entry of await readdir(path, { withFileTypes: true })) {
+  for (const entry of readdirSync(path, { withFileTypes: true })) {
     const inner = join(path, entry.name)
-    await (entry.isDirectory() ? removeDirectory(inner, slice) : unlink(inner))
+    if (entry.isDirectory()) await removeDirectory(inner, slice)
+    else unlinkSync(inner)
     if (slice.isOver()) await slice.giveBack()
   }
-  await rmdir(path)
+  rmdirSync(path)
 }

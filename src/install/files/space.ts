@@ -1,13 +1,13 @@
+import { statfsSync } from 'node:fs'
 import { describeShortage } from '../../core/byte-shortage.ts'
 import { DeploymentError } from '../../core/errors.ts'
-import { statfs } from './direct-fs.ts'
 
 /** Room for our own records; the artifact's own need is checked when its listing is known. */
 const MIN_FREE_INODES = 16
 
 /** Throws DeploymentError `disk_full` unless `neededBytes` are free at the path. */
-export async function requireSpace(path: string, neededBytes: number): Promise<void> {
-  const { bavail, bsize, files, ffree } = await statfs(path)
+export function requireSpace(path: string, neededBytes: number): void {
+  const { bavail, bsize, files, ffree } = statfsSync(path)
   const free = bavail * bsize
   // A file system that makes inodes as it needs them says that it has none.
   if (files > 0 && ffree < MIN_FREE_INODES) throw outOfInodes(path, ffree)

@@ -1,7 +1,7 @@
+import { lstatSync, type Stats } from 'node:fs'
 import { lstat, readdir, readlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { comparePaths } from '../../core/trust/tree-digest.ts'
-import { lstat as lstatDirectly } from './direct-fs.ts'
 
 export type TreeEntry =
   | { type: 'file'; path: string; size: number; mode: number }
@@ -27,14 +27,14 @@ export async function walkTree(root: string, skip: ReadonlySet<string> = new Set
 }
 
 /** Whether anything is at the path, a dangling symlink included. */
-export async function exists(path: string): Promise<boolean> {
-  return (await statOf(path)) !== undefined
+export function pathExistsSync(path: string): boolean {
+  return lstatIfPresentSync(path) !== undefined
 }
 
 /** lstat, or undefined when nothing is there. */
-export async function statOf(path: string): Promise<Awaited<ReturnType<typeof lstat>> | undefined> {
+export function lstatIfPresentSync(path: string): Stats | undefined {
   try {
-    return await lstatDirectly(path)
+    return lstatSync(path)
   } catch (error) {
     if (isAbsent(error)) return undefined
     throw error

@@ -1,7 +1,7 @@
+import { readdirSync, renameSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
-import { readdir, rename } from '../files/direct-fs.ts'
 import { ownerOfTemporary } from '../files/durable-files.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { isAbsent } from '../files/tree-walk.ts'
@@ -23,17 +23,17 @@ export async function finishCommitted(
 ): Promise<boolean> {
   await recordInstalled(layout, rows, removed)
   let isDone = true
-  for (const path of discard) isDone = (await putAside(layout, path, log)) && isDone
+  for (const path of discard) isDone = (await orWarn(log, () => putAside(layout, path))) && isDone
   await cleanStaging(layout, log)
   return isDone
 }
 
 /** Removes everything in the staging folder and the tree records that nothing names; only who holds the lock may. */
 export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
-  for (const name of await readdir(layout.staging)) {
+  for (const name of readdirSync(layout.staging)) {
     await orWarn(log, () => removeTree(join(layout.staging, name)))
   }
-  await orWarn(log, async () => pruneTreeRecords(layout, await usedDigests(layout)))
+  await orWarn(log, () => pruneTreeRecords(layout, usedDigests(layout)))
 }
 
 /**
@@ -42,7 +42,7 @@ export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
  */
 export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<void> {
   for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
-    for (const name of await readdir(folder)) {
+    for (const name of readdirSync(folder)) {
       const owner = ownerOfTemporary(name)
       if (owner === undefined || pidExists(owner) || name.startsWith(`${basename(layout.lock)}.`)) continue
       await orWarn(log, () => removeTree(join(folder, name)))
@@ -51,23 +51,21 @@ export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<
 }
 
 /** By a rename, so that a snapshot is there whole or not at all, and a removal that fails is tried again with the staging folder. */
-async function putAside(layout: Layout, path: string, log: Log): Promise<boolean> {
-  return orWarn(log, () =>
-    rename(join(layout.root, path), join(layout.staging, `discarded-${path.split('/').slice(-3).join('-')}`)).catch(
-      error => {
-        if (!isAbsent(error)) throw error
-      },
-    ),
-  )
+function putAside(layout: Layout, path: string): void {
+  try {
+    renameSync(join(layout.root, path), join(layout.staging, `discarded-${path.split('/').slice(-3).join('-')}`))
+  } catch (error) {
+    if (!isAbsent(error)) throw error
+  }
 }
 
-async function usedDigests(layout: Layout): Promise<Set<string>> {
-  const { installed, removed } = await readHostRecord(layout)
+function usedDigests(layout: Layout): Set<string> {
+  const { installed, removed } = readHostRecord(layout)
   const versions = [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)]
   return new Set(versions.flatMap(version => version.tree_digest ?? []))
 }
 
-async function orWarn(log: Log, act: () => Promise<void>): Promise<boolean> {
+async function orWarn(log: Log, act: () => void | Promise<void>): Promise<boolean> {
   try {
     await act()
     return true

@@ -1,6 +1,6 @@
+import { readFileSync } from 'node:fs'
 import { z } from 'zod/mini'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
-import { readFile } from '../files/direct-fs.ts'
 import { replaceFile } from '../files/durable-files.ts'
 import { toHostError } from '../files/system-errors.ts'
 import type { Layout, Shelf } from './layout.ts'
@@ -74,8 +74,8 @@ export interface HostRecord {
 }
 
 /** What is installed on this host; see `readHostRecord`. */
-export async function readInstalled(layout: Layout): Promise<InstalledRow[]> {
-  return (await readHostRecord(layout)).installed
+export function readInstalled(layout: Layout): InstalledRow[] {
+  return readHostRecord(layout).installed
 }
 
 /**
@@ -83,11 +83,8 @@ export async function readInstalled(layout: Layout): Promise<InstalledRow[]> {
  * Throws DeploymentError `inconsistent` when the record is not what we write, and what the operating system says when
  * it cannot be read at all.
  */
-export async function readHostRecord(layout: Layout): Promise<HostRecord> {
-  const text = await readFile(layout.installed, 'utf8').catch(error => {
-    if (errnoOf(error) === 'ENOENT') return undefined
-    throw toHostError(error, `reading ${layout.installed}`)
-  })
+export function readHostRecord(layout: Layout): HostRecord {
+  const text = readText(layout.installed)
   if (text === undefined) return { installed: [], removed: [] }
   try {
     const { installed, removed = [] } = fileSchema.parse(JSON.parse(text))
@@ -112,7 +109,7 @@ export async function recordInstalled(
 ): Promise<void> {
   const places = new Set([...rows, ...removed].map(placeOf))
   const isOther = (row: RemovedRow): boolean => !places.has(placeOf(row))
-  const before = await readHostRecord(layout)
+  const before = readHostRecord(layout)
   const installed = inOrder([...before.installed.filter(isOther), ...rows])
   const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)])
   const record = { schema: 1, installed, ...(retained.length > 0 ? { removed: retained } : {}) }
@@ -145,6 +142,15 @@ export function handOver(row: RemovedRow, to: Origin): SnapshotRow[] {
 
 export function shelfOf(kind: 'plugin' | 'service'): Shelf {
   return kind === 'plugin' ? 'plugins' : 'extensions'
+}
+
+function readText(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return undefined
+    throw toHostError(error, `reading ${path}`)
+  }
 }
 
 function inOrder<Row extends RemovedRow>(rows: readonly Row[]): Row[] {

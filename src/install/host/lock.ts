@@ -1,12 +1,13 @@
 import { createHash, randomUUID } from 'node:crypto'
+import { linkSync, readdirSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod/mini'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
-import { link, readdir, readFile, rename, unlink, writeFile } from '../files/direct-fs.ts'
 import { ownerOfTemporary, temporaryName } from '../files/durable-files.ts'
+import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { toHostError } from '../files/system-errors.ts'
 import { hearSignals } from '../files/time-slice.ts'
 import { isProvablyDead, type ProcessIdentity, pidExists, readOwnIdentity } from './process-identity.ts'
@@ -51,7 +52,7 @@ export interface LockRequest {
 
 export interface HeldLock {
   /** Gives the lock back; does nothing when it is not ours any more. One that cannot be removed is taken over by the next run. */
-  release(): Promise<void>
+  release(): void
 }
 
 /**
@@ -63,20 +64,20 @@ export interface HeldLock {
 export async function acquireLock(request: LockRequest): Promise<HeldLock> {
   const own: OwnHolder = {
     id: randomUUID(),
-    ...(await readOwnIdentity()),
+    ...readOwnIdentity(),
     run_url: request.runUrl,
     since: new Date().toISOString(),
   }
   const candidate = temporaryName(request.path)
   try {
     // Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way.
-    await writeFile(candidate, `${JSON.stringify(own)}\n`, { flag: 'wx', mode: 0o600 })
+    writeFileSync(candidate, `${JSON.stringify(own)}\n`, { flag: 'wx', mode: 0o600 })
     await waitForTurn(request, candidate, own)
   } catch (error) {
     request.signal?.throwIfAborted()
     throw toHostError(error, `taking the lock ${request.path}`)
   } finally {
-    await unlink(candidate).catch(() => {})
+    tryUnlinkSync(candidate)
   }
   return { release: () => giveBack(request, own.id) }
 }
@@ -86,17 +87,17 @@ export async function acquireLock(request: LockRequest): Promise<HeldLock> {
  * the lock may. Those of a process that may live, on another host or in another pid namespace, stay. What cannot be
  * removed harms nobody and is tried again by the next run.
  */
-export async function removeDeadMarks(path: string): Promise<void> {
-  const own = await readOwnIdentity()
-  for (const name of await readdir(dirname(path))) {
+export function removeDeadMarks(path: string): void {
+  const own = readOwnIdentity()
+  for (const name of readdirSync(dirname(path))) {
     if (!name.startsWith(`${basename(path)}.`)) continue
     const beside = join(dirname(path), name)
-    const found = await readLock(beside)
-    if (found !== undefined && (await isLeftOver(name, found, own))) await unlink(beside).catch(() => {})
+    const found = readLock(beside)
+    if (found !== undefined && isLeftOver(name, found, own)) tryUnlinkSync(beside)
   }
 }
 
-async function isLeftOver(name: string, found: FoundLock, own: ProcessIdentity): Promise<boolean> {
+function isLeftOver(name: string, found: FoundLock, own: ProcessIdentity): boolean {
   const writer = ownerOfTemporary(name)
   if (writer === undefined || found.holder !== undefined) return isAbandoned(found, own)
   // Not garbage for certain: its process may be just writing it.
@@ -108,8 +109,8 @@ async function waitForTurn(request: LockRequest, candidate: string, own: OwnHold
   let toldAt = Number.NEGATIVE_INFINITY
   for (;;) {
     request.signal?.throwIfAborted()
-    if (await tryTake(request.path, candidate, own)) return
-    const found = await readLock(request.path)
+    if (tryTake(request.path, candidate, own)) return
+    const found = readLock(request.path)
     if (found === undefined) {
       // Just given back, or a name that leads nowhere.
       await hearSignals()
@@ -125,10 +126,10 @@ async function waitForTurn(request: LockRequest, candidate: string, own: OwnHold
 }
 
 /** One attempt: an atomic link where nothing is, else the take-over of a dead holder. */
-async function tryTake(path: string, candidate: string, own: OwnHolder): Promise<boolean> {
-  if (await linkIfAbsent(candidate, path)) return true
-  const found = await readLock(path)
-  if (found === undefined || !(await isAbandoned(found, own))) return false
+function tryTake(path: string, candidate: string, own: OwnHolder): boolean {
+  if (linkIfAbsentSync(candidate, path)) return true
+  const found = readLock(path)
+  if (found === undefined || !isAbandoned(found, own)) return false
   return takeOver(path, found, candidate, own)
 }
 
@@ -136,17 +137,17 @@ async function tryTake(path: string, candidate: string, own: OwnHolder): Promise
  * The mark is itself a lock, named after the dead holder, so that contenders of different dead holders never meet and
  * a contender that died holding it is taken over in turn. Holding it, nobody else may touch the lock of that holder.
  */
-async function takeOver(path: string, dead: FoundLock, candidate: string, own: OwnHolder): Promise<boolean> {
+function takeOver(path: string, dead: FoundLock, candidate: string, own: OwnHolder): boolean {
   const mark = `${path}${MARK}${dead.id}`
-  if (!(await tryTake(mark, candidate, own))) return false
+  if (!tryTake(mark, candidate, own)) return false
   try {
-    if ((await readLock(path))?.id !== dead.id) return false
+    if (readLock(path)?.id !== dead.id) return false
     const replacement = temporaryName(path)
-    await link(candidate, replacement)
-    await rename(replacement, path)
+    linkSync(candidate, replacement)
+    renameSync(replacement, path)
     return true
   } finally {
-    await release(mark, own.id)
+    release(mark, own.id)
   }
 }
 
@@ -156,14 +157,20 @@ interface FoundLock {
   holder: OwnHolder | ForeignHolder | undefined
 }
 
-async function readLock(path: string): Promise<FoundLock | undefined> {
-  const text = await readFile(path, 'utf8').catch(error => {
-    if (errnoOf(error) === 'ENOENT') return undefined
-    throw error
-  })
+function readLock(path: string): FoundLock | undefined {
+  const text = readIfPresentSync(path)
   if (text === undefined) return undefined
   const holder = parseHolder(text)
   return { id: holder?.id ?? createHash('sha256').update(text).digest('hex').slice(0, 32), holder }
+}
+
+function readIfPresentSync(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return undefined
+    throw error
+  }
 }
 
 function parseHolder(text: string): FoundLock['holder'] {
@@ -175,14 +182,14 @@ function parseHolder(text: string): FoundLock['holder'] {
 }
 
 /** Nothing can be proved of a holder of which only the host is known. */
-async function isAbandoned({ holder }: FoundLock, own: ProcessIdentity): Promise<boolean> {
+function isAbandoned({ holder }: FoundLock, own: ProcessIdentity): boolean {
   if (holder === undefined) return true
   return 'boot_id' in holder && isProvablyDead(holder, own)
 }
 
-async function linkIfAbsent(from: string, to: string): Promise<boolean> {
+function linkIfAbsentSync(from: string, to: string): boolean {
   try {
-    await link(from, to)
+    linkSync(from, to)
     return true
   } catch (error) {
     if (errnoOf(error) === 'EEXIST') return false
@@ -190,16 +197,16 @@ async function linkIfAbsent(from: string, to: string): Promise<boolean> {
   }
 }
 
-async function giveBack({ path, log }: LockRequest, id: string): Promise<void> {
+function giveBack({ path, log }: LockRequest, id: string): void {
   try {
-    await release(path, id)
+    release(path, id)
   } catch (error) {
     log(`The lock stays until the next run takes it over: ${toHostError(error, `removing ${path}`).message}`)
   }
 }
 
-async function release(path: string, id: string): Promise<void> {
-  if ((await readLock(path))?.id === id) await unlink(path)
+function release(path: string, id: string): void {
+  if (readLock(path)?.id === id) unlinkSync(path)
 }
 
 function describeHolder({ holder }: FoundLock): string {

@@ -2,8 +2,8 @@ import { join } from 'node:path'
 import { parsePluginYaml } from '../../core/content/plugin-yaml.ts'
 import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
 import type { Log } from '../../core/log.ts'
-import { readSmallFile } from '../files/read-small-file.ts'
-import { exists } from '../files/tree-walk.ts'
+import { readSmallFileSync } from '../files/read-small-file.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
 import {
   findInstalled,
   type InstalledRow,
@@ -25,11 +25,11 @@ export interface Previous {
 }
 
 /** What stands in a place before a deployment: our own record of it, and its version as far as anything says so. */
-export async function readPrevious(layout: Layout, { shelf, id }: Place): Promise<Previous> {
-  const record = await readHostRecord(layout)
+export function readPrevious(layout: Layout, { shelf, id }: Place): Previous {
+  const record = readHostRecord(layout)
   const installed = findInstalled(record.installed, shelf, id)
   const removed = findInstalled(record.removed, shelf, id)
-  const version = installed?.version ?? (await readForeignVersion(installPath(layout, shelf, id)))
+  const version = installed?.version ?? readForeignVersion(installPath(layout, shelf, id))
   return { installed, removed, version }
 }
 
@@ -43,14 +43,14 @@ export function versionsFrom({ installed }: Previous, origin: Origin): Installed
  * The snapshot, absolute, that holds what belongs to the host of a thing of this origin that was taken away, if one does and
  * nothing is in the place, which has its own.
  */
-export async function findLeftBehind(
+export function findLeftBehind(
   layout: Layout,
   place: Place,
   { installed, removed }: Previous,
   origin: Origin,
-): Promise<string | undefined> {
+): string | undefined {
   const row = installed ?? removed
-  if (row === undefined || (await exists(installPath(layout, place.shelf, place.id)))) return undefined
+  if (row === undefined || pathExistsSync(installPath(layout, place.shelf, place.id))) return undefined
   const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined)
   return newest && join(snapshotsPath(layout, place.shelf, place.id), newest.name)
 }
@@ -70,9 +70,9 @@ export function warnOfTakeover({ installed, removed }: Previous, { shelf, id }: 
 }
 
 /** What stands in the place without a record of ours may still say in its plugin.yaml which version it is. */
-async function readForeignVersion(path: string): Promise<string | null> {
+function readForeignVersion(path: string): string | null {
   try {
-    const text = await readSmallFile(join(path, 'plugin.yaml'), MAX_SMALL_FILE_BYTES)
+    const text = readSmallFileSync(join(path, 'plugin.yaml'), MAX_SMALL_FILE_BYTES)
     return text === undefined ? null : (parsePluginYaml(text).version ?? null)
   } catch {
     return null

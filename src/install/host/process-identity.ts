@@ -1,5 +1,5 @@
+import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
-import { readFile, readlink } from '../files/direct-fs.ts'
 
 /** What tells a process from every other one that ever had its pid. Linux gives all of it; elsewhere nulls remain. */
 export interface ProcessIdentity {
@@ -12,12 +12,12 @@ export interface ProcessIdentity {
   hostname: string
 }
 
-export async function readOwnIdentity(): Promise<ProcessIdentity> {
+export function readOwnIdentity(): ProcessIdentity {
   return {
     pid: process.pid,
-    start_time: (await readStartTime(process.pid)) ?? null,
-    boot_id: await readBootId(),
-    pid_namespace: await readlink('/proc/self/ns/pid').catch(() => null),
+    start_time: readStartTime(process.pid) ?? null,
+    boot_id: orNull(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
+    pid_namespace: orNull(() => readlinkSync('/proc/self/ns/pid')),
     hostname: hostname(),
   }
 }
@@ -26,12 +26,12 @@ export async function readOwnIdentity(): Promise<ProcessIdentity> {
  * Whether a process has provably ended: another boot of this host, no such pid, or the pid given to a later process.
  * What runs on another host, or in another pid namespace, is never provably dead.
  */
-export async function isProvablyDead(holder: ProcessIdentity, own: ProcessIdentity): Promise<boolean> {
+export function isProvablyDead(holder: ProcessIdentity, own: ProcessIdentity): boolean {
   if (holder.hostname !== own.hostname) return false
   if (holder.boot_id !== null && own.boot_id !== null && holder.boot_id !== own.boot_id) return true
   if (holder.pid_namespace !== own.pid_namespace) return false
   if (!pidExists(holder.pid)) return true
-  const startTime = await readStartTime(holder.pid)
+  const startTime = readStartTime(holder.pid)
   return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time
 }
 
@@ -45,17 +45,18 @@ export function pidExists(pid: number): boolean {
   }
 }
 
-async function readBootId(): Promise<string | null> {
-  return readFile('/proc/sys/kernel/random/boot_id', 'utf8').then(
-    text => text.trim(),
-    () => null,
-  )
+function orNull(read: () => string): string | null {
+  try {
+    return read()
+  } catch {
+    return null
+  }
 }
 
 /** Field 22 of /proc/<pid>/stat; the second field may hold spaces and parentheses, so count from its end. A zombie counts as gone. */
-async function readStartTime(pid: number): Promise<string | undefined> {
+function readStartTime(pid: number): string | undefined {
   try {
-    const stat = await readFile(`/proc/${pid}/stat`, 'utf8')
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     return fields[0] === 'Z' ? 'ended' : fields[19]
   } catch {

@@ -1,12 +1,11 @@
-import { constants } from 'node:fs'
+import { accessSync, chmodSync, constants, type Stats, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { type DeployError, DeploymentError, errnoOf } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
-import { access, chmod, stat } from '../files/direct-fs.ts'
-import { makeOpenDirectory, makePrivateDirectories } from '../files/durable-files.ts'
+import { makeOpenDirectorySync, makePrivateDirectories } from '../files/durable-files.ts'
 import { requireSpace } from '../files/space.ts'
 import { toHostError } from '../files/system-errors.ts'
-import { exists, statOf } from '../files/tree-walk.ts'
+import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import { installPath, type Layout, type Shelf } from './layout.ts'
 import { keepReserve } from './reserve.ts'
 
@@ -19,10 +18,10 @@ const MIN_FREE_BYTES = 1024 * 1024
  */
 export async function prepareHost(layout: Layout, log: Log): Promise<void> {
   try {
-    await requireRoot(layout.root, log)
+    requireRoot(layout.root, log)
     await requireOwnFolder(layout.own)
     await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox)
-    await keepReserve(layout)
+    keepReserve(layout)
   } catch (error) {
     throw unusableRoot(toHostError(error, `preparing ${layout.own}`))
   }
@@ -32,12 +31,14 @@ export async function prepareHost(layout: Layout, log: Log): Promise<void> {
  * Checks, before anything is fetched, that this run can switch what is in a place: its shelf as `checkShelf` does, and
  * what is in the place can be moved. Throws DeploymentError `host_not_writable` or `disk_full`.
  */
-export async function checkHost(layout: Layout, shelf: Shelf, id: string): Promise<void> {
-  await checkShelf(layout, shelf)
+export function checkHost(layout: Layout, shelf: Shelf, id: string): void {
+  checkShelf(layout, shelf)
   const place = installPath(layout, shelf, id)
-  await requireMovable(place).catch(error => {
+  try {
+    requireMovable(place)
+  } catch (error) {
     throw toHostError(error, `checking ${place}`)
-  })
+  }
 }
 
 /**
@@ -45,11 +46,13 @@ export async function checkHost(layout: Layout, shelf: Shelf, id: string): Promi
  * is a rename, and that some space is free (the artifact's own need is checked as soon as it is known).
  * Throws DeploymentError `host_not_writable` or `disk_full`.
  */
-export async function checkShelf(layout: Layout, shelf: Shelf): Promise<void> {
-  await requireSwitchableShelf(layout, shelf).catch(error => {
+export function checkShelf(layout: Layout, shelf: Shelf): void {
+  try {
+    requireSwitchableShelf(layout, shelf)
+  } catch (error) {
     throw toHostError(error, `checking ${join(layout.root, shelf)}`)
-  })
-  await requireSpace(layout.staging, MIN_FREE_BYTES)
+  }
+  requireSpace(layout.staging, MIN_FREE_BYTES)
 }
 
 /** Whatever is odd about a root in which our folder cannot be made, it is the root that has to be mended. */
@@ -60,11 +63,8 @@ function unusableRoot(error: DeployError): DeployError {
   })
 }
 
-async function requireRoot(root: string, log: Log): Promise<void> {
-  const found = await stat(root).catch(error => {
-    if (errnoOf(error) === 'ENOENT') return undefined
-    throw error
-  })
+function requireRoot(root: string, log: Log): void {
+  const found = statIfPresentSync(root)
   if (found?.isDirectory()) return
   if (found !== undefined) {
     throw new DeploymentError(
@@ -72,21 +72,27 @@ async function requireRoot(root: string, log: Log): Promise<void> {
       `project-root ${root} is not a directory: name the directory that holds plugins/ and extensions/.`,
     )
   }
-  await makeOpenDirectory(root).catch(error => {
+  makeRoot(root)
+  log.notice(`project-root ${root} did not exist and was created: is this the first deployment on this host?`)
+}
+
+function makeRoot(root: string): void {
+  try {
+    makeOpenDirectorySync(root)
+  } catch (error) {
     if (errnoOf(error) === 'EEXIST') return
     if (errnoOf(error) !== 'ENOENT') throw error
     throw new DeploymentError(
       'host_not_writable',
       `project-root ${root} does not exist, nor does its parent: create it, or correct the path.`,
     )
-  })
-  log.notice(`project-root ${root} did not exist and was created: is this the first deployment on this host?`)
+  }
 }
 
 /** Who can write in `.hub-deploy/` decides what a recovery does, so it must be a real directory of ours that no one else can enter. */
 async function requireOwnFolder(own: string): Promise<void> {
   await makePrivateDirectories(own)
-  const found = await statOf(own)
+  const found = lstatIfPresentSync(own)
   if (found === undefined || !found.isDirectory()) {
     throw new DeploymentError(
       'host_not_writable',
@@ -94,35 +100,44 @@ async function requireOwnFolder(own: string): Promise<void> {
     )
   }
   const uid = process.getuid?.()
-  if (uid !== undefined && Number(found.uid) !== uid) {
+  if (uid !== undefined && found.uid !== uid) {
     throw new DeploymentError(
       'host_not_writable',
       `${own} belongs to uid ${found.uid}, this runner works as uid ${uid}: let one user deploy to this project root, or change the owner of that directory.`,
     )
   }
-  if ((Number(found.mode) & 0o077) !== 0) await chmod(own, 0o700)
+  if ((found.mode & 0o077) !== 0) chmodSync(own, 0o700)
 }
 
 /** A directory is moved to another parent only by who may write in it. */
-async function requireMovable(place: string): Promise<void> {
-  const found = await statOf(place)
-  if (found?.isDirectory()) await access(place, constants.W_OK | constants.X_OK)
+function requireMovable(place: string): void {
+  const found = lstatIfPresentSync(place)
+  if (found?.isDirectory()) accessSync(place, constants.W_OK | constants.X_OK)
 }
 
-async function requireSwitchableShelf(layout: Layout, shelf: Shelf): Promise<void> {
+function requireSwitchableShelf(layout: Layout, shelf: Shelf): void {
   const path = join(layout.root, shelf)
-  const found = await stat(path).catch(error => {
-    if (errnoOf(error) === 'ENOENT') return undefined
-    throw error
-  })
-  if (found === undefined && !(await exists(path))) return access(layout.root, constants.W_OK | constants.X_OK)
+  const found = statIfPresentSync(path)
+  if (found === undefined && !pathExistsSync(path)) {
+    accessSync(layout.root, constants.W_OK | constants.X_OK)
+    return
+  }
   if (found === undefined || !found.isDirectory())
     throw new DeploymentError('host_not_writable', `${path} is not a directory: remove what is there.`)
-  await access(path, constants.W_OK | constants.X_OK)
-  if (found.dev !== (await stat(layout.own)).dev) {
+  accessSync(path, constants.W_OK | constants.X_OK)
+  if (found.dev !== statSync(layout.own).dev) {
     throw new DeploymentError(
       'host_not_writable',
       `${path} is on another file system than ${layout.own}, so that a switch could not be one rename: put both on one file system.`,
     )
+  }
+}
+
+function statIfPresentSync(path: string): Stats | undefined {
+  try {
+    return statSync(path)
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return undefined
+    throw error
   }
 }

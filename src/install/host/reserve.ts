@@ -1,24 +1,24 @@
 import { randomBytes } from 'node:crypto'
-import { unlink, writeFile } from '../files/direct-fs.ts'
-import { exists } from '../files/tree-walk.ts'
+import { writeFileSync } from 'node:fs'
+import { tryUnlinkSync } from '../files/remove-tree.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
 import type { Layout } from './layout.ts'
 
 /** Enough for a lock, the records of a recovery and a report. */
 const RESERVE_BYTES = 64 * 1024
 
 /** Keeps some disk space back, so that a host whose disk has filled up can still be locked and recovered. */
-export async function keepReserve(layout: Layout): Promise<void> {
-  if (await exists(layout.reserve)) return
-  // Random, because a file system may store what compresses well in no space at all.
-  await writeFile(layout.reserve, randomBytes(RESERVE_BYTES), { flag: 'wx', mode: 0o600 }).catch(() =>
-    unlink(layout.reserve).catch(() => {}),
-  )
+export function keepReserve(layout: Layout): void {
+  if (pathExistsSync(layout.reserve)) return
+  try {
+    // Random, because a file system may store what compresses well in no space at all.
+    writeFileSync(layout.reserve, randomBytes(RESERVE_BYTES), { flag: 'wx', mode: 0o600 })
+  } catch {
+    tryUnlinkSync(layout.reserve)
+  }
 }
 
 /** Gives the reserve up; returns whether there was one. */
-export async function spendReserve(layout: Layout): Promise<boolean> {
-  return unlink(layout.reserve).then(
-    () => true,
-    () => false,
-  )
+export function spendReserve(layout: Layout): boolean {
+  return tryUnlinkSync(layout.reserve)
 }

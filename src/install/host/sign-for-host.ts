@@ -5,7 +5,7 @@ import type { Log } from '../../core/log.ts'
 import { writeNewFile } from '../files/durable-files.ts'
 import type { ExtractedTree } from '../files/extracted-tree.ts'
 import { removeTree } from '../files/remove-tree.ts'
-import { exists } from '../files/tree-walk.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
 import { buildPluginSig, isCovered, needsPluginSig } from './plugin-sig.ts'
 
 export interface PluginToSign {
@@ -34,7 +34,7 @@ export async function signForHost(plugin: PluginToSign, secret: string | undefin
     )
     return tree
   }
-  await warnOfKept(plugin)
+  warnOfKept(plugin)
   const text = await buildPluginSig(staged, id, pluginYaml, secret)
   await removeTree(join(staged, 'plugin.sig'))
   await writeNewFile(join(staged, 'plugin.sig'), text, 0o644)
@@ -45,12 +45,10 @@ export async function signForHost(plugin: PluginToSign, secret: string | undefin
 }
 
 /** The host framework hashes what it finds when it loads the plugin, so what the host keeps there counts as changed. */
-async function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }: PluginToSign): Promise<void> {
-  const covered = keepPaths.filter(path => isCovered(path, pluginYaml))
-  const present = await Promise.all(
-    covered.map(async path => (await exists(join(installed, path))) || (await exists(join(staged, path)))),
-  )
-  const kept = covered.filter((_, index) => present[index])
+function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }: PluginToSign): void {
+  const isPresent = (path: string): boolean =>
+    pathExistsSync(join(installed, path)) || pathExistsSync(join(staged, path))
+  const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent)
   if (kept.length === 0) return
   log.warning(
     `plugin.sig is made of what the artifact holds beside its entry point, and there ${kept.join(', ')} of keep-paths are the host's own: with other files in them the host framework finds the signature broken. Have the publisher put entry_point into a directory of its own, or keep data elsewhere.`,

@@ -1,7 +1,7 @@
+import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { versionSchema } from '../../core/identifiers.ts'
-import { readdir } from '../files/direct-fs.ts'
-import { exists, isAbsent } from '../files/tree-walk.ts'
+import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
 import type { SnapshotRow } from './installed.ts'
 import { presentPaths } from './keep-paths.ts'
 import { type Layout, type Shelf, snapshotsPath } from './layout.ts'
@@ -12,30 +12,24 @@ export interface Retention {
 }
 
 /** The name for the next snapshot of an id: one above the highest number there, then the version. */
-export async function nextSnapshotName(
-  layout: Layout,
-  shelf: Shelf,
-  id: string,
-  version: string | null,
-): Promise<string> {
-  const names = await listNames(snapshotsPath(layout, shelf, id))
+export function nextSnapshotName(layout: Layout, shelf: Shelf, id: string, version: string | null): string {
+  const names = listNames(snapshotsPath(layout, shelf, id))
   const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10) || 0))
   return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`
 }
 
 /** The recorded snapshots that are still there, each with those of its kept paths that still lie in it. */
-export async function existingSnapshots(
+export function existingSnapshots(
   layout: Layout,
   shelf: Shelf,
   id: string,
   rows: readonly SnapshotRow[],
-): Promise<SnapshotRow[]> {
-  const found = rows.map(async ({ kept_paths: kept, ...row }) => {
+): SnapshotRow[] {
+  return rows.flatMap(({ kept_paths: kept, ...row }) => {
     const path = join(snapshotsPath(layout, shelf, id), row.name)
-    if (!(await exists(path))) return []
-    return kept === undefined ? [row] : [withKeptPaths(row, await presentPaths(path, kept))]
+    if (!pathExistsSync(path)) return []
+    return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))]
   })
-  return (await Promise.all(found)).flat()
 }
 
 /** A snapshot's row that says what of the host's own lies in it, if anything does. */
@@ -58,9 +52,11 @@ export function chooseRetained(rows: readonly SnapshotRow[], limit: number): Ret
   return { keep: rows.filter(isKept), discard: rows.filter((row, index) => !isKept(row, index)) }
 }
 
-async function listNames(path: string): Promise<string[]> {
-  return readdir(path).catch(error => {
+function listNames(path: string): string[] {
+  try {
+    return readdirSync(path)
+  } catch (error) {
     if (isAbsent(error)) return []
     throw error
-  })
+  }
 }

@@ -1,13 +1,13 @@
+import { readdirSync, readFileSync, unlinkSync } from 'node:fs'
 import { join, posix } from 'node:path'
 import { z } from 'zod/mini'
 import { errnoOf } from '../../core/errors.ts'
 import { treeDigest } from '../../core/trust/tree-digest.ts'
-import { readdir, readFile, unlink } from '../files/direct-fs.ts'
 import { replaceFile } from '../files/durable-files.ts'
 import type { ExtractedTree } from '../files/extracted-tree.ts'
 import { FileDigester } from '../files/file-digester.ts'
 import { hearSignals } from '../files/time-slice.ts'
-import { exists, type TreeEntry, walkTree } from '../files/tree-walk.ts'
+import { pathExistsSync, type TreeEntry, walkTree } from '../files/tree-walk.ts'
 import { type Layout, treeRecordPath } from './layout.ts'
 
 const schema = z.lazy(() =>
@@ -45,16 +45,16 @@ export function buildTreeRecord(
 
 export async function writeTreeRecord(layout: Layout, record: TreeRecord): Promise<void> {
   const path = treeRecordPath(layout, record.digest)
-  if (await exists(path)) return
+  if (pathExistsSync(path)) return
   // Of a large tree the record may have just been computed, and its text is as much work again.
   await hearSignals()
   await replaceFile(path, JSON.stringify({ files: record.files, symlinks: record.symlinks }))
 }
 
 /** The record with this digest, or undefined when there is none that can be read. */
-export async function readTreeRecord(layout: Layout, digest: string): Promise<TreeRecord | undefined> {
+export function readTreeRecord(layout: Layout, digest: string): TreeRecord | undefined {
   try {
-    return { ...schema.parse(JSON.parse(await readFile(treeRecordPath(layout, digest), 'utf8'))), digest }
+    return { ...schema.parse(JSON.parse(readFileSync(treeRecordPath(layout, digest), 'utf8'))), digest }
   } catch (error) {
     if (errnoOf(error) === 'ENOENT' || error instanceof SyntaxError || error instanceof z.core.$ZodError)
       return undefined
@@ -63,10 +63,17 @@ export async function readTreeRecord(layout: Layout, digest: string): Promise<Tr
 }
 
 /** Removes the records that no installed or retained version names. */
-export async function pruneTreeRecords(layout: Layout, used: ReadonlySet<string>): Promise<void> {
-  const names = await readdir(layout.trees)
-  const stale = names.filter(name => !used.has(name.replace(/\.json$/, '')))
-  await Promise.all(stale.map(name => unlink(join(layout.trees, name))))
+export function pruneTreeRecords(layout: Layout, used: ReadonlySet<string>): void {
+  const stale = readdirSync(layout.trees).filter(name => !used.has(name.replace(/\.json$/, '')))
+  const errors: unknown[] = []
+  for (const name of stale) {
+    try {
+      unlinkSync(join(layout.trees, name))
+    } catch (error) {
+      errors.push(error)
+    }
+  }
+  if (errors.length > 0) throw errors[0]
 }
 
 /** How what lies at `root` differs from the record: bytes, modes, symlink targets. Keep-paths are not looked at. */

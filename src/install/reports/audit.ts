@@ -1,4 +1,5 @@
-import { type OpenFile, open } from '../files/direct-fs.ts'
+import { closeSync, fstatSync, openSync, readSync, writeFileSync } from 'node:fs'
+import { syncFile } from '../files/durable-files.ts'
 import type { Layout } from '../host/layout.ts'
 import { type LocalReport, redactReport } from './local-report.ts'
 
@@ -33,19 +34,19 @@ export async function appendAudit(
     run_url: run.url,
   }
   const text = JSON.stringify(line)
-  const file = await open(layout.audit, 'a+', 0o600)
+  const fd = openSync(layout.audit, 'a+', 0o600)
   try {
-    const lines = (await readTail(file)).split('\n')
+    const lines = readTail(fd).split('\n')
     if (lines.includes(text)) return
-    await file.write(`${lines.at(-1) === '' ? '' : '\n'}${text}\n`)
-    await file.sync()
+    writeFileSync(fd, `${lines.at(-1) === '' ? '' : '\n'}${text}\n`)
+    await syncFile(fd)
   } finally {
-    await file.close()
+    closeSync(fd)
   }
 }
 
-async function readTail(file: OpenFile): Promise<string> {
-  const { size } = await file.stat()
-  const length = Math.min(size, TAIL_BYTES)
-  return (await file.read(length, size - length)).toString('utf8')
+function readTail(fd: number): string {
+  const { size } = fstatSync(fd)
+  const tail = Buffer.alloc(Math.min(size, TAIL_BYTES))
+  return tail.toString('utf8', 0, readSync(fd, tail, 0, tail.length, size - tail.length))
 }

@@ -1,7 +1,7 @@
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod/mini'
 import { reportStatusOf } from '../../core/outcome.ts'
-import { readFile } from '../files/direct-fs.ts'
 import { createFile, replaceFile } from '../files/durable-files.ts'
 import type { Layout } from '../host/layout.ts'
 import { type DeploymentEnd, deploymentEndSchema } from '../transaction/end.ts'
@@ -90,7 +90,7 @@ export async function writeLocalReport(
   const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`
   const path = join(layout.reports, `${name}.json`)
   if (await createFile(path, text)) return path
-  const own = (await isReportOf(path, id)) ? path : join(layout.reports, `${name}-${id}.json`)
+  const own = isReportOf(path, id) ? path : join(layout.reports, `${name}-${id}.json`)
   await replaceFile(own, text)
   return own
 }
@@ -109,9 +109,9 @@ function textOf(report: LocalReport, redact: (text: string) => string): string {
   return `${JSON.stringify(redactReport(report, redact), null, 2)}\n`
 }
 
-async function isReportOf(path: string, deploymentId: string): Promise<boolean> {
+function isReportOf(path: string, deploymentId: string): boolean {
   try {
-    return localReportSchema.parse(JSON.parse(await readFile(path, 'utf8'))).deployment_id === deploymentId
+    return localReportSchema.parse(JSON.parse(readFileSync(path, 'utf8'))).deployment_id === deploymentId
   } catch {
     return false
   }

@@ -1,8 +1,8 @@
+import { readdirSync, readFileSync, unlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { z } from 'zod/mini'
 import type { Log } from '../../core/log.ts'
-import { readdir, readFile, unlink } from '../files/direct-fs.ts'
 import { replaceFile } from '../files/durable-files.ts'
 import type { Layout } from '../host/layout.ts'
 import { type LocalReport, localReportSchema, redactReport } from './local-report.ts'
@@ -47,11 +47,13 @@ export async function keepInOutbox(
  */
 export async function sendOutbox(layout: Layout, sender: ReportSender, log: Log, signal: AbortSignal): Promise<void> {
   const deadline = performance.now() + OUTBOX_TIMEOUT_MS
-  const names = (await readdir(layout.outbox)).filter(name => name.endsWith('.json')).sort()
-  await dropOldest(layout, names, log)
+  const names = readdirSync(layout.outbox)
+    .filter(name => name.endsWith('.json'))
+    .sort()
+  dropOldest(layout, names, log)
   for (const name of names.slice(-MAX_WAITING)) {
     const path = join(layout.outbox, name)
-    const waiting = await readWaiting(path)
+    const waiting = readWaiting(path)
     if (waiting === undefined) {
       log.warning(`${path} is not a report of ours and is left alone.`)
       continue
@@ -74,21 +76,21 @@ async function deliver(
   if (delivery.accepted) log.info(`The hub has now accepted the report of ${report.started_at}.`)
   else log.warning(`The report of ${report.started_at} was not accepted: ${delivery.error}`)
   if (!delivery.accepted && !delivery.final) return false
-  await unlink(path)
+  unlinkSync(path)
   return true
 }
 
-async function readWaiting(path: string): Promise<z.infer<typeof schema> | undefined> {
+function readWaiting(path: string): z.infer<typeof schema> | undefined {
   try {
-    return schema.parse(JSON.parse(await readFile(path, 'utf8')))
+    return schema.parse(JSON.parse(readFileSync(path, 'utf8')))
   } catch {
     return undefined
   }
 }
 
-async function dropOldest(layout: Layout, names: readonly string[], log: Log): Promise<void> {
+function dropOldest(layout: Layout, names: readonly string[], log: Log): void {
   const excess = names.slice(0, Math.max(0, names.length - MAX_WAITING))
-  for (const name of excess) await unlink(join(layout.outbox, name))
+  for (const name of excess) unlinkSync(join(layout.outbox, name))
   if (excess.length > 0)
     log.warning(`${excess.length} reports older than the newest ${MAX_WAITING} were dropped from the outbox.`)
 }

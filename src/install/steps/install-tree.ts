@@ -1,8 +1,8 @@
 import { dirname, join, relative } from 'node:path'
 import type { Log } from '../../core/log.ts'
-import { makeOpenDirectory, syncTree } from '../files/durable-files.ts'
+import { makeOpenDirectorySync, syncTree } from '../files/durable-files.ts'
 import { hearSignals } from '../files/time-slice.ts'
-import { exists } from '../files/tree-walk.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
 import { dropShipped, findKeptPaths } from '../host/keep-paths.ts'
 import { installPath, type Layout, type Shelf } from '../host/layout.ts'
 import { type TreeRecord, writeTreeRecord } from '../host/tree-record.ts'
@@ -33,12 +33,12 @@ export interface TreeInstallation {
 export async function installTree(installation: TreeInstallation): Promise<string | undefined> {
   const { layout, transaction, shelf, id, staged, signal } = installation
   const place = installPath(layout, shelf, id)
-  const leftBehind = (await exists(place)) ? undefined : installation.leftBehind
+  const leftBehind = pathExistsSync(place) ? undefined : installation.leftBehind
   const kept = await prepareKeptPaths(installation, leftBehind ?? place)
   await Promise.all([syncTree(staged, signal), recordTree(installation)])
   signal.throwIfAborted()
-  if (!(await exists(dirname(place)))) await transaction.apply({ type: 'make_directory', path: shelf })
-  const snapshot = (await exists(place))
+  if (!pathExistsSync(dirname(place))) await transaction.apply({ type: 'make_directory', path: shelf })
+  const snapshot = pathExistsSync(place)
     ? await moveToSnapshot(installation, installation, installation.previousVersion)
     : undefined
   const keeper = leftBehind ?? snapshot?.path
@@ -55,19 +55,19 @@ async function recordTree(installation: TreeInstallation): Promise<void> {
 
 async function prepareKeptPaths(installation: TreeInstallation, keeper: string): Promise<string[]> {
   const { staged, keepPaths, log } = installation
-  const kept = await findKeptPaths(keeper, staged, keepPaths)
+  const kept = findKeptPaths(keeper, staged, keepPaths)
   for (const path of await dropShipped(staged, kept)) {
     log.notice(`The artifact ships ${path}, which keep-paths names: the host's own stays.`)
   }
-  for (const path of kept) await makeParents(staged, path)
+  for (const path of kept) makeParents(staged, path)
   return kept
 }
 
-async function makeParents(staged: string, path: string): Promise<void> {
+function makeParents(staged: string, path: string): void {
   const parts = path.split('/').slice(0, -1)
   for (let depth = 1; depth <= parts.length; depth++) {
     const parent = join(staged, ...parts.slice(0, depth))
-    if (!(await exists(parent))) await makeOpenDirectory(parent)
+    if (!pathExistsSync(parent)) makeOpenDirectorySync(parent)
   }
 }
 

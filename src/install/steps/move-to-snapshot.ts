@@ -16,7 +16,7 @@ export async function moveToSnapshot(
   { shelf, id }: Place,
   version: string | null,
 ): Promise<Snapshot> {
-  const name = await nextSnapshotName(layout, shelf, id, version)
+  const name = nextSnapshotName(layout, shelf, id, version)
   const folder = snapshotsPath(layout, shelf, id)
   // Ours alone, and nothing while they are empty: these need no journal.
   await makePrivateDirectories(dirname(folder))

@@ -1,6 +1,6 @@
 import type { HostConfig } from '../../core/plan/host-config.ts'
 import { DEFAULT_HEALTHCHECK_SECONDS } from '../../core/plan/plan-step.ts'
-import { exists } from '../files/tree-walk.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
 import { readInstalled, shelfOf } from '../host/installed.ts'
 import { findMovablePaths } from '../host/keep-paths.ts'
 import { installPath, settingsPath } from '../host/layout.ts'
@@ -20,18 +20,18 @@ export async function removeThing(context: StepContext, thing: InstalledThing): 
   const { layout, transaction, log } = context
   const { shelf, id, installed } = thing
   const place = installPath(layout, shelf, id)
-  if (!(await exists(place))) {
+  if (!pathExistsSync(place)) {
     log.info(`${place} is gone already: it is only forgotten.`)
     return 'unchanged'
   }
   // What cannot come back is refused before anything is touched.
-  await findMovablePaths(place, context.keepPaths)
+  findMovablePaths(place, context.keepPaths)
   await stopService(context, thing)
   const snapshot = await moveToSnapshot({ layout, transaction }, thing, installed.version)
   context.replaced.set(placeOf(thing), snapshot.name)
   log.notice(`${place} (${installed.version}) is taken away, because this version does not bring it.`)
   const settings = settingsPath(layout, shelf, id)
-  if (await exists(settings)) log.notice(`${settings} stays, because it is yours: remove it when nothing needs it.`)
+  if (pathExistsSync(settings)) log.notice(`${settings} stays, because it is yours: remove it when nothing needs it.`)
   return 'done'
 }
 
@@ -44,7 +44,7 @@ async function stopService(context: StepContext, thing: InstalledThing): Promise
   }
   const { up, known, missing } = await readServiceState(service, { signal })
   if (missing || (known && !up)) return log.info(`${describeService(service)} does not run.`)
-  if (await isShared(context, hostConfig, service)) {
+  if (isShared(context, hostConfig, service)) {
     log.notice(`${describeService(service)} of ${placeOf(thing)} is not stopped: what stays is run by it as well.`)
     return
   }
@@ -54,9 +54,9 @@ async function stopService(context: StepContext, thing: InstalledThing): Promise
 }
 
 /** Whether something that stays on this host, or the whole of it, is run by the service. */
-async function isShared(context: StepContext, config: HostConfig, service: Service): Promise<boolean> {
+function isShared(context: StepContext, config: HostConfig, service: Service): boolean {
   const leaving = new Set(context.oldThings.map(placeOf))
-  const rows = await readInstalled(context.layout)
+  const rows = readInstalled(context.layout)
   const staying = rows.filter(({ kind, id }) => !leaving.has(placeOf({ shelf: shelfOf(kind), id })))
   const ids = [...staying, ...context.things].map(({ id }) => id)
   const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)])

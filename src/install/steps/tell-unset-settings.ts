@@ -3,7 +3,7 @@ import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
 import type { Log } from '../../core/log.ts'
 import { unsetSettings } from '../../core/plan/env-template.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
-import { readSmallFile } from '../files/read-small-file.ts'
+import { readSmallFileSync } from '../files/read-small-file.ts'
 import { isAbsent } from '../files/tree-walk.ts'
 import { type Layout, settingsPath } from '../host/layout.ts'
 import { type NewThing, placeOf } from './step-context.ts'
@@ -21,14 +21,14 @@ export interface ThingsAndSteps {
  * Tells which required settings, by their names, the host's settings of a thing lack for which the plan writes none; a
  * `write_env` step refuses for itself. Says nothing where the settings cannot be read. Never throws.
  */
-export async function tellUnsetSettings({ layout, log, things, steps }: ThingsAndSteps): Promise<void> {
+export function tellUnsetSettings({ layout, log, things, steps }: ThingsAndSteps): void {
   const written = new Set(
     steps.flatMap(step => (step.action === 'write_env' ? [`${step.from.split('/')[0]}/${step.plugin}`] : [])),
   )
   for (const thing of things.filter(other => !written.has(placeOf(other)))) {
     const { required } = thing.environment
     const path = settingsPath(layout, thing.shelf, thing.id)
-    const text = required.length === 0 ? undefined : await readSettings(path)
+    const text = required.length === 0 ? undefined : readSettings(path)
     const unset = text === undefined ? [] : unsetSettings(text, required)
     if (unset.length === 0) continue
     const names = unset.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ')
@@ -39,9 +39,9 @@ export async function tellUnsetSettings({ layout, log, things, steps }: ThingsAn
 }
 
 /** Empty where there are none, undefined where nobody can tell. */
-async function readSettings(path: string): Promise<string | undefined> {
+function readSettings(path: string): string | undefined {
   try {
-    return await readSmallFile(path, MAX_SMALL_FILE_BYTES)
+    return readSmallFileSync(path, MAX_SMALL_FILE_BYTES)
   } catch (error) {
     return isAbsent(error) ? '' : undefined
   }

@@ -5,8 +5,8 @@ import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
 import type { Log } from '../../core/log.ts'
 import { seedSettings, verifySettings } from '../../core/plan/env-template.ts'
 import { writeNewFile } from '../files/durable-files.ts'
-import { readSmallFile } from '../files/read-small-file.ts'
-import { exists } from '../files/tree-walk.ts'
+import { readSmallFileSync } from '../files/read-small-file.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
 import { type Layout, type Shelf, settingsPath } from '../host/layout.ts'
 import type { Transaction } from '../transaction/transaction.ts'
 
@@ -34,12 +34,12 @@ export interface SettingsSeed {
  */
 export async function writeEnv(seed: SettingsSeed): Promise<'done' | 'unchanged'> {
   const target = settingsPath(seed.layout, seed.shelf, seed.id)
-  if (await exists(target)) {
-    verifySettings(await readSettings(target), seed.environment.required, target)
+  if (pathExistsSync(target)) {
+    verifySettings(readSettings(target), seed.environment.required, target)
     seed.log.info(`${target} exists and stays as it is.`)
     return 'unchanged'
   }
-  const template = await readTemplate(join(seed.layout.root, seed.from), seed.from)
+  const template = readTemplate(join(seed.layout.root, seed.from), seed.from)
   const settings = seedSettings(template, seed.environment.required, seed.environment.optional, seed.variables)
   const staged = join(seed.stagingFolder, `${seed.id}.env`)
   await writeNewFile(staged, settings.text)
@@ -53,9 +53,9 @@ export async function writeEnv(seed: SettingsSeed): Promise<'done' | 'unchanged'
 }
 
 /** The host's own settings may be a link to where an operator keeps them. */
-async function readSettings(path: string): Promise<string> {
+function readSettings(path: string): string {
   try {
-    const text = await readSmallFile(path, MAX_SMALL_FILE_BYTES)
+    const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES)
     if (text !== undefined) return text
   } catch (error) {
     const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`
@@ -64,10 +64,10 @@ async function readSettings(path: string): Promise<string> {
   throw unusable(`The settings ${path}`, NOT_A_SMALL_FILE, 'repair or remove them')
 }
 
-async function readTemplate(path: string, shown: string): Promise<string> {
+function readTemplate(path: string, shown: string): string {
   const remedy = 'correct "from" in the plan, or the artifact'
   try {
-    const text = await readSmallFile(path, MAX_SMALL_FILE_BYTES, constants.O_NOFOLLOW)
+    const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES, constants.O_NOFOLLOW)
     if (text !== undefined) return text
   } catch (error) {
     const found = errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`

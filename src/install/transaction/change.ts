@@ -1,9 +1,9 @@
+import { linkSync, lstatSync, renameSync, rmdirSync, unlinkSync } from 'node:fs'
 import { dirname, isAbsolute, join, normalize } from 'node:path'
 import { z } from 'zod/mini'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
-import { link, lstat, rename, rmdir, unlink } from '../files/direct-fs.ts'
-import { makeOpenDirectory, makePrivateDirectories, syncDirectory } from '../files/durable-files.ts'
-import { exists, isAbsent, statOf } from '../files/tree-walk.ts'
+import { makeOpenDirectorySync, makePrivateDirectories, syncDirectory } from '../files/durable-files.ts'
+import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import type { Place } from '../host/layout.ts'
 
 /**
@@ -44,11 +44,11 @@ export function placesIn(changes: readonly Change[]): Place[] {
  * made, because its source is missing or its target is taken; an undo of what was never possible could not tell the
  * host's own things from ours.
  */
-export async function announceable(root: string, change: Change): Promise<Change> {
+export function announceable(root: string, change: Change): Change {
   const target = change.type === 'move' ? change.to : change.path
-  if (await exists(join(root, target))) throw taken(target)
+  if (pathExistsSync(join(root, target))) throw taken(target)
   if (change.type !== 'move') return change
-  const ino = await inodeOf(join(root, change.from))
+  const ino = inodeOf(join(root, change.from))
   if (ino === null)
     throw new DeploymentError(
       'step_failed',
@@ -61,13 +61,13 @@ export async function announceable(root: string, change: Change): Promise<Change
 export async function applyChange(root: string, change: Change): Promise<void> {
   switch (change.type) {
     case 'make_directory':
-      await makeOpenDirectory(join(root, change.path))
-      return syncDirectory(dirname(join(root, change.path)))
+      makeOpenDirectorySync(join(root, change.path))
+      return await syncDirectory(dirname(join(root, change.path)))
     case 'move':
-      return moveDurably(join(root, change.from), join(root, change.to))
+      return await moveDurably(join(root, change.from), join(root, change.to))
     case 'create_file':
-      await link(join(root, change.staged), join(root, change.path))
-      return syncDirectory(dirname(join(root, change.path)))
+      linkSync(join(root, change.staged), join(root, change.path))
+      return await syncDirectory(dirname(join(root, change.path)))
   }
 }
 
@@ -89,7 +89,7 @@ export async function undoChange(root: string, change: Change): Promise<Undone> 
       await removeIfEmpty(join(root, change.path))
       return { wasMade: false, setAside: null }
     case 'move':
-      return moveBack(root, change)
+      return await moveBack(root, change)
     case 'create_file':
       return { wasMade: await removeIfOurs(join(root, change.staged), join(root, change.path)), setAside: null }
   }
@@ -108,15 +108,15 @@ export function describeChange(change: Change): string {
 }
 
 async function moveDurably(from: string, to: string): Promise<void> {
-  if (await exists(to)) throw taken(to)
-  await rename(from, to)
+  if (pathExistsSync(to)) throw taken(to)
+  renameSync(from, to)
   await syncDirectory(dirname(to))
   if (dirname(from) !== dirname(to)) await syncDirectory(dirname(from))
 }
 
 async function moveBack(root: string, change: Extract<Change, { type: 'move' }>): Promise<Undone> {
   const [before, after] = [join(root, change.from), join(root, change.to)]
-  const [inoBefore, inoAfter] = [await inodeOf(before), await inodeOf(after)]
+  const [inoBefore, inoAfter] = [inodeOf(before), inodeOf(after)]
   if (inoBefore === null && inoAfter === null) {
     throw new Error(`what was moved from ${change.from} to ${change.to} is at neither place`)
   }
@@ -134,14 +134,13 @@ async function putAside(root: string, path: string): Promise<string> {
   return aside
 }
 
-async function inodeOf(path: string): Promise<string | null> {
-  return lstat(path, { bigint: true }).then(
-    found => String(found.ino),
-    error => {
-      if (isAbsent(error)) return null
-      throw error
-    },
-  )
+function inodeOf(path: string): string | null {
+  try {
+    return String(lstatSync(path, { bigint: true }).ino)
+  } catch (error) {
+    if (isAbsent(error)) return null
+    throw error
+  }
 }
 
 function taken(path: string): DeploymentError {
@@ -152,16 +151,16 @@ function taken(path: string): DeploymentError {
 }
 
 async function removeIfOurs(staged: string, path: string): Promise<boolean> {
-  const [ours, there] = [await statOf(staged), await statOf(path)]
+  const [ours, there] = [lstatIfPresentSync(staged), lstatIfPresentSync(path)]
   if (ours === undefined || there === undefined || ours.ino !== there.ino || ours.dev !== there.dev) return false
-  await unlink(path)
+  unlinkSync(path)
   await syncDirectory(dirname(path))
   return true
 }
 
 async function removeIfEmpty(path: string): Promise<void> {
   try {
-    await rmdir(path)
+    rmdirSync(path)
     await syncDirectory(dirname(path))
   } catch (error) {
     const inUse = ['ENOTEMPTY', 'EEXIST'].includes(errnoOf(error) ?? '')

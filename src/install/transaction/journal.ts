@@ -1,8 +1,8 @@
+import { closeSync, ftruncateSync, openSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { z } from 'zod/mini'
 import { errnoOf } from '../../core/errors.ts'
-import { open, readFile, unlink } from '../files/direct-fs.ts'
-import { syncDirectory } from '../files/durable-files.ts'
+import { syncDirectory, syncFile } from '../files/durable-files.ts'
 import { installedRowSchema, removedRowSchema } from '../host/installed.ts'
 import { restoredCheckSchema } from '../services/healthchecks.ts'
 import { serviceChangeSchema } from '../services/service-changes.ts'
@@ -56,39 +56,46 @@ const SYNCED: ReadonlySet<JournalRecord['record']> = new Set([...DURABLE, 'undon
 export interface Journal {
   /** Resolves to whether the record was written; one that must be durable is, or this throws. */
   append(record: JournalRecord): Promise<boolean>
-  close(): Promise<void>
+  close(): void
 }
 
 /** Opens the journal for appending behind its last whole record, creating it (0600) when there is none. */
 export async function openJournal(path: string): Promise<Journal> {
-  const file = await open(path, 'a+', 0o600)
-  let length = (await file.readFile()).lastIndexOf('\n') + 1
-  await file.truncate(length)
+  const fd = openSync(path, 'a+', 0o600)
+  let length = readFileSync(fd).lastIndexOf('\n') + 1
+  ftruncateSync(fd, length)
   await syncDirectory(dirname(path))
   // Whether something may stand behind the last whole record, which has to go before the next one is written.
   let isTorn = false
-  const cut = async (): Promise<void> => {
-    await file.truncate(length)
+  const cut = (): void => {
+    ftruncateSync(fd, length)
     isTorn = false
+  }
+  const tryCut = (): void => {
+    try {
+      cut()
+    } catch {
+      // It is cut before the next record.
+    }
   }
   return {
     async append(record) {
       const line = Buffer.from(`${JSON.stringify(record)}\n`)
       try {
-        if (isTorn) await cut()
+        if (isTorn) cut()
         isTorn = true
-        await file.write(line)
-        if (SYNCED.has(record.record)) await file.sync()
+        writeFileSync(fd, line)
+        if (SYNCED.has(record.record)) await syncFile(fd)
         length += line.length
         isTorn = false
         return true
       } catch (error) {
-        await cut().catch(() => {})
+        tryCut()
         if (DURABLE.has(record.record)) throw error
         return false
       }
     },
-    close: () => file.close(),
+    close: () => closeSync(fd),
   }
 }
 
@@ -97,12 +104,8 @@ export async function openJournal(path: string): Promise<Journal> {
  * whole. A torn last line is one whose change was never made, and is left out. Throws when an earlier line is damaged, or
  * the first one is not a beginning.
  */
-export async function readJournal(path: string): Promise<JournalRecord[] | undefined> {
-  const text = await readFile(path, 'utf8').catch(error => {
-    if (errnoOf(error) === 'ENOENT') return ''
-    throw error
-  })
-  const lines = text.split('\n').slice(0, -1)
+export function readJournal(path: string): JournalRecord[] | undefined {
+  const lines = readText(path).split('\n').slice(0, -1)
   if (lines.length === 0) return undefined
   const records = lines.map(line => recordSchema.parse(JSON.parse(line)))
   if (records[0]?.record !== 'begin') throw new Error('it does not start with the beginning of a deployment')
@@ -124,10 +127,19 @@ export function pendingChanges(records: readonly JournalRecord[]): Change[] {
 /** Ends a deployment: without a journal there is nothing to recover. */
 export async function removeJournal(path: string): Promise<void> {
   try {
-    await unlink(path)
+    unlinkSync(path)
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return
     throw error
   }
   await syncDirectory(dirname(path))
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return ''
+    throw error
+  }
 }

@@ -1,7 +1,7 @@
 import { dirname, join } from 'node:path'
 import { toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
-import { exists, statOf } from '../files/tree-walk.ts'
+import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import { findInstalled, readInstalled } from '../host/installed.ts'
 import { installPath, type Layout, type Place } from '../host/layout.ts'
 import { compareTree, readTreeRecord } from '../host/tree-record.ts'
@@ -91,14 +91,13 @@ async function findDamageIn(
   place: Place,
   { layout, log, keepPaths, since }: RollbackRequest,
 ): Promise<string[] | undefined> {
-  const digest = findInstalled(await readInstalled(layout), place.shelf, place.id)?.tree_digest
-  const record = digest ? await readTreeRecord(layout, digest) : undefined
+  const digest = findInstalled(readInstalled(layout), place.shelf, place.id)?.tree_digest
+  const record = digest ? readTreeRecord(layout, digest) : undefined
   if (record === undefined) return undefined
   const root = installPath(layout, place.shelf, place.id)
   const { removed, changed } = await compareTree(root, record, keepPaths)
-  const moved = await foldersOfKept(root, keepPaths)
-  const recent = await Promise.all([...removed, ...changed].map(path => hasChangedSince(root, path, since, moved)))
-  const damage = [...removed, ...changed].filter((_, index) => recent[index])
+  const moved = foldersOfKept(root, keepPaths)
+  const damage = [...removed, ...changed].filter(path => hasChangedSince(root, path, since, moved))
   const drift = removed.length + changed.length - damage.length
   if (drift > 0)
     log.notice(`${drift} files of the restored version had been changed on this host before this deployment.`)
@@ -106,20 +105,19 @@ async function findDamageIn(
 }
 
 /** The folders, relative to the root, that carrying the kept paths over has changed itself. */
-async function foldersOfKept(root: string, keepPaths: readonly string[]): Promise<Set<string>> {
-  const present = await Promise.all(keepPaths.map(path => exists(join(root, path))))
-  return new Set(keepPaths.filter((_, index) => present[index]).map(path => dirname(path)))
+function foldersOfKept(root: string, keepPaths: readonly string[]): Set<string> {
+  return new Set(keepPaths.filter(path => pathExistsSync(join(root, path))).map(path => dirname(path)))
 }
 
 /**
  * A rename leaves the change time of what is inside a directory alone; a write, chmod or removal does not. Where a
  * folder's own time says nothing because kept paths were moved in it, what is missing counts as missing before.
  */
-async function hasChangedSince(root: string, path: string, start: Date, moved: ReadonlySet<string>): Promise<boolean> {
-  const stat = await statOf(join(root, path))
-  if (stat !== undefined) return Number(stat.ctimeMs) >= start.getTime()
+function hasChangedSince(root: string, path: string, start: Date, moved: ReadonlySet<string>): boolean {
+  const stat = lstatIfPresentSync(join(root, path))
+  if (stat !== undefined) return stat.ctimeMs >= start.getTime()
   let folder = dirname(path)
-  while (folder !== '.' && !(await exists(join(root, folder)))) folder = dirname(folder)
-  const found = await statOf(join(root, folder))
-  return found === undefined || (!moved.has(folder) && Number(found.mtimeMs) >= start.getTime())
+  while (folder !== '.' && !pathExistsSync(join(root, folder))) folder = dirname(folder)
+  const found = lstatIfPresentSync(join(root, folder))
+  return found === undefined || (!moved.has(folder) && found.mtimeMs >= start.getTime())
 }

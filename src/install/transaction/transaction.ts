@@ -47,7 +47,7 @@ export function beginTransaction(root: string, journal: Journal, log: Log): Tran
       return changes.some(change => change.type !== 'make_directory')
     },
     async apply(planned) {
-      const change = await announceable(root, planned)
+      const change = announceable(root, planned)
       await journal.append({ record: 'change', change })
       changes.push(change)
       const isKnown = (place: Place): boolean =>

@@ -24,7 +24,7 @@ describe('recover, after a removal', () => {
       const commit: JournalRecord = { record: 'commit', at: 'x', rows: [], removed: [removed], discard: [] }
       scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL), commit])
       await recover(scene.host)
-      assert.deepEqual(await readHostRecord(scene.layout), { installed: [], removed: [removed] })
+      assert.deepEqual(readHostRecord(scene.layout), { installed: [], removed: [removed] })
       assert.ok(existsSync(join(scene.layout.root, SNAPSHOT)))
     }
   })

@@ -140,7 +140,7 @@ describe('recover', () => {
     ])
     await recover(scene.host)
     assert.deepEqual(scene.plugins(), after)
-    assert.deepEqual(await readInstalled(scene.layout), [row])
+    assert.deepEqual(readInstalled(scene.layout), [row])
     assert.deepEqual(readdirSync(join(scene.layout.snapshots, 'plugins/greeter')), ['1-1.0.0'])
     assertSettled(scene)
     assertReported(scene, { outcome: 'success', changed: true, error: null, state: 'succeeded' })
@@ -158,7 +158,7 @@ describe('recover', () => {
     await recover(scene.host)
     scene.writeJournal([...begun(scene.sender), commit])
     await recover(scene.host)
-    assert.equal((await readInstalled(scene.layout)).length, 1)
+    assert.equal(readInstalled(scene.layout).length, 1)
     assert.equal(scene.reports().length, 1)
   })
 
@@ -265,7 +265,7 @@ describe('recover', () => {
     const scene = await makeScene(t)
     const path = `${scene.layout.lock}.${2 ** 31 - 1}.${DEPLOYMENT_ID}.tmp`
     const waiter = {
-      ...(await readOwnIdentity()),
+      ...readOwnIdentity(),
       hostname: 'elsewhere',
       id: DEPLOYMENT_ID,
       run_url: null,

@@ -11,7 +11,7 @@ import {
   temporaryName,
   writeNewFile,
 } from '../../../src/install/files/durable-files.ts'
-import { openPrivateFile } from '../../../src/install/files/private-file.ts'
+import { openPrivateFileSync } from '../../../src/install/files/private-file.ts'
 import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
 describe('replaceFile', () => {
@@ -102,15 +102,15 @@ describe('syncTree', () => {
   })
 })
 
-describe('openPrivateFile', () => {
-  it('has no name by which anybody else could reach it', async t => {
+describe('openPrivateFileSync', () => {
+  it('has no name by which anybody else could reach it', t => {
     const folder = temporaryDirectory(t)
-    const file = await openPrivateFile(folder)
+    const file = openPrivateFileSync(folder)
     assert.deepEqual(readdirSync(folder), [])
-    await file.close()
+    file.close()
   })
 
-  it('says what is wrong with the folder', async t => {
-    await assert.rejects(openPrivateFile(join(temporaryDirectory(t), 'gone')), { code: 'step_failed' })
+  it('says what is wrong with the folder', t => {
+    assert.throws(() => openPrivateFileSync(join(temporaryDirectory(t), 'gone')), { code: 'step_failed' })
   })
 })

@@ -16,15 +16,15 @@ describe('findKeptPaths', () => {
     'nothing below a file': [['data2/x'], []],
   } as const
   for (const [name, [keepPaths, kept]] of Object.entries(cases)) {
-    it(`finds ${name}`, async t => {
+    it(`finds ${name}`, t => {
       const installed = temporaryDirectory(t)
       writeTree(installed, { 'data/db': 'rows', data2: 'x' })
-      assert.deepEqual(await findKeptPaths(installed, temporaryDirectory(t), keepPaths), kept)
+      assert.deepEqual(findKeptPaths(installed, temporaryDirectory(t), keepPaths), kept)
     })
   }
 
-  it('finds nothing where nothing is installed', async t => {
-    assert.deepEqual(await findKeptPaths('/no/such/place', temporaryDirectory(t), ['data']), [])
+  it('finds nothing where nothing is installed', t => {
+    assert.deepEqual(findKeptPaths('/no/such/place', temporaryDirectory(t), ['data']), [])
   })
 })
 
@@ -38,10 +38,10 @@ describe('dropShipped', () => {
 })
 
 describe('presentPaths', () => {
-  it('are those that are there, the outermost only', async t => {
+  it('are those that are there, the outermost only', t => {
     const root = temporaryDirectory(t)
     writeTree(root, { '.env': 'A=1', 'data/db': 'rows' })
-    assert.deepEqual(await presentPaths(root, ['data/db', 'data', 'cache', '.env']), ['data', '.env'])
-    assert.deepEqual(await presentPaths(`${root}/gone`, ['data']), [])
+    assert.deepEqual(presentPaths(root, ['data/db', 'data', 'cache', '.env']), ['data', '.env'])
+    assert.deepEqual(presentPaths(`${root}/gone`, ['data']), [])
   })
 })

@@ -17,8 +17,8 @@ function requestIn(folder: string, more: Partial<LockRequest> = {}): LockRequest
   return { path: join(folder, 'lock'), timeoutMs: 0, runUrl: 'https://ci.example/runs/1', log: () => {}, ...more }
 }
 
-async function holder(more: Record<string, unknown> = {}): Promise<string> {
-  const own = await readOwnIdentity()
+function holder(more: Record<string, unknown> = {}): string {
+  const own = readOwnIdentity()
   return JSON.stringify({ id: HOLDER_ID, ...own, run_url: 'https://ci.example/runs/7', since: 'yesterday', ...more })
 }
 
@@ -39,21 +39,21 @@ describe('acquireLock', () => {
     assert.equal(written.run_url, 'https://ci.example/runs/1')
     assert.ok(Date.parse(written.since) <= Date.now())
     assert.deepEqual(readdirSync(folder), ['lock'])
-    await lock.release()
+    lock.release()
     assert.deepEqual(readdirSync(folder), [])
-    await lock.release()
+    lock.release()
   })
 
-  const abandoned: Record<string, () => Promise<string>> = {
+  const abandoned: Record<string, () => string> = {
     'a pid that is no more': () => holder({ pid: endedPid() }),
     'a pid that a later process has': () => holder({ start_time: '1' }),
     'another boot of this host': () => holder({ boot_id: 'another', pid: 1 }),
     'another boot and another pid namespace': () => holder({ boot_id: 'another', pid_namespace: 'pid:[1]' }),
-    'an empty file': async () => '',
-    garbage: async () => 'held by me',
-    'nothing but the name of this host': async () => JSON.stringify({ hostname: hostname() }),
-    'a hostname that is no text': async () => '{"hostname":7}',
-    'half a record': async () => (await holder()).slice(0, 40),
+    'an empty file': () => '',
+    garbage: () => 'held by me',
+    'nothing but the name of this host': () => JSON.stringify({ hostname: hostname() }),
+    'a hostname that is no text': () => '{"hostname":7}',
+    'half a record': () => holder().slice(0, 40),
     'a record without a pid': () => holder({ pid: undefined }),
     'a process group for a pid': () => holder({ pid: -1 }),
     'an id that would leave the folder': () => holder({ id: '../../../../../etc/passwd-aaaaaaaaaaa' }),
@@ -61,15 +61,15 @@ describe('acquireLock', () => {
   for (const [name, content] of Object.entries(abandoned)) {
     it(`takes over at once from ${name}`, async t => {
       const folder = temporaryDirectory(t)
-      writeFileSync(join(folder, 'lock'), await content())
+      writeFileSync(join(folder, 'lock'), content())
       const lock = await acquireLock(requestIn(folder))
       assert.equal(JSON.parse(readFileSync(join(folder, 'lock'), 'utf8')).pid, process.pid)
-      await lock.release()
+      lock.release()
       assert.deepEqual(readdirSync(folder), [])
     })
   }
 
-  const alive: Record<string, () => Promise<string>> = {
+  const alive: Record<string, () => string> = {
     'a live process': () => holder(),
     'a live process of somebody else': () => holder({ pid: 1, start_time: null }),
     'another host': () => holder({ hostname: 'elsewhere', pid: endedPid() }),
@@ -82,7 +82,7 @@ describe('acquireLock', () => {
   for (const [name, content] of Object.entries(alive)) {
     it(`leaves the lock of ${name} alone and names it`, async t => {
       const folder = temporaryDirectory(t)
-      const text = await content()
+      const text = content()
       writeFileSync(join(folder, 'lock'), text)
       await assert.rejects(acquireLock(requestIn(folder)), error => {
         assert.ok(locked(error))
@@ -105,9 +105,9 @@ describe('acquireLock', () => {
 
   it('leaves a dead lock to the live process that is taking it over', async t => {
     const folder = temporaryDirectory(t)
-    const dead = await holder({ pid: endedPid() })
+    const dead = holder({ pid: endedPid() })
     writeFileSync(join(folder, 'lock'), dead)
-    writeFileSync(join(folder, `lock.takeover-${HOLDER_ID}`), await holder({ id: OTHER_ID }))
+    writeFileSync(join(folder, `lock.takeover-${HOLDER_ID}`), holder({ id: OTHER_ID }))
     await assert.rejects(acquireLock(requestIn(folder)), locked)
     assert.equal(readFileSync(join(folder, 'lock'), 'utf8'), dead)
     assert.deepEqual(readdirSync(folder), ['lock', `lock.takeover-${HOLDER_ID}`])
@@ -116,15 +116,16 @@ describe('acquireLock', () => {
   it('takes over a dead lock whose take-over died too', async t => {
     const folder = temporaryDirectory(t)
     const pid = endedPid()
-    writeFileSync(join(folder, 'lock'), await holder({ pid }))
-    writeFileSync(join(folder, `lock.takeover-${HOLDER_ID}`), await holder({ pid, id: OTHER_ID }))
-    await (await acquireLock(requestIn(folder))).release()
+    writeFileSync(join(folder, 'lock'), holder({ pid }))
+    writeFileSync(join(folder, `lock.takeover-${HOLDER_ID}`), holder({ pid, id: OTHER_ID }))
+    const lock = await acquireLock(requestIn(folder))
+    lock.release()
     assert.deepEqual(readdirSync(folder), [])
   })
 
   it('cleans what a holder wrote of itself before it is told', async t => {
     const folder = temporaryDirectory(t)
-    writeFileSync(join(folder, 'lock'), await holder({ run_url: 'x\n::error::y', hostname: 'elsewhere\r##[error]' }))
+    writeFileSync(join(folder, 'lock'), holder({ run_url: 'x\n::error::y', hostname: 'elsewhere\r##[error]' }))
     await assert.rejects(acquireLock(requestIn(folder)), error => {
       assert.doesNotMatch((error as Error).message, /::|##\[|[\r\n]/)
       return true
@@ -143,8 +144,9 @@ describe('acquireLock', () => {
     }
     const second = acquireLock(requestIn(folder, { timeoutMs: 60_000, log }))
     await waiting
-    await first.release()
-    await (await second).release()
+    first.release()
+    const next = await second
+    next.release()
     assert.equal(lines.length, 1)
     assert.ok(lines[0]?.includes(`process ${process.pid}`))
   })
@@ -156,16 +158,16 @@ describe('acquireLock', () => {
     const reason = new DeploymentError('cancelled', 'stop')
     const request = { timeoutMs: 60_000, signal: controller.signal, log: () => controller.abort(reason) }
     await assert.rejects(acquireLock(requestIn(folder, request)), error => error === reason)
-    await lock.release()
+    lock.release()
     assert.deepEqual(readdirSync(folder), [])
   })
 
   it('does not remove the lock of who took it over', async t => {
     const folder = temporaryDirectory(t)
     const lock = await acquireLock(requestIn(folder))
-    const text = await holder()
+    const text = holder()
     writeFileSync(join(folder, 'lock'), text)
-    await lock.release()
+    lock.release()
     assert.equal(readFileSync(join(folder, 'lock'), 'utf8'), text)
   })
 
@@ -178,7 +180,7 @@ describe('acquireLock', () => {
 describe('removeDeadMarks', () => {
   const temporaryOf = (pid: number): string => `lock.${pid}.${OTHER_ID}.tmp`
   const GONE = 2 ** 31 - 1
-  const files: Record<string, { name: string; content: () => Promise<string>; stays: boolean }> = {
+  const files: Record<string, { name: string; content: () => string; stays: boolean }> = {
     'the mark of a dead take-over': {
       name: `lock.takeover-${HOLDER_ID}`,
       content: () => holder({ pid: endedPid() }),
@@ -197,41 +199,41 @@ describe('removeDeadMarks', () => {
       content: () => holder({ pid: GONE, pid_namespace: 'pid:[1]' }),
       stays: true,
     },
-    'the half-written file of a dead process': { name: temporaryOf(GONE), content: async () => '', stays: false },
+    'the half-written file of a dead process': { name: temporaryOf(GONE), content: () => '', stays: false },
     'the file that a live process is just writing': {
       name: temporaryOf(process.pid),
-      content: async () => '',
+      content: () => '',
       stays: true,
     },
     'the lock itself': { name: 'lock', content: () => holder({ pid: GONE }), stays: true },
-    'a file of somebody else': { name: 'locksmith', content: async () => '', stays: true },
+    'a file of somebody else': { name: 'locksmith', content: () => '', stays: true },
   }
   for (const [what, { name, content, stays }] of Object.entries(files)) {
     it(`${stays ? 'leaves' : 'removes'} ${what}`, async t => {
       const folder = temporaryDirectory(t)
-      writeFileSync(join(folder, name), await content())
-      await removeDeadMarks(join(folder, 'lock'))
+      writeFileSync(join(folder, name), content())
+      removeDeadMarks(join(folder, 'lock'))
       assert.equal(existsSync(join(folder, name)), stays)
     })
   }
 })
 
 describe('a lock that 8 processes want at once', { concurrency: false }, () => {
-  const scenes: Record<string, { content: (() => Promise<string>) | undefined; dying: number }> = {
+  const scenes: Record<string, { content: (() => string) | undefined; dying: number }> = {
     'nobody holds': { content: undefined, dying: 0 },
     'a dead process holds': { content: () => holder({ pid: endedPid() }), dying: 0 },
-    'is garbage': { content: async () => '', dying: 0 },
+    'is garbage': { content: () => '', dying: 0 },
     'some of them die with': { content: () => holder({ pid: endedPid() }), dying: 3 },
   }
   for (const [name, { content, dying }] of Object.entries(scenes)) {
     it(`and ${name} is never held twice, and nothing is left`, { timeout: 120_000 }, async t => {
       const folder = temporaryDirectory(t)
-      if (content !== undefined) writeFileSync(join(folder, 'lock'), await content())
+      if (content !== undefined) writeFileSync(join(folder, 'lock'), content())
       const ends = await Promise.all(Array.from({ length: 8 }, (_, index) => contend(t, folder, index < dying)))
       assert.deepEqual(ends.toSorted(), [...Array(8 - dying).fill('exit 0'), ...Array(dying).fill('signal SIGKILL')])
       assert.ok(!existsSync(join(folder, 'marker')))
       const last = await acquireLock(requestIn(folder, { timeoutMs: 10_000 }))
-      await last.release()
+      last.release()
       assert.deepEqual(readdirSync(folder), [])
     })
   }

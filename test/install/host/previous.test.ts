@@ -62,24 +62,24 @@ describe('findLeftBehind', () => {
       MARKETPLACE,
     )
 
-  it('is the newest snapshot that holds what belongs to the host', async () => {
-    assert.equal(await leftBy('greeter'), `${root}/.hub-deploy/snapshots/plugins/greeter/2-2.0`)
+  it('is the newest snapshot that holds what belongs to the host', () => {
+    assert.equal(leftBy('greeter'), `${root}/.hub-deploy/snapshots/plugins/greeter/2-2.0`)
   })
 
-  it('is nothing where none holds any, or it is of another origin', async () => {
-    assert.equal(await leftBy('greeter', [snapshotOf('3-3.0')]), undefined)
-    assert.equal(await leftBy('other'), undefined)
-    assert.equal(await leftBy('greeter', [holding('1-1.0', { origin: { ...MARKETPLACE, slug: 'other' } })]), undefined)
+  it('is nothing where none holds any, or it is of another origin', () => {
+    assert.equal(leftBy('greeter', [snapshotOf('3-3.0')]), undefined)
+    assert.equal(leftBy('other'), undefined)
+    assert.equal(leftBy('greeter', [holding('1-1.0', { origin: { ...MARKETPLACE, slug: 'other' } })]), undefined)
   })
 
-  it('is of this origin also in the row of another', async () => {
+  it('is of this origin also in the row of another', () => {
     const snapshots = [holding('1-1.0', { origin: MARKETPLACE }), holding('2-2.0')]
-    assert.equal(await leftBy('other', snapshots), `${root}/.hub-deploy/snapshots/plugins/greeter/1-1.0`)
+    assert.equal(leftBy('other', snapshots), `${root}/.hub-deploy/snapshots/plugins/greeter/1-1.0`)
   })
 
-  it('is nothing where something is in the place, which has its own', async t => {
+  it('is nothing where something is in the place, which has its own', t => {
     const occupied = temporaryDirectory(t)
     mkdirSync(join(occupied, 'plugins/greeter'), { recursive: true })
-    assert.equal(await leftBy('greeter', undefined, occupied), undefined)
+    assert.equal(leftBy('greeter', undefined, occupied), undefined)
   })
 })

@@ -5,23 +5,23 @@ import { describe, it } from 'node:test'
 import { isProvablyDead, pidExists, readOwnIdentity } from '../../../src/install/host/process-identity.ts'
 
 describe('isProvablyDead', () => {
-  it('is false for this process, and for what it cannot know', async () => {
-    const own = await readOwnIdentity()
+  it('is false for this process, and for what it cannot know', () => {
+    const own = readOwnIdentity()
     const unknown = { start_time: null, boot_id: null, pid_namespace: own.pid_namespace }
     for (const holder of [own, { ...own, ...unknown }, { ...own, boot_id: null }]) {
-      assert.equal(await isProvablyDead(holder, own), false)
+      assert.equal(isProvablyDead(holder, own), false)
     }
   })
 
   it('is true once the process has ended', async () => {
-    const own = await readOwnIdentity()
+    const own = readOwnIdentity()
     const child = spawn(process.execPath, ['-e', 'process.stdin.resume()'], { stdio: ['pipe', 'ignore', 'ignore'] })
     await once(child, 'spawn')
     const holder = { ...own, pid: child.pid as number, start_time: null }
-    assert.equal(await isProvablyDead(holder, own), false)
+    assert.equal(isProvablyDead(holder, own), false)
     child.kill('SIGKILL')
     await once(child, 'exit')
-    assert.equal(await isProvablyDead(holder, own), true)
+    assert.equal(isProvablyDead(holder, own), true)
   })
 })
 

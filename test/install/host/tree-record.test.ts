@@ -102,11 +102,11 @@ describe('the stored records', () => {
     const record = recordOf(FILES, SYMLINKS)
     await writeTreeRecord(layout, record)
     await writeTreeRecord(layout, record)
-    assert.deepEqual(await readTreeRecord(layout, record.digest), record)
-    assert.equal(await readTreeRecord(layout, 'ab'.repeat(32)), undefined)
+    assert.deepEqual(readTreeRecord(layout, record.digest), record)
+    assert.equal(readTreeRecord(layout, 'ab'.repeat(32)), undefined)
     for (const text of ['{', '{}']) {
       writeFileSync(join(layout.trees, `${record.digest}.json`), text)
-      assert.equal(await readTreeRecord(layout, record.digest), undefined)
+      assert.equal(readTreeRecord(layout, record.digest), undefined)
     }
   })
 
@@ -114,7 +114,7 @@ describe('the stored records', () => {
     const layout = await prepareTemporaryHost(t)
     const [used, stale] = [recordOf({ a: '1' }), recordOf({ a: '2' })]
     for (const record of [used, stale]) await writeTreeRecord(layout, record)
-    await pruneTreeRecords(layout, new Set([used.digest]))
+    pruneTreeRecords(layout, new Set([used.digest]))
     assert.deepEqual(readdirSync(layout.trees), [`${used.digest}.json`])
   })
 })

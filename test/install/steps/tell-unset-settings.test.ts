@@ -27,7 +27,7 @@ async function tell(t: TestContext, scene: Scene): Promise<string[]> {
   )
   const log = collectLog()
   const things = [{ shelf: 'plugins' as const, id: 'x', environment: { required, optional: ['O'] } }]
-  await tellUnsetSettings({ layout, log, things, steps: plan.steps })
+  tellUnsetSettings({ layout, log, things, steps: plan.steps })
   return log.lines
 }
 
@@ -59,7 +59,7 @@ describe('tellUnsetSettings', () => {
     mkdirSync(`${layout.root}/plugins/x.env`, { recursive: true })
     const log = collectLog()
     const things = [{ shelf: 'plugins' as const, id: 'x', environment: { required: ['A'], optional: [] } }]
-    await tellUnsetSettings({ layout, log, things, steps: [] })
+    tellUnsetSettings({ layout, log, things, steps: [] })
     assert.deepEqual(log.lines, [])
   })
 })

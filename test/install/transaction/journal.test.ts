@@ -29,8 +29,8 @@ describe('openJournal', () => {
     const path = pathIn(t)
     const journal = await openJournal(path)
     for (const record of [BEGIN, STATE, CHANGE]) await journal.append(record)
-    await journal.close()
-    assert.deepEqual(await readJournal(path), [BEGIN, STATE, CHANGE])
+    journal.close()
+    assert.deepEqual(readJournal(path), [BEGIN, STATE, CHANGE])
     assert.equal(statSync(path).mode & 0o777, 0o600)
   })
 
@@ -40,7 +40,7 @@ describe('openJournal', () => {
       writeFileSync(path, `${textOf(BEGIN)}${torn}`)
       const journal = await openJournal(path)
       await journal.append(STATE)
-      await journal.close()
+      journal.close()
       assert.equal(readFileSync(path, 'utf8'), textOf(BEGIN, STATE))
     })
   }
@@ -50,43 +50,43 @@ describe('openJournal', () => {
     for (const record of [BEGIN, CHANGE]) {
       const journal = await openJournal(path)
       await journal.append(record)
-      await journal.close()
+      journal.close()
     }
-    assert.deepEqual(await readJournal(path), [BEGIN, CHANGE])
+    assert.deepEqual(readJournal(path), [BEGIN, CHANGE])
   })
 })
 
 describe('readJournal', () => {
-  it('knows nothing when there is none, or it is empty, or its first record is torn', async t => {
+  it('knows nothing when there is none, or it is empty, or its first record is torn', t => {
     const path = pathIn(t)
-    assert.equal(await readJournal(path), undefined)
+    assert.equal(readJournal(path), undefined)
     for (const text of ['', '{"record":"begin"', JSON.stringify(BEGIN)]) {
       writeFileSync(path, text)
-      assert.equal(await readJournal(path), undefined)
+      assert.equal(readJournal(path), undefined)
     }
   })
 
-  it('knows a commit as the version before wrote it, and one that takes something away', async t => {
+  it('knows a commit as the version before wrote it, and one that takes something away', t => {
     const path = pathIn(t)
     const before = { record: 'commit', at: 'x', rows: [rowOf()], discard: [] } as const
     const now = { ...before, removed: [removedRowOf()] }
     writeFileSync(path, textOf(BEGIN, before, now))
-    assert.deepEqual((await readJournal(path))?.slice(1), [before, now])
+    assert.deepEqual(readJournal(path)?.slice(1), [before, now])
   })
 
-  it('leaves a torn last line out', async t => {
+  it('leaves a torn last line out', t => {
     const path = pathIn(t)
     writeFileSync(path, textOf(BEGIN, STATE))
     appendFileSync(path, JSON.stringify(CHANGE))
-    assert.deepEqual(await readJournal(path), [BEGIN, STATE])
+    assert.deepEqual(readJournal(path), [BEGIN, STATE])
   })
 
-  it('reads a cut at every byte of its last line as torn', async t => {
+  it('reads a cut at every byte of its last line as torn', t => {
     const path = pathIn(t)
     const line = textOf(CHANGE)
     for (let bytes = 0; bytes < line.length; bytes++) {
       writeFileSync(path, textOf(BEGIN) + line.slice(0, bytes))
-      assert.deepEqual(await readJournal(path), [BEGIN])
+      assert.deepEqual(readJournal(path), [BEGIN])
     }
   })
 
@@ -106,10 +106,10 @@ describe('readJournal', () => {
     'a commit that discards what is above the root': textOf(BEGIN, { ...commit, discard: ['a/../../x'] }),
   }
   for (const [name, text] of Object.entries(damaged)) {
-    it(`throws on ${name}`, async t => {
+    it(`throws on ${name}`, t => {
       const path = pathIn(t)
       writeFileSync(path, text)
-      await assert.rejects(readJournal(path))
+      assert.throws(() => readJournal(path))
     })
   }
 })
