@@ -18486,32 +18486,8 @@ function expectVersion(healthcheck, version) {
 
 ;// CONCATENATED MODULE: external "node:net"
 const external_node_net_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:net");
-;// CONCATENATED MODULE: ./build/core/archive/free-buffer.js
-/**
- * Gives a buffer's memory back at once: left to the garbage collector, megabytes in use for moments pile up to a hundred. Only for a buffer
- * that has all of its memory to itself (not from Node.js' pool for small ones) and that nobody looks at any more.
- */
-function freeBuffer(buffer) {
-    ;
-    buffer.buffer.transfer(0);
-}
-/**
- * Frees a piece that a zlib stream of `chunkSize` has given out, once it is used: but only the last one in the buffer that the stream fills, which
- * the stream has done with; a piece before the last shares its memory with pieces to come.
- */
-function freeZlibPiece(piece, chunkSize) {
-    const { buffer, byteOffset, length } = piece;
-    if (buffer.byteLength === chunkSize && byteOffset + length === chunkSize)
-        freeBuffer(piece);
-}
-/** Frees a chunk of a stream, once it is used, that has its memory to itself; leaves one that may share it. */
-function freeChunk(chunk) {
-    if (chunk.buffer.byteLength === chunk.length)
-        freeBuffer(chunk);
-}
-
 ;// CONCATENATED MODULE: ./build/net/limits.js
-/** Limits of the wire; a wire's `timeouts` option may replace the two time-outs. */
+/** A wire's `timeouts` option may replace these two. */
 const CONNECT_TIMEOUT_MS = 10_000;
 const IDLE_TIMEOUT_MS = 30_000;
 const MAX_REDIRECTS = 5;
@@ -18521,9 +18497,9 @@ const MAX_RETRIES = 3;
 const BACKOFF_BASE_MS = 500;
 const BACKOFF_CAP_MS = 8_000;
 const RETRY_AFTER_CAP_MS = 30_000;
-/** Of a foreign body, as far as a message may quote it. */
+/** How much of a foreign body a message may quote. */
 const MAX_QUOTED_BODY_CHARS = 2048;
-/** Two blocks of this size are all that a download keeps in memory. */
+/** A download buffers two blocks of this size. */
 const WRITE_BLOCK_BYTES = 1024 * 1024;
 
 ;// CONCATENATED MODULE: ./build/net/answer-text.js
@@ -18541,7 +18517,7 @@ async function readAnswerText(exchange) {
     const text = cleanForeignText(decoded, MAX_QUOTED_BODY_CHARS);
     return { body: cut ? undefined : parseJson(decoded), decoded, text, cut };
 }
-/** Whether a Content-Encoding stands between us and the bytes; none is ever asked for. */
+/** Whether the body has a Content-Encoding; no request asks for one. */
 function isEncoded(exchange) {
     return !['', 'identity'].includes((exchange.headers['content-encoding'] ?? '').trim().toLowerCase());
 }
@@ -18571,8 +18547,8 @@ function parseJson(text) {
 
 
 /**
- * Writes a stream of chunks to a file descriptor from position 0 in large blocks, one being filled while the other is
- * written. `onBlock` sees every byte once, in order. Throws DeploymentError `disk_full` or `host_not_writable`.
+ * Writes a stream of chunks to a file descriptor from position 0 in large blocks: it fills one while it writes the
+ * other. `onBlock` sees every byte once, in order. Throws DeploymentError `disk_full` or `host_not_writable`.
  */
 class BlockWriter {
     #fd;
@@ -18586,7 +18562,7 @@ class BlockWriter {
         this.#fd = fd;
         this.#onBlock = onBlock;
     }
-    /** Takes the chunk's bytes; waits while both blocks are full. */
+    /** Copies the chunk's bytes; waits while both blocks are full. */
     async add(chunk) {
         for (let taken = 0; taken < chunk.length;) {
             const copied = chunk.copy(this.#filling, this.#used, taken);
@@ -18596,58 +18572,59 @@ class BlockWriter {
                 await this.#turn();
         }
     }
-    /** Writes what is left; after it every byte has been handed to the operating system. */
+    /** Writes the rest; afterwards the operating system has every byte. */
     async finish() {
         await this.#turn();
         await this.#writing;
     }
-    /** Waits until no write is under way, so that the descriptor may be closed. Never throws. */
+    /** Waits for any write in progress, so that the descriptor may be closed. Never throws. */
     async settle() {
         await this.#writing.catch(() => { });
     }
     async #turn() {
         await this.#writing;
         const block = this.#filling.subarray(0, this.#used);
-        this.#writing = writeAll(this.#fd, block, this.#position);
+        this.#writing = this.#write(block);
         this.#writing.catch(() => { });
         this.#onBlock(block);
         this.#position += block.length;
         this.#used = 0;
         [this.#filling, this.#spare] = [this.#spare, this.#filling];
     }
+    async #write(block) {
+        const start = this.#position;
+        try {
+            for (let done = 0; done < block.length;) {
+                const { bytesWritten } = await writeAt(this.#fd, block, done, block.length - done, start + done);
+                done += bytesWritten;
+            }
+        }
+        catch (error) {
+            throw toWriteError(error);
+        }
+    }
 }
-/** A system error while a download is written, as the operator needs it told. */
+const writeAt = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.write);
+/** Explains a system error that occurred while a download was written. */
 function toWriteError(error) {
     const errno = errnoOf(error) ?? 'unknown error';
     return errno === 'ENOSPC' || errno === 'EDQUOT'
         ? new DeploymentError('disk_full', `No space left for the download (${errno}): free space in the runner's temporary folder.`, { cause: error })
         : new DeploymentError('host_not_writable', `The download could not be written (${errno}): check the runner's temporary folder.`, { cause: error });
 }
-const writeAt = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.write);
-async function writeAll(fd, block, position) {
-    try {
-        for (let done = 0; done < block.length;) {
-            const { bytesWritten } = await writeAt(fd, block, done, block.length - done, position + done);
-            done += bytesWritten;
-        }
-    }
-    catch (error) {
-        throw toWriteError(error);
-    }
-}
 
 ;// CONCATENATED MODULE: ./build/net/deadline.js
 
 /**
- * Runs an operation that must be over after `ms` milliseconds, everything it waits for included.
- * Rejects with ArtifactError `timeout` when it is not, and with the reason of `cancel` when that is aborted first.
+ * Runs an operation within its time limit. Rejects with ArtifactError `timeout` when it takes longer, and with the
+ * reason of `cancel` when that is aborted first. The operation must stop when the deadline's signal is aborted.
  */
-async function withDeadline(ms, origin, cancel, operation) {
-    cancel?.throwIfAborted();
+async function withDeadline(limit, settings, operation) {
+    settings.signal.throwIfAborted();
     const expiry = new AbortController();
-    const timer = setTimeout(() => expiry.abort(overdue(ms, origin)), ms);
-    const endsAt = performance.now() + ms;
-    const signal = cancel === undefined ? expiry.signal : AbortSignal.any([cancel, expiry.signal]);
+    const stopTimer = settings.startTimer(limit.ms, () => expiry.abort(overdue(limit)));
+    const endsAt = performance.now() + limit.ms;
+    const signal = AbortSignal.any([settings.signal, expiry.signal]);
     try {
         return await operation({ signal, remainingMs: () => endsAt - performance.now() });
     }
@@ -18655,11 +18632,11 @@ async function withDeadline(ms, origin, cancel, operation) {
         throw signal.aborted ? signal.reason : error;
     }
     finally {
-        clearTimeout(timer);
+        stopTimer();
     }
 }
-function overdue(ms, origin) {
-    return new ArtifactError('timeout', `The exchange with ${origin} was not over after ${ms / 1000} s in all: check the server and the network, or allow it more time.`);
+function overdue({ origin, ms }) {
+    return new ArtifactError('timeout', `The exchange with ${origin} did not finish within ${ms / 1000} s in all: check the server and the network, or allow it more time.`);
 }
 
 ;// CONCATENATED MODULE: external "node:http"
@@ -19472,41 +19449,64 @@ class lib_HttpClient {
 }
 const lowercaseKeys = (obj) => Object.keys(obj).reduce((c, k) => ((c[k.toLowerCase()] = obj[k]), c), {});
 //# sourceMappingURL=index.js.map
+;// CONCATENATED MODULE: ./build/net/agent.js
+
+/**
+ * The agent for one request: it connects directly, or through the proxy that the environment names for this URL.
+ * It verifies every certificate, also that of an https proxy, and `signal` interrupts a proxy that stalls.
+ * Throws TypeError when the agent has no options to carry these settings, rather than connect without them.
+ */
+function createAgent(url, { trust, signal }) {
+    const client = new lib_HttpClient(undefined, [], { keepAlive: false });
+    const agent = client.getAgent(url.href);
+    if (agent.options === undefined)
+        throw new TypeError('Expected an HTTP agent with options, found one without.');
+    Object.assign(agent.options, trust);
+    if (agent.options.proxy !== undefined)
+        Object.assign(agent.options.proxy, trust, { signal });
+    return agent;
+}
+
 ;// CONCATENATED MODULE: external "node:tls"
 const external_node_tls_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:tls");
 ;// CONCATENATED MODULE: ./build/net/failures.js
 
 
-/** A failure on the way that another attempt may not meet. */
+/** A failure of the connection that another attempt may avoid. */
 class TransientError extends ArtifactError {
     /** False when no byte of the request can have reached the server. */
     sent;
-    constructor(code, message, sent, cause) {
-        super(code, message, { cause });
-        this.sent = sent;
+    constructor(code, message, options) {
+        super(code, message, options);
+        this.sent = options.sent;
     }
 }
 /**
- * What a system error on the connection to `origin` means to the operator: `bad_response` for an answer that is not HTTP,
- * else `network`, which is transient unless a certificate was refused. The message names no path and no query, as both may hold tokens.
+ * Explains a system error on a connection to the operator: `bad_response` for an answer that is not HTTP, else
+ * `network`, which is transient unless a certificate was refused. The message names no path and no query: both may
+ * contain tokens.
  */
-function explainFailure(error, origin, sent) {
+function explainFailure(error, { origin, sent }) {
     const code = errnoOf(error) ?? '';
     const reason = reasonOf(error);
     if (code.startsWith('HPE_')) {
-        const hint = origin.startsWith('http:') ? ', or is it https instead of http?' : '.';
+        const hint = origin.startsWith('http:') ? ', or should the URL be https instead of http?' : '.';
         const message = `${origin} did not answer in HTTP (${reason}): check the URL and its port${hint}`;
         return new ArtifactError('bad_response', message, { cause: error });
     }
     if (CERTIFICATE_CODE.test(code)) {
-        return new ArtifactError('network', `The certificate of ${origin} was refused (${reason}): nothing was sent. If it is from a private authority, name that one in ca-file.`, { cause: error });
+        const message = `The certificate of ${origin} was refused (${reason}), and nothing was sent. If a private authority issued it, add that authority to ca-file.`;
+        return new ArtifactError('network', message, { cause: error });
     }
     if (!sent && NO_TLS_CODE.test(code)) {
-        const message = `${origin} does not speak TLS on this port, or none that we accept (${code}): check the URL and its port, or is it http instead of https?`;
-        return new TransientError('network', message, sent, error);
+        const message = `${origin} does not speak TLS on this port, or no version that is accepted (${code}): check the URL and its port, or should it be http instead of https?`;
+        return new TransientError('network', message, { sent, cause: error });
     }
-    const what = sent ? `The connection to ${origin} broke` : `No connection to ${origin}`;
-    return new TransientError('network', `${what} (${reason}): check the URL, the network and any proxy.`, sent, error);
+    const what = sent ? `The connection to ${origin} broke` : `Could not connect to ${origin}`;
+    return new TransientError('network', `${what} (${reason}): check the URL, the network and any proxy.`, {
+        sent,
+        cause: error,
+    });
 }
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/;
 const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/;
@@ -19521,52 +19521,64 @@ function reasonOf(error) {
 
 
 /**
- * Watches one connection: aborts its signal with TransientError `timeout` when it is not ready within `connectMs`, or when
- * the server then stays silent for `idleMs` while we wait for it. The time that we take ourselves does not count.
+ * Watches one connection: aborts its signal with TransientError `timeout` when it is not ready within `connectMs`, or
+ * when the server then stays silent for `idleMs` while we wait for it. The time that we take ourselves does not count.
  */
 class ConnectionWatch {
+    origin;
+    /** Aborted when a time-out expires, when the settings' signal is, and when the connection is closed. */
     signal;
     /** Whether the connection was ready, so that bytes of the request may have left. */
     sent = false;
     #controller = new AbortController();
-    #origin;
-    #timeouts;
-    #timer;
-    constructor(origin, timeouts, outer) {
-        this.#origin = origin;
-        this.#timeouts = timeouts;
-        this.signal = AbortSignal.any([outer, this.#controller.signal]);
-        this.#timer = setTimeout(() => this.#controller.abort(this.#unconnected()), timeouts.connectMs);
+    #settings;
+    #stopTimer;
+    constructor(origin, settings) {
+        this.origin = origin;
+        this.#settings = settings;
+        this.signal = AbortSignal.any([settings.signal, this.#controller.signal]);
+        const expire = () => this.#controller.abort(this.#unconnected());
+        this.#stopTimer = settings.startTimer(settings.timeouts.connectMs, expire);
     }
-    /** Begins to wait for the server once the request has a connection that is ready: for TLS, one that is verified. */
+    /** Starts to wait for the server once the request has a connection that is ready: for TLS, one that is verified. */
     follow(request) {
         request.once('socket', socket => whenReady(socket, () => this.#ready()));
     }
-    /** The server's turn: its silence counts from now on. */
+    /** The server's turn: from now on its silence counts. */
     awaitServer() {
-        clearTimeout(this.#timer);
-        this.#timer = setTimeout(() => this.#controller.abort(this.#silent()), this.#timeouts.idleMs);
+        this.#stopTimer();
+        const expire = () => this.#controller.abort(this.#silent());
+        this.#stopTimer = this.#settings.startTimer(this.#settings.timeouts.idleMs, expire);
     }
     /** Our turn: nothing counts. */
     pause() {
-        clearTimeout(this.#timer);
+        this.#stopTimer();
     }
-    /** Ends the connection, whatever it is doing. */
+    /** Ends the connection in any state. */
     close() {
         this.pause();
         this.#controller.abort();
+    }
+    /**
+     * Ends the connection after an error and returns what to throw: the signal's reason once that is aborted, else the
+     * error explained.
+     */
+    endWith(error) {
+        const reason = this.signal.aborted ? this.signal.reason : explainFailure(error, this);
+        this.close();
+        return reason;
     }
     #ready() {
         this.sent = true;
         this.awaitServer();
     }
     #unconnected() {
-        const message = `${this.#origin} could not be connected to within ${this.#timeouts.connectMs / 1000} s: check the URL, the network and any proxy.`;
-        return new TransientError('timeout', message, false);
+        const message = `Could not connect to ${this.origin} within ${this.#settings.timeouts.connectMs / 1000} s: check the URL, the network and any proxy.`;
+        return new TransientError('timeout', message, { sent: false });
     }
     #silent() {
-        const message = `${this.#origin} sent nothing for ${this.#timeouts.idleMs / 1000} s: check the server and the network.`;
-        return new TransientError('timeout', message, true);
+        const message = `${this.origin} sent nothing for ${this.#settings.timeouts.idleMs / 1000} s: check the server and the network.`;
+        return new TransientError('timeout', message, { sent: true });
     }
 }
 function whenReady(socket, ready) {
@@ -19583,8 +19595,8 @@ function whenReady(socket, ready) {
 
 
 /**
- * The headers under lower-case names. Throws ConfigError `invalid_input` for a name or value that a header cannot carry,
- * such as a secret with a line break; the message names the header and never its value.
+ * The headers under lower-case names. Throws ConfigError `invalid_input` for a name or value that a header cannot
+ * carry, such as a secret with a line break; the message names the header, never its value.
  */
 function readRequestHeaders(headers) {
     return Object.fromEntries(Object.entries(headers ?? {}).map(([name, value]) => [checkedName(name, value), value]));
@@ -19596,7 +19608,7 @@ function checkedName(name, value) {
         return name.toLowerCase();
     }
     catch {
-        throw new ConfigError('invalid_input', `The value for the header "${cleanForeignText(name, 60)}" holds a character that no header can carry: look for a line break or other stray character in that input.`);
+        throw new ConfigError('invalid_input', `The value for the header "${cleanForeignText(name, 60)}" contains a character that a header cannot carry: look for a line break or another stray character in that input.`);
     }
 }
 /**
@@ -19608,121 +19620,72 @@ function readResponseHeaders(headers) {
     return Object.fromEntries(entries);
 }
 
-;// CONCATENATED MODULE: ./build/net/trust.js
-
-
-
-/**
- * Whom TLS believes: the authorities that Node trusts by default, and those in `ca` (PEM).
- * Throws ConfigError `invalid_input` when `ca` holds no certificate.
- */
-function readTrust(ca) {
-    if (ca === undefined)
-        return { rejectUnauthorized: true };
-    try {
-        new external_node_crypto_namespaceObject.X509Certificate(ca);
-        return {
-            rejectUnauthorized: true,
-            secureContext: (0,external_node_tls_namespaceObject.createSecureContext)({ ca: [...(0,external_node_tls_namespaceObject.getCACertificates)('default'), ca] }),
-        };
-    }
-    catch (cause) {
-        throw new ConfigError('invalid_input', 'ca-file must hold certificates in PEM form (-----BEGIN CERTIFICATE-----), and it does not: check the file.', { cause });
-    }
-}
-/**
- * Makes the agent verify every certificate, that of an https proxy included, and makes `signal` end a stalled talk with the proxy.
- * Throws TypeError when the agent has no options to put that into, rather than connect without it.
- */
-function enforceTrust(agent, trust, signal) {
-    if (agent.options === undefined)
-        throw new TypeError('Expected an HTTP agent with options, found one without.');
-    Object.assign(agent.options, trust);
-    if (agent.options.proxy !== undefined)
-        Object.assign(agent.options.proxy, trust, { signal });
-    return agent;
-}
-
 ;// CONCATENATED MODULE: ./build/net/exchange.js
 
 
 
 
 
-
-
 /**
- * Sends one request on a connection of its own and waits for the head of the answer; redirects are answers like others.
- * Throws TransientError `network` or `timeout`, ArtifactError `network` for a refused certificate and `bad_response` for what
- * is not HTTP, and the reason of `signal` once that is aborted.
+ * Sends one request on a connection of its own and waits for the head of the answer; a redirect is an answer like any
+ * other.
+ * Throws TransientError `network` or `timeout`, ArtifactError `network` for a refused certificate and `bad_response`
+ * for an answer that is not HTTP, and the reason of the settings' signal once that is aborted.
  */
-async function openExchange(request, settings, signal) {
-    const watch = new ConnectionWatch(request.url.origin, settings.timeouts, signal);
+async function openExchange(request, settings) {
+    const watch = new ConnectionWatch(request.url.origin, settings);
     try {
-        const { message } = await send(request, settings, watch);
+        const sent = startRequest(request, { ...settings, signal: watch.signal });
+        watch.follow(sent);
+        const answer = await receiveHead(sent.end(request.body));
         return {
-            status: message.statusCode ?? 0,
-            headers: readResponseHeaders(message.headers),
+            status: answer.statusCode ?? 0,
+            headers: readResponseHeaders(answer.headers),
             url: request.url,
-            body: watchedBody(message, request.url, watch),
+            body: receiveBody(answer, watch),
             close: () => watch.close(),
         };
     }
     catch (error) {
-        throw explained(error, request.url, watch);
+        throw watch.endWith(error);
     }
 }
-function send(request, settings, watch) {
-    const client = new lib_HttpClient(undefined, [], { keepAlive: false, socketTimeout: NO_TIMEOUT_OF_ITS_OWN_MS });
-    const secure = request.url.protocol === 'https:';
-    const options = {
-        host: request.url.hostname.replace(/^\[|\]$/g, ''),
-        port: request.url.port === '' ? (secure ? 443 : 80) : Number(request.url.port),
-        path: request.url.pathname + request.url.search,
-        method: request.method,
-        headers: { ...request.headers, connection: 'close' },
-        agent: enforceTrust(client.getAgent(request.url.href), settings.trust, watch.signal),
-        signal: watch.signal,
-    };
-    const httpModule = watchedModule(secure ? external_node_https_namespaceObject : external_node_http_namespaceObject, watch);
-    return client.requestRaw({ options, parsedUrl: request.url, httpModule }, request.body ?? null);
+function startRequest({ url, method, headers }, settings) {
+    const { request } = url.protocol === 'https:' ? external_node_https_namespaceObject : external_node_http_namespaceObject;
+    return request(url, {
+        method,
+        headers: { ...headers, connection: 'close' },
+        agent: createAgent(url, settings),
+        signal: settings.signal,
+    });
 }
-const NO_TIMEOUT_OF_ITS_OWN_MS = 2 ** 31 - 1;
-// The client keeps the request object to itself; the module that makes it is the one place to meet it, and `request` all
-// that the client uses of it. Copying the whole module would load what Node.js loads lazily, its WebSocket among it.
-function watchedModule(module, watch) {
-    const request = (options, onAnswer) => {
-        const made = module.request(options, onAnswer);
-        watch.follow(made);
-        return made;
-    };
-    return Object.assign(Object.create(module), { request });
+// The listener for errors stays: a request may still fail after its answer has begun, and the body reports that.
+function receiveHead(sent) {
+    return new Promise((resolve, reject) => {
+        sent.on('response', resolve).on('error', reject);
+    });
 }
-async function* watchedBody(message, url, watch) {
+async function* receiveBody(answer, watch) {
     try {
         watch.awaitServer();
-        for await (const chunk of message) {
+        for await (const chunk of answer) {
             watch.pause();
             yield chunk;
             watch.awaitServer();
         }
     }
     catch (error) {
-        throw explained(error, url, watch);
+        throw watch.endWith(error);
     }
-}
-function explained(error, url, watch) {
-    const reason = watch.signal.aborted ? watch.signal.reason : explainFailure(error, url.origin, watch.sent);
-    watch.close();
-    return reason;
 }
 
 ;// CONCATENATED MODULE: ./build/net/url-policy.js
 
 
 /**
- * The URL as it may be requested: https, or plain http for a loopback address (any host with `allowHttp`), without userinfo.
- * Throws ConfigError `invalid_input` when the text is no URL, `insecure_url` when the policy refuses it.
+ * A URL that may be requested: https, or plain http for a loopback address (any host with `allowHttp`), without
+ * userinfo.
+ * Throws ConfigError `invalid_input` when the text is not a URL, `insecure_url` when the policy refuses it.
  */
 function parseRequestUrl(text, policy) {
     if (!URL.canParse(text)) {
@@ -19738,30 +19701,34 @@ function refuseInsecureUrl(url, policy) {
         throw insecure(`Expected an https URL, found the scheme "${url.protocol.slice(0, -1)}": check the URL.`);
     }
     if (url.username !== '' || url.password !== '') {
-        throw insecure(`The URL of ${url.host} carries a user name or password: give credentials by their own inputs.`);
+        throw insecure(`The URL of ${url.host} contains a user name or password: pass credentials in their own inputs.`);
     }
     if (url.protocol === 'http:' && !policy.allowHttp && !isLoopback(url.hostname)) {
-        throw insecure(`${url.origin} is plain http, which anyone on the way can read and change: use https, or allow-http where that is meant.`);
+        throw insecure(`${url.origin} is plain http, which anyone on the network path can read and change: use https, or set allow-http if you accept that.`);
     }
 }
 /**
- * Refuses a redirect that leaves TLS, or that leads from elsewhere to this host's own services, whatever `allowHttp` says.
+ * Refuses a redirect that leaves TLS, or that leads from another host to this host's own services, even with
+ * `allowHttp`.
  * Throws ConfigError `insecure_url`.
  */
 function refuseInsecureHop(from, to) {
     if (from.protocol === 'https:' && to.protocol !== 'https:') {
-        throw insecure(`${from.origin} redirects from https to ${to.origin}, which is not https: not followed. Report it to the hub.`);
+        throw insecure(`${from.origin} redirects from https to ${to.origin}, which is not https: the redirect was not followed. Report it to the hub.`);
     }
     if (!reachesThisHost(from.hostname) && reachesThisHost(to.hostname)) {
-        throw insecure(`${from.origin} redirects to ${to.origin}, an address of this host itself: not followed. Report it to the hub.`);
+        throw insecure(`${from.origin} redirects to ${to.origin}, an address of this host itself: the redirect was not followed. Report it to the hub.`);
     }
 }
-/** Whether plain http to the host cannot leave the machine: 127.0.0.0/8, ::1 and `localhost`, nothing that merely looks like them. */
+/**
+ * Whether plain http to the host cannot leave the machine: 127.0.0.0/8, ::1 and `localhost`, and no name that merely
+ * resembles them.
+ */
 function isLoopback(hostname) {
     return hostname === 'localhost' || hostname === '[::1]' || LOOPBACK_IPV4.test(hostname);
 }
 const LOOPBACK_IPV4 = /^127(?:\.\d{1,3}){3}$/;
-// Wider than isLoopback: that one grants, this one refuses, so each errs to its safe side.
+// Wider than isLoopback: that one grants and this one refuses, so each errs on its safe side.
 function reachesThisHost(hostname) {
     const name = hostname.replace(/\.$/, '');
     return isLoopback(name) || name.endsWith('.localhost') || UNSPECIFIED_OR_MAPPED.test(name);
@@ -19780,11 +19747,12 @@ function insecure(message) {
 
 
 /**
- * Opens the hop and follows its redirects, at most MAX_REDIRECTS of them. Credentials, `authorization` and `cookie` are dropped for good
- * at the first redirect to another scheme, host or port. Throws ConfigError `insecure_url` for a hop that the policy refuses,
- * ArtifactError `bad_response` for a redirect without a usable target, a circle or one too many, and whatever `open` throws.
+ * Opens the hop and follows its redirects, at most MAX_REDIRECTS. Drops the credentials, `authorization` and `cookie`
+ * for good at the first redirect to another scheme, host or port. Throws ConfigError `insecure_url` for a hop that the
+ * policy refuses, ArtifactError `bad_response` for a redirect without a usable target, a circle or one redirect too
+ * many, and what `open` throws.
  */
-async function followRedirects(start, open, policy, log) {
+async function followRedirects(start, open, settings) {
     const visited = [start.url.href];
     let hop = start;
     for (;;) {
@@ -19792,34 +19760,34 @@ async function followRedirects(start, open, policy, log) {
         if (!REDIRECT_STATUSES.has(exchange.status))
             return exchange;
         exchange.close();
-        hop = nextHop(hop, exchange, policy);
-        refuseEndlessChain(visited, hop.url);
-        visited.push(hop.url.href);
-        log(`${exchange.url.origin} redirects (HTTP ${exchange.status}) to ${hop.url.origin}.`);
+        const target = readTarget(exchange);
+        refuseInsecureUrl(target, settings);
+        refuseInsecureHop(exchange.url, target);
+        refuseEndlessChain(visited, target);
+        visited.push(target.href);
+        settings.log(`${exchange.url.origin} redirects (HTTP ${exchange.status}) to ${target.origin}.`);
+        hop = hopTo(target, hop);
     }
 }
 const REDIRECT_STATUSES = new Set([301, 302, 303, 307, 308]);
-function nextHop(hop, exchange, policy) {
-    const url = readTarget(hop.url, exchange);
-    refuseInsecureUrl(url, policy);
-    refuseInsecureHop(hop.url, url);
-    return url.origin === hop.url.origin ? { ...hop, url } : { url, headers: withoutIdentity(hop), credentials: {} };
-}
-function readTarget(from, exchange) {
-    const location = exchange.headers['location'] ?? '';
-    if (location === '' || !URL.canParse(location, from.href)) {
+function readTarget({ url, status, headers }) {
+    const location = headers['location'] ?? '';
+    if (location === '' || !URL.canParse(location, url.href)) {
         const found = location === ''
             ? 'no Location header'
             : `the Location "${cleanForeignText(location.replace(/[?#].*$/s, ''), 100)}"`;
-        throw badRedirect(from, `expected a redirect (HTTP ${exchange.status}) with a usable target, found ${found}`);
+        throw badRedirect(url, `expected a redirect (HTTP ${status}) with a usable target, found ${found}`);
     }
-    return new URL(location, from);
+    return new URL(location, url);
 }
 function refuseEndlessChain(visited, next) {
     if (visited.includes(next.href))
         throw badRedirect(next, 'its redirects lead in a circle');
     if (visited.length > MAX_REDIRECTS)
         throw badRedirect(next, `expected at most ${MAX_REDIRECTS} redirects, found more`);
+}
+function hopTo(url, from) {
+    return url.origin === from.url.origin ? { ...from, url } : { url, headers: withoutIdentity(from), credentials: {} };
 }
 function withoutIdentity(hop) {
     const dropped = new Set(['authorization', 'cookie', ...Object.keys(hop.credentials)]);
@@ -19833,24 +19801,28 @@ function badRedirect(url, finding) {
 
 
 /**
- * Makes up to 1 + MAX_RETRIES attempts and gives the last one's answer or failure. Between them it waits an exponentially growing
- * time with full jitter, or as long as `Retry-After` asks, capped; a wait that would reach the deadline is not begun.
- * After the deadline's signal nothing is attempted any more: it throws the signal's reason.
+ * Makes up to 1 + MAX_RETRIES attempts and gives the last one's answer or failure. Between attempts it waits an
+ * exponentially growing time with full jitter, or as long as `Retry-After` asks, capped; it does not start a wait that
+ * would reach the deadline. Once the deadline's signal is aborted it attempts nothing more and throws the signal's
+ * reason.
  */
-async function withRetries(attempt, context) {
+async function withRetries(attempt, { policy, deadline, sleep, random, log }) {
     for (let attempts = 1;; attempts++) {
         const outcome = await outcomeOf(attempt);
-        context.deadline.signal.throwIfAborted();
-        const waitMs = backoffMs(attempts, outcome, context.random);
-        const again = isWorthRetrying(outcome, context.policy) && attempts <= MAX_RETRIES && waitMs < context.deadline.remainingMs();
+        deadline.signal.throwIfAborted();
+        const waitMs = Math.max(random() * maxBackoffMs(attempts), requestedWaitMs(outcome));
+        const again = isWorthRetrying(outcome, policy) && attempts <= MAX_RETRIES && waitMs < deadline.remainingMs();
         if (!again)
-            return settled(outcome, attempts);
-        context.log(`Attempt ${attempts} of ${1 + MAX_RETRIES}: ${retries_describe(outcome)} Trying again in ${(waitMs / 1000).toFixed(1)} s.`);
-        await context.sleep(waitMs, context.deadline.signal);
-        context.deadline.signal.throwIfAborted();
+            return finalAnswer(outcome, attempts);
+        log(`Attempt ${attempts} of ${1 + MAX_RETRIES}: ${describeOutcome(outcome)} Trying again in ${(waitMs / 1000).toFixed(1)} s.`);
+        await sleep(waitMs, deadline.signal);
+        deadline.signal.throwIfAborted();
     }
 }
-/** Milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, 0 to RETRY_AFTER_CAP_MS; 0 for anything else. */
+/**
+ * Milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, 0 to RETRY_AFTER_CAP_MS; 0 for anything
+ * else.
+ */
 function parseRetryAfter(header, now = Date.now()) {
     const text = header?.trim() ?? '';
     const ms = /^\d+$/.test(text) ? Number(text) * 1000 : HTTP_DATE.test(text) ? Date.parse(text) - now : 0;
@@ -19880,17 +19852,18 @@ function isWorthRetrying(outcome, policy) {
 function isTransientStatus(status) {
     return status === 408 || status === 429 || status >= 500;
 }
-function backoffMs(attempts, outcome, random) {
-    const jittered = random() * Math.min(BACKOFF_CAP_MS, BACKOFF_BASE_MS * 2 ** (attempts - 1));
-    const asked = 'answer' in outcome ? parseRetryAfter(outcome.answer.headers['retry-after']) : 0;
-    return Math.max(jittered, asked);
+function maxBackoffMs(attempts) {
+    return Math.min(BACKOFF_CAP_MS, BACKOFF_BASE_MS * 2 ** (attempts - 1));
 }
-function settled(outcome, attempts) {
+function requestedWaitMs(outcome) {
+    return 'answer' in outcome ? parseRetryAfter(outcome.answer.headers['retry-after']) : 0;
+}
+function finalAnswer(outcome, attempts) {
     if ('failure' in outcome)
         throw outcome.failure;
     return { ...outcome.answer, attempts };
 }
-function retries_describe(outcome) {
+function describeOutcome(outcome) {
     return 'failure' in outcome ? outcome.failure.message : `the answer was HTTP ${outcome.answer.status}.`;
 }
 
@@ -19901,27 +19874,17 @@ function retries_describe(outcome) {
 
 
 
-/**
- * Makes one call within its deadline: policy, redirects, retries. `receive` gets each attempt's final answer and reads its body,
- * so that a body that breaks off is an attempt that failed. Throws what those rules throw.
- */
-async function makeCall(call, settings, receive) {
+/** Makes one call within its deadline: policy, redirects, retries. Throws what those rules and `receive` throw. */
+async function makeCall(call, settings) {
     const start = readStart(call, settings);
-    return withDeadline(call.timeoutMs, start.url.origin, settings.signal, deadline => {
-        const open = (hop) => openExchange(requestFor(hop, call), settings, deadline.signal);
-        const attempt = async () => {
-            const exchange = call.followRedirects
-                ? await followRedirects(start, open, settings, settings.log)
-                : await open(start);
-            try {
-                return await receive(exchange, { status: exchange.status, headers: exchange.headers, url: exchange.url.href });
-            }
-            finally {
-                exchange.close();
-            }
-        };
-        return withRetries(attempt, { ...settings, policy: call.retry, deadline });
+    const limit = { origin: start.url.origin, ms: call.timeoutMs };
+    return await withDeadline(limit, settings, async (deadline) => {
+        const attempt = () => attemptCall(call, start, { ...settings, signal: deadline.signal });
+        return await withRetries(attempt, { ...settings, policy: call.retry, deadline });
     });
+}
+function headOf({ status, headers, url }) {
+    return { status, headers, url: url.href };
 }
 function readStart(call, settings) {
     const defaults = { 'user-agent': settings.userAgent, 'accept-encoding': 'identity' };
@@ -19931,8 +19894,22 @@ function readStart(call, settings) {
         credentials: readRequestHeaders(call.credentials),
     };
 }
-function requestFor(hop, call) {
-    return { method: call.method, url: hop.url, headers: { ...hop.headers, ...hop.credentials }, body: call.body };
+async function attemptCall(call, start, settings) {
+    const open = async ({ url, headers, credentials }) => await openExchange({ method: call.method, url, headers: { ...headers, ...credentials }, body: call.body }, settings);
+    const exchange = call.followRedirects ? await followRedirects(start, open, settings) : await open(start);
+    try {
+        return await call.receive(exchange);
+    }
+    finally {
+        exchange.close();
+    }
+}
+
+;// CONCATENATED MODULE: ./build/net/unusable-answer.js
+
+/** Says that the server answered with something else than it should have: ArtifactError `bad_response`. */
+function unusableAnswer(answer, expected, found) {
+    return new ArtifactError('bad_response', `${answer.url.origin} answered with ${found} instead of ${expected}: check the URL, or report it to the hub.`);
 }
 
 ;// CONCATENATED MODULE: ./build/net/download.js
@@ -19944,9 +19921,9 @@ function requestFor(hop, call) {
 
 
 /**
- * Streams the URL's body to the descriptor in constant memory. Throws ConfigError `insecure_url` or `invalid_input`; ArtifactError `network`
- * (also when the body keeps breaking off), `timeout`, `bad_response` (redirects, an encoded body, a 2xx other than 200);
- * ArchiveError `archive_too_large`; DeploymentError `disk_full` or `host_not_writable`.
+ * Streams the URL's body to the descriptor in constant memory. Throws ConfigError `insecure_url` or `invalid_input`;
+ * ArtifactError `network` (also when the body keeps breaking off), `timeout`, `bad_response` (redirects, an encoded
+ * body, a 2xx other than 200); ArchiveError `archive_too_large`; DeploymentError `disk_full` or `host_not_writable`.
  */
 async function download(request, settings) {
     if (request.hmacSecret === '')
@@ -19960,51 +19937,61 @@ async function download(request, settings) {
         retry: 'transient',
         followRedirects: true,
         timeoutMs: request.timeoutMs,
+        receive: (exchange) => receiveFile(exchange, request),
     };
-    return makeCall(call, settings, (exchange, head) => receiveFile(exchange, head, request));
+    return await makeCall(call, settings);
 }
-async function receiveFile(exchange, head, request) {
+async function receiveFile(exchange, request) {
+    const head = headOf(exchange);
     if (head.status < 200 || head.status > 299) {
         const { body, text } = await readAnswerText(exchange);
         return { ...head, ok: false, body, text };
     }
-    const total = readDeclaredSize(exchange, request.maxBytes);
-    empty(request.fd);
-    return { ...head, ok: true, status: 200, ...(await saveBody(exchange, total, request)) };
+    refuseUnusable(exchange);
+    refuseTooLarge(exchange, request.maxBytes, declaredSize(exchange) ?? 0);
+    emptyFile(request.fd);
+    return { ...head, ok: true, status: 200, ...(await saveBody(exchange, request)) };
 }
-function readDeclaredSize(exchange, maxBytes) {
+function refuseUnusable(exchange) {
     if (exchange.status !== 200)
-        throw unusable(exchange, 'a file (HTTP 200)', `HTTP ${exchange.status}`);
+        throw unusableAnswer(exchange, 'a file (HTTP 200)', `HTTP ${exchange.status}`);
     if (isEncoded(exchange))
-        throw unusable(exchange, 'the exact bytes that were signed', 'an encoded body (Content-Encoding)');
-    const declared = exchange.headers['content-length'];
-    if (declared === undefined)
-        return undefined;
-    refuseTooLarge(Number(declared), maxBytes, exchange);
-    return Number(declared);
+        throw unusableAnswer(exchange, 'the exact bytes that were signed', 'an encoded body (Content-Encoding)');
 }
-async function saveBody(exchange, total, request) {
+function declaredSize(exchange) {
+    const declared = exchange.headers['content-length'];
+    return declared === undefined ? undefined : Number(declared);
+}
+async function saveBody(exchange, request) {
     const sha256 = (0,external_node_crypto_namespaceObject.createHash)('sha256');
     const hmac = request.hmacSecret === undefined ? undefined : (0,external_node_crypto_namespaceObject.createHmac)('sha256', request.hmacSecret);
     const writer = new BlockWriter(request.fd, block => {
         sha256.update(block);
         hmac?.update(block);
     });
-    const size = await pump(exchange, writer, total, request);
+    const size = await writeAll(allowedChunks(exchange, request), writer);
     return { size, sha256: sha256.digest('hex'), ...hmacField(hmac) };
 }
-async function pump(exchange, writer, total, request) {
+/** The body's chunks, none of them beyond `maxBytes`. */
+async function* allowedChunks(exchange, { maxBytes, onProgress }) {
+    const total = declaredSize(exchange);
     let received = 0;
+    for await (const chunk of exchange.body) {
+        received += chunk.length;
+        refuseTooLarge(exchange, maxBytes, received);
+        yield chunk;
+        onProgress?.(received, total);
+    }
+}
+async function writeAll(chunks, writer) {
+    let size = 0;
     try {
-        for await (const chunk of exchange.body) {
-            received += chunk.length;
-            refuseTooLarge(received, request.maxBytes, exchange);
+        for await (const chunk of chunks) {
             await writer.add(chunk);
-            freeChunk(chunk);
-            request.onProgress?.(received, total);
+            size += chunk.length;
         }
         await writer.finish();
-        return received;
+        return size;
     }
     finally {
         await writer.settle();
@@ -20013,7 +20000,7 @@ async function pump(exchange, writer, total, request) {
 function hmacField(hmac) {
     return hmac === undefined ? {} : { hmacSha256: hmac.digest() };
 }
-function empty(fd) {
+function emptyFile(fd) {
     try {
         (0,external_node_fs_namespaceObject.ftruncateSync)(fd, 0);
     }
@@ -20021,13 +20008,10 @@ function empty(fd) {
         throw toWriteError(error);
     }
 }
-function refuseTooLarge(bytes, maxBytes, exchange) {
+function refuseTooLarge(exchange, maxBytes, bytes) {
     if (bytes <= maxBytes)
         return;
-    throw new ArchiveError('archive_too_large', `${exchange.url.origin} serves ${bytes} bytes or more, max-artifact-bytes allows ${maxBytes}: nothing was installed. Raise it if the artifact is meant to be that large.`);
-}
-function unusable(exchange, expected, found) {
-    return new ArtifactError('bad_response', `${exchange.url.origin} should answer with ${expected}, found ${found}: check the hub.`);
+    throw new ArchiveError('archive_too_large', `The artifact from ${exchange.url.origin} has at least ${bytes} bytes, more than the ${maxBytes} that max-artifact-bytes allows: nothing was installed. Raise max-artifact-bytes if the artifact is meant to be that large.`);
 }
 
 ;// CONCATENATED MODULE: ./build/net/json-request.js
@@ -20036,8 +20020,9 @@ function unusable(exchange, expected, found) {
 
 
 /**
- * The answer to a request, whatever its status. Throws ConfigError `insecure_url` or `invalid_input`, and ArtifactError `network`,
- * `timeout`, or `bad_response` for trouble with redirects and for a 2xx body that is encoded or longer than MAX_JSON_BODY_BYTES.
+ * Returns the answer to a request with any status. Throws ConfigError `insecure_url` or `invalid_input`, and
+ * ArtifactError `network`, `timeout`, or `bad_response` for bad redirects and for a 2xx body that is encoded or longer
+ * than MAX_JSON_BODY_BYTES.
  */
 async function requestJson(request, settings) {
     const hasBody = request.body !== undefined;
@@ -20054,45 +20039,73 @@ async function requestJson(request, settings) {
         retry: request.retry,
         followRedirects: request.method === 'GET' && request.followRedirects !== false,
         timeoutMs: request.timeoutMs,
+        receive: receiveJson,
     };
-    return makeCall(call, settings, receiveJson);
+    return await makeCall(call, settings);
 }
-async function receiveJson(exchange, head) {
-    const succeeded = head.status >= 200 && head.status < 300;
+async function receiveJson(exchange) {
+    const succeeded = exchange.status >= 200 && exchange.status < 300;
     if (succeeded && isEncoded(exchange))
-        throw json_request_unusable(exchange, 'plain JSON', 'an encoded body (Content-Encoding)');
+        throw unusableAnswer(exchange, 'plain JSON', 'an encoded body (Content-Encoding)');
     const { cut, ...answer } = await readAnswerText(exchange);
     if (succeeded && cut)
-        throw json_request_unusable(exchange, `at most ${MAX_JSON_BODY_BYTES} bytes of JSON`, 'more');
-    return { ...head, ...answer };
+        throw unusableAnswer(exchange, `at most ${MAX_JSON_BODY_BYTES} bytes of JSON`, 'more');
+    return { ...headOf(exchange), ...answer };
 }
-function json_request_unusable(exchange, expected, found) {
-    return new ArtifactError('bad_response', `${exchange.url.origin} should answer with ${expected}, found ${found}: check the URL.`);
+
+;// CONCATENATED MODULE: ./build/net/trust.js
+
+
+
+/**
+ * The authorities that TLS trusts: Node's defaults, and those in `ca` (PEM).
+ * Throws ConfigError `invalid_input` when `ca` contains no certificate.
+ */
+function readTrust(ca) {
+    if (ca === undefined)
+        return { rejectUnauthorized: true };
+    try {
+        new external_node_crypto_namespaceObject.X509Certificate(ca);
+        return {
+            rejectUnauthorized: true,
+            secureContext: (0,external_node_tls_namespaceObject.createSecureContext)({ ca: [...(0,external_node_tls_namespaceObject.getCACertificates)('default'), ca] }),
+        };
+    }
+    catch (cause) {
+        throw new ConfigError('invalid_input', 'ca-file contains no certificate in PEM form (-----BEGIN CERTIFICATE-----): check the file.', { cause });
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/net/settings.js
 
 
 
-/** The options with every default filled in. Throws ConfigError `invalid_input` when `ca` holds no certificate. */
+/** The options with every default filled in. Throws ConfigError `invalid_input` when `ca` contains no certificate. */
 function readSettings(options) {
     return {
         allowHttp: options.allowHttp,
         trust: readTrust(options.ca),
         userAgent: options.userAgent,
         log: options.log,
-        signal: options.signal,
+        signal: options.signal ?? new AbortController().signal,
         timeouts: { connectMs: CONNECT_TIMEOUT_MS, idleMs: IDLE_TIMEOUT_MS, ...options.timeouts },
         sleep: options.sleep ?? ((ms, signal) => (0,promises_namespaceObject.setTimeout)(ms, undefined, signal === undefined ? {} : { signal })),
+        startTimer: options.startTimer ?? startTimer,
         random: options.random ?? Math.random,
     };
+}
+function startTimer(ms, expire) {
+    const timer = setTimeout(expire, ms);
+    return () => clearTimeout(timer);
 }
 
 ;// CONCATENATED MODULE: ./build/net/wire.js
 
 
 
-/** Proxies are those of the environment. Throws ConfigError `invalid_input` when `ca` holds no certificate. */
+/**
+ * Uses the proxies that the environment names. Throws ConfigError `invalid_input` when `ca` contains no certificate.
+ */
 function createWire(options) {
     const settings = readSettings(options);
     return {
@@ -22948,6 +22961,30 @@ async function* inSlices(pieces, slice) {
 
 ;// CONCATENATED MODULE: external "node:zlib"
 const external_node_zlib_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:zlib");
+;// CONCATENATED MODULE: ./build/core/archive/free-buffer.js
+/**
+ * Gives a buffer's memory back at once: left to the garbage collector, megabytes in use for moments pile up to a hundred. Only for a buffer
+ * that has all of its memory to itself (not from Node.js' pool for small ones) and that nobody looks at any more.
+ */
+function freeBuffer(buffer) {
+    ;
+    buffer.buffer.transfer(0);
+}
+/**
+ * Frees a piece that a zlib stream of `chunkSize` has given out, once it is used: but only the last one in the buffer that the stream fills, which
+ * the stream has done with; a piece before the last shares its memory with pieces to come.
+ */
+function freeZlibPiece(piece, chunkSize) {
+    const { buffer, byteOffset, length } = piece;
+    if (buffer.byteLength === chunkSize && byteOffset + length === chunkSize)
+        freeBuffer(piece);
+}
+/** Frees a chunk of a stream, once it is used, that has its memory to itself; leaves one that may share it. */
+function freeChunk(chunk) {
+    if (chunk.buffer.byteLength === chunk.length)
+        freeBuffer(chunk);
+}
+
 ;// CONCATENATED MODULE: ./build/core/archive/archive-entry.js
 
 
@@ -25356,9 +25393,9 @@ function write_env_readSettings(path) {
     }
     catch (error) {
         const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`;
-        throw write_env_unusable(`The settings ${path}`, found, 'repair or remove them');
+        throw unusable(`The settings ${path}`, found, 'repair or remove them');
     }
-    throw write_env_unusable(`The settings ${path}`, NOT_A_SMALL_FILE, 'repair or remove them');
+    throw unusable(`The settings ${path}`, NOT_A_SMALL_FILE, 'repair or remove them');
 }
 function readTemplate(path, shown) {
     const remedy = 'correct "from" in the plan, or the artifact';
@@ -25369,11 +25406,11 @@ function readTemplate(path, shown) {
     }
     catch (error) {
         const found = errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`;
-        throw write_env_unusable(`The settings template ${shown}`, found, remedy);
+        throw unusable(`The settings template ${shown}`, found, remedy);
     }
-    throw write_env_unusable(`The settings template ${shown}`, NOT_A_SMALL_FILE, remedy);
+    throw unusable(`The settings template ${shown}`, NOT_A_SMALL_FILE, remedy);
 }
-function write_env_unusable(what, found, remedy) {
+function unusable(what, found, remedy) {
     return new DeploymentError('step_failed', `${what} ${found}: ${remedy}.`);
 }
 

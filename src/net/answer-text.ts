@@ -3,15 +3,15 @@ import { MAX_JSON_BODY_BYTES } from '../core/limits.ts'
 import type { Exchange } from './exchange.ts'
 import { MAX_QUOTED_BODY_CHARS } from './limits.ts'
 
-/** A body that is meant to be read, not installed. */
+/** A body to read rather than to install. */
 export interface AnswerText {
   /** Parsed; undefined when it is empty, not JSON, or longer than MAX_JSON_BODY_BYTES. */
   body: unknown
-  /** As it came, at most MAX_JSON_BODY_BYTES of it; not to be printed. */
+  /** The first MAX_JSON_BODY_BYTES at most; not to be printed. */
   decoded: string
   /** Its beginning, cleaned, for messages. */
   text: string
-  /** Whether the body went beyond MAX_JSON_BODY_BYTES; the rest was not read. */
+  /** Whether the body was longer than MAX_JSON_BODY_BYTES; the rest was not read. */
   cut: boolean
 }
 
@@ -27,7 +27,7 @@ export async function readAnswerText(exchange: Exchange): Promise<AnswerText> {
   return { body: cut ? undefined : parseJson(decoded), decoded, text, cut }
 }
 
-/** Whether a Content-Encoding stands between us and the bytes; none is ever asked for. */
+/** Whether the body has a Content-Encoding; no request asks for one. */
 export function isEncoded(exchange: Exchange): boolean {
   return !['', 'identity'].includes((exchange.headers['content-encoding'] ?? '').trim().toLowerCase())
 }

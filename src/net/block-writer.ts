@@ -4,8 +4,8 @@ import { DeploymentError, errnoOf } from '../core/errors.ts'
 import { WRITE_BLOCK_BYTES } from './limits.ts'
 
 /**
- * Writes a stream of chunks to a file descriptor from position 0 in large blocks, one being filled while the other is
- * written. `onBlock` sees every byte once, in order. Throws DeploymentError `disk_full` or `host_not_writable`.
+ * Writes a stream of chunks to a file descriptor from position 0 in large blocks: it fills one while it writes the
+ * other. `onBlock` sees every byte once, in order. Throws DeploymentError `disk_full` or `host_not_writable`.
  */
 export class BlockWriter {
   readonly #fd: number
@@ -21,7 +21,7 @@ export class BlockWriter {
     this.#onBlock = onBlock
   }
 
-  /** Takes the chunk's bytes; waits while both blocks are full. */
+  /** Copies the chunk's bytes; waits while both blocks are full. */
   async add(chunk: Buffer): Promise<void> {
     for (let taken = 0; taken < chunk.length; ) {
       const copied = chunk.copy(this.#filling, this.#used, taken)
@@ -31,13 +31,13 @@ export class BlockWriter {
     }
   }
 
-  /** Writes what is left; after it every byte has been handed to the operating system. */
+  /** Writes the rest; afterwards the operating system has every byte. */
   async finish(): Promise<void> {
     await this.#turn()
     await this.#writing
   }
 
-  /** Waits until no write is under way, so that the descriptor may be closed. Never throws. */
+  /** Waits for any write in progress, so that the descriptor may be closed. Never throws. */
   async settle(): Promise<void> {
     await this.#writing.catch(() => {})
   }
@@ -45,16 +45,30 @@ export class BlockWriter {
   async #turn(): Promise<void> {
     await this.#writing
     const block = this.#filling.subarray(0, this.#used)
-    this.#writing = writeAll(this.#fd, block, this.#position)
+    this.#writing = this.#write(block)
     this.#writing.catch(() => {})
     this.#onBlock(block)
     this.#position += block.length
     this.#used = 0
     ;[this.#filling, this.#spare] = [this.#spare, this.#filling]
   }
+
+  async #write(block: Buffer): Promise<void> {
+    const start = this.#position
+    try {
+      for (let done = 0; done < block.length; ) {
+        const { bytesWritten } = await writeAt(this.#fd, block, done, block.length - done, start + done)
+        done += bytesWritten
+      }
+    } catch (error) {
+      throw toWriteError(error)
+    }
+  }
 }
 
-/** A system error while a download is written, as the operator needs it told. */
+const writeAt = promisify(write)
+
+/** Explains a system error that occurred while a download was written. */
 export function toWriteError(error: unknown): DeploymentError {
   const errno = errnoOf(error) ?? 'unknown error'
   return errno === 'ENOSPC' || errno === 'EDQUOT'
@@ -68,17 +82,4 @@ export function toWriteError(error: unknown): DeploymentError {
         `The download could not be written (${errno}): check the runner's temporary folder.`,
         { cause: error },
       )
-}
-
-const writeAt = promisify(write)
-
-async function writeAll(fd: number, block: Buffer, position: number): Promise<void> {
-  try {
-    for (let done = 0; done < block.length; ) {
-      const { bytesWritten } = await writeAt(fd, block, done, block.length - done, position + done)
-      done += bytesWritten
-    }
-  } catch (error) {
-    throw toWriteError(error)
-  }
 }

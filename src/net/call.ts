@@ -6,7 +6,7 @@ import { type RetryPolicy, withRetries } from './retries.ts'
 import type { WireSettings } from './settings.ts'
 import { parseRequestUrl } from './url-policy.ts'
 
-export interface Call {
+export interface Call<T> {
   method: 'GET' | 'POST'
   url: string
   headers: Headers
@@ -16,43 +16,35 @@ export interface Call {
   followRedirects: boolean
   /** Overall, retries and waits included. */
   timeoutMs: number
+  /** Reads the body of each attempt's final answer, so that a body that breaks off is an attempt that failed. */
+  receive: (exchange: Exchange) => Promise<T>
 }
 
-/** What every answer tells. */
 export interface AnswerHead {
   status: number
   headers: Headers
-  /** The final URL, after redirects. Its query may hold signed tokens: not for messages. */
+  /** The final URL, after redirects. Its query may contain signed tokens: not for messages. */
   url: string
 }
 
-/**
- * Makes one call within its deadline: policy, redirects, retries. `receive` gets each attempt's final answer and reads its body,
- * so that a body that breaks off is an attempt that failed. Throws what those rules throw.
- */
+/** Makes one call within its deadline: policy, redirects, retries. Throws what those rules and `receive` throw. */
 export async function makeCall<T extends AnswerHead>(
-  call: Call,
+  call: Call<T>,
   settings: WireSettings,
-  receive: (exchange: Exchange, head: AnswerHead) => Promise<T>,
 ): Promise<T & { attempts: number }> {
   const start = readStart(call, settings)
-  return withDeadline(call.timeoutMs, start.url.origin, settings.signal, deadline => {
-    const open = (hop: Hop) => openExchange(requestFor(hop, call), settings, deadline.signal)
-    const attempt = async (): Promise<T> => {
-      const exchange = call.followRedirects
-        ? await followRedirects(start, open, settings, settings.log)
-        : await open(start)
-      try {
-        return await receive(exchange, { status: exchange.status, headers: exchange.headers, url: exchange.url.href })
-      } finally {
-        exchange.close()
-      }
-    }
-    return withRetries(attempt, { ...settings, policy: call.retry, deadline })
+  const limit = { origin: start.url.origin, ms: call.timeoutMs }
+  return await withDeadline(limit, settings, async deadline => {
+    const attempt = () => attemptCall(call, start, { ...settings, signal: deadline.signal })
+    return await withRetries(attempt, { ...settings, policy: call.retry, deadline })
   })
 }
 
-function readStart(call: Call, settings: WireSettings): Hop {
+export function headOf({ status, headers, url }: Exchange): AnswerHead {
+  return { status, headers, url: url.href }
+}
+
+function readStart(call: Call<unknown>, settings: WireSettings): Hop {
   const defaults = { 'user-agent': settings.userAgent, 'accept-encoding': 'identity' }
   return {
     url: parseRequestUrl(call.url, settings),
@@ -61,6 +53,13 @@ function readStart(call: Call, settings: WireSettings): Hop {
   }
 }
 
-function requestFor(hop: Hop, call: Call) {
-  return { method: call.method, url: hop.url, headers: { ...hop.headers, ...hop.credentials }, body: call.body }
+async function attemptCall<T>(call: Call<T>, start: Hop, settings: WireSettings): Promise<T> {
+  const open = async ({ url, headers, credentials }: Hop) =>
+    await openExchange({ method: call.method, url, headers: { ...headers, ...credentials }, body: call.body }, settings)
+  const exchange = call.followRedirects ? await followRedirects(start, open, settings) : await open(start)
+  try {
+    return await call.receive(exchange)
+  } finally {
+    exchange.close()
+  }
 }

@@ -1,49 +1,64 @@
 import type { ClientRequest } from 'node:http'
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
-import { TransientError } from './failures.ts'
-import type { Timeouts } from './settings.ts'
+import { explainFailure, TransientError } from './failures.ts'
+import type { WireSettings } from './settings.ts'
+
+type WatchSettings = Pick<WireSettings, 'timeouts' | 'signal' | 'startTimer'>
 
 /**
- * Watches one connection: aborts its signal with TransientError `timeout` when it is not ready within `connectMs`, or when
- * the server then stays silent for `idleMs` while we wait for it. The time that we take ourselves does not count.
+ * Watches one connection: aborts its signal with TransientError `timeout` when it is not ready within `connectMs`, or
+ * when the server then stays silent for `idleMs` while we wait for it. The time that we take ourselves does not count.
  */
 export class ConnectionWatch {
+  readonly origin: string
+  /** Aborted when a time-out expires, when the settings' signal is, and when the connection is closed. */
   readonly signal: AbortSignal
   /** Whether the connection was ready, so that bytes of the request may have left. */
   sent = false
   readonly #controller = new AbortController()
-  readonly #origin: string
-  readonly #timeouts: Timeouts
-  #timer: NodeJS.Timeout
+  readonly #settings: WatchSettings
+  #stopTimer: () => void
 
-  constructor(origin: string, timeouts: Timeouts, outer: AbortSignal) {
-    this.#origin = origin
-    this.#timeouts = timeouts
-    this.signal = AbortSignal.any([outer, this.#controller.signal])
-    this.#timer = setTimeout(() => this.#controller.abort(this.#unconnected()), timeouts.connectMs)
+  constructor(origin: string, settings: WatchSettings) {
+    this.origin = origin
+    this.#settings = settings
+    this.signal = AbortSignal.any([settings.signal, this.#controller.signal])
+    const expire = () => this.#controller.abort(this.#unconnected())
+    this.#stopTimer = settings.startTimer(settings.timeouts.connectMs, expire)
   }
 
-  /** Begins to wait for the server once the request has a connection that is ready: for TLS, one that is verified. */
+  /** Starts to wait for the server once the request has a connection that is ready: for TLS, one that is verified. */
   follow(request: ClientRequest): void {
     request.once('socket', socket => whenReady(socket, () => this.#ready()))
   }
 
-  /** The server's turn: its silence counts from now on. */
+  /** The server's turn: from now on its silence counts. */
   awaitServer(): void {
-    clearTimeout(this.#timer)
-    this.#timer = setTimeout(() => this.#controller.abort(this.#silent()), this.#timeouts.idleMs)
+    this.#stopTimer()
+    const expire = () => this.#controller.abort(this.#silent())
+    this.#stopTimer = this.#settings.startTimer(this.#settings.timeouts.idleMs, expire)
   }
 
   /** Our turn: nothing counts. */
   pause(): void {
-    clearTimeout(this.#timer)
+    this.#stopTimer()
   }
 
-  /** Ends the connection, whatever it is doing. */
+  /** Ends the connection in any state. */
   close(): void {
     this.pause()
     this.#controller.abort()
+  }
+
+  /**
+   * Ends the connection after an error and returns what to throw: the signal's reason once that is aborted, else the
+   * error explained.
+   */
+  endWith(error: unknown): unknown {
+    const reason = this.signal.aborted ? this.signal.reason : explainFailure(error, this)
+    this.close()
+    return reason
   }
 
   #ready(): void {
@@ -52,13 +67,13 @@ export class ConnectionWatch {
   }
 
   #unconnected(): TransientError {
-    const message = `${this.#origin} could not be connected to within ${this.#timeouts.connectMs / 1000} s: check the URL, the network and any proxy.`
-    return new TransientError('timeout', message, false)
+    const message = `Could not connect to ${this.origin} within ${this.#settings.timeouts.connectMs / 1000} s: check the URL, the network and any proxy.`
+    return new TransientError('timeout', message, { sent: false })
   }
 
   #silent(): TransientError {
-    const message = `${this.#origin} sent nothing for ${this.#timeouts.idleMs / 1000} s: check the server and the network.`
-    return new TransientError('timeout', message, true)
+    const message = `${this.origin} sent nothing for ${this.#settings.timeouts.idleMs / 1000} s: check the server and the network.`
+    return new TransientError('timeout', message, { sent: true })
   }
 }
 

@@ -1,38 +1,44 @@
 import { ArtifactError } from '../core/errors.ts'
+import type { WireSettings } from './settings.ts'
+
+/** How long the exchange with an origin may take, retries and waits included. */
+export interface TimeLimit {
+  origin: string
+  ms: number
+}
 
 export interface Deadline {
-  /** Aborted when the time is up or the caller cancels; its reason is what the operation rejects with. */
+  /** Aborted when the time is up or the caller cancels; the operation rejects with its reason. */
   signal: AbortSignal
   remainingMs: () => number
 }
 
 /**
- * Runs an operation that must be over after `ms` milliseconds, everything it waits for included.
- * Rejects with ArtifactError `timeout` when it is not, and with the reason of `cancel` when that is aborted first.
+ * Runs an operation within its time limit. Rejects with ArtifactError `timeout` when it takes longer, and with the
+ * reason of `cancel` when that is aborted first. The operation must stop when the deadline's signal is aborted.
  */
 export async function withDeadline<T>(
-  ms: number,
-  origin: string,
-  cancel: AbortSignal | undefined,
+  limit: TimeLimit,
+  settings: Pick<WireSettings, 'signal' | 'startTimer'>,
   operation: (deadline: Deadline) => Promise<T>,
 ): Promise<T> {
-  cancel?.throwIfAborted()
+  settings.signal.throwIfAborted()
   const expiry = new AbortController()
-  const timer = setTimeout(() => expiry.abort(overdue(ms, origin)), ms)
-  const endsAt = performance.now() + ms
-  const signal = cancel === undefined ? expiry.signal : AbortSignal.any([cancel, expiry.signal])
+  const stopTimer = settings.startTimer(limit.ms, () => expiry.abort(overdue(limit)))
+  const endsAt = performance.now() + limit.ms
+  const signal = AbortSignal.any([settings.signal, expiry.signal])
   try {
     return await operation({ signal, remainingMs: () => endsAt - performance.now() })
   } catch (error) {
     throw signal.aborted ? signal.reason : error
   } finally {
-    clearTimeout(timer)
+    stopTimer()
   }
 }
 
-function overdue(ms: number, origin: string): ArtifactError {
+function overdue({ origin, ms }: TimeLimit): ArtifactError {
   return new ArtifactError(
     'timeout',
-    `The exchange with ${origin} was not over after ${ms / 1000} s in all: check the server and the network, or allow it more time.`,
+    `The exchange with ${origin} did not finish within ${ms / 1000} s in all: check the server and the network, or allow it more time.`,
   )
 }

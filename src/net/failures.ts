@@ -1,42 +1,50 @@
-import { ArtifactError, type ErrorCode, errnoOf } from '../core/errors.ts'
+import { ArtifactError, type ErrorCode, type ErrorOptions, errnoOf } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 
-/** A failure on the way that another attempt may not meet. */
+/** A connection as far as an operator needs to know it. */
+export interface ConnectionState {
+  origin: string
+  /** False when no byte of the request can have reached the server. */
+  sent: boolean
+}
+
+/** A failure of the connection that another attempt may avoid. */
 export class TransientError extends ArtifactError {
   /** False when no byte of the request can have reached the server. */
   readonly sent: boolean
 
-  constructor(code: ErrorCode, message: string, sent: boolean, cause?: unknown) {
-    super(code, message, { cause })
-    this.sent = sent
+  constructor(code: ErrorCode, message: string, options: ErrorOptions & { sent: boolean }) {
+    super(code, message, options)
+    this.sent = options.sent
   }
 }
 
 /**
- * What a system error on the connection to `origin` means to the operator: `bad_response` for an answer that is not HTTP,
- * else `network`, which is transient unless a certificate was refused. The message names no path and no query, as both may hold tokens.
+ * Explains a system error on a connection to the operator: `bad_response` for an answer that is not HTTP, else
+ * `network`, which is transient unless a certificate was refused. The message names no path and no query: both may
+ * contain tokens.
  */
-export function explainFailure(error: unknown, origin: string, sent: boolean): ArtifactError {
+export function explainFailure(error: unknown, { origin, sent }: ConnectionState): ArtifactError {
   const code = errnoOf(error) ?? ''
   const reason = reasonOf(error)
   if (code.startsWith('HPE_')) {
-    const hint = origin.startsWith('http:') ? ', or is it https instead of http?' : '.'
+    const hint = origin.startsWith('http:') ? ', or should the URL be https instead of http?' : '.'
     const message = `${origin} did not answer in HTTP (${reason}): check the URL and its port${hint}`
     return new ArtifactError('bad_response', message, { cause: error })
   }
   if (CERTIFICATE_CODE.test(code)) {
-    return new ArtifactError(
-      'network',
-      `The certificate of ${origin} was refused (${reason}): nothing was sent. If it is from a private authority, name that one in ca-file.`,
-      { cause: error },
-    )
+    const message = `The certificate of ${origin} was refused (${reason}), and nothing was sent. If a private authority issued it, add that authority to ca-file.`
+    return new ArtifactError('network', message, { cause: error })
   }
   if (!sent && NO_TLS_CODE.test(code)) {
-    const message = `${origin} does not speak TLS on this port, or none that we accept (${code}): check the URL and its port, or is it http instead of https?`
-    return new TransientError('network', message, sent, error)
+    const message = `${origin} does not speak TLS on this port, or no version that is accepted (${code}): check the URL and its port, or should it be http instead of https?`
+    return new TransientError('network', message, { sent, cause: error })
   }
-  const what = sent ? `The connection to ${origin} broke` : `No connection to ${origin}`
-  return new TransientError('network', `${what} (${reason}): check the URL, the network and any proxy.`, sent, error)
+  const what = sent ? `The connection to ${origin} broke` : `Could not connect to ${origin}`
+  return new TransientError('network', `${what} (${reason}): check the URL, the network and any proxy.`, {
+    sent,
+    cause: error,
+  })
 }
 
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/

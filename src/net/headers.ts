@@ -5,8 +5,8 @@ import { cleanForeignText } from '../core/foreign-text.ts'
 export type Headers = Record<string, string>
 
 /**
- * The headers under lower-case names. Throws ConfigError `invalid_input` for a name or value that a header cannot carry,
- * such as a secret with a line break; the message names the header and never its value.
+ * The headers under lower-case names. Throws ConfigError `invalid_input` for a name or value that a header cannot
+ * carry, such as a secret with a line break; the message names the header, never its value.
  */
 export function readRequestHeaders(headers: Headers | undefined): Headers {
   return Object.fromEntries(Object.entries(headers ?? {}).map(([name, value]) => [checkedName(name, value), value]))
@@ -20,7 +20,7 @@ function checkedName(name: string, value: string): string {
   } catch {
     throw new ConfigError(
       'invalid_input',
-      `The value for the header "${cleanForeignText(name, 60)}" holds a character that no header can carry: look for a line break or other stray character in that input.`,
+      `The value for the header "${cleanForeignText(name, 60)}" contains a character that a header cannot carry: look for a line break or another stray character in that input.`,
     )
   }
 }

@@ -1,4 +1,4 @@
-/** Limits of the wire; a wire's `timeouts` option may replace the two time-outs. */
+/** A wire's `timeouts` option may replace these two. */
 export const CONNECT_TIMEOUT_MS = 10_000
 export const IDLE_TIMEOUT_MS = 30_000
 export const MAX_REDIRECTS = 5
@@ -8,7 +8,7 @@ export const MAX_RETRIES = 3
 export const BACKOFF_BASE_MS = 500
 export const BACKOFF_CAP_MS = 8_000
 export const RETRY_AFTER_CAP_MS = 30_000
-/** Of a foreign body, as far as a message may quote it. */
+/** How much of a foreign body a message may quote. */
 export const MAX_QUOTED_BODY_CHARS = 2048
-/** Two blocks of this size are all that a download keeps in memory. */
+/** A download buffers two blocks of this size. */
 export const WRITE_BLOCK_BYTES = 1024 * 1024

@@ -5,8 +5,8 @@ import { BACKOFF_BASE_MS, BACKOFF_CAP_MS, MAX_RETRIES, RETRY_AFTER_CAP_MS } from
 import type { Sleep } from './settings.ts'
 
 /**
- * `transient`: failures on the way, and answers 408, 429 and 5xx. `connection-only`: failures before a byte of the request
- * can have arrived, for requests that must not be made twice.
+ * `transient`: failures of the connection, and answers 408, 429 and 5xx. `connection-only`: failures before a byte of
+ * the request can have arrived, for requests that must not be made twice.
  */
 export type RetryPolicy = 'transient' | 'connection-only' | 'never'
 
@@ -26,30 +26,33 @@ interface Answer {
 type Outcome<T> = { answer: T } | { failure: TransientError }
 
 /**
- * Makes up to 1 + MAX_RETRIES attempts and gives the last one's answer or failure. Between them it waits an exponentially growing
- * time with full jitter, or as long as `Retry-After` asks, capped; a wait that would reach the deadline is not begun.
- * After the deadline's signal nothing is attempted any more: it throws the signal's reason.
+ * Makes up to 1 + MAX_RETRIES attempts and gives the last one's answer or failure. Between attempts it waits an
+ * exponentially growing time with full jitter, or as long as `Retry-After` asks, capped; it does not start a wait that
+ * would reach the deadline. Once the deadline's signal is aborted it attempts nothing more and throws the signal's
+ * reason.
  */
 export async function withRetries<T extends Answer>(
   attempt: () => Promise<T>,
-  context: RetryContext,
+  { policy, deadline, sleep, random, log }: RetryContext,
 ): Promise<T & { attempts: number }> {
   for (let attempts = 1; ; attempts++) {
     const outcome = await outcomeOf(attempt)
-    context.deadline.signal.throwIfAborted()
-    const waitMs = backoffMs(attempts, outcome, context.random)
-    const again =
-      isWorthRetrying(outcome, context.policy) && attempts <= MAX_RETRIES && waitMs < context.deadline.remainingMs()
-    if (!again) return settled(outcome, attempts)
-    context.log(
-      `Attempt ${attempts} of ${1 + MAX_RETRIES}: ${describe(outcome)} Trying again in ${(waitMs / 1000).toFixed(1)} s.`,
+    deadline.signal.throwIfAborted()
+    const waitMs = Math.max(random() * maxBackoffMs(attempts), requestedWaitMs(outcome))
+    const again = isWorthRetrying(outcome, policy) && attempts <= MAX_RETRIES && waitMs < deadline.remainingMs()
+    if (!again) return finalAnswer(outcome, attempts)
+    log(
+      `Attempt ${attempts} of ${1 + MAX_RETRIES}: ${describeOutcome(outcome)} Trying again in ${(waitMs / 1000).toFixed(1)} s.`,
     )
-    await context.sleep(waitMs, context.deadline.signal)
-    context.deadline.signal.throwIfAborted()
+    await sleep(waitMs, deadline.signal)
+    deadline.signal.throwIfAborted()
   }
 }
 
-/** Milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, 0 to RETRY_AFTER_CAP_MS; 0 for anything else. */
+/**
+ * Milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, 0 to RETRY_AFTER_CAP_MS; 0 for anything
+ * else.
+ */
 export function parseRetryAfter(header: string | undefined, now: number = Date.now()): number {
   const text = header?.trim() ?? ''
   const ms = /^\d+$/.test(text) ? Number(text) * 1000 : HTTP_DATE.test(text) ? Date.parse(text) - now : 0
@@ -82,17 +85,19 @@ function isTransientStatus(status: number): boolean {
   return status === 408 || status === 429 || status >= 500
 }
 
-function backoffMs(attempts: number, outcome: Outcome<Answer>, random: () => number): number {
-  const jittered = random() * Math.min(BACKOFF_CAP_MS, BACKOFF_BASE_MS * 2 ** (attempts - 1))
-  const asked = 'answer' in outcome ? parseRetryAfter(outcome.answer.headers['retry-after']) : 0
-  return Math.max(jittered, asked)
+function maxBackoffMs(attempts: number): number {
+  return Math.min(BACKOFF_CAP_MS, BACKOFF_BASE_MS * 2 ** (attempts - 1))
 }
 
-function settled<T>(outcome: Outcome<T>, attempts: number): T & { attempts: number } {
+function requestedWaitMs(outcome: Outcome<Answer>): number {
+  return 'answer' in outcome ? parseRetryAfter(outcome.answer.headers['retry-after']) : 0
+}
+
+function finalAnswer<T>(outcome: Outcome<T>, attempts: number): T & { attempts: number } {
   if ('failure' in outcome) throw outcome.failure
   return { ...outcome.answer, attempts }
 }
 
-function describe(outcome: Outcome<Answer>): string {
+function describeOutcome(outcome: Outcome<Answer>): string {
   return 'failure' in outcome ? outcome.failure.message : `the answer was HTTP ${outcome.answer.status}.`
 }

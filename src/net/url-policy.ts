@@ -2,13 +2,14 @@ import { ConfigError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 
 export interface UrlPolicy {
-  /** Plain http is accepted for any host; without it for loopback addresses only. */
+  /** Accepts plain http for any host, not only for loopback addresses. */
   allowHttp: boolean
 }
 
 /**
- * The URL as it may be requested: https, or plain http for a loopback address (any host with `allowHttp`), without userinfo.
- * Throws ConfigError `invalid_input` when the text is no URL, `insecure_url` when the policy refuses it.
+ * A URL that may be requested: https, or plain http for a loopback address (any host with `allowHttp`), without
+ * userinfo.
+ * Throws ConfigError `invalid_input` when the text is not a URL, `insecure_url` when the policy refuses it.
  */
 export function parseRequestUrl(text: string, policy: UrlPolicy): URL {
   if (!URL.canParse(text)) {
@@ -28,40 +29,44 @@ export function refuseInsecureUrl(url: URL, policy: UrlPolicy): void {
     throw insecure(`Expected an https URL, found the scheme "${url.protocol.slice(0, -1)}": check the URL.`)
   }
   if (url.username !== '' || url.password !== '') {
-    throw insecure(`The URL of ${url.host} carries a user name or password: give credentials by their own inputs.`)
+    throw insecure(`The URL of ${url.host} contains a user name or password: pass credentials in their own inputs.`)
   }
   if (url.protocol === 'http:' && !policy.allowHttp && !isLoopback(url.hostname)) {
     throw insecure(
-      `${url.origin} is plain http, which anyone on the way can read and change: use https, or allow-http where that is meant.`,
+      `${url.origin} is plain http, which anyone on the network path can read and change: use https, or set allow-http if you accept that.`,
     )
   }
 }
 
 /**
- * Refuses a redirect that leaves TLS, or that leads from elsewhere to this host's own services, whatever `allowHttp` says.
+ * Refuses a redirect that leaves TLS, or that leads from another host to this host's own services, even with
+ * `allowHttp`.
  * Throws ConfigError `insecure_url`.
  */
 export function refuseInsecureHop(from: URL, to: URL): void {
   if (from.protocol === 'https:' && to.protocol !== 'https:') {
     throw insecure(
-      `${from.origin} redirects from https to ${to.origin}, which is not https: not followed. Report it to the hub.`,
+      `${from.origin} redirects from https to ${to.origin}, which is not https: the redirect was not followed. Report it to the hub.`,
     )
   }
   if (!reachesThisHost(from.hostname) && reachesThisHost(to.hostname)) {
     throw insecure(
-      `${from.origin} redirects to ${to.origin}, an address of this host itself: not followed. Report it to the hub.`,
+      `${from.origin} redirects to ${to.origin}, an address of this host itself: the redirect was not followed. Report it to the hub.`,
     )
   }
 }
 
-/** Whether plain http to the host cannot leave the machine: 127.0.0.0/8, ::1 and `localhost`, nothing that merely looks like them. */
+/**
+ * Whether plain http to the host cannot leave the machine: 127.0.0.0/8, ::1 and `localhost`, and no name that merely
+ * resembles them.
+ */
 export function isLoopback(hostname: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || LOOPBACK_IPV4.test(hostname)
 }
 
 const LOOPBACK_IPV4 = /^127(?:\.\d{1,3}){3}$/
 
-// Wider than isLoopback: that one grants, this one refuses, so each errs to its safe side.
+// Wider than isLoopback: that one grants and this one refuses, so each errs on its safe side.
 function reachesThisHost(hostname: string): boolean {
   const name = hostname.replace(/\.$/, '')
   return isLoopback(name) || name.endsWith('.localhost') || UNSPECIFIED_OR_MAPPED.test(name)

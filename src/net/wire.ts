@@ -14,7 +14,9 @@ export interface Wire {
   download: (request: DownloadRequest) => Promise<DownloadAnswer>
 }
 
-/** Proxies are those of the environment. Throws ConfigError `invalid_input` when `ca` holds no certificate. */
+/**
+ * Uses the proxies that the environment names. Throws ConfigError `invalid_input` when `ca` contains no certificate.
+ */
 export function createWire(options: WireOptions): Wire {
   const settings = readSettings(options)
   return {

@@ -6,15 +6,18 @@ import type { Certificate } from './certificates.ts'
 
 export interface ConnectProxy {
   url: string
-  /** The `host:port` of every CONNECT that came, in order. */
+  /** The `host:port` of every CONNECT so far, in order. */
   targets: string[]
   authorizations: (string | undefined)[]
 }
 
-/** A CONNECT proxy on loopback that takes every host name to 127.0.0.1 at the port asked for; `stalled` never answers. With a certificate it speaks TLS itself. */
+/** What the proxy does with a CONNECT; a function is called instead of an answer. */
+export type ProxyBehaviour = 'works' | 'refuses' | (() => void)
+
+/** A CONNECT proxy on loopback that resolves every host name to 127.0.0.1. With a certificate it speaks TLS itself. */
 export async function startConnectProxy(
   t: TestContext,
-  behaviour: 'works' | 'stalled' | 'refuses' = 'works',
+  behaviour: ProxyBehaviour = 'works',
   certificate?: Certificate,
 ): Promise<ConnectProxy> {
   const targets: string[] = []
@@ -26,8 +29,9 @@ export async function startConnectProxy(
     targets.push(request.url ?? '')
     authorizations.push(request.headers['proxy-authorization'])
     socket.on('error', () => {})
-    if (behaviour === 'refuses') socket.end('HTTP/1.1 403 Forbidden\r\n\r\n')
-    if (behaviour === 'works') sockets.add(joinSockets(socket, Number(new URL(`http://${request.url}`).port || 80)))
+    if (typeof behaviour === 'function') behaviour()
+    else if (behaviour === 'refuses') socket.end('HTTP/1.1 403 Forbidden\r\n\r\n')
+    else sockets.add(joinSockets(socket, Number(new URL(`http://${request.url}`).port || 80)))
   })
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   t.after(async () => {
@@ -38,7 +42,7 @@ export async function startConnectProxy(
   return { url: `${scheme}://127.0.0.1:${(server.address() as AddressInfo).port}`, targets, authorizations }
 }
 
-/** Sets the proxy variables for the rest of the test; a variable that is not named is unset. */
+/** Sets the proxy variables for the rest of the test; unsets those that are not named. */
 export function useProxyEnvironment(t: TestContext, variables: Record<string, string>): void {
   const names = ['http_proxy', 'https_proxy', 'no_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY']
   const before = names.map(name => [name, process.env[name]] as const)

@@ -1,90 +1,107 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { setTimeout } from 'node:timers/promises'
 import { openExchange } from '../../src/net/exchange.ts'
 import { readSettings } from '../../src/net/settings.ts'
 import { startConnectProxy, useProxyEnvironment } from './connect-proxy.ts'
-import { drip, serve, serveSocket } from './loopback-server.ts'
+import { serve, serveSocket } from './loopback-server.ts'
+import { createManualTimers, type ManualTimers } from './manual-timers.ts'
 import { createTestedWire, get } from './tested-wire.ts'
 
-const LONG_MS = 60_000
+const CONNECT_MS = 100
+const IDLE_MS = 200
+const timeouts = { connectMs: CONNECT_MS, idleMs: IDLE_MS }
 const HEAD = 'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n'
 
-describe('the connect time-out', () => {
-  const timeouts = { connectMs: 100, idleMs: LONG_MS }
+function openWith(timers: ManualTimers, url: string) {
+  const settings = readSettings({
+    allowHttp: false,
+    userAgent: 'test',
+    log: () => {},
+    timeouts,
+    startTimer: timers.startTimer,
+  })
+  return openExchange({ method: 'GET', url: new URL(url), headers: {}, body: undefined }, settings)
+}
 
+describe('the connect time-out', () => {
   it('ends a TLS handshake that stalls, and counts as not sent', async t => {
-    const server = await serveSocket(t, () => {})
-    const wire = createTestedWire({ timeouts })
+    const timers = createManualTimers()
+    const server = await serveSocket(t, socket => socket.once('data', () => timers.expire(CONNECT_MS)))
+    const wire = createTestedWire({ timeouts, startTimer: timers.startTimer })
     const call = wire.requestJson({ ...get(server.url.replace('http:', 'https:')), retry: 'connection-only' })
     await assert.rejects(call, {
       name: 'ArtifactError',
       code: 'timeout',
       sent: false,
-      message: /connected to within 0\.1 s/,
+      message: /connect to .* within 0\.1 s/,
     })
     assert.equal(server.connections(), 4)
+    assert.deepEqual(timers.running(), [])
   })
 
-  it('ends a talk with a proxy that stalls', async t => {
-    const proxy = await startConnectProxy(t, 'stalled')
+  it('ends an exchange with a proxy that stalls', async t => {
+    const timers = createManualTimers()
+    const proxy = await startConnectProxy(t, () => timers.expire(CONNECT_MS))
     useProxyEnvironment(t, { http_proxy: proxy.url })
-    const call = createTestedWire({ timeouts, allowHttp: true }).requestJson(get('http://hub.test'))
-    await assert.rejects(call, { code: 'timeout', sent: false })
+    const wire = createTestedWire({ timeouts, startTimer: timers.startTimer, allowHttp: true })
+    await assert.rejects(wire.requestJson(get('http://hub.test')), { code: 'timeout', sent: false })
     assert.deepEqual(proxy.targets, ['hub.test:80'])
   })
 
-  it('is over once the connection stands', async t => {
-    const server = await serve(t, async (_, response) => {
-      await setTimeout(300)
+  it('is over once the connection is ready', async t => {
+    const timers = createManualTimers()
+    let running: number[] = []
+    const server = await serve(t, (_, response) => {
+      running = timers.running()
       response.end('{}')
     })
-    assert.equal((await createTestedWire({ timeouts }).requestJson(get(server.url))).status, 200)
+    const exchange = await openWith(timers, server.url)
+    exchange.close()
+    assert.deepEqual(running, [IDLE_MS])
   })
 })
 
 describe('the idle time-out', () => {
-  const timeouts = { connectMs: LONG_MS, idleMs: 100 }
-  const silences: [name: string, said: string][] = [
+  const silences: [name: string, sent: string][] = [
     ['nothing', ''],
     ['half a head', 'HTTP/1.1 200 OK\r\nContent-'],
     ['a head and no body', HEAD],
     ['half a body', `${HEAD}{"a":`],
   ]
-  for (const [name, said] of silences) {
+  for (const [name, sent] of silences) {
     it(`ends a wait for a server that sends ${name}`, async t => {
-      const server = await serveSocket(t, socket => socket.write(said))
-      const call = createTestedWire({ timeouts }).requestJson(get(server.url))
-      await assert.rejects(call, { name: 'ArtifactError', code: 'timeout', sent: true, message: /nothing for 0\.1 s/ })
+      const server = await serveSocket(t, socket => socket.write(sent))
+      const call = createTestedWire({ timeouts: { idleMs: IDLE_MS } }).requestJson(get(server.url))
+      await assert.rejects(call, { name: 'ArtifactError', code: 'timeout', sent: true, message: /nothing for 0\.2 s/ })
     })
   }
 
   it('is transient', async t => {
-    const server = await serveSocket(t, (socket, nth) =>
-      socket.write(nth === 1 ? HEAD : 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}'),
-    )
-    const answer = await createTestedWire({ timeouts }).requestJson({ ...get(server.url), retry: 'transient' })
-    assert.equal(answer.attempts, 2)
+    const timers = createManualTimers()
+    const server = await serve(t, (_, response, nth) => (nth === 1 ? timers.expire(IDLE_MS) : response.end('{}')))
+    const wire = createTestedWire({ timeouts, startTimer: timers.startTimer })
+    const answer = await wire.requestJson({ ...get(server.url), retry: 'transient' })
+    assert.deepEqual([answer.status, answer.attempts], [200, 2])
   })
 
-  it('does not count the time that we take', async t => {
-    const size = 32 * 1024 * 1024
-    const server = await serve(t, (_, response) => response.end(Buffer.alloc(size)))
-    const settings = readSettings({ allowHttp: false, userAgent: 'test', log: () => {}, timeouts })
-    const request = { method: 'GET', url: new URL(server.url), headers: {}, body: undefined } as const
-    const exchange = await openExchange(request, settings, new AbortController().signal)
+  it('starts anew with every chunk and does not count the time that we take', async t => {
+    const timers = createManualTimers()
+    let send: () => unknown = () => {}
+    const server = await serve(t, (_, response) => {
+      response.writeHead(200, { 'Content-Length': 3 }).flushHeaders()
+      send = () => response.write('x')
+    })
+    const exchange = await openWith(timers, server.url)
     let received = 0
+    send()
     for await (const chunk of exchange.body) {
-      if (received === 0) await setTimeout(300)
       received += chunk.length
+      assert.deepEqual(timers.running(), [])
+      if (received < 3) send()
     }
     exchange.close()
-    assert.equal(received, size)
-  })
-
-  it('begins anew with every byte', async t => {
-    const server = await serveSocket(t, socket => drip(socket, 'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n', 50))
-    const wire = createTestedWire({ timeouts: { connectMs: LONG_MS, idleMs: 2000 } })
-    assert.equal((await wire.requestJson(get(server.url))).text, 'xxxxxxxx')
+    const [whenReady, ...whileWaiting] = timers.started.slice(1)
+    assert.deepEqual([whenReady, whileWaiting], [IDLE_MS, [IDLE_MS, IDLE_MS, IDLE_MS, IDLE_MS]])
+    assert.deepEqual(timers.running(), [])
   })
 })

@@ -9,7 +9,7 @@ import { openPrivateFile } from './private-file.ts'
 import { createTestedWire } from './tested-wire.ts'
 
 const MEBIBYTE = 1024 * 1024
-const LIMITS = { maxBytes: 16 * MEBIBYTE, timeoutMs: 30_000 }
+const LIMITS = { maxBytes: 16 * MEBIBYTE, timeoutMs: 600_000 }
 
 function sha256(bytes: Buffer): string {
   return createHash('sha256').update(bytes).digest('hex')
@@ -43,36 +43,38 @@ describe('download', () => {
     await assert.rejects(unsigned, { name: 'ConfigError', code: 'invalid_input' })
   })
 
-  it('tells its progress', async t => {
+  it('reports its progress', async t => {
     const server = await serve(t, (_, response) =>
       response.writeHead(200, { 'Content-Length': 2_000_000 }).end(randomBytes(2_000_000)),
     )
-    const told: [number, number | undefined][] = []
-    const onProgress = (received: number, total: number | undefined) => told.push([received, total])
+    const progress: [number, number | undefined][] = []
+    const onProgress = (received: number, total: number | undefined) => progress.push([received, total])
     await createTestedWire().download({ url: server.url, fd: openPrivateFile(t).fd, onProgress, ...LIMITS })
-    assert.ok(told.length > 1)
-    assert.deepEqual(told.at(-1), [2_000_000, 2_000_000])
+    assert.ok(progress.length > 1)
+    assert.deepEqual(progress.at(-1), [2_000_000, 2_000_000])
   })
 
-  it('takes a body of undeclared length', async t => {
+  it('accepts a body of undeclared length', async t => {
     const server = await serveSocket(t, socket => socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\n\r\nzip')))
     const file = openPrivateFile(t)
     const answer = await createTestedWire().download({ url: server.url, fd: file.fd, ...LIMITS })
     assert.deepEqual([answer.ok, file.read().toString()], [true, 'zip'])
   })
 
-  it('replaces what the file held, also what a longer attempt left', async t => {
+  it('replaces the content of the file, also that of a longer failed attempt', async t => {
+    let breakOff = () => {}
     const server = await serve(t, (request, response, nth) => {
       if (nth === 2) {
         response.end('short')
         return
       }
       response.writeHead(200, { 'Content-Length': 9_000_000 }).write(Buffer.alloc(3_000_000, 'x'))
-      setTimeout(() => request.socket.destroy(), 100)
+      breakOff = () => request.socket.destroy()
     })
+    const onProgress = (received: number) => received > 2_500_000 && breakOff()
     const file = openPrivateFile(t)
     writeSync(file.fd, 'y'.repeat(100))
-    const answer = await createTestedWire().download({ url: server.url, fd: file.fd, ...LIMITS })
+    const answer = await createTestedWire().download({ url: server.url, fd: file.fd, onProgress, ...LIMITS })
     assert.ok(answer.ok)
     assert.deepEqual([answer.attempts, answer.size, answer.sha256], [2, 5, sha256(Buffer.from('short'))])
     assert.equal(file.read().toString(), 'short')
@@ -85,18 +87,14 @@ describe('download', () => {
   ]
   for (const [name, how] of broken) {
     it(`is network when every attempt's body ${name}`, async t => {
-      const server = await serveSocket(t, socket =>
-        socket.once('data', () => {
-          socket.write(`HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n${'x'.repeat(500)}`)
-          setTimeout(() => socket[how](), 20)
-        }),
-      )
-      const wire = createTestedWire()
-      const { fd } = openPrivateFile(t)
-      await assert.rejects(wire.download({ url: server.url, fd, ...LIMITS }), {
-        name: 'ArtifactError',
-        code: 'network',
+      let onProgress = () => {}
+      const server = await serveSocket(t, socket => {
+        onProgress = () => socket[how]()
+        socket.write(`HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n${'x'.repeat(500)}`)
       })
+      const wire = createTestedWire()
+      const request = { url: server.url, fd: openPrivateFile(t).fd, onProgress: () => onProgress(), ...LIMITS }
+      await assert.rejects(wire.download(request), { name: 'ArtifactError', code: 'network' })
       assert.deepEqual([server.connections(), wire.lines.length], [4, 3])
     })
   }
@@ -125,7 +123,7 @@ describe('download', () => {
     assert.ok(file.read().length <= MEBIBYTE)
   })
 
-  it('takes exactly as much as is allowed', async t => {
+  it('accepts exactly as many bytes as allowed', async t => {
     const server = await serve(t, (_, response) => response.end('x'.repeat(100)))
     const answer = await createTestedWire().download({
       url: server.url,
@@ -136,7 +134,7 @@ describe('download', () => {
     assert.equal(answer.ok, true)
   })
 
-  it('refuses an encoded body, as the signature is over the exact bytes', async t => {
+  it('refuses an encoded body, because the signature covers the exact bytes', async t => {
     const server = await serve(t, (_, response) =>
       response.writeHead(200, { 'Content-Encoding': 'gzip' }).end(gzipSync('zip')),
     )
@@ -145,7 +143,7 @@ describe('download', () => {
     assert.equal(server.requests[0]?.headers['accept-encoding'], 'identity')
   })
 
-  it('takes the identity encoding', async t => {
+  it('accepts the identity encoding', async t => {
     const server = await serve(t, (_, response) =>
       response.writeHead(200, { 'Content-Encoding': 'Identity' }).end('zip'),
     )
@@ -163,7 +161,7 @@ describe('download', () => {
     })
   }
 
-  it('gives a refusal to the caller', async t => {
+  it('returns a refusal to the caller', async t => {
     const server = await serve(t, (_, response) => response.writeHead(403).end('{"error":"wrong slug"}'))
     const answer = await createTestedWire().download({ url: server.url, fd: openPrivateFile(t).fd, ...LIMITS })
     assert.ok(!answer.ok)

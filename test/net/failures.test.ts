@@ -7,7 +7,7 @@ import { createTestedWire, get } from './tested-wire.ts'
 const QUERY = '/blob?X-Amz-Signature=s3cret'
 
 describe('a failing connection', () => {
-  it('is told with host and cause, without the query', async () => {
+  it('is reported with host and cause, without the query', async () => {
     const port = await closedPort()
     await assert.rejects(
       createTestedWire().requestJson(get(`http://127.0.0.1:${port}${QUERY}`)),
@@ -20,12 +20,12 @@ describe('a failing connection', () => {
     )
   })
 
-  it('is told with the cause when localhost has several addresses', async () => {
+  it('is reported with the cause when localhost has several addresses', async () => {
     const call = createTestedWire().requestJson(get(`http://localhost:${await closedPort()}`))
     await assert.rejects(call, { code: 'network', message: /ECONNREFUSED/ })
   })
 
-  it('is network when TLS meets a server that speaks none', async t => {
+  it('is network when the server of an https URL does not speak TLS', async t => {
     const server = await serveSocket(t, socket => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'))
     await assert.rejects(createTestedWire().requestJson(get(server.url.replace('http:', 'https:'))), {
       code: 'network',
@@ -33,7 +33,7 @@ describe('a failing connection', () => {
     })
   })
 
-  it('is bad_response when plain HTTP meets a server that speaks TLS', async t => {
+  it('is bad_response when the server of an http URL speaks TLS', async t => {
     const alert = Buffer.from([0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x46])
     const server = await serveSocket(t, socket => socket.once('data', () => socket.end(alert)))
     await assert.rejects(createTestedWire().requestJson(get(server.url)), {
@@ -42,7 +42,7 @@ describe('a failing connection', () => {
     })
   })
 
-  const broken: [name: string, said: string, code: string][] = [
+  const broken: [name: string, sent: string, code: string][] = [
     ['closes without an answer', '', 'network'],
     ['closes in the head', 'HTTP/1.1 200 OK\r\nContent-', 'network'],
     ['sends a body shorter than its Content-Length', 'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}', 'network'],
@@ -51,22 +51,22 @@ describe('a failing connection', () => {
     ['sends an endless head', `HTTP/1.1 200 OK\r\n${'X-Long: x\r\n'.repeat(20_000)}`, 'bad_response'],
     ['sends two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}', 'bad_response'],
   ]
-  for (const [name, said, code] of broken) {
+  for (const [name, sent, code] of broken) {
     it(`is ${code} when the server ${name}`, async t => {
-      const server = await serveSocket(t, socket => socket.once('data', () => socket.end(said)))
+      const server = await serveSocket(t, socket => socket.once('data', () => socket.end(sent)))
       await assert.rejects(createTestedWire().requestJson(get(server.url)), { name: 'ArtifactError', code })
     })
   }
 })
 
 describe('explainFailure', () => {
-  it('does not doubt TLS where a connection that spoke it breaks', () => {
+  it('does not blame TLS when a connection that spoke it breaks', () => {
     const broken = Object.assign(new Error('write EPROTO'), { code: 'EPROTO' })
-    assert.doesNotMatch(explainFailure(broken, 'https://hub.test', true).message, /TLS/)
+    assert.doesNotMatch(explainFailure(broken, { origin: 'https://hub.test', sent: true }).message, /TLS/)
   })
 
-  it('cleans what the system error quotes', () => {
-    const error = explainFailure(new Error('bad\n::error::name'), 'https://hub.test', false)
+  it('cleans the message of the system error', () => {
+    const error = explainFailure(new Error('bad\n::error::name'), { origin: 'https://hub.test', sent: false })
     assert.doesNotMatch(error.message, /\n|::/)
   })
 })

@@ -7,7 +7,7 @@ export interface LoopbackServer {
   /** Without a slash at the end. */
   url: string
   port: number
-  /** Every request that came, in order. */
+  /** Every request so far, in order. */
   requests: IncomingMessage[]
   /** Connections so far. */
   connections: () => number
@@ -15,7 +15,7 @@ export interface LoopbackServer {
 
 export type Handler = (request: IncomingMessage, response: ServerResponse, nth: number) => void
 
-/** An HTTP server on 127.0.0.1 that ends with the test, whatever is still open. */
+/** An HTTP server on 127.0.0.1 that ends with the test and closes every open connection. */
 export function serve(t: TestContext, handler: Handler): Promise<LoopbackServer> {
   const requests: IncomingMessage[] = []
   return listen(t, http.createServer(recording(requests, handler)), 'http', requests)
@@ -27,7 +27,7 @@ export function serveTls(t: TestContext, options: ServerOptions, handler: Handle
   return listen(t, https.createServer(options, recording(requests, handler)), 'https', requests)
 }
 
-/** A TCP server for what no HTTP server would do. */
+/** A TCP server, for answers that no HTTP server would send. */
 export function serveSocket(t: TestContext, onSocket: (socket: Socket, nth: number) => void): Promise<LoopbackServer> {
   let nth = 0
   return listen(
@@ -43,14 +43,14 @@ export function serveSocket(t: TestContext, onSocket: (socket: Socket, nth: numb
   )
 }
 
-/** Writes the head, then a byte now and then for as long as the other side listens. */
+/** Writes the head, then one byte at a time for as long as the other side listens. */
 export function drip(socket: Socket, head: string, everyMs: number): void {
   socket.write(head)
   const timer = setInterval(() => socket.write('x'), everyMs)
   socket.on('close', () => clearInterval(timer))
 }
 
-/** A port of 127.0.0.1 where nobody listens. */
+/** A port of 127.0.0.1 where no server listens. */
 export async function closedPort(): Promise<number> {
   const server = net.createServer()
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))

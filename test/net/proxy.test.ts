@@ -8,7 +8,7 @@ import { createTestedWire, get } from './tested-wire.ts'
 
 const certificate = makeCertificate()
 
-describe('a proxy of the environment', () => {
+describe('a proxy that the environment names', () => {
   it('carries plain http', async t => {
     const proxy = await startConnectProxy(t)
     useProxyEnvironment(t, { http_proxy: proxy.url })
@@ -37,13 +37,13 @@ describe('a proxy of the environment', () => {
       url: `http://hub.test:${server.port}/`,
       fd: openPrivateFile(t).fd,
       maxBytes: 4_000_000,
-      timeoutMs: 20_000,
+      timeoutMs: 600_000,
     }
     const answer = await wire.download(request)
     assert.ok(answer.ok && answer.size === 3_000_000)
   })
 
-  it('gets its own credentials, which the server does not', async t => {
+  it('gets its own credentials, and the server does not', async t => {
     const proxy = await startConnectProxy(t)
     useProxyEnvironment(t, { http_proxy: proxy.url.replace('//', '//user:p%40ss@') })
     const server = await serve(t, (_, response) => response.end())
@@ -52,7 +52,7 @@ describe('a proxy of the environment', () => {
     assert.equal(server.requests[0]?.headers['proxy-authorization'], undefined)
   })
 
-  it('is not asked for loopback addresses', async t => {
+  it('is not used for loopback addresses', async t => {
     const proxy = await startConnectProxy(t)
     useProxyEnvironment(t, { http_proxy: proxy.url })
     const server = await serve(t, (_, response) => response.end())
@@ -60,7 +60,7 @@ describe('a proxy of the environment', () => {
     assert.deepEqual(proxy.targets, [])
   })
 
-  it('is not asked for what no_proxy names', async t => {
+  it('is not used for hosts that no_proxy names', async t => {
     const proxy = await startConnectProxy(t)
     useProxyEnvironment(t, { http_proxy: proxy.url, no_proxy: '.test' })
     const unresolvable = `http://${'a'.repeat(64)}.test/`
@@ -68,7 +68,14 @@ describe('a proxy of the environment', () => {
     assert.deepEqual(proxy.targets, [])
   })
 
-  it('is named by its answer when it refuses', async t => {
+  it('is asked for port 443 when an https URL names none', async t => {
+    const proxy = await startConnectProxy(t, 'refuses')
+    useProxyEnvironment(t, { https_proxy: proxy.url })
+    await assert.rejects(createTestedWire().requestJson(get('https://hub.test/')), { code: 'network', sent: false })
+    assert.deepEqual(proxy.targets, ['hub.test:443'])
+  })
+
+  it('is reported with its answer when it refuses', async t => {
     const proxy = await startConnectProxy(t, 'refuses')
     useProxyEnvironment(t, { http_proxy: proxy.url })
     const wire = createTestedWire({ allowHttp: true })

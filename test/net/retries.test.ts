@@ -6,7 +6,7 @@ import { parseRetryAfter } from '../../src/net/retries.ts'
 import { closedPort, serve, serveSocket } from './loopback-server.ts'
 import { createTestedWire, get } from './tested-wire.ts'
 
-const POST = { method: 'POST', body: { a: 1 }, timeoutMs: 20_000 } as const
+const POST = { method: 'POST', body: { a: 1 }, timeoutMs: 600_000 } as const
 
 describe('withRetries', () => {
   for (const status of [408, 429, 500, 502, 503, 504, 599]) {
@@ -19,20 +19,20 @@ describe('withRetries', () => {
   }
 
   for (const status of [400, 401, 403, 404, 409, 410, 413, 422]) {
-    it(`takes ${status} for the answer`, async t => {
+    it(`returns ${status} as the answer`, async t => {
       const server = await serve(t, (_, response) => response.writeHead(status).end('{"error":"no"}'))
       const answer = await createTestedWire().requestJson({ ...get(server.url), retry: 'transient' })
       assert.deepEqual([answer.status, answer.attempts, answer.body], [status, 1, { error: 'no' }])
     })
   }
 
-  it('gives the last answer after four attempts', async t => {
+  it('returns the last answer after four attempts', async t => {
     const server = await serve(t, (_, response, nth) => response.writeHead(503).end(`{"error":"${nth}"}`))
     const answer = await createTestedWire().requestJson({ ...get(server.url), retry: 'transient' })
     assert.deepEqual([answer.status, answer.attempts, answer.body], [503, 1 + MAX_RETRIES, { error: '4' }])
   })
 
-  it('sends a retried POST whole again', async t => {
+  it('sends the whole body of a POST again', async t => {
     const bodies: string[] = []
     const server = await serve(t, (request, response, nth) => {
       request.setEncoding('utf8').on('data', text => bodies.push(text))
@@ -59,7 +59,7 @@ describe('withRetries', () => {
     assert.deepEqual(wire.waits, [7000])
   })
 
-  it('does not begin a wait that would reach the deadline', async t => {
+  it('does not start a wait that would reach the deadline', async t => {
     const server = await serve(t, (_, response) => response.writeHead(503, { 'Retry-After': '25' }).end('{}'))
     const wire = createTestedWire()
     const answer = await wire.requestJson({ ...get(server.url), retry: 'transient', timeoutMs: 20_000 })
@@ -76,7 +76,7 @@ describe('withRetries', () => {
     assert.equal(server.connections(), 1)
   })
 
-  it('tries again after a reset, and follows redirects from the start', async t => {
+  it('tries again after a reset and follows the redirects from the start', async t => {
     const paths: (string | undefined)[] = []
     const server = await serve(t, (request, response, nth) => {
       paths.push(request.url)
@@ -88,7 +88,7 @@ describe('withRetries', () => {
     assert.deepEqual([answer.attempts, paths], [2, ['/', '/signed-1', '/', '/signed-3']])
   })
 
-  it('never retries where the caller forbids it', async t => {
+  it('never retries when the caller forbids it', async t => {
     const server = await serve(t, (_, response) => response.writeHead(503).end())
     const answer = await createTestedWire().requestJson({ ...get(server.url), retry: 'never' })
     assert.equal(answer.attempts, 1)
@@ -96,7 +96,7 @@ describe('withRetries', () => {
 })
 
 describe('a connection-only retry', () => {
-  it('tries again when nobody listens', async () => {
+  it('tries again when no server listens', async () => {
     const wire = createTestedWire()
     const call = wire.requestJson({ ...POST, url: `http://127.0.0.1:${await closedPort()}`, retry: 'connection-only' })
     await assert.rejects(call, { name: 'ArtifactError', code: 'network' })
@@ -110,14 +110,14 @@ describe('a connection-only retry', () => {
     assert.equal(wire.waits.length, MAX_RETRIES)
   })
 
-  it('never sends again what a server may have processed', async t => {
+  it('never repeats a request that a server may have processed', async t => {
     const server = await serveSocket(t, socket => socket.once('data', () => socket.resetAndDestroy()))
     const call = createTestedWire().requestJson({ ...POST, url: server.url, retry: 'connection-only' })
     await assert.rejects(call, { code: 'network' })
     assert.equal(server.connections(), 1)
   })
 
-  it('takes 503 for the answer', async t => {
+  it('returns 503 as the answer', async t => {
     const server = await serve(t, (_, response) => response.writeHead(503).end())
     const answer = await createTestedWire().requestJson({ ...POST, url: server.url, retry: 'connection-only' })
     assert.deepEqual([answer.status, answer.attempts], [503, 1])
@@ -147,7 +147,7 @@ describe('parseRetryAfter', () => {
   for (const [header, ms] of table)
     it(`reads ${header} as ${ms} ms`, () => assert.equal(parseRetryAfter(header, now), ms))
 
-  it('stays between 0 and the cap whatever it is given', () => {
+  it('stays between 0 and the cap for any text', () => {
     fc.assert(
       fc.property(
         fc.oneof(

@@ -2,13 +2,13 @@ import type { WireOptions } from '../../src/net/settings.ts'
 import { createWire, type Wire } from '../../src/net/wire.ts'
 
 export interface TestedWire extends Wire {
-  /** What it logged. */
+  /** Its log. */
   lines: string[]
-  /** The waits between attempts, in milliseconds; none was waited for. */
+  /** The waits between attempts, in milliseconds, which it skips. */
   waits: number[]
 }
 
-/** A wire that notes its waits instead of waiting. */
+/** A wire that records its waits instead of waiting. */
 export function createTestedWire(options: Partial<WireOptions> = {}): TestedWire {
   const lines: string[] = []
   const waits: number[] = []
@@ -27,5 +27,5 @@ export function createTestedWire(options: Partial<WireOptions> = {}): TestedWire
 
 /** A GET with a generous deadline and no retries. */
 export function get(url: string) {
-  return { method: 'GET', url, retry: 'never', timeoutMs: 20_000 } as const
+  return { method: 'GET', url, retry: 'never', timeoutMs: 600_000 } as const
 }

@@ -12,10 +12,10 @@ function servePrivately(t: TestContext) {
   return serveTls(t, certificate as Certificate, (_, response) => response.end('{"tls":true}'))
 }
 
-describe('a server whose authority is private', { skip }, () => {
+describe('a server with a certificate from a private authority', { skip }, () => {
   const SECRET = { credentials: { 'X-API-Key': 'key' } }
 
-  it('is refused without ca, and never sees the request', async t => {
+  it('is refused without ca and never sees the request', async t => {
     const server = await servePrivately(t)
     const wire = createTestedWire()
     const call = wire.requestJson({ ...get(server.url), ...SECRET, retry: 'transient' })
@@ -29,7 +29,7 @@ describe('a server whose authority is private', { skip }, () => {
     assert.deepEqual(answer.body, { tls: true })
   })
 
-  it('is refused under a name that its certificate does not hold', async t => {
+  it('is refused under a name that its certificate does not contain', async t => {
     const proxy = await startConnectProxy(t)
     useProxyEnvironment(t, { https_proxy: proxy.url })
     const server = await servePrivately(t)

@@ -1,0 +1,17 @@
+import type { Agent } from 'node:http'
+import { HttpClient } from '@actions/http-client'
+import type { WireSettings } from './settings.ts'
+
+/**
+ * The agent for one request: it connects directly, or through the proxy that the environment names for this URL.
+ * It verifies every certificate, also that of an https proxy, and `signal` interrupts a proxy that stalls.
+ * Throws TypeError when the agent has no options to carry these settings, rather than connect without them.
+ */
+export function createAgent(url: URL, { trust, signal }: Pick<WireSettings, 'trust' | 'signal'>): Agent {
+  const client = new HttpClient(undefined, [], { keepAlive: false })
+  const agent: Agent & { options?: { proxy?: object } } = client.getAgent(url.href)
+  if (agent.options === undefined) throw new TypeError('Expected an HTTP agent with options, found one without.')
+  Object.assign(agent.options, trust)
+  if (agent.options.proxy !== undefined) Object.assign(agent.options.proxy, trust, { signal })
+  return agent
+}
