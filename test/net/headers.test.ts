@@ -6,18 +6,18 @@ import { serve, serveSocket } from './loopback-server.ts'
 import { createTestedWire, get } from './tested-wire.ts'
 
 describe('readRequestHeaders', () => {
-  it('folds names to lower case', () =>
+  it('converts names to lower case', () =>
     assert.deepEqual(readRequestHeaders({ 'X-API-Key': 'k' }), { 'x-api-key': 'k' }))
 
   const refused: [name: string, headers: Record<string, string>][] = [
     ['a line break in a value', { 'X-API-Key': 's3cret\n' }],
-    ['a header smuggled in behind a value', { 'X-API-Key': 's3cret\r\nX-Admin: 1' }],
+    ['a header smuggled in after a value', { 'X-API-Key': 's3cret\r\nX-Admin: 1' }],
     ['a NUL in a value', { 'X-API-Key': 's3cret\0' }],
     ['a character beyond Latin-1', { 'X-API-Key': 's3cret\u{1f511}' }],
     ['a line break in a name', { 'X-API\nKey': 's3cret' }],
   ]
   for (const [name, headers] of refused) {
-    it(`refuses ${name} without naming the value`, () => {
+    it(`refuses ${name} without quoting the value`, () => {
       assert.throws(
         () => readRequestHeaders(headers),
         (error: Error & { code: string }) => error.code === 'invalid_input' && !error.message.includes('s3cret'),
@@ -25,7 +25,7 @@ describe('readRequestHeaders', () => {
     })
   }
 
-  it('is asked before anything is sent', async t => {
+  it('checks headers before anything is sent', async t => {
     const server = await serve(t, (_, response) => response.end())
     const request = { ...get(server.url), credentials: { 'X-API-Key': 'a\r\nb: c' } }
     await assert.rejects(createTestedWire().requestJson(request), { name: 'ConfigError', code: 'invalid_input' })
@@ -34,7 +34,7 @@ describe('readRequestHeaders', () => {
 })
 
 describe('readResponseHeaders', () => {
-  it('gives lower-case names and joins repeated ones', async t => {
+  it('returns lower-case names and joins repeated headers', async t => {
     const server = await serve(t, (_, response) => {
       response.setHeader('X-Repo', 'owner/repo@v1')
       response.setHeader('Set-Cookie', ['a=1', 'b=2'])
@@ -45,7 +45,7 @@ describe('readResponseHeaders', () => {
     assert.equal(headers['set-cookie'], 'a=1, b=2')
   })
 
-  it('lets no answer with two signatures pass for one of them', async t => {
+  it('does not mistake an answer with two signatures for one of them', async t => {
     const one = `hmac_sha256:${'a'.repeat(64)}`
     const two = `hmac_sha256:${'b'.repeat(64)}`
     const server = await serveSocket(t, socket =>

@@ -6,7 +6,7 @@ import { serve } from './loopback-server.ts'
 import { createTestedWire, get } from './tested-wire.ts'
 
 describe('requestJson', () => {
-  it('sends a JSON body with its credentials and gives the parsed answer', async t => {
+  it('sends a JSON body with its credentials and returns the parsed answer', async t => {
     let sent = ''
     const server = await serve(t, (request, response) => {
       request.setEncoding('utf8').on('data', text => {
@@ -20,7 +20,7 @@ describe('requestJson', () => {
       body: { ü: 1 },
       credentials: { 'X-API-Key': 'key' },
       retry: 'never',
-      timeoutMs: 20_000,
+      timeoutMs: 600_000,
     } as const
     const answer = await createTestedWire().requestJson(call)
     const headers = server.requests[0]?.headers
@@ -32,7 +32,7 @@ describe('requestJson', () => {
     assert.deepEqual([headers?.['user-agent'], headers?.['accept-encoding']], ['hub-deploy-test', 'identity'])
   })
 
-  it('asks for the path and query as they are', async t => {
+  it('requests the path and query unchanged', async t => {
     const server = await serve(t, (_, response) => response.end())
     await createTestedWire().requestJson(get(`${server.url}/a%2Fb?version=1.0%2B2`))
     assert.equal(server.requests[0]?.url, '/a%2Fb?version=1.0%2B2')
@@ -42,7 +42,7 @@ describe('requestJson', () => {
     ['an empty body', '', undefined, ''],
     ['null', 'null', null, 'null'],
     ['HTML', '<h1>502</h1>\n', undefined, '<h1>502</h1>'],
-    ['half of a JSON', '{"a":', undefined, '{"a":'],
+    ['half of a JSON text', '{"a":', undefined, '{"a":'],
     ['JSON behind a byte order mark', '\ufeff{"a":1}', { a: 1 }, '{"a":1}'],
     ['a workflow command', '::error::x', undefined, ':\u00b7:error:\u00b7:x'],
   ]
@@ -55,19 +55,19 @@ describe('requestJson', () => {
     })
   }
 
-  it('cuts the text for messages', async t => {
+  it('truncates the text for messages', async t => {
     const server = await serve(t, (_, response) => response.end('x'.repeat(10_000)))
     const { text } = await createTestedWire().requestJson(get(server.url))
     assert.ok(text.length < 2100 && text.startsWith('x'.repeat(2048)))
   })
 
-  it('accepts a body as long as the limit', async t => {
+  it('accepts a body of exactly the limit', async t => {
     const json = JSON.stringify('x'.repeat(MAX_JSON_BODY_BYTES - 2))
     const server = await serve(t, (_, response) => response.end(json))
     assert.equal(JSON.stringify((await createTestedWire().requestJson(get(server.url))).body), json)
   })
 
-  it('refuses a longer one that succeeded, reading no further', async t => {
+  it('refuses a longer body of a 2xx answer and reads no further', async t => {
     const server = await serve(t, (_, response) => {
       const timer = setInterval(() => response.write('x'.repeat(100_000)), 1)
       response.on('close', () => clearInterval(timer))
@@ -78,20 +78,20 @@ describe('requestJson', () => {
     })
   })
 
-  it('gives only the beginning of a longer one that failed', async t => {
+  it('returns only the beginning of a longer body of an error', async t => {
     const server = await serve(t, (_, response) => response.writeHead(404).end('x'.repeat(MAX_JSON_BODY_BYTES + 1)))
     const answer = await createTestedWire().requestJson(get(server.url))
     assert.deepEqual([answer.status, answer.body, answer.text.slice(0, 3)], [404, undefined, 'xxx'])
   })
 
-  it('refuses an encoded body that succeeded', async t => {
+  it('refuses an encoded body of a 2xx answer', async t => {
     const server = await serve(t, (_, response) =>
       response.writeHead(200, { 'Content-Encoding': 'gzip' }).end(gzipSync('{}')),
     )
     await assert.rejects(createTestedWire().requestJson(get(server.url)), { code: 'bad_response' })
   })
 
-  it('gives the status of an encoded body that failed', async t => {
+  it('returns the status of an error with an encoded body', async t => {
     const server = await serve(t, (_, response) =>
       response.writeHead(404, { 'Content-Encoding': 'gzip' }).end(gzipSync('{}')),
     )
@@ -99,7 +99,7 @@ describe('requestJson', () => {
     assert.deepEqual([status, body, text], [404, undefined, ''])
   })
 
-  it('rejects, and never throws, when the request is wrong', async () => {
+  it('rejects, and never throws synchronously, when the request is invalid', async () => {
     await assert.rejects(createTestedWire().requestJson(get('http://hub.test')), {
       name: 'ConfigError',
       code: 'insecure_url',

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 
-/** An empty file that is gone after the test. */
+/** An empty file that is deleted after the test. */
 export function openPrivateFile(t: TestContext): { fd: number; read: () => Buffer } {
   const folder = mkdtempSync(join(tmpdir(), 'hub-deploy-test-'))
   const path = join(folder, 'artifact')

@@ -29,14 +29,14 @@ describe('followRedirects', () => {
   }
 
   for (const status of [300, 304, 305]) {
-    it(`gives ${status} as an answer`, async t => {
+    it(`returns ${status} as an answer`, async t => {
       const server = await serve(t, (_, response) => redirect(response, '/other', status))
       assert.equal((await createTestedWire().requestJson(get(server.url))).status, status)
       assert.equal(server.requests.length, 1)
     })
   }
 
-  it('keeps credentials within the origin', async t => {
+  it('sends credentials again within the origin', async t => {
     const server = await serve(t, (request, response) =>
       request.url === '/' ? redirect(response, '/x') : response.end('{}'),
     )
@@ -62,7 +62,7 @@ describe('followRedirects', () => {
     assert.equal(headers['x-kept'], 'yes')
   })
 
-  it('drops a credential that was also given as a plain header', async t => {
+  it('also drops a plain header with the name of a credential', async t => {
     const other = await serve(t, (_, response) => response.end('{}'))
     const first = await serve(t, (_, response) => redirect(response, other.url))
     const request = { ...get(first.url), credentials: { 'X-API-Key': 'key' }, headers: { 'x-api-key': 'key' } }
@@ -70,7 +70,7 @@ describe('followRedirects', () => {
     assert.equal(other.requests[0]?.headers['x-api-key'], undefined)
   })
 
-  it('keeps them dropped when a later hop comes back to the first origin', async t => {
+  it('does not send them again when a later hop returns to the first origin', async t => {
     const other = await serve(t, (_, response) => redirect(response, `${first.url}/back`))
     const first = await serve(t, (request, response) =>
       request.url === '/' ? redirect(response, other.url) : response.end('{}'),
@@ -92,7 +92,7 @@ describe('followRedirects', () => {
     assert.deepEqual([answer.status, answer.headers['location'], server.requests.length], [307, '/other', 1])
   })
 
-  it('gives the redirect as the answer when it is told not to follow', async t => {
+  it('returns the redirect as the answer when followRedirects is false', async t => {
     const server = await serve(t, (_, response) => redirect(response, '/other'))
     const answer = await createTestedWire().requestJson({ ...get(server.url), followRedirects: false })
     assert.deepEqual([answer.status, server.requests.length], [302, 1])
@@ -112,11 +112,11 @@ describe('followRedirects', () => {
   const useless: [name: string, headers: Record<string, string>][] = [
     ['without a Location', {}],
     ['with an empty Location', { Location: '' }],
-    ['with a Location that is no URL', { Location: 'https://[half' }],
+    ['with a Location that is not a URL', { Location: 'https://[half' }],
     ['in a circle', { Location: '/' }],
   ]
   for (const [name, headers] of useless) {
-    it(`refuses a redirect ${name}, once and for all`, async t => {
+    it(`refuses a redirect ${name} without a retry`, async t => {
       const server = await serve(t, (_, response) => response.writeHead(302, headers).end())
       const request = { ...get(`${server.url}/`), retry: 'transient' } as const
       await assert.rejects(createTestedWire().requestJson(request), { name: 'ArtifactError', code: 'bad_response' })
@@ -158,7 +158,7 @@ describe('followRedirects', () => {
     assert.equal((await createTestedWire().requestJson(get(`${server.url}/`))).status, 200)
   })
 
-  it('logs a line that names no path and no query', async t => {
+  it('logs a line without path and query', async t => {
     const server = await serve(t, (request, response) =>
       request.url === '/' ? redirect(response, '/blob-s3cret?token=s3cret') : response.end('{}'),
     )

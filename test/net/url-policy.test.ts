@@ -9,15 +9,15 @@ describe('parseRequestUrl', () => {
     ['plain http to all of 127.0.0.0/8', 'http://127.9.8.7', false],
     ['plain http to ::1', 'http://[::1]:8080', false],
     ['plain http to localhost', 'http://LOCALHOST', false],
-    ['plain http elsewhere where that is allowed', 'http://hub.test', true],
+    ['plain http to another host with allowHttp', 'http://hub.test', true],
   ]
   for (const [name, url, allowHttp] of accepted) {
     it(`accepts ${name}`, () => assert.equal(parseRequestUrl(url, { allowHttp }).href, new URL(url).href))
   }
 
   const refused: [name: string, url: string, code: string, allowHttp: boolean][] = [
-    ['plain http elsewhere', 'http://hub.test', 'insecure_url', false],
-    ['a name that begins like a loopback address', 'http://127.0.0.1.evil.test', 'insecure_url', false],
+    ['plain http to another host', 'http://hub.test', 'insecure_url', false],
+    ['a name that starts like a loopback address', 'http://127.0.0.1.evil.test', 'insecure_url', false],
     ['a name below localhost', 'http://a.localhost', 'insecure_url', false],
     ['a private address', 'http://10.0.0.1', 'insecure_url', false],
     ['the unspecified address', 'http://0.0.0.0', 'insecure_url', false],
@@ -25,8 +25,8 @@ describe('parseRequestUrl', () => {
     ['ftp', 'ftp://hub.test/a', 'insecure_url', true],
     ['a user name', 'https://user@hub.test', 'insecure_url', true],
     ['a password', 'https://:secret@hub.test', 'insecure_url', true],
-    ['no URL', 'hub.test', 'invalid_input', true],
-    ['nothing', '', 'invalid_input', true],
+    ['text that is not a URL', 'hub.test', 'invalid_input', true],
+    ['an empty text', '', 'invalid_input', true],
   ]
   for (const [name, url, code, allowHttp] of refused) {
     it(`refuses ${name}`, () => assert.throws(() => parseRequestUrl(url, { allowHttp }), { name: 'ConfigError', code }))
@@ -37,7 +37,7 @@ describe('parseRequestUrl', () => {
     '//user:s3cret@hub.test/?t=s3cret',
     'hub.test/?token=s3cret#s3cret',
   ]) {
-    it(`names no secret of ${url}`, () => {
+    it(`quotes no secret of ${url}`, () => {
       assert.throws(
         () => parseRequestUrl(url, { allowHttp: false }),
         (error: Error) => !error.message.includes('s3cret'),
@@ -80,7 +80,7 @@ describe('refuseInsecureHop', () => {
 
 describe('isLoopback', () => {
   for (const host of ['127.1', '0x7f.0.0.1', '2130706433']) {
-    it(`knows ${host} by the address that the URL parser makes of it`, () => {
+    it(`recognizes ${host} by the address that the URL parser makes of it`, () => {
       assert.equal(isLoopback(new URL(`http://${host}`).hostname), true)
     })
   }
