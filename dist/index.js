@@ -18426,7 +18426,7 @@ function serviceOf(config, id) {
         }
     }
 }
-/** The service of an id in a step that names no plugin: the project-wide unit if the host config has one, else its own. */
+/** The service of an id in a step that names no plugin: the project-wide unit if there is one, else the id's own. */
 function projectServiceOf(config, id) {
     const own = serviceOf(config, id);
     const { projectUnit } = config.systemd;
@@ -18475,7 +18475,7 @@ function healthchecksOf(step, config, ids) {
     const keyOf = ({ service, check }) => JSON.stringify([service, check]);
     return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at);
 }
-/** Replaces `{version}` in the check's `body`, so that an old process that still answers does not pass as the new one. */
+/** Replaces `{version}` in the check's `body`, so that an old process that still answers does not pass for a new one. */
 function expectVersion(healthcheck, version) {
     const { check } = healthcheck;
     if (check?.probe.type !== 'http' || check.probe.body === undefined)
@@ -20169,7 +20169,7 @@ function parseState(service, answer) {
             return parseDeploymentState(text);
     }
 }
-/** Whether the output of a failed `stateCommand` says that the service does not exist; to systemd it is merely inactive. */
+/** Whether the output of a failed `stateCommand` says that the service does not exist; systemd calls it inactive. */
 function saysMissing(service, output) {
     switch (service.supervisor) {
         case 'systemd':
@@ -20405,7 +20405,7 @@ function paceOf({ service, check, timeout_seconds }) {
         intervalMs: Math.min(check === null ? DEFAULT_INTERVAL_MS : check.intervalSeconds * 1000, timeoutMs / MIN_PROBES),
     };
 }
-/** How long a service has been healthy without a break. A new start is a break, even if every probe finds it running. */
+/** How long a service has been healthy without a break. A new start is a break, even if every probe passes. */
 function beginStreak() {
     let healthySince;
     let lastRun = null;

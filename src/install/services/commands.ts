@@ -85,7 +85,7 @@ export function parseState(service: Service, answer: { code: number; stdout: str
   }
 }
 
-/** Whether the output of a failed `stateCommand` says that the service does not exist; to systemd it is merely inactive. */
+/** Whether the output of a failed `stateCommand` says that the service does not exist; systemd calls it inactive. */
 export function saysMissing(service: Service, output: string): boolean {
   switch (service.supervisor) {
     case 'systemd':

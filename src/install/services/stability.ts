@@ -43,7 +43,7 @@ export interface Streak {
   readonly starts: number
 }
 
-/** How long a service has been healthy without a break. A new start is a break, even if every probe finds it running. */
+/** How long a service has been healthy without a break. A new start is a break, even if every probe passes. */
 export function beginStreak(): Streak {
   let healthySince: number | undefined
   let lastRun: string | null = null
