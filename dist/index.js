@@ -17406,7 +17406,52 @@ function _function(params) {
 }
 
 
+;// CONCATENATED MODULE: ./build/install/host/layout.js
+
+function layoutOf(projectRoot) {
+    const own = (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
+    return {
+        root: projectRoot,
+        own,
+        lock: (0,external_node_path_namespaceObject.join)(own, 'lock'),
+        journal: (0,external_node_path_namespaceObject.join)(own, 'journal.jsonl'),
+        installed: (0,external_node_path_namespaceObject.join)(own, 'installed.json'),
+        staging: (0,external_node_path_namespaceObject.join)(own, 'staging'),
+        snapshots: (0,external_node_path_namespaceObject.join)(own, 'snapshots'),
+        trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
+        reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
+        outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
+    };
+}
+/** The text form of a place, `<shelf>/<id>`, which is also its path below the project root. */
+function placeName({ shelf, id }) {
+    return `${shelf}/${id}`;
+}
+function installPath(layout, { shelf, id }) {
+    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, id);
+}
+/** The host's own settings for a place, next to its directory so that no deployment replaces them. */
+function settingsPath(layout, { shelf, id }) {
+    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, `${id}.env`);
+}
+function snapshotsPath(layout, { shelf, id }) {
+    return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
+}
+function stagingPath(layout, deploymentId) {
+    return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
+}
+function treeRecordPath(layout, treeDigest) {
+    return (0,external_node_path_namespaceObject.join)(layout.trees, `${treeDigest}.json`);
+}
+function auditPath(layout) {
+    return (0,external_node_path_namespaceObject.join)(layout.own, 'audit.jsonl');
+}
+function reservePath(layout) {
+    return (0,external_node_path_namespaceObject.join)(layout.own, 'reserve');
+}
+
 ;// CONCATENATED MODULE: ./build/install/host/installed.js
+
 
 
 
@@ -17481,8 +17526,8 @@ function readHostRecord(layout) {
  * when it returns.
  */
 async function recordInstalled(layout, rows, removed = []) {
-    const places = new Set([...rows, ...removed].map(placeOf));
-    const isOther = (row) => !places.has(placeOf(row));
+    const places = new Set([...rows, ...removed].map(nameOf));
+    const isOther = (row) => !places.has(nameOf(row));
     const before = readHostRecord(layout);
     const installed = inOrder([...before.installed.filter(isOther), ...rows]);
     const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)]);
@@ -17491,8 +17536,8 @@ async function recordInstalled(layout, rows, removed = []) {
     await replaceFile(layout.installed, `${JSON.stringify(fileSchema.parse(record), null, 2)}\n`);
 }
 /** The row of a place. */
-function findInstalled(rows, shelf, id) {
-    return rows.find(row => shelfOf(row.kind) === shelf && row.id === id);
+function findInstalled(rows, place) {
+    return rows.find(row => nameOf(row) === placeName(place));
 }
 /** Whether a row is of this origin. */
 function isFrom({ contract, slug }, origin) {
@@ -17509,6 +17554,10 @@ function handOver(row, to) {
         return isFrom({ contract, slug }, to) ? snapshot : { ...snapshot, origin: { contract, slug } };
     });
 }
+/** Where a row's plugin or service is installed. */
+function placeOf({ kind, id }) {
+    return { shelf: shelfOf(kind), id };
+}
 function shelfOf(kind) {
     return kind === 'plugin' ? 'plugins' : 'extensions';
 }
@@ -17523,10 +17572,10 @@ function readText(path) {
     }
 }
 function inOrder(rows) {
-    return rows.toSorted((a, b) => placeOf(a).localeCompare(placeOf(b), 'en'));
+    return rows.toSorted((a, b) => nameOf(a).localeCompare(nameOf(b), 'en'));
 }
-function placeOf(row) {
-    return `${shelfOf(row.kind)}/${row.id}`;
+function nameOf(row) {
+    return placeName(placeOf(row));
 }
 
 ;// CONCATENATED MODULE: external "node:os"
@@ -17622,42 +17671,6 @@ class FileDigester {
         }
         return digest.digest('hex');
     }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/layout.js
-
-function layoutOf(projectRoot) {
-    const own = (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
-    return {
-        root: projectRoot,
-        own,
-        lock: (0,external_node_path_namespaceObject.join)(own, 'lock'),
-        journal: (0,external_node_path_namespaceObject.join)(own, 'journal.jsonl'),
-        installed: (0,external_node_path_namespaceObject.join)(own, 'installed.json'),
-        staging: (0,external_node_path_namespaceObject.join)(own, 'staging'),
-        snapshots: (0,external_node_path_namespaceObject.join)(own, 'snapshots'),
-        trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
-        reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
-        outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
-        audit: (0,external_node_path_namespaceObject.join)(own, 'audit.jsonl'),
-        reserve: (0,external_node_path_namespaceObject.join)(own, 'reserve'),
-    };
-}
-function installPath(layout, shelf, id) {
-    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, id);
-}
-/** Host-side settings of a plugin, beside its directory so that no deployment replaces them. */
-function settingsPath(layout, shelf, id) {
-    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, `${id}.env`);
-}
-function stagingPath(layout, deploymentId) {
-    return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
-}
-function snapshotsPath(layout, shelf, id) {
-    return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
-}
-function treeRecordPath(layout, treeDigest) {
-    return (0,external_node_path_namespaceObject.join)(layout.trees, `${treeDigest}.json`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/tree-record.js
@@ -17863,23 +17876,24 @@ function outOfInodes(path, free) {
 
 
 
+
 /** Enough for a lock, the records of a recovery and a report. */
 const RESERVE_BYTES = 64 * 1024;
 /** Keeps some disk space back, so that a host whose disk has filled up can still be locked and recovered. */
 function keepReserve(layout) {
-    if (pathExistsSync(layout.reserve))
+    if (pathExistsSync(reservePath(layout)))
         return;
     try {
         // Random, because a file system may store what compresses well in no space at all.
-        (0,external_node_fs_namespaceObject.writeFileSync)(layout.reserve, (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 });
+        (0,external_node_fs_namespaceObject.writeFileSync)(reservePath(layout), (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 });
     }
     catch {
-        tryUnlinkSync(layout.reserve);
+        tryUnlinkSync(reservePath(layout));
     }
 }
 /** Gives the reserve up; returns whether there was one. */
 function spendReserve(layout) {
-    return tryUnlinkSync(layout.reserve);
+    return tryUnlinkSync(reservePath(layout));
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/readiness.js
@@ -17913,14 +17927,14 @@ async function prepareHost(layout, log) {
  * Checks, before anything is fetched, that this run can switch what is in a place: its shelf as `checkShelf` does, and
  * what is in the place can be moved. Throws DeploymentError `host_not_writable` or `disk_full`.
  */
-function checkHost(layout, shelf, id) {
-    checkShelf(layout, shelf);
-    const place = installPath(layout, shelf, id);
+function checkHost(layout, place) {
+    checkShelf(layout, place.shelf);
+    const path = installPath(layout, place);
     try {
-        requireMovable(place);
+        requireMovable(path);
     }
     catch (error) {
-        throw toHostError(error, `checking ${place}`);
+        throw toHostError(error, `checking ${path}`);
     }
 }
 /**
@@ -18194,6 +18208,7 @@ function isReportOf(path, deploymentId) {
 
 
 
+
 /** How far back a line is looked for that a dead run wrote before its recovery repeats it. */
 const TAIL_BYTES = 64 * 1024;
 /**
@@ -18219,7 +18234,7 @@ async function appendAudit(layout, report, redact) {
         run_url: run.url,
     };
     const text = JSON.stringify(line);
-    const fd = (0,external_node_fs_namespaceObject.openSync)(layout.audit, 'a+', 0o600);
+    const fd = (0,external_node_fs_namespaceObject.openSync)(auditPath(layout), 'a+', 0o600);
     try {
         const lines = readTail(fd).split('\n');
         if (lines.includes(text))
@@ -20676,11 +20691,11 @@ async function findDamage(request) {
     return compared.length === 0 ? undefined : compared.flat();
 }
 async function findDamageIn(place, { layout, log, keepPaths, since }) {
-    const digest = findInstalled(readInstalled(layout), place.shelf, place.id)?.tree_digest;
+    const digest = findInstalled(readInstalled(layout), place)?.tree_digest;
     const record = digest ? readTreeRecord(layout, digest) : undefined;
     if (record === undefined)
         return undefined;
-    const root = installPath(layout, place.shelf, place.id);
+    const root = installPath(layout, place);
     const { removed, changed } = await compareTree(root, record, keepPaths);
     const moved = foldersOfKept(root, keepPaths);
     const damage = [...removed, ...changed].filter(path => hasChangedSince(root, path, since, moved));
@@ -24413,11 +24428,11 @@ function tryReadSmallFileSync(path, maxBytes) {
 
 
 /** What stands in a place before a deployment: our own record of it, and its version as far as anything says so. */
-function readPrevious(layout, { shelf, id }) {
+function readPrevious(layout, place) {
     const record = readHostRecord(layout);
-    const installed = findInstalled(record.installed, shelf, id);
-    const removed = findInstalled(record.removed, shelf, id);
-    const version = installed?.version ?? readForeignVersion(installPath(layout, shelf, id));
+    const installed = findInstalled(record.installed, place);
+    const removed = findInstalled(record.removed, place);
+    const version = installed?.version ?? readForeignVersion(installPath(layout, place));
     return { installed, removed, version };
 }
 /** The versions that a place has had from this origin, by our own record: those of another origin are no measure. */
@@ -24432,10 +24447,10 @@ function versionsFrom({ installed }, origin) {
  */
 function findLeftBehind(layout, place, { installed, removed }, origin) {
     const row = installed ?? removed;
-    if (row === undefined || pathExistsSync(installPath(layout, place.shelf, place.id)))
+    if (row === undefined || pathExistsSync(installPath(layout, place)))
         return undefined;
     const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
-    return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place.shelf, place.id), newest.name);
+    return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), newest.name);
 }
 /** Warns when a deployment takes over a place from another plugin, service or project, and tells of what others left there. */
 function warnOfTakeover({ installed, removed }, { shelf, id }, origin, log) {
@@ -24931,7 +24946,7 @@ function tellOtherVersion({ tools }, { asked, unserved }, came) {
 }
 async function sign({ request, tools, layout, shelf }, id, staged, tree, pluginYaml) {
     const secret = request.pluginSecretKey;
-    const kept = { installed: installPath(layout, shelf, id), keepPaths: request.keepPaths, log: tools.log };
+    const kept = { installed: installPath(layout, { shelf, id }), keepPaths: request.keepPaths, log: tools.log };
     if (pluginYaml !== undefined)
         return signForHost({ id, staged, tree, pluginYaml, ...kept }, secret);
     if (secret !== undefined)
@@ -24997,7 +25012,7 @@ async function makeFolder(parent) {
 }
 async function tellDifferences(run, prepared) {
     const { log } = run.tools;
-    const place = installPath(run.layout, run.shelf, prepared.ready.id);
+    const place = installPath(run.layout, { shelf: run.shelf, id: prepared.ready.id });
     const record = buildTreeRecord(prepared.tree, run.request.keepPaths);
     // Seen from the record, what is "added" on the host is what the deployment would remove, and the other way round.
     const { added, removed, changed } = await compareTree(place, record, run.request.keepPaths, run.tools.signal);
@@ -25030,7 +25045,7 @@ function result(run, ready, thrown) {
     return {
         report: redactReport(report, run.tools.redact),
         reportPath: undefined,
-        installPath: ready && installPath(run.layout, run.shelf, ready.id),
+        installPath: ready && installPath(run.layout, { shelf: run.shelf, id: ready.id }),
         error,
         plannedSteps: ready?.steps.map(({ id, action }) => ({ id, action })) ?? [],
     };
@@ -25134,17 +25149,16 @@ function requireRealParents(root, path) {
 
 
 
-
-/** The name for the next snapshot of an id: one above the highest number there, then the version. */
-function nextSnapshotName(layout, shelf, id, version) {
-    const names = listNames(snapshotsPath(layout, shelf, id));
+/** The name for the next snapshot in the folder of a place: one above the highest number there, then the version. */
+function nextSnapshotName(folder, version) {
+    const names = listNames(folder);
     const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10) || 0));
     return `${highest + 1}-${identifiers_versionSchema.safeParse(version).data ?? 'unknown'}`;
 }
-/** The recorded snapshots that are still there, each with those of its kept paths that still lie in it. */
-function existingSnapshots(layout, shelf, id, rows) {
+/** The recorded snapshots that the folder of a place still has, each with those of its kept paths that it still has. */
+function existingSnapshots(folder, rows) {
     return rows.flatMap(({ kept_paths: kept, ...row }) => {
-        const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, shelf, id), row.name);
+        const path = (0,external_node_path_namespaceObject.join)(folder, row.name);
         if (!pathExistsSync(path))
             return [];
         return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))];
@@ -25184,13 +25198,13 @@ function listNames(path) {
 
 
 /** Moves what is in a place to the snapshots, under the next number and its version. */
-async function moveToSnapshot({ layout, transaction }, { shelf, id }, version) {
-    const name = nextSnapshotName(layout, shelf, id, version);
-    const folder = snapshotsPath(layout, shelf, id);
+async function moveToSnapshot({ layout, transaction }, place, version) {
+    const folder = snapshotsPath(layout, place);
+    const name = nextSnapshotName(folder, version);
     // Ours alone, and nothing while they are empty: these need no journal.
     await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)(folder));
     await makePrivateDirectories(folder);
-    const [from, path] = [installPath(layout, shelf, id), (0,external_node_path_namespaceObject.join)(folder, name)];
+    const [from, path] = [installPath(layout, place), (0,external_node_path_namespaceObject.join)(folder, name)];
     await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, path) });
     return { name, path };
 }
@@ -25211,7 +25225,7 @@ async function moveToSnapshot({ layout, transaction }, { shelf, id }, version) {
  */
 async function installTree(installation) {
     const { layout, transaction, shelf, id, staged, signal } = installation;
-    const place = installPath(layout, shelf, id);
+    const place = installPath(layout, { shelf, id });
     const leftBehind = pathExistsSync(place) ? undefined : installation.leftBehind;
     const kept = await prepareKeptPaths(installation, leftBehind ?? place);
     await Promise.all([syncTree(staged, signal), recordTree(installation)]);
@@ -25259,11 +25273,6 @@ async function carryOver(installation, keeper, kept) {
             to: (0,external_node_path_namespaceObject.relative)(layout.root, (0,external_node_path_namespaceObject.join)(staged, path)),
         });
     }
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/step-context.js
-function step_context_placeOf({ shelf, id }) {
-    return `${shelf}/${id}`;
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/env-template.js
@@ -25366,7 +25375,7 @@ const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTE
  * regular file, or a required key is or ends up empty.
  */
 async function writeEnv(seed) {
-    const target = settingsPath(seed.layout, seed.shelf, seed.id);
+    const target = settingsPath(seed.layout, seed);
     if (pathExistsSync(target)) {
         verifySettings(write_env_readSettings(target), seed.environment.required, target);
         seed.log.info(`${target} exists and stays as it is.`);
@@ -25424,7 +25433,6 @@ function unusable(what, found, remedy) {
 
 
 
-
 /** Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says. */
 async function performStep(context, step) {
     if (context.skipped.has(step.id)) {
@@ -25461,7 +25469,7 @@ async function install(context, thing) {
     const { shelf, id, version, staged, previous } = thing;
     if (await isInstalledAlready(context, thing)) {
         await writeTreeRecord(layout, thing.record);
-        log.info(`${step_context_placeOf(thing)} is ${version} with these bytes already, and intact: nothing to change.`);
+        log.info(`${placeName(thing)} is ${version} with these bytes already, and intact: nothing to change.`);
         return 'unchanged';
     }
     const previousVersion = previous.version;
@@ -25481,15 +25489,15 @@ async function install(context, thing) {
         signal,
     });
     if (snapshot !== undefined)
-        context.replaced.set(step_context_placeOf(thing), snapshot);
-    log.info(`${installPath(layout, shelf, id)} is now ${version} (tree digest ${thing.record.digest}).`);
+        context.replaced.set(placeName(thing), snapshot);
+    log.info(`${installPath(layout, thing)} is now ${version} (tree digest ${thing.record.digest}).`);
     return 'done';
 }
 async function isInstalledAlready(context, thing) {
     const { installed } = thing.previous;
     if (installed?.artifact_sha256 !== thing.artifactSha256 || installed.tree_digest !== thing.record.digest)
         return false;
-    const place = installPath(context.layout, thing.shelf, thing.id);
+    const place = installPath(context.layout, thing);
     const { removed, changed } = await compareTree(place, thing.record, context.keepPaths, context.signal);
     return removed.length === 0 && changed.length === 0;
 }
@@ -25558,7 +25566,7 @@ async function notify(context, step) {
     }
 }
 function findThing(context, place) {
-    return requireEntry(context.things.find(thing => step_context_placeOf(thing) === place), place);
+    return requireEntry(context.things.find(thing => placeName(thing) === place), place);
 }
 function requireConfig({ hostConfig }) {
     return requireEntry(hostConfig, 'host-config');
@@ -25579,7 +25587,6 @@ function requireEntry(entry, what) {
 
 
 
-
 /**
  * Takes away what a new version does not bring: stops its service, where one runs and nothing that stays shares it, and
  * moves its tree to the snapshots. Where the tree is gone already, nothing is done. Throws DeploymentError `step_failed`
@@ -25587,8 +25594,8 @@ function requireEntry(entry, what) {
  */
 async function removeThing(context, thing) {
     const { layout, transaction, log } = context;
-    const { shelf, id, installed } = thing;
-    const place = installPath(layout, shelf, id);
+    const { installed } = thing;
+    const place = installPath(layout, thing);
     if (!pathExistsSync(place)) {
         log.info(`${place} is gone already: it is only forgotten.`);
         return 'unchanged';
@@ -25597,9 +25604,9 @@ async function removeThing(context, thing) {
     findMovablePaths(place, context.keepPaths);
     await stopService(context, thing);
     const snapshot = await moveToSnapshot({ layout, transaction }, thing, installed.version);
-    context.replaced.set(step_context_placeOf(thing), snapshot.name);
+    context.replaced.set(placeName(thing), snapshot.name);
     log.notice(`${place} (${installed.version}) is taken away, because this version does not bring it.`);
-    const settings = settingsPath(layout, shelf, id);
+    const settings = settingsPath(layout, thing);
     if (pathExistsSync(settings))
         log.notice(`${settings} stays, because it is yours: remove it when nothing needs it.`);
     return 'done';
@@ -25608,14 +25615,14 @@ async function stopService(context, thing) {
     const { hostConfig, log, signal, transaction } = context;
     const service = hostConfig && serviceOf(hostConfig, thing.id);
     if (hostConfig === undefined || service === undefined) {
-        log.notice(`The host config names no supervisor, so nothing of ${step_context_placeOf(thing)} was stopped: see whether it runs.`);
+        log.notice(`The host config names no supervisor, so nothing of ${placeName(thing)} was stopped: see whether it runs.`);
         return;
     }
     const { up, known, missing } = await readServiceState(service, { signal });
     if (missing || (known && !up))
         return log.info(`${describeService(service)} does not run.`);
     if (isShared(context, hostConfig, service)) {
-        log.notice(`${describeService(service)} of ${step_context_placeOf(thing)} is not stopped: what stays is run by it as well.`);
+        log.notice(`${describeService(service)} of ${placeName(thing)} is not stopped: what stays is run by it as well.`);
         return;
     }
     log.info(`stop ${describeService(service)}`);
@@ -25624,15 +25631,15 @@ async function stopService(context, thing) {
 }
 /** Whether something that stays on this host, or the whole of it, is run by the service. */
 function isShared(context, config, service) {
-    const leaving = new Set(context.oldThings.map(step_context_placeOf));
+    const leaving = new Set(context.oldThings.map(placeName));
     const rows = readInstalled(context.layout);
-    const staying = rows.filter(({ kind, id }) => !leaving.has(step_context_placeOf({ shelf: shelfOf(kind), id })));
+    const staying = rows.filter(row => !leaving.has(placeName(placeOf(row))));
     const ids = [...staying, ...context.things].map(({ id }) => id);
     const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)]);
-    return inUse.some(other => other !== undefined && nameOf(other) === nameOf(service));
+    return inUse.some(other => other !== undefined && remove_part_nameOf(other) === remove_part_nameOf(service));
 }
 /** One for a service however it is spelt: systemd takes a name without a suffix for a service. */
-function nameOf(service) {
+function remove_part_nameOf(service) {
     const { supervisor } = service;
     const isShort = supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit);
     return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service);
@@ -25682,7 +25689,6 @@ async function runSteps(steps, record, signal, perform) {
 
 
 
-
 const MAX_NAME_CHARS = 60;
 /**
  * Tells which required settings, by their names, the host's settings of a thing lack for which the plan writes none; a
@@ -25690,15 +25696,15 @@ const MAX_NAME_CHARS = 60;
  */
 function tellUnsetSettings({ layout, log, things, steps }) {
     const written = new Set(steps.flatMap(step => (step.action === 'write_env' ? [`${step.from.split('/')[0]}/${step.plugin}`] : [])));
-    for (const thing of things.filter(other => !written.has(step_context_placeOf(other)))) {
+    for (const thing of things.filter(other => !written.has(placeName(other)))) {
         const { required } = thing.environment;
-        const path = settingsPath(layout, thing.shelf, thing.id);
+        const path = settingsPath(layout, thing);
         const text = required.length === 0 ? undefined : tell_unset_settings_readSettings(path);
         const unset = text === undefined ? [] : unsetSettings(text, required);
         if (unset.length === 0)
             continue;
         const names = unset.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
-        log.notice(`${step_context_placeOf(thing)} requires ${names}, which ${path} does not set, and the plan has no write_env step for it.`);
+        log.notice(`${placeName(thing)} requires ${names}, which ${path} does not set, and the plan has no write_env step for it.`);
     }
 }
 /** Empty where there are none, undefined where nobody can tell. */
@@ -25712,7 +25718,6 @@ function tell_unset_settings_readSettings(path) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/commit-rows.js
-
 
 
 
@@ -25751,7 +25756,7 @@ function describeRemoved(done, thing) {
 }
 /** What belongs to the host has no newer version to move on with. */
 function holdingKept({ run }, { shelf, id }, aside) {
-    const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(run.layout, shelf, id), aside.name);
+    const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(run.layout, { shelf, id }), aside.name);
     const kept = presentPaths(path, run.request.keepPaths);
     if (kept.length > 0)
         run.tools.log.notice(`${kept.join(', ')} of ${shelf}/${id} belong to this host: they stay in ${path}, and come back with it.`);
@@ -25760,9 +25765,9 @@ function holdingKept({ run }, { shelf, id }, aside) {
 /** Which snapshots of a place stay, with what was put aside in it now; what goes is removed after the commit only. */
 function retain({ run }, place, recorded, aside, isRetained) {
     const { shelf, id } = place;
-    const known = existingSnapshots(run.layout, shelf, id, recorded);
+    const known = existingSnapshots(snapshotsPath(run.layout, place), recorded);
     const retention = chooseRetained(aside && isRetained ? [...known, aside] : known, run.request.keepSnapshots);
-    explainRetention(run, step_context_placeOf(place), retention);
+    explainRetention(run, placeName(place), retention);
     const discarded = aside && !isRetained ? [...retention.discard, aside] : retention.discard;
     return { keep: retention.keep, discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${shelf}/${id}/${name}`) };
 }
@@ -25784,7 +25789,7 @@ function whyIrreplaceable({ kept_paths: kept, artifact_sha256: sha256 }) {
 }
 /** The row of the snapshot that a place's tree was moved to, if it was. */
 function commit_rows_putAside({ context, origin }, place, { installed, version }) {
-    const name = context.replaced.get(step_context_placeOf(place));
+    const name = context.replaced.get(placeName(place));
     if (name === undefined)
         return undefined;
     return {
@@ -25842,7 +25847,7 @@ async function installThings(run, order, deployment) {
 }
 /** What no plan says: it is told beside the plan's steps, under the name of the place, which no step can have. */
 function removalOf(thing) {
-    return { id: step_context_placeOf(thing), action: 'remove', thing };
+    return { id: placeName(thing), action: 'remove', thing };
 }
 function describeContext(run, order, deployment) {
     const { hostConfig, skipped, things, oldThings } = order;
@@ -26103,13 +26108,13 @@ async function deployOnHost(run) {
     });
     return {
         ...ended,
-        installPath: ready && installPath(run.layout, run.shelf, ready.id),
+        installPath: ready && installPath(run.layout, { shelf: run.shelf, id: ready.id }),
         plannedSteps: ready?.steps.map(({ id, action }) => ({ id, action })) ?? [],
     };
 }
 async function deploy_install(run, ready, deployment) {
     const previous = await notePrevious(run, ready.id);
-    checkHost(run.layout, run.shelf, ready.id);
+    checkHost(run.layout, { shelf: run.shelf, id: ready.id });
     const prepared = await prepareArtifact(run, ready, deployment.stagingFolder, previous);
     return installPrepared(run, prepared, previous, deployment);
 }
@@ -30195,7 +30200,7 @@ async function project_part_sign({ request, tools, layout }, part) {
     const { pluginYaml, leftBehind, ...unsigned } = part;
     if (pluginYaml === undefined)
         return unsigned.tree;
-    const installed = leftBehind ?? installPath(layout, 'plugins', part.id);
+    const installed = leftBehind ?? installPath(layout, { shelf: 'plugins', id: part.id });
     const kept = { installed, keepPaths: request.keepPaths, log: tools.log };
     return signForHost({ ...unsigned, pluginYaml, ...kept }, request.pluginSecretKey);
 }
@@ -30219,8 +30224,8 @@ const PLAN = 'deployment/install.yaml';
 async function bindProject(run, project, artifactSha256, hostConfig) {
     const { manifest } = project;
     const { bound, skipped } = bindPlan(run, project, hostConfig);
-    for (const { shelf, id } of bound.parts)
-        checkHost(run.layout, shelf, id);
+    for (const place of bound.parts)
+        checkHost(run.layout, place);
     for (const { shelf, id } of bound.notInstalled)
         run.tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`);
     const parts = readInstalledParts(run.layout, run.request.projectId);
@@ -30897,8 +30902,8 @@ function checkInstalledParts({ layout, request }) {
     for (const shelf of ['plugins', 'extensions'])
         checkShelf(layout, shelf);
     const parts = readInstalledParts(layout, request.projectId);
-    for (const { shelf, id } of parts)
-        checkHost(layout, shelf, id);
+    for (const place of parts)
+        checkHost(layout, place);
 }
 
 ;// CONCATENATED MODULE: ./build/project/previous.js

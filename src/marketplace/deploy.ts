@@ -34,14 +34,14 @@ async function deployOnHost(run: Run): Promise<DeployResult> {
   })
   return {
     ...ended,
-    installPath: ready && installPath(run.layout, run.shelf, ready.id),
+    installPath: ready && installPath(run.layout, { shelf: run.shelf, id: ready.id }),
     plannedSteps: ready?.steps.map(({ id, action }) => ({ id, action })) ?? [],
   }
 }
 
 async function install(run: Run, ready: ReadyArtifactPlan, deployment: OpenDeployment): Promise<Installation> {
   const previous = await notePrevious(run, ready.id)
-  checkHost(run.layout, run.shelf, ready.id)
+  checkHost(run.layout, { shelf: run.shelf, id: ready.id })
   const prepared = await prepareArtifact(run, ready, deployment.stagingFolder, previous)
   return installPrepared(run, prepared, previous, deployment)
 }

@@ -57,7 +57,7 @@ async function makeFolder(parent: string): Promise<string> {
 
 async function tellDifferences(run: Run, prepared: Prepared): Promise<void> {
   const { log } = run.tools
-  const place = installPath(run.layout, run.shelf, prepared.ready.id)
+  const place = installPath(run.layout, { shelf: run.shelf, id: prepared.ready.id })
   const record = buildTreeRecord(prepared.tree, run.request.keepPaths)
   // Seen from the record, what is "added" on the host is what the deployment would remove, and the other way round.
   const { added, removed, changed } = await compareTree(place, record, run.request.keepPaths, run.tools.signal)
@@ -88,7 +88,7 @@ function result(run: Run, ready: ReadyArtifactPlan | undefined, thrown: unknown)
   return {
     report: redactReport(report, run.tools.redact),
     reportPath: undefined,
-    installPath: ready && installPath(run.layout, run.shelf, ready.id),
+    installPath: ready && installPath(run.layout, { shelf: run.shelf, id: ready.id }),
     error,
     plannedSteps: ready?.steps.map(({ id, action }) => ({ id, action })) ?? [],
   }

@@ -109,7 +109,7 @@ async function sign(
   pluginYaml: PluginYaml | undefined,
 ): Promise<Prepared['tree']> {
   const secret = request.pluginSecretKey
-  const kept = { installed: installPath(layout, shelf, id), keepPaths: request.keepPaths, log: tools.log }
+  const kept = { installed: installPath(layout, { shelf, id }), keepPaths: request.keepPaths, log: tools.log }
   if (pluginYaml !== undefined) return signForHost({ id, staged, tree, pluginYaml, ...kept }, secret)
   if (secret !== undefined) tools.log.notice('plugin-secret-key has no effect for a service.')
   return tree

@@ -42,7 +42,7 @@ export async function bindProject(
 ): Promise<ReadyProject> {
   const { manifest } = project
   const { bound, skipped } = bindPlan(run, project, hostConfig)
-  for (const { shelf, id } of bound.parts) checkHost(run.layout, shelf, id)
+  for (const place of bound.parts) checkHost(run.layout, place)
   for (const { shelf, id } of bound.notInstalled)
     run.tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`)
   const parts = readInstalledParts(run.layout, run.request.projectId)

@@ -54,5 +54,5 @@ export async function prepareProject(
 function checkInstalledParts({ layout, request }: Run): void {
   for (const shelf of ['plugins', 'extensions'] as const) checkShelf(layout, shelf)
   const parts = readInstalledParts(layout, request.projectId)
-  for (const { shelf, id } of parts) checkHost(layout, shelf, id)
+  for (const place of parts) checkHost(layout, place)
 }

@@ -73,7 +73,7 @@ interface UnsignedPart {
 async function sign({ request, tools, layout }: Run, part: UnsignedPart): Promise<PartTree> {
   const { pluginYaml, leftBehind, ...unsigned } = part
   if (pluginYaml === undefined) return unsigned.tree
-  const installed = leftBehind ?? installPath(layout, 'plugins', part.id)
+  const installed = leftBehind ?? installPath(layout, { shelf: 'plugins', id: part.id })
   const kept = { installed, keepPaths: request.keepPaths, log: tools.log }
   return signForHost({ ...unsigned, pluginYaml, ...kept }, request.pluginSecretKey)
 }

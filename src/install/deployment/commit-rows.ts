@@ -8,9 +8,9 @@ import {
   type SnapshotRow,
 } from '../host/installed.ts'
 import { presentPaths } from '../host/keep-paths.ts'
-import { type Place, snapshotsPath } from '../host/layout.ts'
+import { type Place, placeName, snapshotsPath } from '../host/layout.ts'
 import { chooseRetained, existingSnapshots, type Retention, withKeptPaths } from '../host/snapshots.ts'
-import { type InstalledThing, type NewThing, placeOf, type StepContext } from '../steps/step-context.ts'
+import type { InstalledThing, NewThing, StepContext } from '../steps/step-context.ts'
 import type { DeploymentRun } from './deployment.ts'
 
 /** What the steps of a plan have done, still to be committed. */
@@ -64,7 +64,7 @@ function describeRemoved(done: Done, thing: InstalledThing): Described<RemovedRo
 
 /** What belongs to the host has no newer version to move on with. */
 function holdingKept({ run }: Done, { shelf, id }: Place, aside: SnapshotRow): SnapshotRow {
-  const path = join(snapshotsPath(run.layout, shelf, id), aside.name)
+  const path = join(snapshotsPath(run.layout, { shelf, id }), aside.name)
   const kept = presentPaths(path, run.request.keepPaths)
   if (kept.length > 0)
     run.tools.log.notice(
@@ -82,9 +82,9 @@ function retain(
   isRetained: boolean,
 ): { keep: SnapshotRow[]; discard: string[] } {
   const { shelf, id } = place
-  const known = existingSnapshots(run.layout, shelf, id, recorded)
+  const known = existingSnapshots(snapshotsPath(run.layout, place), recorded)
   const retention = chooseRetained(aside && isRetained ? [...known, aside] : known, run.request.keepSnapshots)
-  explainRetention(run, placeOf(place), retention)
+  explainRetention(run, placeName(place), retention)
   const discarded = aside && !isRetained ? [...retention.discard, aside] : retention.discard
   return { keep: retention.keep, discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${shelf}/${id}/${name}`) }
 }
@@ -111,7 +111,7 @@ function putAside(
   place: Place,
   { installed, version }: { installed: InstalledRow | undefined; version: string | null },
 ): SnapshotRow | undefined {
-  const name = context.replaced.get(placeOf(place))
+  const name = context.replaced.get(placeName(place))
   if (name === undefined) return undefined
   return {
     name,

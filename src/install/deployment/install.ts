@@ -1,11 +1,12 @@
 import type { HostConfig } from '../../core/plan/host-config.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import type { Installation, InstalledRow } from '../host/installed.ts'
+import { placeName } from '../host/layout.ts'
 import { healthchecksOf, type RestoredCheck } from '../services/healthchecks.ts'
 import { performStep } from '../steps/perform-step.ts'
 import { removeThing } from '../steps/remove-part.ts'
 import { runSteps } from '../steps/run-steps.ts'
-import { type InstalledThing, type NewThing, placeOf, type StepContext } from '../steps/step-context.ts'
+import type { InstalledThing, NewThing, StepContext } from '../steps/step-context.ts'
 import { tellUnsetSettings } from '../steps/tell-unset-settings.ts'
 import { describeInstallation } from './commit-rows.ts'
 import type { DeploymentRun } from './deployment.ts'
@@ -51,7 +52,7 @@ export async function installThings(
 
 /** What no plan says: it is told beside the plan's steps, under the name of the place, which no step can have. */
 function removalOf(thing: InstalledThing): { id: string; action: 'remove'; thing: InstalledThing } {
-  return { id: placeOf(thing), action: 'remove', thing }
+  return { id: placeName(thing), action: 'remove', thing }
 }
 
 function describeContext(run: DeploymentRun, order: InstallOrder, deployment: OpenDeployment): StepContext {

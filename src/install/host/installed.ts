@@ -3,7 +3,7 @@ import { z } from 'zod/mini'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
 import { replaceFile } from '../files/durable-files.ts'
 import { toHostError } from '../files/system-errors.ts'
-import type { Layout, Shelf } from './layout.ts'
+import { type Layout, type Place, placeName, type Shelf } from './layout.ts'
 
 const versionSchema = z.object({
   version: z.nullable(z.string()),
@@ -107,8 +107,8 @@ export async function recordInstalled(
   rows: readonly InstalledRow[],
   removed: readonly RemovedRow[] = [],
 ): Promise<void> {
-  const places = new Set([...rows, ...removed].map(placeOf))
-  const isOther = (row: RemovedRow): boolean => !places.has(placeOf(row))
+  const places = new Set([...rows, ...removed].map(nameOf))
+  const isOther = (row: RemovedRow): boolean => !places.has(nameOf(row))
   const before = readHostRecord(layout)
   const installed = inOrder([...before.installed.filter(isOther), ...rows])
   const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)])
@@ -118,8 +118,8 @@ export async function recordInstalled(
 }
 
 /** The row of a place. */
-export function findInstalled<Row extends RemovedRow>(rows: readonly Row[], shelf: Shelf, id: string): Row | undefined {
-  return rows.find(row => shelfOf(row.kind) === shelf && row.id === id)
+export function findInstalled<Row extends RemovedRow>(rows: readonly Row[], place: Place): Row | undefined {
+  return rows.find(row => nameOf(row) === placeName(place))
 }
 
 /** Whether a row is of this origin. */
@@ -140,6 +140,11 @@ export function handOver(row: RemovedRow, to: Origin): SnapshotRow[] {
   })
 }
 
+/** Where a row's plugin or service is installed. */
+export function placeOf({ kind, id }: Pick<RemovedRow, 'kind' | 'id'>): Place {
+  return { shelf: shelfOf(kind), id }
+}
+
 export function shelfOf(kind: 'plugin' | 'service'): Shelf {
   return kind === 'plugin' ? 'plugins' : 'extensions'
 }
@@ -154,9 +159,9 @@ function readText(path: string): string | undefined {
 }
 
 function inOrder<Row extends RemovedRow>(rows: readonly Row[]): Row[] {
-  return rows.toSorted((a, b) => placeOf(a).localeCompare(placeOf(b), 'en'))
+  return rows.toSorted((a, b) => nameOf(a).localeCompare(nameOf(b), 'en'))
 }
 
-function placeOf(row: RemovedRow): string {
-  return `${shelfOf(row.kind)}/${row.id}`
+function nameOf(row: RemovedRow): string {
+  return placeName(placeOf(row))
 }

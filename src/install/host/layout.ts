@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 
-/** Which of the two directories of a project root something is installed in. */
+/** Which of the two directories of a project root a plugin or extension is installed in. */
 export type Shelf = 'plugins' | 'extensions'
 
 /** Where one plugin or extension is installed. */
@@ -21,8 +21,6 @@ export interface Layout {
   readonly trees: string
   readonly reports: string
   readonly outbox: string
-  readonly audit: string
-  readonly reserve: string
 }
 
 export function layoutOf(projectRoot: string): Layout {
@@ -38,28 +36,39 @@ export function layoutOf(projectRoot: string): Layout {
     trees: join(own, 'trees'),
     reports: join(own, 'reports'),
     outbox: join(own, 'outbox'),
-    audit: join(own, 'audit.jsonl'),
-    reserve: join(own, 'reserve'),
   }
 }
 
-export function installPath(layout: Layout, shelf: Shelf, id: string): string {
+/** The text form of a place, `<shelf>/<id>`, which is also its path below the project root. */
+export function placeName({ shelf, id }: Place): string {
+  return `${shelf}/${id}`
+}
+
+export function installPath(layout: Layout, { shelf, id }: Place): string {
   return join(layout.root, shelf, id)
 }
 
-/** Host-side settings of a plugin, beside its directory so that no deployment replaces them. */
-export function settingsPath(layout: Layout, shelf: Shelf, id: string): string {
+/** The host's own settings for a place, next to its directory so that no deployment replaces them. */
+export function settingsPath(layout: Layout, { shelf, id }: Place): string {
   return join(layout.root, shelf, `${id}.env`)
+}
+
+export function snapshotsPath(layout: Layout, { shelf, id }: Place): string {
+  return join(layout.snapshots, shelf, id)
 }
 
 export function stagingPath(layout: Layout, deploymentId: string): string {
   return join(layout.staging, deploymentId)
 }
 
-export function snapshotsPath(layout: Layout, shelf: Shelf, id: string): string {
-  return join(layout.snapshots, shelf, id)
-}
-
 export function treeRecordPath(layout: Layout, treeDigest: string): string {
   return join(layout.trees, `${treeDigest}.json`)
+}
+
+export function auditPath(layout: Layout): string {
+  return join(layout.own, 'audit.jsonl')
+}
+
+export function reservePath(layout: Layout): string {
+  return join(layout.own, 'reserve')
 }

@@ -25,11 +25,11 @@ export interface Previous {
 }
 
 /** What stands in a place before a deployment: our own record of it, and its version as far as anything says so. */
-export function readPrevious(layout: Layout, { shelf, id }: Place): Previous {
+export function readPrevious(layout: Layout, place: Place): Previous {
   const record = readHostRecord(layout)
-  const installed = findInstalled(record.installed, shelf, id)
-  const removed = findInstalled(record.removed, shelf, id)
-  const version = installed?.version ?? readForeignVersion(installPath(layout, shelf, id))
+  const installed = findInstalled(record.installed, place)
+  const removed = findInstalled(record.removed, place)
+  const version = installed?.version ?? readForeignVersion(installPath(layout, place))
   return { installed, removed, version }
 }
 
@@ -50,9 +50,9 @@ export function findLeftBehind(
   origin: Origin,
 ): string | undefined {
   const row = installed ?? removed
-  if (row === undefined || pathExistsSync(installPath(layout, place.shelf, place.id))) return undefined
+  if (row === undefined || pathExistsSync(installPath(layout, place))) return undefined
   const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined)
-  return newest && join(snapshotsPath(layout, place.shelf, place.id), newest.name)
+  return newest && join(snapshotsPath(layout, place), newest.name)
 }
 
 /** Warns when a deployment takes over a place from another plugin, service or project, and tells of what others left there. */

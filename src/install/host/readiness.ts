@@ -6,7 +6,7 @@ import { makeOpenDirectorySync, makePrivateDirectories } from '../files/durable-
 import { requireSpace } from '../files/space.ts'
 import { toHostError } from '../files/system-errors.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
-import { installPath, type Layout, type Shelf } from './layout.ts'
+import { installPath, type Layout, type Place, type Shelf } from './layout.ts'
 import { keepReserve } from './reserve.ts'
 
 /** Room for our own records; the artifact's own need is checked when its listing is known. */
@@ -31,13 +31,13 @@ export async function prepareHost(layout: Layout, log: Log): Promise<void> {
  * Checks, before anything is fetched, that this run can switch what is in a place: its shelf as `checkShelf` does, and
  * what is in the place can be moved. Throws DeploymentError `host_not_writable` or `disk_full`.
  */
-export function checkHost(layout: Layout, shelf: Shelf, id: string): void {
-  checkShelf(layout, shelf)
-  const place = installPath(layout, shelf, id)
+export function checkHost(layout: Layout, place: Place): void {
+  checkShelf(layout, place.shelf)
+  const path = installPath(layout, place)
   try {
-    requireMovable(place)
+    requireMovable(path)
   } catch (error) {
-    throw toHostError(error, `checking ${place}`)
+    throw toHostError(error, `checking ${path}`)
   }
 }
 

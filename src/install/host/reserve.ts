@@ -2,23 +2,23 @@ import { randomBytes } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import type { Layout } from './layout.ts'
+import { type Layout, reservePath } from './layout.ts'
 
 /** Enough for a lock, the records of a recovery and a report. */
 const RESERVE_BYTES = 64 * 1024
 
 /** Keeps some disk space back, so that a host whose disk has filled up can still be locked and recovered. */
 export function keepReserve(layout: Layout): void {
-  if (pathExistsSync(layout.reserve)) return
+  if (pathExistsSync(reservePath(layout))) return
   try {
     // Random, because a file system may store what compresses well in no space at all.
-    writeFileSync(layout.reserve, randomBytes(RESERVE_BYTES), { flag: 'wx', mode: 0o600 })
+    writeFileSync(reservePath(layout), randomBytes(RESERVE_BYTES), { flag: 'wx', mode: 0o600 })
   } catch {
-    tryUnlinkSync(layout.reserve)
+    tryUnlinkSync(reservePath(layout))
   }
 }
 
 /** Gives the reserve up; returns whether there was one. */
 export function spendReserve(layout: Layout): boolean {
-  return tryUnlinkSync(layout.reserve)
+  return tryUnlinkSync(reservePath(layout))
 }

@@ -4,29 +4,23 @@ import { versionSchema } from '../../core/identifiers.ts'
 import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
 import type { SnapshotRow } from './installed.ts'
 import { presentPaths } from './keep-paths.ts'
-import { type Layout, type Shelf, snapshotsPath } from './layout.ts'
 
 export interface Retention {
   keep: SnapshotRow[]
   discard: SnapshotRow[]
 }
 
-/** The name for the next snapshot of an id: one above the highest number there, then the version. */
-export function nextSnapshotName(layout: Layout, shelf: Shelf, id: string, version: string | null): string {
-  const names = listNames(snapshotsPath(layout, shelf, id))
+/** The name for the next snapshot in the folder of a place: one above the highest number there, then the version. */
+export function nextSnapshotName(folder: string, version: string | null): string {
+  const names = listNames(folder)
   const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10) || 0))
   return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`
 }
 
-/** The recorded snapshots that are still there, each with those of its kept paths that still lie in it. */
-export function existingSnapshots(
-  layout: Layout,
-  shelf: Shelf,
-  id: string,
-  rows: readonly SnapshotRow[],
-): SnapshotRow[] {
+/** The recorded snapshots that the folder of a place still has, each with those of its kept paths that it still has. */
+export function existingSnapshots(folder: string, rows: readonly SnapshotRow[]): SnapshotRow[] {
   return rows.flatMap(({ kept_paths: kept, ...row }) => {
-    const path = join(snapshotsPath(layout, shelf, id), row.name)
+    const path = join(folder, row.name)
     if (!pathExistsSync(path)) return []
     return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))]
   })

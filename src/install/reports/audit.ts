@@ -1,6 +1,6 @@
 import { closeSync, fstatSync, openSync, readSync, writeFileSync } from 'node:fs'
 import { syncFile } from '../files/durable-files.ts'
-import type { Layout } from '../host/layout.ts'
+import { auditPath, type Layout } from '../host/layout.ts'
 import { type LocalReport, redactReport } from './local-report.ts'
 
 /** How far back a line is looked for that a dead run wrote before its recovery repeats it. */
@@ -34,7 +34,7 @@ export async function appendAudit(
     run_url: run.url,
   }
   const text = JSON.stringify(line)
-  const fd = openSync(layout.audit, 'a+', 0o600)
+  const fd = openSync(auditPath(layout), 'a+', 0o600)
   try {
     const lines = readTail(fd).split('\n')
     if (lines.includes(text)) return

@@ -32,7 +32,7 @@ export interface TreeInstallation {
  */
 export async function installTree(installation: TreeInstallation): Promise<string | undefined> {
   const { layout, transaction, shelf, id, staged, signal } = installation
-  const place = installPath(layout, shelf, id)
+  const place = installPath(layout, { shelf, id })
   const leftBehind = pathExistsSync(place) ? undefined : installation.leftBehind
   const kept = await prepareKeptPaths(installation, leftBehind ?? place)
   await Promise.all([syncTree(staged, signal), recordTree(installation)])

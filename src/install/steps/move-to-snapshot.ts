@@ -13,15 +13,15 @@ export interface Snapshot {
 /** Moves what is in a place to the snapshots, under the next number and its version. */
 export async function moveToSnapshot(
   { layout, transaction }: { layout: Layout; transaction: Transaction },
-  { shelf, id }: Place,
+  place: Place,
   version: string | null,
 ): Promise<Snapshot> {
-  const name = nextSnapshotName(layout, shelf, id, version)
-  const folder = snapshotsPath(layout, shelf, id)
+  const folder = snapshotsPath(layout, place)
+  const name = nextSnapshotName(folder, version)
   // Ours alone, and nothing while they are empty: these need no journal.
   await makePrivateDirectories(dirname(folder))
   await makePrivateDirectories(folder)
-  const [from, path] = [installPath(layout, shelf, id), join(folder, name)]
+  const [from, path] = [installPath(layout, place), join(folder, name)]
   await transaction.apply({ type: 'move', from: relative(layout.root, from), to: relative(layout.root, path) })
   return { name, path }
 }

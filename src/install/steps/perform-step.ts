@@ -1,7 +1,7 @@
 import { DeploymentError } from '../../core/errors.ts'
 import type { HostCommand, HostConfig } from '../../core/plan/host-config.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
-import { installPath } from '../host/layout.ts'
+import { installPath, placeName } from '../host/layout.ts'
 import { compareTree, writeTreeRecord } from '../host/tree-record.ts'
 import { checkHealth } from '../services/check-health.ts'
 import type { ServiceAction } from '../services/commands.ts'
@@ -10,7 +10,7 @@ import { describeService, projectServiceOf, type Service, serviceOf } from '../s
 import { runHostCommand } from './host-command.ts'
 import { installTree } from './install-tree.ts'
 import type { StepEnd } from './run-steps.ts'
-import { type NewThing, placeOf, type StepContext } from './step-context.ts'
+import type { NewThing, StepContext } from './step-context.ts'
 import { writeEnv } from './write-env.ts'
 
 /** Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says. */
@@ -50,7 +50,7 @@ async function install(context: StepContext, thing: NewThing): Promise<StepEnd> 
   const { shelf, id, version, staged, previous } = thing
   if (await isInstalledAlready(context, thing)) {
     await writeTreeRecord(layout, thing.record)
-    log.info(`${placeOf(thing)} is ${version} with these bytes already, and intact: nothing to change.`)
+    log.info(`${placeName(thing)} is ${version} with these bytes already, and intact: nothing to change.`)
     return 'unchanged'
   }
   const previousVersion = previous.version
@@ -69,15 +69,15 @@ async function install(context: StepContext, thing: NewThing): Promise<StepEnd> 
     keepPaths,
     signal,
   })
-  if (snapshot !== undefined) context.replaced.set(placeOf(thing), snapshot)
-  log.info(`${installPath(layout, shelf, id)} is now ${version} (tree digest ${thing.record.digest}).`)
+  if (snapshot !== undefined) context.replaced.set(placeName(thing), snapshot)
+  log.info(`${installPath(layout, thing)} is now ${version} (tree digest ${thing.record.digest}).`)
   return 'done'
 }
 
 async function isInstalledAlready(context: StepContext, thing: NewThing): Promise<boolean> {
   const { installed } = thing.previous
   if (installed?.artifact_sha256 !== thing.artifactSha256 || installed.tree_digest !== thing.record.digest) return false
-  const place = installPath(context.layout, thing.shelf, thing.id)
+  const place = installPath(context.layout, thing)
   const { removed, changed } = await compareTree(place, thing.record, context.keepPaths, context.signal)
   return removed.length === 0 && changed.length === 0
 }
@@ -156,7 +156,7 @@ async function notify(context: StepContext, step: Extract<PlanStep, { action: 'n
 
 function findThing(context: StepContext, place: string): NewThing {
   return requireEntry(
-    context.things.find(thing => placeOf(thing) === place),
+    context.things.find(thing => placeName(thing) === place),
     place,
   )
 }

@@ -1,15 +1,15 @@
 import type { HostConfig } from '../../core/plan/host-config.ts'
 import { DEFAULT_HEALTHCHECK_SECONDS } from '../../core/plan/plan-step.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import { readInstalled, shelfOf } from '../host/installed.ts'
+import { placeOf, readInstalled } from '../host/installed.ts'
 import { findMovablePaths } from '../host/keep-paths.ts'
-import { installPath, settingsPath } from '../host/layout.ts'
+import { installPath, placeName, settingsPath } from '../host/layout.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
 import { describeService, projectServiceOf, type Service, serviceOf } from '../services/service.ts'
 import { readServiceState } from '../services/supervise.ts'
 import { moveToSnapshot } from './move-to-snapshot.ts'
 import type { StepEnd } from './run-steps.ts'
-import { type InstalledThing, placeOf, type StepContext } from './step-context.ts'
+import type { InstalledThing, StepContext } from './step-context.ts'
 
 /**
  * Takes away what a new version does not bring: stops its service, where one runs and nothing that stays shares it, and
@@ -18,8 +18,8 @@ import { type InstalledThing, placeOf, type StepContext } from './step-context.t
  */
 export async function removeThing(context: StepContext, thing: InstalledThing): Promise<StepEnd> {
   const { layout, transaction, log } = context
-  const { shelf, id, installed } = thing
-  const place = installPath(layout, shelf, id)
+  const { installed } = thing
+  const place = installPath(layout, thing)
   if (!pathExistsSync(place)) {
     log.info(`${place} is gone already: it is only forgotten.`)
     return 'unchanged'
@@ -28,9 +28,9 @@ export async function removeThing(context: StepContext, thing: InstalledThing): 
   findMovablePaths(place, context.keepPaths)
   await stopService(context, thing)
   const snapshot = await moveToSnapshot({ layout, transaction }, thing, installed.version)
-  context.replaced.set(placeOf(thing), snapshot.name)
+  context.replaced.set(placeName(thing), snapshot.name)
   log.notice(`${place} (${installed.version}) is taken away, because this version does not bring it.`)
-  const settings = settingsPath(layout, shelf, id)
+  const settings = settingsPath(layout, thing)
   if (pathExistsSync(settings)) log.notice(`${settings} stays, because it is yours: remove it when nothing needs it.`)
   return 'done'
 }
@@ -39,13 +39,15 @@ async function stopService(context: StepContext, thing: InstalledThing): Promise
   const { hostConfig, log, signal, transaction } = context
   const service = hostConfig && serviceOf(hostConfig, thing.id)
   if (hostConfig === undefined || service === undefined) {
-    log.notice(`The host config names no supervisor, so nothing of ${placeOf(thing)} was stopped: see whether it runs.`)
+    log.notice(
+      `The host config names no supervisor, so nothing of ${placeName(thing)} was stopped: see whether it runs.`,
+    )
     return
   }
   const { up, known, missing } = await readServiceState(service, { signal })
   if (missing || (known && !up)) return log.info(`${describeService(service)} does not run.`)
   if (isShared(context, hostConfig, service)) {
-    log.notice(`${describeService(service)} of ${placeOf(thing)} is not stopped: what stays is run by it as well.`)
+    log.notice(`${describeService(service)} of ${placeName(thing)} is not stopped: what stays is run by it as well.`)
     return
   }
   log.info(`stop ${describeService(service)}`)
@@ -55,9 +57,9 @@ async function stopService(context: StepContext, thing: InstalledThing): Promise
 
 /** Whether something that stays on this host, or the whole of it, is run by the service. */
 function isShared(context: StepContext, config: HostConfig, service: Service): boolean {
-  const leaving = new Set(context.oldThings.map(placeOf))
+  const leaving = new Set(context.oldThings.map(placeName))
   const rows = readInstalled(context.layout)
-  const staying = rows.filter(({ kind, id }) => !leaving.has(placeOf({ shelf: shelfOf(kind), id })))
+  const staying = rows.filter(row => !leaving.has(placeName(placeOf(row))))
   const ids = [...staying, ...context.things].map(({ id }) => id)
   const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)])
   return inUse.some(other => other !== undefined && nameOf(other) === nameOf(service))

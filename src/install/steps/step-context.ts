@@ -48,7 +48,3 @@ export interface StepContext {
   /** Under which names replaced and removed trees were put aside, by `<shelf>/<id>`. */
   readonly replaced: Map<string, string>
 }
-
-export function placeOf({ shelf, id }: Place): string {
-  return `${shelf}/${id}`
-}

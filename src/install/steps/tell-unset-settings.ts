@@ -5,8 +5,8 @@ import { unsetSettings } from '../../core/plan/env-template.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { readSmallFileSync } from '../files/read-small-file.ts'
 import { isAbsent } from '../files/tree-walk.ts'
-import { type Layout, settingsPath } from '../host/layout.ts'
-import { type NewThing, placeOf } from './step-context.ts'
+import { type Layout, placeName, settingsPath } from '../host/layout.ts'
+import type { NewThing } from './step-context.ts'
 
 const MAX_NAME_CHARS = 60
 
@@ -25,15 +25,15 @@ export function tellUnsetSettings({ layout, log, things, steps }: ThingsAndSteps
   const written = new Set(
     steps.flatMap(step => (step.action === 'write_env' ? [`${step.from.split('/')[0]}/${step.plugin}`] : [])),
   )
-  for (const thing of things.filter(other => !written.has(placeOf(other)))) {
+  for (const thing of things.filter(other => !written.has(placeName(other)))) {
     const { required } = thing.environment
-    const path = settingsPath(layout, thing.shelf, thing.id)
+    const path = settingsPath(layout, thing)
     const text = required.length === 0 ? undefined : readSettings(path)
     const unset = text === undefined ? [] : unsetSettings(text, required)
     if (unset.length === 0) continue
     const names = unset.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ')
     log.notice(
-      `${placeOf(thing)} requires ${names}, which ${path} does not set, and the plan has no write_env step for it.`,
+      `${placeName(thing)} requires ${names}, which ${path} does not set, and the plan has no write_env step for it.`,
     )
   }
 }

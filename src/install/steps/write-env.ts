@@ -33,7 +33,7 @@ export interface SettingsSeed {
  * regular file, or a required key is or ends up empty.
  */
 export async function writeEnv(seed: SettingsSeed): Promise<'done' | 'unchanged'> {
-  const target = settingsPath(seed.layout, seed.shelf, seed.id)
+  const target = settingsPath(seed.layout, seed)
   if (pathExistsSync(target)) {
     verifySettings(readSettings(target), seed.environment.required, target)
     seed.log.info(`${target} exists and stays as it is.`)

@@ -91,10 +91,10 @@ async function findDamageIn(
   place: Place,
   { layout, log, keepPaths, since }: RollbackRequest,
 ): Promise<string[] | undefined> {
-  const digest = findInstalled(readInstalled(layout), place.shelf, place.id)?.tree_digest
+  const digest = findInstalled(readInstalled(layout), place)?.tree_digest
   const record = digest ? readTreeRecord(layout, digest) : undefined
   if (record === undefined) return undefined
-  const root = installPath(layout, place.shelf, place.id)
+  const root = installPath(layout, place)
   const { removed, changed } = await compareTree(root, record, keepPaths)
   const moved = foldersOfKept(root, keepPaths)
   const damage = [...removed, ...changed].filter(path => hasChangedSince(root, path, since, moved))

@@ -76,15 +76,15 @@ describe('prepareHost', () => {
 describe('checkHost', () => {
   it('lets a host pass with and without the shelf', async t => {
     const layout = await prepareTemporaryHost(t)
-    checkHost(layout, 'plugins', 'greeter')
+    checkHost(layout, { shelf: 'plugins', id: 'greeter' })
     mkdirSync(join(layout.root, 'plugins'))
-    checkHost(layout, 'plugins', 'greeter')
+    checkHost(layout, { shelf: 'plugins', id: 'greeter' })
   })
 
   it('refuses a shelf that is a file', async t => {
     const layout = await prepareTemporaryHost(t)
     writeFileSync(join(layout.root, 'plugins'), '')
-    assert.throws(() => checkHost(layout, 'plugins', 'greeter'), refusedWith('host_not_writable'))
+    assert.throws(() => checkHost(layout, { shelf: 'plugins', id: 'greeter' }), refusedWith('host_not_writable'))
   })
 
   it('refuses a shelf on another file system', async t => {
@@ -94,7 +94,7 @@ describe('checkHost', () => {
       return
     }
     symlinkSync('/dev/shm', join(layout.root, 'plugins'))
-    assert.throws(() => checkHost(layout, 'plugins', 'greeter'), refusedWith('host_not_writable'))
+    assert.throws(() => checkHost(layout, { shelf: 'plugins', id: 'greeter' }), refusedWith('host_not_writable'))
   })
 
   it('refuses more bytes than are free', async t => {

@@ -2,8 +2,11 @@ import assert from 'node:assert/strict'
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
+import { type Place, snapshotsPath } from '../../../src/install/host/layout.ts'
 import { chooseRetained, existingSnapshots, nextSnapshotName } from '../../../src/install/host/snapshots.ts'
 import { prepareTemporaryHost, snapshotOf } from '../prepared-host.ts'
+
+const PLACE: Place = { shelf: 'plugins', id: 'x' }
 
 describe('nextSnapshotName', () => {
   const cases = [
@@ -19,7 +22,7 @@ describe('nextSnapshotName', () => {
     it(`calls ${version} after [${present.join(', ')}] ${name}`, async t => {
       const layout = await prepareTemporaryHost(t)
       for (const folder of present) mkdirSync(join(layout.snapshots, 'plugins/x', folder), { recursive: true })
-      assert.equal(nextSnapshotName(layout, 'plugins', 'x', version), name)
+      assert.equal(nextSnapshotName(snapshotsPath(layout, PLACE), version), name)
     })
   }
 })
@@ -68,7 +71,7 @@ describe('existingSnapshots', () => {
     const layout = await prepareTemporaryHost(t)
     mkdirSync(join(layout.snapshots, 'plugins/x/2-1.0'), { recursive: true })
     const rows = [snapshotOf('1-0.9'), snapshotOf('2-1.0')]
-    assert.deepEqual(existingSnapshots(layout, 'plugins', 'x', rows), rows.slice(1))
+    assert.deepEqual(existingSnapshots(snapshotsPath(layout, PLACE), rows), rows.slice(1))
   })
 
   it('says of each what it still holds of this host', async t => {
@@ -76,7 +79,7 @@ describe('existingSnapshots', () => {
     for (const path of ['1-0.9/data', '2-1.0'])
       mkdirSync(join(layout.snapshots, 'plugins/x', path), { recursive: true })
     const rows = ['1-0.9', '2-1.0'].map(name => snapshotOf(name, { kept_paths: ['data', '.env'] }))
-    assert.deepEqual(existingSnapshots(layout, 'plugins', 'x', rows), [
+    assert.deepEqual(existingSnapshots(snapshotsPath(layout, PLACE), rows), [
       snapshotOf('1-0.9', { kept_paths: ['data'] }),
       snapshotOf('2-1.0'),
     ])

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { createRedactor } from '../../../src/core/secrets.ts'
-import type { Layout } from '../../../src/install/host/layout.ts'
+import { auditPath, type Layout } from '../../../src/install/host/layout.ts'
 import { type ClosedDeployment, closeDeployment } from '../../../src/install/reports/close.ts'
 import { localReportSchema } from '../../../src/install/reports/local-report.ts'
 import type { Delivery } from '../../../src/install/reports/outbox.ts'
@@ -50,7 +50,7 @@ async function close(
 function textsBelow(layout: Layout): string[] {
   return [layout.reports, layout.outbox]
     .flatMap(folder => readdirSync(folder).map(name => join(folder, name)))
-    .concat(layout.audit)
+    .concat(auditPath(layout))
     .map(path => readFileSync(path, 'utf8'))
 }
 
@@ -91,8 +91,10 @@ describe('closeDeployment', () => {
   }
 
   it('appends one audit line, 0600', async t => {
-    const { layout } = await close(t, ACCEPTED, null, ({ audit }) => writeFileSync(audit, 'earlier\n', { mode: 0o600 }))
-    const [first, second, ...rest] = readFileSync(layout.audit, 'utf8').split('\n')
+    const { layout } = await close(t, ACCEPTED, null, host =>
+      writeFileSync(auditPath(host), 'earlier\n', { mode: 0o600 }),
+    )
+    const [first, second, ...rest] = readFileSync(auditPath(layout), 'utf8').split('\n')
     assert.equal(first, 'earlier')
     assert.deepEqual(rest, [''])
     const { at, deployment_id, outcome, error_code, actor } = JSON.parse(second as string)
@@ -100,7 +102,7 @@ describe('closeDeployment', () => {
       [at, deployment_id, outcome, error_code, actor],
       [FAILED.completed_at, DEPLOYMENT_ID, 'failed', 'authentication_failed', 'operator'],
     )
-    assert.equal(statSync(layout.audit).mode & 0o777, 0o600)
+    assert.equal(statSync(auditPath(layout)).mode & 0o777, 0o600)
   })
 
   it('makes a refused report one warning and an outbox file, and changes no outcome', async t => {
