@@ -16,7 +16,7 @@ const PAGES = [
 ]
 
 describe('docs/errors.md', () => {
-  it('explains every error code once, and no other', () => {
+  it('explains every error code exactly once, and no other code', () => {
     const explained = [...read('docs/errors.md').matchAll(/^\| `([a-z_]+)` \|/gm)].map(([, code]) => code)
     assert.deepEqual(explained.toSorted(), [...ERROR_CODES].toSorted())
   })
@@ -33,13 +33,13 @@ describe('docs/contracts.md', () => {
     )
   })
 
-  for (const [what, names] of [
+  for (const [subject, names] of [
     ['state of the deploy action', Object.keys(DEPLOY_TRANSITIONS)],
     ['state of the project action', Object.keys(PROJECT_TRANSITIONS)],
     ['field of manifest.json', Object.keys(manifestSchema.def.getter().shape)],
     ['field of the local report', Object.keys(localReportSchema.def.getter().shape)],
   ] as const) {
-    it(`names every ${what}`, () => {
+    it(`names every ${subject}`, () => {
       const text = read('docs/contracts.md')
       assert.deepEqual(
         names.filter(name => !text.includes(`\`${name}\``)),
@@ -50,7 +50,7 @@ describe('docs/contracts.md', () => {
 })
 
 describe('the tables of inputs and outputs', () => {
-  it('are those of each action.yml', () => {
+  it('match each action.yml', () => {
     execFileSync(process.execPath, [join(ROOT, 'scripts/docs.ts'), '--check'])
   })
 })
@@ -71,7 +71,7 @@ for (const readme of ['README.md', 'project/README.md']) {
 
 for (const page of PAGES) {
   describe(page, () => {
-    it('links only to what is there', () => {
+    it('links only to existing files and headings', () => {
       assert.deepEqual(links(page).filter(isBroken(page)), [])
     })
   })

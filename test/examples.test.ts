@@ -18,7 +18,7 @@ const EXAMPLES = join(ROOT, 'examples')
 const DEPLOY = { uses: 'OWNER/hub-deploy@v1', definition: 'action.yml' }
 const PROJECT = { uses: 'OWNER/hub-deploy/project@v1', definition: 'project/action.yml' }
 
-/** What stands for an operator's own values in the examples. */
+/** The values that the tests use for the expressions in the examples. */
 const EXPRESSIONS: Readonly<Record<string, string>> = {
   'inputs.version': '1.0.0',
   'matrix.host': 'app-2',
@@ -37,7 +37,7 @@ const isOfProject = ({ text }: { text: string }): boolean => text.includes(PROJE
 
 for (const { name, text } of WORKFLOWS) {
   describe(name, () => {
-    it('is what actionlint accepts', t => {
+    it('passes actionlint', t => {
       const lint = spawnSync('actionlint', ['-ignore', 'label ".+" is unknown', '-'], { input: text, encoding: 'utf8' })
       if (lint.error !== undefined) return t.skip('actionlint is not on PATH')
       assert.equal(lint.status, 0, lint.stdout)
@@ -47,10 +47,10 @@ for (const { name, text } of WORKFLOWS) {
 
 for (const { name, text } of WORKFLOWS.filter(workflow => !isOfProject(workflow))) {
   describe(name, () => {
-    it('deploys, with its own inputs', async () => {
+    it('deploys with its own inputs', async () => {
       await withExamplePublished(async (stage, sha256) => {
         const inputs = readInputs(text, DEPLOY, { ...EXPRESSIONS, 'inputs.sha256': sha256, ...secretsOf(stage) })
-        // Each workflow names a hub and a host of its own; everything else is run as it is written.
+        // The stage replaces the workflow's hub and host; everything else runs unchanged.
         const { outputs, log } = await stage.deploy({ ...inputs, 'hub-url': stage.hub.url, 'project-root': stage.root })
         assert.equal(outputs['outcome'], 'success', log)
         assert.equal(outputs['version'], '1.0.0')
@@ -62,13 +62,13 @@ for (const { name, text } of WORKFLOWS.filter(workflow => !isOfProject(workflow)
 
 for (const { name, text } of WORKFLOWS.filter(isOfProject)) {
   describe(name, () => {
-    it('deploys the project of the examples, with its own inputs', async t => {
+    it('deploys the project of the examples with its own inputs', async t => {
       const stage = await openProjectStage()
       t.after(() => stage.close())
       await stage.publish('1.0.0', sources('project'))
       const inputs = readInputs(text, PROJECT, { ...EXPRESSIONS, ...projectSecretsOf(stage) })
       assert.equal(inputs['project-id'], PROJECT_ID)
-      // A hub, a host and a publisher of its own, as above.
+      // The stage replaces the workflow's hub, host and publisher.
       const own = { 'hub-url': stage.hub.url, 'project-root': stage.root, 'signer-public-key': stage.signerPublicKey }
       const { outputs, log } = await stage.deploy({ ...inputs, ...own })
       assert.equal(outputs['outcome'], 'success', log)
@@ -77,7 +77,7 @@ for (const { name, text } of WORKFLOWS.filter(isOfProject)) {
       }
     })
 
-    it('pins a key that can be pinned', () => {
+    it('pins a valid key', () => {
       const inputs = readInputs(text, PROJECT, { ...EXPRESSIONS, ...projectSecretsOf({ devkey: '', credential: '' }) })
       assert.equal(parseSignerKeys(inputs['signer-public-key'] ?? '').length, 1)
     })
@@ -94,7 +94,7 @@ describe('the plans', () => {
     })
   })
 
-  it('seed the settings of a plugin that needs some', async () => {
+  it('create the settings of a plugin that requires some', async () => {
     await withExamplePublished(async stage => {
       const plan = read('examples/install-with-settings.yaml')
       await stage.publish('2.0.0', { ...sources('plugin'), ...filesShownIn(plan) })
@@ -106,7 +106,7 @@ describe('the plans', () => {
     })
   })
 
-  it('run on a host as the host config says', async t => {
+  it('run with the host config of the examples', async t => {
     await withExamplePublished(async stage => {
       const standIns = makeStandIns()
       t.after(() => standIns.close())
@@ -128,7 +128,7 @@ describe('the plans', () => {
     })
   })
 
-  it('include the one that the README shows', () => {
+  it('include the plan and the host config that the README shows', () => {
     assert.ok(codeBlocks('yaml').includes(read('examples/install.yaml')))
     assert.ok(codeBlocks('yaml').includes(read('examples/host-config.yaml')))
   })
@@ -141,7 +141,7 @@ describe('the README of projects', () => {
     assert.ok(shown.includes(read('examples/workflows/deploy-project.yml')))
   })
 
-  it('shows the manifest that sealing the example makes', async () => {
+  it('shows the manifest that sealing the example creates', async () => {
     const shown = JSON.parse(codeBlocks('json', 'project/README.md')[0] ?? '')
     const { manifest } = await sealProject({
       source: join(EXAMPLES, 'project'),
@@ -154,7 +154,7 @@ describe('the README of projects', () => {
   })
 })
 
-/** A service that always answers this. */
+/** Starts a service that answers every request with this body, and returns its URL. */
 async function serveHealth(t: TestContext, answer: string): Promise<string> {
   const server = createServer((_, response) => response.end(answer))
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
@@ -162,7 +162,7 @@ async function serveHealth(t: TestContext, answer: string): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/health`
 }
 
-/** The plan's comment shows a line of the plugin.yaml, and then the template. */
+/** The plan's comment shows a line of the plugin.yaml, followed by the template. */
 function filesShownIn(plan: string): Record<string, string> {
   const [requirement, ...template] = [...plan.matchAll(/^# {3}(.*)$/gm)].map(([, line]) => line)
   return {
@@ -171,7 +171,7 @@ function filesShownIn(plan: string): Record<string, string> {
   }
 }
 
-/** A hub with the example's plugin, and the operator's repository with its plan where the workflows look for it. */
+/** Opens a stage with a hub that serves the example's plugin and a repository that contains its plan. */
 async function withExamplePublished(act: (stage: Stage, sha256: string) => Promise<void>): Promise<void> {
   const stage = await openStage()
   try {
@@ -186,7 +186,7 @@ async function withExamplePublished(act: (stage: Stage, sha256: string) => Promi
   }
 }
 
-/** The `with:` of the one step that uses the action, as the runner hands it over. */
+/** The `with:` of the one step that uses the action, as the runner passes it to the action. */
 function readInputs(
   workflow: string,
   { uses, definition }: typeof DEPLOY,
@@ -227,7 +227,7 @@ function sources(example: 'plugin' | 'service' | 'project'): Record<string, stri
   return Object.fromEntries(paths.map(path => [path.slice(folder.length + 1), readFileSync(path, 'utf8')]))
 }
 
-/** The fenced blocks of a language in a page, in their order. */
+/** The fenced blocks of a language in a page, in order. */
 function codeBlocks(language: string, page = 'README.md'): string[] {
   const blocks = read(page).matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, 'gm'))
   return [...blocks].map(([, code]) => code as string)

@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 
 const ROOT = join(import.meta.dirname, '..')
-/** So that what is there (a clone of a user with settings of npm's own) does not matter. */
+/** A minimal environment, so that npm settings of the user do not matter. */
 const ENV = { PATH: process.env['PATH'], HOME: process.env['HOME'] }
 
 describe('the README', () => {
@@ -37,7 +37,7 @@ describe('the README of projects', () => {
   })
 })
 
-/** Does what a section shows: its first commands start the hub, the others run one after the other. */
+/** Runs the commands of a section: the first block starts the hub, the others run in sequence. */
 async function follow(t: TestContext, readme: string, section: string): Promise<{ folder: string; page: string }> {
   const folder = mkdtempSync(join(tmpdir(), 'readme-'))
   t.after(() => rmSync(folder, { recursive: true, force: true }))
@@ -61,7 +61,7 @@ function readCommands(readme: string, section: string): string[] {
   return [...text.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, commands]) => commands as string)
 }
 
-/** In a process group of its own, because npm does not hand a signal on to what it runs. */
+/** Runs in a process group of its own, because npm does not forward signals to its children. */
 async function startHub(t: TestContext, command: string): Promise<void> {
   const hub = spawn('sh', ['-c', command], {
     cwd: ROOT,
