@@ -22159,13 +22159,13 @@ const DEFAULT_NOTIFY_SECONDS = 30;
 const DEFAULT_HTTP_STATUS = 200;
 const MAX_BODY_MATCH_CHARS = 500;
 const textSchema = schemas_string().check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be text on one line' }));
-const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not hold a NUL character' }));
+const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }));
 const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(1, { error: 'must name a program' }))], argumentSchema, {
     error: 'must be a list: the program and its arguments',
 }));
 const environmentSchema = schemas_lazy(() => record(schemas_string()
     .check(_regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' })), argumentSchema));
-/** Names of the supervisor's own objects; `{id}` stands for the id, and nothing in them can be taken for an option. */
+/** Names of the supervisor's own objects; `{id}` stands for the id. None can be mistaken for an option. */
 const unitSchema = nameTemplateSchema(/^[A-Za-z0-9_{][A-Za-z0-9:_.@\\{}-]{0,254}$/);
 const containerSchema = nameTemplateSchema(/^[A-Za-z0-9{][A-Za-z0-9_.{}-]{0,254}$/);
 const deploymentSchema = nameTemplateSchema(/^[a-z0-9{][a-z0-9.{}-]{0,252}$/);
@@ -22183,7 +22183,7 @@ const host_config_schema_healthcheckSchema = schemas_lazy(() => strictObject({
     .check(refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
     error: 'must have exactly one of http, tcp and command',
 }), refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
-    error: 'must have status and body only beside http',
+    error: 'must have status and body only together with http',
 })));
 /** The host config as it is written; unknown keys are refused everywhere. */
 const hostConfigSchema = schemas_lazy(() => strictObject({
@@ -22207,19 +22207,15 @@ const hostConfigSchema = schemas_lazy(() => strictObject({
         deployment: exactOptional(deploymentSchema),
         healthcheck: exactOptional(host_config_schema_healthcheckSchema),
     })), {}),
-    provision: hostCommandsSchema(idSchema, MAX_PROVISION_SECONDS, DEFAULT_PROVISION_SECONDS),
-    notify: hostCommandsSchema(stepIdSchema, MAX_NOTIFY_SECONDS, DEFAULT_NOTIFY_SECONDS),
+    provision: hostCommandsSchema(idSchema, schemas_default(durationSchema(1, MAX_PROVISION_SECONDS), DEFAULT_PROVISION_SECONDS)),
+    notify: hostCommandsSchema(stepIdSchema, schemas_default(durationSchema(1, MAX_NOTIFY_SECONDS), DEFAULT_NOTIFY_SECONDS)),
 }));
-/** The HTTP status that a healthy answer has. */
+/** The HTTP status of a healthy answer. */
 function expectedStatus(healthcheck) {
     return healthcheck.status ?? DEFAULT_HTTP_STATUS;
 }
-function hostCommandsSchema(name, maxSeconds, defaultSeconds) {
-    const entry = strictObject({
-        command: commandSchema,
-        env: schemas_default(environmentSchema, {}),
-        timeout: schemas_default(durationSchema(1, maxSeconds), defaultSeconds),
-    });
+function hostCommandsSchema(name, timeout) {
+    const entry = strictObject({ command: commandSchema, env: schemas_default(environmentSchema, {}), timeout });
     return schemas_default(record(name, entry), {});
 }
 function nameTemplateSchema(form) {
@@ -22250,8 +22246,8 @@ class HostConfigError extends SourceError {
     }
 }
 /**
- * The host config in `text`, read strictly as one YAML document; `file` is what problems call it. Refuses unknown keys,
- * names that could be taken for options and commands that are no argument list. Throws HostConfigError `invalid_host_config`.
+ * The host config in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown keys, names that
+ * could be mistaken for options and commands that are not an argument list. Throws HostConfigError `invalid_host_config`.
  */
 function parseHostConfig(text, file) {
     const source = parseYamlSource(text, file);
@@ -22295,7 +22291,7 @@ function buildProbe(written) {
     }
     if (written.tcp !== undefined)
         return { type: 'tcp', address: written.tcp };
-    // The schema has seen to it that exactly one of the three is there.
+    // The schema guarantees exactly one of the three.
     return { type: 'command', command: written.command };
 }
 function buildCommands(written) {
@@ -22306,7 +22302,7 @@ function buildCommands(written) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/plan-order.js
-/** Enough to see what is wrong; a hostile plan must not make us write out every way round. */
+/** Enough to see what is wrong; a hostile plan must not make us list every cycle. */
 const MAX_CYCLES = 20;
 /**
  * The steps in the order in which they run: depth-first over the steps as written, dependencies first, so that the
@@ -22315,7 +22311,7 @@ const MAX_CYCLES = 20;
 function orderSteps({ steps }) {
     return new DependencyWalk(steps).order;
 }
-/** The dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`; a step's dependency on itself aside. */
+/** The dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`; not a step's dependency on itself. */
 function findCycles(steps) {
     return new DependencyWalk(steps).cycles;
 }
@@ -22338,18 +22334,18 @@ class DependencyWalk {
             this.#advance(frame);
     }
     #advance(frame) {
-        const entry = frame.nextEntry++;
-        const id = frame.step.dependsOn[entry];
+        frame.entry += 1;
+        const id = frame.step.dependsOn[frame.entry];
         if (id === undefined)
             this.#leave(frame.step);
         else
-            this.#follow(this.#byId.get(id), frame.step, entry);
+            this.#follow(frame, this.#byId.get(id));
     }
-    #follow(dependency, step, entry) {
-        if (dependency === undefined || dependency === step)
+    #follow(frame, dependency) {
+        if (dependency === undefined || dependency === frame.step)
             return;
         if (this.#waiting.has(dependency))
-            this.#noteCycle(dependency, step, entry);
+            this.#noteCycle(frame, dependency);
         else
             this.#enter(dependency);
     }
@@ -22358,14 +22354,14 @@ class DependencyWalk {
             return;
         this.#entered.add(step);
         this.#waiting.add(step);
-        this.#path.push({ step, nextEntry: 0 });
+        this.#path.push({ step, entry: -1 });
     }
     #leave(step) {
         this.#path.pop();
         this.#waiting.delete(step);
         this.order.push(step);
     }
-    #noteCycle(first, last, entry) {
+    #noteCycle({ step: last, entry }, first) {
         if (this.cycles.length >= MAX_CYCLES)
             return;
         const steps = this.#path.map(frame => frame.step);
@@ -22380,8 +22376,8 @@ class DependencyWalk {
 
 
 /**
- * What is wrong with the ids and dependencies of a plan: ids taken twice, unknown and own dependencies, cycles with the
- * whole way round. Reads the plan as it is written, so that it finds these also where other parts of a step are wrong.
+ * What is wrong with the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step on
+ * itself, complete cycles. Reads the plan as it is written, so that it finds these even where a step has other mistakes.
  */
 function planGraphProblems(source) {
     const steps = writtenSteps(source.value);
@@ -22405,7 +22401,7 @@ function duplicateIds(steps) {
     return steps.flatMap(({ id, name, path }) => {
         const duplicate = taken.has(id);
         taken.add(id);
-        return duplicate ? [{ path: [...path, 'id'], sentence: () => `${name}: another step has this id already` }] : [];
+        return duplicate ? [{ path: [...path, 'id'], sentence: () => `${name}: another step already has this id` }] : [];
     });
 }
 function wrongDependencies(steps) {
@@ -22414,11 +22410,13 @@ function wrongDependencies(steps) {
         const path = entryPaths[entry] ?? [];
         if (dependency === id)
             return [{ path, sentence: () => `${name} depends on itself` }];
-        return ids.has(dependency) ? [] : [{ path, sentence: () => unknownDependency(name, dependency, ids) }];
+        if (ids.has(dependency))
+            return [];
+        return [{ path, sentence: () => `${name} ${unknownDependency(dependency, ids)}` }];
     }));
 }
-function unknownDependency(name, dependency, ids) {
-    return `${name} depends on "${plan_graph_shown(dependency)}", which is not in this plan${didYouMean(dependency, ids)}`;
+function unknownDependency(dependency, ids) {
+    return `depends on "${plan_graph_shown(dependency)}", which is not in this plan${didYouMean(dependency, ids)}`;
 }
 function cycles(steps) {
     return findCycles(steps).map(({ ids, step, entry }) => ({
@@ -22448,7 +22446,7 @@ const MAX_HEALTHCHECK_SECONDS = 600;
 const DEFAULT_HEALTHCHECK_SECONDS = 30;
 const MAX_HEALTHCHECK_RETRIES = 20;
 const MAX_NOTIFY_MESSAGE_CHARS = 500;
-/** Everything a plan can ask for. There is no action that runs a command of the plan's. */
+/** Everything that a plan can ask for. No action runs a command of the plan's. */
 const ACTIONS = [
     'prepare',
     'download',
@@ -22465,7 +22463,7 @@ const ACTIONS = [
     'healthcheck',
     'notify',
 ];
-/** Its first part may also be what a project's archive calls its directory of plugins. */
+/** Its first component may also be a project archive's own name for its directory of plugins. */
 const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
 const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
     error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
@@ -22478,7 +22476,7 @@ const stepKeys = {
     depends_on: schemas_default(array(stepIdSchema), []),
     snapshot: schemas_default(schemas_boolean(), false),
 };
-/** What every step holds, whatever its action. */
+/** The keys of every step. */
 const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
 /** One step as it is written, by its action; unknown actions and keys are refused. */
 const stepSchema = discriminatedUnion('action', [
@@ -22505,7 +22503,7 @@ const stepSchema = discriminatedUnion('action', [
         message: exactOptional(messageSchema),
     }),
 ]);
-/** The keys that a step with `action` may hold; those of every step where the action is unknown. */
+/** The keys that a step with `action` accepts; those of every step where the action is unknown. */
 function keysOfStep(action) {
     const shapes = stepSchema.def.options.map(option => option.shape);
     const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
@@ -22538,8 +22536,8 @@ class PlanError extends SourceError {
     }
 }
 /**
- * The plan in `text`, read strictly as one YAML document; `file` is what problems call it. Refuses unknown actions and
- * keys, ids taken twice, unknown and own dependencies and cycles, all at once. Throws PlanError `invalid_plan`.
+ * The plan in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown actions and keys, repeated
+ * ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
  */
 function parsePlan(text, file) {
     const source = parseYamlSource(text, file);
@@ -22556,7 +22554,7 @@ const planSchema = strictObject({
     format_version: literal(['1', 1]),
     project_id: projectIdSchema,
     version: identifiers_versionSchema,
-    steps: array(stepSchema).check(_minLength(1, { error: 'must hold at least one step' })),
+    steps: array(stepSchema).check(_minLength(1, { error: 'must contain at least one step' })),
 });
 function buildPlan(written, source) {
     return {
@@ -22567,7 +22565,7 @@ function buildPlan(written, source) {
         positions: { projectId: source.positionOf(['project_id']), steps: source.positionOfKey(['steps']) },
     };
 }
-/** A step whose action is unknown was not looked at any further by the schema: what all steps have in common still is. */
+/** The schema does not look further into a step whose action is unknown, so the keys of every step are checked here. */
 function stepAwareProblems(issues, source) {
     const strangers = issues.filter(isUnknownAction);
     const known = issues.filter(issue => !isUnknownAction(issue));
@@ -29686,18 +29684,19 @@ class PieceReader {
 ;// CONCATENATED MODULE: ./build/core/archive/zstd-frames.js
 
 
-/** log2 of the bytes of the largest window that a frame may declare: what `zstd --long` and its highest levels do. */
+/** log2 of the bytes of the largest window that a frame may declare: that of `zstd --long` and its highest levels. */
 const MAX_WINDOW_LOG = 27;
 const MAX_WINDOW_BYTES = 2 ** MAX_WINDOW_LOG;
-/** What may be used of a window, four times what levels up to 19 ask for: it is memory. */
+/** A used window is memory: this is four times what levels up to 19 ask for. */
 const MAX_USED_WINDOW_BYTES = 32 * 1024 * 1024;
-/** Far beyond what any packer makes of the largest artifact; they keep hostile bytes from costing minutes. */
+/** Far more than any packer makes of the largest artifact; these limits keep hostile bytes from costing minutes. */
 const MAX_FRAMES = 10_000;
 const MAX_BLOCKS = 1_000_000;
 const MAGIC = 0xfd2fb528;
 const SKIPPABLE_MAGIC = 0x184d2a50;
 const SKIPPABLE_MASK = 0xfffffff0;
 const MAGIC_BYTES = 4;
+const SKIPPABLE_SIZE_BYTES = 4;
 const CHECKSUM_BYTES = 4;
 const BLOCK_HEADER_BYTES = 3;
 const MAX_BLOCK_BYTES = 128 * 1024;
@@ -29706,87 +29705,112 @@ const DICTIONARY_ID_BYTES = [0, 1, 2, 4];
 /** The two-byte form begins where the one-byte form ends. */
 const CONTENT_SIZE_OFFSET = 256;
 /**
- * The frames of a zstd stream, which fill it from the first byte to the last: decoders stop at the end of a frame without a
- * word about what follows. Skippable frames, which hold no data, are left out.
- * Throws ArchiveError `invalid_archive` for anything that is not a whole frame, and for a frame that needs a dictionary;
+ * The frames of a zstd stream, which fill it from the first byte to the last: decoders stop at the end of a frame without
+ * reporting what follows. Skippable frames, which contain no data, are left out.
+ * Throws ArchiveError `invalid_archive` for anything that is not a complete frame, and for a frame that needs a dictionary;
  * `archive_too_large` for a window of more than 128 MiB, 10,000 frames or 1,000,000 blocks.
  */
 function parseZstdFrames(bytes) {
+    const stream = new FrameStream(bytes);
     const frames = [];
-    const budget = { frames: MAX_FRAMES, blocks: MAX_BLOCKS };
-    for (let at = 0; at < bytes.length;) {
-        if (--budget.frames < 0)
+    for (let count = 1; !stream.isAtEnd(); count++) {
+        if (count > MAX_FRAMES)
             throw tooLarge(`consists of more than ${MAX_FRAMES} frames`);
-        const frame = isSkippable(bytes, at) ? null : parseFrame(bytes, at, budget);
+        const frame = stream.next();
         if (frame !== null)
             frames.push(frame);
-        at = frame?.end ?? skippableEnd(bytes, at);
     }
     if (frames.length === 0)
-        throw invalidArchive('it holds no zstd data');
+        throw invalidArchive('it contains no zstd data');
     return frames;
 }
-/** Throws ArchiveError `archive_too_large` when a frame, unpacked to so many bytes, uses more than 32 MiB of its window. */
+/** Throws ArchiveError `archive_too_large` when a frame that unpacks to so many bytes uses more than 32 MiB of its window. */
 function verifyWindowUse({ windowBytes }, unpackedBytes) {
     if (Math.min(windowBytes, unpackedBytes) <= MAX_USED_WINDOW_BYTES)
         return;
     throw tooLarge(`uses more than ${MAX_USED_WINDOW_BYTES} bytes of a zstd window of ${windowBytes}`);
 }
-function isSkippable(bytes, at) {
-    return (readUInt(bytes, at, MAGIC_BYTES) & SKIPPABLE_MASK) >>> 0 === SKIPPABLE_MAGIC;
-}
-function skippableEnd(bytes, at) {
-    const size = readUInt(bytes, at + MAGIC_BYTES, 4);
-    return verifyWithin(bytes, at + MAGIC_BYTES + 4 + size);
-}
-function parseFrame(bytes, start, budget) {
-    const { end: headerEnd, contentBytes, windowBytes, hasChecksum } = parseFrameHeader(bytes, start);
-    let at = headerEnd;
-    for (let isLast = false; !isLast;) {
-        if (--budget.blocks < 0)
-            throw tooLarge(`consists of more than ${MAX_BLOCKS} zstd blocks`);
-        const block = readUInt(bytes, at, BLOCK_HEADER_BYTES);
-        isLast = (block & 1) === 1;
-        at += BLOCK_HEADER_BYTES + blockBytes((block >>> 1) & 3, block >>> 3);
+/** Reads frame after frame. */
+class FrameStream {
+    #bytes;
+    #at = 0;
+    #blocks = 0;
+    constructor(bytes) {
+        this.#bytes = bytes;
     }
-    const end = verifyWithin(bytes, at + (hasChecksum ? CHECKSUM_BYTES : 0));
-    return { start, end, contentBytes, windowBytes };
-}
-function parseFrameHeader(bytes, start) {
-    if (readUInt(bytes, start, MAGIC_BYTES) !== MAGIC) {
-        throw invalidArchive(start === 0 ? 'it is not zstd data' : `its zstd data is followed by something else at byte ${start}`);
+    isAtEnd() {
+        return this.#at === this.#bytes.length;
     }
-    const descriptor = readUInt(bytes, start + MAGIC_BYTES, 1);
-    if ((descriptor & 0x08) !== 0)
-        throw invalidArchive('a zstd frame sets a reserved bit');
-    const isSingleSegment = (descriptor & 0x20) !== 0;
-    const windowAt = start + MAGIC_BYTES + 1;
-    const dictionaryAt = windowAt + (isSingleSegment ? 0 : 1);
-    const sizeAt = dictionaryAt + verifyNoDictionary(bytes, dictionaryAt, descriptor & 3);
-    const sizeBytes = contentSizeBytes(descriptor >>> 6, isSingleSegment);
-    const contentBytes = sizeBytes === 0 ? null : readContentSize(bytes, sizeAt, sizeBytes);
-    const windowBytes = contentBytes !== null && isSingleSegment ? contentBytes : readWindowBytes(bytes, windowAt);
-    verifyWindow(windowBytes);
-    return { end: sizeAt + sizeBytes, contentBytes, windowBytes, hasChecksum: (descriptor & 0x04) !== 0 };
+    /** Null for a skippable frame. */
+    next() {
+        const start = this.#at;
+        const magic = this.#readUInt(MAGIC_BYTES);
+        if ((magic & SKIPPABLE_MASK) >>> 0 === SKIPPABLE_MAGIC) {
+            this.#skip(this.#readUInt(SKIPPABLE_SIZE_BYTES));
+            return null;
+        }
+        if (magic !== MAGIC)
+            throw invalidArchive(strangerProblem(start));
+        const { contentBytes, windowBytes, hasChecksum } = this.#readHeader();
+        this.#skipBlocks();
+        if (hasChecksum)
+            this.#skip(CHECKSUM_BYTES);
+        return { start, end: this.#at, contentBytes, windowBytes };
+    }
+    #readHeader() {
+        const descriptor = this.#readUInt(1);
+        if ((descriptor & 0x08) !== 0)
+            throw invalidArchive('a zstd frame sets a reserved bit');
+        const isSingleSegment = (descriptor & 0x20) !== 0;
+        const declaredWindow = isSingleSegment ? null : windowSize(this.#readUInt(1));
+        this.#skipDictionaryId(descriptor & 3);
+        const contentBytes = this.#readContentSize(contentSizeBytes(descriptor >>> 6, isSingleSegment));
+        // A single segment always declares its content, and that is its window.
+        const windowBytes = declaredWindow ?? contentBytes ?? 0;
+        verifyWindow(windowBytes);
+        return { contentBytes, windowBytes, hasChecksum: (descriptor & 0x04) !== 0 };
+    }
+    #skipDictionaryId(flag) {
+        const length = DICTIONARY_ID_BYTES[flag] ?? 0;
+        if (length > 0 && this.#readUInt(length) !== 0)
+            throw invalidArchive('its zstd data needs a dictionary');
+    }
+    #readContentSize(length) {
+        if (length === 0)
+            return null;
+        const low = this.#readUInt(Math.min(length, 4));
+        if (length === 2)
+            return low + CONTENT_SIZE_OFFSET;
+        return length === 8 ? low + this.#readUInt(4) * 2 ** 32 : low;
+    }
+    #skipBlocks() {
+        for (let isLast = false; !isLast;) {
+            this.#blocks += 1;
+            if (this.#blocks > MAX_BLOCKS)
+                throw tooLarge(`consists of more than ${MAX_BLOCKS} zstd blocks`);
+            const header = this.#readUInt(BLOCK_HEADER_BYTES);
+            isLast = (header & 1) === 1;
+            this.#skip(blockBytes((header >>> 1) & 3, header >>> 3));
+        }
+    }
+    #readUInt(length) {
+        const at = this.#at;
+        this.#skip(length);
+        return this.#bytes.readUIntLE(at, length);
+    }
+    #skip(length) {
+        this.#at += length;
+        if (this.#at > this.#bytes.length)
+            throw invalidArchive('its zstd data ends in the middle');
+    }
 }
-/** Returns how many bytes the dictionary's id takes. */
-function verifyNoDictionary(bytes, at, flag) {
-    const length = DICTIONARY_ID_BYTES[flag] ?? 0;
-    if (length > 0 && readUInt(bytes, at, length) !== 0)
-        throw invalidArchive('its zstd data needs a dictionary');
-    return length;
+function strangerProblem(start) {
+    return start === 0 ? 'it is not zstd data' : `its zstd data is followed by something else at byte ${start}`;
 }
 function contentSizeBytes(flag, isSingleSegment) {
     return flag === 0 ? Number(isSingleSegment) : 2 ** flag;
 }
-function readContentSize(bytes, at, length) {
-    const low = readUInt(bytes, at, Math.min(length, 4));
-    if (length === 2)
-        return low + CONTENT_SIZE_OFFSET;
-    return length === 8 ? low + readUInt(bytes, at + 4, 4) * 2 ** 32 : low;
-}
-function readWindowBytes(bytes, at) {
-    const descriptor = readUInt(bytes, at, 1);
+function windowSize(descriptor) {
     const base = 2 ** (10 + (descriptor >>> 3));
     return base + (base / 8) * (descriptor & 7);
 }
@@ -29795,22 +29819,13 @@ function verifyWindow(windowBytes) {
         return;
     throw tooLarge(`needs a zstd window of ${windowBytes} bytes, more than the ${MAX_WINDOW_BYTES} accepted`);
 }
-/** Bytes of a block in the stream, its header aside. */
+/** Bytes of a block in the stream after its header. */
 function blockBytes(type, size) {
     if (type === BLOCK_TYPE.reserved)
         throw invalidArchive('a zstd block is of a reserved type');
     if (size > MAX_BLOCK_BYTES)
         throw invalidArchive(`a zstd block is larger than ${MAX_BLOCK_BYTES} bytes`);
     return type === BLOCK_TYPE.rle ? 1 : size;
-}
-function readUInt(bytes, at, length) {
-    verifyWithin(bytes, at + length);
-    return bytes.readUIntLE(at, length);
-}
-function verifyWithin(bytes, end) {
-    if (end > bytes.length)
-        throw invalidArchive('its zstd data ends in the middle');
-    return end;
 }
 function tooLarge(problem) {
     return new ArchiveError('archive_too_large', `The archive ${problem}: nothing was installed; the publisher must pack it with a lower level, or --long=25, and in one piece.`);

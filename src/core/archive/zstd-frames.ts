@@ -1,25 +1,25 @@
 import { ArchiveError } from '../errors.ts'
 import { invalidArchive } from './archive-entry.ts'
 
-/** A zstd frame that holds data, found by its own headers (RFC 8878, section 3.1) without decompressing anything. */
+/** A zstd frame with data, found by its own headers (RFC 8878, section 3.1) without decompressing anything. */
 export interface ZstdFrame {
   /** Position of its first byte. */
   readonly start: number
-  /** Position behind its last byte. */
+  /** Position after its last byte. */
   readonly end: number
-  /** Bytes that its header declares to hold, unpacked; null where it does not say. */
+  /** Bytes that it unpacks to, as its header declares; null where it does not say. */
   readonly contentBytes: number | null
-  /** Bytes of the window that it declares: no more than what it unpacks to is ever used of it. */
+  /** Bytes of the window that it declares; it never uses more of them than it unpacks to. */
   readonly windowBytes: number
 }
 
-/** log2 of the bytes of the largest window that a frame may declare: what `zstd --long` and its highest levels do. */
+/** log2 of the bytes of the largest window that a frame may declare: that of `zstd --long` and its highest levels. */
 export const MAX_WINDOW_LOG = 27
 
 const MAX_WINDOW_BYTES = 2 ** MAX_WINDOW_LOG
-/** What may be used of a window, four times what levels up to 19 ask for: it is memory. */
+/** A used window is memory: this is four times what levels up to 19 ask for. */
 const MAX_USED_WINDOW_BYTES = 32 * 1024 * 1024
-/** Far beyond what any packer makes of the largest artifact; they keep hostile bytes from costing minutes. */
+/** Far more than any packer makes of the largest artifact; these limits keep hostile bytes from costing minutes. */
 const MAX_FRAMES = 10_000
 const MAX_BLOCKS = 1_000_000
 
@@ -27,6 +27,7 @@ const MAGIC = 0xfd2fb528
 const SKIPPABLE_MAGIC = 0x184d2a50
 const SKIPPABLE_MASK = 0xfffffff0
 const MAGIC_BYTES = 4
+const SKIPPABLE_SIZE_BYTES = 4
 const CHECKSUM_BYTES = 4
 const BLOCK_HEADER_BYTES = 3
 const MAX_BLOCK_BYTES = 128 * 1024
@@ -35,95 +36,119 @@ const DICTIONARY_ID_BYTES = [0, 1, 2, 4] as const
 /** The two-byte form begins where the one-byte form ends. */
 const CONTENT_SIZE_OFFSET = 256
 
-interface FrameHeader extends Omit<ZstdFrame, 'start'> {
+interface FrameHeader extends Pick<ZstdFrame, 'contentBytes' | 'windowBytes'> {
   readonly hasChecksum: boolean
 }
 
 /**
- * The frames of a zstd stream, which fill it from the first byte to the last: decoders stop at the end of a frame without a
- * word about what follows. Skippable frames, which hold no data, are left out.
- * Throws ArchiveError `invalid_archive` for anything that is not a whole frame, and for a frame that needs a dictionary;
+ * The frames of a zstd stream, which fill it from the first byte to the last: decoders stop at the end of a frame without
+ * reporting what follows. Skippable frames, which contain no data, are left out.
+ * Throws ArchiveError `invalid_archive` for anything that is not a complete frame, and for a frame that needs a dictionary;
  * `archive_too_large` for a window of more than 128 MiB, 10,000 frames or 1,000,000 blocks.
  */
 export function parseZstdFrames(bytes: Buffer): ZstdFrame[] {
+  const stream = new FrameStream(bytes)
   const frames: ZstdFrame[] = []
-  const budget = { frames: MAX_FRAMES, blocks: MAX_BLOCKS }
-  for (let at = 0; at < bytes.length; ) {
-    if (--budget.frames < 0) throw tooLarge(`consists of more than ${MAX_FRAMES} frames`)
-    const frame = isSkippable(bytes, at) ? null : parseFrame(bytes, at, budget)
+  for (let count = 1; !stream.isAtEnd(); count++) {
+    if (count > MAX_FRAMES) throw tooLarge(`consists of more than ${MAX_FRAMES} frames`)
+    const frame = stream.next()
     if (frame !== null) frames.push(frame)
-    at = frame?.end ?? skippableEnd(bytes, at)
   }
-  if (frames.length === 0) throw invalidArchive('it holds no zstd data')
+  if (frames.length === 0) throw invalidArchive('it contains no zstd data')
   return frames
 }
 
-/** Throws ArchiveError `archive_too_large` when a frame, unpacked to so many bytes, uses more than 32 MiB of its window. */
+/** Throws ArchiveError `archive_too_large` when a frame that unpacks to so many bytes uses more than 32 MiB of its window. */
 export function verifyWindowUse({ windowBytes }: ZstdFrame, unpackedBytes: number): void {
   if (Math.min(windowBytes, unpackedBytes) <= MAX_USED_WINDOW_BYTES) return
   throw tooLarge(`uses more than ${MAX_USED_WINDOW_BYTES} bytes of a zstd window of ${windowBytes}`)
 }
 
-function isSkippable(bytes: Buffer, at: number): boolean {
-  return (readUInt(bytes, at, MAGIC_BYTES) & SKIPPABLE_MASK) >>> 0 === SKIPPABLE_MAGIC
-}
+/** Reads frame after frame. */
+class FrameStream {
+  readonly #bytes: Buffer
+  #at = 0
+  #blocks = 0
 
-function skippableEnd(bytes: Buffer, at: number): number {
-  const size = readUInt(bytes, at + MAGIC_BYTES, 4)
-  return verifyWithin(bytes, at + MAGIC_BYTES + 4 + size)
-}
-
-function parseFrame(bytes: Buffer, start: number, budget: { blocks: number }): ZstdFrame {
-  const { end: headerEnd, contentBytes, windowBytes, hasChecksum } = parseFrameHeader(bytes, start)
-  let at = headerEnd
-  for (let isLast = false; !isLast; ) {
-    if (--budget.blocks < 0) throw tooLarge(`consists of more than ${MAX_BLOCKS} zstd blocks`)
-    const block = readUInt(bytes, at, BLOCK_HEADER_BYTES)
-    isLast = (block & 1) === 1
-    at += BLOCK_HEADER_BYTES + blockBytes((block >>> 1) & 3, block >>> 3)
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes
   }
-  const end = verifyWithin(bytes, at + (hasChecksum ? CHECKSUM_BYTES : 0))
-  return { start, end, contentBytes, windowBytes }
-}
 
-function parseFrameHeader(bytes: Buffer, start: number): FrameHeader {
-  if (readUInt(bytes, start, MAGIC_BYTES) !== MAGIC) {
-    throw invalidArchive(
-      start === 0 ? 'it is not zstd data' : `its zstd data is followed by something else at byte ${start}`,
-    )
+  isAtEnd(): boolean {
+    return this.#at === this.#bytes.length
   }
-  const descriptor = readUInt(bytes, start + MAGIC_BYTES, 1)
-  if ((descriptor & 0x08) !== 0) throw invalidArchive('a zstd frame sets a reserved bit')
-  const isSingleSegment = (descriptor & 0x20) !== 0
-  const windowAt = start + MAGIC_BYTES + 1
-  const dictionaryAt = windowAt + (isSingleSegment ? 0 : 1)
-  const sizeAt = dictionaryAt + verifyNoDictionary(bytes, dictionaryAt, descriptor & 3)
-  const sizeBytes = contentSizeBytes(descriptor >>> 6, isSingleSegment)
-  const contentBytes = sizeBytes === 0 ? null : readContentSize(bytes, sizeAt, sizeBytes)
-  const windowBytes = contentBytes !== null && isSingleSegment ? contentBytes : readWindowBytes(bytes, windowAt)
-  verifyWindow(windowBytes)
-  return { end: sizeAt + sizeBytes, contentBytes, windowBytes, hasChecksum: (descriptor & 0x04) !== 0 }
+
+  /** Null for a skippable frame. */
+  next(): ZstdFrame | null {
+    const start = this.#at
+    const magic = this.#readUInt(MAGIC_BYTES)
+    if ((magic & SKIPPABLE_MASK) >>> 0 === SKIPPABLE_MAGIC) {
+      this.#skip(this.#readUInt(SKIPPABLE_SIZE_BYTES))
+      return null
+    }
+    if (magic !== MAGIC) throw invalidArchive(strangerProblem(start))
+    const { contentBytes, windowBytes, hasChecksum } = this.#readHeader()
+    this.#skipBlocks()
+    if (hasChecksum) this.#skip(CHECKSUM_BYTES)
+    return { start, end: this.#at, contentBytes, windowBytes }
+  }
+
+  #readHeader(): FrameHeader {
+    const descriptor = this.#readUInt(1)
+    if ((descriptor & 0x08) !== 0) throw invalidArchive('a zstd frame sets a reserved bit')
+    const isSingleSegment = (descriptor & 0x20) !== 0
+    const declaredWindow = isSingleSegment ? null : windowSize(this.#readUInt(1))
+    this.#skipDictionaryId(descriptor & 3)
+    const contentBytes = this.#readContentSize(contentSizeBytes(descriptor >>> 6, isSingleSegment))
+    // A single segment always declares its content, and that is its window.
+    const windowBytes = declaredWindow ?? contentBytes ?? 0
+    verifyWindow(windowBytes)
+    return { contentBytes, windowBytes, hasChecksum: (descriptor & 0x04) !== 0 }
+  }
+
+  #skipDictionaryId(flag: number): void {
+    const length = DICTIONARY_ID_BYTES[flag] ?? 0
+    if (length > 0 && this.#readUInt(length) !== 0) throw invalidArchive('its zstd data needs a dictionary')
+  }
+
+  #readContentSize(length: number): number | null {
+    if (length === 0) return null
+    const low = this.#readUInt(Math.min(length, 4))
+    if (length === 2) return low + CONTENT_SIZE_OFFSET
+    return length === 8 ? low + this.#readUInt(4) * 2 ** 32 : low
+  }
+
+  #skipBlocks(): void {
+    for (let isLast = false; !isLast; ) {
+      this.#blocks += 1
+      if (this.#blocks > MAX_BLOCKS) throw tooLarge(`consists of more than ${MAX_BLOCKS} zstd blocks`)
+      const header = this.#readUInt(BLOCK_HEADER_BYTES)
+      isLast = (header & 1) === 1
+      this.#skip(blockBytes((header >>> 1) & 3, header >>> 3))
+    }
+  }
+
+  #readUInt(length: number): number {
+    const at = this.#at
+    this.#skip(length)
+    return this.#bytes.readUIntLE(at, length)
+  }
+
+  #skip(length: number): void {
+    this.#at += length
+    if (this.#at > this.#bytes.length) throw invalidArchive('its zstd data ends in the middle')
+  }
 }
 
-/** Returns how many bytes the dictionary's id takes. */
-function verifyNoDictionary(bytes: Buffer, at: number, flag: number): number {
-  const length = DICTIONARY_ID_BYTES[flag] ?? 0
-  if (length > 0 && readUInt(bytes, at, length) !== 0) throw invalidArchive('its zstd data needs a dictionary')
-  return length
+function strangerProblem(start: number): string {
+  return start === 0 ? 'it is not zstd data' : `its zstd data is followed by something else at byte ${start}`
 }
 
 function contentSizeBytes(flag: number, isSingleSegment: boolean): number {
   return flag === 0 ? Number(isSingleSegment) : 2 ** flag
 }
 
-function readContentSize(bytes: Buffer, at: number, length: number): number {
-  const low = readUInt(bytes, at, Math.min(length, 4))
-  if (length === 2) return low + CONTENT_SIZE_OFFSET
-  return length === 8 ? low + readUInt(bytes, at + 4, 4) * 2 ** 32 : low
-}
-
-function readWindowBytes(bytes: Buffer, at: number): number {
-  const descriptor = readUInt(bytes, at, 1)
+function windowSize(descriptor: number): number {
   const base = 2 ** (10 + (descriptor >>> 3))
   return base + (base / 8) * (descriptor & 7)
 }
@@ -133,21 +158,11 @@ function verifyWindow(windowBytes: number): void {
   throw tooLarge(`needs a zstd window of ${windowBytes} bytes, more than the ${MAX_WINDOW_BYTES} accepted`)
 }
 
-/** Bytes of a block in the stream, its header aside. */
+/** Bytes of a block in the stream after its header. */
 function blockBytes(type: number, size: number): number {
   if (type === BLOCK_TYPE.reserved) throw invalidArchive('a zstd block is of a reserved type')
   if (size > MAX_BLOCK_BYTES) throw invalidArchive(`a zstd block is larger than ${MAX_BLOCK_BYTES} bytes`)
   return type === BLOCK_TYPE.rle ? 1 : size
-}
-
-function readUInt(bytes: Buffer, at: number, length: number): number {
-  verifyWithin(bytes, at + length)
-  return bytes.readUIntLE(at, length)
-}
-
-function verifyWithin(bytes: Buffer, end: number): number {
-  if (end > bytes.length) throw invalidArchive('its zstd data ends in the middle')
-  return end
 }
 
 function tooLarge(problem: string): ArchiveError {

@@ -13,7 +13,7 @@ const DEFAULT_HTTP_STATUS = 200
 const MAX_BODY_MATCH_CHARS = 500
 
 const textSchema = z.string().check(z.regex(/^[^\p{Cc}]+$/u, { error: 'must be text on one line' }))
-const argumentSchema = z.string().check(z.regex(/^[^\0]*$/, { error: 'must not hold a NUL character' }))
+const argumentSchema = z.string().check(z.regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }))
 const commandSchema = z.lazy(() =>
   z.tuple([argumentSchema.check(z.minLength(1, { error: 'must name a program' }))], argumentSchema, {
     error: 'must be a list: the program and its arguments',
@@ -30,7 +30,7 @@ const environmentSchema = z.lazy(() =>
   ),
 )
 
-/** Names of the supervisor's own objects; `{id}` stands for the id, and nothing in them can be taken for an option. */
+/** Names of the supervisor's own objects; `{id}` stands for the id. None can be mistaken for an option. */
 const unitSchema = nameTemplateSchema(/^[A-Za-z0-9_{][A-Za-z0-9:_.@\\{}-]{0,254}$/)
 const containerSchema = nameTemplateSchema(/^[A-Za-z0-9{][A-Za-z0-9_.{}-]{0,254}$/)
 const deploymentSchema = nameTemplateSchema(/^[a-z0-9{][a-z0-9.{}-]{0,252}$/)
@@ -62,7 +62,7 @@ const healthcheckSchema = z.lazy(() =>
         error: 'must have exactly one of http, tcp and command',
       }),
       z.refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
-        error: 'must have status and body only beside http',
+        error: 'must have status and body only together with http',
       }),
     ),
 )
@@ -102,25 +102,24 @@ export const hostConfigSchema = z.lazy(() =>
       ),
       {},
     ),
-    provision: hostCommandsSchema(idSchema, MAX_PROVISION_SECONDS, DEFAULT_PROVISION_SECONDS),
-    notify: hostCommandsSchema(stepIdSchema, MAX_NOTIFY_SECONDS, DEFAULT_NOTIFY_SECONDS),
+    provision: hostCommandsSchema(
+      idSchema,
+      z._default(durationSchema(1, MAX_PROVISION_SECONDS), DEFAULT_PROVISION_SECONDS),
+    ),
+    notify: hostCommandsSchema(stepIdSchema, z._default(durationSchema(1, MAX_NOTIFY_SECONDS), DEFAULT_NOTIFY_SECONDS)),
   }),
 )
 
 export type WrittenHostConfig = z.infer<typeof hostConfigSchema>
 export type WrittenHealthcheck = z.infer<typeof healthcheckSchema>
 
-/** The HTTP status that a healthy answer has. */
+/** The HTTP status of a healthy answer. */
 export function expectedStatus(healthcheck: WrittenHealthcheck): number {
   return healthcheck.status ?? DEFAULT_HTTP_STATUS
 }
 
-function hostCommandsSchema(name: typeof idSchema, maxSeconds: number, defaultSeconds: number) {
-  const entry = z.strictObject({
-    command: commandSchema,
-    env: z._default(environmentSchema, {}),
-    timeout: z._default(durationSchema(1, maxSeconds), defaultSeconds),
-  })
+function hostCommandsSchema(name: typeof idSchema, timeout: z.ZodMiniDefault<ReturnType<typeof durationSchema>>) {
+  const entry = z.strictObject({ command: commandSchema, env: z._default(environmentSchema, {}), timeout })
   return z._default(z.record(name, entry), {})
 }
 

@@ -27,11 +27,11 @@ export type HealthProbe =
 export interface HostHealthcheck {
   readonly probe: HealthProbe
   readonly intervalSeconds: number
-  /** How long the probe must hold without a break. */
+  /** How long the probe must succeed without a break. */
   readonly stableForSeconds: number
 }
 
-/** What the operator says about one id; names stand in place of the supervisor's templates. */
+/** What the operator says about one id; its names replace the supervisor's templates. */
 export interface HostPlugin {
   readonly unit?: string
   readonly container?: string
@@ -39,10 +39,10 @@ export interface HostPlugin {
   readonly healthcheck?: HostHealthcheck
 }
 
-/** The operator's word on how this host runs things; the only place that commands come from. */
+/** How this host runs plugins, as the operator says; the only source of commands. */
 export interface HostConfig {
   readonly file: string
-  /** Undefined where it is not written: that is not the same as `none`, which says that nothing is to be started. */
+  /** Undefined where it is not written: that differs from `none`, which says that there is nothing to start. */
   readonly supervisor: Supervisor | undefined
   readonly systemd: { readonly scope: 'system' | 'user'; readonly unit: string; readonly projectUnit?: string }
   readonly docker: { readonly container: string }
@@ -69,8 +69,8 @@ export class HostConfigError extends SourceError {
 }
 
 /**
- * The host config in `text`, read strictly as one YAML document; `file` is what problems call it. Refuses unknown keys,
- * names that could be taken for options and commands that are no argument list. Throws HostConfigError `invalid_host_config`.
+ * The host config in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown keys, names that
+ * could be mistaken for options and commands that are not an argument list. Throws HostConfigError `invalid_host_config`.
  */
 export function parseHostConfig(text: string, file: string): HostConfig {
   const source = parseYamlSource(text, file)
@@ -116,7 +116,7 @@ function buildProbe(written: WrittenHealthcheck): HealthProbe {
     return written.body === undefined ? http : { ...http, body: written.body }
   }
   if (written.tcp !== undefined) return { type: 'tcp', address: written.tcp }
-  // The schema has seen to it that exactly one of the three is there.
+  // The schema guarantees exactly one of the three.
   return { type: 'command', command: written.command as HostCommand['command'] }
 }
 

@@ -5,8 +5,8 @@ import { cleanForeignText } from '../foreign-text.ts'
 import { type DependentStep, findCycles } from './plan-order.ts'
 
 /**
- * What is wrong with the ids and dependencies of a plan: ids taken twice, unknown and own dependencies, cycles with the
- * whole way round. Reads the plan as it is written, so that it finds these also where other parts of a step are wrong.
+ * What is wrong with the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step on
+ * itself, complete cycles. Reads the plan as it is written, so that it finds these even where a step has other mistakes.
  */
 export function planGraphProblems(source: YamlSource): SourceProblem[] {
   const steps = writtenSteps(source.value)
@@ -16,7 +16,7 @@ export function planGraphProblems(source: YamlSource): SourceProblem[] {
 }
 
 interface WrittenStep extends DependentStep {
-  /** How a sentence calls it. */
+  /** How a message names it. */
   readonly name: string
   readonly path: YamlPath
   /** Where each of `dependsOn` is written. */
@@ -46,7 +46,7 @@ function duplicateIds(steps: readonly WrittenStep[]): GraphProblem[] {
   return steps.flatMap(({ id, name, path }) => {
     const duplicate = taken.has(id)
     taken.add(id)
-    return duplicate ? [{ path: [...path, 'id'], sentence: () => `${name}: another step has this id already` }] : []
+    return duplicate ? [{ path: [...path, 'id'], sentence: () => `${name}: another step already has this id` }] : []
   })
 }
 
@@ -56,13 +56,14 @@ function wrongDependencies(steps: readonly WrittenStep[]): GraphProblem[] {
     dependsOn.flatMap((dependency, entry) => {
       const path = entryPaths[entry] ?? []
       if (dependency === id) return [{ path, sentence: () => `${name} depends on itself` }]
-      return ids.has(dependency) ? [] : [{ path, sentence: () => unknownDependency(name, dependency, ids) }]
+      if (ids.has(dependency)) return []
+      return [{ path, sentence: () => `${name} ${unknownDependency(dependency, ids)}` }]
     }),
   )
 }
 
-function unknownDependency(name: string, dependency: string, ids: ReadonlySet<string>): string {
-  return `${name} depends on "${shown(dependency)}", which is not in this plan${didYouMean(dependency, ids)}`
+function unknownDependency(dependency: string, ids: ReadonlySet<string>): string {
+  return `depends on "${shown(dependency)}", which is not in this plan${didYouMean(dependency, ids)}`
 }
 
 function cycles(steps: readonly WrittenStep[]): GraphProblem[] {

@@ -1,10 +1,10 @@
-/** What ordering needs to know of a step. */
+/** What ordering needs to know about a step. */
 export interface DependentStep {
   readonly id: string
   readonly dependsOn: readonly string[]
 }
 
-/** Steps that wait for each other: `ids` from the first one round to itself again, closed by an entry of `step`. */
+/** Steps that wait for each other: `ids` from the first one around to itself again, closed by an entry of `step`. */
 export interface DependencyCycle<Step> {
   readonly ids: readonly string[]
   readonly step: Step
@@ -12,7 +12,7 @@ export interface DependencyCycle<Step> {
   readonly entry: number
 }
 
-/** Enough to see what is wrong; a hostile plan must not make us write out every way round. */
+/** Enough to see what is wrong; a hostile plan must not make us list every cycle. */
 const MAX_CYCLES = 20
 
 /**
@@ -23,14 +23,15 @@ export function orderSteps<Step extends DependentStep>({ steps }: { readonly ste
   return new DependencyWalk(steps).order
 }
 
-/** The dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`; a step's dependency on itself aside. */
+/** The dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`; not a step's dependency on itself. */
 export function findCycles<Step extends DependentStep>(steps: readonly Step[]): DependencyCycle<Step>[] {
   return new DependencyWalk(steps).cycles
 }
 
 interface Frame<Step> {
   readonly step: Step
-  nextEntry: number
+  /** Index in `step.dependsOn` of the dependency that the walk follows. */
+  entry: number
 }
 
 /** A depth-first walk that keeps its own stack, because a plan may be deeper than the machine's. */
@@ -53,15 +54,15 @@ class DependencyWalk<Step extends DependentStep> {
   }
 
   #advance(frame: Frame<Step>): void {
-    const entry = frame.nextEntry++
-    const id = frame.step.dependsOn[entry]
+    frame.entry += 1
+    const id = frame.step.dependsOn[frame.entry]
     if (id === undefined) this.#leave(frame.step)
-    else this.#follow(this.#byId.get(id), frame.step, entry)
+    else this.#follow(frame, this.#byId.get(id))
   }
 
-  #follow(dependency: Step | undefined, step: Step, entry: number): void {
-    if (dependency === undefined || dependency === step) return
-    if (this.#waiting.has(dependency)) this.#noteCycle(dependency, step, entry)
+  #follow(frame: Frame<Step>, dependency: Step | undefined): void {
+    if (dependency === undefined || dependency === frame.step) return
+    if (this.#waiting.has(dependency)) this.#noteCycle(frame, dependency)
     else this.#enter(dependency)
   }
 
@@ -69,7 +70,7 @@ class DependencyWalk<Step extends DependentStep> {
     if (this.#entered.has(step)) return
     this.#entered.add(step)
     this.#waiting.add(step)
-    this.#path.push({ step, nextEntry: 0 })
+    this.#path.push({ step, entry: -1 })
   }
 
   #leave(step: Step): void {
@@ -78,7 +79,7 @@ class DependencyWalk<Step extends DependentStep> {
     this.order.push(step)
   }
 
-  #noteCycle(first: Step, last: Step, entry: number): void {
+  #noteCycle({ step: last, entry }: Frame<Step>, first: Step): void {
     if (this.cycles.length >= MAX_CYCLES) return
     const steps = this.#path.map(frame => frame.step)
     const around = steps.slice(steps.indexOf(first))

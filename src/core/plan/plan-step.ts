@@ -9,7 +9,7 @@ export const DEFAULT_HEALTHCHECK_SECONDS = 30
 export const MAX_HEALTHCHECK_RETRIES = 20
 export const MAX_NOTIFY_MESSAGE_CHARS = 500
 
-/** Everything a plan can ask for. There is no action that runs a command of the plan's. */
+/** Everything that a plan can ask for. No action runs a command of the plan's. */
 export const ACTIONS = [
   'prepare',
   'download',
@@ -54,7 +54,7 @@ export type PlanStep = StepBase &
     | { readonly action: 'notify'; readonly event: string; readonly message?: string }
   )
 
-/** Its first part may also be what a project's archive calls its directory of plugins. */
+/** Its first component may also be a project archive's own name for its directory of plugins. */
 const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u
 
 const templatePathSchema = z.string().check(
@@ -80,7 +80,7 @@ const stepKeys = {
   snapshot: z._default(z.boolean(), false),
 }
 
-/** What every step holds, whatever its action. */
+/** The keys of every step. */
 export const anyStepSchema = z.lazy(() => z.looseObject(stepKeys))
 
 /** One step as it is written, by its action; unknown actions and keys are refused. */
@@ -112,7 +112,7 @@ export const stepSchema = z.discriminatedUnion('action', [
   }),
 ])
 
-/** The keys that a step with `action` may hold; those of every step where the action is unknown. */
+/** The keys that a step with `action` accepts; those of every step where the action is unknown. */
 export function keysOfStep(action: unknown): string[] {
   const shapes = stepSchema.def.options.map(option => option.shape)
   const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success)

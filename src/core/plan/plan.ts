@@ -10,7 +10,7 @@ import { ACTIONS, anyStepSchema, buildStep, keysOfStep, type PlanStep, stepSchem
 
 export type PlanProblem = SourceProblem
 
-/** A plan (install.yaml) that can be run: known actions and keys, ids once each, dependencies without cycles. */
+/** A plan (install.yaml) that can run: known actions and keys, unique ids, dependencies without cycles. */
 export interface Plan {
   readonly formatVersion: '1'
   readonly projectId: string
@@ -30,8 +30,8 @@ export class PlanError extends SourceError {
 }
 
 /**
- * The plan in `text`, read strictly as one YAML document; `file` is what problems call it. Refuses unknown actions and
- * keys, ids taken twice, unknown and own dependencies and cycles, all at once. Throws PlanError `invalid_plan`.
+ * The plan in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown actions and keys, repeated
+ * ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
  */
 export function parsePlan(text: string, file: string): Plan {
   const source = parseYamlSource(text, file)
@@ -47,7 +47,7 @@ const planSchema = z.strictObject({
   format_version: z.literal(['1', 1]),
   project_id: projectIdSchema,
   version: versionSchema,
-  steps: z.array(stepSchema).check(z.minLength(1, { error: 'must hold at least one step' })),
+  steps: z.array(stepSchema).check(z.minLength(1, { error: 'must contain at least one step' })),
 })
 
 function buildPlan(written: z.infer<typeof planSchema>, source: YamlSource): Plan {
@@ -62,7 +62,7 @@ function buildPlan(written: z.infer<typeof planSchema>, source: YamlSource): Pla
 
 type Issue = z.core.$ZodIssue
 
-/** A step whose action is unknown was not looked at any further by the schema: what all steps have in common still is. */
+/** The schema does not look further into a step whose action is unknown, so the keys of every step are checked here. */
 function stepAwareProblems(issues: readonly Issue[], source: YamlSource): PlanProblem[] {
   const strangers = issues.filter(isUnknownAction)
   const known = issues.filter(issue => !isUnknownAction(issue))
