@@ -22932,26 +22932,26 @@ function withoutLeadingV(version) {
 ;// CONCATENATED MODULE: ./build/core/trust/version-rules.js
 
 
-/** Refuses to let `latest` go back: DeploymentError `downgrade_refused` when it is older than what is installed. */
+/** Refuses a `latest` that is older than the installed version: DeploymentError `downgrade_refused`. */
 function refuseDowngrade(latest, installed) {
     if (installed === null || isOlderVersion(latest, installed) !== true)
         return;
-    throw new DeploymentError('downgrade_refused', `The hub's latest version is ${latest}, this host runs ${installed}, which is newer: nothing was installed. ` +
-        'Set allow-downgrade: true, or name the version, to go back on purpose.');
+    throw new DeploymentError('downgrade_refused', `The hub's latest version is ${latest}, but this host runs ${installed}, which is newer: nothing was installed. ` +
+        'To downgrade on purpose, set allow-downgrade: true or name the version.');
 }
 /**
- * Refuses a version that this host knows with other bytes, unless the operator has pinned these: ArtifactError
- * `version_reused`. A published version is expected never to change.
+ * Refuses a version that this host knows with other bytes, unless the operator has pinned the new ones: ArtifactError
+ * `version_reused`. A published version must never change.
  */
-function refuseReusedVersion(version, sha256, knownVersions, pinnedSha256) {
+function refuseReusedVersion({ version, sha256 }, knownVersions, pinnedSha256) {
     if (pinnedSha256 === sha256)
         return;
     const known = knownVersions.filter(row => row.version !== null && isSameVersion(row.version, version) && row.artifact_sha256 !== null);
     const [first] = known;
     if (first === undefined || known.some(row => row.artifact_sha256 === sha256))
         return;
-    throw new ArtifactError('version_reused', `The hub serves version ${version} with other bytes (sha256 ${sha256}) than this host got before (${first.artifact_sha256}): ` +
-        'nothing was installed. Ask the publisher why; to take these bytes, set artifact-sha256 to their digest.');
+    throw new ArtifactError('version_reused', `The hub now serves version ${version} with other bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}): ` +
+        'nothing was installed. Ask the publisher why; to accept the new bytes, set artifact-sha256 to their digest.');
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/in-slices.js
@@ -24326,7 +24326,7 @@ function openPrivateFileSync(parent) {
 
 
 
-/** Enough for anchors of honest use, not for a bomb. */
+/** Enough for honest use of anchors, too little for a bomb. */
 const MAX_ALIAS_COUNT = 100;
 const variableNames = schemas_nullish(array(schemas_string().check(_regex(/^[^\r\n]+$/))));
 const plugin_yaml_schema = object({
@@ -24338,8 +24338,8 @@ const plugin_yaml_schema = object({
 });
 /**
  * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
- * fields that we read has another type than the host expects. Unknown keys are fine; of a key written twice the last one
- * counts, as for the host's own reader.
+ * fields that we read has a type that the host does not expect. Unknown keys are fine; of a key written twice the last one
+ * counts, as in the host's own reader.
  */
 function parsePluginYaml(text) {
     const document = (0,dist/* parseDocument */.Tp)(text, { uniqueKeys: false, logLevel: 'error' });
@@ -24388,7 +24388,7 @@ function toPlainValue(read) {
     }
 }
 function notAPlugin(what) {
-    return new ArtifactError('not_a_plugin', `The artifact's plugin.yaml ${what}: nothing was installed. The publisher has to repair it; for a service set kind: service.`);
+    return new ArtifactError('not_a_plugin', `The artifact's plugin.yaml ${what}: nothing was installed. The publisher must fix it; for a service set kind: service.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/read-small-file.js
@@ -24915,7 +24915,7 @@ async function verify(run, { served, asked }, previous) {
         verifyPinnedDigest(verified, pinned);
     run.tools.log.info(`The signature holds for ${artifact.size} bytes, sha256 ${artifact.sha256}.`);
     if (asked !== undefined)
-        refuseReusedVersion(asked, artifact.sha256, versionsFrom(previous, originOf(run)), pinned);
+        refuseReusedVersion({ version: asked, sha256: artifact.sha256 }, versionsFrom(previous, originOf(run)), pinned);
     return verified;
 }
 async function extract(run, artifact, staged) {
@@ -24933,7 +24933,7 @@ async function checkVersion(run, fetched, pluginYaml, previous) {
     const { version, allowDowngrade, artifactSha256 } = run.request;
     if (version === 'latest' && !allowDowngrade)
         refuseDowngrade(decided.version, previous.version);
-    refuseReusedVersion(decided.version, served.artifact.sha256, versionsFrom(previous, originOf(run)), artifactSha256);
+    refuseReusedVersion({ version: decided.version, sha256: served.artifact.sha256 }, versionsFrom(previous, originOf(run)), artifactSha256);
     return decided;
 }
 function tellOtherVersion({ tools }, { asked, unserved }, came) {
@@ -25278,52 +25278,31 @@ async function carryOver(installation, keeper, kept) {
 
 const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
 /**
- * A settings file made from a template of `KEY=value` lines: a key's value is taken from `environment` where it is
- * set there, the other lines stay as they are; required keys that the template lacks are appended when set.
- * Throws DeploymentError `step_failed` when a value holds a line break, or a required key ends up empty.
+ * Builds a settings file from a template of `KEY=value` lines: a key's value comes from `environment` where it is set there,
+ * the other lines stay unchanged; declared keys that the template lacks are appended when set.
+ * Throws DeploymentError `step_failed` when a value contains a line break, or a required key ends up empty.
  */
-function seedSettings(template, required, optional, environment) {
-    refuseUnusableNames([...required, ...optional]);
-    const fromEnvironment = new Set();
-    const filled = new Map();
-    const ownValue = (key) => {
-        const value = environment[key];
-        if (value === undefined || value === '')
-            return undefined;
-        if (/[\r\n\0]/.test(value))
-            throw unusableValue(key);
-        fromEnvironment.add(key);
-        return value;
-    };
-    const lines = template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n');
-    const seeded = lines.map(line => {
-        const [, lead, key, equals, own] = ASSIGNMENT.exec(line) ?? [];
-        if (key === undefined)
-            return line;
-        const value = ownValue(key);
-        filled.set(key, value ?? (own ?? '').trim());
-        return value === undefined ? line : `${lead}${key}${equals}${quoted(value)}`;
-    });
-    for (const key of [...required, ...optional]) {
-        const value = filled.has(key) ? undefined : ownValue(key);
-        if (value === undefined)
-            continue;
-        filled.set(key, value);
-        seeded.push(`${key}=${quoted(value)}`);
-    }
-    refuseEmpty(required.filter(key => isEmpty(filled.get(key))));
-    return { text: `${seeded.join('\n')}\n`, fromEnvironment: [...fromEnvironment] };
+function seedSettings(template, names, environment) {
+    const keys = [...names.required, ...names.optional];
+    refuseUnusableNames(keys);
+    const seeder = new SettingsSeeder(environment);
+    for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n'))
+        seeder.addLine(line);
+    for (const key of keys)
+        seeder.addMissing(key);
+    refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))));
+    return seeder.settings;
 }
 /**
  * Refuses existing settings in which a required key is missing or empty: DeploymentError `step_failed`, naming the keys
  * and the file.
  */
-function verifySettings(text, required, path) {
+function verifySettings(settings, required) {
     refuseUnusableNames(required);
-    const missing = unsetSettings(text, required);
+    const missing = unsetSettings(settings.text, required);
     if (missing.length === 0)
         return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${missing.join(', ')}, which ${path} does not set: add ${missing.length === 1 ? 'it' : 'them'} there, because a deployment never changes existing settings.`);
+    throw new DeploymentError('step_failed', `plugin.yaml requires ${missing.join(', ')}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
 }
 /** Which of the keys settings lack or leave empty. */
 function unsetSettings(text, keys) {
@@ -25332,6 +25311,44 @@ function unsetSettings(text, keys) {
         return key === undefined || isEmpty((value ?? '').trim()) ? [] : [key];
     }));
     return keys.filter(key => !set.has(key));
+}
+class SettingsSeeder {
+    #environment;
+    #lines = [];
+    #values = new Map();
+    #fromEnvironment = new Set();
+    constructor(environment) {
+        this.#environment = environment;
+    }
+    get settings() {
+        return { text: `${this.#lines.join('\n')}\n`, fromEnvironment: [...this.#fromEnvironment] };
+    }
+    valueOf(key) {
+        return this.#values.get(key);
+    }
+    addLine(line) {
+        const [, lead, key, equals, own] = ASSIGNMENT.exec(line) ?? [];
+        const value = key === undefined ? undefined : this.#take(key);
+        if (key !== undefined)
+            this.#values.set(key, value ?? (own ?? '').trim());
+        this.#lines.push(value === undefined ? line : `${lead}${key}${equals}${quoted(value)}`);
+    }
+    addMissing(key) {
+        const value = this.#values.has(key) ? undefined : this.#take(key);
+        if (value === undefined)
+            return;
+        this.#values.set(key, value);
+        this.#lines.push(`${key}=${quoted(value)}`);
+    }
+    #take(key) {
+        const value = this.#environment[key];
+        if (value === undefined || value === '')
+            return undefined;
+        if (/[\r\n\0]/.test(value))
+            throw unusableValue(key);
+        this.#fromEnvironment.add(key);
+        return value;
+    }
 }
 function quoted(value) {
     if (!/^\s|\s$|["'\\#$`]/.test(value))
@@ -25345,15 +25362,18 @@ function refuseUnusableNames(names) {
     const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
     if (unusable.length === 0)
         return;
-    throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${unusable.map(name => `"${cleanForeignText(name, 60)}"`).join(', ')}, which no variable can be called: the publisher has to rename it.`);
+    throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${unusable.map(name => `"${cleanForeignText(name, 60)}"`).join(', ')}, which cannot be the name of a variable: the publisher must rename it.`);
 }
 function unusableValue(key) {
-    return new DeploymentError('step_failed', `The value of ${key} in the step's environment holds a line break, which a settings file cannot hold: encode it (base64, for instance).`);
+    return new DeploymentError('step_failed', `The value of ${key} in the step's environment contains a line break, which a settings file cannot store: encode it (as base64, for instance).`);
 }
 function refuseEmpty(keys) {
     if (keys.length === 0)
         return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${keys.join(', ')}, which neither the template nor the step's environment sets: add ${keys.length === 1 ? 'it' : 'them'} under env: of the step.`);
+    throw new DeploymentError('step_failed', `plugin.yaml requires ${keys.join(', ')}, which neither the template nor the step's environment sets: add ${itOrThem(keys)} under env: of the step.`);
+}
+function itOrThem(keys) {
+    return keys.length === 1 ? 'it' : 'them';
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/write-env.js
@@ -25375,12 +25395,12 @@ const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTE
 async function writeEnv(seed) {
     const target = settingsPath(seed.layout, seed);
     if (pathExistsSync(target)) {
-        verifySettings(write_env_readSettings(target), seed.environment.required, target);
+        verifySettings({ path: target, text: write_env_readSettings(target) }, seed.environment.required);
         seed.log.info(`${target} exists and stays as it is.`);
         return 'unchanged';
     }
     const template = readTemplate((0,external_node_path_namespaceObject.join)(seed.layout.root, seed.from), seed.from);
-    const settings = seedSettings(template, seed.environment.required, seed.environment.optional, seed.variables);
+    const settings = seedSettings(template, seed.environment, seed.variables);
     const staged = (0,external_node_path_namespaceObject.join)(seed.stagingFolder, `${seed.id}.env`);
     await writeNewFile(staged, settings.text);
     await seed.transaction.apply({
@@ -30445,7 +30465,7 @@ async function chooseVersion({ request, client, record, tools }) {
 
 
 const SIGNATURE_BYTES = 64;
-/** Bytes of the largest artifact whose signature can be checked: OpenSSL takes no more at once. */
+/** Bytes of the largest artifact whose signature can be checked: OpenSSL accepts no more at once. */
 const MAX_SEALED_BYTES = 2 ** 31 - 1;
 /**
  * The 64 bytes of an artifact descriptor's `signature` (contract 2.2, base64). Throws SignatureError
@@ -30453,23 +30473,24 @@ const MAX_SEALED_BYTES = 2 ** 31 - 1;
  */
 function parseSealedSignature(signature) {
     if (signature === undefined || signature === '') {
-        throw new SignatureError('missing_signature', 'The hub told no signature for the artifact, so nothing was installed: ask the publisher to sign it.');
+        throw new SignatureError('missing_signature', 'The hub sent no signature for the artifact, so nothing was installed: ask the publisher to sign it.');
     }
     const bytes = decodeBase64(signature, SIGNATURE_BYTES);
     if (bytes !== undefined)
         return bytes;
-    throw new SignatureError('invalid_signature_format', `The artifact's signature must be base64 of ${SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters that are not: ` +
+    throw new SignatureError('invalid_signature_format', `The artifact's signature must be base64 of ${SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters of something else: ` +
         'nothing was installed; ask the publisher to sign the artifact again.');
 }
 /**
- * Vouches for a sealed artifact when the Ed25519 signature over its exact bytes, nonce and tag included, is the
- * signer's (contract 5.2, rule 4), which `check` says. Throws SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
+ * Vouches for a sealed artifact whose Ed25519 signature over its exact bytes, nonce and tag included, is the signer's
+ * (contract 5.2, rule 4) according to `check`. Throws SignatureError `missing_signature`, `invalid_signature_format` or
+ * `signature_mismatch`.
  */
-async function verifySealedSignature(artifact, signature, signer, check) {
+async function verifySealedSignature(artifact, signer, check) {
     const { bytes, sha256 } = artifact;
-    if ((await check(bytes, signer.key, parseSealedSignature(signature))) !== true) {
+    if ((await check(bytes, signer.key, parseSealedSignature(artifact.signature))) !== true) {
         throw new SignatureError('signature_mismatch', `The artifact (${bytes.length} bytes, sha256 ${sha256}) does not carry the signature of the pinned key ${signer.base64}: ` +
-            'nothing was installed and no key was asked for. The bytes or the signature were changed on the way: ask the publisher.');
+            'nothing was installed and no key was requested. The bytes or the signature were changed on the way: ask the publisher.');
     }
     return { bytes, sha256, size: bytes.length };
 }
@@ -30537,7 +30558,7 @@ async function downloadSealed(run, { descriptor }) {
         await run.record.update({ artifact_sha256: sha256, artifact_size: size });
         const bytes = Buffer.from(new SharedArrayBuffer(size));
         await readWhole(file.fd, bytes);
-        return { bytes, sha256 };
+        return { bytes, sha256, signature: descriptor.signature };
     }
     finally {
         file.close();
@@ -30545,9 +30566,9 @@ async function downloadSealed(run, { descriptor }) {
 }
 /** Vouches for the sealed file by the pinned key, the pinned digest, and what this host knows of its version. */
 async function verifySealed(run, offer, sealed) {
-    const { descriptor, pinned, version } = offer;
+    const { pinned, version } = offer;
     const check = (bytes, key, signature) => checkEd25519(bytes, key, signature, run.tools.signal);
-    const verified = await verifySealedSignature(sealed, descriptor.signature, pinned, check);
+    const verified = await verifySealedSignature(sealed, pinned, check);
     const { artifactSha256, projectId } = run.request;
     if (artifactSha256 !== undefined)
         verifyPinnedDigest(verified, artifactSha256);
@@ -30558,7 +30579,7 @@ async function verifySealed(run, offer, sealed) {
         version: row.project_version,
         artifact_sha256: row.artifact_sha256,
     }));
-    refuseReusedVersion(version, verified.sha256, known, artifactSha256);
+    refuseReusedVersion({ version, sha256: verified.sha256 }, known, artifactSha256);
     await run.record.update({ signer_public_key: pinned.base64 });
     run.tools.log.info(`The signature of the pinned key ${pinned.base64} holds for ${verified.size} bytes, sha256 ${verified.sha256}.`);
     return verified;
@@ -30611,15 +30632,15 @@ const MAX_VARIABLES = 1000;
 const MAX_TEXT_CHARS = 256;
 const lineSchema = schemas_lazy(() => schemas_string()
     .check(_minLength(1, { error: 'must not be empty' }), _maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }), _regex(/^[^\p{Cc}]*$/u, { error: 'must be one line' })));
-const variablesSchema = schemas_lazy(() => pipe(schemas_nullish(array(lineSchema).check(_maxLength(MAX_VARIABLES, { error: `must hold at most ${MAX_VARIABLES} names` }))), transform(names => names ?? [])));
+const variablesSchema = schemas_lazy(() => pipe(schemas_nullish(array(lineSchema).check(_maxLength(MAX_VARIABLES, { error: `must contain at most ${MAX_VARIABLES} names` }))), transform(names => names ?? [])));
 const semverSchema = schemas_lazy(() => identifiers_versionSchema.check(refine(text => valid(text) !== null, {
     error: 'must be a semantic version such as 1.4.0',
 })));
-/** A directory of the archive's root that stands beside those which a project always has. */
+/** A directory in the archive's root, next to those that every project has. */
 const pluginsDirnameSchema = schemas_lazy(() => schemas_string().check(_regex(/^(?!(?:extensions|deployment|manifest\.json)$)[a-z0-9_][a-z0-9_.-]{0,127}$/i, {
-    error: 'must be one name of letters, digits, "_", "." and "-", and none that a project uses otherwise',
+    error: 'must be one name of letters, digits, "_", "." and "-", and not a name that a project uses for something else',
 })));
-/** `source` names a part that is not embedded; what it looks like is of no interest while none is accepted. */
+/** `source` names a part that is not embedded; its form does not matter as long as none is accepted. */
 const partKeys = { id: idSchema, sha256: schemas_nullish(sha256Schema), source: optional(unknown()) };
 const pluginSchema = schemas_lazy(() => object({
     ...partKeys,
@@ -30629,15 +30650,15 @@ const pluginSchema = schemas_lazy(() => object({
     .check(refine(({ sha256, source }) => (sha256 ?? source ?? null) !== null, {
     path: ['sha256'],
     error: 'is missing: an embedded plugin needs it',
-    // Also where other keys are wrong, so that everything is told at once.
+    // Also where other keys are wrong, so that all problems are reported at once.
     when: ({ value }) => typeof value === 'object' && value !== null,
 })));
 const extensionSchema = schemas_lazy(() => object(partKeys));
 const pluginsSchema = schemas_lazy(() => array(pluginSchema)
-    .check(_minLength(1, { error: 'must hold at least one plugin' }), _maxLength(MAX_PARTS_OF_A_KIND, { error: `must hold at most ${MAX_PARTS_OF_A_KIND} plugins` })));
+    .check(_minLength(1, { error: 'must contain at least one plugin' }), _maxLength(MAX_PARTS_OF_A_KIND, { error: `must contain at most ${MAX_PARTS_OF_A_KIND} plugins` })));
 const extensionsSchema = schemas_lazy(() => array(extensionSchema)
-    .check(_maxLength(MAX_PARTS_OF_A_KIND, { error: `must hold at most ${MAX_PARTS_OF_A_KIND} extensions` })));
-/** `manifest.json` as it is written; unknown keys are ignored. */
+    .check(_maxLength(MAX_PARTS_OF_A_KIND, { error: `must contain at most ${MAX_PARTS_OF_A_KIND} extensions` })));
+/** The form of `manifest.json`; unknown keys are ignored. */
 const manifestSchema = schemas_lazy(() => object({
     format_version: literal('1'),
     project_id: projectIdSchema,
@@ -30653,7 +30674,11 @@ function refuseRepeatedIds(parts, context) {
     const seen = new Set();
     for (const [index, { id }] of parts.entries()) {
         if (seen.has(id))
-            context.addIssue({ code: 'custom', path: [index, 'id'], message: 'must be an id of its own' });
+            context.addIssue({
+                code: 'custom',
+                path: [index, 'id'],
+                message: 'must be unique, but another entry has the same id',
+            });
         seen.add(id);
     }
 }
@@ -30668,19 +30693,19 @@ const MAX_MANIFEST_BYTES = 1024 * 1024;
 /** The rest are only counted. */
 const manifest_MAX_LISTED_PROBLEMS = 10;
 /**
- * Reads `manifest.json`. Throws ArtifactError `invalid_manifest` with everything that is wrong with it, and
+ * Parses `manifest.json`. Throws ArtifactError `invalid_manifest` with everything that is wrong with it, and
  * `source_not_supported` when it names a plugin or extension that is not embedded.
  */
 function parseManifest(text) {
     const value = manifest_parseJson(text);
     const parsed = manifestSchema.safeParse(value);
     if (!parsed.success)
-        throw invalidManifest(describeProblems(parsed.error.issues, value));
+        throw invalidManifest(manifest_problemList(parsed.error.issues, value));
     verifyEmbedded(parsed.data);
     return buildManifest(parsed.data);
 }
 /**
- * Vouches for a manifest being the one that was asked for, a leading `v` of the version aside. Throws ArtifactError
+ * Vouches that a manifest is that of the requested project and version, ignoring a leading `v`. Throws ArtifactError
  * `invalid_manifest` for another project's, `version_mismatch` for another version's.
  */
 function verifyManifest(manifest, asked) {
@@ -30689,7 +30714,7 @@ function verifyManifest(manifest, asked) {
     }
     if (isSameVersion(manifest.version, asked.version))
         return;
-    throw new ArtifactError('version_mismatch', `Version ${asked.version} of project ${asked.projectId} was asked for, its manifest.json says ${manifest.version}: nothing was installed. The hub or the publisher has mixed up versions.`);
+    throw new ArtifactError('version_mismatch', `You asked for version ${asked.version} of project ${asked.projectId}, but its manifest.json says ${manifest.version}: nothing was installed. The hub or the publisher mixed up versions: ask the publisher.`);
 }
 /** ArtifactError `invalid_manifest` about what is wrong with it. */
 function invalidManifest(problem) {
@@ -30697,7 +30722,7 @@ function invalidManifest(problem) {
 }
 function manifest_parseJson(text) {
     if (Buffer.byteLength(text) > MAX_MANIFEST_BYTES)
-        throw invalidManifest(`it holds more than ${MAX_MANIFEST_BYTES} bytes`);
+        throw invalidManifest(`it is larger than ${MAX_MANIFEST_BYTES} bytes`);
     try {
         return JSON.parse(text);
     }
@@ -30710,7 +30735,7 @@ const words = {
     subjectOf: () => ({ prefix: '', covers: 0 }),
     keysAt: () => Object.keys(manifestSchema.def.getter().shape),
 };
-function describeProblems(issues, value) {
+function manifest_problemList(issues, value) {
     const nowhere = () => ({ file: 'manifest.json', line: 1, column: 1 });
     const source = { problems: [], value, positionOf: nowhere, positionOfKey: nowhere };
     const problems = new SchemaComplaints(source, words).problemsOf(issues).map(({ message }) => message);
@@ -30722,7 +30747,7 @@ function verifyEmbedded({ plugins, extensions }) {
     const elsewhere = [...plugins, ...(extensions ?? [])].filter(({ source }) => (source ?? null) !== null);
     if (elsewhere.length === 0)
         return;
-    throw new ArtifactError('source_not_supported', `The project's manifest.json names a source elsewhere for ${elsewhere.map(({ id }) => id).join(', ')}, and only what the artifact itself holds can be installed: nothing was. The publisher must embed it.`);
+    throw new ArtifactError('source_not_supported', `The project's manifest.json names an external source for ${elsewhere.map(({ id }) => id).join(', ')}, but only parts inside the artifact can be installed: nothing was installed. The publisher must embed them.`);
 }
 function buildManifest(written) {
     const pluginsDirname = written.plugins_dirname ?? 'plugins';
@@ -30759,9 +30784,9 @@ function buildManifest(written) {
 
 
 /**
- * Vouches for an extracted project: its tree digest is `content_sha256`, the root's `manifest.json` left out and symlinks to
- * regular files counted with their target's bytes (docs/contracts.md, "Tree digest"); each plugin and extension of the
- * manifest has its directory, and no symlink leads out of it, for they are installed apart from each other.
+ * Vouches for an extracted project: its tree digest is `content_sha256`, without the root's `manifest.json` and with the
+ * target's bytes for symlinks to regular files (docs/contracts.md, "Tree digest"); each part of the manifest has its
+ * directory, and no symlink leads out of it, because parts are installed separately.
  * Throws ArtifactError `content_mismatch` or `invalid_manifest`, ArchiveError `unsafe_archive`.
  */
 function verifyContent(manifest, tree) {
@@ -30784,24 +30809,24 @@ function verifyContentDigest({ contentSha256 }, digested) {
     const found = treeDigest(digested.filter(({ path }) => path !== 'manifest.json'));
     if (found === contentSha256)
         return;
-    throw new ArtifactError('content_mismatch', `The project's manifest.json says that its content has the digest ${contentSha256}, its files give ${found}: nothing was installed; the publisher must seal the project again.`);
+    throw new ArtifactError('content_mismatch', `The project's manifest.json gives the digest ${contentSha256} for its content, but its files have ${found}: nothing was installed; the publisher must seal the project again.`);
 }
 function verifyFolders(parts, directories) {
     const missing = parts.filter(({ folder }) => !directories.has(folder)).map(({ folder }) => folder);
     if (missing.length === 0)
         return;
-    throw invalidManifest(`it names what the archive has no directory for, ${cleanForeignText(missing.join(', '))}`);
+    throw invalidManifest(`the archive has no directory for parts that it names: ${cleanForeignText(missing.join(', '))}`);
 }
 function verifySymlinksStayInside(parts, symlinks) {
     const folders = new Set(parts.map(({ folder }) => folder));
     for (const { path, target } of symlinks) {
         const folder = folderOf(path);
         if (folders.has(folder) && leaves(path.slice(folder.length + 1), target)) {
-            throw unsafeEntry(path, `is a symlink that leads out of ${folder}, which is installed by itself`);
+            throw unsafeEntry(path, `is a symlink that leads out of ${folder}, which is installed separately`);
         }
     }
 }
-/** Whether a step of the way goes above the folder, even if a later one came back: the folder may be installed under another name. */
+/** Whether the path goes above the folder at any step, even if it comes back: the folder may be installed under another name. */
 function leaves(pathInFolder, target) {
     let depth = pathInFolder.split('/').length - 1;
     return target.split('/').some(step => {
@@ -30822,7 +30847,7 @@ function ownDigestWarnings(parts, digested) {
         if (sha256 === found)
             return [];
         return [
-            `The manifest's own sha256 of ${folder} is ${sha256}, its files give ${found}. The digest of the whole content holds, so this is only told.`,
+            `The manifest's own sha256 of ${folder} is ${sha256}, but its files have ${found}. The digest of the whole content matches, so this is only a warning.`,
         ];
     });
 }
@@ -30833,7 +30858,7 @@ function unnamedFolders({ parts, pluginsDirname }, directories) {
         return rest.length === 1 && (shelf === pluginsDirname || shelf === 'extensions') && !named.has(path);
     });
 }
-/** The first two parts of a path: the directory of the plugin or extension that it lies in, if it lies in one. */
+/** The first two components of a path: the directory of its plugin or extension, if it is in one. */
 function folderOf(path) {
     return path.split('/', 2).join('/');
 }

@@ -66,7 +66,8 @@ async function verify(run: Run, { served, asked }: FetchedVersion, previous: Pre
   const pinned = run.request.artifactSha256
   if (pinned !== undefined) verifyPinnedDigest(verified, pinned)
   run.tools.log.info(`The signature holds for ${artifact.size} bytes, sha256 ${artifact.sha256}.`)
-  if (asked !== undefined) refuseReusedVersion(asked, artifact.sha256, versionsFrom(previous, originOf(run)), pinned)
+  if (asked !== undefined)
+    refuseReusedVersion({ version: asked, sha256: artifact.sha256 }, versionsFrom(previous, originOf(run)), pinned)
   return verified
 }
 
@@ -90,7 +91,11 @@ async function checkVersion(
   tellOtherVersion(run, fetched, decided.version)
   const { version, allowDowngrade, artifactSha256 } = run.request
   if (version === 'latest' && !allowDowngrade) refuseDowngrade(decided.version, previous.version)
-  refuseReusedVersion(decided.version, served.artifact.sha256, versionsFrom(previous, originOf(run)), artifactSha256)
+  refuseReusedVersion(
+    { version: decided.version, sha256: served.artifact.sha256 },
+    versionsFrom(previous, originOf(run)),
+    artifactSha256,
+  )
   return decided
 }
 

@@ -29,7 +29,7 @@ export async function downloadSealed(run: Run, { descriptor }: Offer): Promise<S
     await run.record.update({ artifact_sha256: sha256, artifact_size: size })
     const bytes = Buffer.from(new SharedArrayBuffer(size))
     await readWhole(file.fd, bytes)
-    return { bytes, sha256 }
+    return { bytes, sha256, signature: descriptor.signature }
   } finally {
     file.close()
   }
@@ -37,9 +37,9 @@ export async function downloadSealed(run: Run, { descriptor }: Offer): Promise<S
 
 /** Vouches for the sealed file by the pinned key, the pinned digest, and what this host knows of its version. */
 export async function verifySealed(run: Run, offer: Offer, sealed: SealedArtifact): Promise<VerifiedSealedArtifact> {
-  const { descriptor, pinned, version } = offer
+  const { pinned, version } = offer
   const check: Ed25519Check = (bytes, key, signature) => checkEd25519(bytes, key, signature, run.tools.signal)
-  const verified = await verifySealedSignature(sealed, descriptor.signature, pinned, check)
+  const verified = await verifySealedSignature(sealed, pinned, check)
   const { artifactSha256, projectId } = run.request
   if (artifactSha256 !== undefined) verifyPinnedDigest(verified, artifactSha256)
   const { installed, removed } = readHostRecord(run.layout)
@@ -49,7 +49,7 @@ export async function verifySealed(run: Run, offer: Offer, sealed: SealedArtifac
     version: row.project_version,
     artifact_sha256: row.artifact_sha256,
   }))
-  refuseReusedVersion(version, verified.sha256, known, artifactSha256)
+  refuseReusedVersion({ version, sha256: verified.sha256 }, known, artifactSha256)
   await run.record.update({ signer_public_key: pinned.base64 })
   run.tools.log.info(
     `The signature of the pinned key ${pinned.base64} holds for ${verified.size} bytes, sha256 ${verified.sha256}.`,

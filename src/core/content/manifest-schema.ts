@@ -19,7 +19,7 @@ const lineSchema = z.lazy(() =>
 const variablesSchema = z.lazy(() =>
   z.pipe(
     z.nullish(
-      z.array(lineSchema).check(z.maxLength(MAX_VARIABLES, { error: `must hold at most ${MAX_VARIABLES} names` })),
+      z.array(lineSchema).check(z.maxLength(MAX_VARIABLES, { error: `must contain at most ${MAX_VARIABLES} names` })),
     ),
     z.transform(names => names ?? []),
   ),
@@ -33,16 +33,17 @@ const semverSchema = z.lazy(() =>
   ),
 )
 
-/** A directory of the archive's root that stands beside those which a project always has. */
+/** A directory in the archive's root, next to those that every project has. */
 const pluginsDirnameSchema = z.lazy(() =>
   z.string().check(
     z.regex(/^(?!(?:extensions|deployment|manifest\.json)$)[a-z0-9_][a-z0-9_.-]{0,127}$/i, {
-      error: 'must be one name of letters, digits, "_", "." and "-", and none that a project uses otherwise',
+      error:
+        'must be one name of letters, digits, "_", "." and "-", and not a name that a project uses for something else',
     }),
   ),
 )
 
-/** `source` names a part that is not embedded; what it looks like is of no interest while none is accepted. */
+/** `source` names a part that is not embedded; its form does not matter as long as none is accepted. */
 const partKeys = { id: idSchema, sha256: z.nullish(sha256Schema), source: z.optional(z.unknown()) }
 
 const pluginSchema = z.lazy(() =>
@@ -56,7 +57,7 @@ const pluginSchema = z.lazy(() =>
       z.refine(({ sha256, source }) => (sha256 ?? source ?? null) !== null, {
         path: ['sha256'],
         error: 'is missing: an embedded plugin needs it',
-        // Also where other keys are wrong, so that everything is told at once.
+        // Also where other keys are wrong, so that all problems are reported at once.
         when: ({ value }) => typeof value === 'object' && value !== null,
       }),
     ),
@@ -68,18 +69,18 @@ const pluginsSchema = z.lazy(() =>
   z
     .array(pluginSchema)
     .check(
-      z.minLength(1, { error: 'must hold at least one plugin' }),
-      z.maxLength(MAX_PARTS_OF_A_KIND, { error: `must hold at most ${MAX_PARTS_OF_A_KIND} plugins` }),
+      z.minLength(1, { error: 'must contain at least one plugin' }),
+      z.maxLength(MAX_PARTS_OF_A_KIND, { error: `must contain at most ${MAX_PARTS_OF_A_KIND} plugins` }),
     ),
 )
 
 const extensionsSchema = z.lazy(() =>
   z
     .array(extensionSchema)
-    .check(z.maxLength(MAX_PARTS_OF_A_KIND, { error: `must hold at most ${MAX_PARTS_OF_A_KIND} extensions` })),
+    .check(z.maxLength(MAX_PARTS_OF_A_KIND, { error: `must contain at most ${MAX_PARTS_OF_A_KIND} extensions` })),
 )
 
-/** `manifest.json` as it is written; unknown keys are ignored. */
+/** The form of `manifest.json`; unknown keys are ignored. */
 export const manifestSchema = z.lazy(() =>
   z.object({
     format_version: z.literal('1'),
@@ -97,7 +98,12 @@ export const manifestSchema = z.lazy(() =>
 function refuseRepeatedIds(parts: readonly { id: string }[], context: z.core.$RefinementCtx): void {
   const seen = new Set<string>()
   for (const [index, { id }] of parts.entries()) {
-    if (seen.has(id)) context.addIssue({ code: 'custom', path: [index, 'id'], message: 'must be an id of its own' })
+    if (seen.has(id))
+      context.addIssue({
+        code: 'custom',
+        path: [index, 'id'],
+        message: 'must be unique, but another entry has the same id',
+      })
     seen.add(id)
   }
 }

@@ -3,6 +3,7 @@ import { type DocumentWords, SchemaComplaints } from '../document/schema-problem
 import { ArtifactError } from '../errors.ts'
 import { isSameVersion } from '../trust/versions.ts'
 import { manifestSchema } from './manifest-schema.ts'
+import type { VariableNames } from './plugin-yaml.ts'
 
 /** Bytes of the largest `manifest.json` that is read. */
 export const MAX_MANIFEST_BYTES = 1024 * 1024
@@ -10,7 +11,7 @@ export const MAX_MANIFEST_BYTES = 1024 * 1024
 /** The rest are only counted. */
 const MAX_LISTED_PROBLEMS = 10
 
-/** One plugin or extension that a project brings. */
+/** One plugin or extension of a project. */
 export interface ManifestPart {
   /** The directory of the project root that it is installed in. */
   readonly shelf: 'plugins' | 'extensions'
@@ -19,18 +20,18 @@ export interface ManifestPart {
   readonly version: string
   /** Its directory in the archive, without a final `/`. */
   readonly folder: string
-  /** What the manifest gives as the tree digest of its directory; null where it gives none. */
+  /** The tree digest of its directory according to the manifest; null where it gives none. */
   readonly sha256: string | null
-  readonly environment: { readonly required: readonly string[]; readonly optional: readonly string[] }
+  readonly environment: VariableNames
 }
 
-/** What a project says of itself, in the root of its archive. */
+/** What a project says about itself, in the root of its archive. */
 export interface Manifest {
   readonly projectId: string
   readonly projectName: string
   readonly version: string
   readonly builtAt: string
-  /** Plugins first, each kind as it is written; at least one plugin, ids once in their shelf. */
+  /** Plugins first, each kind in the order of the file; at least one plugin, ids unique in their shelf. */
   readonly parts: readonly ManifestPart[]
   /** Tree digest of everything but the manifest itself. */
   readonly contentSha256: string
@@ -39,19 +40,19 @@ export interface Manifest {
 }
 
 /**
- * Reads `manifest.json`. Throws ArtifactError `invalid_manifest` with everything that is wrong with it, and
+ * Parses `manifest.json`. Throws ArtifactError `invalid_manifest` with everything that is wrong with it, and
  * `source_not_supported` when it names a plugin or extension that is not embedded.
  */
 export function parseManifest(text: string): Manifest {
   const value = parseJson(text)
   const parsed = manifestSchema.safeParse(value)
-  if (!parsed.success) throw invalidManifest(describeProblems(parsed.error.issues, value))
+  if (!parsed.success) throw invalidManifest(problemList(parsed.error.issues, value))
   verifyEmbedded(parsed.data)
   return buildManifest(parsed.data)
 }
 
 /**
- * Vouches for a manifest being the one that was asked for, a leading `v` of the version aside. Throws ArtifactError
+ * Vouches that a manifest is that of the requested project and version, ignoring a leading `v`. Throws ArtifactError
  * `invalid_manifest` for another project's, `version_mismatch` for another version's.
  */
 export function verifyManifest(manifest: Manifest, asked: { projectId: string; version: string }): void {
@@ -61,7 +62,7 @@ export function verifyManifest(manifest: Manifest, asked: { projectId: string; v
   if (isSameVersion(manifest.version, asked.version)) return
   throw new ArtifactError(
     'version_mismatch',
-    `Version ${asked.version} of project ${asked.projectId} was asked for, its manifest.json says ${manifest.version}: nothing was installed. The hub or the publisher has mixed up versions.`,
+    `You asked for version ${asked.version} of project ${asked.projectId}, but its manifest.json says ${manifest.version}: nothing was installed. The hub or the publisher mixed up versions: ask the publisher.`,
   )
 }
 
@@ -77,7 +78,7 @@ type WrittenManifest = z.infer<typeof manifestSchema>
 
 function parseJson(text: string): unknown {
   if (Buffer.byteLength(text) > MAX_MANIFEST_BYTES)
-    throw invalidManifest(`it holds more than ${MAX_MANIFEST_BYTES} bytes`)
+    throw invalidManifest(`it is larger than ${MAX_MANIFEST_BYTES} bytes`)
   try {
     return JSON.parse(text)
   } catch {
@@ -91,7 +92,7 @@ const words: DocumentWords = {
   keysAt: () => Object.keys(manifestSchema.def.getter().shape),
 }
 
-function describeProblems(issues: readonly z.core.$ZodIssue[], value: unknown): string {
+function problemList(issues: readonly z.core.$ZodIssue[], value: unknown): string {
   const nowhere = () => ({ file: 'manifest.json', line: 1, column: 1 })
   const source = { problems: [], value, positionOf: nowhere, positionOfKey: nowhere }
   const problems = new SchemaComplaints(source, words).problemsOf(issues).map(({ message }) => message)
@@ -105,7 +106,7 @@ function verifyEmbedded({ plugins, extensions }: WrittenManifest): void {
   if (elsewhere.length === 0) return
   throw new ArtifactError(
     'source_not_supported',
-    `The project's manifest.json names a source elsewhere for ${elsewhere.map(({ id }) => id).join(', ')}, and only what the artifact itself holds can be installed: nothing was. The publisher must embed it.`,
+    `The project's manifest.json names an external source for ${elsewhere.map(({ id }) => id).join(', ')}, but only parts inside the artifact can be installed: nothing was installed. The publisher must embed them.`,
   )
 }
 

@@ -3,19 +3,25 @@ import { z } from 'zod/mini'
 import { ArtifactError } from '../errors.ts'
 import { cleanForeignText } from '../foreign-text.ts'
 
-/** What we read of a plugin's own description; its other keys are none of our business. */
+/** The variables that a plugin declares under `environment`. */
+export interface VariableNames {
+  readonly required: readonly string[]
+  readonly optional: readonly string[]
+}
+
+/** What we read of a plugin's own description; other keys are ignored. */
 export interface PluginYaml {
   name: string | undefined
   /** As a Python host prints it: `1.0` is `1.0`, an unquoted `1.10` is `1.1`. */
   version: string | undefined
-  /** As it is written in the file. */
+  /** Its exact characters in the file. */
   versionAsWritten: string | undefined
   executionMode: string | undefined
   entryPoint: string | undefined
-  environment: { required: string[]; optional: string[] }
+  environment: VariableNames
 }
 
-/** Enough for anchors of honest use, not for a bomb. */
+/** Enough for honest use of anchors, too little for a bomb. */
 const MAX_ALIAS_COUNT = 100
 
 const variableNames = z.nullish(z.array(z.string().check(z.regex(/^[^\r\n]+$/))))
@@ -29,8 +35,8 @@ const schema = z.object({
 
 /**
  * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
- * fields that we read has another type than the host expects. Unknown keys are fine; of a key written twice the last one
- * counts, as for the host's own reader.
+ * fields that we read has a type that the host does not expect. Unknown keys are fine; of a key written twice the last one
+ * counts, as in the host's own reader.
  */
 export function parsePluginYaml(text: string): PluginYaml {
   const document = parseDocument(text, { uniqueKeys: false, logLevel: 'error' })
@@ -83,6 +89,6 @@ function toPlainValue(read: () => unknown): unknown {
 function notAPlugin(what: string): ArtifactError {
   return new ArtifactError(
     'not_a_plugin',
-    `The artifact's plugin.yaml ${what}: nothing was installed. The publisher has to repair it; for a service set kind: service.`,
+    `The artifact's plugin.yaml ${what}: nothing was installed. The publisher must fix it; for a service set kind: service.`,
   )
 }

@@ -17,18 +17,18 @@ export interface ProjectTree {
   readonly directories: readonly string[]
 }
 
-/** What the operator is to be told of a project's content that holds. */
+/** What the operator should know about a project's content, although its digest matches. */
 export interface ContentNotices {
-  /** Plugins and extensions whose own `sha256` is another; packers are known to compute it over other files. */
+  /** About parts whose own `sha256` differs; some packers compute it over other files. */
   readonly warnings: readonly string[]
-  /** Directories of plugins and extensions that the manifest does not name, and that are never installed. */
+  /** Directories of plugins and extensions that the manifest does not name; they are never installed. */
   readonly unnamed: readonly string[]
 }
 
 /**
- * Vouches for an extracted project: its tree digest is `content_sha256`, the root's `manifest.json` left out and symlinks to
- * regular files counted with their target's bytes (docs/contracts.md, "Tree digest"); each plugin and extension of the
- * manifest has its directory, and no symlink leads out of it, for they are installed apart from each other.
+ * Vouches for an extracted project: its tree digest is `content_sha256`, without the root's `manifest.json` and with the
+ * target's bytes for symlinks to regular files (docs/contracts.md, "Tree digest"); each part of the manifest has its
+ * directory, and no symlink leads out of it, because parts are installed separately.
  * Throws ArtifactError `content_mismatch` or `invalid_manifest`, ArchiveError `unsafe_archive`.
  */
 export function verifyContent(manifest: Manifest, tree: ProjectTree): ContentNotices {
@@ -54,14 +54,14 @@ function verifyContentDigest({ contentSha256 }: Manifest, digested: readonly Dig
   if (found === contentSha256) return
   throw new ArtifactError(
     'content_mismatch',
-    `The project's manifest.json says that its content has the digest ${contentSha256}, its files give ${found}: nothing was installed; the publisher must seal the project again.`,
+    `The project's manifest.json gives the digest ${contentSha256} for its content, but its files have ${found}: nothing was installed; the publisher must seal the project again.`,
   )
 }
 
 function verifyFolders(parts: readonly ManifestPart[], directories: ReadonlySet<string>): void {
   const missing = parts.filter(({ folder }) => !directories.has(folder)).map(({ folder }) => folder)
   if (missing.length === 0) return
-  throw invalidManifest(`it names what the archive has no directory for, ${cleanForeignText(missing.join(', '))}`)
+  throw invalidManifest(`the archive has no directory for parts that it names: ${cleanForeignText(missing.join(', '))}`)
 }
 
 function verifySymlinksStayInside(parts: readonly ManifestPart[], symlinks: readonly LinkedPath[]): void {
@@ -69,12 +69,12 @@ function verifySymlinksStayInside(parts: readonly ManifestPart[], symlinks: read
   for (const { path, target } of symlinks) {
     const folder = folderOf(path)
     if (folders.has(folder) && leaves(path.slice(folder.length + 1), target)) {
-      throw unsafeEntry(path, `is a symlink that leads out of ${folder}, which is installed by itself`)
+      throw unsafeEntry(path, `is a symlink that leads out of ${folder}, which is installed separately`)
     }
   }
 }
 
-/** Whether a step of the way goes above the folder, even if a later one came back: the folder may be installed under another name. */
+/** Whether the path goes above the folder at any step, even if it comes back: the folder may be installed under another name. */
 function leaves(pathInFolder: string, target: string): boolean {
   let depth = pathInFolder.split('/').length - 1
   return target.split('/').some(step => {
@@ -92,7 +92,7 @@ function ownDigestWarnings(parts: readonly ManifestPart[], digested: readonly Di
     const found = treeDigest(files)
     if (sha256 === found) return []
     return [
-      `The manifest's own sha256 of ${folder} is ${sha256}, its files give ${found}. The digest of the whole content holds, so this is only told.`,
+      `The manifest's own sha256 of ${folder} is ${sha256}, but its files have ${found}. The digest of the whole content matches, so this is only a warning.`,
     ]
   })
 }
@@ -105,7 +105,7 @@ function unnamedFolders({ parts, pluginsDirname }: Manifest, directories: Readon
   })
 }
 
-/** The first two parts of a path: the directory of the plugin or extension that it lies in, if it lies in one. */
+/** The first two components of a path: the directory of its plugin or extension, if it is in one. */
 function folderOf(path: string): string {
   return path.split('/', 2).join('/')
 }

@@ -1,4 +1,4 @@
-/** An operator's file as it was read: its path as the operator wrote it, for messages, and its text. */
+/** An operator's file: its text, and its path for messages. */
 export interface SourceFile {
   path: string
   text: string

@@ -1,3 +1,5 @@
+import type { VariableNames } from '../content/plugin-yaml.ts'
+import type { SourceFile } from '../document/source-file.ts'
 import { DeploymentError } from '../errors.ts'
 import { cleanForeignText } from '../foreign-text.ts'
 
@@ -7,58 +9,37 @@ export interface SeededSettings {
   fromEnvironment: string[]
 }
 
+/** The step's own variables. */
+type Environment = Readonly<Record<string, string | undefined>>
+
 const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/
 
 /**
- * A settings file made from a template of `KEY=value` lines: a key's value is taken from `environment` where it is
- * set there, the other lines stay as they are; required keys that the template lacks are appended when set.
- * Throws DeploymentError `step_failed` when a value holds a line break, or a required key ends up empty.
+ * Builds a settings file from a template of `KEY=value` lines: a key's value comes from `environment` where it is set there,
+ * the other lines stay unchanged; declared keys that the template lacks are appended when set.
+ * Throws DeploymentError `step_failed` when a value contains a line break, or a required key ends up empty.
  */
-export function seedSettings(
-  template: string,
-  required: readonly string[],
-  optional: readonly string[],
-  environment: Readonly<Record<string, string | undefined>>,
-): SeededSettings {
-  refuseUnusableNames([...required, ...optional])
-  const fromEnvironment = new Set<string>()
-  const filled = new Map<string, string>()
-  const ownValue = (key: string): string | undefined => {
-    const value = environment[key]
-    if (value === undefined || value === '') return undefined
-    if (/[\r\n\0]/.test(value)) throw unusableValue(key)
-    fromEnvironment.add(key)
-    return value
-  }
-  const lines = template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n')
-  const seeded = lines.map(line => {
-    const [, lead, key, equals, own] = ASSIGNMENT.exec(line) ?? []
-    if (key === undefined) return line
-    const value = ownValue(key)
-    filled.set(key, value ?? (own ?? '').trim())
-    return value === undefined ? line : `${lead}${key}${equals}${quoted(value)}`
-  })
-  for (const key of [...required, ...optional]) {
-    const value = filled.has(key) ? undefined : ownValue(key)
-    if (value === undefined) continue
-    filled.set(key, value)
-    seeded.push(`${key}=${quoted(value)}`)
-  }
-  refuseEmpty(required.filter(key => isEmpty(filled.get(key))))
-  return { text: `${seeded.join('\n')}\n`, fromEnvironment: [...fromEnvironment] }
+export function seedSettings(template: string, names: VariableNames, environment: Environment): SeededSettings {
+  const keys = [...names.required, ...names.optional]
+  refuseUnusableNames(keys)
+  const seeder = new SettingsSeeder(environment)
+  for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n')) seeder.addLine(line)
+  for (const key of keys) seeder.addMissing(key)
+  refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))))
+  return seeder.settings
 }
 
 /**
  * Refuses existing settings in which a required key is missing or empty: DeploymentError `step_failed`, naming the keys
  * and the file.
  */
-export function verifySettings(text: string, required: readonly string[], path: string): void {
+export function verifySettings(settings: SourceFile, required: readonly string[]): void {
   refuseUnusableNames(required)
-  const missing = unsetSettings(text, required)
+  const missing = unsetSettings(settings.text, required)
   if (missing.length === 0) return
   throw new DeploymentError(
     'step_failed',
-    `plugin.yaml requires ${missing.join(', ')}, which ${path} does not set: add ${missing.length === 1 ? 'it' : 'them'} there, because a deployment never changes existing settings.`,
+    `plugin.yaml requires ${missing.join(', ')}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`,
   )
 }
 
@@ -71,6 +52,47 @@ export function unsetSettings(text: string, keys: readonly string[]): string[] {
     }),
   )
   return keys.filter(key => !set.has(key))
+}
+
+class SettingsSeeder {
+  readonly #environment: Environment
+  readonly #lines: string[] = []
+  readonly #values = new Map<string, string>()
+  readonly #fromEnvironment = new Set<string>()
+
+  constructor(environment: Environment) {
+    this.#environment = environment
+  }
+
+  get settings(): SeededSettings {
+    return { text: `${this.#lines.join('\n')}\n`, fromEnvironment: [...this.#fromEnvironment] }
+  }
+
+  valueOf(key: string): string | undefined {
+    return this.#values.get(key)
+  }
+
+  addLine(line: string): void {
+    const [, lead, key, equals, own] = ASSIGNMENT.exec(line) ?? []
+    const value = key === undefined ? undefined : this.#take(key)
+    if (key !== undefined) this.#values.set(key, value ?? (own ?? '').trim())
+    this.#lines.push(value === undefined ? line : `${lead}${key}${equals}${quoted(value)}`)
+  }
+
+  addMissing(key: string): void {
+    const value = this.#values.has(key) ? undefined : this.#take(key)
+    if (value === undefined) return
+    this.#values.set(key, value)
+    this.#lines.push(`${key}=${quoted(value)}`)
+  }
+
+  #take(key: string): string | undefined {
+    const value = this.#environment[key]
+    if (value === undefined || value === '') return undefined
+    if (/[\r\n\0]/.test(value)) throw unusableValue(key)
+    this.#fromEnvironment.add(key)
+    return value
+  }
 }
 
 function quoted(value: string): string {
@@ -87,21 +109,25 @@ function refuseUnusableNames(names: readonly string[]): void {
   if (unusable.length === 0) return
   throw new DeploymentError(
     'step_failed',
-    `plugin.yaml asks under environment for ${unusable.map(name => `"${cleanForeignText(name, 60)}"`).join(', ')}, which no variable can be called: the publisher has to rename it.`,
+    `plugin.yaml asks under environment for ${unusable.map(name => `"${cleanForeignText(name, 60)}"`).join(', ')}, which cannot be the name of a variable: the publisher must rename it.`,
   )
 }
 
 function unusableValue(key: string): DeploymentError {
   return new DeploymentError(
     'step_failed',
-    `The value of ${key} in the step's environment holds a line break, which a settings file cannot hold: encode it (base64, for instance).`,
+    `The value of ${key} in the step's environment contains a line break, which a settings file cannot store: encode it (as base64, for instance).`,
   )
 }
 
-function refuseEmpty(keys: string[]): void {
+function refuseEmpty(keys: readonly string[]): void {
   if (keys.length === 0) return
   throw new DeploymentError(
     'step_failed',
-    `plugin.yaml requires ${keys.join(', ')}, which neither the template nor the step's environment sets: add ${keys.length === 1 ? 'it' : 'them'} under env: of the step.`,
+    `plugin.yaml requires ${keys.join(', ')}, which neither the template nor the step's environment sets: add ${itOrThem(keys)} under env: of the step.`,
   )
+}
+
+function itOrThem(keys: readonly string[]): string {
+  return keys.length === 1 ? 'it' : 'them'
 }

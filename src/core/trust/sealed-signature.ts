@@ -5,26 +5,28 @@ import { decodeBase64 } from './strict-base64.ts'
 
 declare const verified: unique symbol
 
-/** A sealed artifact as it came: untrusted bytes, in memory whole, and only here. */
+/** A sealed artifact as the hub served it: untrusted. Its only copy in memory. */
 export interface SealedArtifact {
   readonly bytes: Buffer
   /** Lowercase hex SHA-256 of the bytes. */
   readonly sha256: string
+  /** Of the bytes, according to the hub (contract 2.2, base64); undefined where the hub gave none. */
+  readonly signature: string | undefined
 }
 
-/** A sealed artifact whose signature held. Only `verifySealedSignature` makes one; `unseal` takes nothing else. */
-export type VerifiedSealedArtifact = SealedArtifact & {
+/** A sealed artifact whose signature is valid. Only `verifySealedSignature` makes one; `unseal` takes nothing else. */
+export type VerifiedSealedArtifact = Omit<SealedArtifact, 'signature'> & {
   /** Bytes. */
   readonly size: number
   readonly [verified]: true
 }
 
-/** Whether an Ed25519 signature of 64 bytes holds for all of the bytes. */
+/** Whether an Ed25519 signature of 64 bytes is valid for all of the bytes. */
 export type Ed25519Check = (bytes: Buffer, key: KeyObject, signature: Buffer) => Promise<boolean>
 
 const SIGNATURE_BYTES = 64
 
-/** Bytes of the largest artifact whose signature can be checked: OpenSSL takes no more at once. */
+/** Bytes of the largest artifact whose signature can be checked: OpenSSL accepts no more at once. */
 export const MAX_SEALED_BYTES = 2 ** 31 - 1
 
 /**
@@ -35,34 +37,34 @@ export function parseSealedSignature(signature: string | undefined): Buffer {
   if (signature === undefined || signature === '') {
     throw new SignatureError(
       'missing_signature',
-      'The hub told no signature for the artifact, so nothing was installed: ask the publisher to sign it.',
+      'The hub sent no signature for the artifact, so nothing was installed: ask the publisher to sign it.',
     )
   }
   const bytes = decodeBase64(signature, SIGNATURE_BYTES)
   if (bytes !== undefined) return bytes
   throw new SignatureError(
     'invalid_signature_format',
-    `The artifact's signature must be base64 of ${SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters that are not: ` +
+    `The artifact's signature must be base64 of ${SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters of something else: ` +
       'nothing was installed; ask the publisher to sign the artifact again.',
   )
 }
 
 /**
- * Vouches for a sealed artifact when the Ed25519 signature over its exact bytes, nonce and tag included, is the
- * signer's (contract 5.2, rule 4), which `check` says. Throws SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
+ * Vouches for a sealed artifact whose Ed25519 signature over its exact bytes, nonce and tag included, is the signer's
+ * (contract 5.2, rule 4) according to `check`. Throws SignatureError `missing_signature`, `invalid_signature_format` or
+ * `signature_mismatch`.
  */
 export async function verifySealedSignature(
   artifact: SealedArtifact,
-  signature: string | undefined,
   signer: SignerKey,
   check: Ed25519Check,
 ): Promise<VerifiedSealedArtifact> {
   const { bytes, sha256 } = artifact
-  if ((await check(bytes, signer.key, parseSealedSignature(signature))) !== true) {
+  if ((await check(bytes, signer.key, parseSealedSignature(artifact.signature))) !== true) {
     throw new SignatureError(
       'signature_mismatch',
       `The artifact (${bytes.length} bytes, sha256 ${sha256}) does not carry the signature of the pinned key ${signer.base64}: ` +
-        'nothing was installed and no key was asked for. The bytes or the signature were changed on the way: ask the publisher.',
+        'nothing was installed and no key was requested. The bytes or the signature were changed on the way: ask the publisher.',
     )
   }
   return { bytes, sha256, size: bytes.length } as VerifiedSealedArtifact

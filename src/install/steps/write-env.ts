@@ -35,12 +35,12 @@ export interface SettingsSeed {
 export async function writeEnv(seed: SettingsSeed): Promise<'done' | 'unchanged'> {
   const target = settingsPath(seed.layout, seed)
   if (pathExistsSync(target)) {
-    verifySettings(readSettings(target), seed.environment.required, target)
+    verifySettings({ path: target, text: readSettings(target) }, seed.environment.required)
     seed.log.info(`${target} exists and stays as it is.`)
     return 'unchanged'
   }
   const template = readTemplate(join(seed.layout.root, seed.from), seed.from)
-  const settings = seedSettings(template, seed.environment.required, seed.environment.optional, seed.variables)
+  const settings = seedSettings(template, seed.environment, seed.variables)
   const staged = join(seed.stagingFolder, `${seed.id}.env`)
   await writeNewFile(staged, settings.text)
   await seed.transaction.apply({

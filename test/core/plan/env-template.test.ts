@@ -22,32 +22,34 @@ function refused(error: unknown): boolean {
   return error instanceof DeploymentError && error.code === 'step_failed'
 }
 
+const NONE = { required: [], optional: [] }
+
 describe('seedSettings', () => {
   for (const [name, [template, environment, text]] of Object.entries(CASES)) {
-    it(`takes ${name}`, () => assert.equal(seedSettings(template, [], [], environment).text, text))
+    it(`takes ${name}`, () => assert.equal(seedSettings(template, NONE, environment).text, text))
   }
 
   it('appends required and optional keys that the template lacks, where they are set', () => {
-    const seeded = seedSettings('A=1\n', ['B'], ['C', 'D'], { B: '2', C: '3' })
+    const seeded = seedSettings('A=1\n', { required: ['B'], optional: ['C', 'D'] }, { B: '2', C: '3' })
     assert.equal(seeded.text, 'A=1\nB=2\nC=3\n')
     assert.deepEqual(seeded.fromEnvironment, ['B', 'C'])
   })
 
   for (const template of ['', 'A=\n', 'A=  \n', 'A=""\n', "A=''\n", 'A= # to be set\n', '#A=1\n', 'A=1\nA=\n']) {
     it(`fails when a required key stays empty in ${JSON.stringify(template)}`, () => {
-      assert.throws(() => seedSettings(template, ['A'], [], {}), refused)
-      assert.throws(() => seedSettings(template, ['A'], [], { A: '' }), refused)
+      assert.throws(() => seedSettings(template, { required: ['A'], optional: [] }, {}), refused)
+      assert.throws(() => seedSettings(template, { required: ['A'], optional: [] }, { A: '' }), refused)
     })
   }
 
   it('names every empty required key at once', () => {
-    assert.throws(() => seedSettings('', ['ONE', 'TWO'], [], {}), /ONE.*TWO/)
+    assert.throws(() => seedSettings('', { required: ['ONE', 'TWO'], optional: [] }, {}), /ONE.*TWO/)
   })
 
   for (const value of ['a\nB=1', 'a\rb', 'a\0b']) {
     it(`refuses the value ${JSON.stringify(value)} without quoting it`, () => {
       assert.throws(
-        () => seedSettings('A=\n', [], [], { A: value }),
+        () => seedSettings('A=\n', NONE, { A: value }),
         error => refused(error) && !(error as Error).message.includes(value),
       )
     })
@@ -56,17 +58,17 @@ describe('seedSettings', () => {
 
 describe('verifySettings', () => {
   for (const text of ['A=1\n', 'export A=1', "# A\r\nA='x'\r\n", 'A=\nA=2\n']) {
-    it(`is content with ${JSON.stringify(text)}`, () => verifySettings(text, ['A'], 'x.env'))
+    it(`is content with ${JSON.stringify(text)}`, () => verifySettings({ path: 'x.env', text }, ['A']))
   }
 
   for (const text of ['', 'B=1\n', 'A=\n', 'A=""\n', '#A=1\n', 'A= # later\n']) {
     it(`refuses ${JSON.stringify(text)} where A is required`, () => {
-      assert.throws(() => verifySettings(text, ['A'], 'x.env'), refused)
+      assert.throws(() => verifySettings({ path: 'x.env', text }, ['A']), refused)
     })
   }
 
   it('refuses names that no variable can have', () => {
-    assert.throws(() => seedSettings('', ['api-key'], [], {}), { code: 'step_failed' })
-    assert.throws(() => verifySettings('', ['api key'], 'x.env'), { code: 'step_failed' })
+    assert.throws(() => seedSettings('', { required: ['api-key'], optional: [] }, {}), { code: 'step_failed' })
+    assert.throws(() => verifySettings({ path: 'x.env', text: '' }, ['api key']), { code: 'step_failed' })
   })
 })

@@ -33,17 +33,29 @@ describe('refuseReusedVersion', () => {
     { version: '0.9', artifact_sha256: null },
   ]
   it('refuses an installed or retained version with other bytes', () => {
-    assert.throws(() => refuseReusedVersion('2.0.0', OTHER, known, undefined), refusedWith('version_reused'))
-    assert.throws(() => refuseReusedVersion('v2.0.0', OTHER, known, undefined), refusedWith('version_reused'))
-    assert.throws(() => refuseReusedVersion('1.0.0', THESE, known, undefined), refusedWith('version_reused'))
-    assert.throws(() => refuseReusedVersion('2.0.0', OTHER, known, THESE), refusedWith('version_reused'))
+    assert.throws(
+      () => refuseReusedVersion({ version: '2.0.0', sha256: OTHER }, known, undefined),
+      refusedWith('version_reused'),
+    )
+    assert.throws(
+      () => refuseReusedVersion({ version: 'v2.0.0', sha256: OTHER }, known, undefined),
+      refusedWith('version_reused'),
+    )
+    assert.throws(
+      () => refuseReusedVersion({ version: '1.0.0', sha256: THESE }, known, undefined),
+      refusedWith('version_reused'),
+    )
+    assert.throws(
+      () => refuseReusedVersion({ version: '2.0.0', sha256: OTHER }, known, THESE),
+      refusedWith('version_reused'),
+    )
   })
 
   it('lets the same bytes pass, a new version, what is pinned, and what was not installed by us', () => {
-    refuseReusedVersion('2.0.0', THESE, known, undefined)
-    refuseReusedVersion('2.0.1', OTHER, known, undefined)
-    refuseReusedVersion('2.0.0', OTHER, known, OTHER)
-    refuseReusedVersion('0.9', OTHER, known, undefined)
-    refuseReusedVersion('2.0.0', OTHER, [], undefined)
+    refuseReusedVersion({ version: '2.0.0', sha256: THESE }, known, undefined)
+    refuseReusedVersion({ version: '2.0.1', sha256: OTHER }, known, undefined)
+    refuseReusedVersion({ version: '2.0.0', sha256: OTHER }, known, OTHER)
+    refuseReusedVersion({ version: '0.9', sha256: OTHER }, known, undefined)
+    refuseReusedVersion({ version: '2.0.0', sha256: OTHER }, [], undefined)
   })
 })

@@ -21,8 +21,9 @@ export function encrypt(plain: Buffer): Buffer {
 
 /** These bytes, whatever they are, as an artifact whose signature held. */
 export function verifiedBytes(bytes: Buffer): Promise<VerifiedSealedArtifact> {
-  const artifact = { bytes, sha256: createHash('sha256').update(bytes).digest('hex') }
-  return verifySealedSignature(artifact, sign(null, bytes, privateKey).toString('base64'), SIGNER, checkEd25519)
+  const sha256 = createHash('sha256').update(bytes).digest('hex')
+  const signature = sign(null, bytes, privateKey).toString('base64')
+  return verifySealedSignature({ bytes, sha256, signature }, SIGNER, checkEd25519)
 }
 
 /** These bytes as what was sealed and has been opened. */
