@@ -5,12 +5,12 @@ import { inTransaction, type Store } from './store.ts'
 const SETTING = 'admin_token_hash'
 const MIN_GIVEN_CHARS = 16
 
-/** The admin token where this call made one, to be shown once; undefined when the data folder has one already. */
+/** Makes the admin token, to be shown once. Returns undefined when the data folder already has one. */
 export function ensureAdminToken(store: Store): string | undefined {
   return inTransaction(store, () => (readHash(store) === undefined ? renewAdminToken(store) : undefined))
 }
 
-/** A new random admin token; the one before it stops working at once, also for a hub that is running. */
+/** Makes a new random admin token. The old one stops working at once, even on a running hub. */
 export function renewAdminToken(store: Store): string {
   const token = newCredential('admin')
   saveHash(store, token)
@@ -20,7 +20,10 @@ export function renewAdminToken(store: Store): string {
 /** Makes the given token the admin token. Throws HubError 400 when it has fewer than 16 characters. */
 export function setAdminToken(store: Store, token: string): void {
   if (token.length < MIN_GIVEN_CHARS) {
-    throw new HubError(400, `The admin token must have at least ${MIN_GIVEN_CHARS} characters, found ${token.length}.`)
+    throw new HubError(
+      400,
+      `The admin token must have at least ${MIN_GIVEN_CHARS} characters, but has ${token.length}.`,
+    )
   }
   saveHash(store, token)
 }

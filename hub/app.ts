@@ -22,13 +22,13 @@ export interface AppOptions {
   readonly store: Store
   /** Whether the hub listens on a loopback address only. */
   readonly isLocal: boolean
-  /** Milliseconds since 1970, by which access tokens expire. */
+  /** Milliseconds since 1970; decides when access tokens expire. */
   readonly now: () => number
-  /** Takes one line about an error that no caller is told about. */
+  /** Receives one line for each internal error; the caller only learns that there was one. */
   readonly log: (line: string) => void
 }
 
-/** All routes of the hub. Every refusal and failure is JSON with `error`, and never shows a stack. */
+/** All routes of the hub. Every refusal and failure is JSON with an `error`, and never shows a stack trace. */
 export function buildApp(options: AppOptions): Hono {
   const app = new Hono()
   app.use(protectAnswer)
@@ -36,7 +36,7 @@ export function buildApp(options: AppOptions): Hono {
     methodNotAllowed({
       app,
       onMethodNotAllowed: (c, methods) =>
-        c.json({ error: `${c.req.method} is not possible here.` }, 405, { Allow: methods.join(', ') }),
+        c.json({ error: `This route does not support ${c.req.method}.` }, 405, { Allow: methods.join(', ') }),
     }),
   )
   app.use(except(UPLOAD_PATH, bodyLimit({ maxSize: MAX_BODY_BYTES, onError: refuseBody })))
@@ -45,7 +45,7 @@ export function buildApp(options: AppOptions): Hono {
   app.route('/', marketplaceRoutes(options.store))
   app.route('/', projectRoutes(options))
   app.route('/', projectAdminRoutes(options.store))
-  app.notFound(c => c.json({ error: 'There is nothing here.' }, 404))
+  app.notFound(c => c.json({ error: 'There is no such route.' }, 404))
   app.onError((error, c) => answerError(c, error, options.log))
   return app
 }
@@ -58,12 +58,12 @@ async function protectAnswer(c: Context, next: () => Promise<void>): Promise<voi
 }
 
 function refuseBody(): never {
-  throw new HubError(413, `The body is larger than ${MAX_BODY_BYTES} bytes.`)
+  throw new HubError(413, `The request body is larger than the limit of ${MAX_BODY_BYTES} bytes.`)
 }
 
 /**
- * The fleet of all owners: shown freely only on the machine itself. The Host header is checked as well, because a
- * web page elsewhere can point a name of its own at a loopback address and read what is served there.
+ * The fleet of all owners. Only the machine itself may see it without the admin token. The Host header counts too,
+ * because a foreign web page can point its own name at a loopback address and read what is served there.
  */
 function answerFleetPage(c: Context, { store, isLocal }: AppOptions): Response | Promise<Response> {
   if (!isLocal || !isLoopbackAuthority(c.req.header('host'))) {
@@ -87,5 +87,5 @@ function answerHealth(c: Context, store: Store): Response {
 function answerError(c: Context, error: Error, log: AppOptions['log']): Response {
   if (error instanceof HubError && error.status !== 500) return c.json({ error: error.message }, error.status)
   log(`${c.req.method} ${c.req.path} failed: ${error.message}`)
-  return c.json({ error: 'The hub failed to answer; its log says why.' }, 500)
+  return c.json({ error: 'The hub has an internal error: see its log for the cause.' }, 500)
 }

@@ -8,33 +8,33 @@ import type { Store } from './store.ts'
 
 const READ_CHUNK_BYTES = 256 * 1024
 
-/** Bytes the hub serves; `sha256` is their lowercase hex SHA-256, and their name in the data folder. */
+/** Bytes that the hub serves. `sha256`, in lowercase hex, is also their file name in the data folder. */
 export interface ArtifactFile {
   readonly sha256: string
   readonly size: number
 }
 
-/** Keeps the bytes under their SHA-256, durably, mode 0600; no reader ever sees a part of them. */
+/** Stores the bytes under their SHA-256, durably, with mode 0600. No reader ever sees an incomplete file. */
 export async function keepArtifact(store: Store, sha256: string, bytes: Uint8Array): Promise<void> {
-  const place = artifactPath(store, sha256)
-  const temporary = `${place}.${randomUUID()}.tmp`
+  const path = artifactPath(store, sha256)
+  const temporary = `${path}.${randomUUID()}.tmp`
   try {
     await writeDurably(temporary, bytes)
-    await rename(temporary, place)
+    await rename(temporary, path)
     await syncFolder(join(store.dataDir, 'artifacts'))
   } finally {
     await rm(temporary, { force: true })
   }
 }
 
-/** The kept bytes as a stream, which its reader ends or cancels. Throws HubError 500 when the file is not whole. */
+/** The stored bytes as a stream, for the caller to read or cancel. Throws HubError 500 when the file is incomplete. */
 export async function streamArtifact(store: Store, { sha256, size }: ArtifactFile): Promise<ReadableStream> {
   const file = await open(artifactPath(store, sha256)).catch(() => undefined)
   if (file !== undefined && (await file.stat()).size === size) {
     return Readable.toWeb(file.createReadStream({ highWaterMark: READ_CHUNK_BYTES }))
   }
   await file?.close()
-  throw new HubError(500, `The hub's file of the artifact ${sha256} is missing or cut: publish it again.`)
+  throw new HubError(500, `The hub's file for the artifact ${sha256} is missing or incomplete: publish it again.`)
 }
 
 function artifactPath(store: Store, sha256: string): string {

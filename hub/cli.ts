@@ -9,14 +9,14 @@ import { UsageError } from './errors.ts'
 
 const HUB: CommandGroup = {
   name: 'npm run hub --',
-  summary: 'the reference hub',
+  summary: 'runs the reference hub',
   commands: { serve, publish, keys, yank, versions, project },
 }
 const HELP = new Set(['--help', '-h'])
 
 process.exitCode = await main(process.argv.slice(2))
 
-/** The exit code: 0, or 2 for a command line that is not understood, or 1 for whatever else went wrong. */
+/** Returns the exit code: 0 for success, 2 for a wrong command line, 1 for any other error. */
 async function main(args: string[]): Promise<number> {
   try {
     await runGroup(HUB, withDefaultCommand(args))
@@ -27,7 +27,7 @@ async function main(args: string[]): Promise<number> {
   }
 }
 
-/** Options without a command are those of `serve`. */
+/** Options without a command are for `serve`. */
 function withDefaultCommand(args: string[]): string[] {
   const [first = '--'] = args
   return first.startsWith('-') && !HELP.has(first) ? ['serve', ...args] : args

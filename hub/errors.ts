@@ -1,6 +1,6 @@
 export type ErrorStatus = 400 | 401 | 403 | 404 | 405 | 409 | 411 | 413 | 415 | 500
 
-/** A refusal that the caller may read: the HTTP status, and one sentence that becomes the answer's `error`. */
+/** A refusal for the caller: an HTTP status, and one sentence that becomes the `error` of the response. */
 export class HubError extends Error {
   override readonly name = 'HubError'
   readonly status: ErrorStatus
@@ -11,7 +11,7 @@ export class HubError extends Error {
   }
 }
 
-/** A command line that cannot be understood; the program ends with exit code 2. */
+/** A wrong command line; the program exits with code 2. */
 export class UsageError extends Error {
   override readonly name = 'UsageError'
 }

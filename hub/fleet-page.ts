@@ -21,7 +21,7 @@ code { font: .92em ui-monospace, monospace; }
 .rolled_back { color: var(--back); } .error { white-space: normal; max-width: 24rem; }
 `
 
-/** Lets the page use nothing but its own style sheet: no script, no frame, no form, nothing from elsewhere. */
+/** Allows the page its own style sheet and nothing else: no scripts, frames or forms, nothing from other sites. */
 export const FLEET_PAGE_POLICY = [
   "default-src 'none'",
   `style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'`,
@@ -35,11 +35,11 @@ export interface FleetPageContent {
   readonly fleet: readonly StoredReport[]
   readonly catalogue: readonly Listing[]
   readonly projects: readonly Project[]
-  /** Of projects, the newest first. */
+  /** Deployments of projects, newest first. */
   readonly deployments: readonly StoredProjectReport[]
 }
 
-/** Which version runs on which host, and what can be deployed, as a page; every value in it is escaped. */
+/** A page that shows the versions on each host and what can be deployed. Every value in it is escaped. */
 export function buildFleetPage({ fleet, catalogue, projects, deployments }: FleetPageContent): Html {
   return html`<!doctype html>
 <html lang="en">
@@ -52,7 +52,7 @@ export function buildFleetPage({ fleet, catalogue, projects, deployments }: Flee
 </head>
 <body>
 <h1>Fleet</h1>
-<p class="soft">A reference hub, for trying things out, tests and small private use.</p>
+<p class="soft">This is a reference hub, for trials, tests and small private use.</p>
 <h2>Hosts</h2>
 ${fleet.length === 0 ? html`<p class="soft">No deployment has been reported yet.</p>` : fleetTable(fleet)}
 <h2>Catalogue</h2>

@@ -11,30 +11,30 @@ const SETTINGS_WITH_VALUES = /^\.env\.(?!template$|example$|sample$)/
 const KEY_FILE = /^id_(rsa|dsa|ecdsa|ed25519)$|\.(key|p12|pfx|jks|keystore)$/
 const PRIVATE_KEY_PEM = /-----BEGIN [A-Z ]*PRIVATE KEY-----/
 
-/** A ZIP of a folder, and the paths (relative to the folder, with `/`) that were left out of it. */
+/** A ZIP of a folder. `leftOut` are the paths that are not in it, relative to the folder, with `/`. */
 export interface FolderArchive {
   readonly bytes: Buffer
   readonly leftOut: string[]
 }
 
 /**
- * The folder as a ZIP: the same files give the same bytes (entries in the order of their names, fixed times, modes
- * 0644 or 0755). Symlinks stay symlinks. Version control, installed dependencies, caches, settings and private keys
- * are left out. Throws HubError 400 on a symlink that leads nowhere or out of the folder, on a device, FIFO or
- * socket, when there is no such folder, and when nothing is left to publish.
+ * The folder as a ZIP. The same files give the same bytes: entries are sorted by name, times are fixed, modes are 0644
+ * or 0755. Symlinks stay symlinks. Version control, installed dependencies, caches, settings and private keys are left
+ * out. Throws HubError 400 for a symlink that is broken or leads out of the folder, for a device, FIFO or socket, when
+ * the folder does not exist, and when there is nothing to publish.
  */
 export function zipFolder(folder: string): FolderArchive {
   const root = openFolder(folder)
   const zip = new AdmZip({ noSort: true })
   const leftOut: string[] = []
   addFolder({ root, zip, leftOut }, root)
-  if (zip.getEntryCount() === 0) throw new HubError(400, `There is nothing to publish in ${folder}.`)
+  if (zip.getEntryCount() === 0) throw new HubError(400, `The folder ${folder} contains nothing to publish.`)
   return { bytes: zip.toBuffer(), leftOut }
 }
 
 function openFolder(folder: string): string {
   if (statSync(folder, { throwIfNoEntry: false })?.isDirectory()) return realpathSync(folder)
-  throw new HubError(400, `What to publish must be a folder, and ${folder} is none.`)
+  throw new HubError(400, `There is no folder ${folder} to publish: correct the path.`)
 }
 
 interface Packing {
@@ -62,7 +62,7 @@ function addPath(packing: Packing, path: string): void {
     const mode = found.mode & 0o100 ? 0o755 : 0o644
     addEntry(packing.zip, { name: entryName, content: readFileSync(path), mode })
   } else {
-    throw new HubError(400, `Only files, folders and symlinks can be published, and ${path} is something else.`)
+    throw new HubError(400, `${path} cannot be published: remove it, as only files, folders and symlinks can.`)
   }
 }
 
@@ -88,12 +88,15 @@ function readLink(root: string, path: string): Buffer {
   const target = readlinkSync(path)
   const isRelative = !isAbsolute(target) && !climbsOut(join(relative(root, dirname(path)), target))
   if (!isRelative || !isInside(root, follow(path))) {
-    throw new HubError(400, `The symlink ${path} must lead to something inside ${root}, and leads to ${target}.`)
+    throw new HubError(
+      400,
+      `The symlink ${path} leads to ${target}: it must be relative and lead to a file or folder inside ${root}.`,
+    )
   }
   return Buffer.from(target)
 }
 
-/** A target that leaves the folder and comes back by its name would lead elsewhere once the folder has another one. */
+/** A target that leaves the folder and returns by its name breaks as soon as the folder has another name. */
 function climbsOut(target: string): boolean {
   return target.split(sep)[0] === '..'
 }

@@ -7,17 +7,17 @@ const run = promisify(execFile)
 const MAX_ARCHIVE_BYTES = 512 * 1024 * 1024
 
 export interface GitSource {
-  /** Path of a repository on this machine, bare or not. */
+  /** The path of a local repository, bare or not. */
   readonly repository: string
-  /** Tag, branch or commit. */
+  /** A tag, branch or commit. */
   readonly ref: string
-  /** First part of the name of the archive's top-level directory; the repository folder's name unless given. */
+  /** The first part of the top-level directory's name. Default: the name of the repository's folder. */
   readonly name?: string | undefined
 }
 
 /**
- * What a code host offers for download: a ZIP of the commit with one top-level directory `<name>-<ref>/`. Throws
- * HubError 400 when the repository has no such commit, or git cannot be run.
+ * The archive that a code host offers for download: a ZIP of the commit with one top-level directory, `<name>-<ref>/`.
+ * Throws HubError 400 when the repository has no such commit or git cannot run.
  */
 export async function zipGitCommit(source: GitSource): Promise<Buffer> {
   const commit = await resolveCommit(source)
@@ -40,11 +40,11 @@ async function git(source: GitSource, args: string[]): Promise<Buffer> {
   try {
     return (await run('git', ['-C', resolve(source.repository), ...args], options)).stdout
   } catch (error) {
-    throw new HubError(400, `git could not archive ${source.ref} of ${source.repository}: ${reasonOf(error)}.`)
+    throw new HubError(400, `Git cannot archive ${source.ref} of ${source.repository}: ${reasonOf(error)}.`)
   }
 }
 
-/** A caller's own GIT_DIR (of a hook, say) must not decide which repository is published. */
+/** The caller's GIT_DIR, for example in a hook, must not decide which repository is published. */
 function withoutGitSettings(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('GIT_')))
 }

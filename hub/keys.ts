@@ -8,7 +8,7 @@ import type { Store } from './store.ts'
 const LABEL = 'hub'
 const PREFIX_CHARS = 10
 
-/** `owner` is whose fleet the key reports to, the key's name unless given; `kind` and `slug` bind the key to one listing. */
+/** The key reports to the fleet of `owner` (default: the key's name). `kind` and `slug` bind it to one listing. */
 export const keyRequestSchema = z
   .object({
     name: labelSchema,
@@ -18,7 +18,7 @@ export const keyRequestSchema = z
   })
   .refine(request => (request.kind === undefined) === (request.slug === undefined), {
     path: ['kind'],
-    error: 'kind and slug are given both or not at all',
+    error: 'must be given together with slug, or not at all',
   })
 export type KeyRequest = z.input<typeof keyRequestSchema>
 
@@ -35,7 +35,7 @@ const apiKeySchema = z.object({
 })
 export type ApiKey = z.infer<typeof apiKeySchema>
 
-/** `key` is the value itself: it exists here and nowhere else. */
+/** `key` is the only copy of the value. */
 export interface IssuedKey {
   readonly key: string
   readonly record: ApiKey
@@ -43,7 +43,7 @@ export interface IssuedKey {
 
 const COLUMNS = 'id, name, prefix, owner, kind, slug, revoked_at IS NULL AS is_active, created_at, last_used_at'
 
-/** A new API key, of which only a hash and the first 10 characters are stored. Throws HubError 400 on a bad request. */
+/** Makes an API key; only its hash and first 10 characters are stored. Throws HubError 400 on a bad request. */
 export function createKey(store: Store, request: KeyRequest): IssuedKey {
   const { name, owner = name, kind = null, slug = null } = parseInput(keyRequestSchema, request)
   const key = newCredential(LABEL)
@@ -61,7 +61,7 @@ export function listKeys(store: Store): ApiKey[] {
   return rows.map(row => apiKeySchema.parse(row))
 }
 
-/** From now on the key is refused. Throws HubError 404 when there is none with this id. */
+/** The hub refuses the key from now on. Throws HubError 404 when there is no key with this id. */
 export function revokeKey(store: Store, id: string): ApiKey {
   store.db
     .prepare('UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?')
@@ -70,8 +70,8 @@ export function revokeKey(store: Store, id: string): ApiKey {
 }
 
 /**
- * The active key with this value, marked as used just now; undefined when there is none. It is looked up by its
- * SHA-256, so the time taken tells nothing about how much of a guess was right.
+ * Finds the active key with this value and records that it was used. Returns undefined when there is none. The lookup
+ * is by SHA-256, so its duration does not reveal how close a guess was.
  */
 export function useKey(store: Store, value: string): ApiKey | undefined {
   const row = store.db

@@ -13,15 +13,15 @@ export const versionSchema = z.string().regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127
 })
 
 export const repoSchema = z.string().regex(/^[\w.-]{1,100}\/[\w.-]{1,100}@[\w.+/-]{1,200}$/, {
-  error: 'must read owner/repo@tag',
+  error: 'must have the form owner/repo@tag',
 })
 
-/** One line a person reads: the name of a key, an owner, a plugin, a host. */
+/** One line for people to read: the name of a key, an owner, a plugin or a host. */
 export const labelSchema = z.string().regex(/^[^\p{Cc}\p{Zl}\p{Zp}]{1,255}$/u, {
   error: 'must be 1 to 255 characters without control characters',
 })
 
-/** The value as the schema makes it. Throws HubError 400 whose sentence names every field that is wrong. */
+/** Parses the value. Throws one HubError 400 that names every wrong field. */
 export function parseInput<T>(schema: z.ZodType<T>, value: unknown): T {
   const result = schema.safeParse(value, { error: issue => (issue.input === undefined ? 'is missing' : undefined) })
   if (result.success) return result.data

@@ -13,15 +13,15 @@ const IDLE_SWEEP_MS = 50
 
 export interface HubOptions {
   dataDir: string
-  /** 0, the default, takes any free port. */
+  /** Default: 0, any free port. */
   port?: number
-  /** 127.0.0.1 unless given. */
+  /** Default: 127.0.0.1. */
   host?: string
-  /** Replaces the data folder's admin token; without it the one there is kept, or a random one is made. */
+  /** Replaces the admin token. Default: keeps the one in the data folder, or makes a random one. */
   adminToken?: string
-  /** Takes one line about each request that failed inside the hub; standard error unless given. */
+  /** Receives one line for each internal error. Default: standard error. */
   log?: (line: string) => void
-  /** Milliseconds since 1970, by which access tokens expire; the machine's clock unless given. */
+  /** Milliseconds since 1970; decides when access tokens expire. Default: the machine's clock. */
   now?: () => number
 }
 
@@ -34,13 +34,13 @@ export interface ListenAddress {
 export interface RunningHub {
   /** Without a slash at the end. */
   readonly url: string
-  /** Undefined when the data folder has an admin token already: only its hash is kept. */
+  /** Undefined when the data folder already had an admin token: only its hash is stored. */
   readonly adminToken: string | undefined
-  /** Stops listening, gives the requests in flight 3 s, and closes the data folder. */
+  /** Stops listening, gives requests in flight 3 s to finish, and closes the data folder. */
   close(): Promise<void>
 }
 
-/** Serves the data folder until it is closed. Throws what listening throws, and what openStore and setAdminToken throw. */
+/** Serves the data folder until `close`. Throws when it cannot listen, and as openStore and setAdminToken do. */
 export async function startHub(options: HubOptions): Promise<RunningHub> {
   const { host = '127.0.0.1', port = 0, log = console.error, now = Date.now } = options
   const store = openStore(options.dataDir)
@@ -73,7 +73,7 @@ function urlOf(server: Server, host: string): string {
   return `http://${isIPv6(host) ? `[${host}]` : host}:${port}`
 }
 
-/** A connection whose last answer ends after `close` was called stays open, idle, unless it is closed as well. */
+/** `server.close` misses connections that become idle after the call, so they are closed here. */
 async function stop(server: Server, store: Store): Promise<void> {
   const closed = once(server, 'close')
   server.close()

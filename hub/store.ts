@@ -27,7 +27,7 @@ const HUB_SCHEMA = `
   ) STRICT;
 `
 
-/** Everything the hub remembers: a database and files in one folder that only its user can read. */
+/** All data of the hub: a database and files, in a folder that only the hub's user can read. */
 export interface Store {
   readonly dataDir: string
   readonly db: DatabaseSync
@@ -35,8 +35,8 @@ export interface Store {
 }
 
 /**
- * Opens the data folder and makes what is missing in it. Several processes may have it open at once: a writer waits
- * up to 10 s for another one. Throws HubError 500 when a newer hub has written it.
+ * Opens the data folder, and creates it if necessary. Several processes may open it at once: a writer waits up to 10 s
+ * for another. Throws HubError 500 when a newer hub has written the folder.
  */
 export function openStore(dataDir: string): Store {
   const folder = resolve(dataDir)
@@ -53,7 +53,7 @@ export function openStore(dataDir: string): Store {
   return { dataDir: folder, db, close: () => db.close() }
 }
 
-/** Runs the work with the write lock held from its start; what it wrote is kept only when it returns. */
+/** Runs the work under the write lock, taken at the start. Nothing is written if the work throws. */
 export function inTransaction<T>(store: Pick<Store, 'db'>, work: () => T): T {
   store.db.exec('BEGIN IMMEDIATE')
   try {
@@ -71,10 +71,7 @@ function prepareDatabase(db: DatabaseSync, folder: string): void {
   inTransaction({ db }, () => {
     const found = Number(db.prepare('PRAGMA user_version').get()?.['user_version'])
     if (found > SCHEMA_VERSION) {
-      throw new HubError(
-        500,
-        `The data folder ${folder} was written by a newer hub (schema ${found}): update this one.`,
-      )
+      throw new HubError(500, `A newer hub has written the data folder ${folder} (schema ${found}): update this hub.`)
     }
     db.exec(HUB_SCHEMA)
     db.exec(MARKETPLACE_SCHEMA)

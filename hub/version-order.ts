@@ -1,8 +1,8 @@
 import semver from 'semver'
 
 /**
- * The versions, newest first: releases by semver, then pre-releases by semver, then whatever is no semver, last
- * published first. So a pre-release is the latest version only of something that never had a release.
+ * Sorts versions, newest first: releases by semver, then pre-releases by semver, then other names by publication time.
+ * So a pre-release is the latest version only if there was never a release.
  */
 export function newestFirst<T extends { version: string; published_at: string }>(versions: readonly T[]): T[] {
   return [...versions].sort((a, b) => rank(a.version) - rank(b.version) || compareWithinRank(b, a))

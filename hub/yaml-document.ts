@@ -2,8 +2,8 @@ import { type Alias, type Document, LineCounter, parseDocument, visit, type YAML
 import { HubError } from './errors.ts'
 
 /**
- * The value of a YAML file, all scalars as text where the schema is `failsafe`. Throws HubError 400 that says what is
- * wrong and where, when it is not one YAML document or uses aliases.
+ * The value of a YAML file; with the schema `failsafe`, all scalars are text. Throws HubError 400, with the place of
+ * the error, when the file is not exactly one YAML document or uses aliases.
  */
 export function parseYaml(text: string, path: string, schema: 'core' | 'failsafe' = 'core'): unknown {
   const lineCounter = new LineCounter()
@@ -21,17 +21,17 @@ interface Problem {
 
 function firstProblem(document: Document.Parsed): Problem | undefined {
   const [error] = document.errors
-  if (error !== undefined) return { sentence: describe(error), offset: error.pos[0] }
+  if (error !== undefined) return { sentence: describeError(error), offset: error.pos[0] }
   const alias = findAlias(document)
   if (alias === undefined) return undefined
-  return { sentence: 'aliases (*) are not accepted: write the value out instead', offset: alias.range?.[0] ?? 0 }
+  return { sentence: 'aliases (*) are not allowed: write the value out', offset: alias.range?.[0] ?? 0 }
 }
 
-/** The parser's own sentence, without a code frame and without the advice that it has for programmers. */
-function describe({ code, message }: YAMLError): string {
-  if (code === 'MULTIPLE_DOCS') return 'the file must hold one YAML document, and another one begins here'
+/** The parser's own sentence, without its code excerpt and its advice for programmers. */
+function describeError({ code, message }: YAMLError): string {
+  if (code === 'MULTIPLE_DOCS') return 'a second YAML document starts here, but only one is allowed'
   const [sentence = ''] = message.replace(/(["'])quote/, '$1 quote').split('\n')
-  return `not valid YAML: ${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}`
+  return `invalid YAML: ${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}`
 }
 
 function findAlias(document: Document.Parsed): Alias | undefined {

@@ -3,30 +3,29 @@ import type { Command } from './command.ts'
 
 const HELP = new Set(['--help', '-h'])
 
-/** Commands under one name: `name` is what is typed before theirs. */
+/** Commands under a common name, which you type before theirs. */
 export interface CommandGroup {
   readonly name: string
   readonly summary: string
   readonly commands: Readonly<Record<string, Command | CommandGroup>>
 }
 
-/** Runs the command that the first arguments name, or explains it. Throws UsageError when there is none. */
+/** Runs the command that the first arguments name, or prints its help. Throws UsageError when there is none. */
 export async function runGroup(group: CommandGroup, [name, ...args]: string[]): Promise<void> {
   if (name !== undefined && HELP.has(name)) return console.log(overview(group))
   const command = name !== undefined && Object.hasOwn(group.commands, name) ? group.commands[name] : undefined
-  if (command === undefined) throw new UsageError(noSuchCommand(group, name))
-  if ('commands' in command) return runGroup(command, args)
+  if (command === undefined) throw new UsageError(describeUnknown(group, name))
+  if ('commands' in command) return await runGroup(command, args)
   if (args.some(argument => HELP.has(argument))) return console.log(command.usage)
   await command.run(args)
 }
 
 function overview({ name, commands }: CommandGroup): string {
   const lines = Object.entries(commands).map(([command, { summary }]) => `  ${command.padEnd(12)}${summary}`)
-  return `${name} COMMAND [options]\n\n${lines.join('\n')}\n\n"COMMAND --help" tells more.`
+  return `${name} COMMAND [options]\n\n${lines.join('\n')}\n\n"COMMAND --help" explains each of them.`
 }
 
-function noSuchCommand(group: CommandGroup, name: string | undefined): string {
-  const names = Object.keys(group.commands).join(', ')
-  const found = name === undefined ? 'and none was given' : `and ${JSON.stringify(name)} is none of them`
-  return `The commands of "${group.name}" are ${names}, ${found}.`
+function describeUnknown(group: CommandGroup, name: string | undefined): string {
+  const problem = name === undefined ? 'The command is missing' : `There is no command ${JSON.stringify(name)}`
+  return `${problem}: "${group.name}" has ${Object.keys(group.commands).join(', ')}.`
 }

@@ -17,16 +17,16 @@ import { parseKind } from './listing-options.ts'
 const HEADING = ['ID', 'PREFIX', 'NAME', 'OWNER', 'BOUND TO', 'STATE', 'LAST USED']
 
 const create: Command = {
-  summary: 'makes an API key, which is shown only once',
+  summary: 'creates an API key and shows it once',
   usage: `npm run hub -- keys create --name N [options]
 
   --name N         what the key is for
-  --owner O        whose fleet it reports to (default: its name)
-  --kind K         with --slug: binds it to one plugin or service
-  --slug S
+  --owner O        the owner of the fleet that it reports to (default: its name)
+  --kind K         with --slug: limits the key to one plugin or service
+  --slug S         its name on the marketplace
 ${DATA_USAGE}
 
-It prints the key, and nothing else, on standard output. It is not shown again.`,
+Standard output gets the key and nothing else. The hub cannot show it again.`,
   run: async args => {
     const options = { name: { type: 'string' }, owner: { type: 'string' }, kind: { type: 'string' } } as const
     const { values } = parseCommandLine(args, { ...DATA_OPTION, ...options, slug: { type: 'string' } })
@@ -37,7 +37,7 @@ It prints the key, and nothing else, on standard output. It is not shown again.`
       kind === undefined ? named : { ...named, kind: parseKind(kind) },
     )
     const { key, record } = await withStore(data, store => createKey(store, request))
-    console.error(`The API key ${record.id} belongs to ${record.owner}; it is shown only now:`)
+    console.error(`Created the API key ${record.id} for ${record.owner}. Save it now, the hub cannot show it again:`)
     console.log(key)
   },
 }
@@ -58,15 +58,15 @@ ${DATA_USAGE}`,
   run: async args => {
     const { values, positionals } = parseCommandLine(args, DATA_OPTION, 1)
     const id = positionals[0]
-    if (id === undefined) throw new UsageError('The id of the key to revoke is missing: "keys list" shows it.')
+    if (id === undefined) throw new UsageError('The id of the key is missing: "keys list" shows it.')
     const { name } = await withExistingStore(values.data, store => revokeKey(store, id))
-    console.log(`The API key ${id} (${name}) is revoked.`)
+    console.log(`Revoked the API key ${id} (${name}).`)
   },
 }
 
 export const keys: CommandGroup = {
   name: 'npm run hub -- keys',
-  summary: 'makes, lists and revokes API keys',
+  summary: 'creates, lists and revokes API keys',
   commands: { create, list, revoke },
 }
 

@@ -3,15 +3,7 @@ import { zipFolder } from '../folder-archive.ts'
 import { zipGitCommit } from '../git-archive.ts'
 import { readPackagedVersion } from '../marketplace/packaged-version.ts'
 import { type Publication, publishArchive } from '../marketplace/publish.ts'
-import {
-  type Command,
-  DATA_OPTION,
-  DATA_USAGE,
-  parseCommandLine,
-  readGivenFile,
-  requireOption,
-  withStore,
-} from './command.ts'
+import { type Command, DATA_OPTION, parseCommandLine, readGivenFile, requireOption, withStore } from './command.ts'
 import { parseListing } from './listing-options.ts'
 
 const OPTIONS = {
@@ -38,21 +30,21 @@ export const publish: Command = {
 
   --kind K                    plugin or service
   --slug S                    its name on the marketplace
-  --version V                 the version, as in the plugin.yaml
+  --version V                 the version, as in plugin.yaml
 
 SOURCE is one of
-  --from DIR                  a folder; .git, node_modules, __pycache__, .env and private keys are left out
-  --git REPO --ref TAG        a commit of a local repository, as a code host archives it
-  --archive FILE              a ZIP, as it is
+  --from DIR                  a folder; leaves out .git, node_modules, __pycache__, .env and private keys
+  --git REPO --ref TAG        a commit of a local repository, archived as a code host does
+  --archive FILE              a ZIP, published unchanged
 
-SECRET, the developer's signing secret, is one of (it is not kept, and is never an argument)
-  --signing-secret-env VAR    the environment variable that holds it
-  --signing-secret-file FILE  the file that holds it; a line end after it does not count
+SECRET is the developer's signing secret. The hub does not store it. It comes from one of
+  --signing-secret-env VAR    an environment variable
+  --signing-secret-file FILE  a file; a line end after the secret is ignored
 
-  --name N                    the name that people read
-  --repo OWNER/REPO@TAG       where the source is
-  --replace                   lets a published version have other bytes
-${DATA_USAGE}`,
+  --name N                    the display name
+  --repo OWNER/REPO@TAG       the location of the source
+  --replace                   replaces the bytes of a version that is already published
+  --data DIR                  the data folder (default ${DATA_OPTION.data.default})`,
   run: async args => {
     const { values } = parseCommandLine(args, OPTIONS)
     const publication = readPublication(values)
@@ -71,7 +63,7 @@ interface Source {
 
 async function readSource({ from, git, ref, archive, repo }: Values): Promise<Source> {
   if ([from, git, archive].filter(Boolean).length !== 1) {
-    throw new UsageError('What to publish is given by exactly one of --from, --git and --archive.')
+    throw new UsageError('Name the source with exactly one of --from, --git and --archive.')
   }
   if (from) return zipFolder(from)
   if (archive) return { bytes: readGivenFile('archive', archive) }
@@ -82,17 +74,14 @@ async function readSource({ from, git, ref, archive, repo }: Values): Promise<So
 
 function requireLocal(repository: string): string {
   if (!/^[a-z+]+:\/\/|^[^/]+@[^/]+:/i.test(repository)) return repository
-  throw new UsageError(`The option --git takes the path of a local clone, found ${repository}: run "git clone" first.`)
+  throw new UsageError(`The option --git takes the path of a local clone, not ${repository}: run "git clone" first.`)
 }
 
-/** A deployment would refuse a plugin whose plugin.yaml says another version than the one it was asked for. */
+/** A deployment refuses a plugin when the version in plugin.yaml is not the requested one. */
 function requireSameVersion({ kind, version }: Publication, bytes: Buffer): void {
   const packaged = kind === 'plugin' ? readPackagedVersion(bytes) : undefined
   if (packaged === undefined || packaged.replace(/^v/, '') === version.replace(/^v/, '')) return
-  throw new HubError(
-    400,
-    `The option --version is ${version}, and plugin.yaml says ${packaged}: they must be the same.`,
-  )
+  throw new HubError(400, `The version in plugin.yaml is ${packaged}, but --version is ${version}: make them equal.`)
 }
 
 function readPublication(values: Values): Publication {
@@ -110,13 +99,14 @@ function readSigningSecret(values: Values): string {
   const variable = values['signing-secret-env']
   const file = values['signing-secret-file']
   if ((variable === undefined) === (file === undefined)) {
-    throw new UsageError('The signing secret is given by one of --signing-secret-env and --signing-secret-file.')
+    throw new UsageError('Name the signing secret with exactly one of --signing-secret-env and --signing-secret-file.')
   }
-  if (file !== undefined)
-    return readGivenFile('signing-secret-file', file)
-      .toString('utf8')
-      .replace(/\r?\n$/, '')
+  if (file !== undefined) return withoutLineEnd(readGivenFile('signing-secret-file', file).toString('utf8'))
   const secret = process.env[variable ?? '']
-  if (!secret) throw new UsageError(`The environment variable ${variable} must hold the signing secret, and is empty.`)
+  if (!secret) throw new UsageError(`The environment variable ${variable} is empty: set it to the signing secret.`)
   return secret
+}
+
+function withoutLineEnd(text: string): string {
+  return text.replace(/\r?\n$/, '')
 }

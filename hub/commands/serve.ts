@@ -2,22 +2,22 @@ import { renewAdminToken } from '../admin-token.ts'
 import { HubError, UsageError } from '../errors.ts'
 import { isLoopbackHost } from '../loopback.ts'
 import { type ListenAddress, type RunningHub, startHub } from '../server.ts'
-import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, withStore } from './command.ts'
+import { type Command, DATA_OPTION, parseCommandLine, withStore } from './command.ts'
 
 const DEFAULT_PORT = 8787
 const MAX_PORT = 65_535
 
 export const serve: Command = {
-  summary: 'serves the hub until it is interrupted (the default)',
+  summary: 'runs the hub until you interrupt it (the default command)',
   usage: `npm run hub -- [serve] [options]
 
-  --port N           the port to listen on, 0 for any free one (default ${DEFAULT_PORT})
+  --port N           the port to listen on, or 0 for any free one (default ${DEFAULT_PORT})
   --host H           the address to listen on (default 127.0.0.1)
-  --new-admin-token  replaces the admin token, which is shown only once
-${DATA_USAGE}
+  --new-admin-token  replaces the admin token and shows the new one once
+  --data DIR         the data folder (default ${DATA_OPTION.data.default})
 
-On any other address than a loopback one the fleet page asks for the admin token (as the password of any user).
-The hub speaks plain http: put a proxy with TLS before it when it is to be reached from elsewhere.`,
+The hub speaks plain HTTP. If other machines use it, put a TLS proxy in front of it.
+On any address but a loopback one, the fleet page asks for the admin token: enter it as the password of any user.`,
   run: async args => {
     const { values } = parseCommandLine(args, {
       ...DATA_OPTION,
@@ -39,18 +39,21 @@ The hub speaks plain http: put a proxy with TLS before it when it is to be reach
 function parsePort(text: string): number {
   const port = Number(text)
   if (/^\d{1,5}$/.test(text) && port <= MAX_PORT) return port
-  throw new UsageError(`The option --port must be a number from 0 to ${MAX_PORT}, found ${JSON.stringify(text)}.`)
+  throw new UsageError(`The option --port must be a number from 0 to ${MAX_PORT}, not ${JSON.stringify(text)}.`)
 }
 
 function explainListening(error: NodeJS.ErrnoException, { host, port }: ListenAddress): Error {
   switch (error.code) {
     case 'EADDRINUSE':
-      return new HubError(500, `Port ${port} of ${host} is taken: stop what listens there, or give another --port.`)
+      return new HubError(
+        500,
+        `Port ${port} of ${host} is in use: stop the program that listens there, or choose another --port.`,
+      )
     case 'EACCES':
-      return new HubError(500, `This user may not listen on port ${port} of ${host}: give a --port above 1023.`)
+      return new HubError(500, `This user may not listen on port ${port} of ${host}: choose a --port above 1023.`)
     case 'EADDRNOTAVAIL':
     case 'ENOTFOUND':
-      return new HubError(500, `${host} is no address of this machine: give another --host.`)
+      return new HubError(500, `${host} is not an address of this machine: choose another --host.`)
     default:
       return error
   }
@@ -58,8 +61,9 @@ function explainListening(error: NodeJS.ErrnoException, { host, port }: ListenAd
 
 function announce({ url, adminToken }: RunningHub, host: string): void {
   console.log(`The reference hub listens on ${url}`)
-  if (adminToken !== undefined) console.log(`Admin token (shown only now): ${adminToken}`)
-  if (!isLoopbackHost(host)) console.error('It can be reached from other machines, by plain http: put TLS before it.')
+  if (adminToken !== undefined) console.log(`Admin token (save it now, the hub cannot show it again): ${adminToken}`)
+  if (!isLoopbackHost(host))
+    console.error('Other machines can reach it over plain HTTP: put a TLS proxy in front of it.')
 }
 
 function interrupted(): Promise<void> {

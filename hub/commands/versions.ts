@@ -7,26 +7,26 @@ const HEADING = ['KIND', 'SLUG', 'VERSION', 'STATE', 'PUBLISHED', 'SHA-256']
 
 export const versions = listCommand({
   name: 'versions',
-  summary: 'lists what is published',
+  summary: 'lists the published versions',
   heading: HEADING,
   find: store => listCatalogue(store).flatMap(listing => listing.versions),
   toRow: versionRow,
 })
 
 export const yank: Command = {
-  summary: 'takes a version back: it stays known and is no longer served',
+  summary: 'stops serving a version, which stays listed',
   usage: `npm run hub -- yank --kind K --slug S --version V [options]
 
   --kind K         plugin or service
   --slug S         its name on the marketplace
-  --version V      the version to take back
+  --version V      the version to yank
 ${DATA_USAGE}`,
   run: async args => {
     const options = { kind: { type: 'string' }, slug: { type: 'string' }, version: { type: 'string' } } as const
     const { values } = parseCommandLine(args, { ...DATA_OPTION, ...options })
     const id = { ...parseListing(values), version: requireOption('version', values.version) }
     await withExistingStore(values.data, store => yankVersion(store, id))
-    console.log(`The ${id.kind} ${id.slug} ${id.version} is no longer served.`)
+    console.log(`Yanked the ${id.kind} ${id.slug} ${id.version}: the hub no longer serves it.`)
   },
 }
 

@@ -4,13 +4,13 @@ import { type Kind, kindSchema } from '../names.ts'
 import { inTransaction, type Store } from '../store.ts'
 import { newestFirst } from '../version-order.ts'
 
-/** Which plugin or service is meant (contract 2.1). */
+/** Identifies a plugin or service (contract 2.1). */
 export interface ListingId {
   readonly kind: Kind
   readonly slug: string
 }
 
-/** Which version of it is meant. */
+/** Identifies one version of a plugin or service. */
 export interface VersionId extends ListingId {
   readonly version: string
 }
@@ -47,7 +47,7 @@ interface AddOptions {
 /** Throws HubError 404 when nothing was ever published under this kind and slug. */
 export function readListing(store: Store, { kind, slug }: ListingId): Listing {
   const row = store.db.prepare('SELECT kind, slug, name FROM listings WHERE kind = ? AND slug = ?').get(kind, slug)
-  if (row === undefined) throw new HubError(404, `There is no ${kind} ${JSON.stringify(slug)} on this hub.`)
+  if (row === undefined) throw new HubError(404, `This hub has no ${kind} ${JSON.stringify(slug)}.`)
   return withVersions(store, listingRowSchema.parse(row))
 }
 
@@ -61,7 +61,7 @@ export function latestVersion(listing: Listing): string | null {
   return listing.versions.find(isServed)?.version ?? null
 }
 
-/** The version to serve; `latest` is the newest one. Throws HubError 404 when it was never published, or yanked. */
+/** The version to serve; `latest` means the newest. Throws HubError 404 when it was never published or was yanked. */
 export function chooseVersion(listing: Listing, wanted: string): PublishedVersion {
   const version = wanted === 'latest' ? latestVersion(listing) : wanted
   const found = listing.versions.find(candidate => candidate.version === version)

@@ -4,8 +4,8 @@ import { isScalar, parseDocument } from 'yaml'
 const PLUGIN_YAML = /^(?:[^/]+\/)?plugin\.yaml$/
 
 /**
- * The version that a ZIP's `plugin.yaml` says, as it is written; undefined when that cannot be told. It is looked for
- * at the top and in a top-level directory, which is flattened on extraction (contract 4.3, rule 5).
+ * The version in a ZIP's `plugin.yaml`, exactly as written; undefined if it cannot be read. The file may be at the top
+ * or in a top-level directory, which extraction flattens (contract 4.3, rule 5).
  */
 export function readPackagedVersion(bytes: Buffer): string | undefined {
   try {

@@ -21,14 +21,14 @@ const publicationSchema = z.object({
 })
 
 /**
- * What to publish. `signingSecret` is the developer's own: the signature is made with it once, and the secret is not
- * kept. `name` is the slug unless given, `repo` reads `owner/repo@tag`, `replace` exchanges a version's bytes.
+ * What to publish. `signingSecret` is the developer's own: it signs the artifact and is not stored. `name` defaults to
+ * the slug, `repo` has the form `owner/repo@tag`, and `replace` lets a published version get other bytes.
  */
 export type Publication = z.input<typeof publicationSchema>
 
 /**
- * Publishes ZIP bytes exactly as they are. Throws HubError 400 when the publication has a wrong field, 409 when the
- * version is published with other bytes or another secret and `replace` is not set.
+ * Publishes the bytes of a ZIP unchanged. Throws HubError 400 for a wrong field, and 409 when the version is already
+ * published with other bytes or another secret, unless `replace` is set.
  */
 export async function publishArchive(
   store: Store,
@@ -50,7 +50,7 @@ export async function publishArchive(
   return published
 }
 
-/** Publishes a folder's files; `leftOut` are the paths that were not. Throws as zipFolder and publishArchive do. */
+/** Publishes a folder; `leftOut` are the paths that it left out. Throws as zipFolder and publishArchive do. */
 export async function publishFolder(
   store: Store,
   folder: string,
@@ -60,13 +60,13 @@ export async function publishFolder(
   return { ...(await publishArchive(store, bytes, publication)), leftOut }
 }
 
-/** Publishes a commit of a git repository as a code host archives it. Throws as zipGitCommit and publishArchive do. */
+/** Publishes a commit as a code host would archive it. Throws as zipGitCommit and publishArchive do. */
 export async function publishGitCommit(
   store: Store,
   source: GitSource,
   publication: Publication,
 ): Promise<PublishedVersion> {
-  return publishArchive(store, await zipGitCommit(source), publication)
+  return await publishArchive(store, await zipGitCommit(source), publication)
 }
 
 /** The `X-Signature` of these bytes (contract 2.1, "Artifact signature"). */

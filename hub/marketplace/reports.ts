@@ -46,7 +46,7 @@ const PLACES = storedReportSchema
   .options.map(column => `:${column}`)
   .join(', ')
 
-/** Appends the report to the journal; it belongs to the owner of the key that sent it (contract 2.1, "Deployment report"). */
+/** Appends the report to the journal, for the owner of the key that sent it (contract 2.1, "Deployment report"). */
 export function recordReport(store: Store, owner: string, report: Report): StoredReport {
   const row = { ...report, id: randomUUID(), deployer_id: owner, created_at: new Date().toISOString() }
   const stored = store.db.prepare(`INSERT INTO reports (${COLUMNS}) VALUES (${PLACES}) RETURNING ${COLUMNS}`).get(row)
@@ -54,8 +54,8 @@ export function recordReport(store: Store, owner: string, report: Report): Store
 }
 
 /**
- * The newest report of each host, of one owner or, without one, of all of them (contract 4.1, fleet view). Newest is
- * what was completed last by the host's own clock, so that a report delivered late does not hide a later one.
+ * The newest report of each host, of one owner or of all (contract 4.1, fleet view). Newest means completed last by
+ * the host's own clock, so that a report delivered late does not hide a newer one.
  */
 export function listHosts(store: Store, { kind, slug }: ListingId, owner?: string): StoredReport[] {
   if (owner === undefined) return newestReports(store, 'kind = ? AND slug = ?', [kind, slug])

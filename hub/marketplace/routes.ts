@@ -61,10 +61,10 @@ async function acceptReport(c: Context, store: Store): Promise<Response> {
   return c.json(recordReport(store, key.owner, report), 201)
 }
 
-/** A key sees its owner's hosts; the admin token, sent without a key, sees everybody's. */
+/** A key shows its owner's hosts; the admin token, sent without a key, shows all hosts. */
 function answerHosts(c: Context, store: Store): Response {
   const kind = kindSchema.safeParse(c.req.param('kind'))
-  if (!kind.success) throw new HubError(404, 'The fleet is kept for a plugin or a service: there is nothing here.')
+  if (!kind.success) throw new HubError(404, 'There is no such route: the kind must be plugin or service.')
   const wanted = { kind: kind.data, slug: c.req.param('slug') ?? '' }
   if (c.req.header('x-api-key') === undefined && c.req.header('authorization') !== undefined) {
     requireAdmin(c, store)

@@ -1,4 +1,4 @@
-/** Plugins and services, their versions, and the journal of reports, which the database itself keeps append-only. */
+/** Plugins and services, their versions, and the journal of reports. Triggers keep the journal append-only. */
 export const MARKETPLACE_SCHEMA = `
   CREATE TABLE IF NOT EXISTS listings (
     kind TEXT NOT NULL,

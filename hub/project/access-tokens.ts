@@ -6,7 +6,7 @@ import { KEY_TITLES, type ProjectKey, readProjectKey, useProjectKey } from './pr
 
 export const TOKEN_LIFE_SECONDS = 3600
 
-/** What access tokens need: they are stored, and they expire. */
+/** Access tokens are stored, and they expire. */
 export interface TokenContext {
   readonly store: Store
   /** Milliseconds since 1970. */
@@ -21,8 +21,8 @@ export interface LogIn {
 const tokenRowSchema = z.object({ devkey_id: z.string(), expires_at_ms: z.number() })
 
 /**
- * Exchanges a dev key for an access token of one hour, of which only a hash is stored (contract 5.2, rule 1). Throws
- * HubError 401 for an unknown or revoked dev key, and 403 for one of another project.
+ * Exchanges a dev key for an access token that is valid for one hour; only its hash is stored (contract 5.2, rule 1).
+ * Throws HubError 401 for an unknown or revoked dev key, and 403 for the dev key of another project.
  */
 export function issueToken({ store, now }: TokenContext, { xdevkey, project_id }: LogIn): string {
   const devkey = useProjectKey(store, 'devkey', xdevkey)
@@ -37,8 +37,8 @@ export function issueToken({ store, now }: TokenContext, { xdevkey, project_id }
 }
 
 /**
- * The dev key that a token was exchanged for (contract 5.2, rule 2). Throws HubError 401 when the token is unknown or
- * expired, or its dev key has been revoked since.
+ * The dev key behind an access token (contract 5.2, rule 2). Throws HubError 401 when the token is unknown or expired,
+ * or the dev key has been revoked since.
  */
 export function useToken({ store, now }: TokenContext, token: string): ProjectKey {
   const found = store.db
@@ -48,7 +48,7 @@ export function useToken({ store, now }: TokenContext, token: string): ProjectKe
   if (row === undefined || row.expires_at_ms <= now())
     throw new HubError(401, 'The access token is unknown or expired.')
   const devkey = readProjectKey(store, row.devkey_id)
-  if (!devkey.is_active) throw new HubError(401, 'The dev key that this access token belongs to was revoked.')
+  if (!devkey.is_active) throw new HubError(401, 'The dev key of this access token was revoked.')
   return devkey
 }
 

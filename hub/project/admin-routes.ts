@@ -18,10 +18,10 @@ const MAX_ARTIFACT_BYTES = 512 * 1024 * 1024
 const PURPOSE_OF_SEGMENT = { devkeys: 'devkey', 'deployment-credentials': 'credential' } as const
 const VALUE_FIELD = { devkey: 'xdevkey', credential: 'deployment_credential' } as const
 
-/** Where sealed files are sent to: the one route whose body may be larger than any JSON. */
+/** The route that takes sealed files: the only one whose body may exceed the limit for JSON. */
 export const UPLOAD_PATH = '/v1/projects/:projectId/versions'
 
-/** What the hub's administrator does with projects. The contract has no such routes; all of them need the admin token. */
+/** Routes for the hub's administrator, not part of the contract. All of them need the admin token. */
 export function projectAdminRoutes(store: Store): Hono {
   const app = new Hono()
   app.post(UPLOAD_PATH, c => acceptVersion(c, store))
@@ -32,7 +32,7 @@ export function projectAdminRoutes(store: Store): Hono {
   return app
 }
 
-/** The body is the sealed file; what goes with it, the DEK too, is in headers, as the admin token is. */
+/** The body is the sealed file. The release, including the DEK, is in headers, like the admin token. */
 async function acceptVersion(c: Context, store: Store): Promise<Response> {
   requireAdmin(c, store)
   const release = releaseFromHeaders(c)
@@ -73,7 +73,7 @@ function revokeAllKeys(c: Context, store: Store): Response {
 function revokeOneKey(c: Context, store: Store): Response {
   requireAdmin(c, store)
   const { id, project_id } = readProjectKey(store, c.req.param('id') ?? '')
-  if (project_id !== projectIdFromPath(c)) throw new HubError(404, 'The project has no key with this id.')
+  if (project_id !== projectIdFromPath(c)) throw new HubError(404, 'This project has no key with this id.')
   revokeProjectKey(store, id)
   return c.body(null, 204)
 }

@@ -17,13 +17,13 @@ export const authorizationSchema = z.object({
   artifact_signature: base64Schema(64),
 })
 
-/** Asks for the DEK of the project's version with this signature. */
+/** A request for the DEK of the project's version with this signature. */
 export type DekRequest = z.infer<typeof authorizationSchema> & { readonly project_id: string }
 
 /**
- * The DEK of the project's version with this signature. This is where revocation takes effect (contract 4.2): throws
- * HubError 403 for a credential that is unknown, revoked or another project's and for a revoked version, and 404 when
- * no version has the signature.
+ * Releases the DEK of the project's version with this signature. Revocation takes effect here (contract 4.2): throws
+ * HubError 403 when the credential is unknown, revoked or for another project, and when the version is revoked. Throws
+ * 404 when no version has the signature.
  */
 export function releaseDek(store: Store, request: DekRequest): Buffer {
   const { project_id } = request

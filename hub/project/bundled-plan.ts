@@ -5,7 +5,7 @@ import { parseInput } from '../names.ts'
 import { parseYaml } from '../yaml-document.ts'
 import { PLAN_PATH, type SourceTree } from './source-tree.ts'
 
-/** What a plan can ask for. */
+/** The actions that a step can have. */
 const ACTIONS = [
   'prepare',
   'download',
@@ -35,22 +35,22 @@ type Step = z.output<typeof stepSchema>
 const planSchema = z.object({ project_id: z.string(), steps: z.array(stepSchema) })
 
 /**
- * Refuses a plan that could not be carried out with what is sealed: throws HubError 400, with every problem, when it is
- * not valid YAML, is another project's, or names a plugin, an extension or a template that is not there or is left out.
+ * Refuses a plan that the sealed files cannot fulfil. Throws one HubError 400 with every problem: invalid YAML, the
+ * plan of another project, or a plugin, an extension or a template that does not exist or is left out.
  */
 export function requireWorkablePlan(tree: SourceTree, projectId: string): void {
   const plan = parsePlan(readFileSync(tree.plan, 'utf8'))
   const problems = plan.steps.flatMap((step, i) =>
-    problemsOf(step, tree).map(problem => `the step ${step.id ?? i + 1} needs ${problem}`),
+    problemsOf(step, tree).map(problem => `step ${step.id ?? i + 1} needs ${problem}`),
   )
   if (plan.project_id !== projectId) {
-    problems.unshift(`its project_id must be ${projectId}, and is ${JSON.stringify(plan.project_id)}`)
+    problems.unshift(`project_id must be ${projectId}, not ${JSON.stringify(plan.project_id)}`)
   }
   if (problems.length > 0) throw new HubError(400, `${PLAN_PATH}: ${problems.join('; ')}.`)
 }
 
 function describeAction({ input }: { input?: unknown }): string {
-  return input === undefined ? 'is missing' : `must be one of ${ACTIONS.join(', ')}, found ${JSON.stringify(input)}`
+  return input === undefined ? 'is missing' : `must be one of ${ACTIONS.join(', ')}, not ${JSON.stringify(input)}`
 }
 
 function parsePlan(text: string) {
@@ -72,7 +72,7 @@ function problemsOf({ action, plugin, extension, from }: Step, tree: SourceTree)
   return needed.filter(path => !tree.members.has(path)).map(path => `${path}, which ${absence(path, tree)}`)
 }
 
-/** The `plugin` of every other step may be an extension as well. */
+/** In every action but `install_plugin`, the field `plugin` may also name an extension. */
 function partFolder(id: string, { members, pluginsDirname }: SourceTree): string {
   const [plugin, extension] = [`${pluginsDirname}/${id}`, `extensions/${id}`]
   return members.has(extension) && !members.has(plugin) ? extension : plugin
@@ -80,5 +80,5 @@ function partFolder(id: string, { members, pluginsDirname }: SourceTree): string
 
 function absence(path: string, { leftOut }: SourceTree): string {
   const isLeftOut = leftOut.some(left => path === left || path.startsWith(`${left}/`))
-  return isLeftOut ? 'is left out of what is sealed' : 'is not there'
+  return isLeftOut ? 'sealing leaves out' : 'does not exist'
 }

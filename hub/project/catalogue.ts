@@ -14,13 +14,13 @@ const projectVersionSchema = z.object({
   revoked_at: z.string().nullable(),
 })
 
-/** Which version of which project is meant. */
+/** Identifies one version of a project. */
 export interface ProjectVersionId {
   readonly project_id: string
   readonly version: string
 }
 
-/** A sealed version; `signature` and `signer_public_key` are base64 (contract 2.2). Its DEK is never part of it. */
+/** A sealed version, without its DEK; `signature` and `signer_public_key` are base64 (contract 2.2). */
 export type ProjectVersion = z.infer<typeof projectVersionSchema>
 
 /** A project with its versions, newest first. */
@@ -42,7 +42,7 @@ export function requireProject(store: Store, projectId: string): void {
   if (findVersions(store, projectId).length > 0) return
   throw new HubError(
     404,
-    `There is no project ${JSON.stringify(projectId)}: correct the id ("project versions" lists them), or publish it first, with "project publish".`,
+    `There is no project ${JSON.stringify(projectId)}: correct the id ("project versions" lists all), or run "project publish" first.`,
   )
 }
 
@@ -74,17 +74,18 @@ export function readEncryptedDek(store: Store, { project_id, version }: ProjectV
 }
 
 /**
- * Adds a version; the same one once more changes nothing, a revocation neither. Throws HubError 409 when it is there
- * with other bytes, or these bytes are there as another version, as their signature could then not tell which is meant.
+ * Adds a version. Adding the same version again changes nothing, and keeps it revoked if it is. Throws HubError 409
+ * when the version has other bytes, or these bytes are another version, as a signature must identify one version.
  */
 export function addProjectVersion(store: Store, version: ProjectVersion, encryptedDek: Uint8Array): ProjectVersion {
   return inTransaction(store, () => findSame(store, version) ?? saveVersion(store, version, encryptedDek))
 }
 
-/** The version where it is published already. Throws HubError 409 as addProjectVersion does. */
+/** The same version if it is already published. Throws HubError 409 as addProjectVersion does. */
 export function findSame(store: Store, wanted: ProjectVersion): ProjectVersion | undefined {
-  const there = findVersions(store, wanted.project_id)
-  const same = there.find(({ version, signature }) => version === wanted.version || signature === wanted.signature)
+  const same = findVersions(store, wanted.project_id).find(
+    ({ version, signature }) => version === wanted.version || signature === wanted.signature,
+  )
   if (same === undefined) return undefined
   if (same.version === wanted.version && same.signature === wanted.signature) return same
   throw new HubError(
@@ -95,7 +96,7 @@ export function findSame(store: Store, wanted: ProjectVersion): ProjectVersion |
   )
 }
 
-/** From now on the version's DEK is not released. Throws HubError 404 when it was never published. */
+/** Stops releasing the version's DEK. Throws HubError 404 when the version was never published. */
 export function revokeProjectVersion(store: Store, wanted: ProjectVersionId): void {
   const { changes } = store.db
     .prepare('UPDATE project_versions SET revoked_at = coalesce(revoked_at, ?) WHERE project_id = ? AND version = ?')

@@ -9,7 +9,7 @@ const KEY_BYTES = 32
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 
-/** The release that a data-encryption key belongs to: what was encrypted for one cannot be decrypted for another. */
+/** The release that a data-encryption key (DEK) belongs to: decryption fails for any other release. */
 export interface DekOwner {
   readonly project_id: string
   readonly version: string
@@ -17,8 +17,8 @@ export interface DekOwner {
 }
 
 /**
- * The key as the database keeps it: encrypted under the hub's own key, which lies beside the database (dek.key, mode
- * 0600) and is made here when there is none. A copy of the database alone opens no artifact.
+ * Encrypts a DEK for the database, under the hub's own key: the file dek.key next to the database, mode 0600, created
+ * here if it does not exist. So a copy of the database alone opens no artifact.
  */
 export function encryptDek(store: Store, owner: DekOwner, dek: Uint8Array): Buffer {
   const nonce = randomBytes(NONCE_BYTES)
@@ -27,7 +27,7 @@ export function encryptDek(store: Store, owner: DekOwner, dek: Uint8Array): Buff
   return Buffer.concat([nonce, cipher.update(dek), cipher.final(), cipher.getAuthTag()])
 }
 
-/** Throws HubError 500 when the hub's own key is missing, or is not the one that the key was encrypted under. */
+/** Throws HubError 500 when the hub's own key is missing or is not the one that encrypted the DEK. */
 export function decryptDek(store: Store, owner: DekOwner, encrypted: Uint8Array): Buffer {
   const key = readHubKey(store)
   try {
@@ -39,7 +39,7 @@ export function decryptDek(store: Store, owner: DekOwner, encrypted: Uint8Array)
   } catch {
     throw new HubError(
       500,
-      `The key of ${owner.project_id} ${owner.version} cannot be decrypted: ${join(store.dataDir, KEY_FILE)} must be the file it was encrypted under, and is ${key === undefined ? 'missing' : 'another one'}.`,
+      `The key of ${owner.project_id} ${owner.version} cannot be decrypted, because ${join(store.dataDir, KEY_FILE)} is ${key === undefined ? 'missing' : 'not the key that encrypted it'}: restore that file.`,
     )
   }
 }
@@ -57,10 +57,10 @@ function readHubKey(store: Store): Buffer | undefined {
   }
 }
 
-/** Linking a finished file lets one of several processes win, and the others read a whole key. */
+/** Of several processes, only one succeeds in linking its complete file; the others then read that one. */
 function ensureHubKey(store: Store): Buffer {
-  const there = readHubKey(store)
-  if (there !== undefined) return there
+  const existing = readHubKey(store)
+  if (existing !== undefined) return existing
   const temporary = join(store.dataDir, `${KEY_FILE}.${randomUUID()}.tmp`)
   try {
     writeFileSync(temporary, randomBytes(KEY_BYTES), { mode: 0o600, flag: 'wx', flush: true })

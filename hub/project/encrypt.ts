@@ -20,8 +20,8 @@ export interface OneTimeKey {
 
 /**
  * The tar in the encrypted artifact format: 12 bytes of nonce, one zstd stream encrypted with AES-256-GCM without
- * associated data, 16 bytes of tag. It grows in a private temporary file, which holds ciphertext only and is removed,
- * so that it is in memory once and nothing else is whole.
+ * associated data, and 16 bytes of tag. To hold only one copy in memory, it writes to a private temporary file first;
+ * that file contains only ciphertext and is removed.
  */
 export async function encryptTar(tar: AsyncIterable<Uint8Array>, key: OneTimeKey): Promise<Buffer> {
   const folder = await mkdtemp(join(tmpdir(), 'seal-'))
@@ -40,7 +40,7 @@ function compression() {
   return createZstdCompress({ chunkSize: PIECE_BYTES, params })
 }
 
-/** A tar of many small files comes in pieces of 512 bytes, each of which would cost the compressor a call. */
+/** Joins the 512-byte pieces of a tar with many small files, each of which would cost a call of the compressor. */
 async function* inPieces(source: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
   let waiting: Uint8Array[] = []
   let length = 0

@@ -3,7 +3,7 @@ import { closeSync, openSync, readSync } from 'node:fs'
 
 const PIECE_BYTES = 256 * 1024
 
-/** A file's bytes in pieces of at most 256 KiB, each in memory of its own. */
+/** A file's bytes in pieces of at most 256 KiB, each in its own memory. */
 export function* readPieces(path: string): Generator<Buffer> {
   const fd = openSync(path, 'r')
   try {

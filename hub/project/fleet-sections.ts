@@ -3,7 +3,7 @@ import { type Html, timeElement } from '../time-element.ts'
 import type { Project } from './catalogue.ts'
 import type { StoredProjectReport } from './reports.ts'
 
-/** The fleet page's part about projects, empty while there is none. Their reports name no host (contract 2.2). */
+/** The part of the fleet page about projects; empty if there are none. Their reports name no host (contract 2.2). */
 export function projectSections(
   projects: readonly Project[],
   deployments: readonly StoredProjectReport[],
@@ -12,7 +12,7 @@ export function projectSections(
   return html`<h2>Projects</h2>
 ${projects.length === 0 ? html`<p class="soft">No project has been published yet.</p>` : projectTable(projects)}
 <h2>Project deployments</h2>
-${deployments.length === 0 ? html`<p class="soft">No project's deployment has been reported yet.</p>` : deploymentTable(deployments)}`
+${deployments.length === 0 ? html`<p class="soft">No project deployment has been reported yet.</p>` : deploymentTable(deployments)}`
 }
 
 function projectTable(projects: readonly Project[]): Html {
@@ -31,7 +31,7 @@ function projectRow({ project_id, versions }: Project): Html {
 
 function deploymentTable(deployments: readonly StoredProjectReport[]): Html {
   return html`<div class="scroll"><table>
-<thead><tr><th scope="col">Project</th><th scope="col">Version</th><th scope="col">Plugins</th><th scope="col">Ended</th></tr></thead>
+<thead><tr><th scope="col">Project</th><th scope="col">Version</th><th scope="col">Plugins</th><th scope="col">Completed</th></tr></thead>
 <tbody>${deployments.map(deploymentRow)}</tbody>
 </table></div>`
 }

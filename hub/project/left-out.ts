@@ -43,9 +43,9 @@ const SETTINGS =
 const TEMPLATE = /\.(?:template|example|sample|dist|tmpl)$/
 
 /**
- * Whether a file or folder of this name is never sealed, whatever its capitals: version control, installed
- * dependencies, caches, settings with values (`.env`, `x.env`; not their templates), private keys and the files in
- * which tools keep credentials.
+ * Whether sealing leaves out every file or folder of this name, in upper or lower case: version control, installed
+ * dependencies, caches, settings with values (`.env`, `x.env`, but not their templates), private keys and the
+ * credential files of common tools.
  */
 export function isNeverSealed(name: string): boolean {
   const lower = name.toLowerCase()

@@ -16,7 +16,7 @@ export interface ManifestFacts {
   readonly pluginsDirname: string
 }
 
-/** The project's `manifest.json` (docs/contracts.md), with the field names of the wire. */
+/** The project's `manifest.json` (docs/contracts.md), with its field names. */
 export interface Manifest {
   readonly format_version: '1'
   readonly project_id: string
@@ -29,7 +29,7 @@ export interface Manifest {
   readonly content_sha256: string
 }
 
-/** Throws HubError 400 when a plugin has no `plugin.yaml`, or one without a version. */
+/** Throws HubError 400 when a plugin has no `plugin.yaml`, or its `plugin.yaml` has no version. */
 export function buildManifest(tree: SourceTree, facts: ManifestFacts): Manifest {
   const { projectId, projectName, version, builtAt, pluginsDirname } = facts
   return {
@@ -39,7 +39,7 @@ export function buildManifest(tree: SourceTree, facts: ManifestFacts): Manifest 
     version,
     built_at: builtAt.toISOString().replace(/\.\d+Z$/, 'Z'),
     ...(pluginsDirname === DEFAULT_PLUGINS_DIRNAME ? {} : { plugins_dirname: pluginsDirname }),
-    plugins: tree.plugins.map(path => ({ ...identify(tree.members, path), ...describePlugin(tree.members, path) })),
+    plugins: tree.plugins.map(path => ({ ...identify(tree.members, path), ...readDescription(tree.members, path) })),
     extensions: tree.extensions.map(path => identify(tree.members, path)),
     content_sha256: treeDigest(tree.members, ''),
   }
@@ -49,8 +49,8 @@ function identify(members: ReadonlyMap<string, Member>, path: string): { id: str
   return { id: basename(path), sha256: treeDigest(members, path) }
 }
 
-function describePlugin(members: ReadonlyMap<string, Member>, path: string): PluginDescription {
+function readDescription(members: ReadonlyMap<string, Member>, path: string): PluginDescription {
   const file = members.get(`${path}/plugin.yaml`)
-  if (file?.type !== 'file') throw new HubError(400, `The folder ${path} must hold a plugin.yaml, and does not.`)
+  if (file?.type !== 'file') throw new HubError(400, `The plugin ${path} has no plugin.yaml: add one.`)
   return parsePluginDescription(readFileSync(file.source, 'utf8'), file.path)
 }

@@ -1,11 +1,11 @@
 interface Place {
-  /** Relative to the project's root, `/` between the parts. */
+  /** Relative to the project's root, with `/`. */
   readonly path: string
 }
 
 export interface FileMember extends Place {
   readonly type: 'file'
-  /** Where its bytes are read. */
+  /** The file to read. */
   readonly source: string
   readonly size: number
   readonly isExecutable: boolean
@@ -18,12 +18,12 @@ export interface LinkMember extends Place {
   readonly target: string
 }
 
-/** What becomes one entry of the sealed tar. */
+/** A file, symlink or folder that becomes one entry of the sealed tar. */
 export type Member = FileMember | LinkMember | (Place & { readonly type: 'directory' })
 
 /**
- * The file or folder that a symlink leads to; undefined unless its target is relative and every step towards it is a
- * folder among the members, so that it passes through no other symlink.
+ * The file or folder that a symlink leads to; undefined unless its target is relative and its way there leads through
+ * folders among the members only, so through no other symlink.
  */
 export function resolveLink(members: ReadonlyMap<string, Member>, { path, target }: LinkMember): Member | undefined {
   const at = path.split('/').slice(0, -1)

@@ -6,14 +6,14 @@ export const projectIdSchema = z.string().regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,1
   error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor ".."',
 })
 
-/** The name of a plugin's or extension's folder. */
+/** The id of a plugin or an extension, which is its folder's name. */
 export const partIdSchema = z.string().regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
   error: 'must be 1 to 128 of a-z, 0-9, "_", "." and "-", starting with a letter or digit',
 })
 
 /** The version of a project: semver, without a leading `v`. */
 export const projectVersionSchema = versionSchema.refine(isSemver, {
-  error: 'must be a semantic version, like 1.4.0 or 2.0.0-beta.1',
+  error: 'must be a semantic version, such as 1.4.0 or 2.0.0-beta.1',
 })
 
 const PUBLIC_KEY_BYTES = 32
@@ -24,7 +24,7 @@ export const pluginsDirnameSchema = z.string().regex(PLUGINS_DIRNAME, {
   error: 'must be one folder name of A-Z, a-z, 0-9, "_", "." and "-", other than extensions and deployment',
 })
 
-/** Bytes of exactly this length, written as canonical base64 with padding. */
+/** Exactly this many bytes, in canonical base64 with padding. */
 export function base64Schema(bytes: number) {
   return z.string().refine(text => isBase64(text, bytes), { error: `must be ${bytes} bytes in base64` })
 }
@@ -33,7 +33,7 @@ export function base64Schema(bytes: number) {
 export const publicKeySchema = z.string().refine(text => isBase64(text, PUBLIC_KEY_BYTES), {
   error: ({ input }) =>
     PRIVATE_PEM.test(String(input))
-      ? 'holds a private key, which must not be there: give the public key, as "project keygen" prints it'
+      ? 'must be the public key that "project keygen" prints, but is a private key, which must stay secret'
       : `must be ${PUBLIC_KEY_BYTES} bytes in base64`,
 })
 

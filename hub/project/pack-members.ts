@@ -13,8 +13,8 @@ export interface TarContent {
 }
 
 /**
- * A tar of `manifest.json` and the members, in their order: the same ones give the same bytes, as every time is `time`,
- * every owner 0 and every mode 0644 or 0755. The stream fails with HubError 400 when a file is no longer what it was.
+ * A tar of `manifest.json` and the members, in their order. The same content gives the same bytes: every entry has the
+ * same time, the owner 0, and the mode 0644 or 0755. The stream fails with HubError 400 when a file has changed.
  */
 export async function* packMembers(content: TarContent): AsyncGenerator<Uint8Array> {
   const tar = pack()
@@ -42,7 +42,7 @@ function addMember(tar: Pack, member: Member, time: Date): Promise<void> {
   }
 }
 
-/** Returns when the entry is packed, as one that still waits would fail by itself, unheard, together with the tar. */
+/** Waits until the entry is packed: if the tar failed while an entry was pending, its error would be unhandled. */
 async function addEntry(tar: Pack, header: Parameters<Pack['entry']>[0], pieces: Iterable<Buffer>): Promise<void> {
   const packed = Promise.withResolvers<void>()
   const entry = tar.entry({ ...header, uid: 0, gid: 0 }, error => (error ? packed.reject(error) : packed.resolve()))
@@ -69,5 +69,6 @@ function* readUnchanged({ source, path, sha256, size }: FileMember): Generator<B
     hash.update(piece)
     yield piece
   }
-  if (hash.digest('hex') !== sha256) throw new HubError(400, `${path} changed while it was sealed: seal it once more.`)
+  if (hash.digest('hex') !== sha256)
+    throw new HubError(400, `${path} changed while it was being sealed: seal the project again.`)
 }

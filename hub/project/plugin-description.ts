@@ -18,8 +18,8 @@ const descriptionSchema = z.object({
 export type PluginDescription = z.output<typeof descriptionSchema>
 
 /**
- * What the manifest takes from a `plugin.yaml`; the version as it is written, so that 1.10 stays 1.10. Throws HubError
- * 400, which names the file as `path`, when it is not valid YAML or has no version.
+ * The fields of a `plugin.yaml` for the manifest; the version is exactly as written, so that 1.10 stays 1.10. Throws
+ * HubError 400, which names the `path`, for invalid YAML and when there is no version.
  */
 export function parsePluginDescription(text: string, path: string): PluginDescription {
   const value = parseYaml(text, path, 'failsafe')

@@ -10,10 +10,10 @@ const PREFIX_CHARS = 10
 const VALUE_LABEL = { devkey: 'devkey', credential: 'deploy' } as const
 
 const purposeSchema = z.enum(['devkey', 'credential'])
-/** A `devkey` is exchanged for an access token; a `credential`, a deployment credential, releases a DEK (contract 5.2). */
+/** A `devkey` gets access tokens; a `credential`, that is, a deployment credential, releases DEKs (contract 5.2). */
 export type Purpose = z.infer<typeof purposeSchema>
 
-/** What people call a key of each purpose. */
+/** The name of each purpose in messages. */
 export const KEY_TITLES = { devkey: 'dev key', credential: 'deployment credential' } as const
 
 export const projectKeyRequestSchema = z.object({ name: labelSchema })
@@ -33,7 +33,7 @@ const projectKeySchema = z.object({
 })
 export type ProjectKey = z.infer<typeof projectKeySchema>
 
-/** `value` is the key itself: it exists here and nowhere else. */
+/** `value` is the only copy of the key. */
 export interface IssuedProjectKey {
   readonly value: string
   readonly record: ProjectKey
@@ -42,8 +42,8 @@ export interface IssuedProjectKey {
 const COLUMNS = 'id, purpose, project_id, name, prefix, revoked_at IS NULL AS is_active, created_at, last_used_at'
 
 /**
- * A new dev key or deployment credential, bound to its project, of which only a hash and the first 10 characters are
- * stored. The project need not have a version yet. Throws HubError 400 on a bad request.
+ * Makes a dev key or deployment credential for one project; only its hash and first 10 characters are stored. The
+ * project need not have a version yet. Throws HubError 400 on a bad request.
  */
 export function createProjectKey(store: Store, request: ProjectKeyRequest): IssuedProjectKey {
   const { project_id, purpose, name } = parseInput(issueSchema, request)
@@ -62,7 +62,7 @@ export function listProjectKeys(store: Store): ProjectKey[] {
   return rows.map(row => projectKeySchema.parse(row))
 }
 
-/** From now on the key is refused, and so is every token it was exchanged for. Throws HubError 404 for an unknown id. */
+/** The hub refuses the key and all of its access tokens from now on. Throws HubError 404 for an unknown id. */
 export function revokeProjectKey(store: Store, id: string): ProjectKey {
   store.db
     .prepare('UPDATE project_keys SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?')
@@ -70,7 +70,7 @@ export function revokeProjectKey(store: Store, id: string): ProjectKey {
   return readProjectKey(store, id)
 }
 
-/** Revokes every dev key and deployment credential that the project has now; returns those that this call revoked. */
+/** Revokes all dev keys and deployment credentials that the project has now, and returns those that were active. */
 export function revokeProject(store: Store, projectId: string): ProjectKey[] {
   const rows = store.db
     .prepare(`UPDATE project_keys SET revoked_at = ? WHERE project_id = ? AND revoked_at IS NULL RETURNING ${COLUMNS}`)
@@ -79,8 +79,8 @@ export function revokeProject(store: Store, projectId: string): ProjectKey[] {
 }
 
 /**
- * The key with this value, revoked or not, marked as used just now; undefined when there is none. It is looked up by
- * its SHA-256, so the time taken tells nothing about how much of a guess was right.
+ * Finds the key with this value, revoked or not, and records that it was used. Returns undefined when there is none.
+ * The lookup is by SHA-256, so its duration does not reveal how close a guess was.
  */
 export function useProjectKey(store: Store, purpose: Purpose, value: string): ProjectKey | undefined {
   const row = store.db

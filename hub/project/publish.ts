@@ -21,19 +21,20 @@ export const releaseSchema = z.object({
   dek: base64Schema(32),
 })
 
-/** What goes with a sealed file: binary fields in base64, the key (DEK) included. */
+/** The description of a sealed file, including its key (DEK); binary fields are base64. */
 export type Release = z.infer<typeof releaseSchema>
 
-/** A sealed file with its release: everything that publishing it takes. */
+/** A sealed file with its release: all that publishing needs. */
 export interface SealedRelease {
   readonly bytes: Uint8Array
   readonly release: Release
 }
 
 /**
- * Publishes a sealed file exactly as it is, its DEK encrypted under the hub's own key. The same once more changes
- * nothing. Throws HubError 400 when a field is wrong, the Ed25519 signature over the whole file (contract 5.2, rule 4)
- * does not hold or the DEK does not open the file, 409 when the version has other bytes or the bytes another version.
+ * Publishes a sealed file unchanged, with its DEK encrypted under the hub's own key. Publishing it again changes
+ * nothing. Throws HubError 400 when a field is wrong, when the Ed25519 signature does not match the whole file
+ * (contract 5.2, rule 4), and when the DEK does not open the file. Throws 409 when the version is already published
+ * with other bytes, or the bytes as another version.
  */
 export async function publishProject(store: Store, { bytes, release }: SealedRelease): Promise<ProjectVersion> {
   const { dek, ...fields } = parseInput(releaseSchema, release)
@@ -55,10 +56,10 @@ function requireSignature(bytes: Uint8Array, release: Omit<Release, 'dek'>): voi
   const der = Buffer.concat([SPKI_ED25519_PREFIX, Buffer.from(release.signer_public_key, 'base64')])
   const key = createPublicKey({ key: der, format: 'der', type: 'spki' })
   if (verify(null, bytes, key, Buffer.from(release.signature, 'base64'))) return
-  throw new HubError(400, 'signature: must be the Ed25519 signature of signer_public_key over the whole sealed file')
+  throw new HubError(400, 'signature: must be the Ed25519 signature of the whole sealed file by signer_public_key')
 }
 
-/** A wrong key would else be found by the first host that deploys. */
+/** Otherwise the first deployment would find the wrong key. */
 function requireOpens(bytes: Uint8Array, dek: Buffer): void {
   try {
     const decipher = createDecipheriv('aes-256-gcm', dek, bytes.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
@@ -68,6 +69,6 @@ function requireOpens(bytes: Uint8Array, dek: Buffer): void {
     }
     decipher.final()
   } catch {
-    throw new HubError(400, 'dek: must be the key that the sealed file was encrypted with')
+    throw new HubError(400, 'dek: must be the key that encrypted the sealed file')
   }
 }

@@ -32,14 +32,14 @@ export type StoredProjectReport = z.output<typeof storedSchema>
 
 const COLUMNS = storedSchema.keyof().options
 
-/** Keeps one row for each deployment: reported once more, with the same id, it says what was reported last. */
+/** Keeps one row for each deployment id: a later report replaces the earlier one. */
 export function recordProjectReport(store: Store, report: ProjectReport): void {
   const row = { ...report, plugins: JSON.stringify(report.plugins), reported_at: new Date().toISOString() }
   const places = COLUMNS.map(column => `:${column}`).join(', ')
   store.db.prepare(`INSERT OR REPLACE INTO project_reports (${COLUMNS.join(', ')}) VALUES (${places})`).run(row)
 }
 
-/** The deployments that ended last, the newest first; by the hosts' own clocks, as a report can be delivered late. */
+/** The latest deployments, newest first, by the hosts' own clocks, because a report can arrive late. */
 export function listDeployments(store: Store, limit: number): StoredProjectReport[] {
   const rows = store.db
     .prepare(

@@ -20,7 +20,7 @@ const authSchema = z.object({
   project_id: projectIdSchema,
 })
 
-/** The proposed contract's routes (contract 4.2). Every call but the first needs a token, which opens one project. */
+/** The proposed contract's routes (contract 4.2). All but the first need an access token, valid for one project. */
 export function projectRoutes(context: TokenContext): Hono {
   const app = new Hono()
   app.post('/v1/auth', c => answerToken(c, context))
@@ -41,12 +41,12 @@ function answerLatest(c: Context, context: TokenContext): Response {
   const projectId = requireOwnProject(c, context)
   const latest = latestProjectVersion(context.store, projectId)
   if (latest === undefined) {
-    throw new HubError(404, `The project ${projectId} has no version that is published and not revoked.`)
+    throw new HubError(404, `The project ${projectId} has no version to deploy: none is published, or all are revoked.`)
   }
   return c.json({ version: latest.version })
 }
 
-/** The address is under the name that the caller used, so that it also holds behind a proxy. */
+/** The URL uses the host name of the request, so that it also works behind a proxy. */
 function answerDescriptor(c: Context, context: TokenContext): Response {
   const { project_id, version, signature, signer_public_key } = requestedVersion(c, context)
   const path = `/v1/projects/${project_id}/artifacts/${encodeURIComponent(version)}/download`
@@ -85,7 +85,7 @@ function requireOwnProject(c: Context, context: TokenContext): string {
 function requireToken(c: Context, context: TokenContext): ProjectKey {
   const [, token] = /^Bearer +(\S+)$/i.exec(c.req.header('authorization') ?? '') ?? []
   if (token === undefined)
-    throw new HubError(401, 'This call needs an access token in the header Authorization: Bearer.')
+    throw new HubError(401, 'This route needs an access token in the Authorization header, as a Bearer token.')
   return useToken(context, token)
 }
 

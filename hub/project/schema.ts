@@ -1,4 +1,4 @@
-/** Sealed versions with their encrypted keys, whatever opens a project, and the deployments that were reported. */
+/** Sealed versions with their encrypted DEKs, keys and tokens of projects, and reported deployments. */
 export const PROJECT_SCHEMA = `
   CREATE TABLE IF NOT EXISTS project_versions (
     project_id TEXT NOT NULL,

@@ -21,27 +21,27 @@ const factsSchema = z
   })
   .transform(facts => ({ ...facts, projectName: facts.projectName ?? facts.projectId }))
 
-/** `projectName` is the project's id unless given, `pluginsDirname` is `plugins`, and `builtAt` now. */
+/** Defaults: the project's id for `projectName`, `plugins` for `pluginsDirname`, and now for `builtAt`. */
 export type SealOptions = z.input<typeof factsSchema> & {
   /** The folder with `plugins/`, `extensions/` and `deployment/install.yaml`. */
   readonly source: string
   /** An Ed25519 private key. */
   readonly signingKey: KeyObject
-  /** Where the DEK, then the nonce, come from. The two must never be used for other bytes. */
+  /** Makes the DEK, then the nonce. Never use the same two for other bytes. */
   readonly random?: (bytes: number) => Buffer
 }
 
 export interface SealedProject extends SealedRelease {
   readonly bytes: Buffer
   readonly manifest: Manifest
-  /** Paths of the source folder that are not sealed. */
+  /** Paths in the source folder that are not sealed. */
   readonly leftOut: readonly string[]
 }
 
 /**
- * A source folder in the encrypted artifact format, signed (contract 5.2, rule 4). Nothing is written into the folder;
- * the same files, facts, key and random bytes give the same sealed bytes. Throws HubError 400 as readSourceTree,
- * buildManifest and requireWorkablePlan do, and when a file changes on the way.
+ * Seals a source folder in the encrypted artifact format and signs it (contract 5.2, rule 4). It writes nothing into
+ * the folder. The same files, facts, key and random bytes give the same sealed bytes. Throws HubError 400 as
+ * readSourceTree, buildManifest and requireWorkablePlan do, and when a file changes meanwhile.
  */
 export async function sealProject({
   source,

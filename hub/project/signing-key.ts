@@ -4,30 +4,34 @@ import { HubError } from '../errors.ts'
 
 const RAW_BYTES = 32
 
-/** Makes an Ed25519 key and writes it as PKCS #8 PEM, mode 0600. Throws HubError 400 when the file is there already. */
+/** Writes a new Ed25519 key as PKCS #8 PEM, mode 0600. Throws HubError 400 when the file already exists. */
 export function createSigningKey(path: string): KeyObject {
   const { privateKey } = generateKeyPairSync('ed25519')
   try {
     writeFileSync(path, privateKey.export({ format: 'pem', type: 'pkcs8' }), { mode: 0o600, flag: 'wx' })
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
-    if (code === 'EEXIST') throw new HubError(400, `The file ${path} exists already: a key is never written over.`)
+    if (code === 'EEXIST')
+      throw new HubError(400, `The file ${path} already exists and is not overwritten: choose another --out.`)
     throw new HubError(
       400,
-      `The file ${path} cannot be written (${code}): give --out in a folder that is there and yours.`,
+      `The file ${path} cannot be written (${code}): choose an --out in an existing folder that you can write to.`,
     )
   }
   return privateKey
 }
 
-/** Throws HubError 400 when the file cannot be read, or holds no Ed25519 private key in PEM. */
+/** Throws HubError 400 when the file cannot be read or is not an Ed25519 private key in PEM. */
 export function readSigningKey(path: string): KeyObject {
   const pem = readKeyFile(path)
   try {
     const key = createPrivateKey(pem)
     if (key.asymmetricKeyType === 'ed25519') return key
   } catch {}
-  throw new HubError(400, `The file ${path} must hold an Ed25519 private key in PEM: "project keygen" makes one.`)
+  throw new HubError(
+    400,
+    `The file ${path} is not an Ed25519 private key in PEM: make one with "project keygen --out FILE".`,
+  )
 }
 
 function readKeyFile(path: string): Buffer {
@@ -35,8 +39,8 @@ function readKeyFile(path: string): Buffer {
     return readFileSync(path)
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
-    const found = code === 'ENOENT' ? 'is not there' : `cannot be read (${code})`
-    throw new HubError(400, `The signing key ${path} ${found}: "project keygen --out FILE" makes one.`)
+    const problem = code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`
+    throw new HubError(400, `The signing key ${path} ${problem}: make one with "project keygen --out FILE".`)
   }
 }
 

@@ -11,7 +11,7 @@ export const PLAN_PATH = 'deployment/install.yaml'
 const UNPORTABLE_NAME = /[\\\p{Cc}\uFFFD]/u
 const MAX_NAME_BYTES = 255
 
-/** What a project's source folder gives to seal. */
+/** The content of a project's source folder that gets sealed. */
 export interface SourceTree {
   /** By path; a folder comes before its content. */
   readonly members: ReadonlyMap<string, Member>
@@ -22,7 +22,7 @@ export interface SourceTree {
   /** Paths of plugins and of extensions. */
   readonly plugins: readonly string[]
   readonly extensions: readonly string[]
-  /** Paths that are there and are not sealed. */
+  /** Paths that exist but are not sealed. */
   readonly leftOut: readonly string[]
 }
 
@@ -33,16 +33,15 @@ interface Reading {
 }
 
 /**
- * Reads the folders of plugins and of extensions, and the plan; everything else in the source folder is left out, and
- * so is what isNeverSealed names. Nothing is written. Throws HubError 400 when a part is missing, a name could not
- * exist on every host, a symlink leads out of its plugin or extension or nowhere, or something is no file, folder or
- * symlink.
+ * Reads the plugins, the extensions and the plan. It leaves out all other content of the source folder, and everything
+ * that isNeverSealed names. Throws HubError 400 when there is no plugin or no plan, when a name is not valid on every
+ * host, when a symlink is broken or leads out of its plugin or extension, and for anything but files, folders and
+ * symlinks.
  */
 export function readSourceTree(source: string, pluginsDirname: string): SourceTree {
   const reading: Reading = { root: openFolder(source), members: new Map(), leftOut: [] }
   const plugins = addParts(reading, pluginsDirname)
-  if (plugins.length === 0)
-    throw refused(`There is no plugin in ${join(source, pluginsDirname)}: a project has at least one.`)
+  if (plugins.length === 0) throw refused(`${join(source, pluginsDirname)} has no plugin: add at least one.`)
   const extensions = addParts(reading, 'extensions')
   for (const member of reading.members.values()) {
     if (member.type === 'symlink') requireInside(reading.members, member)
@@ -56,14 +55,15 @@ export function readSourceTree(source: string, pluginsDirname: string): SourceTr
 
 function openFolder(source: string): string {
   if (statSync(source, { throwIfNoEntry: false })?.isDirectory()) return realpathSync(source)
-  throw refused(`What to seal must be a folder, and ${source} is none.`)
+  throw refused(`There is no folder ${source} to seal: correct the path.`)
 }
 
 /** A file next to the plugins is not a part; nor is a folder whose name starts with "_", which host frameworks skip. */
 function addParts(reading: Reading, dirname: string): string[] {
   const found = statOf(reading, dirname)
   if (found === undefined) return []
-  if (!found.isDirectory()) throw refused(`${join(reading.root, dirname)} must be a folder.`)
+  if (!found.isDirectory())
+    throw refused(`${join(reading.root, dirname)} is not a folder: it must contain one folder for each part.`)
   reading.members.set(dirname, { path: dirname, type: 'directory' })
   const paths = namesIn(reading, dirname).map(name => `${dirname}/${name}`)
   const { parts = [], others = [] } = Object.groupBy(paths, path => (isPart(reading, path) ? 'parts' : 'others'))
@@ -85,7 +85,7 @@ function addPart(reading: Reading, path: string): void {
 
 function addPlan(reading: Reading): void {
   const found = statOf(reading, PLAN_PATH)
-  if (!found?.isFile()) throw refused(`A project needs its plan: ${join(reading.root, PLAN_PATH)} is not there.`)
+  if (!found?.isFile()) throw refused(`The plan ${join(reading.root, PLAN_PATH)} does not exist: a project needs one.`)
   reading.members.set('deployment', { path: 'deployment', type: 'directory' })
   addPath(reading, PLAN_PATH, found)
   const others = namesIn(reading, 'deployment').filter(name => `deployment/${name}` !== PLAN_PATH)
@@ -98,7 +98,8 @@ function addFolder(reading: Reading, folder: string): void {
     const path = `${folder}/${name}`
     const found = statOf(reading, path)
     if (isNeverSealed(name)) reading.leftOut.push(path)
-    else if (found === undefined) throw refused(`${path} went away while it was sealed.`)
+    else if (found === undefined)
+      throw refused(`${path} was removed while it was being sealed: seal the project again.`)
     else addPath(reading, path, found)
   }
 }
@@ -114,26 +115,28 @@ function addPath(reading: Reading, path: string, found: Stats): void {
     const isExecutable = (found.mode & 0o100) !== 0
     reading.members.set(path, { path, type: 'file', source, size: found.size, isExecutable, sha256: hashFile(source) })
   } else {
-    throw refused(`Only files, folders and symlinks can be sealed, and ${source} is something else.`)
+    throw refused(`${source} cannot be sealed: remove it, as only files, folders and symlinks can.`)
   }
 }
 
 function requirePortable(path: string): void {
   const name = path.slice(path.lastIndexOf('/') + 1)
   if (!UNPORTABLE_NAME.test(name) && Buffer.byteLength(name) <= MAX_NAME_BYTES) return
-  throw refused(`The name of ${JSON.stringify(path)} must be UTF-8 without backslashes and control characters.`)
+  throw refused(
+    `The name of ${JSON.stringify(path)} is not portable: it must be UTF-8 of at most ${MAX_NAME_BYTES} bytes, without backslashes and control characters.`,
+  )
 }
 
 /**
- * Each plugin and extension is installed by itself: a symlink from one to another, or out of one and back in by its
- * name, could lead elsewhere on the host.
+ * Each part is installed separately, so a symlink to another part, or out of its own and back in by name, could lead
+ * somewhere else on the host.
  */
 function requireInside(members: ReadonlyMap<string, Member>, link: LinkMember): void {
   const [kind, id, ...rest] = link.path.split('/')
   const climbsOut = posix.join(...rest.slice(0, -1), link.target).split('/')[0] === '..'
   if (!climbsOut && resolveLink(members, link) !== undefined) return
   throw refused(
-    `The symlink ${link.path} must lead, relatively and through no other symlink, to something sealed inside ${kind}/${id}, and leads to ${link.target}.`,
+    `The symlink ${link.path} leads to ${link.target}: it must be relative and lead, through no other symlink, to a sealed file or folder inside ${kind}/${id}.`,
   )
 }
 

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { type Member, resolveLink } from './member.ts'
 
 /**
- * The tree digest of the members below `folder` (docs/contracts.md, "Tree digest"), their paths relative to it;
- * `''` is the whole tree. A symlink to a regular file counts with that file's bytes; no other symlink does.
+ * The tree digest of the members below `folder` (docs/contracts.md, "Tree digest"), with paths relative to it; `''`
+ * means the whole tree. A symlink to a regular file counts as that file; other symlinks do not count.
  */
 export function treeDigest(members: ReadonlyMap<string, Member>, folder: string): string {
   const prefix = folder === '' ? '' : `${folder}/`
@@ -18,8 +18,8 @@ export function treeDigest(members: ReadonlyMap<string, Member>, folder: string)
 }
 
 /**
- * Orders paths component by component, each by code points. UTF-8 bytes are in the order of their code points, and a
- * zero byte between the components ends each of them before every character that a longer one could go on with.
+ * Orders paths component by component, each by code points. Comparing UTF-8 bytes has that effect, with a zero byte as
+ * separator: it sorts before every other character.
  */
 export function comparePaths(a: string, b: string): number {
   return Buffer.compare(Buffer.from(a.replaceAll('/', '\0')), Buffer.from(b.replaceAll('/', '\0')))

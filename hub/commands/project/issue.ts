@@ -10,18 +10,18 @@ import {
 } from '../command.ts'
 
 export const devkey: Command = issuing('devkey', {
-  summary: 'makes a dev key, with which a workflow logs in to the hub',
+  summary: 'creates a dev key, which a workflow needs to log in',
   input: 'devkey',
 })
 
 export const credential: Command = issuing('credential', {
-  summary: 'makes a deployment credential, which releases the key of a sealed version',
+  summary: 'creates a deployment credential, which unlocks sealed versions',
   input: 'deployment-credential',
 })
 
 interface Issuing {
   readonly summary: string
-  /** The name of the action's input that takes the value. */
+  /** The action's input that takes the value. */
   readonly input: string
 }
 
@@ -30,11 +30,11 @@ function issuing(purpose: Purpose, { summary, input }: Issuing): Command {
     summary,
     usage: `npm run hub -- project ${purpose} --project-id P --name N [options]
 
-  --project-id P   the one project that it is good for
+  --project-id P   the only project that it is valid for
   --name N         what it is for
 ${DATA_USAGE}
 
-It prints the value for the input ${input}, and nothing else, on standard output. It is not shown again.`,
+Standard output gets the value, for the input ${input}, and nothing else. The hub cannot show it again.`,
     run: async args => {
       const options = { 'project-id': { type: 'string' }, name: { type: 'string' } } as const
       const { values } = parseCommandLine(args, { ...DATA_OPTION, ...options })
@@ -44,7 +44,9 @@ It prints the value for the input ${input}, and nothing else, on standard output
         requireProject(store, project_id)
         return createProjectKey(store, request)
       })
-      console.error(`The ${KEY_TITLES[purpose]} ${record.id} is for the project ${project_id}; it is shown only now:`)
+      console.error(
+        `Created the ${KEY_TITLES[purpose]} ${record.id} for the project ${project_id}. Save it now, the hub cannot show it again:`,
+      )
       console.log(value)
     },
   }

@@ -8,6 +8,6 @@ import { seal } from './seal.ts'
 
 export const project: CommandGroup = {
   name: 'npm run hub -- project',
-  summary: 'seals, publishes and revokes projects of many plugins',
+  summary: 'seals, publishes and revokes projects, which have many plugins',
   commands: { keygen, seal, publish, versions, devkey, credential, keys, revoke },
 }

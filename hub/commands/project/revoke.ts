@@ -8,17 +8,17 @@ const OPTIONS = { ...DATA_OPTION, 'project-id': { type: 'string' }, version: { t
 type Values = ReturnType<typeof parseCommandLine<typeof OPTIONS>>['values']
 
 export const revoke: Command = {
-  summary: 'revokes a dev key, a credential, a version, or all keys of a project',
+  summary: 'revokes a key, a credential, a version or a whole project',
   usage: `npm run hub -- project revoke ID [options]
 npm run hub -- project revoke --project-id P --version V [options]
 npm run hub -- project revoke --project-id P [options]
 
-  ID               a dev key or deployment credential, as "project keys" lists it
-  --project-id P   alone: every dev key and deployment credential that the project has now
-  --version V      this version only: its key is not released any more
+  ID               a dev key or deployment credential, from "project keys"
+  --project-id P   without --version: every dev key and deployment credential of the project
+  --version V      this version only: the hub no longer releases its key
 ${DATA_USAGE}
 
-It takes effect at once, also for a hub that is running: the next deployment gets no key. Nothing is taken from hosts.`,
+It takes effect at once, even on a running hub: the next deployment gets no key. Hosts keep what they have installed.`,
   run: async args => {
     const { values, positionals } = parseCommandLine(args, OPTIONS, 1)
     console.log(await withExistingStore(values.data, chooseRevocation(positionals[0], values)))
@@ -30,7 +30,7 @@ type Revocation = (store: Store) => string
 
 function chooseRevocation(id: string | undefined, { 'project-id': projectId, version }: Values): Revocation {
   if ((id === undefined) === (projectId === undefined) || (id !== undefined && version !== undefined)) {
-    throw new UsageError('What to revoke is given by an ID, or by --project-id, alone or with --version.')
+    throw new UsageError('Name what to revoke: an ID, --project-id alone, or --project-id with --version.')
   }
   if (id !== undefined) return store => revokeKey(store, id)
   const project_id = projectId ?? ''
@@ -40,15 +40,15 @@ function chooseRevocation(id: string | undefined, { 'project-id': projectId, ver
 
 function revokeKey(store: Store, id: string): string {
   const { purpose, name, project_id } = revokeProjectKey(store, id)
-  return `The ${KEY_TITLES[purpose]} ${id} (${name}) of the project ${project_id} is revoked.`
+  return `Revoked the ${KEY_TITLES[purpose]} ${id} (${name}) of the project ${project_id}.`
 }
 
 function revokeKeys(store: Store, projectId: string): string {
   const revoked = revokeProject(store, projectId)
-  return `Every dev key and deployment credential of the project ${projectId} is revoked (${revoked.length} just now).`
+  return `Revoked all dev keys and deployment credentials of the project ${projectId} (${revoked.length} were active).`
 }
 
 function revokeVersion(store: Store, id: ProjectVersionId): string {
   revokeProjectVersion(store, id)
-  return `Version ${id.version} of the project ${id.project_id} is revoked.`
+  return `Revoked version ${id.version} of the project ${id.project_id}.`
 }

@@ -13,18 +13,18 @@ export const SEAL_OPTIONS = {
   'built-at': { type: 'string' },
 } as const
 
-export const SEAL_USAGE = `  --source DIR           the folder with plugins/, extensions/ and deployment/install.yaml; nothing is written there
+export const SEAL_USAGE = `  --source DIR           the folder with plugins/, extensions/ and deployment/install.yaml; it is only read
   --project-id P         the project's id, as in the plan
   --version V            the project's version (semver)
-  --signing-key FILE     the Ed25519 private key that "project keygen" has made
+  --signing-key FILE     the private key (Ed25519) from "project keygen"
 
-  --project-name N       the name that people read (default: the id)
+  --project-name N       the display name (default: the id)
   --plugins-dirname D    the folder of the plugins in the source (default plugins)
-  --built-at TIME        ISO 8601 (default: SOURCE_DATE_EPOCH where it is set, else now)`
+  --built-at TIME        ISO 8601 (default: SOURCE_DATE_EPOCH if set, else now)`
 
 type SealValues = { readonly [name in keyof typeof SEAL_OPTIONS]?: string | undefined }
 
-/** Seals as the options say, and tells on standard error what was left out. Throws UsageError, and as sealProject does. */
+/** Seals as the options say; standard error lists the paths left out. Throws UsageError, and as sealProject does. */
 export async function sealSource(values: SealValues): Promise<SealedProject> {
   const sealed = await sealProject({
     source: requireOption('source', values.source),
@@ -44,7 +44,9 @@ function parseBuiltAt(text: string | undefined): Date | undefined {
   if (text === undefined && !epoch) return undefined
   const time = text === undefined ? new Date(Number(epoch) * 1000) : new Date(text)
   if (time.getTime() >= 0) return time
-  const given =
-    text === undefined ? 'SOURCE_DATE_EPOCH must be a number of seconds' : '--built-at must be an ISO 8601 time'
-  throw new UsageError(`${given} since 1970, found ${JSON.stringify(text ?? epoch)}.`)
+  const rule =
+    text === undefined
+      ? 'The environment variable SOURCE_DATE_EPOCH must be the number of seconds since 1970'
+      : 'The option --built-at must be an ISO 8601 time after 1970'
+  throw new UsageError(`${rule}, not ${JSON.stringify(text ?? epoch)}.`)
 }

@@ -6,14 +6,14 @@ import { SEAL_OPTIONS, SEAL_USAGE, sealSource } from './seal-options.ts'
 import { releasePath, writeSealedFile } from './sealed-file.ts'
 
 export const seal: Command = {
-  summary: 'seals a source folder into a file, to be published elsewhere or later',
+  summary: 'seals a source folder into a file, to publish elsewhere or later',
   usage: `npm run hub -- project seal --source DIR --project-id P --version V --signing-key FILE [options]
 
 ${SEAL_USAGE}
   --out FILE             the sealed file (default P-V.sealed)
 
-Left out are .git, node_modules, caches, .env (not .env.template), private keys and whatever is no part of a project.
-FILE.release.json beside it holds the key that opens it: whoever publishes needs it, nobody else may have it.`,
+Sealing leaves out .git, node_modules, caches, .env (not .env.template), private keys and files outside the project's
+folders. It also writes FILE.release.json, which contains the key that opens the file: give it only to the publisher.`,
   run: async args => {
     const { values } = parseCommandLine(args, { ...SEAL_OPTIONS, out: { type: 'string' } })
     const out = values.out ?? `${requireOption('project-id', values['project-id'])}-${values.version}.sealed`
@@ -22,16 +22,16 @@ FILE.release.json beside it holds the key that opens it: whoever publishes needs
     writeSealedFile(out, sealed)
     const { project_id, version, signer_public_key } = sealed.release
     console.log(`Sealed the project ${project_id} ${version} into ${out}: ${sealed.bytes.length} bytes`)
-    console.log(`Signed by ${signer_public_key}; ${releasePath(out)} holds the key that opens it: keep it secret.`)
+    console.log(`Signed by ${signer_public_key}. ${releasePath(out)} contains the key that opens it: keep it secret.`)
   },
 }
 
-/** The next sealing would find in the source folder what this one has written there. */
+/** The next run would find the sealed file among the sources. */
 function requireOutside(source: string, out: string): void {
   const [folder, target] = [followFolder(source), join(followFolder(dirname(out)), basename(out))]
   const way = relative(folder, target)
   if (way === '..' || way.startsWith('../') || resolve(way) === way) return
-  throw new UsageError(`The option --out must lead out of the source folder ${source}, and ${out} lies in it.`)
+  throw new UsageError(`The option --out must name a file outside the source folder ${source}, not ${out}.`)
 }
 
 function followFolder(path: string): string {

@@ -3,18 +3,18 @@ import { HubError } from '../../errors.ts'
 import { parseInput } from '../../names.ts'
 import { releaseSchema, type SealedRelease } from '../../project/publish.ts'
 
-/** What lies beside a sealed file and is needed to publish it; it holds the DEK. */
+/** The file next to a sealed file that publishing needs; it contains the DEK. */
 export function releasePath(file: string): string {
   return `${file}.release.json`
 }
 
 /**
- * Writes a sealed file, and beside it, readable by its user only, what goes with it. Throws HubError 400 when one of
- * the two is there already.
+ * Writes a sealed file, and next to it its release, which only the user can read. Throws HubError 400 when one of the
+ * two files already exists.
  */
 export function writeSealedFile(file: string, { bytes, release }: SealedRelease): void {
   const taken = [file, releasePath(file)].find(path => existsSync(path))
-  if (taken !== undefined) throw new HubError(400, `The file ${taken} exists already: give another --out.`)
+  if (taken !== undefined) throw new HubError(400, `The file ${taken} already exists: choose another --out.`)
   try {
     writeFileSync(releasePath(file), `${JSON.stringify(release, null, 2)}\n`, { mode: 0o600, flag: 'wx' })
     writeFileSync(file, bytes, { flag: 'wx' })
@@ -24,15 +24,18 @@ export function writeSealedFile(file: string, { bytes, release }: SealedRelease)
   }
 }
 
-/** Throws HubError 400 when one of the two files is missing or is not what writeSealedFile writes. */
+/** Throws HubError 400 when one of the two files is missing or invalid. */
 export function readSealedFile(file: string): SealedRelease {
   for (const path of [file, releasePath(file)]) {
-    if (!existsSync(path)) throw new HubError(400, `The file ${path} is missing: "project seal" writes it.`)
+    if (!existsSync(path)) throw new HubError(400, `The file ${path} does not exist: "project seal" writes it.`)
   }
   try {
     const release = parseInput(releaseSchema, JSON.parse(readFileSync(releasePath(file), 'utf8')))
     return { bytes: readFileSync(file), release }
   } catch (error) {
-    throw new HubError(400, `${releasePath(file)} cannot be used: ${error instanceof Error ? error.message : error}`)
+    throw new HubError(
+      400,
+      `The file ${releasePath(file)} is invalid: ${error instanceof Error ? error.message : error}`,
+    )
   }
 }
