@@ -2,54 +2,54 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { ActionResult } from '../../local/runner.ts'
 import { expectEqual } from './expect.ts'
-import { RELEASES } from './releases.ts'
+import { CLOCK, GREETER, RELEASES } from './releases.ts'
 import type { DemoStage } from './stage.ts'
 
-/** One chapter of the story. */
+/** One chapter of the demo. */
 export interface Deployment {
   readonly title: string
-  /** What goes before it, in sentences. */
-  readonly story: readonly string[]
-  /** Brings about what the story tells. */
+  /** Sentences that set the scene, one a line. */
+  readonly intro: readonly string[]
+  /** Makes the intro true. */
   arrange(on: DemoStage): Promise<void>
   run(on: DemoStage): Promise<ActionResult>
-  /** Outputs that it must have. Unless it is a success, what is installed must be as before. */
+  /** The outputs that the run must have. Unless it succeeds, it must leave the installed files unchanged. */
   readonly expected: Readonly<Record<string, string>>
-  /** What must hold besides. */
+  /** Checks more than the outputs. */
   verify?(on: DemoStage): void
-  /** What has been verified by then, as a sentence. */
+  /** A sentence that sums up what the checks have shown. */
   readonly verified: string
 }
 
 const SHOP_PLUGINS = '[{"id":"cart","version":"1.0.0"},{"id":"till","version":"2.3.0"}]'
 const SHOP_PARTS = ['plugins/cart/plugin.sig', 'plugins/till/plugin.sig', 'extensions/mailer/run.sh']
 
-const deployGreeter = (on: DemoStage): Promise<ActionResult> => on.deploy('plugin', 'greeter', 'install.yaml')
+const deployGreeter = (on: DemoStage): Promise<ActionResult> => on.deploy(GREETER, 'install.yaml')
 
 export const DEPLOYMENTS: readonly Deployment[] = [
   {
-    title: 'deploy a plugin',
-    story: ['greeter 1.0.0 is published, signed by its developer, and deployed.'],
+    title: 'Deploy a plugin',
+    intro: ['The developer signs and publishes greeter 1.0.0. The operator deploys it.'],
     async arrange(on) {
       await on.publish(RELEASES.greeter1)
     },
     run: deployGreeter,
     expected: { outcome: 'success', changed: 'true', version: '1.0.0', 'previous-version': '' },
-    verified: 'greeter 1.0.0 is installed, with a plugin.sig made for this host, and the hub has the report.',
+    verified: 'greeter 1.0.0 is installed, with a plugin.sig for this host. The hub has the report.',
   },
   {
-    title: 'deploy a service',
-    story: ['clock 1.0.0 goes beside it, below extensions/.'],
+    title: 'Deploy a service',
+    intro: ['clock 1.0.0 is a service, so it goes to extensions/.'],
     async arrange(on) {
       await on.publish(RELEASES.clock1)
     },
-    run: on => on.deploy('service', 'clock', 'install-service.yaml'),
+    run: on => on.deploy(CLOCK, 'install-service.yaml'),
     expected: { outcome: 'success', changed: 'true', version: '1.0.0', 'previous-version': '' },
     verified: 'clock 1.0.0 is installed.',
   },
   {
-    title: 'update the plugin',
-    story: ['greeter has meanwhile written data/visits.txt. Now 1.1.0 is published and deployed.'],
+    title: 'Update the plugin',
+    intro: ['Meanwhile, greeter has written data/visits.txt. The developer publishes 1.1.0.'],
     async arrange(on) {
       mkdirSync(dirname(visits(on)))
       writeFileSync(visits(on), '42\n')
@@ -57,39 +57,40 @@ export const DEPLOYMENTS: readonly Deployment[] = [
     },
     run: deployGreeter,
     expected: { outcome: 'success', changed: 'true', version: '1.1.0', 'previous-version': '1.0.0' },
-    verify: on => expectEqual('the plugin’s own data', readFileSync(visits(on), 'utf8'), '42\n'),
-    verified: 'greeter 1.1.0 is installed, its own data was carried over, and 1.0.0 is retained as a snapshot.',
+    verify: on => expectEqual('data/visits.txt', readFileSync(visits(on), 'utf8'), '42\n'),
+    verified: 'greeter 1.1.0 is installed and still has its data. Version 1.0.0 remains as a snapshot.',
   },
   {
-    title: 'a tampered artifact is refused',
-    story: [
-      'greeter 1.2.0 is published; then one bit of it is flipped on the hub’s disk. The refusal below is what should happen.',
+    title: 'Refuse a tampered artifact',
+    intro: [
+      'The developer publishes greeter 1.2.0. Then one bit of it flips on the hub’s disk.',
+      'The action must refuse it, so you will see an error.',
     ],
     async arrange(on) {
       on.tamper(await on.publish(RELEASES.greeter12))
     },
     run: deployGreeter,
     expected: { outcome: 'failed', changed: 'false', 'error-code': 'signature_mismatch' },
-    verified: 'Refused as expected (signature_mismatch); nothing was extracted, and the host is unchanged.',
+    verified: 'The action refused the artifact (signature_mismatch) and extracted nothing. The host is unchanged.',
   },
   {
-    title: 'a failing step is rolled back',
-    story: [
-      'greeter 2.0.0 requires the setting GREETER_TOKEN, which nobody has given. The plan’s last step finds that out,',
-      'when the new files are in their place already. The failure below is what should happen.',
+    title: 'Roll back a failed step',
+    intro: [
+      'greeter 2.0.0 requires the setting GREETER_TOKEN, which this host lacks. So the last step of the plan fails, when the',
+      'new files are already in place. The action must roll back, so you will see an error.',
     ],
     async arrange(on) {
       await on.publish(RELEASES.greeter2)
     },
-    run: on => on.deploy('plugin', 'greeter', 'install-with-settings.yaml'),
+    run: on => on.deploy(GREETER, 'install-with-settings.yaml'),
     expected: { outcome: 'rolled_back', changed: 'false', 'failed-step': 'settings' },
-    verified: 'Rolled back as expected; greeter 1.1.0 is in place again, byte for byte.',
+    verified: 'The action rolled back. greeter 1.1.0 is in place again, byte for byte.',
   },
   {
-    title: 'deploy a project',
-    story: [
-      'Now by the proposed contract. shop 1.0.0, two plugins and an extension with their plan, is sealed, signed and published.',
-      'The action asks for the key that opens it only when the signature has held, and puts all three in place as one.',
+    title: 'Deploy a project',
+    intro: [
+      'The publisher seals shop 1.0.0 into one encrypted and signed file: two plugins, an extension and their plan.',
+      'The action verifies the signature, requests the key, and installs all three parts or none.',
     ],
     async arrange(on) {
       await on.project.publish(RELEASES.shop1)
@@ -100,13 +101,13 @@ export const DEPLOYMENTS: readonly Deployment[] = [
       const missing = SHOP_PARTS.filter(path => !existsSync(join(on.root, path)))
       expectEqual('the missing parts of the project', missing.join(', '), '')
     },
-    verified: 'cart, till and mailer are installed, the plugins with a plugin.sig each, and the hub has the report.',
+    verified: 'cart, till and mailer are installed, and each plugin has its plugin.sig. The hub has the report.',
   },
   {
-    title: 'a revoked credential is refused',
-    story: [
-      'shop 1.1.0 is published; then the operator’s deployment credential is revoked on the hub, which from then on releases',
-      'no key for it. The refusal below is what should happen.',
+    title: 'Stop at a revoked credential',
+    intro: [
+      'The publisher releases shop 1.1.0. Then the hub’s administrator revokes the operator’s deployment credential.',
+      'The hub must not release the key, so you will see an error.',
     ],
     async arrange(on) {
       await on.project.publish(RELEASES.shop11)
@@ -114,8 +115,7 @@ export const DEPLOYMENTS: readonly Deployment[] = [
     },
     run: on => on.project.deploy(),
     expected: { outcome: 'failed', changed: 'false', version: '1.1.0', 'error-code': 'authentication_failed' },
-    verified:
-      'Refused as expected (authentication_failed); nothing was decrypted, and shop 1.0.0 runs on, byte for byte.',
+    verified: 'The hub released no key (authentication_failed), and nothing was decrypted. The host is unchanged.',
   },
 ]
 

@@ -1,4 +1,4 @@
-/** The story ends where something is not as it tells. */
+/** Throws, which ends the demo, when a check fails. */
 export function expectEqual<T>(what: string, found: T, expected: T): void {
   if (found !== expected) {
     throw new Error(`Expected ${what} to be ${JSON.stringify(expected)}, found ${JSON.stringify(found)}.`)

@@ -12,19 +12,19 @@ import { type ProjectRelease, writeSources } from './releases.ts'
 const PROJECT_ID = 'shop'
 const MOST_REPORTS = 100
 
-/** The project of the story: what its publisher, its hub and its operator do with it. */
+/** What the publisher, the hub's administrator and the operator do with the demo's project. */
 export interface DemoProject {
-  /** Seals a release with the publisher's key, and publishes it. */
+  /** Seals a release with the publisher's key and publishes it. */
   publish(release: ProjectRelease): Promise<void>
-  /** Takes the operator's deployment credential back, on the hub. */
+  /** Revokes the operator's deployment credential on the hub. */
   revokeCredential(): void
-  /** Runs the project action from `dist/` for the latest version. */
+  /** Deploys the latest version with the project action from `dist/`. */
   deploy(): Promise<ActionResult>
-  /** Every report that the hub has accepted, oldest first. */
+  /** All reports that the hub has accepted, oldest first. */
   readReports(): StoredProjectReport[]
 }
 
-/** `common` are the inputs that say where the hub and the host are. */
+/** `common` are the inputs that name the hub and the host. */
 export function openProject(stage: LocalStage, common: Readonly<Record<string, string>>): DemoProject {
   const { folder, store, workspace } = stage
   const { privateKey: signingKey } = generateKeyPairSync('ed25519')

@@ -3,11 +3,11 @@ import { dirname, join, resolve } from 'node:path'
 
 const EXAMPLES = resolve(import.meta.dirname, '../../examples')
 
-/** Sources that begin as an example, the one in the folder of this kind. */
+/** Sources that start as a copy of `examples/<kind>`. */
 interface Sources {
   kind: 'plugin' | 'service' | 'project'
   version: string
-  /** What differs from the example's sources: texts by path. */
+  /** Files that replace or extend the example: contents by path. */
   changes: Readonly<Record<string, string>>
 }
 
@@ -20,11 +20,12 @@ export interface ProjectRelease extends Sources {
   kind: 'project'
 }
 
-const GREETER = { kind: 'plugin', slug: 'greeter' } as const
+export const GREETER = { kind: 'plugin', slug: 'greeter' } as const
+export const CLOCK = { kind: 'service', slug: 'clock' } as const
 
 export const RELEASES = {
   greeter1: { ...GREETER, version: '1.0.0', changes: {} },
-  clock1: { kind: 'service', slug: 'clock', version: '1.0.0', changes: {} },
+  clock1: { ...CLOCK, version: '1.0.0', changes: {} },
   greeter11: {
     ...GREETER,
     version: '1.1.0',
@@ -40,7 +41,7 @@ export const RELEASES = {
     version: '2.0.0',
     changes: {
       'plugin.yaml': `${pluginYaml('2.0.0')}environment:\n  required: [GREETER_TOKEN]\n`,
-      '.env.template': '# What the greeter needs of this host\nGREETER_LANGUAGE=en\nGREETER_TOKEN=\n',
+      '.env.template': '# Settings of the greeter on this host\nGREETER_LANGUAGE=en\nGREETER_TOKEN=\n',
     },
   },
   shop1: { kind: 'project', version: '1.0.0', changes: {} },
@@ -51,7 +52,7 @@ export const RELEASES = {
   },
 } as const satisfies Record<string, Release | ProjectRelease>
 
-/** Writes the release's sources into `folder`: the example's, and what it changes of them. */
+/** Writes the sources of a release into `folder`. */
 export function writeSources(release: Sources, folder: string): void {
   cpSync(join(EXAMPLES, release.kind), folder, { recursive: true })
   for (const [path, text] of Object.entries(release.changes)) {
@@ -60,7 +61,7 @@ export function writeSources(release: Sources, folder: string): void {
   }
 }
 
-/** The path of an example's plan. */
+/** The path of an example plan. */
 export function examplePlan(name: string): string {
   return join(EXAMPLES, name)
 }

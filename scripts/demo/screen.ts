@@ -1,19 +1,16 @@
 import { styleText } from 'node:util'
 
-/** A new chapter of the story. */
+/** Starts a chapter of the demo. */
 export function showChapter(title: string, ...sentences: string[]): void {
   print('', styleText('bold', `━━━ ${title} ${'━'.repeat(Math.max(0, 92 - title.length))}`), ...sentences)
 }
 
-/**
- * A titled block. Its lines stand behind a bar, so that a runner which runs this program takes none of them for a command
- * of its own.
- */
+/** Prints a titled block. A bar starts each line, so that a runner never mistakes one for a workflow command. */
 export function showBlock(title: string, lines: readonly string[]): void {
   print('', styleText('bold', title), ...lines.map(line => `│ ${line}`.trimEnd()))
 }
 
-/** What was checked, and held. */
+/** Prints a sentence that the demo has verified. */
 export function showVerified(sentence: string): void {
   print(`✔ ${sentence}`)
 }

@@ -17,17 +17,17 @@ const MAIN_FIELDS = [
 ]
 const NAME_WIDTH = 18
 
-/** Everything that a run left: log, outputs, summary, local report, files of the host. */
+/** Prints everything that a run produced: log, outputs, summary, local report, and the files on the host. */
 export function showResult(result: ActionResult, projectRoot: string): void {
   const outputs = Object.entries(result.outputs).map(([name, value]) => `${name.padEnd(NAME_WIDTH)}${value}`)
-  showBlock(`Log of the step, which ended with exit code ${result.exitCode}`, renderLog(result.log))
+  showBlock(`Log of the step (exit code ${result.exitCode})`, renderLog(result.log))
   showBlock('Outputs', outputs)
   showBlock('Job summary', renderSummary(result.summary))
-  showBlock('Local report, its main fields', mainFields(result.outputs['report-path'] ?? ''))
-  showBlock('Files of the host', drawTree(projectRoot))
+  showBlock('Local report (main fields)', mainFields(result.outputs['report-path'] ?? ''))
+  showBlock('Files on the host', drawTree(projectRoot))
 }
 
-/** The log as the runner shows it: its commands acted upon, the groups open. */
+/** The log as the runner shows it, with all groups open. */
 function renderLog(log: string): string[] {
   let indent = ''
   return log
@@ -57,7 +57,7 @@ function annotationTitle(command: string, properties: string): string {
   return title === undefined ? kind : `${kind} (${title})`
 }
 
-/** The Markdown of the summary, with its escapes resolved as a browser would. */
+/** The summary's Markdown, with its escapes resolved as in a browser. */
 function renderSummary(markdown: string): string[] {
   const text = markdown.replace(/&#(\d+);/g, (_, code) => String.fromCodePoint(Number(code)))
   return text

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type { ListingId } from '../../hub/marketplace/catalogue.ts'
 import { publishFolder } from '../../hub/marketplace/publish.ts'
 import { type ActionResult, runAction } from '../../local/runner.ts'
 import { type LocalStage, openLocalStage } from '../../local/stage.ts'
@@ -10,16 +11,16 @@ import { examplePlan, type Release, writeSources } from './releases.ts'
 const HOST_ID = 'app-1'
 const PLAN = 'deploy/install.yaml'
 
-/** A local stage with what the story needs on it. */
+/** A local stage with the actions of the demo. */
 export interface DemoStage extends LocalStage {
-  /** Publishes a release, signed; returns its artifact's SHA-256. */
+  /** Signs and publishes a release. Returns the SHA-256 of its artifact. */
   publish(release: Release): Promise<string>
-  /** Flips one bit of an artifact on the hub's own disk. */
+  /** Flips one bit of an artifact on the hub's disk. */
   tamper(sha256: string): void
-  /** Runs the deploy action from `dist/` for the latest version, with one of the plans below `examples/`. */
-  deploy(kind: Release['kind'], slug: string, plan: string): Promise<ActionResult>
+  /** Deploys the latest version with the deploy action from `dist/`; `plan` is the name of an example plan. */
+  deploy(listing: ListingId, plan: string): Promise<ActionResult>
   /** The hub's fleet view (contract 4.1) of one plugin or service. */
-  readFleet(kind: Release['kind'], slug: string): Promise<HostEntry[]>
+  readFleet(listing: ListingId): Promise<HostEntry[]>
   readonly project: DemoProject
 }
 
@@ -47,14 +48,14 @@ export async function openStage(): Promise<DemoStage> {
       return (await publishFolder(store, sources, { kind, slug, version, signingSecret, repo })).sha256
     },
     tamper: sha256 => flipOneBit(join(dataDir, 'artifacts', sha256)),
-    deploy(kind, slug, plan) {
+    deploy({ kind, slug }, plan) {
       cpSync(examplePlan(plan), join(workspace.path, PLAN))
       const secrets = { 'api-key': apiKey, 'signing-secret': signingSecret, 'plugin-secret-key': pluginSecretKey }
-      // The host framework's secret means nothing to a service.
+      // A service has no plugin.sig, so it takes no plugin-secret-key.
       const inputs = kind === 'plugin' ? secrets : { ...secrets, 'plugin-secret-key': '' }
       return runAction({ workspace, inputs: { ...place, ...inputs, 'install-plan': PLAN, kind, slug } })
     },
-    async readFleet(kind, slug) {
+    async readFleet({ kind, slug }) {
       const url = `${hub.url}/deployments/${kind}/${slug}/hosts`
       return (await (await fetch(url, { headers: { 'X-API-Key': apiKey } })).json()) as HostEntry[]
     },

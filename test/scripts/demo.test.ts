@@ -22,36 +22,36 @@ describe('the demo', () => {
   })
   after(() => rmSync(folder, { recursive: true, force: true }))
 
-  it('ends well, with one line', () => {
+  it('succeeds and says so in its last line', () => {
     assert.equal(status, 0, lines.join('\n'))
-    assert.match(lines.at(-2) ?? '', /^All \d+ deployments ended as they should\./)
+    assert.match(lines.at(-2) ?? '', /^All \d+ deployments ended as expected\./)
   })
 
-  it('vouches for each of the deployments', () => {
+  it('prints a verified sentence for each deployment', () => {
     assert.equal(lines.filter(line => line.startsWith('✔ ')).length, DEPLOYMENTS.length)
   })
 
-  it('shows the outcomes side by side', () => {
+  it('lists all outcomes in its summary', () => {
     const outcomes = lines.filter(line => /^│ \d {2}/.test(line)).map(line => line.split(/ {2,}/).slice(1, 5))
     assert.deepEqual(outcomes, [
-      ['plugins/greeter', 'nothing → 1.0.0', 'success'],
-      ['extensions/clock', 'nothing → 1.0.0', 'success'],
+      ['plugins/greeter', 'first install of 1.0.0', 'success'],
+      ['extensions/clock', 'first install of 1.0.0', 'success'],
       ['plugins/greeter', '1.0.0 → 1.1.0', 'success'],
       ['plugins/greeter', '1.1.0 → 1.2.0', 'failed', 'signature_mismatch'],
       ['plugins/greeter', '1.1.0 → 2.0.0', 'rolled_back', 'step_failed'],
-      ['project shop', 'nothing → 1.0.0', 'success'],
+      ['project shop', 'first install of 1.0.0', 'success'],
       ['project shop', '1.0.0 → 1.1.0', 'failed', 'authentication_failed'],
     ])
   })
 
-  it('prints nothing that a runner would take for a command', () => {
+  it('prints nothing that a runner would mistake for a command', () => {
     assert.deepEqual(
       lines.filter(line => /^\s*::|##\[/.test(line)),
       [],
     )
   })
 
-  it('removes everything again', () => {
+  it('removes its files', () => {
     assert.deepEqual(readdirSync(folder), [])
   })
 })
