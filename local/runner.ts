@@ -1,28 +1,30 @@
-import { spawn } from 'node:child_process'
+import { type ChildProcessByStdio, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
+import type { Readable } from 'node:stream'
 import { parse } from 'yaml'
 
 const REPOSITORY = resolve(import.meta.dirname, '..')
 
 export interface ActionRun {
-  /** The folder of the action.yml, below the repository. Default: the root. */
+  /** The folder of the action.yml, relative to the repository. Default: the root. */
   action?: string
   phase?: 'main' | 'post'
   inputs: Readonly<Record<string, string>>
-  /** A folder of the run's own; see `makeWorkspace`. */
+  /** See `makeWorkspace`. Several runs may share one. */
   workspace: Workspace
-  /** Where the built repository lies: its `dist/` and each `action.yml`. Default: this one. */
+  /** A checkout with its `dist/` built. Default: this repository. */
   repository?: string
-  /** A command that gets the action's own command line appended and runs it, say `strace -o log`. */
+  /** A command that runs the action's command line, which is appended to it, for example `strace -o log`. */
   through?: readonly string[]
-  /** The step's `env:`; undefined takes a variable of the runner's away. */
+  /** The step's `env:`; undefined removes a variable of the runner. */
   env?: Readonly<Record<string, string | undefined>>
-  /** What the main phase saved, for the post phase. */
+  /** For the post phase: the state that the main phase saved. */
   state?: Readonly<Record<string, string>>
   onStart?: (pid: number) => void
-  /** Called with each piece of the log as it comes. */
+  /** Receives each piece of the log as it arrives. */
   onLog?: (text: string) => void
 }
 
@@ -36,13 +38,13 @@ export interface ActionResult {
 }
 
 export interface Workspace {
-  /** `GITHUB_WORKSPACE`: where the repository would be checked out. */
+  /** `GITHUB_WORKSPACE`: the folder of the operator's checkout. */
   path: string
   /** `RUNNER_TEMP`. */
   temp: string
 }
 
-/** A temporary workspace below `parent`. */
+/** Makes a workspace in a new folder below `parent`. The caller removes it. */
 export function makeWorkspace(parent: string = tmpdir()): Workspace {
   const root = mkdtempSync(join(parent, 'workspace-'))
   const workspace = { path: join(root, 'workspace'), temp: join(root, 'temp') }
@@ -52,8 +54,9 @@ export function makeWorkspace(parent: string = tmpdir()): Workspace {
 }
 
 /**
- * Runs an action of this repository as the runner does: the file that its action.yml names, from `dist/`, with the
- * inputs and their defaults as `INPUT_*`, the runner's command files, and nothing else of this process's environment but PATH and HOME.
+ * Runs an action from `dist/` as the runner does: the file that its action.yml names, with the inputs and their
+ * defaults as `INPUT_*`, the runner's variables and its command files. Of this process's environment, the action gets
+ * only PATH and HOME. Throws when the program cannot start.
  */
 export async function runAction(run: ActionRun): Promise<ActionResult> {
   const folder = resolve(run.repository ?? REPOSITORY, run.action ?? '.')
@@ -67,25 +70,27 @@ export async function runAction(run: ActionRun): Promise<ActionResult> {
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   if (child.pid !== undefined) run.onStart?.(child.pid)
-  let log = ''
-  for (const stream of [child.stdout, child.stderr]) {
-    stream.setEncoding('utf8').on('data', text => {
-      log += text
-      run.onLog?.(text)
-    })
-  }
-  const [exitCode, signal] = await new Promise<[number | null, NodeJS.Signals | null]>((done, fail) => {
-    child.once('error', fail)
-    child.once('close', (code, by) => done([code, by]))
-  })
   return {
-    exitCode,
-    signal,
-    log,
+    ...(await readToEnd(child, run.onLog)),
     outputs: parseCommandFile(readFileSync(files.output, 'utf8')),
     state: parseCommandFile(readFileSync(files.state, 'utf8')),
     summary: readFileSync(files.summary, 'utf8'),
   }
+}
+
+async function readToEnd(
+  child: ChildProcessByStdio<null, Readable, Readable>,
+  onLog: ActionRun['onLog'],
+): Promise<Pick<ActionResult, 'exitCode' | 'signal' | 'log'>> {
+  let log = ''
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', text => {
+      log += text
+      onLog?.(text)
+    })
+  }
+  const [exitCode, signal] = await once(child, 'close')
+  return { exitCode, signal, log }
 }
 
 function commandFiles(workspace: Workspace): { output: string; state: string; summary: string } {
@@ -129,7 +134,7 @@ function inputEnvironment(
   )
 }
 
-/** The records `name<<delimiter`, value, delimiter of a runner command file; the last of a name holds. */
+/** Parses the records of a command file: `name<<delimiter`, value, delimiter. The last record of a name counts. */
 function parseCommandFile(text: string): Record<string, string> {
   const records = text.matchAll(/^(.+?)<<(.+)\n([\s\S]*?)\n?\2\n/gm)
   return Object.fromEntries([...records].map(([, name, , value]) => [name as string, value as string]))

@@ -6,24 +6,24 @@ import { type RunningHub, startHub } from '../hub/server.ts'
 import { openStore, type Store } from '../hub/store.ts'
 import { makeWorkspace, type Workspace } from './runner.ts'
 
-/** A reference hub, a host without anything on it and an operator's workspace, in one temporary folder. */
+/** A running reference hub, an empty host and an operator's workspace, all in one temporary folder. */
 export interface LocalStage {
   readonly folder: string
   readonly hub: RunningHub
   /** The hub's data folder. */
   readonly dataDir: string
-  /** What the hub remembers. */
+  /** The hub's data, open next to the running hub. */
   readonly store: Store
-  /** The operator's key for the hub. */
+  /** The operator's API key. */
   readonly apiKey: string
-  /** The project root of the host. */
+  /** The host's project root. */
   readonly root: string
   readonly workspace: Workspace
-  /** Stops the hub; removes the folder unless it is to be kept. */
+  /** Stops the hub, and removes the folder unless `keep` is set. */
   close(keep?: boolean): Promise<void>
 }
 
-/** `name` begins the folder's name. */
+/** The folder's name starts with `name`. */
 export async function openLocalStage(name: string): Promise<LocalStage> {
   const folder = mkdtempSync(join(tmpdir(), `${name}-`))
   const dataDir = join(folder, 'hub')

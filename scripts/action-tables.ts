@@ -12,8 +12,8 @@ interface ActionFile {
 }
 
 /**
- * The README with the tables of its action's inputs and outputs between `<!-- inputs -->` and `<!-- /inputs -->`, and
- * `<!-- outputs -->` and `<!-- /outputs -->`. Throws when a pair of markers is missing.
+ * Fills the tables of an action's README: the inputs between `<!-- inputs -->` and `<!-- /inputs -->`, the outputs
+ * between `<!-- outputs -->` and `<!-- /outputs -->`. Throws when a marker is missing.
  */
 export function replaceActionTables(readme: string, actionYaml: string): string {
   const action: ActionFile = parse(actionYaml)
@@ -53,6 +53,6 @@ function replaceBetween(text: string, name: string, content: string): string {
   const [open, close] = [`<!-- ${name} -->`, `<!-- /${name} -->`]
   const start = text.indexOf(open)
   const end = text.indexOf(close, start)
-  if (start < 0 || end < 0) throw new Error(`The README must hold ${open} and ${close}, in this order.`)
+  if (start < 0 || end < 0) throw new Error(`The README has no ${open} followed by ${close}: add both markers.`)
   return `${text.slice(0, start + open.length)}\n${content}\n${text.slice(end)}`
 }

@@ -21,7 +21,7 @@ try {
   process.exitCode = 1
 }
 
-/** A place or a program that is not what was expected is told in one line; what nobody expected, with its stack. */
+/** One line for an expected error, such as a missing program; the stack for an unexpected one. */
 function explain(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   return 'code' in error || error === interruptionIfAny() ? error.message : (error.stack ?? error.message)

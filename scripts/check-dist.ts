@@ -4,9 +4,9 @@ import { join } from 'node:path'
 const ROOT = join(import.meta.dirname, '..')
 
 execFileSync(process.execPath, [join(ROOT, 'scripts', 'build.ts')], { cwd: ROOT, stdio: 'inherit' })
-// `git diff` would not see files that are new.
+// `git diff` misses new files.
 const changes = execFileSync('git', ['status', '--porcelain', '--', 'dist'], { cwd: ROOT, encoding: 'utf8' })
 if (changes !== '') {
-  process.stderr.write(`dist/ is not what src/ builds; it now is, so look at it and commit it:\n${changes}`)
+  process.stderr.write(`dist/ does not match src/. It is rebuilt now: review and commit these files:\n${changes}`)
   process.exitCode = 1
 }

@@ -27,7 +27,7 @@ function update(folder: string): void {
 function refuseStale(): void {
   if (stale.length === 0) return
   const files = stale.map(folder => join(folder, 'README.md')).join(', ')
-  process.stderr.write(`The tables in ${files} are not those of action.yml: run \`npm run docs\`.\n`)
+  process.stderr.write(`The tables in ${files} do not match action.yml: run \`npm run docs\`.\n`)
   process.exitCode = 1
 }
 
