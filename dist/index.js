@@ -9830,8 +9830,8 @@ __nccwpck_require__.d(__webpack_exports__, {
 
 ;// CONCATENATED MODULE: ./build/core/errors.js
 /**
- * Every error code there is. Stable: operators' workflows and dashboards compare against them.
- * docs/errors.md says for each what it means and what to do.
+ * All error codes. They are stable: operators' workflows and dashboards compare against them.
+ * docs/errors.md says what each means and what to do.
  */
 const ERROR_CODES = [
     'missing_input',
@@ -9877,8 +9877,8 @@ const ERROR_CODES = [
     'internal_error',
 ];
 /**
- * What an operator is told: a stable `code` and one sentence that says what was expected, what was found,
- * where, and what to do. The classes below say whose side the cause is on.
+ * An error for the operator: a stable `code` and a message that says what happened, why, where, and what to do.
+ * The classes below say on whose side the cause is.
  */
 class DeployError extends Error {
     name = 'DeployError';
@@ -9892,19 +9892,19 @@ class DeployError extends Error {
 class ConfigError extends DeployError {
     name = 'ConfigError';
 }
-/** The hub did not accept who we are. */
+/** The hub did not accept our credentials. */
 class AuthenticationError extends DeployError {
     name = 'AuthenticationError';
 }
-/** What the hub serves could not be fetched or must not be used. */
+/** The hub's artifact could not be fetched or must not be used. */
 class ArtifactError extends DeployError {
     name = 'ArtifactError';
 }
-/** The artifact is not what its signature, pin or digest says. */
+/** The artifact does not match its signature, pin or digest. */
 class SignatureError extends ArtifactError {
     name = 'SignatureError';
 }
-/** The archive is damaged or holds something that must not be extracted. */
+/** The archive is damaged or contains something that must not be extracted. */
 class ArchiveError extends ArtifactError {
     name = 'ArchiveError';
 }
@@ -9912,11 +9912,11 @@ class ArchiveError extends ArtifactError {
 class DeploymentError extends DeployError {
     name = 'DeploymentError';
 }
-/** Undoing failed; the host may run neither version whole. */
+/** The rollback failed; neither version may be complete on the host. */
 class RollbackError extends DeploymentError {
     name = 'RollbackError';
 }
-/** The error as a DeployError: as it is when it is one, else `internal_error` with its message and the cause kept. */
+/** Returns a DeployError unchanged; wraps any other error as `internal_error`, with its message and as its cause. */
 function toDeployError(error) {
     if (error instanceof DeployError)
         return error;
@@ -9933,7 +9933,10 @@ const external_node_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import
 ;// CONCATENATED MODULE: external "node:path"
 const external_node_path_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:path");
 ;// CONCATENATED MODULE: ./build/core/limits.js
-/** Limits of the contracts (docs/contracts.md), in bytes unless the name says otherwise. The first three are defaults of inputs. */
+/**
+ * Limits of the contracts (docs/contracts.md), in bytes unless the name says otherwise. The first three are defaults of
+ * inputs.
+ */
 const DEFAULT_MAX_ARTIFACT_BYTES = 512 * 1024 * 1024;
 const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024;
 const DEFAULT_MAX_ENTRIES = 100_000;
@@ -9949,16 +9952,16 @@ const MAX_FOREIGN_TEXT_CHARS = 500;
 
 ;// CONCATENATED MODULE: ./build/core/foreign-text.js
 
-/** Stands wherever text was cut, so that a redactor knows where a secret may have been cut in two. */
+/** Marks where text was cut, so that a redactor knows where a secret may have been cut in two. */
 const CUT_MARK = '… (cut)';
-// biome-ignore lint/suspicious/noControlCharactersInRegex: finding control characters is what it is for
+// biome-ignore lint/suspicious/noControlCharactersInRegex: it exists to find control characters
 const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
 const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu;
 const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g;
 /**
- * Text that came from a hub, a child process or an archive, made safe to print on one line of a workflow log:
- * no ANSI sequences, no control, direction or zero-width characters (CR and LF become a space), nothing that the
- * runner would take for a command (`::`, `##[`), and cut to `maxChars` characters with a mark where it was cut.
+ * Makes text from a hub, a child process or an archive safe to print on one line of a workflow log: no ANSI sequences,
+ * no control, direction or zero-width characters (CR and LF become a space), nothing that the runner would run as a
+ * command (`::`, `##[`), and at most `maxChars` characters, with a mark where the text was cut.
  */
 function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
     const flat = text
@@ -10196,11 +10199,11 @@ function treeDigest(files) {
     const lines = inTreeOrder(files).map(file => `${file.path}:${file.sha256}`);
     return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
 }
-/** What a tree digest is computed of, in its order. To order again what is in order costs next to nothing. */
+/** The entries in the order of a tree digest. Sorting entries that are already in order costs next to nothing. */
 function inTreeOrder(entries) {
     return [...entries].sort((a, b) => comparePaths(a.path, b.path));
 }
-/** Orders paths by the lists of their parts, each part by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
+/** Orders paths component by component, each by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
 function comparePaths(a, b) {
     if (a === b)
         return 0;
@@ -10209,9 +10212,9 @@ function comparePaths(a, b) {
         at++;
     return rankAt(a, at) - rankAt(b, at);
 }
-/** Where a path goes on decides: its end comes before the end of a part, and that before any character. */
+/** How a path continues decides: its end comes before the end of a component, and that before any character. */
 function rankAt(path, at) {
-    // Inside two surrogate pairs that begin alike, their second halves are in the order of the code points.
+    // If two surrogate pairs begin with the same half, their second halves have the order of the code points.
     const codePoint = path.codePointAt(at);
     if (codePoint === undefined)
         return -2;
@@ -17837,10 +17840,10 @@ const UNITS = [
     ['KiB', KIBIBYTE],
 ];
 /**
- * What is free and what is needed, for people: both in the unit of the need, one digit behind the point where there is
- * one. What is free is rounded down and the need up, so that the two never read the same.
+ * The free and the needed bytes as text for people, both in the unit of the need, with at most one decimal. The free
+ * bytes are rounded down and the needed ones up, so that the two never read the same.
  */
-function describeShortage(freeBytes, neededBytes) {
+function byteShortage(freeBytes, neededBytes) {
     const [unit, size] = UNITS.find(([, bytes]) => neededBytes >= bytes) ?? ['KiB', KIBIBYTE];
     const tenths = size / 10;
     return {
@@ -17864,7 +17867,7 @@ function requireSpace(path, neededBytes) {
         throw outOfInodes(path, ffree);
     if (free >= neededBytes)
         return;
-    const told = describeShortage(free, neededBytes);
+    const told = byteShortage(free, neededBytes);
     throw new DeploymentError('disk_full', `${path} has ${told.free} free, this deployment needs ${told.needed}: free some space and run again. Nothing was changed.`);
 }
 function outOfInodes(path, free) {
@@ -18027,7 +18030,7 @@ function statIfPresentSync(path) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/outcome.js
-/** The wire's word for an outcome: whatever is neither new nor old for certain counts as failed. */
+/** How a report states an outcome: if neither the new nor the old version certainly runs, it is `failed`. */
 function reportStatusOf(outcome) {
     switch (outcome) {
         case 'success':
@@ -21754,7 +21757,7 @@ function summaryOf(document, problems) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/document/schema-keys.js
-/** The keys that `schema` knows for the map at `path`; none where there is no such map. */
+/** The keys that `schema` accepts in the map at `path`; none where there is no such map. */
 function keysOfSchema(schema, path) {
     const { def } = schema?._zod ?? {};
     switch (def?.type) {
@@ -21787,7 +21790,7 @@ function nearMiss(word, candidates) {
     }
     return undefined;
 }
-/** `; did you mean "x"?` for a near miss, else nothing. */
+/** `; did you mean "x"?` for a near miss, else an empty text. */
 function didYouMean(word, candidates) {
     const candidate = nearMiss(word, candidates);
     return candidate === undefined ? '' : `; did you mean "${candidate}"?`;
@@ -21815,8 +21818,8 @@ function isOneEditApart(a, b) {
 
 
 /**
- * Turns a schema's issues with one document into sentences at their positions. Checks beyond a type need their own wording
- * as `error`: zod/mini has none.
+ * Turns a schema's issues with one document into sentences at their positions. Checks beyond a type need their own
+ * wording as `error`: zod/mini has none.
  */
 class SchemaComplaints {
     #source;
@@ -21826,8 +21829,8 @@ class SchemaComplaints {
         this.#words = words;
     }
     /**
-     * At most `MAX_REPORTED_PROBLEMS`. If the file is a different document altogether, which may contain secrets, there is one
-     * problem, which quotes nothing of it.
+     * At most `MAX_REPORTED_PROBLEMS`. If the file is a different document altogether, which may contain secrets, there
+     * is one problem, which quotes nothing of it.
      */
     problemsOf(issues) {
         const known = this.#words.keysAt([], this.#source.value);
@@ -21930,17 +21933,17 @@ var dist = __nccwpck_require__(8815);
 ;// CONCATENATED MODULE: ./build/core/document/yaml-error-sentence.js
 
 /**
- * What the YAML parser complains about, as a sentence for the person who wrote the file. Quotes nothing of the file: it
- * may be another one than was meant, with secrets in it.
+ * The YAML parser's complaint as a sentence for the author of the file. It quotes nothing of the file, which may be the
+ * wrong file and contain secrets.
  */
 function yamlErrorSentence(error) {
     switch (error.code) {
         case 'MULTIPLE_DOCS':
-            return 'the file must hold one YAML document, found another one here';
+            return 'the file must contain one YAML document, found another one here';
         case 'TAB_AS_INDENT':
             return 'tabs are not accepted as indentation: use spaces';
         case 'RESOURCE_EXHAUSTION':
-            return 'nested too deeply to be read';
+            return 'nested too deeply';
         case 'NON_STRING_KEY':
             return 'keys must be text';
         case 'TAG_RESOLVE_FAILED':
@@ -21953,7 +21956,7 @@ function yamlErrorSentence(error) {
             return `not valid YAML: ${lowerFirst(withoutQuote(error.message))}`;
     }
 }
-/** The parser quotes after a colon that ends a word. */
+/** The parser quotes the file after a colon that ends a word. */
 function withoutQuote(message) {
     return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200);
 }
@@ -21977,13 +21980,14 @@ const STRICT_YAML = {
     prettyErrors: false,
 };
 /**
- * Reads one YAML 1.2 document (core schema) strictly. Anchors, aliases, tags outside the core schema, directives, keys that
- * are no text, keys written twice, more than one document, more than `MAX_SMALL_FILE_BYTES` bytes, bytes that were no UTF-8 (now
- * U+FFFD) and nesting below `MAX_YAML_LEVELS` levels all become problems; nothing is thrown for what the text says.
+ * Parses one YAML 1.2 document (core schema) strictly. Anchors, aliases, tags outside the core schema, directives, keys
+ * that are not text, repeated keys, more than one document, more than `MAX_SMALL_FILE_BYTES` bytes, bytes that were not
+ * UTF-8 (now U+FFFD) and nesting below `MAX_YAML_LEVELS` levels all become problems; it never throws because of the
+ * text.
  */
 function parseYamlSource(text, file) {
     if (Buffer.byteLength(text) > MAX_SMALL_FILE_BYTES)
-        return unreadable(file, `the file must hold at most ${MAX_SMALL_FILE_BYTES} bytes, found more`);
+        return unreadable(file, `the file must be at most ${MAX_SMALL_FILE_BYTES} bytes, found more`);
     const stranger = text.indexOf('\uFFFD');
     if (stranger !== -1)
         return unreadable(file, `the file must be UTF-8 text, found something else in line ${lineOf(text, stranger)}`);
@@ -22082,7 +22086,7 @@ function keyFindings(node) {
         const repeated = seen.has(name);
         seen.add(name);
         if (repeated)
-            return [finding(key, 'this key is written twice in one map')];
+            return [finding(key, 'this key is already in the same map')];
         return name === '__proto__' ? [finding(key, 'the key "__proto__" is not accepted')] : [];
     });
 }
@@ -22123,11 +22127,11 @@ const stepIdSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_-]{0,63}$/,
 const identifiers_versionSchema = schemas_string().check(_regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
     error: 'must be 1 to 128 of 0-9, A-Z, a-z, ".", "+", "_" and "-", starting with a letter or digit',
 }));
-/** Without the names that a path gives another meaning. */
+/** Without `.` and `..`, which mean something else in a path. */
 const projectIdSchema = schemas_string().check(_regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
     error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor ".."',
 }));
-/** SHA-256 as 64 hex digits; upper case is accepted and folded. */
+/** SHA-256 as 64 hex digits; upper case is accepted and converted to lower case. */
 const sha256Schema = pipe(schemas_string().check(_regex(/^[0-9a-fA-F]{64}$/, { error: 'must be 64 hex digits' })), transform(hex => hex.toLowerCase()));
 const kindSchema = schemas_enum(['plugin', 'service'], { error: 'must be plugin or service' });
 
@@ -22185,7 +22189,7 @@ const host_config_schema_healthcheckSchema = schemas_lazy(() => strictObject({
 }), refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
     error: 'must have status and body only together with http',
 })));
-/** The host config as it is written; unknown keys are refused everywhere. */
+/** The form of a host config; unknown keys are refused everywhere. */
 const hostConfigSchema = schemas_lazy(() => strictObject({
     version: literal([1, '1']),
     supervisor: exactOptional(schemas_enum(SUPERVISORS)),
@@ -22247,7 +22251,8 @@ class HostConfigError extends SourceError {
 }
 /**
  * The host config in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown keys, names that
- * could be mistaken for options and commands that are not an argument list. Throws HostConfigError `invalid_host_config`.
+ * could be mistaken for options and commands that are not an argument list. Throws HostConfigError
+ * `invalid_host_config`.
  */
 function parseHostConfig(text, file) {
     const source = parseYamlSource(text, file);
@@ -22311,7 +22316,9 @@ const MAX_CYCLES = 20;
 function orderSteps({ steps }) {
     return new DependencyWalk(steps).order;
 }
-/** The dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`; not a step's dependency on itself. */
+/**
+ * The dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`; not a step's dependency on itself.
+ */
 function findCycles(steps) {
     return new DependencyWalk(steps).cycles;
 }
@@ -22377,7 +22384,8 @@ class DependencyWalk {
 
 /**
  * What is wrong with the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step on
- * itself, complete cycles. Reads the plan as it is written, so that it finds these even where a step has other mistakes.
+ * itself, complete cycles. Reads the plan as it is written, so that it finds these even where a step has other
+ * mistakes.
  */
 function planGraphProblems(source) {
     const steps = writtenSteps(source.value);
@@ -22478,7 +22486,7 @@ const stepKeys = {
 };
 /** The keys of every step. */
 const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
-/** One step as it is written, by its action; unknown actions and keys are refused. */
+/** The form of a step, by its action; unknown actions and keys are refused. */
 const stepSchema = discriminatedUnion('action', [
     strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract', 'rollback']) }),
     strictObject({
@@ -22536,8 +22544,8 @@ class PlanError extends SourceError {
     }
 }
 /**
- * The plan in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown actions and keys, repeated
- * ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
+ * The plan in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown actions and keys,
+ * repeated ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
  */
 function parsePlan(text, file) {
     const source = parseYamlSource(text, file);
@@ -22662,9 +22670,9 @@ function stepProblem(step, message) {
 ;// CONCATENATED MODULE: ./build/core/plan/plan-needs.js
 
 /**
- * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing: start,
- * stop and restart need a supervisor, healthcheck a supervisor or a health check, provision and notify their command. A
- * healthcheck must wait longer than its check has to stay healthy, or it could never pass.
+ * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing:
+ * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision and notify their
+ * command. A healthcheck must wait longer than its check has to stay healthy, or it could never pass.
  */
 function checkPlanNeeds(plan, hostConfig) {
     const check = new NeedsCheck(plan.steps, hostConfig);
@@ -22752,8 +22760,8 @@ function readyPlan(plan, hostConfig, bind) {
     return { bound, skipped: new Set(needs.skipped.map(step => step.id)) };
 }
 /**
- * Checks what a plan takes from the artifact: every template is a regular file of it, and not below a keep-path, where the
- * host's own file would be read instead. `hasFile` gets the `from` of a step. Throws PlanError `invalid_plan`.
+ * Checks what a plan takes from the artifact: every template is a regular file of it, and not below a keep-path, where
+ * the host's own file would be read instead. `hasFile` gets the `from` of a step. Throws PlanError `invalid_plan`.
  */
 function verifyTemplates(steps, keepPaths, hasFile) {
     const problems = steps.flatMap(step => {
@@ -22778,9 +22786,9 @@ function verifyTemplates(steps, keepPaths, hasFile) {
 
 
 /**
- * Binds a plan to the one artifact that it installs: its `project_id` equals the slug (contract 4.3, rule 6), it installs
- * exactly one part and of this kind, every other step works on that part, templates come from it, and no step that
- * needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
+ * Binds a plan to the one artifact that it installs: its `project_id` equals the slug (contract 4.3, rule 6), it
+ * installs exactly one part and of this kind, every other step works on that part, templates come from it, and no step
+ * that needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
  */
 function bindPlanToArtifact(plan, artifact) {
     const installStep = plan.steps.find(isInstallStep);
@@ -22867,7 +22875,8 @@ function parseSources(request) {
 const HEADER_FORM = /^hmac_sha256:([0-9a-fA-F]{64})$/;
 /**
  * The 32 bytes of an `X-Signature` header `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature").
- * Throws SignatureError `missing_signature` when there is none, `invalid_signature_format` when it has another form or algorithm.
+ * Throws SignatureError `missing_signature` when there is none, `invalid_signature_format` when it has another form or
+ * algorithm.
  */
 function parseSignatureHeader(header) {
     if (header === undefined || header.trim() === '') {
@@ -22880,23 +22889,23 @@ function parseSignatureHeader(header) {
     return Buffer.from(hex, 'hex');
 }
 /**
- * Vouches for an artifact when the HMAC-SHA256 over its exact bytes, computed with the signing secret, equals the
- * one in its `X-Signature` header, compared in constant time (contract 4.3, rules 3 and 4).
- * Throws SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
+ * Vouches for an artifact whose HMAC-SHA256 over its exact bytes, computed with the signing secret, equals the one in
+ * its `X-Signature` header, compared in constant time (contract 4.3, rules 3 and 4). Throws SignatureError
+ * `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
  */
 function verifyHmacSignature(artifact, computedHmac, header) {
     const expected = parseSignatureHeader(header);
     if (computedHmac.length !== expected.length || !(0,external_node_crypto_namespaceObject.timingSafeEqual)(computedHmac, expected)) {
-        throw new SignatureError('signature_mismatch', `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) does not carry the signature of this signing-secret: ` +
-            'nothing was installed. Check that signing-secret is the publisher’s current one; if it is, the bytes were changed on the way.');
+        throw new SignatureError('signature_mismatch', `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this signing-secret: ` +
+            'nothing was installed. Check that signing-secret is the publisher’s current one; if it is, the bytes were changed in transit.');
     }
     return artifact;
 }
-/** Refuses an artifact, verified before, that is not the pinned one: SignatureError `digest_mismatch`. */
+/** Refuses an artifact with a valid signature that is not the pinned one: SignatureError `digest_mismatch`. */
 function verifyPinnedDigest(artifact, pinnedSha256) {
     if (artifact.sha256 !== pinnedSha256) {
-        throw new SignatureError('digest_mismatch', `artifact-sha256 pins ${pinnedSha256}, the hub served ${artifact.sha256}: nothing was installed. ` +
-            'Find out why the hub serves other bytes, and pin their digest only if they are the ones that were reviewed.');
+        throw new SignatureError('digest_mismatch', `artifact-sha256 pins ${pinnedSha256}, but the hub served ${artifact.sha256}: nothing was installed. ` +
+            'Find out why the hub serves other bytes, and pin their digest only if they are the bytes that you reviewed.');
     }
     return artifact;
 }
@@ -22908,13 +22917,13 @@ var functions_parse = __nccwpck_require__(6353);
 ;// CONCATENATED MODULE: ./build/core/trust/versions.js
 
 
-/** Whether two version strings name the same version, an optional leading `v` aside. */
+/** Whether two version strings name the same version, ignoring a leading `v`. */
 function isSameVersion(a, b) {
     return withoutLeadingV(a) === withoutLeadingV(b);
 }
 /**
  * Whether `candidate` is older than `installed` by semantic versioning; `undefined` when either is not a semantic
- * version (short forms as `1.4` count as `1.4.0`).
+ * version (a short form such as `1.4` counts as `1.4.0`).
  */
 function isOlderVersion(candidate, installed) {
     const [a, b] = [comparable(candidate), comparable(installed)];
@@ -22976,16 +22985,17 @@ async function* inSlices(pieces, slice) {
 const external_node_zlib_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:zlib");
 ;// CONCATENATED MODULE: ./build/core/archive/free-buffer.js
 /**
- * Gives a buffer's memory back at once: left to the garbage collector, megabytes in use for moments pile up to a hundred. Only for a buffer
- * that has all of its memory to itself (not from Node.js' pool for small ones) and that nobody looks at any more.
+ * Gives a buffer's memory back at once: left to the garbage collector, megabytes in use for moments pile up to a
+ * hundred. Only for a buffer that has all of its memory to itself (not from Node.js' pool for small ones) and that
+ * nobody looks at any more.
  */
 function freeBuffer(buffer) {
     ;
     buffer.buffer.transfer(0);
 }
 /**
- * Frees a piece that a zlib stream of `chunkSize` has given out, once it is used: but only the last one in the buffer that the stream fills, which
- * the stream has done with; a piece before the last shares its memory with pieces to come.
+ * Frees a piece that a zlib stream of `chunkSize` has given out, once it is used: but only the last one in the buffer
+ * that the stream fills, which the stream has done with; a piece before the last shares its memory with pieces to come.
  */
 function freeZlibPiece(piece, chunkSize) {
     const { buffer, byteOffset, length } = piece;
@@ -23010,9 +23020,9 @@ function invalidEntry(name, problem, cause) {
     const options = cause === undefined ? {} : { cause };
     return new ArchiveError('invalid_archive', entrySentence(name, problem), options);
 }
-/** ArchiveError `invalid_archive` about the archive as a whole. */
+/** ArchiveError `invalid_archive` about the whole archive. */
 function invalidArchive(problem) {
-    return new ArchiveError('invalid_archive', `The archive is damaged or misleading, ${problem}: nothing was installed; the publisher must pack it again.`);
+    return new ArchiveError('invalid_archive', `The archive is damaged or misleading (${problem}): nothing was installed; the publisher must pack it again.`);
 }
 function entrySentence(name, problem) {
     return `The archive's entry "${cleanForeignText(name, 200)}" ${problem}: nothing was installed; the publisher must pack it again.`;
@@ -23156,7 +23166,7 @@ function countMagic(bytes) {
 
 
 /**
- * Judges an archive by the sizes that its listing declares, before anything is unpacked. Throws ArchiveError
+ * Checks the sizes that an archive's listing declares, before anything is unpacked. Throws ArchiveError
  * `archive_too_large` above a limit, `unsafe_archive` for a symlink's target of more than 4,096 bytes and for more
  * than 1,000 bytes out of one packed byte, of an entry above 1 MiB or of the whole.
  */
@@ -23173,11 +23183,14 @@ function verifyDeclaredSizes(entries, limits) {
     if (packed !== null)
         verifyRatio(bytes, packed);
 }
-/** Throws ArchiveError `archive_too_large` when an archive lists more entries, or needs more directories, than `max-entries`. */
+/**
+ * Throws ArchiveError `archive_too_large` when an archive lists more entries, or needs more directories, than
+ * `max-entries`.
+ */
 function verifyEntryCount(count, limits) {
     if (count <= limits.maxEntries)
         return;
-    throw new ArchiveError('archive_too_large', `The archive holds ${count} entries, more than max-entries allows (${limits.maxEntries}): nothing was installed; ` +
+    throw new ArchiveError('archive_too_large', `The archive has ${count} entries, more than max-entries allows (${limits.maxEntries}): nothing was installed; ` +
         'raise the input max-entries if the artifact is meant to be that large.');
 }
 /** Throws ArchiveError `archive_too_large` when an archive's entries declare more than `max-extracted-bytes`. */
@@ -23187,12 +23200,15 @@ function verifyExtractedBytes(bytes, limits) {
     throw new ArchiveError('archive_too_large', `The archive unpacks to ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes}): nothing was ` +
         'installed; raise the input max-extracted-bytes if the artifact is meant to be that large.');
 }
-/** Throws ArchiveError `unsafe_archive` when the archive as a whole, above 1 MiB, unpacks to more than 1,000 times its packed bytes. */
+/**
+ * Throws ArchiveError `unsafe_archive` when the archive as a whole, above 1 MiB, unpacks to more than 1,000 times its
+ * packed bytes.
+ */
 function verifyRatio(bytes, packed) {
     if (!isBeyondRatio(bytes, packed))
         return;
     throw new ArchiveError('unsafe_archive', `The archive unpacks from ${packed} to ${bytes} bytes, more than ${MAX_COMPRESSION_RATIO}:1: nothing was installed; ` +
-        'it looks like a decompression bomb, ask its publisher.');
+        'it looks like a decompression bomb. Ask its publisher.');
 }
 function verifyEntrySize(entry) {
     if (entry.type === 'symlink' && entry.size > MAX_PATH_BYTES) {
@@ -23214,7 +23230,7 @@ const WINDOWS_FORBIDDEN = /[<>:"|?*]/;
 const WINDOWS_DROPPED_END = /[. ]$/;
 const MACOS_IGNORED = /\p{Default_Ignorable_Code_Point}/gu;
 const NON_ASCII = /[^\p{ASCII}]/u;
-/** What the platform would make of a path component that is not the name itself, or undefined when it keeps the name. */
+/** Why the platform would not keep a path component as it is written, or undefined when it does. */
 function platformNameProblem(component, platform) {
     if (platform === 'win32')
         return windowsProblem(component);
@@ -23223,8 +23239,8 @@ function platformNameProblem(component, platform) {
     return undefined;
 }
 /**
- * Two paths with one key may be one file on the platform: keys are in Unicode's NFC, and without case on Windows and
- * macOS. The slashes stay, so that the keys of a path's parents are the beginnings of its key.
+ * Two paths with the same key may be one file on the platform: keys are in Unicode's NFC, and ignore case on Windows
+ * and macOS. The slashes stay, so that the key of a path begins with the keys of its parents.
  */
 function comparisonKey(path, platform) {
     const composed = NON_ASCII.test(path) ? path.normalize('NFC') : path;
@@ -23236,7 +23252,7 @@ function comparisonKey(path, platform) {
 }
 function windowsProblem(component) {
     if (WINDOWS_DEVICE.test(component))
-        return 'has a name that Windows keeps for a device';
+        return 'has a name that Windows reserves for a device';
     if (WINDOWS_FORBIDDEN.test(component))
         return 'has a character in its name that Windows does not allow';
     if (WINDOWS_DROPPED_END.test(component))
@@ -23245,12 +23261,12 @@ function windowsProblem(component) {
 }
 function macosProblem(component) {
     if (component.includes(':'))
-        return 'has a colon in its name, which macOS takes for a slash';
+        return 'has a colon in its name, which macOS reads as a slash';
     if (component.toLowerCase() === '..namedfork')
-        return 'has a name that macOS keeps for resource forks';
+        return 'has a name that macOS reserves for resource forks';
     return undefined;
 }
-/** Upper case first: it also unites what has several lower cases (`ß` and `ss`, the two lower sigmas). */
+/** Upper case first: it also unites letters with several lower cases (`ß` and `ss`, the two lower sigmas). */
 function foldCase(text) {
     return text.toUpperCase().toLowerCase().normalize('NFC');
 }
@@ -23260,11 +23276,14 @@ function foldCase(text) {
 
 
 
-// The BOM stays: dropping it would make two names equal that are not.
+// The BOM stays: without it two different names would become equal.
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const CONTROL_CHARACTER = /\p{Cc}/u;
 const DRIVE_LETTER = /^[A-Za-z]:/;
-/** The text of a name or a symlink's target: UTF-8 where the archive says so, else ASCII. Refuses other bytes: ArchiveError `unsafe_archive`. */
+/**
+ * The text of a name or a symlink's target: UTF-8 where the archive says so, else ASCII. Refuses other bytes:
+ * ArchiveError `unsafe_archive`.
+ */
 function decodeEntryText(bytes, encoding) {
     if ((0,external_node_buffer_namespaceObject.isAscii)(bytes))
         return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1');
@@ -23279,11 +23298,11 @@ function decodeEntryText(bytes, encoding) {
     }
 }
 /**
- * The relative path, without a final `/`, that an entry's name stands for. What it returns, joined to a folder, is
- * always below that folder (contract 4.3, rule 5).
+ * The relative path, without a final `/`, of an entry's name. Joined to a folder, it is always below that folder
+ * (contract 4.3, rule 5).
  * Refuses with ArchiveError `unsafe_archive` an empty name or component, `.` and `..`, a leading `/`, a drive letter,
  * backslashes, NUL and control characters, more than 255 bytes a component, 4,096 bytes or 64 levels, and the names
- * that the platform keeps for itself.
+ * that the platform reserves.
  */
 function parseEntryName(name, platform) {
     const path = name.endsWith('/') ? name.slice(0, -1) : name;
@@ -23307,7 +23326,7 @@ function pathProblem(path, components) {
     if (isLongerThan(path, MAX_PATH_BYTES))
         return `has a path of more than ${MAX_PATH_BYTES} bytes`;
     if (components.length > MAX_PATH_LEVELS)
-        return `lies more than ${MAX_PATH_LEVELS} levels deep`;
+        return `is more than ${MAX_PATH_LEVELS} levels deep`;
     return undefined;
 }
 function componentsProblem(components, platform) {
@@ -23327,7 +23346,7 @@ function componentProblem(component) {
         return `has a name of more than ${MAX_NAME_BYTES} bytes`;
     return undefined;
 }
-/** Counts bytes only where the characters leave it open: a UTF-16 unit is 1 to 3 bytes of UTF-8. */
+/** Counts bytes only where the characters do not decide: a UTF-16 unit is 1 to 3 bytes of UTF-8. */
 function isLongerThan(text, maxBytes) {
     if (text.length * 3 <= maxBytes)
         return false;
@@ -23338,8 +23357,9 @@ function isLongerThan(text, maxBytes) {
 
 
 /**
- * The tree that an extraction is going to create. It refuses entries that could not exist next to each other: two equal names,
- * a file that is also a directory, anything below a file or symlink. Names are equal when they may be one name to the platform.
+ * The tree that an extraction is going to create. It refuses entries that could not exist next to each other: two equal
+ * names, a file that is also a directory, anything below a file or symlink. Names are equal when they may be one name
+ * to the platform.
  */
 class PlannedTree {
     /** Parents before their children. */
@@ -23365,7 +23385,10 @@ class PlannedTree {
         const node = this.#nodes.get(comparisonKey(path, this.#platform));
         return node?.path === path ? node.type : undefined;
     }
-    /** Stops at the first known parent, whose own parents are known too, so that a deep path does not cost its whole depth each time. */
+    /**
+     * Stops at the first known parent, whose own parents are known too, so that a deep path does not cost its whole depth
+     * each time.
+     */
     #addParents(path, key) {
         const missing = [];
         let cut = path.lastIndexOf('/');
@@ -23415,9 +23438,8 @@ function parentProblem(there, parent) {
 const FORBIDDEN_CHARACTER = /[\\\p{Cc}]/u;
 const symlink_policy_DRIVE_LETTER = /^[A-Za-z]:/;
 /**
- * Vouches for a symlink: its target is relative, stays inside the tree at every step, passes through no other symlink and
- * ends at a file or directory of the archive (contract 4.3, rule 5).
- * Throws ArchiveError `unsafe_archive`.
+ * Vouches for a symlink: its target is relative, stays inside the tree at every step, passes through no other symlink
+ * and ends at a file or directory of the archive (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive`.
  */
 function verifySymlink(symlink, typeAt) {
     const problem = targetTextProblem(symlink.target) ?? walkProblem(symlink, typeAt);
@@ -23473,10 +23495,10 @@ function stopProblem(type) {
 /** Some tools deflate a directory's empty data, to two bytes. */
 const EMPTY_DEFLATE_BYTES = 2;
 /**
- * Plans the extraction of an archive's whole listing: a single top-level directory left out where the rules say `flattened`,
- * every path safe on the platform before and after that, no two equal, symlinks that stay inside, modes without set-uid
- * (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive` naming the entry and the rule, `archive_too_large` above a
- * limit, `empty_artifact` when there is neither a file nor a symlink.
+ * Plans the extraction of an archive's whole listing: a single top-level directory left out where the rules say
+ * `flattened`, every path safe on the platform before and after that, no two equal, symlinks that stay inside, modes
+ * without set-uid (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive` naming the entry and the rule,
+ * `archive_too_large` above a limit, `empty_artifact` when there is neither a file nor a symlink.
  */
 function planExtraction(entries, rules) {
     const { platform } = rules;
@@ -24338,8 +24360,8 @@ const plugin_yaml_schema = object({
 });
 /**
  * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
- * fields that we read has a type that the host does not expect. Unknown keys are fine; of a key written twice the last one
- * counts, as in the host's own reader.
+ * fields that we read has a type that the host does not expect. Unknown keys are fine; of a key written twice the last
+ * one counts, as in the host's own reader.
  */
 function parsePluginYaml(text) {
     const document = (0,dist/* parseDocument */.Tp)(text, { uniqueKeys: false, logLevel: 'error' });
@@ -24651,7 +24673,7 @@ function refuseWithoutSpace(folder, bytes) {
     const free = bavail * bsize;
     if (free >= bytes)
         return;
-    const told = describeShortage(free, bytes);
+    const told = byteShortage(free, bytes);
     throw new DeploymentError('disk_full', `The artifact has ${told.needed}, the runner's temporary folder ${folder} has ${told.free} free: free some space and run again. Nothing was changed.`);
 }
 
@@ -25278,9 +25300,9 @@ async function carryOver(installation, keeper, kept) {
 
 const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
 /**
- * Builds a settings file from a template of `KEY=value` lines: a key's value comes from `environment` where it is set there,
- * the other lines stay unchanged; declared keys that the template lacks are appended when set.
- * Throws DeploymentError `step_failed` when a value contains a line break, or a required key ends up empty.
+ * Builds a settings file from a template of `KEY=value` lines: a key's value comes from `environment` where it is set
+ * there, the other lines stay unchanged; declared keys that the template lacks are appended when set. Throws
+ * DeploymentError `step_failed` when a value contains a line break, or a required key ends up empty.
  */
 function seedSettings(template, names, environment) {
     const keys = [...names.required, ...names.optional];
@@ -28691,23 +28713,23 @@ function createRunnerLog(redact) {
 
 ;// CONCATENATED MODULE: ./build/core/secrets.js
 
-/** Of a secret, or of what is left of one where a text was cut. */
+/** Characters of a secret, or of the beginning that a cut left of one. */
 const SHORTEST_REDACTED = 4;
 const CUT_SIGN = CUT_MARK.charAt(0);
 /**
- * A function that replaces every secret in a text by `***`, also the beginning of one that was cut off: for what is
- * written to files and outputs, which the runner does not mask. Secrets under 4 characters are left, because replacing
- * them would garble every sentence.
+ * A function that replaces every secret in a text by `***`, even the beginning of one that was cut off: for files and
+ * outputs, which the runner does not mask. Secrets under 4 characters stay, because replacing them would garble every
+ * sentence.
  */
 function createRedactor(secrets) {
     const known = secrets
         .flatMap(secret => (secret === undefined ? [] : [secret, secret.trim(), ...secret.split(/\r?\n/)]))
         .filter(secret => secret.length >= SHORTEST_REDACTED);
     const forms = [...new Set(known.flatMap(formsOf))].sort((a, b) => b.length - a.length);
-    const holdingSign = forms.filter(form => form.includes(CUT_SIGN));
-    return text => redactWhole(redactCut(redactWhole(text, holdingSign), forms), forms);
+    const withSign = forms.filter(form => form.includes(CUT_SIGN));
+    return text => redactWhole(redactCut(redactWhole(text, withSign), forms), forms);
 }
-/** How a secret may stand in a text: as it is, in JSON, in a URL, and as what came from elsewhere is printed. */
+/** How a secret may appear in a text: unchanged, in JSON, in a URL, and cleaned as foreign text. */
 function formsOf(secret) {
     const printed = [secret, cleanForeignText(secret, Number.POSITIVE_INFINITY)];
     const forms = [...printed, ...printed.map(form => JSON.stringify(form).slice(1, -1)), encodeURIComponent(secret)];
@@ -28721,12 +28743,12 @@ function redactCut(text, forms) {
     const last = pieces.length - 1;
     return pieces.map((piece, index) => (index < last ? redactEnd(piece, forms) : piece)).join(CUT_SIGN);
 }
-/** Replaces the longest beginning of a secret with which the text ends. */
+/** Replaces the longest beginning of a secret that the text ends with. */
 function redactEnd(text, forms) {
     const length = Math.max(0, ...forms.map(form => commonLength(text, form)));
     return length === 0 ? text : `${text.slice(0, -length)}***`;
 }
-/** How much of the secret's beginning is the end of the text. */
+/** How many characters of the secret's beginning are the end of the text. */
 function commonLength(text, secret) {
     for (let length = Math.min(text.length, secret.length); length >= SHORTEST_REDACTED; length--) {
         if (text.endsWith(secret.slice(0, length)))
@@ -29298,7 +29320,7 @@ async function reach(run, state) {
 
 ;// CONCATENATED MODULE: ./build/core/trust/streamed-digest.js
 
-/** SHA-256 of so many bytes that come in pieces. Those that come all at once take a third of the time. */
+/** SHA-256 of a known number of bytes that arrive in pieces. A single piece takes a third of the time. */
 class StreamedDigest {
     #missing;
     #started;
@@ -29306,7 +29328,7 @@ class StreamedDigest {
     constructor(size) {
         this.#missing = size;
     }
-    /** Takes up to as many bytes as are missing. Lowercase hex once none is, until then null. */
+    /** Takes at most the bytes that are still missing. Returns lowercase hex after the last one, null before. */
     add(bytes) {
         this.#missing -= bytes.length;
         if (this.#missing === 0 && this.#started === undefined)
@@ -29353,9 +29375,9 @@ const GNU_MAGIC = 'ustar  \0';
 const NO_MAGIC = '\0'.repeat(8);
 const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/;
 /**
- * One header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so that all of
- * them see the same members: numbers are octal digits only, so no base-256 and no negative sizes.
- * Throws ArchiveError `invalid_archive` for a wrong checksum, another magic and other numbers.
+ * One header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so that
+ * all of them see the same members: numbers are octal digits only, so no base-256 and no negative sizes. Throws
+ * ArchiveError `invalid_archive` for a wrong checksum, another magic and other numbers.
  */
 function parseTarHeader(block) {
     if (readOctal(block, FIELDS.checksum) !== checksum(block))
@@ -29493,9 +29515,9 @@ const END_BLOCKS = 2;
 const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES);
 const EMPTY_SHA256 = (0,external_node_crypto_namespaceObject.hash)('sha256', '', 'hex');
 /**
- * Lists a tar that arrives in pieces. Of its members' data it keeps only the position and the digest. It is stricter than
- * tools are, so that no two of them can see different members: headers with correct checksums, complete members, two blocks
- * of zeros as the end and only zeros after it.
+ * Lists a tar that arrives in pieces. Of its members' data it keeps only the position and the digest. It is stricter
+ * than tools are, so that no two of them can see different members: headers with correct checksums, complete members,
+ * two blocks of zeros as the end and only zeros after it.
  */
 class TarListing {
     #limits;
@@ -29725,9 +29747,9 @@ const DICTIONARY_ID_BYTES = [0, 1, 2, 4];
 /** The two-byte form begins where the one-byte form ends. */
 const CONTENT_SIZE_OFFSET = 256;
 /**
- * The frames of a zstd stream, which fill it from the first byte to the last: decoders stop at the end of a frame without
- * reporting what follows. Skippable frames, which contain no data, are left out.
- * Throws ArchiveError `invalid_archive` for anything that is not a complete frame, and for a frame that needs a dictionary;
+ * The frames of a zstd stream, which fill it from the first byte to the last: decoders stop at the end of a frame
+ * without reporting what follows. Skippable frames, which contain no data, are left out. Throws ArchiveError
+ * `invalid_archive` for anything that is not a complete frame, and for a frame that needs a dictionary;
  * `archive_too_large` for a window of more than 128 MiB, 10,000 frames or 1,000,000 blocks.
  */
 function parseZstdFrames(bytes) {
@@ -29744,7 +29766,10 @@ function parseZstdFrames(bytes) {
         throw invalidArchive('it contains no zstd data');
     return frames;
 }
-/** Throws ArchiveError `archive_too_large` when a frame that unpacks to so many bytes uses more than 32 MiB of its window. */
+/**
+ * Throws ArchiveError `archive_too_large` when a frame that unpacks to so many bytes uses more than 32 MiB of its
+ * window.
+ */
 function verifyWindowUse({ windowBytes }, unpackedBytes) {
     if (Math.min(windowBytes, unpackedBytes) <= MAX_USED_WINDOW_BYTES)
         return;
@@ -30064,9 +30089,10 @@ function decryptionFailed(problem, cause) {
 
 
 /**
- * Binds a project's own plan to its manifest: both belong to one project, the manifest lists every part that a step names, at
- * least one part is installed and none twice, templates come from installed parts, and no step that needs a part's files
- * runs before they exist; a step without `plugin` needs those of all. Throws PlanError `invalid_plan` with every problem.
+ * Binds a project's own plan to its manifest: both belong to one project, the manifest lists every part that a step
+ * names, at least one part is installed and none twice, templates come from installed parts, and no step that needs a
+ * part's files runs before they exist; a step without `plugin` needs those of all. Throws PlanError `invalid_plan` with
+ * every problem.
  */
 function bindPlanToProject(plan, manifest) {
     const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) });
@@ -30318,11 +30344,11 @@ function pathInArchive(from, { pluginsDirname }) {
 const FIELD_PRIME = 2n ** 255n - 19n;
 const SIGN_BIT = 2n ** 255n;
 const ORDER_8_Y = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7n;
-/** The y of every point whose order divides 8; each stands for the points with x and -x. */
+/** The y of every point whose order divides 8; each belongs to the points with x and -x. */
 const SMALL_ORDER_Y = new Set([0n, 1n, FIELD_PRIME - 1n, ORDER_8_Y, FIELD_PRIME - ORDER_8_Y]);
 /**
- * Why an Ed25519 public key of 32 raw bytes must not be trusted, or undefined. Under a key of small order anybody can make
- * signatures that many verifiers accept, those of older Node versions among them; a key that is not in the canonical form is a
+ * Why an Ed25519 public key of 32 raw bytes must not be trusted, or undefined. Under a key of small order anyone can
+ * make signatures that many verifiers accept, including older Node versions; a key that is not in canonical form is a
  * second spelling of another one.
  */
 function publicKeyProblem(raw) {
@@ -30330,7 +30356,7 @@ function publicKeyProblem(raw) {
     if (y >= FIELD_PRIME)
         return 'is not in the canonical form';
     if (SMALL_ORDER_Y.has(y))
-        return 'is of small order, so that anybody can sign for it';
+        return 'is of small order, so that anyone can sign for it';
     return undefined;
 }
 function littleEndian(bytes) {
@@ -30339,7 +30365,7 @@ function littleEndian(bytes) {
 
 ;// CONCATENATED MODULE: ./build/core/trust/strict-base64.js
 /**
- * The bytes that a base64 text stands for, or undefined unless it is exactly `length` bytes in the one canonical form:
+ * The bytes of a base64 text, or undefined unless it is exactly `length` bytes in the one canonical form:
  * standard alphabet, padded, no white space, no stray bits in the last character.
  */
 function decodeBase64(text, length) {
@@ -30359,13 +30385,13 @@ const HEX_FORM = /^[0-9a-fA-F]{64}$/;
 const PEM_BEGIN = '-----BEGIN PUBLIC KEY-----';
 const PRIVATE_PEM_BEGIN = /^-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----/;
 const PEM_END = '-----END PUBLIC KEY-----';
-/** What stands before the raw key in its SubjectPublicKeyInfo (RFC 8410). */
+/** The bytes before the raw key in its SubjectPublicKeyInfo (RFC 8410). */
 const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 /**
- * The keys of the input `signer-public-key`: one a line as base64 or hex of the raw 32 bytes, or PEM blocks
- * (`BEGIN PUBLIC KEY`), in any mixture; at least one.
- * Throws ConfigError `invalid_input`, naming the line and repeating nothing of it, for anything else, and for keys that
- * are not in the canonical form or of small order: those hold for signatures that nobody's private key made.
+ * The keys of the input `signer-public-key`: one per line as base64 or hex of the raw 32 bytes, or PEM blocks (`BEGIN
+ * PUBLIC KEY`), in any mixture; at least one. Throws ConfigError `invalid_input`, naming the line and quoting nothing
+ * of it, for anything else, and for keys that are not in canonical form or of small order: those accept signatures that
+ * no private key made.
  */
 function parseSignerKeys(text) {
     const keys = splitKeys(text).map(parseKey);
@@ -30383,8 +30409,8 @@ function findPinnedKey(keys, offered) {
     if (pinned !== undefined)
         return pinned;
     const found = raw === undefined ? 'something that is not base64 of 32 bytes' : `the key ${raw.toString('base64')}`;
-    throw new SignatureError('untrusted_signer', `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, the hub says that the artifact is signed ` +
-        `with ${found}: nothing was downloaded. Ask the publisher whether the key was changed, and pin the new one only if they say so.`);
+    throw new SignatureError('untrusted_signer', `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, but the hub says that the artifact is signed ` +
+        `with ${found}: nothing was downloaded. Ask the publisher whether the key changed, and pin the new one only if they confirm it.`);
 }
 function splitKeys(text) {
     const keys = [];
@@ -30395,7 +30421,7 @@ function splitKeys(text) {
             continue;
         const end = line === PEM_BEGIN ? lines.indexOf(PEM_END, at) : at;
         if (end === -1)
-            throw invalidKeys(`line ${at + 1} begins a PEM block that no END PUBLIC KEY ends`);
+            throw invalidKeys(`the PEM block that begins on line ${at + 1} has no END PUBLIC KEY`);
         keys.push({ text: lines.slice(at, end + 1).join('\n'), line: at + 1 });
         at = end;
     }
@@ -30406,7 +30432,7 @@ function parseKey({ text, line }) {
         throw privateKey(line);
     const raw = decodeKey(text);
     if (raw === undefined)
-        throw invalidKeys(`line ${line} is something else`);
+        throw invalidKeys(`line ${line} is none of these`);
     const problem = publicKeyProblem(raw);
     if (problem !== undefined)
         throw invalidKeys(`the key on line ${line} ${problem}`);
@@ -30424,12 +30450,12 @@ function decodePem(text) {
     return spki?.subarray(0, SPKI_PREFIX.length).equals(SPKI_PREFIX) ? spki.subarray(SPKI_PREFIX.length) : undefined;
 }
 function invalidKeys(problem) {
-    return new ConfigError('invalid_input', 'signer-public-key must hold Ed25519 public keys, one a line as base64 or hex of the raw 32 bytes, or as PEM "BEGIN PUBLIC KEY", ' +
+    return new ConfigError('invalid_input', 'signer-public-key must contain Ed25519 public keys, one per line as base64 or hex of the raw 32 bytes, or as PEM "BEGIN PUBLIC KEY", ' +
         `but ${problem}: ask the publisher for the key.`);
 }
 function privateKey(line) {
-    return new ConfigError('invalid_input', `signer-public-key must hold public keys, but on line ${line} begins a private key, which must not be there: whoever has it signs as the publisher. ` +
-        'Remove it, have the publisher replace it if others could read it, and give its public key.');
+    return new ConfigError('invalid_input', `signer-public-key must contain public keys, but a private key begins on line ${line}: anyone who has it can sign as the publisher. ` +
+        'Remove it, give its public key instead, and have the publisher replace it if others could read it.');
 }
 
 ;// CONCATENATED MODULE: ./build/project/request-artifact.js
@@ -30489,8 +30515,8 @@ function parseSealedSignature(signature) {
 async function verifySealedSignature(artifact, signer, check) {
     const { bytes, sha256 } = artifact;
     if ((await check(bytes, signer.key, parseSealedSignature(artifact.signature))) !== true) {
-        throw new SignatureError('signature_mismatch', `The artifact (${bytes.length} bytes, sha256 ${sha256}) does not carry the signature of the pinned key ${signer.base64}: ` +
-            'nothing was installed and no key was requested. The bytes or the signature were changed on the way: ask the publisher.');
+        throw new SignatureError('signature_mismatch', `The artifact (${bytes.length} bytes, sha256 ${sha256}) is not signed with the pinned key ${signer.base64}: ` +
+            'nothing was installed and no key was requested. The bytes or the signature were changed in transit: ask the publisher.');
     }
     return { bytes, sha256, size: bytes.length };
 }
@@ -30784,10 +30810,10 @@ function buildManifest(written) {
 
 
 /**
- * Vouches for an extracted project: its tree digest is `content_sha256`, without the root's `manifest.json` and with the
- * target's bytes for symlinks to regular files (docs/contracts.md, "Tree digest"); each part of the manifest has its
- * directory, and no symlink leads out of it, because parts are installed separately.
- * Throws ArtifactError `content_mismatch` or `invalid_manifest`, ArchiveError `unsafe_archive`.
+ * Vouches for an extracted project: its tree digest is `content_sha256`, without the root's `manifest.json` and with
+ * the target's bytes for symlinks to regular files (docs/contracts.md, "Tree digest"); each part of the manifest has
+ * its directory, and no symlink leads out of it, because parts are installed separately. Throws ArtifactError
+ * `content_mismatch` or `invalid_manifest`, ArchiveError `unsafe_archive`.
  */
 function verifyContent(manifest, tree) {
     const digested = digestedFiles(tree);
@@ -30826,7 +30852,10 @@ function verifySymlinksStayInside(parts, symlinks) {
         }
     }
 }
-/** Whether the path goes above the folder at any step, even if it comes back: the folder may be installed under another name. */
+/**
+ * Whether the path goes above the folder at any step, even if it comes back: the folder may be installed under another
+ * name.
+ */
 function leaves(pathInFolder, target) {
     let depth = pathInFolder.split('/').length - 1;
     return target.split('/').some(step => {

@@ -11,10 +11,10 @@ export interface ByteShortage {
 }
 
 /**
- * What is free and what is needed, for people: both in the unit of the need, one digit behind the point where there is
- * one. What is free is rounded down and the need up, so that the two never read the same.
+ * The free and the needed bytes as text for people, both in the unit of the need, with at most one decimal. The free
+ * bytes are rounded down and the needed ones up, so that the two never read the same.
  */
-export function describeShortage(freeBytes: number, neededBytes: number): ByteShortage {
+export function byteShortage(freeBytes: number, neededBytes: number): ByteShortage {
   const [unit, size] = UNITS.find(([, bytes]) => neededBytes >= bytes) ?? (['KiB', KIBIBYTE] as const)
   const tenths = size / 10
   return {

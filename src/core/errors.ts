@@ -1,6 +1,6 @@
 /**
- * Every error code there is. Stable: operators' workflows and dashboards compare against them.
- * docs/errors.md says for each what it means and what to do.
+ * All error codes. They are stable: operators' workflows and dashboards compare against them.
+ * docs/errors.md says what each means and what to do.
  */
 export const ERROR_CODES = [
   'missing_input',
@@ -53,8 +53,8 @@ export interface ErrorOptions {
 }
 
 /**
- * What an operator is told: a stable `code` and one sentence that says what was expected, what was found,
- * where, and what to do. The classes below say whose side the cause is on.
+ * An error for the operator: a stable `code` and a message that says what happened, why, where, and what to do.
+ * The classes below say on whose side the cause is.
  */
 export class DeployError extends Error {
   override readonly name: string = 'DeployError'
@@ -71,22 +71,22 @@ export class ConfigError extends DeployError {
   override readonly name: string = 'ConfigError'
 }
 
-/** The hub did not accept who we are. */
+/** The hub did not accept our credentials. */
 export class AuthenticationError extends DeployError {
   override readonly name: string = 'AuthenticationError'
 }
 
-/** What the hub serves could not be fetched or must not be used. */
+/** The hub's artifact could not be fetched or must not be used. */
 export class ArtifactError extends DeployError {
   override readonly name: string = 'ArtifactError'
 }
 
-/** The artifact is not what its signature, pin or digest says. */
+/** The artifact does not match its signature, pin or digest. */
 export class SignatureError extends ArtifactError {
   override readonly name: string = 'SignatureError'
 }
 
-/** The archive is damaged or holds something that must not be extracted. */
+/** The archive is damaged or contains something that must not be extracted. */
 export class ArchiveError extends ArtifactError {
   override readonly name: string = 'ArchiveError'
 }
@@ -96,12 +96,12 @@ export class DeploymentError extends DeployError {
   override readonly name: string = 'DeploymentError'
 }
 
-/** Undoing failed; the host may run neither version whole. */
+/** The rollback failed; neither version may be complete on the host. */
 export class RollbackError extends DeploymentError {
   override readonly name: string = 'RollbackError'
 }
 
-/** The error as a DeployError: as it is when it is one, else `internal_error` with its message and the cause kept. */
+/** Returns a DeployError unchanged; wraps any other error as `internal_error`, with its message and as its cause. */
 export function toDeployError(error: unknown): DeployError {
   if (error instanceof DeployError) return error
   const message = error instanceof Error ? error.message : String(error)

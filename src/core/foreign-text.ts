@@ -1,17 +1,17 @@
 import { MAX_FOREIGN_TEXT_CHARS } from './limits.ts'
 
-/** Stands wherever text was cut, so that a redactor knows where a secret may have been cut in two. */
+/** Marks where text was cut, so that a redactor knows where a secret may have been cut in two. */
 export const CUT_MARK = '… (cut)'
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: finding control characters is what it is for
+// biome-ignore lint/suspicious/noControlCharactersInRegex: it exists to find control characters
 const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g
 const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu
 const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g
 
 /**
- * Text that came from a hub, a child process or an archive, made safe to print on one line of a workflow log:
- * no ANSI sequences, no control, direction or zero-width characters (CR and LF become a space), nothing that the
- * runner would take for a command (`::`, `##[`), and cut to `maxChars` characters with a mark where it was cut.
+ * Makes text from a hub, a child process or an archive safe to print on one line of a workflow log: no ANSI sequences,
+ * no control, direction or zero-width characters (CR and LF become a space), nothing that the runner would run as a
+ * command (`::`, `##[`), and at most `maxChars` characters, with a mark where the text was cut.
  */
 export function cleanForeignText(text: string, maxChars: number = MAX_FOREIGN_TEXT_CHARS): string {
   const flat = text

@@ -22,14 +22,14 @@ export const versionSchema = z.string().check(
   }),
 )
 
-/** Without the names that a path gives another meaning. */
+/** Without `.` and `..`, which mean something else in a path. */
 export const projectIdSchema = z.string().check(
   z.regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
     error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor ".."',
   }),
 )
 
-/** SHA-256 as 64 hex digits; upper case is accepted and folded. */
+/** SHA-256 as 64 hex digits; upper case is accepted and converted to lower case. */
 export const sha256Schema = z.pipe(
   z.string().check(z.regex(/^[0-9a-fA-F]{64}$/, { error: 'must be 64 hex digits' })),
   z.transform(hex => hex.toLowerCase()),

@@ -1,4 +1,7 @@
-/** Limits of the contracts (docs/contracts.md), in bytes unless the name says otherwise. The first three are defaults of inputs. */
+/**
+ * Limits of the contracts (docs/contracts.md), in bytes unless the name says otherwise. The first three are defaults of
+ * inputs.
+ */
 export const DEFAULT_MAX_ARTIFACT_BYTES = 512 * 1024 * 1024
 export const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024
 export const DEFAULT_MAX_ENTRIES = 100_000

@@ -1,9 +1,9 @@
-/** Where a flow tells what it does. The runner's log implements it; tests collect lines. */
+/** Where a flow reports its progress. The runner's log implements it; tests collect lines. */
 export interface Log {
   /** Opens a group of lines; the next one closes it. */
   group(title: string): void
   info(line: string): void
-  /** Worth a look, nothing wrong. */
+  /** Worth attention, but nothing is wrong. */
   notice(line: string): void
   /** Something went wrong that does not change the outcome. */
   warning(line: string): void

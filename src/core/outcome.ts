@@ -1,10 +1,10 @@
 /** How a run ended. `interrupted` and `inconsistent` appear only in outputs and local files, never on the wire. */
 export type Outcome = 'success' | 'failed' | 'rolled_back' | 'interrupted' | 'inconsistent'
 
-/** How a hub is told that a run ended (contract 3, "Stated outcomes"). */
+/** The outcome as a report to the hub states it (contract 3, "Stated outcomes"). */
 export type ReportStatus = 'success' | 'failed' | 'rolled_back'
 
-/** The wire's word for an outcome: whatever is neither new nor old for certain counts as failed. */
+/** How a report states an outcome: if neither the new nor the old version certainly runs, it is `failed`. */
 export function reportStatusOf(outcome: Outcome): ReportStatus {
   switch (outcome) {
     case 'success':

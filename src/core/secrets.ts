@@ -1,24 +1,24 @@
 import { CUT_MARK, cleanForeignText } from './foreign-text.ts'
 
-/** Of a secret, or of what is left of one where a text was cut. */
+/** Characters of a secret, or of the beginning that a cut left of one. */
 const SHORTEST_REDACTED = 4
 const CUT_SIGN = CUT_MARK.charAt(0)
 
 /**
- * A function that replaces every secret in a text by `***`, also the beginning of one that was cut off: for what is
- * written to files and outputs, which the runner does not mask. Secrets under 4 characters are left, because replacing
- * them would garble every sentence.
+ * A function that replaces every secret in a text by `***`, even the beginning of one that was cut off: for files and
+ * outputs, which the runner does not mask. Secrets under 4 characters stay, because replacing them would garble every
+ * sentence.
  */
 export function createRedactor(secrets: readonly (string | undefined)[]): (text: string) => string {
   const known = secrets
     .flatMap(secret => (secret === undefined ? [] : [secret, secret.trim(), ...secret.split(/\r?\n/)]))
     .filter(secret => secret.length >= SHORTEST_REDACTED)
   const forms = [...new Set(known.flatMap(formsOf))].sort((a, b) => b.length - a.length)
-  const holdingSign = forms.filter(form => form.includes(CUT_SIGN))
-  return text => redactWhole(redactCut(redactWhole(text, holdingSign), forms), forms)
+  const withSign = forms.filter(form => form.includes(CUT_SIGN))
+  return text => redactWhole(redactCut(redactWhole(text, withSign), forms), forms)
 }
 
-/** How a secret may stand in a text: as it is, in JSON, in a URL, and as what came from elsewhere is printed. */
+/** How a secret may appear in a text: unchanged, in JSON, in a URL, and cleaned as foreign text. */
 function formsOf(secret: string): string[] {
   const printed = [secret, cleanForeignText(secret, Number.POSITIVE_INFINITY)]
   const forms = [...printed, ...printed.map(form => JSON.stringify(form).slice(1, -1)), encodeURIComponent(secret)]
@@ -35,13 +35,13 @@ function redactCut(text: string, forms: readonly string[]): string {
   return pieces.map((piece, index) => (index < last ? redactEnd(piece, forms) : piece)).join(CUT_SIGN)
 }
 
-/** Replaces the longest beginning of a secret with which the text ends. */
+/** Replaces the longest beginning of a secret that the text ends with. */
 function redactEnd(text: string, forms: readonly string[]): string {
   const length = Math.max(0, ...forms.map(form => commonLength(text, form)))
   return length === 0 ? text : `${text.slice(0, -length)}***`
 }
 
-/** How much of the secret's beginning is the end of the text. */
+/** How many characters of the secret's beginning are the end of the text. */
 function commonLength(text: string, secret: string): number {
   for (let length = Math.min(text.length, secret.length); length >= SHORTEST_REDACTED; length--) {
     if (text.endsWith(secret.slice(0, length))) return length

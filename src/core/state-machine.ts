@@ -1,4 +1,4 @@
-/** For each state the states that may follow it. What is not listed is impossible. */
+/** For each state, the states that may follow it. Any other transition is impossible. */
 export type Transitions<State extends string> = Readonly<Record<State, readonly State[]>>
 
 export interface StateChange<State extends string> {
@@ -10,7 +10,7 @@ export interface StateChange<State extends string> {
 export interface StateMachine<State extends string> {
   readonly current: State
   readonly history: readonly StateChange<State>[]
-  /** Moves on, or throws when the table does not have this transition: that is an error in this program. */
+  /** Enters the state. Throws when the table does not have this transition: that is an error in this program. */
   enter(state: State): StateChange<State>
 }
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { describeShortage } from '../../src/core/byte-shortage.ts'
+import { byteShortage } from '../../src/core/byte-shortage.ts'
 
 const MIB = 1024 * 1024
 
-describe('describeShortage', () => {
+describe('byteShortage', () => {
   const rows: [string, number, number, string, string][] = [
     ['mebibytes', 12.34 * MIB, 45.6 * MIB, '12.3 MiB', '45.6 MiB'],
     ['gibibytes from 1024 MiB on', 300 * MIB, 1024 * MIB, '0.2 GiB', '1 GiB'],
@@ -15,6 +15,6 @@ describe('describeShortage', () => {
     ['a need that is all but met', 45.61 * MIB, 45.62 * MIB, '45.6 MiB', '45.7 MiB'],
   ]
   for (const [name, freeBytes, neededBytes, free, needed] of rows) {
-    it(`tells ${name}`, () => assert.deepEqual(describeShortage(freeBytes, neededBytes), { free, needed }))
+    it(`tells ${name}`, () => assert.deepEqual(byteShortage(freeBytes, neededBytes), { free, needed }))
   }
 })

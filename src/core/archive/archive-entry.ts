@@ -5,14 +5,14 @@ export type ExtractableType = 'file' | 'directory' | 'symlink'
 
 export type RefusedType = 'hard link' | 'character device' | 'block device' | 'fifo' | 'socket' | 'unknown type'
 
-/** One line of an archive's listing, as the archive tells it: nothing of it has been checked but its encoding. */
+/** One line of an archive's listing: untrusted, only its encoding has been checked. */
 export interface ArchiveEntry {
   /** Decoded; a directory's may end in one `/`. */
   readonly name: string
   readonly type: ExtractableType | RefusedType
   /** Bytes, unpacked. */
   readonly size: number
-  /** Bytes in the archive; null where the archive packs all entries as one. */
+  /** Bytes in the archive; null where the archive packs all entries together. */
   readonly packedSize: number | null
   /** The owner's x bit. */
   readonly executable: boolean
@@ -31,11 +31,11 @@ export function invalidEntry(name: string, problem: string, cause?: unknown): Ar
   return new ArchiveError('invalid_archive', entrySentence(name, problem), options)
 }
 
-/** ArchiveError `invalid_archive` about the archive as a whole. */
+/** ArchiveError `invalid_archive` about the whole archive. */
 export function invalidArchive(problem: string): ArchiveError {
   return new ArchiveError(
     'invalid_archive',
-    `The archive is damaged or misleading, ${problem}: nothing was installed; the publisher must pack it again.`,
+    `The archive is damaged or misleading (${problem}): nothing was installed; the publisher must pack it again.`,
   )
 }
 

@@ -2,14 +2,14 @@ import { ArchiveError } from '../errors.ts'
 import { MAX_COMPRESSION_RATIO, MAX_PATH_BYTES, RATIO_APPLIES_ABOVE_BYTES } from '../limits.ts'
 import { type ArchiveEntry, unsafeEntry } from './archive-entry.ts'
 
-/** What the operator allows an archive to become; the inputs `max-extracted-bytes` and `max-entries`. */
+/** How large the operator lets an archive become; the inputs `max-extracted-bytes` and `max-entries`. */
 export interface ExtractionLimits {
   readonly maxExtractedBytes: number
   readonly maxEntries: number
 }
 
 /**
- * Judges an archive by the sizes that its listing declares, before anything is unpacked. Throws ArchiveError
+ * Checks the sizes that an archive's listing declares, before anything is unpacked. Throws ArchiveError
  * `archive_too_large` above a limit, `unsafe_archive` for a symlink's target of more than 4,096 bytes and for more
  * than 1,000 bytes out of one packed byte, of an entry above 1 MiB or of the whole.
  */
@@ -26,12 +26,15 @@ export function verifyDeclaredSizes(entries: readonly ArchiveEntry[], limits: Ex
   if (packed !== null) verifyRatio(bytes, packed)
 }
 
-/** Throws ArchiveError `archive_too_large` when an archive lists more entries, or needs more directories, than `max-entries`. */
+/**
+ * Throws ArchiveError `archive_too_large` when an archive lists more entries, or needs more directories, than
+ * `max-entries`.
+ */
 export function verifyEntryCount(count: number, limits: ExtractionLimits): void {
   if (count <= limits.maxEntries) return
   throw new ArchiveError(
     'archive_too_large',
-    `The archive holds ${count} entries, more than max-entries allows (${limits.maxEntries}): nothing was installed; ` +
+    `The archive has ${count} entries, more than max-entries allows (${limits.maxEntries}): nothing was installed; ` +
       'raise the input max-entries if the artifact is meant to be that large.',
   )
 }
@@ -46,13 +49,16 @@ export function verifyExtractedBytes(bytes: number, limits: ExtractionLimits): v
   )
 }
 
-/** Throws ArchiveError `unsafe_archive` when the archive as a whole, above 1 MiB, unpacks to more than 1,000 times its packed bytes. */
+/**
+ * Throws ArchiveError `unsafe_archive` when the archive as a whole, above 1 MiB, unpacks to more than 1,000 times its
+ * packed bytes.
+ */
 export function verifyRatio(bytes: number, packed: number): void {
   if (!isBeyondRatio(bytes, packed)) return
   throw new ArchiveError(
     'unsafe_archive',
     `The archive unpacks from ${packed} to ${bytes} bytes, more than ${MAX_COMPRESSION_RATIO}:1: nothing was installed; ` +
-      'it looks like a decompression bomb, ask its publisher.',
+      'it looks like a decompression bomb. Ask its publisher.',
   )
 }
 

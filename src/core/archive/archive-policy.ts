@@ -41,10 +41,10 @@ export interface ExtractionRules extends ExtractionLimits {
 }
 
 /**
- * Plans the extraction of an archive's whole listing: a single top-level directory left out where the rules say `flattened`,
- * every path safe on the platform before and after that, no two equal, symlinks that stay inside, modes without set-uid
- * (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive` naming the entry and the rule, `archive_too_large` above a
- * limit, `empty_artifact` when there is neither a file nor a symlink.
+ * Plans the extraction of an archive's whole listing: a single top-level directory left out where the rules say
+ * `flattened`, every path safe on the platform before and after that, no two equal, symlinks that stay inside, modes
+ * without set-uid (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive` naming the entry and the rule,
+ * `archive_too_large` above a limit, `empty_artifact` when there is neither a file nor a symlink.
  */
 export function planExtraction<Entry extends ArchiveEntry>(
   entries: readonly Entry[],

@@ -11,8 +11,9 @@ interface Node {
 }
 
 /**
- * The tree that an extraction is going to create. It refuses entries that could not exist next to each other: two equal names,
- * a file that is also a directory, anything below a file or symlink. Names are equal when they may be one name to the platform.
+ * The tree that an extraction is going to create. It refuses entries that could not exist next to each other: two equal
+ * names, a file that is also a directory, anything below a file or symlink. Names are equal when they may be one name
+ * to the platform.
  */
 export class PlannedTree {
   /** Parents before their children. */
@@ -40,7 +41,10 @@ export class PlannedTree {
     return node?.path === path ? node.type : undefined
   }
 
-  /** Stops at the first known parent, whose own parents are known too, so that a deep path does not cost its whole depth each time. */
+  /**
+   * Stops at the first known parent, whose own parents are known too, so that a deep path does not cost its whole depth
+   * each time.
+   */
   #addParents(path: string, key: string): void {
     const missing: { key: string; path: string }[] = []
     let cut = path.lastIndexOf('/')

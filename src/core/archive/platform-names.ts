@@ -4,7 +4,7 @@ const WINDOWS_DROPPED_END = /[. ]$/
 const MACOS_IGNORED = /\p{Default_Ignorable_Code_Point}/gu
 const NON_ASCII = /[^\p{ASCII}]/u
 
-/** What the platform would make of a path component that is not the name itself, or undefined when it keeps the name. */
+/** Why the platform would not keep a path component as it is written, or undefined when it does. */
 export function platformNameProblem(component: string, platform: NodeJS.Platform): string | undefined {
   if (platform === 'win32') return windowsProblem(component)
   if (platform === 'darwin') return macosProblem(component)
@@ -12,8 +12,8 @@ export function platformNameProblem(component: string, platform: NodeJS.Platform
 }
 
 /**
- * Two paths with one key may be one file on the platform: keys are in Unicode's NFC, and without case on Windows and
- * macOS. The slashes stay, so that the keys of a path's parents are the beginnings of its key.
+ * Two paths with the same key may be one file on the platform: keys are in Unicode's NFC, and ignore case on Windows
+ * and macOS. The slashes stay, so that the key of a path begins with the keys of its parents.
  */
 export function comparisonKey(path: string, platform: NodeJS.Platform): string {
   const composed = NON_ASCII.test(path) ? path.normalize('NFC') : path
@@ -23,19 +23,19 @@ export function comparisonKey(path: string, platform: NodeJS.Platform): string {
 }
 
 function windowsProblem(component: string): string | undefined {
-  if (WINDOWS_DEVICE.test(component)) return 'has a name that Windows keeps for a device'
+  if (WINDOWS_DEVICE.test(component)) return 'has a name that Windows reserves for a device'
   if (WINDOWS_FORBIDDEN.test(component)) return 'has a character in its name that Windows does not allow'
   if (WINDOWS_DROPPED_END.test(component)) return 'has a name ending in a dot or space, which Windows drops'
   return undefined
 }
 
 function macosProblem(component: string): string | undefined {
-  if (component.includes(':')) return 'has a colon in its name, which macOS takes for a slash'
-  if (component.toLowerCase() === '..namedfork') return 'has a name that macOS keeps for resource forks'
+  if (component.includes(':')) return 'has a colon in its name, which macOS reads as a slash'
+  if (component.toLowerCase() === '..namedfork') return 'has a name that macOS reserves for resource forks'
   return undefined
 }
 
-/** Upper case first: it also unites what has several lower cases (`ß` and `ss`, the two lower sigmas). */
+/** Upper case first: it also unites letters with several lower cases (`ß` and `ss`, the two lower sigmas). */
 function foldCase(text: string): string {
   return text.toUpperCase().toLowerCase().normalize('NFC')
 }

@@ -14,9 +14,8 @@ const FORBIDDEN_CHARACTER = /[\\\p{Cc}]/u
 const DRIVE_LETTER = /^[A-Za-z]:/
 
 /**
- * Vouches for a symlink: its target is relative, stays inside the tree at every step, passes through no other symlink and
- * ends at a file or directory of the archive (contract 4.3, rule 5).
- * Throws ArchiveError `unsafe_archive`.
+ * Vouches for a symlink: its target is relative, stays inside the tree at every step, passes through no other symlink
+ * and ends at a file or directory of the archive (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive`.
  */
 export function verifySymlink(symlink: PlannedSymlink, typeAt: TreeLookup): void {
   const problem = targetTextProblem(symlink.target) ?? walkProblem(symlink, typeAt)

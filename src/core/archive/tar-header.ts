@@ -12,7 +12,7 @@ export interface TarHeader {
   readonly name: Buffer
   readonly linkName: Buffer
   readonly type: TarHeaderType
-  /** Bytes of data that follow, padding aside. */
+  /** Bytes of data that follow, without padding. */
   readonly size: number
   /** The owner's x bit. */
   readonly executable: boolean
@@ -60,9 +60,9 @@ const NO_MAGIC = '\0'.repeat(8)
 const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/
 
 /**
- * One header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so that all of
- * them see the same members: numbers are octal digits only, so no base-256 and no negative sizes.
- * Throws ArchiveError `invalid_archive` for a wrong checksum, another magic and other numbers.
+ * One header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so that
+ * all of them see the same members: numbers are octal digits only, so no base-256 and no negative sizes. Throws
+ * ArchiveError `invalid_archive` for a wrong checksum, another magic and other numbers.
  */
 export function parseTarHeader(block: Buffer): TarHeader {
   if (readOctal(block, FIELDS.checksum) !== checksum(block)) throw invalidArchive('a tar header has a wrong checksum')

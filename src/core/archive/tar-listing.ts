@@ -51,9 +51,9 @@ interface Collected {
 }
 
 /**
- * Lists a tar that arrives in pieces. Of its members' data it keeps only the position and the digest. It is stricter than
- * tools are, so that no two of them can see different members: headers with correct checksums, complete members, two blocks
- * of zeros as the end and only zeros after it.
+ * Lists a tar that arrives in pieces. Of its members' data it keeps only the position and the digest. It is stricter
+ * than tools are, so that no two of them can see different members: headers with correct checksums, complete members,
+ * two blocks of zeros as the end and only zeros after it.
  */
 export class TarListing {
   readonly #limits: ExtractionLimits

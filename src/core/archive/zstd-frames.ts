@@ -41,9 +41,9 @@ interface FrameHeader extends Pick<ZstdFrame, 'contentBytes' | 'windowBytes'> {
 }
 
 /**
- * The frames of a zstd stream, which fill it from the first byte to the last: decoders stop at the end of a frame without
- * reporting what follows. Skippable frames, which contain no data, are left out.
- * Throws ArchiveError `invalid_archive` for anything that is not a complete frame, and for a frame that needs a dictionary;
+ * The frames of a zstd stream, which fill it from the first byte to the last: decoders stop at the end of a frame
+ * without reporting what follows. Skippable frames, which contain no data, are left out. Throws ArchiveError
+ * `invalid_archive` for anything that is not a complete frame, and for a frame that needs a dictionary;
  * `archive_too_large` for a window of more than 128 MiB, 10,000 frames or 1,000,000 blocks.
  */
 export function parseZstdFrames(bytes: Buffer): ZstdFrame[] {
@@ -58,7 +58,10 @@ export function parseZstdFrames(bytes: Buffer): ZstdFrame[] {
   return frames
 }
 
-/** Throws ArchiveError `archive_too_large` when a frame that unpacks to so many bytes uses more than 32 MiB of its window. */
+/**
+ * Throws ArchiveError `archive_too_large` when a frame that unpacks to so many bytes uses more than 32 MiB of its
+ * window.
+ */
 export function verifyWindowUse({ windowBytes }: ZstdFrame, unpackedBytes: number): void {
   if (Math.min(windowBytes, unpackedBytes) <= MAX_USED_WINDOW_BYTES) return
   throw tooLarge(`uses more than ${MAX_USED_WINDOW_BYTES} bytes of a zstd window of ${windowBytes}`)

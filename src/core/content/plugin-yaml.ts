@@ -35,8 +35,8 @@ const schema = z.object({
 
 /**
  * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
- * fields that we read has a type that the host does not expect. Unknown keys are fine; of a key written twice the last one
- * counts, as in the host's own reader.
+ * fields that we read has a type that the host does not expect. Unknown keys are fine; of a key written twice the last
+ * one counts, as in the host's own reader.
  */
 export function parsePluginYaml(text: string): PluginYaml {
   const document = parseDocument(text, { uniqueKeys: false, logLevel: 'error' })

@@ -26,10 +26,10 @@ export interface ContentNotices {
 }
 
 /**
- * Vouches for an extracted project: its tree digest is `content_sha256`, without the root's `manifest.json` and with the
- * target's bytes for symlinks to regular files (docs/contracts.md, "Tree digest"); each part of the manifest has its
- * directory, and no symlink leads out of it, because parts are installed separately.
- * Throws ArtifactError `content_mismatch` or `invalid_manifest`, ArchiveError `unsafe_archive`.
+ * Vouches for an extracted project: its tree digest is `content_sha256`, without the root's `manifest.json` and with
+ * the target's bytes for symlinks to regular files (docs/contracts.md, "Tree digest"); each part of the manifest has
+ * its directory, and no symlink leads out of it, because parts are installed separately. Throws ArtifactError
+ * `content_mismatch` or `invalid_manifest`, ArchiveError `unsafe_archive`.
  */
 export function verifyContent(manifest: Manifest, tree: ProjectTree): ContentNotices {
   const digested = digestedFiles(tree)
@@ -74,7 +74,10 @@ function verifySymlinksStayInside(parts: readonly ManifestPart[], symlinks: read
   }
 }
 
-/** Whether the path goes above the folder at any step, even if it comes back: the folder may be installed under another name. */
+/**
+ * Whether the path goes above the folder at any step, even if it comes back: the folder may be installed under another
+ * name.
+ */
 function leaves(pathInFolder: string, target: string): boolean {
   let depth = pathInFolder.split('/').length - 1
   return target.split('/').some(step => {

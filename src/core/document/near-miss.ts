@@ -9,7 +9,7 @@ export function nearMiss(word: string, candidates: Iterable<string>): string | u
   return undefined
 }
 
-/** `; did you mean "x"?` for a near miss, else nothing. */
+/** `; did you mean "x"?` for a near miss, else an empty text. */
 export function didYouMean(word: string, candidates: Iterable<string>): string {
   const candidate = nearMiss(word, candidates)
   return candidate === undefined ? '' : `; did you mean "${candidate}"?`

@@ -17,8 +17,8 @@ export interface DocumentWords {
 }
 
 /**
- * Turns a schema's issues with one document into sentences at their positions. Checks beyond a type need their own wording
- * as `error`: zod/mini has none.
+ * Turns a schema's issues with one document into sentences at their positions. Checks beyond a type need their own
+ * wording as `error`: zod/mini has none.
  */
 export class SchemaComplaints {
   readonly #source: YamlSource
@@ -30,8 +30,8 @@ export class SchemaComplaints {
   }
 
   /**
-   * At most `MAX_REPORTED_PROBLEMS`. If the file is a different document altogether, which may contain secrets, there is one
-   * problem, which quotes nothing of it.
+   * At most `MAX_REPORTED_PROBLEMS`. If the file is a different document altogether, which may contain secrets, there
+   * is one problem, which quotes nothing of it.
    */
   problemsOf(issues: readonly Issue[]): SourceProblem[] {
     const known = this.#words.keysAt([], this.#source.value)

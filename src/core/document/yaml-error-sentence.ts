@@ -2,17 +2,17 @@ import type { YAMLError } from 'yaml'
 import { cleanForeignText } from '../foreign-text.ts'
 
 /**
- * What the YAML parser complains about, as a sentence for the person who wrote the file. Quotes nothing of the file: it
- * may be another one than was meant, with secrets in it.
+ * The YAML parser's complaint as a sentence for the author of the file. It quotes nothing of the file, which may be the
+ * wrong file and contain secrets.
  */
 export function yamlErrorSentence(error: YAMLError): string {
   switch (error.code) {
     case 'MULTIPLE_DOCS':
-      return 'the file must hold one YAML document, found another one here'
+      return 'the file must contain one YAML document, found another one here'
     case 'TAB_AS_INDENT':
       return 'tabs are not accepted as indentation: use spaces'
     case 'RESOURCE_EXHAUSTION':
-      return 'nested too deeply to be read'
+      return 'nested too deeply'
     case 'NON_STRING_KEY':
       return 'keys must be text'
     case 'TAG_RESOLVE_FAILED':
@@ -26,7 +26,7 @@ export function yamlErrorSentence(error: YAMLError): string {
   }
 }
 
-/** The parser quotes after a colon that ends a word. */
+/** The parser quotes the file after a colon that ends a word. */
 function withoutQuote(message: string): string {
   return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200)
 }

@@ -28,26 +28,27 @@ const STRICT_YAML = {
 /** Keys and indexes from the root of a document to one of its values. */
 export type YamlPath = readonly PropertyKey[]
 
-/** A YAML text with its value and the place of everything in it. */
+/** A YAML text with its value and the position of everything in it. */
 export interface YamlSource {
   /** What is wrong with the text itself, in the order of the file. */
   readonly problems: readonly SourceProblem[]
-  /** The value, or undefined where the text is too broken to have one. */
+  /** Undefined where the text is too broken to have a value. */
   readonly value: unknown
-  /** Where the value at `path` starts; where there is none, its closest ancestor. */
+  /** Where the value at `path` starts; where there is none, the start of its closest ancestor. */
   positionOf(path: YamlPath): SourcePosition
   /** Where the key that ends `path` is written. */
   positionOfKey(path: YamlPath): SourcePosition
 }
 
 /**
- * Reads one YAML 1.2 document (core schema) strictly. Anchors, aliases, tags outside the core schema, directives, keys that
- * are no text, keys written twice, more than one document, more than `MAX_SMALL_FILE_BYTES` bytes, bytes that were no UTF-8 (now
- * U+FFFD) and nesting below `MAX_YAML_LEVELS` levels all become problems; nothing is thrown for what the text says.
+ * Parses one YAML 1.2 document (core schema) strictly. Anchors, aliases, tags outside the core schema, directives, keys
+ * that are not text, repeated keys, more than one document, more than `MAX_SMALL_FILE_BYTES` bytes, bytes that were not
+ * UTF-8 (now U+FFFD) and nesting below `MAX_YAML_LEVELS` levels all become problems; it never throws because of the
+ * text.
  */
 export function parseYamlSource(text: string, file: string): YamlSource {
   if (Buffer.byteLength(text) > MAX_SMALL_FILE_BYTES)
-    return unreadable(file, `the file must hold at most ${MAX_SMALL_FILE_BYTES} bytes, found more`)
+    return unreadable(file, `the file must be at most ${MAX_SMALL_FILE_BYTES} bytes, found more`)
   const stranger = text.indexOf('\uFFFD')
   if (stranger !== -1)
     return unreadable(file, `the file must be UTF-8 text, found something else in line ${lineOf(text, stranger)}`)
@@ -162,7 +163,7 @@ function keyFindings(node: unknown): Finding[] {
     const name = keyText(key)
     const repeated = seen.has(name)
     seen.add(name)
-    if (repeated) return [finding(key, 'this key is written twice in one map')]
+    if (repeated) return [finding(key, 'this key is already in the same map')]
     return name === '__proto__' ? [finding(key, 'the key "__proto__" is not accepted')] : []
   })
 }

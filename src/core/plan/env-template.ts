@@ -15,9 +15,9 @@ type Environment = Readonly<Record<string, string | undefined>>
 const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/
 
 /**
- * Builds a settings file from a template of `KEY=value` lines: a key's value comes from `environment` where it is set there,
- * the other lines stay unchanged; declared keys that the template lacks are appended when set.
- * Throws DeploymentError `step_failed` when a value contains a line break, or a required key ends up empty.
+ * Builds a settings file from a template of `KEY=value` lines: a key's value comes from `environment` where it is set
+ * there, the other lines stay unchanged; declared keys that the template lacks are appended when set. Throws
+ * DeploymentError `step_failed` when a value contains a line break, or a required key ends up empty.
  */
 export function seedSettings(template: string, names: VariableNames, environment: Environment): SeededSettings {
   const keys = [...names.required, ...names.optional]

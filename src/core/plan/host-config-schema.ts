@@ -67,7 +67,7 @@ const healthcheckSchema = z.lazy(() =>
     ),
 )
 
-/** The host config as it is written; unknown keys are refused everywhere. */
+/** The form of a host config; unknown keys are refused everywhere. */
 export const hostConfigSchema = z.lazy(() =>
   z.strictObject({
     version: z.literal([1, '1']),

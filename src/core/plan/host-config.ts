@@ -70,7 +70,8 @@ export class HostConfigError extends SourceError {
 
 /**
  * The host config in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown keys, names that
- * could be mistaken for options and commands that are not an argument list. Throws HostConfigError `invalid_host_config`.
+ * could be mistaken for options and commands that are not an argument list. Throws HostConfigError
+ * `invalid_host_config`.
  */
 export function parseHostConfig(text: string, file: string): HostConfig {
   const source = parseYamlSource(text, file)

@@ -6,7 +6,8 @@ import { type DependentStep, findCycles } from './plan-order.ts'
 
 /**
  * What is wrong with the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step on
- * itself, complete cycles. Reads the plan as it is written, so that it finds these even where a step has other mistakes.
+ * itself, complete cycles. Reads the plan as it is written, so that it finds these even where a step has other
+ * mistakes.
  */
 export function planGraphProblems(source: YamlSource): SourceProblem[] {
   const steps = writtenSteps(source.value)

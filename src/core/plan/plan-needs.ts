@@ -16,9 +16,9 @@ interface Steps {
 }
 
 /**
- * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing: start,
- * stop and restart need a supervisor, healthcheck a supervisor or a health check, provision and notify their command. A
- * healthcheck must wait longer than its check has to stay healthy, or it could never pass.
+ * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing:
+ * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision and notify their
+ * command. A healthcheck must wait longer than its check has to stay healthy, or it could never pass.
  */
 export function checkPlanNeeds(plan: Steps, hostConfig: HostConfig | undefined): PlanNeeds {
   const check = new NeedsCheck(plan.steps, hostConfig)

@@ -23,7 +23,9 @@ export function orderSteps<Step extends DependentStep>({ steps }: { readonly ste
   return new DependencyWalk(steps).order
 }
 
-/** The dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`; not a step's dependency on itself. */
+/**
+ * The dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`; not a step's dependency on itself.
+ */
 export function findCycles<Step extends DependentStep>(steps: readonly Step[]): DependencyCycle<Step>[] {
   return new DependencyWalk(steps).cycles
 }

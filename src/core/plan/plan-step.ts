@@ -36,7 +36,10 @@ interface StepBase extends SourcePosition {
   readonly snapshot: boolean
 }
 
-/** One step of a plan and where it is written; `plugin` and `extension` are ids, directories below plugins/ or extensions/. */
+/**
+ * One step of a plan and where it is written; `plugin` and `extension` are ids, directories below plugins/ or
+ * extensions/.
+ */
 export type PlanStep = StepBase &
   (
     | { readonly action: 'prepare' | 'download' | 'extract' | 'rollback' }
@@ -83,7 +86,7 @@ const stepKeys = {
 /** The keys of every step. */
 export const anyStepSchema = z.lazy(() => z.looseObject(stepKeys))
 
-/** One step as it is written, by its action; unknown actions and keys are refused. */
+/** The form of a step, by its action; unknown actions and keys are refused. */
 export const stepSchema = z.discriminatedUnion('action', [
   z.strictObject({ ...stepKeys, action: z.literal(['prepare', 'download', 'extract', 'rollback']) }),
   z.strictObject({

@@ -30,8 +30,8 @@ export class PlanError extends SourceError {
 }
 
 /**
- * The plan in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown actions and keys, repeated
- * ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
+ * The plan in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown actions and keys,
+ * repeated ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
  */
 export function parsePlan(text: string, file: string): Plan {
   const source = parseYamlSource(text, file)

@@ -18,7 +18,10 @@ import type { PlanStep } from './plan-step.ts'
 
 /** A plan that fits a project. */
 export interface BoundProject {
-  /** In the order in which they run. Templates have the host's paths, `plugins/...`, even if the archive names that directory otherwise. */
+  /**
+   * In the order in which they run. Templates have the host's paths, `plugins/...`, even if the archive names that
+   * directory otherwise.
+   */
   readonly steps: readonly PlanStep[]
   /** The installed parts, in that order; at least one. */
   readonly parts: readonly ManifestPart[]
@@ -29,9 +32,10 @@ export interface BoundProject {
 }
 
 /**
- * Binds a project's own plan to its manifest: both belong to one project, the manifest lists every part that a step names, at
- * least one part is installed and none twice, templates come from installed parts, and no step that needs a part's files
- * runs before they exist; a step without `plugin` needs those of all. Throws PlanError `invalid_plan` with every problem.
+ * Binds a project's own plan to its manifest: both belong to one project, the manifest lists every part that a step
+ * names, at least one part is installed and none twice, templates come from installed parts, and no step that needs a
+ * part's files runs before they exist; a step without `plugin` needs those of all. Throws PlanError `invalid_plan` with
+ * every problem.
  */
 export function bindPlanToProject(plan: Plan, manifest: Manifest): BoundProject {
   const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) })

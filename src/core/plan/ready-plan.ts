@@ -25,8 +25,8 @@ export function readyPlan<Bound>(
 }
 
 /**
- * Checks what a plan takes from the artifact: every template is a regular file of it, and not below a keep-path, where the
- * host's own file would be read instead. `hasFile` gets the `from` of a step. Throws PlanError `invalid_plan`.
+ * Checks what a plan takes from the artifact: every template is a regular file of it, and not below a keep-path, where
+ * the host's own file would be read instead. `hasFile` gets the `from` of a step. Throws PlanError `invalid_plan`.
  */
 export function verifyTemplates(
   steps: readonly PlanStep[],

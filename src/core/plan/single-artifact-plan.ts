@@ -26,9 +26,9 @@ export interface BoundPlan {
 }
 
 /**
- * Binds a plan to the one artifact that it installs: its `project_id` equals the slug (contract 4.3, rule 6), it installs
- * exactly one part and of this kind, every other step works on that part, templates come from it, and no step that
- * needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
+ * Binds a plan to the one artifact that it installs: its `project_id` equals the slug (contract 4.3, rule 6), it
+ * installs exactly one part and of this kind, every other step works on that part, templates come from it, and no step
+ * that needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
  */
 export function bindPlanToArtifact(plan: Plan, artifact: { kind: Kind; slug: string }): BoundPlan {
   const installStep = plan.steps.find(isInstallStep)

@@ -63,8 +63,8 @@ export async function verifySealedSignature(
   if ((await check(bytes, signer.key, parseSealedSignature(artifact.signature))) !== true) {
     throw new SignatureError(
       'signature_mismatch',
-      `The artifact (${bytes.length} bytes, sha256 ${sha256}) does not carry the signature of the pinned key ${signer.base64}: ` +
-        'nothing was installed and no key was requested. The bytes or the signature were changed on the way: ask the publisher.',
+      `The artifact (${bytes.length} bytes, sha256 ${sha256}) is not signed with the pinned key ${signer.base64}: ` +
+        'nothing was installed and no key was requested. The bytes or the signature were changed in transit: ask the publisher.',
     )
   }
   return { bytes, sha256, size: bytes.length } as VerifiedSealedArtifact

@@ -5,8 +5,8 @@ import { cleanForeignText } from '../foreign-text.ts'
 declare const verified: unique symbol
 
 /**
- * An artifact as it came: untrusted bytes behind an open descriptor, with the digests computed while they were
- * written. The file has no name any more, so no other job can put another one in its place.
+ * An artifact as the hub served it: untrusted bytes behind an open descriptor, with the digest computed while they were
+ * written. The file no longer has a name, so no other job can replace it.
  */
 export interface FetchedArtifact {
   /** An open file descriptor, readable; the owner closes it. */
@@ -17,14 +17,15 @@ export interface FetchedArtifact {
   readonly sha256: string
 }
 
-/** An artifact whose signature held. Only the functions that check a signature make one; extraction takes nothing else. */
+/** An artifact with a valid signature. Only `verifyHmacSignature` makes one; extraction takes nothing else. */
 export type VerifiedArtifact = FetchedArtifact & { readonly [verified]: true }
 
 const HEADER_FORM = /^hmac_sha256:([0-9a-fA-F]{64})$/
 
 /**
  * The 32 bytes of an `X-Signature` header `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature").
- * Throws SignatureError `missing_signature` when there is none, `invalid_signature_format` when it has another form or algorithm.
+ * Throws SignatureError `missing_signature` when there is none, `invalid_signature_format` when it has another form or
+ * algorithm.
  */
 export function parseSignatureHeader(header: string | undefined): Buffer {
   if (header === undefined || header.trim() === '') {
@@ -44,9 +45,9 @@ export function parseSignatureHeader(header: string | undefined): Buffer {
 }
 
 /**
- * Vouches for an artifact when the HMAC-SHA256 over its exact bytes, computed with the signing secret, equals the
- * one in its `X-Signature` header, compared in constant time (contract 4.3, rules 3 and 4).
- * Throws SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
+ * Vouches for an artifact whose HMAC-SHA256 over its exact bytes, computed with the signing secret, equals the one in
+ * its `X-Signature` header, compared in constant time (contract 4.3, rules 3 and 4). Throws SignatureError
+ * `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
  */
 export function verifyHmacSignature(
   artifact: FetchedArtifact,
@@ -57,14 +58,14 @@ export function verifyHmacSignature(
   if (computedHmac.length !== expected.length || !timingSafeEqual(computedHmac, expected)) {
     throw new SignatureError(
       'signature_mismatch',
-      `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) does not carry the signature of this signing-secret: ` +
-        'nothing was installed. Check that signing-secret is the publisher’s current one; if it is, the bytes were changed on the way.',
+      `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this signing-secret: ` +
+        'nothing was installed. Check that signing-secret is the publisher’s current one; if it is, the bytes were changed in transit.',
     )
   }
   return artifact as VerifiedArtifact
 }
 
-/** Refuses an artifact, verified before, that is not the pinned one: SignatureError `digest_mismatch`. */
+/** Refuses an artifact with a valid signature that is not the pinned one: SignatureError `digest_mismatch`. */
 export function verifyPinnedDigest<Artifact extends { readonly sha256: string }>(
   artifact: Artifact,
   pinnedSha256: string,
@@ -72,8 +73,8 @@ export function verifyPinnedDigest<Artifact extends { readonly sha256: string }>
   if (artifact.sha256 !== pinnedSha256) {
     throw new SignatureError(
       'digest_mismatch',
-      `artifact-sha256 pins ${pinnedSha256}, the hub served ${artifact.sha256}: nothing was installed. ` +
-        'Find out why the hub serves other bytes, and pin their digest only if they are the ones that were reviewed.',
+      `artifact-sha256 pins ${pinnedSha256}, but the hub served ${artifact.sha256}: nothing was installed. ` +
+        'Find out why the hub serves other bytes, and pin their digest only if they are the bytes that you reviewed.',
     )
   }
   return artifact

@@ -7,7 +7,7 @@ import { decodeBase64 } from './strict-base64.ts'
 export interface SignerKey {
   /** The 32 bytes of the key. */
   readonly raw: Buffer
-  /** Of `raw`: how a hub writes it, and how it is told. */
+  /** Of `raw`: how hubs and messages write the key. */
   readonly base64: string
   readonly key: KeyObject
 }
@@ -17,7 +17,7 @@ const HEX_FORM = /^[0-9a-fA-F]{64}$/
 const PEM_BEGIN = '-----BEGIN PUBLIC KEY-----'
 const PRIVATE_PEM_BEGIN = /^-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----/
 const PEM_END = '-----END PUBLIC KEY-----'
-/** What stands before the raw key in its SubjectPublicKeyInfo (RFC 8410). */
+/** The bytes before the raw key in its SubjectPublicKeyInfo (RFC 8410). */
 const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex')
 
 /** One key as it was written, and the line it begins on. */
@@ -27,10 +27,10 @@ interface WrittenKey {
 }
 
 /**
- * The keys of the input `signer-public-key`: one a line as base64 or hex of the raw 32 bytes, or PEM blocks
- * (`BEGIN PUBLIC KEY`), in any mixture; at least one.
- * Throws ConfigError `invalid_input`, naming the line and repeating nothing of it, for anything else, and for keys that
- * are not in the canonical form or of small order: those hold for signatures that nobody's private key made.
+ * The keys of the input `signer-public-key`: one per line as base64 or hex of the raw 32 bytes, or PEM blocks (`BEGIN
+ * PUBLIC KEY`), in any mixture; at least one. Throws ConfigError `invalid_input`, naming the line and quoting nothing
+ * of it, for anything else, and for keys that are not in canonical form or of small order: those accept signatures that
+ * no private key made.
  */
 export function parseSignerKeys(text: string): SignerKey[] {
   const keys = splitKeys(text).map(parseKey)
@@ -49,8 +49,8 @@ export function findPinnedKey(keys: readonly SignerKey[], offered: string): Sign
   const found = raw === undefined ? 'something that is not base64 of 32 bytes' : `the key ${raw.toString('base64')}`
   throw new SignatureError(
     'untrusted_signer',
-    `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, the hub says that the artifact is signed ` +
-      `with ${found}: nothing was downloaded. Ask the publisher whether the key was changed, and pin the new one only if they say so.`,
+    `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, but the hub says that the artifact is signed ` +
+      `with ${found}: nothing was downloaded. Ask the publisher whether the key changed, and pin the new one only if they confirm it.`,
   )
 }
 
@@ -61,7 +61,7 @@ function splitKeys(text: string): WrittenKey[] {
     const line = lines[at] as string
     if (line === '') continue
     const end = line === PEM_BEGIN ? lines.indexOf(PEM_END, at) : at
-    if (end === -1) throw invalidKeys(`line ${at + 1} begins a PEM block that no END PUBLIC KEY ends`)
+    if (end === -1) throw invalidKeys(`the PEM block that begins on line ${at + 1} has no END PUBLIC KEY`)
     keys.push({ text: lines.slice(at, end + 1).join('\n'), line: at + 1 })
     at = end
   }
@@ -71,7 +71,7 @@ function splitKeys(text: string): WrittenKey[] {
 function parseKey({ text, line }: WrittenKey): SignerKey {
   if (PRIVATE_PEM_BEGIN.test(text)) throw privateKey(line)
   const raw = decodeKey(text)
-  if (raw === undefined) throw invalidKeys(`line ${line} is something else`)
+  if (raw === undefined) throw invalidKeys(`line ${line} is none of these`)
   const problem = publicKeyProblem(raw)
   if (problem !== undefined) throw invalidKeys(`the key on line ${line} ${problem}`)
   const key = createPublicKey({ key: Buffer.concat([SPKI_PREFIX, raw]), format: 'der', type: 'spki' })
@@ -92,7 +92,7 @@ function decodePem(text: string): Buffer | undefined {
 function invalidKeys(problem: string): ConfigError {
   return new ConfigError(
     'invalid_input',
-    'signer-public-key must hold Ed25519 public keys, one a line as base64 or hex of the raw 32 bytes, or as PEM "BEGIN PUBLIC KEY", ' +
+    'signer-public-key must contain Ed25519 public keys, one per line as base64 or hex of the raw 32 bytes, or as PEM "BEGIN PUBLIC KEY", ' +
       `but ${problem}: ask the publisher for the key.`,
   )
 }
@@ -100,7 +100,7 @@ function invalidKeys(problem: string): ConfigError {
 function privateKey(line: number): ConfigError {
   return new ConfigError(
     'invalid_input',
-    `signer-public-key must hold public keys, but on line ${line} begins a private key, which must not be there: whoever has it signs as the publisher. ` +
-      'Remove it, have the publisher replace it if others could read it, and give its public key.',
+    `signer-public-key must contain public keys, but a private key begins on line ${line}: anyone who has it can sign as the publisher. ` +
+      'Remove it, give its public key instead, and have the publisher replace it if others could read it.',
   )
 }

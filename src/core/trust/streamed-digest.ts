@@ -1,6 +1,6 @@
 import { createHash, type Hash, hash } from 'node:crypto'
 
-/** SHA-256 of so many bytes that come in pieces. Those that come all at once take a third of the time. */
+/** SHA-256 of a known number of bytes that arrive in pieces. A single piece takes a third of the time. */
 export class StreamedDigest {
   #missing: number
   #started: Hash | undefined
@@ -10,7 +10,7 @@ export class StreamedDigest {
     this.#missing = size
   }
 
-  /** Takes up to as many bytes as are missing. Lowercase hex once none is, until then null. */
+  /** Takes at most the bytes that are still missing. Returns lowercase hex after the last one, null before. */
   add(bytes: Buffer): string | null {
     this.#missing -= bytes.length
     if (this.#missing === 0 && this.#started === undefined) return hash('sha256', bytes, 'hex')

@@ -1,5 +1,5 @@
 /**
- * The bytes that a base64 text stands for, or undefined unless it is exactly `length` bytes in the one canonical form:
+ * The bytes of a base64 text, or undefined unless it is exactly `length` bytes in the one canonical form:
  * standard alphabet, padded, no white space, no stray bits in the last character.
  */
 export function decodeBase64(text: string, length: number): Buffer | undefined {

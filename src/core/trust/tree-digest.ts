@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 const SLASH = 0x2f
 
 export interface DigestedFile {
-  /** Relative to the tree's root, `/` between the parts. */
+  /** Relative to the tree's root, `/` between the components. */
   path: string
   /** Lowercase hex SHA-256 of the file's bytes. */
   sha256: string
@@ -18,12 +18,12 @@ export function treeDigest(files: readonly DigestedFile[]): string {
   return createHash('sha256').update(lines.join('\n'), 'utf8').digest('hex')
 }
 
-/** What a tree digest is computed of, in its order. To order again what is in order costs next to nothing. */
+/** The entries in the order of a tree digest. Sorting entries that are already in order costs next to nothing. */
 export function inTreeOrder<Entry extends { readonly path: string }>(entries: readonly Entry[]): Entry[] {
   return [...entries].sort((a, b) => comparePaths(a.path, b.path))
 }
 
-/** Orders paths by the lists of their parts, each part by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
+/** Orders paths component by component, each by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
 export function comparePaths(a: string, b: string): number {
   if (a === b) return 0
   let at = 0
@@ -31,9 +31,9 @@ export function comparePaths(a: string, b: string): number {
   return rankAt(a, at) - rankAt(b, at)
 }
 
-/** Where a path goes on decides: its end comes before the end of a part, and that before any character. */
+/** How a path continues decides: its end comes before the end of a component, and that before any character. */
 function rankAt(path: string, at: number): number {
-  // Inside two surrogate pairs that begin alike, their second halves are in the order of the code points.
+  // If two surrogate pairs begin with the same half, their second halves have the order of the code points.
   const codePoint = path.codePointAt(at)
   if (codePoint === undefined) return -2
   return codePoint === SLASH ? -1 : codePoint

@@ -2,14 +2,14 @@ import type { SemVer } from 'semver'
 import lt from 'semver/functions/lt.js'
 import parse from 'semver/functions/parse.js'
 
-/** Whether two version strings name the same version, an optional leading `v` aside. */
+/** Whether two version strings name the same version, ignoring a leading `v`. */
 export function isSameVersion(a: string, b: string): boolean {
   return withoutLeadingV(a) === withoutLeadingV(b)
 }
 
 /**
  * Whether `candidate` is older than `installed` by semantic versioning; `undefined` when either is not a semantic
- * version (short forms as `1.4` count as `1.4.0`).
+ * version (a short form such as `1.4` counts as `1.4.0`).
  */
 export function isOlderVersion(candidate: string, installed: string): boolean | undefined {
   const [a, b] = [comparable(candidate), comparable(installed)]

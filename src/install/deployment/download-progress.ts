@@ -1,5 +1,5 @@
 import { statfsSync } from 'node:fs'
-import { describeShortage } from '../../core/byte-shortage.ts'
+import { byteShortage } from '../../core/byte-shortage.ts'
 import { DeploymentError } from '../../core/errors.ts'
 import type { DeploymentTools } from './deployment.ts'
 
@@ -29,7 +29,7 @@ function refuseWithoutSpace(folder: string, bytes: number): void {
   const { bavail, bsize } = statfsSync(folder)
   const free = bavail * bsize
   if (free >= bytes) return
-  const told = describeShortage(free, bytes)
+  const told = byteShortage(free, bytes)
   throw new DeploymentError(
     'disk_full',
     `The artifact has ${told.needed}, the runner's temporary folder ${folder} has ${told.free} free: free some space and run again. Nothing was changed.`,

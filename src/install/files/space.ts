@@ -1,5 +1,5 @@
 import { statfsSync } from 'node:fs'
-import { describeShortage } from '../../core/byte-shortage.ts'
+import { byteShortage } from '../../core/byte-shortage.ts'
 import { DeploymentError } from '../../core/errors.ts'
 
 /** Room for our own records; the artifact's own need is checked when its listing is known. */
@@ -12,7 +12,7 @@ export function requireSpace(path: string, neededBytes: number): void {
   // A file system that makes inodes as it needs them says that it has none.
   if (files > 0 && ffree < MIN_FREE_INODES) throw outOfInodes(path, ffree)
   if (free >= neededBytes) return
-  const told = describeShortage(free, neededBytes)
+  const told = byteShortage(free, neededBytes)
   throw new DeploymentError(
     'disk_full',
     `${path} has ${told.free} free, this deployment needs ${told.needed}: free some space and run again. Nothing was changed.`,

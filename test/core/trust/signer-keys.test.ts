@@ -114,7 +114,7 @@ describe('parseSignerKeys', () => {
         () => parseSignerKeys(text),
         error =>
           isInvalidInput(error) &&
-          /line 2 begins a private key/.test(`${error}`) &&
+          /a private key begins on line 2/.test(`${error}`) &&
           !`${error}`.includes(OTHER.toString('base64')),
       )
     })
