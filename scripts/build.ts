@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
@@ -10,12 +10,23 @@ const DIST = join(ROOT, 'dist')
 rmSync(BUILD, { recursive: true, force: true })
 rmSync(DIST, { recursive: true, force: true })
 compile()
+replaceUndici()
 bundle()
 await writeStubs()
 process.stdout.write(`dist: ${readdirSync(DIST).toSorted().join(', ')}\n`)
 
 function compile(): void {
   runTool('tsc', ['-p', 'tsconfig.build.json'])
+}
+
+/**
+ * The bundler resolves an import next to the file that contains it. So it bundles a copy of @actions that finds the
+ * replacement where the installed one would find undici.
+ */
+function replaceUndici(): void {
+  const modules = join(BUILD, 'node_modules')
+  cpSync(join(ROOT, 'node_modules', '@actions'), join(modules, '@actions'), { recursive: true })
+  cpSync(join(ROOT, 'scripts', 'no-undici'), join(modules, 'undici'), { recursive: true })
 }
 
 /** Not minified: operators must be able to read what they run. Not cached: the same sources must give the same bytes. */

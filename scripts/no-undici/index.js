@@ -1,8 +1,8 @@
-// @actions/http-client imports undici, 0.9 MB of it, for `getAgentDispatcher()` alone, which nothing here calls: requests go
-// by node:http and `getAgent()`. So that every run does not load what none uses, package.json puts this in its place.
+// Takes the place of undici in the bundle. @actions/http-client imports undici, 0.9 MB, only for `getAgentDispatcher()`,
+// which this project never calls: its requests use node:http and the agent of `getAgent()`.
 
 export class ProxyAgent {
   constructor() {
-    throw new Error('undici is not part of this bundle: take an agent of node:http, as getAgent() gives it.')
+    throw new Error('The bundle does not contain undici: use node:http with the agent of getAgent().')
   }
 }

@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { pathToFileURL } from 'node:url'
+
+const ROOT = join(import.meta.dirname, '../..')
+const BUNDLE = join(ROOT, 'dist/index.js')
+
+interface Lockfile {
+  packages: Record<string, { version?: string; integrity?: string; link?: boolean }>
+}
+
+describe('the bundle', () => {
+  it('contains the replacement of undici and nothing of undici itself', () => {
+    const bundle = readFileSync(BUNDLE, 'utf8')
+    assert.match(bundle, /MODULE: \.\/build\/node_modules\/undici\/index\.js/)
+    assert.doesNotMatch(bundle, /UND_ERR_/)
+  })
+
+  it('does not list undici among its licences, but every other package that it contains', () => {
+    const packages = readFileSync(join(ROOT, 'dist/licenses.txt'), 'utf8').match(/^(?:@\w+\/)?[a-z][a-z-]*$/gm)
+    const expected = ['@actions/core', '@actions/exec', '@actions/http-client', '@actions/io']
+    assert.deepEqual(packages, [...expected, 'semver', 'tunnel', 'yaml', 'zod'])
+  })
+
+  it("starts without loading the undici of Node.js' own fetch", () => {
+    const program = `await import(${JSON.stringify(pathToFileURL(BUNDLE).href)})
+      console.log(process.moduleLoadList.filter(name => /undici/.test(name)).length)`
+    const output = execFileSync(process.execPath, ['--input-type=module', '--eval', program], { encoding: 'utf8' })
+    assert.equal(output, '0\n')
+  })
+})
+
+describe('package-lock.json', () => {
+  it('names every package that is installed, so that npm audit checks it', () => {
+    const { packages }: Lockfile = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8'))
+    assert.match(packages['node_modules/undici']?.version ?? '', /^6\./)
+    const unaudited = Object.entries(packages).filter(
+      ([path, { link, integrity }]) => path !== '' && (link || !integrity),
+    )
+    assert.deepEqual(unaudited, [])
+  })
+})
