@@ -17471,14 +17471,14 @@ const versionSchema = object({
     deployment_id: nullable(schemas_string()),
     run_url: nullable(schemas_string()),
 });
-/** Of which marketplace's plugin or service, or of which project; its slug is the project's id. */
+/** Which plugin or service of the marketplace, or which project; then the slug is the project's id. */
 const originSchema = object({ contract: schemas_enum(['marketplace', 'project']), slug: schemas_string() });
 const snapshotSchema = schemas_extend(versionSchema, {
     /** The directory's name, `<n>-<version>`. */
     name: schemas_string(),
-    /** Of whom it was, where that is not who the row is of. */
+    /** Where it differs from the row's own. */
     origin: exactOptional(originSchema),
-    /** Which of the keep-paths lie in it, because it was taken away and nothing came in its place. */
+    /** The keep-paths that stayed in it, because nothing replaced it. */
     kept_paths: exactOptional(array(schemas_string())),
 });
 const installedRowSchema = schemas_extend(versionSchema, {
@@ -17489,7 +17489,7 @@ const installedRowSchema = schemas_extend(versionSchema, {
     /** Retained previous versions, newest last. */
     snapshots: array(snapshotSchema),
 });
-/** A place that a later version of its project has left empty, and what is retained of it. */
+/** A place that a later version of its project left empty, and the snapshots retained of it. */
 const removedRowSchema = schemas_pick(installedRowSchema, {
     contract: true,
     kind: true,
@@ -17500,7 +17500,7 @@ const removedRowSchema = schemas_pick(installedRowSchema, {
 const fileSchema = object({
     schema: literal(1),
     installed: array(installedRowSchema),
-    /** Left out where nothing is retained of any. */
+    /** Left out when empty. */
     removed: exactOptional(array(removedRowSchema)),
 });
 /** What is installed on this host; see `readHostRecord`. */
@@ -17508,9 +17508,9 @@ function readInstalled(layout) {
     return readHostRecord(layout).installed;
 }
 /**
- * What is installed on this host, and what is retained of what was, as recorded; empty when nothing was ever installed.
- * Throws DeploymentError `inconsistent` when the record is not what we write, and what the operating system says when
- * it cannot be read at all.
+ * What is installed on this host, and what is retained of removed parts; empty when nothing was ever installed.
+ * Throws DeploymentError `inconsistent` when the file is not one that we write, and the system's error when it cannot
+ * be read at all.
  */
 function readHostRecord(layout) {
     const text = readText(layout.installed);
@@ -17521,14 +17521,14 @@ function readHostRecord(layout) {
         return { installed, removed };
     }
     catch (error) {
-        throw new DeploymentError('inconsistent', `${layout.installed} is not the record that this action writes: restore it, or move it away to start afresh (what is installed then counts as foreign and is kept).`, { cause: error });
+        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes. Restore it, or move it away to start again: what is installed then counts as foreign and is kept.`, { cause: error });
     }
 }
 /**
- * Records rows, each in place of the one with the same shelf and id, and which places are empty now, all in one; durable
- * when it returns.
+ * Records what was installed and removed, each row replacing the one of the same place, in a single write. Durable when
+ * it returns.
  */
-async function recordInstalled(layout, rows, removed = []) {
+async function recordInstalled(layout, { rows, removed }) {
     const places = new Set([...rows, ...removed].map(nameOf));
     const isOther = (row) => !places.has(nameOf(row));
     const before = readHostRecord(layout);
@@ -17546,11 +17546,11 @@ function findInstalled(rows, place) {
 function isFrom({ contract, slug }, origin) {
     return contract === origin.contract && slug === origin.slug;
 }
-/** The snapshots in a row that are of this origin, whoever the row is of now. */
+/** The snapshots in a row that are of this origin, even if the row is of another now. */
 function snapshotsFrom(row, origin) {
     return row.snapshots.filter(snapshot => isFrom(snapshot.origin ?? row, origin));
 }
-/** The snapshots in a row, as they stand in the row of another origin. */
+/** The snapshots in a row, as the row of another origin records them. */
 function handOver(row, to) {
     return row.snapshots.map(({ origin, ...snapshot }) => {
         const { contract, slug } = origin ?? row;
@@ -17629,7 +17629,10 @@ function orNull(read) {
         return null;
     }
 }
-/** Field 22 of /proc/<pid>/stat; the second field may hold spaces and parentheses, so count from its end. A zombie counts as gone. */
+/**
+ * Field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A zombie
+ * counts as gone.
+ */
 function readStartTime(pid) {
     try {
         const stat = (0,external_node_fs_namespaceObject.readFileSync)(`/proc/${pid}/stat`, 'utf8');
@@ -17691,7 +17694,7 @@ const schema = schemas_lazy(() => object({
     files: array(object({ path: schemas_string(), sha256: schemas_string(), size: schemas_number(), mode: schemas_number() })),
     symlinks: array(object({ path: schemas_string(), target: schemas_string() })),
 }));
-/** The record of an extracted tree; whatever lies under a keep-path belongs to the host and is left out. */
+/** The record of an extracted tree, without the keep-paths, which belong to the host. */
 function buildTreeRecord(tree, keepPaths) {
     const isOurs = ({ path }) => !keepPaths.some(kept => path === kept || path.startsWith(`${kept}/`));
     const files = tree.files.filter(isOurs);
@@ -17707,7 +17710,7 @@ async function writeTreeRecord(layout, record) {
     const path = treeRecordPath(layout, record.digest);
     if (pathExistsSync(path))
         return;
-    // Of a large tree the record may have just been computed, and its text is as much work again.
+    // The record of a large tree takes long to build and as long again to serialize.
     await hearSignals();
     await replaceFile(path, JSON.stringify({ files: record.files, symlinks: record.symlinks }));
 }
@@ -17737,28 +17740,30 @@ function pruneTreeRecords(layout, used) {
     if (errors.length > 0)
         throw errors[0];
 }
-/** How what lies at `root` differs from the record: bytes, modes, symlink targets. Keep-paths are not looked at. */
-async function compareTree(root, record, keepPaths, signal) {
+/** Compares a tree with its record: bytes, modes, symlink targets. Keep-paths are not compared. */
+async function compareTree({ root, keepPaths }, record, signal) {
     const found = new Map((await walkTree(root, new Set(keepPaths))).map(entry => [entry.path, entry]));
     const digester = new FileDigester(signal);
-    const difference = { added: [], removed: [], changed: [] };
+    const difference = { missing: [], extra: [], changed: [] };
     for (const expected of [...record.files, ...record.symlinks]) {
-        const entry = found.get(expected.path);
-        found.delete(expected.path);
+        const { path } = expected;
+        const entry = found.get(path);
+        found.delete(path);
         if (entry === undefined)
-            difference.removed.push(expected.path);
-        else if (!(await isAsRecorded(root, entry, expected, digester)))
-            difference.changed.push(expected.path);
+            difference.missing.push(path);
+        else if (!isAlike(entry, expected))
+            difference.changed.push(path);
+        else if ('sha256' in expected && (await digester.sha256((0,external_node_path_namespaceObject.join)(root, path))) !== expected.sha256)
+            difference.changed.push(path);
     }
-    difference.added.push(...found.keys());
+    difference.extra.push(...found.keys());
     return difference;
 }
-async function isAsRecorded(root, entry, expected, digester) {
+/** Everything but the bytes. */
+function isAlike(entry, expected) {
     if ('target' in expected)
         return entry.type === 'symlink' && entry.target === expected.target;
-    if (entry.type !== 'file' || entry.size !== expected.size || entry.mode !== expected.mode)
-        return false;
-    return (await digester.sha256((0,external_node_path_namespaceObject.join)(root, entry.path))) === expected.sha256;
+    return entry.type === 'file' && entry.size === expected.size && entry.mode === expected.mode;
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/cleanup.js
@@ -17772,20 +17777,20 @@ async function isAsRecorded(root, entry, expected, digester) {
 
 
 /**
- * What follows a commit, and may be repeated until it is done: the record of what is installed, then the removal of the
- * snapshots that are not retained, then the staging folder.
- * Throws only when the record cannot be written; what cannot be removed is a warning. Returns whether every snapshot that
- * goes was at least put aside: if not, only a repetition of this finds it again.
+ * Finishes a commit, and may be repeated until that succeeds: writes the record of what is installed, removes the
+ * snapshots that are not retained, then empties the staging folder.
+ * Throws only when the record cannot be written; what cannot be removed is a warning. Returns whether every discarded
+ * snapshot left the snapshots folder: if not, only a repetition finds it again.
  */
-async function finishCommitted(layout, log, { rows, removed, discard }) {
-    await recordInstalled(layout, rows, removed);
+async function finishCommitted(layout, log, installation) {
+    await recordInstalled(layout, installation);
     let isDone = true;
-    for (const path of discard)
+    for (const path of installation.discard)
         isDone = (await orWarn(log, () => putAside(layout, path))) && isDone;
     await cleanStaging(layout, log);
     return isDone;
 }
-/** Removes everything in the staging folder and the tree records that nothing names; only who holds the lock may. */
+/** Empties the staging folder and removes tree records that nothing refers to. The caller holds the lock. */
 async function cleanStaging(layout, log) {
     for (const name of (0,external_node_fs_namespaceObject.readdirSync)(layout.staging)) {
         await orWarn(log, () => removeTree((0,external_node_path_namespaceObject.join)(layout.staging, name)));
@@ -17793,8 +17798,8 @@ async function cleanStaging(layout, log) {
     await orWarn(log, () => pruneTreeRecords(layout, usedDigests(layout)));
 }
 /**
- * Removes what killed processes were just writing: files with a temporary name of a process that is no more. Those of
- * the lock are left to `removeDeadMarks`, because who waits for it may be a process that this one cannot see.
+ * Removes the temporary files of processes that no longer exist. Leaves those of the lock to `removeDeadMarks`, because
+ * a process that waits for it may be one that this process cannot see.
  */
 async function removeStrayTemporaries(layout, log) {
     for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
@@ -17806,7 +17811,7 @@ async function removeStrayTemporaries(layout, log) {
         }
     }
 }
-/** By a rename, so that a snapshot is there whole or not at all, and a removal that fails is tried again with the staging folder. */
+/** A rename, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
 function putAside(layout, path) {
     try {
         (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `discarded-${path.split('/').slice(-3).join('-')}`));
@@ -17827,7 +17832,7 @@ async function orWarn(log, act) {
         return true;
     }
     catch (error) {
-        log.warning(`Not removed yet, later runs try again: ${toDeployError(error).message}`);
+        log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`);
         return false;
     }
 }
@@ -17882,12 +17887,12 @@ function outOfInodes(path, free) {
 
 /** Enough for a lock, the records of a recovery and a report. */
 const RESERVE_BYTES = 64 * 1024;
-/** Keeps some disk space back, so that a host whose disk has filled up can still be locked and recovered. */
+/** Reserves some disk space, so that a host whose disk has filled up can still be locked and recovered. */
 function keepReserve(layout) {
     if (pathExistsSync(reservePath(layout)))
         return;
     try {
-        // Random, because a file system may store what compresses well in no space at all.
+        // Random, because a file system may compress anything else to nothing.
         (0,external_node_fs_namespaceObject.writeFileSync)(reservePath(layout), (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 });
     }
     catch {
@@ -17909,7 +17914,7 @@ function spendReserve(layout) {
 
 
 
-/** Room for our own records; the artifact's own need is checked when its listing is known. */
+/** For our own records; the artifact's need is checked when its listing is known. */
 const MIN_FREE_BYTES = 1024 * 1024;
 /**
  * Makes a project root ready to be locked: the root itself (when its parent exists), and `.hub-deploy/` with its
@@ -17927,8 +17932,8 @@ async function prepareHost(layout, log) {
     }
 }
 /**
- * Checks, before anything is fetched, that this run can switch what is in a place: its shelf as `checkShelf` does, and
- * what is in the place can be moved. Throws DeploymentError `host_not_writable` or `disk_full`.
+ * Checks, before anything is fetched, that this run can switch versions in a place: its shelf as `checkShelf` does, and
+ * that its present content can be moved. Throws DeploymentError `host_not_writable` or `disk_full`.
  */
 function checkHost(layout, place) {
     checkShelf(layout, place.shelf);
@@ -17941,8 +17946,8 @@ function checkHost(layout, place) {
     }
 }
 /**
- * Checks that a shelf is, or can become, a writable directory on the same file system as `.hub-deploy/`, so that a switch
- * is a rename, and that some space is free (the artifact's own need is checked as soon as it is known).
+ * Checks that a shelf is, or can become, a writable directory on the same file system as `.hub-deploy/`, so that a
+ * switch is one rename, and that some space is free.
  * Throws DeploymentError `host_not_writable` or `disk_full`.
  */
 function checkShelf(layout, shelf) {
@@ -17954,7 +17959,7 @@ function checkShelf(layout, shelf) {
     }
     requireSpace(layout.staging, MIN_FREE_BYTES);
 }
-/** Whatever is odd about a root in which our folder cannot be made, it is the root that has to be mended. */
+/** If our folder cannot be made, the operator has to fix the root, whatever the system's error is. */
 function unusableRoot(error) {
     if (error.code !== 'step_failed')
         return error;
@@ -17967,10 +17972,10 @@ function requireRoot(root, log) {
     if (found?.isDirectory())
         return;
     if (found !== undefined) {
-        throw new DeploymentError('host_not_writable', `project-root ${root} is not a directory: name the directory that holds plugins/ and extensions/.`);
+        throw new DeploymentError('host_not_writable', `project-root ${root} is not a directory. Set it to the directory that contains plugins/ and extensions/.`);
     }
     makeRoot(root);
-    log.notice(`project-root ${root} did not exist and was created: is this the first deployment on this host?`);
+    log.notice(`project-root ${root} did not exist, so it was created. Is this the first deployment on this host?`);
 }
 function makeRoot(root) {
     try {
@@ -17981,24 +17986,26 @@ function makeRoot(root) {
             return;
         if (errnoOf(error) !== 'ENOENT')
             throw error;
-        throw new DeploymentError('host_not_writable', `project-root ${root} does not exist, nor does its parent: create it, or correct the path.`);
+        throw new DeploymentError('host_not_writable', `Neither project-root ${root} nor its parent directory exists. Create it, or correct the path.`);
     }
 }
-/** Who can write in `.hub-deploy/` decides what a recovery does, so it must be a real directory of ours that no one else can enter. */
+/**
+ * What is in `.hub-deploy/` decides what a recovery does, so it must be our own directory that nobody else can enter.
+ */
 async function requireOwnFolder(own) {
     await makePrivateDirectories(own);
     const found = lstatIfPresentSync(own);
     if (found === undefined || !found.isDirectory()) {
-        throw new DeploymentError('host_not_writable', `${own} is not a directory: remove what is there; this action keeps its records in it.`);
+        throw new DeploymentError('host_not_writable', `${own} is not a directory, but this action keeps its records there. Move it away.`);
     }
     const uid = process.getuid?.();
     if (uid !== undefined && found.uid !== uid) {
-        throw new DeploymentError('host_not_writable', `${own} belongs to uid ${found.uid}, this runner works as uid ${uid}: let one user deploy to this project root, or change the owner of that directory.`);
+        throw new DeploymentError('host_not_writable', `${own} belongs to uid ${found.uid}, but this runner works as uid ${uid}. Deploy to this project root as one user only, or change the owner of that directory.`);
     }
     if ((found.mode & 0o077) !== 0)
         (0,external_node_fs_namespaceObject.chmodSync)(own, 0o700);
 }
-/** A directory is moved to another parent only by who may write in it. */
+/** Moving a directory to another parent needs write access to the directory itself. */
 function requireMovable(place) {
     const found = lstatIfPresentSync(place);
     if (found?.isDirectory())
@@ -18012,10 +18019,10 @@ function requireSwitchableShelf(layout, shelf) {
         return;
     }
     if (found === undefined || !found.isDirectory())
-        throw new DeploymentError('host_not_writable', `${path} is not a directory: remove what is there.`);
+        throw new DeploymentError('host_not_writable', `${path} is not a directory. Move it away.`);
     (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
     if (found.dev !== (0,external_node_fs_namespaceObject.statSync)(layout.own).dev) {
-        throw new DeploymentError('host_not_writable', `${path} is on another file system than ${layout.own}, so that a switch could not be one rename: put both on one file system.`);
+        throw new DeploymentError('host_not_writable', `${path} is on another file system than ${layout.own}, so versions could not be switched by one rename. Put both on one file system.`);
     }
 }
 function statIfPresentSync(path) {
@@ -18493,7 +18500,9 @@ function healthchecksOf(step, config, ids) {
     const keyOf = ({ service, check }) => JSON.stringify([service, check]);
     return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at);
 }
-/** Replaces `{version}` in the check's `body`, so that an old process that still answers does not pass for a new one. */
+/**
+ * Replaces `{version}` in the check's `body`, so that an old process that still answers does not pass for a new one.
+ */
 function expectVersion(healthcheck, version) {
     const { check } = healthcheck;
     if (check?.probe.type !== 'http' || check.probe.body === undefined)
@@ -20699,10 +20708,10 @@ async function findDamageIn(place, { layout, log, keepPaths, since }) {
     if (record === undefined)
         return undefined;
     const root = installPath(layout, place);
-    const { removed, changed } = await compareTree(root, record, keepPaths);
+    const { missing, changed } = await compareTree({ root, keepPaths }, record);
     const moved = foldersOfKept(root, keepPaths);
-    const damage = [...removed, ...changed].filter(path => hasChangedSince(root, path, since, moved));
-    const drift = removed.length + changed.length - damage.length;
+    const damage = [...missing, ...changed].filter(path => hasChangedSince(root, path, since, moved));
+    const drift = missing.length + changed.length - damage.length;
     if (drift > 0)
         log.notice(`${drift} files of the restored version had been changed on this host before this deployment.`);
     return damage.map(path => `${place.shelf}/${place.id}/${path} is not as it was installed`);
@@ -20741,7 +20750,7 @@ function hasChangedSince(root, path, start, moved) {
 
 
 const POLL_MS = 250;
-const TELL_EVERY_MS = 10_000;
+const REPORT_EVERY_MS = 10_000;
 const MARK = '.takeover-';
 const ownSchema = object({
     id: schemas_string().check(_regex(/^[0-9a-f-]{36}$/)),
@@ -20753,7 +20762,7 @@ const ownSchema = object({
     run_url: nullable(schemas_string()),
     since: schemas_string(),
 });
-/** Of another host, whose lock may be written by another version of this action: only where it is must be known. */
+/** On another host, where another version of this action may have written the lock: only the host must be known. */
 const foreignSchema = schemas_lazy(() => object({
     id: schemas_catch(nullable(ownSchema.shape.id), null),
     pid: schemas_catch(nullable(ownSchema.shape.pid), null),
@@ -20762,105 +20771,106 @@ const foreignSchema = schemas_lazy(() => object({
     since: schemas_catch(nullable(schemas_string()), null),
 }));
 /**
- * Takes the lock of a project root, waiting up to `timeoutMs` for its holder. A lock whose holder is provably dead,
- * or whose content is garbage, is taken over at once; one that names another host never. Losing a race never harms the winner:
- * only who created the one take-over mark of a dead holder may replace its lock.
- * Throws DeploymentError `locked` with the holder and its link, or `host_not_writable` / `disk_full`; the signal's reason once it is aborted.
+ * Takes the lock of a project root, waiting up to `timeoutMs` for its holder. A lock whose holder is provably dead, or
+ * whose content is garbage, is taken over at once; one that names another host never. Losing a race never harms the
+ * winner: only the process that created the one take-over mark of a dead holder may replace its lock.
+ * Throws DeploymentError `locked` with the holder and its link, or `host_not_writable` / `disk_full`; the signal's
+ * reason once it is aborted.
  */
-async function acquireLock(request) {
-    const own = {
+async function acquireLock(request, clock = systemClock) {
+    const holder = {
         id: (0,external_node_crypto_namespaceObject.randomUUID)(),
         ...readOwnIdentity(),
         run_url: request.runUrl,
         since: new Date().toISOString(),
     };
-    const candidate = temporaryName(request.path);
+    const contender = { holder, file: temporaryName(request.path) };
     try {
         // Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way.
-        (0,external_node_fs_namespaceObject.writeFileSync)(candidate, `${JSON.stringify(own)}\n`, { flag: 'wx', mode: 0o600 });
-        await waitForTurn(request, candidate, own);
+        (0,external_node_fs_namespaceObject.writeFileSync)(contender.file, `${JSON.stringify(holder)}\n`, { flag: 'wx', mode: 0o600 });
+        await waitForTurn(request, contender, clock);
     }
     catch (error) {
         request.signal?.throwIfAborted();
         throw toHostError(error, `taking the lock ${request.path}`);
     }
     finally {
-        tryUnlinkSync(candidate);
+        tryUnlinkSync(contender.file);
     }
-    return { release: () => giveBack(request, own.id) };
+    return { release: () => giveBack(request, holder.id) };
 }
 /**
- * Removes what killed processes left beside a lock: take-over marks, and the files with which they waited; only who holds
- * the lock may. Those of a process that may live, on another host or in another pid namespace, stay. What cannot be
- * removed harms nobody and is tried again by the next run.
+ * Removes what killed processes left next to a lock: take-over marks, and the files of contenders. The caller holds
+ * the lock. Leaves the files of processes that may be alive, on another host or in another pid namespace. A file that
+ * cannot be removed does no harm; the next run tries again.
  */
 function removeDeadMarks(path) {
     const own = readOwnIdentity();
     for (const name of (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.dirname)(path))) {
         if (!name.startsWith(`${(0,external_node_path_namespaceObject.basename)(path)}.`))
             continue;
-        const beside = (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name);
-        const found = readLock(beside);
-        if (found !== undefined && isLeftOver(name, found, own))
-            tryUnlinkSync(beside);
+        const found = readLock((0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name));
+        if (found !== undefined && isLeftOver(found, own))
+            tryUnlinkSync(found.path);
     }
 }
-function isLeftOver(name, found, own) {
-    const writer = ownerOfTemporary(name);
+function isLeftOver(found, own) {
+    const writer = ownerOfTemporary((0,external_node_path_namespaceObject.basename)(found.path));
     if (writer === undefined || found.holder !== undefined)
         return isAbandoned(found, own);
-    // Not garbage for certain: its process may be just writing it.
+    // Garbage may be what its process is still writing.
     return !pidExists(writer);
 }
-async function waitForTurn(request, candidate, own) {
-    const deadline = Date.now() + request.timeoutMs;
-    let toldAt = Number.NEGATIVE_INFINITY;
+async function waitForTurn(request, contender, clock) {
+    const deadline = clock.now() + request.timeoutMs;
+    let reportedAt = Number.NEGATIVE_INFINITY;
     for (;;) {
         request.signal?.throwIfAborted();
-        if (tryTake(request.path, candidate, own))
+        if (tryTake(request.path, contender))
             return;
         const found = readLock(request.path);
         if (found === undefined) {
-            // Just given back, or a name that leads nowhere.
+            // Just released, or a dangling symlink.
             await hearSignals();
             continue;
         }
-        if (Date.now() >= deadline)
-            throw lockedError(found, request);
-        if (Date.now() - toldAt >= TELL_EVERY_MS) {
+        const now = clock.now();
+        if (now >= deadline)
+            throw lockedError(found, request.timeoutMs);
+        if (now - reportedAt >= REPORT_EVERY_MS) {
             request.log(`Waiting for the lock of this host: ${describeHolder(found)}.`);
-            toldAt = Date.now();
+            reportedAt = now;
         }
-        await (0,promises_namespaceObject.setTimeout)(Math.min(POLL_MS, Math.max(1, deadline - Date.now())), undefined, { signal: request.signal });
+        await clock.sleep(Math.min(POLL_MS, Math.max(1, deadline - now)), request.signal);
     }
 }
-/** One attempt: an atomic link where nothing is, else the take-over of a dead holder. */
-function tryTake(path, candidate, own) {
-    if (linkIfAbsentSync(candidate, path))
+/** One attempt: an atomic link if there is no lock, else the take-over of a dead holder. */
+function tryTake(path, contender) {
+    if (linkIfAbsentSync(contender.file, path))
         return true;
     const found = readLock(path);
-    if (found === undefined || !isAbandoned(found, own))
+    if (found === undefined || !isAbandoned(found, contender.holder))
         return false;
-    return takeOver(path, found, candidate, own);
+    return takeOver(found, contender);
 }
 /**
- * The mark is itself a lock, named after the dead holder, so that contenders of different dead holders never meet and
- * a contender that died holding it is taken over in turn. Holding it, nobody else may touch the lock of that holder.
+ * The mark is itself a lock, named after the dead holder, so that contenders for different dead holders never meet, and
+ * the mark of a contender that died is taken over in turn. Only the process with the mark may touch that holder's lock.
  */
-function takeOver(path, dead, candidate, own) {
-    const mark = `${path}${MARK}${dead.id}`;
-    if (!tryTake(mark, candidate, own))
+function takeOver(dead, contender) {
+    const mark = `${dead.path}${MARK}${dead.id}`;
+    if (!tryTake(mark, contender))
         return false;
     try {
-        if (readLock(path)?.id !== dead.id)
+        if (readLock(dead.path)?.id !== dead.id)
             return false;
-        const replacement = temporaryName(path);
-        (0,external_node_fs_namespaceObject.linkSync)(candidate, replacement);
-        (0,external_node_fs_namespaceObject.renameSync)(replacement, path);
+        const replacement = temporaryName(dead.path);
+        (0,external_node_fs_namespaceObject.linkSync)(contender.file, replacement);
+        (0,external_node_fs_namespaceObject.renameSync)(replacement, dead.path);
         return true;
     }
     finally {
-        release(mark, own.id);
+        release(mark, contender.holder.id);
     }
 }
 function readLock(path) {
@@ -20868,7 +20878,7 @@ function readLock(path) {
     if (text === undefined)
         return undefined;
     const holder = parseHolder(text);
-    return { id: holder?.id ?? (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex').slice(0, 32), holder };
+    return { path, id: holder?.id ?? (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex').slice(0, 32), holder };
 }
 function readIfPresentSync(path) {
     try {
@@ -20888,7 +20898,7 @@ function parseHolder(text) {
         return undefined;
     }
 }
-/** Nothing can be proved of a holder of which only the host is known. */
+/** If only a holder's host is known, it cannot be proved dead. */
 function isAbandoned({ holder }, own) {
     if (holder === undefined)
         return true;
@@ -20919,15 +20929,14 @@ function release(path, id) {
 }
 function describeHolder({ holder }) {
     if (holder === undefined)
-        return 'its content is garbage';
+        return 'its content is damaged';
     const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`;
     const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`;
-    return `${where} holds it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${run}`;
+    return `${where} has held it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${run}`;
 }
-function lockedError(found, request) {
-    const waited = `${Math.round(request.timeoutMs / 1000)} s`;
-    return new DeploymentError('locked', `Another deployment holds this host and did not finish within ${waited} (lock-timeout-seconds): ${describeHolder(found)}. ` +
-        `Wait for it or cancel it; if that host is gone for good, remove ${request.path}.`);
+function lockedError(found, timeoutMs) {
+    return new DeploymentError('locked', `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds): ` +
+        `${describeHolder(found)}. Wait for it or cancel it. If that host is gone for good, remove ${found.path}.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/change.js
@@ -24439,7 +24448,7 @@ function tryReadSmallFileSync(path, maxBytes) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/host/previous.js
+;// CONCATENATED MODULE: ./build/install/host/previous-install.js
 
 
 
@@ -24447,44 +24456,49 @@ function tryReadSmallFileSync(path, maxBytes) {
 
 
 
-/** What stands in a place before a deployment: our own record of it, and its version as far as anything says so. */
-function readPrevious(layout, place) {
+function readPreviousInstall(layout, place) {
     const record = readHostRecord(layout);
     const installed = findInstalled(record.installed, place);
     const removed = findInstalled(record.removed, place);
     const version = installed?.version ?? readForeignVersion(installPath(layout, place));
-    return { installed, removed, version };
+    return { place, installed, removed, version };
 }
-/** The versions that a place has had from this origin, by our own record: those of another origin are no measure. */
+/**
+ * The versions that a place has had from this origin, by our own record; versions from other origins do not compare.
+ */
 function versionsFrom({ installed }, origin) {
     if (installed === undefined)
         return [];
     return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)];
 }
 /**
- * The snapshot, absolute, that holds what belongs to the host of a thing of this origin that was taken away, if one does and
- * nothing is in the place, which has its own.
+ * The snapshot, absolute, with the kept paths of a removed part of this origin, if there is one. Undefined when
+ * something is in the place now, which has its own.
  */
-function findLeftBehind(layout, place, { installed, removed }, origin) {
+function findLeftBehind(layout, previous, origin) {
+    const { place, installed, removed } = previous;
     const row = installed ?? removed;
     if (row === undefined || pathExistsSync(installPath(layout, place)))
         return undefined;
     const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
     return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), newest.name);
 }
-/** Warns when a deployment takes over a place from another plugin, service or project, and tells of what others left there. */
-function warnOfTakeover({ installed, removed }, { shelf, id }, origin, log) {
+/**
+ * Warns when a deployment takes over a place from another plugin, service or project; names the kept paths left there
+ * by others.
+ */
+function warnOfTakeover({ place, installed, removed }, origin, log) {
     for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
         const owner = snapshot.origin ?? removed;
         if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
-            log.notice(`Snapshot ${name} of ${shelf}/${id} holds ${kept.join(', ')} of ${owner.slug}: they stay there.`);
+            log.notice(`Snapshot ${name} of ${placeName(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay in that snapshot.`);
     }
     if (installed === undefined || isFrom(installed, origin))
         return;
     const owner = installed.contract === 'project' ? 'project' : installed.kind;
-    log.warning(`${shelf}/${id} was installed by the ${owner} ${installed.slug}, and this deployment takes the place over: if both go on to deploy here, each replaces the other's version. Give them different ids or project roots.`);
+    log.warning(`The ${owner} ${installed.slug} installed ${placeName(place)}, and this deployment takes it over. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`);
 }
-/** What stands in the place without a record of ours may still say in its plugin.yaml which version it is. */
+/** Something that we have no record of may name its version in its plugin.yaml. */
 function readForeignVersion(path) {
     try {
         const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), MAX_SMALL_FILE_BYTES);
@@ -24503,8 +24517,8 @@ function readForeignVersion(path) {
 
 
 /**
- * Reads the `plugin.yaml` of an extracted artifact, a regular file of at most `MAX_SMALL_FILE_BYTES`. Throws ArtifactError `not_a_plugin`,
- * or what the operating system says as DeploymentError.
+ * Reads the `plugin.yaml` of an extracted artifact, a regular file of at most `MAX_SMALL_FILE_BYTES`. Throws
+ * ArtifactError `not_a_plugin`, or the system's error as DeploymentError.
  */
 function readPluginYaml(staged) {
     const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
@@ -24523,7 +24537,7 @@ function readPluginYaml(staged) {
     }
 }
 function read_plugin_yaml_notAPlugin(found) {
-    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin: nothing was installed. For a service set kind: service.`);
+    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin. Nothing was installed. For a service, set kind: service.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/plugin-sig.js
@@ -24550,29 +24564,29 @@ const LEFT_OUT_PARTS = new Set([
     '*.json',
 ]);
 const LEFT_OUT_SUFFIXES = ['.pyc', '.pyo'];
-/** Whether the host framework expects a `plugin.sig` beside this plugin. */
+/** Whether the host framework expects a `plugin.sig` in this plugin. */
 function needsPluginSig(plugin) {
     return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '');
 }
 /**
- * The text of `plugin.sig` for the plugin at `root` (docs/contracts.md, "plugin.sig"): HMAC-SHA256 under the host's
- * secret over the description, then each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
- * Throws ArtifactError `not_a_plugin` when the entry point leaves the plugin.
+ * The text of a plugin's `plugin.sig` (docs/contracts.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
+ * `plugin.yaml`, then over each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
+ * Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
  */
-async function buildPluginSig(root, id, plugin, secret) {
+async function buildPluginSig({ id, staged, pluginYaml }, secret) {
     const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
-    hmac.update(await (0,external_node_fs_promises_namespaceObject.readFile)((0,external_node_path_namespaceObject.join)(root, 'plugin.yaml')));
-    for (const path of await signedFiles(root, entryDirectory(plugin)))
-        await addFile(hmac, root, path);
+    hmac.update(await (0,external_node_fs_promises_namespaceObject.readFile)((0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml')));
+    for (const path of await signedFiles(staged, entryDirectory(pluginYaml)))
+        await addFile(hmac, staged, path);
     const signature = {
-        plugin: plugin.name ?? id,
-        version: plugin.version ?? '0.0.0',
+        plugin: pluginYaml.name ?? id,
+        version: pluginYaml.version ?? '0.0.0',
         digest: hmac.digest('hex'),
         algo: 'HMAC-SHA256',
     };
     return escapeNonAscii(JSON.stringify(signature, null, 2));
 }
-/** Whether a path of the plugin, or something below it, may be among what its signature covers. */
+/** Whether a plugin's signature may cover a path, or something below it. */
 function isCovered(path, plugin) {
     const directory = entryDirectory(plugin);
     const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`);
@@ -24582,7 +24596,7 @@ function entryDirectory(plugin) {
     const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
     const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
     if (external_node_path_namespaceObject.posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
-        throw new ArtifactError('not_a_plugin', `plugin.yaml names the entry_point "${cleanForeignText(entryPoint)}", which must be a path inside the plugin: nothing was installed.`);
+        throw new ArtifactError('not_a_plugin', `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin. Nothing was installed.`);
     }
     return external_node_path_namespaceObject.posix.dirname(normal);
 }
@@ -24616,20 +24630,20 @@ function escapeNonAscii(json) {
 
 
 /**
- * Puts `plugin.sig` into a staged plugin that needs one, in place of any that it brought; returns what the tree then
- * holds. Without a secret it is left as it is, with a notice. Warns of kept paths that it covers as they are in the artifact, because what stands there is the host's own.
- * Throws ArtifactError `not_a_plugin` when its entry point leaves the plugin.
+ * Writes `plugin.sig` into a staged plugin that needs one, replacing any that it shipped; returns the tree with it.
+ * Without a secret it only logs a notice. Warns of kept paths that the signature covers, because the host's own files
+ * are there. Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
  */
 async function signForHost(plugin, secret) {
     const { id, staged, tree, pluginYaml, log } = plugin;
     if (!needsPluginSig(pluginYaml))
         return tree;
     if (secret === undefined) {
-        log.notice(`plugins/${id} has execution_mode ${pluginYaml.executionMode} and is not signed for this host, because plugin-secret-key is not set: a host framework that checks plugin.sig does not load it.`);
+        log.notice(`plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it.`);
         return tree;
     }
     warnOfKept(plugin);
-    const text = await buildPluginSig(staged, id, pluginYaml, secret);
+    const text = await buildPluginSig(plugin, secret);
     await removeTree((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'));
     await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
     const isOther = ({ path }) => path !== 'plugin.sig' && !path.startsWith('plugin.sig/');
@@ -24637,13 +24651,16 @@ async function signForHost(plugin, secret) {
     const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
     return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) };
 }
-/** The host framework hashes what it finds when it loads the plugin, so what the host keeps there counts as changed. */
+/**
+ * The host framework hashes the files that it finds when it loads the plugin, so the host's own files would break the
+ * signature.
+ */
 function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
     const isPresent = (path) => pathExistsSync((0,external_node_path_namespaceObject.join)(installed, path)) || pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path));
     const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent);
     if (kept.length === 0)
         return;
-    log.warning(`plugin.sig is made of what the artifact holds beside its entry point, and there ${kept.join(', ')} of keep-paths are the host's own: with other files in them the host framework finds the signature broken. Have the publisher put entry_point into a directory of its own, or keep data elsewhere.`);
+    log.warning(`plugin.sig covers ${kept.join(', ')} of keep-paths as the artifact ships them, but this host has its own files there, so the host framework will reject the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a directory of its own.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/download-progress.js
@@ -24848,9 +24865,8 @@ async function noteInstalledVersion({ layout, request, record }) {
 }
 /** What a deployment replaces; noted for its report. */
 async function notePrevious(run, id) {
-    const place = { shelf: run.shelf, id };
-    const previous = readPrevious(run.layout, place);
-    warnOfTakeover(previous, place, originOf(run), run.tools.log);
+    const previous = readPreviousInstall(run.layout, { shelf: run.shelf, id });
+    warnOfTakeover(previous, originOf(run), run.tools.log);
     await run.record.update({ previous_version: previous.version });
     return previous;
 }
@@ -25034,20 +25050,20 @@ async function tellDifferences(run, prepared) {
     const { log } = run.tools;
     const place = installPath(run.layout, { shelf: run.shelf, id: prepared.ready.id });
     const record = buildTreeRecord(prepared.tree, run.request.keepPaths);
-    // Seen from the record, what is "added" on the host is what the deployment would remove, and the other way round.
-    const { added, removed, changed } = await compareTree(place, record, run.request.keepPaths, run.tools.signal);
+    const { keepPaths } = run.request;
+    const { missing, extra, changed } = await compareTree({ root: place, keepPaths }, record, run.tools.signal);
     const newSizes = new Map(record.files.map(file => [file.path, file.size]));
     const sizeOnHost = (path) => bytes(lstatIfPresentSync((0,external_node_path_namespaceObject.join)(place, path))?.size);
     log.group(`Dry run: ${run.record.facts.previous_version ?? 'nothing'} → ${prepared.version}`);
     for (const [index, step] of prepared.ready.steps.entries())
         log.info(`step ${index + 1}: ${step.id} (${step.action})`);
-    for (const path of removed)
+    for (const path of missing)
         log.info(`added    ${path} (${bytes(newSizes.get(path))})`);
-    for (const path of added)
+    for (const path of extra)
         log.info(`removed  ${path} (${sizeOnHost(path)})`);
     for (const path of changed)
         log.info(`changed  ${path} (${sizeOnHost(path)} → ${bytes(newSizes.get(path))})`);
-    log.info(`${removed.length} added, ${added.length} removed, ${changed.length} changed. Nothing was done.`);
+    log.info(`${missing.length} added, ${extra.length} removed, ${changed.length} changed. Nothing was done.`);
 }
 function bytes(size) {
     return size === undefined ? 'symlink' : `${size} bytes`;
@@ -25115,27 +25131,27 @@ function factVariables(facts) {
 
 
 /**
- * Which of the keep-paths the installed directory really holds, and that its replacement can take: the directory and the
- * parents are real directories on both sides. One inside another goes with it and is not named twice. Throws DeploymentError `step_failed` when one of them is a symlink or a file.
+ * The keep-paths that a tree really has, without those inside another. Its replacement can take them: all their parents
+ * are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` when a parent is not a directory.
  */
-function findKeptPaths(installed, staged, keepPaths) {
-    const kept = findMovablePaths(installed, keepPaths);
+function findKeptPaths(tree, staged) {
+    const kept = findMovablePaths(tree);
     for (const path of kept)
         requireRealParents(staged, path);
     return kept;
 }
-/** The same of the installed directory alone. */
-function findMovablePaths(installed, keepPaths) {
-    const kept = presentPaths(installed, keepPaths);
+/** The same for the tree alone, without a replacement. */
+function findMovablePaths({ root, keepPaths }) {
+    const kept = presentPaths(root, keepPaths);
     for (const path of kept)
-        requireRealParents(installed, path);
+        requireRealParents(root, path);
     return kept;
 }
-/** Which of these paths a directory holds; one inside another is not named twice. */
+/** Which of these paths exist in a directory, without those inside another. */
 function presentPaths(root, paths) {
     return outermost(paths).filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
 }
-/** Removes from a staged tree what the host keeps its own of. Returns the names that the artifact had shipped. */
+/** Removes from a staged tree the paths that the host keeps. Returns those that the artifact had shipped. */
 async function dropShipped(staged, kept) {
     const shipped = [];
     for (const path of kept) {
@@ -25158,7 +25174,7 @@ function requireRealParents(root, path) {
         if (stat === undefined)
             return;
         if (!stat.isDirectory()) {
-            throw new DeploymentError('step_failed', `keep-paths names ${path}, but ${parent} is not a directory, so ${path} cannot be carried over: keep that path itself.`);
+            throw new DeploymentError('step_failed', `keep-paths lists ${path}, but ${parent} is not a directory, so ${path} cannot be carried over. List that path itself in keep-paths.`);
         }
     }
 }
@@ -25184,17 +25200,17 @@ function existingSnapshots(folder, rows) {
         return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))];
     });
 }
-/** A snapshot's row that says what of the host's own lies in it, if anything does. */
+/** A snapshot's row that lists the kept paths in it, if there are any. */
 function withKeptPaths(row, keptPaths) {
     return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] };
 }
-/** Whether a snapshot must not be pruned: nobody could fetch what is in it again. */
+/** Whether a snapshot must not be pruned, because nobody could fetch its content again. */
 function isIrreplaceable(row) {
     return row.artifact_sha256 === null || row.kept_paths !== undefined;
 }
 /**
- * Which snapshots stay: the newest `limit`, always the last good one (the newest), and what nobody could fetch again: what
- * we did not install ourselves, and what holds the host's own.
+ * Which snapshots stay: the newest `limit`, at least the newest one (the last good version), and all that nobody could
+ * fetch again: what we did not install ourselves, and what contains kept paths.
  */
 function chooseRetained(rows, limit) {
     const firstKept = rows.length - Math.max(limit, 1);
@@ -25268,7 +25284,7 @@ async function recordTree(installation) {
 }
 async function prepareKeptPaths(installation, keeper) {
     const { staged, keepPaths, log } = installation;
-    const kept = findKeptPaths(keeper, staged, keepPaths);
+    const kept = findKeptPaths({ root: keeper, keepPaths }, staged);
     for (const path of await dropShipped(staged, kept)) {
         log.notice(`The artifact ships ${path}, which keep-paths names: the host's own stays.`);
     }
@@ -25537,9 +25553,9 @@ async function isInstalledAlready(context, thing) {
     const { installed } = thing.previous;
     if (installed?.artifact_sha256 !== thing.artifactSha256 || installed.tree_digest !== thing.record.digest)
         return false;
-    const place = installPath(context.layout, thing);
-    const { removed, changed } = await compareTree(place, thing.record, context.keepPaths, context.signal);
-    return removed.length === 0 && changed.length === 0;
+    const tree = { root: installPath(context.layout, thing), keepPaths: context.keepPaths };
+    const { missing, changed } = await compareTree(tree, thing.record, context.signal);
+    return missing.length === 0 && changed.length === 0;
 }
 async function writeSettings(context, id, from) {
     const { layout, transaction, log, variables, stagingFolder } = context;
@@ -25641,7 +25657,7 @@ async function removeThing(context, thing) {
         return 'unchanged';
     }
     // What cannot come back is refused before anything is touched.
-    findMovablePaths(place, context.keepPaths);
+    findMovablePaths({ root: place, keepPaths: context.keepPaths });
     await stopService(context, thing);
     const snapshot = await moveToSnapshot({ layout, transaction }, thing, installed.version);
     context.replaced.set(placeName(thing), snapshot.name);
@@ -30223,11 +30239,11 @@ async function describePart(run, { content, tree }, { shelf, id, version, folder
     const staged = (0,external_node_path_namespaceObject.join)(content, folder);
     const shipped = treeBelow(tree, folder);
     const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPluginYaml(staged) : undefined;
-    const previous = readPrevious(run.layout, { shelf, id });
+    const previous = readPreviousInstall(run.layout, { shelf, id });
     const origin = { contract: 'project', slug: run.request.projectId };
-    const leftBehind = findLeftBehind(run.layout, { shelf, id }, previous, origin);
+    const leftBehind = findLeftBehind(run.layout, previous, origin);
     const signed = await project_part_sign(run, { id, staged, tree: shipped, pluginYaml, leftBehind });
-    warnOfTakeover(previous, { shelf, id }, origin, run.tools.log);
+    warnOfTakeover(previous, origin, run.tools.log);
     return {
         shelf,
         id,

@@ -59,16 +59,16 @@ async function tellDifferences(run: Run, prepared: Prepared): Promise<void> {
   const { log } = run.tools
   const place = installPath(run.layout, { shelf: run.shelf, id: prepared.ready.id })
   const record = buildTreeRecord(prepared.tree, run.request.keepPaths)
-  // Seen from the record, what is "added" on the host is what the deployment would remove, and the other way round.
-  const { added, removed, changed } = await compareTree(place, record, run.request.keepPaths, run.tools.signal)
+  const { keepPaths } = run.request
+  const { missing, extra, changed } = await compareTree({ root: place, keepPaths }, record, run.tools.signal)
   const newSizes = new Map(record.files.map(file => [file.path, file.size]))
   const sizeOnHost = (path: string): string => bytes(lstatIfPresentSync(join(place, path))?.size)
   log.group(`Dry run: ${run.record.facts.previous_version ?? 'nothing'} → ${prepared.version}`)
   for (const [index, step] of prepared.ready.steps.entries()) log.info(`step ${index + 1}: ${step.id} (${step.action})`)
-  for (const path of removed) log.info(`added    ${path} (${bytes(newSizes.get(path))})`)
-  for (const path of added) log.info(`removed  ${path} (${sizeOnHost(path)})`)
+  for (const path of missing) log.info(`added    ${path} (${bytes(newSizes.get(path))})`)
+  for (const path of extra) log.info(`removed  ${path} (${sizeOnHost(path)})`)
   for (const path of changed) log.info(`changed  ${path} (${sizeOnHost(path)} → ${bytes(newSizes.get(path))})`)
-  log.info(`${removed.length} added, ${added.length} removed, ${changed.length} changed. Nothing was done.`)
+  log.info(`${missing.length} added, ${extra.length} removed, ${changed.length} changed. Nothing was done.`)
 }
 
 function bytes(size: number | undefined): string {

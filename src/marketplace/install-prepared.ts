@@ -1,7 +1,7 @@
 import { installThings } from '../install/deployment/install.ts'
 import type { OpenDeployment } from '../install/deployment/session.ts'
 import type { Installation } from '../install/host/installed.ts'
-import type { Previous } from '../install/host/previous.ts'
+import type { PreviousInstall } from '../install/host/previous-install.ts'
 import { buildTreeRecord, type TreeRecord } from '../install/host/tree-record.ts'
 import type { NewThing } from '../install/steps/step-context.ts'
 import type { Prepared } from './prepare.ts'
@@ -12,7 +12,7 @@ import type { Run } from './run.ts'
 export async function installPrepared(
   run: Run,
   prepared: Prepared,
-  previous: Previous,
+  previous: PreviousInstall,
   deployment: OpenDeployment,
 ): Promise<Installation> {
   const { steps, snapshot, hostConfig, skipped } = prepared.ready
@@ -33,7 +33,7 @@ export async function installPrepared(
   return installation
 }
 
-function describeThing(run: Run, prepared: Prepared, previous: Previous): NewThing {
+function describeThing(run: Run, prepared: Prepared, previous: PreviousInstall): NewThing {
   let record: TreeRecord | undefined
   return {
     shelf: run.shelf,

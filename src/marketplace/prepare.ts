@@ -8,8 +8,8 @@ import { makeOpenDirectorySync } from '../install/files/durable-files.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
 import { openPrivateFileSync } from '../install/files/private-file.ts'
 import { installPath } from '../install/host/layout.ts'
-import type { Previous } from '../install/host/previous.ts'
-import { versionsFrom } from '../install/host/previous.ts'
+import type { PreviousInstall } from '../install/host/previous-install.ts'
+import { versionsFrom } from '../install/host/previous-install.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import { signForHost } from '../install/host/sign-for-host.ts'
 import { type FetchedVersion, fetchArtifact } from './fetch-artifact.ts'
@@ -35,7 +35,7 @@ export async function prepareArtifact(
   run: Run,
   ready: ReadyArtifactPlan,
   folder: string,
-  previous: Previous,
+  previous: PreviousInstall,
 ): Promise<Prepared> {
   const file = openPrivateFileSync(run.tools.temporaryFolder)
   try {
@@ -59,7 +59,11 @@ export async function prepareArtifact(
   }
 }
 
-async function verify(run: Run, { served, asked }: FetchedVersion, previous: Previous): Promise<VerifiedArtifact> {
+async function verify(
+  run: Run,
+  { served, asked }: FetchedVersion,
+  previous: PreviousInstall,
+): Promise<VerifiedArtifact> {
   const { artifact, hmac, signatureHeader, repo } = served
   await run.record.update({ artifact_sha256: artifact.sha256, artifact_size: artifact.size, repo: repo ?? null })
   const verified = verifyHmacSignature(artifact, hmac, signatureHeader)
@@ -83,7 +87,7 @@ async function checkVersion(
   run: Run,
   fetched: FetchedVersion,
   pluginYaml: PluginYaml | undefined,
-  previous: Previous,
+  previous: PreviousInstall,
 ): Promise<DeployedVersion> {
   const { asked, served } = fetched
   const decided = decideVersion(asked, served.headerVersion, pluginYaml)

@@ -1,6 +1,6 @@
 import { type InstalledRow, readInstalled } from '../install/host/installed.ts'
-import type { Previous } from '../install/host/previous.ts'
-import { readPrevious, warnOfTakeover } from '../install/host/previous.ts'
+import type { PreviousInstall } from '../install/host/previous-install.ts'
+import { readPreviousInstall, warnOfTakeover } from '../install/host/previous-install.ts'
 import type { Run } from './run.ts'
 
 /** Notes what is recorded of this slug before the plan says where it goes, so that also a refused run can tell it. */
@@ -13,10 +13,9 @@ export async function noteInstalledVersion({ layout, request, record }: Run): Pr
 }
 
 /** What a deployment replaces; noted for its report. */
-export async function notePrevious(run: Run, id: string): Promise<Previous> {
-  const place = { shelf: run.shelf, id }
-  const previous = readPrevious(run.layout, place)
-  warnOfTakeover(previous, place, originOf(run), run.tools.log)
+export async function notePrevious(run: Run, id: string): Promise<PreviousInstall> {
+  const previous = readPreviousInstall(run.layout, { shelf: run.shelf, id })
+  warnOfTakeover(previous, originOf(run), run.tools.log)
   await run.record.update({ previous_version: previous.version })
   return previous
 }

@@ -3,7 +3,7 @@ import type { ManifestPart } from '../core/content/manifest.ts'
 import type { PluginYaml } from '../core/content/plugin-yaml.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
 import { installPath } from '../install/host/layout.ts'
-import { findLeftBehind, readPrevious, warnOfTakeover } from '../install/host/previous.ts'
+import { findLeftBehind, readPreviousInstall, warnOfTakeover } from '../install/host/previous-install.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import { signForHost } from '../install/host/sign-for-host.ts'
 import { buildTreeRecord } from '../install/host/tree-record.ts'
@@ -23,11 +23,11 @@ export async function describePart(
   const staged = join(content, folder)
   const shipped = treeBelow(tree, folder)
   const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPluginYaml(staged) : undefined
-  const previous = readPrevious(run.layout, { shelf, id })
+  const previous = readPreviousInstall(run.layout, { shelf, id })
   const origin = { contract: 'project' as const, slug: run.request.projectId }
-  const leftBehind = findLeftBehind(run.layout, { shelf, id }, previous, origin)
+  const leftBehind = findLeftBehind(run.layout, previous, origin)
   const signed = await sign(run, { id, staged, tree: shipped, pluginYaml, leftBehind })
-  warnOfTakeover(previous, { shelf, id }, origin, run.tools.log)
+  warnOfTakeover(previous, origin, run.tools.log)
   return {
     shelf,
     id,

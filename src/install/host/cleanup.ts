@@ -11,24 +11,20 @@ import { pidExists } from './process-identity.ts'
 import { pruneTreeRecords } from './tree-record.ts'
 
 /**
- * What follows a commit, and may be repeated until it is done: the record of what is installed, then the removal of the
- * snapshots that are not retained, then the staging folder.
- * Throws only when the record cannot be written; what cannot be removed is a warning. Returns whether every snapshot that
- * goes was at least put aside: if not, only a repetition of this finds it again.
+ * Finishes a commit, and may be repeated until that succeeds: writes the record of what is installed, removes the
+ * snapshots that are not retained, then empties the staging folder.
+ * Throws only when the record cannot be written; what cannot be removed is a warning. Returns whether every discarded
+ * snapshot left the snapshots folder: if not, only a repetition finds it again.
  */
-export async function finishCommitted(
-  layout: Layout,
-  log: Log,
-  { rows, removed, discard }: Installation,
-): Promise<boolean> {
-  await recordInstalled(layout, rows, removed)
+export async function finishCommitted(layout: Layout, log: Log, installation: Installation): Promise<boolean> {
+  await recordInstalled(layout, installation)
   let isDone = true
-  for (const path of discard) isDone = (await orWarn(log, () => putAside(layout, path))) && isDone
+  for (const path of installation.discard) isDone = (await orWarn(log, () => putAside(layout, path))) && isDone
   await cleanStaging(layout, log)
   return isDone
 }
 
-/** Removes everything in the staging folder and the tree records that nothing names; only who holds the lock may. */
+/** Empties the staging folder and removes tree records that nothing refers to. The caller holds the lock. */
 export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
   for (const name of readdirSync(layout.staging)) {
     await orWarn(log, () => removeTree(join(layout.staging, name)))
@@ -37,8 +33,8 @@ export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
 }
 
 /**
- * Removes what killed processes were just writing: files with a temporary name of a process that is no more. Those of
- * the lock are left to `removeDeadMarks`, because who waits for it may be a process that this one cannot see.
+ * Removes the temporary files of processes that no longer exist. Leaves those of the lock to `removeDeadMarks`, because
+ * a process that waits for it may be one that this process cannot see.
  */
 export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<void> {
   for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
@@ -50,7 +46,7 @@ export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<
   }
 }
 
-/** By a rename, so that a snapshot is there whole or not at all, and a removal that fails is tried again with the staging folder. */
+/** A rename, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
 function putAside(layout: Layout, path: string): void {
   try {
     renameSync(join(layout.root, path), join(layout.staging, `discarded-${path.split('/').slice(-3).join('-')}`))
@@ -70,7 +66,7 @@ async function orWarn(log: Log, act: () => void | Promise<void>): Promise<boolea
     await act()
     return true
   } catch (error) {
-    log.warning(`Not removed yet, later runs try again: ${toDeployError(error).message}`)
+    log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`)
     return false
   }
 }

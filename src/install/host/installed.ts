@@ -18,16 +18,16 @@ const versionSchema = z.object({
 })
 export type InstalledVersion = z.infer<typeof versionSchema>
 
-/** Of which marketplace's plugin or service, or of which project; its slug is the project's id. */
+/** Which plugin or service of the marketplace, or which project; then the slug is the project's id. */
 const originSchema = z.object({ contract: z.enum(['marketplace', 'project']), slug: z.string() })
 export type Origin = z.infer<typeof originSchema>
 
 const snapshotSchema = z.extend(versionSchema, {
   /** The directory's name, `<n>-<version>`. */
   name: z.string(),
-  /** Of whom it was, where that is not who the row is of. */
+  /** Where it differs from the row's own. */
   origin: z.exactOptional(originSchema),
-  /** Which of the keep-paths lie in it, because it was taken away and nothing came in its place. */
+  /** The keep-paths that stayed in it, because nothing replaced it. */
   kept_paths: z.exactOptional(z.array(z.string())),
 })
 export type SnapshotRow = z.infer<typeof snapshotSchema>
@@ -42,7 +42,7 @@ export const installedRowSchema = z.extend(versionSchema, {
 })
 export type InstalledRow = z.infer<typeof installedRowSchema>
 
-/** A place that a later version of its project has left empty, and what is retained of it. */
+/** A place that a later version of its project left empty, and the snapshots retained of it. */
 export const removedRowSchema = z.pick(installedRowSchema, {
   contract: true,
   kind: true,
@@ -57,14 +57,14 @@ export interface Installation {
   rows: readonly InstalledRow[]
   /** Places that are empty from now on. */
   removed: readonly RemovedRow[]
-  /** What the cleanup removes, relative to the project root. */
+  /** Snapshots to remove, relative to the project root. */
   discard: readonly string[]
 }
 
 const fileSchema = z.object({
   schema: z.literal(1),
   installed: z.array(installedRowSchema),
-  /** Left out where nothing is retained of any. */
+  /** Left out when empty. */
   removed: z.exactOptional(z.array(removedRowSchema)),
 })
 
@@ -79,9 +79,9 @@ export function readInstalled(layout: Layout): InstalledRow[] {
 }
 
 /**
- * What is installed on this host, and what is retained of what was, as recorded; empty when nothing was ever installed.
- * Throws DeploymentError `inconsistent` when the record is not what we write, and what the operating system says when
- * it cannot be read at all.
+ * What is installed on this host, and what is retained of removed parts; empty when nothing was ever installed.
+ * Throws DeploymentError `inconsistent` when the file is not one that we write, and the system's error when it cannot
+ * be read at all.
  */
 export function readHostRecord(layout: Layout): HostRecord {
   const text = readText(layout.installed)
@@ -92,20 +92,19 @@ export function readHostRecord(layout: Layout): HostRecord {
   } catch (error) {
     throw new DeploymentError(
       'inconsistent',
-      `${layout.installed} is not the record that this action writes: restore it, or move it away to start afresh (what is installed then counts as foreign and is kept).`,
+      `${layout.installed} is not a record that this action writes. Restore it, or move it away to start again: what is installed then counts as foreign and is kept.`,
       { cause: error },
     )
   }
 }
 
 /**
- * Records rows, each in place of the one with the same shelf and id, and which places are empty now, all in one; durable
- * when it returns.
+ * Records what was installed and removed, each row replacing the one of the same place, in a single write. Durable when
+ * it returns.
  */
 export async function recordInstalled(
   layout: Layout,
-  rows: readonly InstalledRow[],
-  removed: readonly RemovedRow[] = [],
+  { rows, removed }: Pick<Installation, 'rows' | 'removed'>,
 ): Promise<void> {
   const places = new Set([...rows, ...removed].map(nameOf))
   const isOther = (row: RemovedRow): boolean => !places.has(nameOf(row))
@@ -127,12 +126,12 @@ export function isFrom({ contract, slug }: Origin, origin: Origin): boolean {
   return contract === origin.contract && slug === origin.slug
 }
 
-/** The snapshots in a row that are of this origin, whoever the row is of now. */
+/** The snapshots in a row that are of this origin, even if the row is of another now. */
 export function snapshotsFrom(row: RemovedRow, origin: Origin): SnapshotRow[] {
   return row.snapshots.filter(snapshot => isFrom(snapshot.origin ?? row, origin))
 }
 
-/** The snapshots in a row, as they stand in the row of another origin. */
+/** The snapshots in a row, as the row of another origin records them. */
 export function handOver(row: RemovedRow, to: Origin): SnapshotRow[] {
   return row.snapshots.map(({ origin, ...snapshot }) => {
     const { contract, slug } = origin ?? row

@@ -3,29 +3,35 @@ import { DeploymentError } from '../../core/errors.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 
+/** A directory of this host with the paths in it that are the host's own. */
+export interface HostTree {
+  readonly root: string
+  readonly keepPaths: readonly string[]
+}
+
 /**
- * Which of the keep-paths the installed directory really holds, and that its replacement can take: the directory and the
- * parents are real directories on both sides. One inside another goes with it and is not named twice. Throws DeploymentError `step_failed` when one of them is a symlink or a file.
+ * The keep-paths that a tree really has, without those inside another. Its replacement can take them: all their parents
+ * are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` when a parent is not a directory.
  */
-export function findKeptPaths(installed: string, staged: string, keepPaths: readonly string[]): string[] {
-  const kept = findMovablePaths(installed, keepPaths)
+export function findKeptPaths(tree: HostTree, staged: string): string[] {
+  const kept = findMovablePaths(tree)
   for (const path of kept) requireRealParents(staged, path)
   return kept
 }
 
-/** The same of the installed directory alone. */
-export function findMovablePaths(installed: string, keepPaths: readonly string[]): string[] {
-  const kept = presentPaths(installed, keepPaths)
-  for (const path of kept) requireRealParents(installed, path)
+/** The same for the tree alone, without a replacement. */
+export function findMovablePaths({ root, keepPaths }: HostTree): string[] {
+  const kept = presentPaths(root, keepPaths)
+  for (const path of kept) requireRealParents(root, path)
   return kept
 }
 
-/** Which of these paths a directory holds; one inside another is not named twice. */
+/** Which of these paths exist in a directory, without those inside another. */
 export function presentPaths(root: string, paths: readonly string[]): string[] {
   return outermost(paths).filter(path => pathExistsSync(join(root, path)))
 }
 
-/** Removes from a staged tree what the host keeps its own of. Returns the names that the artifact had shipped. */
+/** Removes from a staged tree the paths that the host keeps. Returns those that the artifact had shipped. */
 export async function dropShipped(staged: string, kept: readonly string[]): Promise<string[]> {
   const shipped: string[] = []
   for (const path of kept) {
@@ -50,7 +56,7 @@ function requireRealParents(root: string, path: string): void {
     if (!stat.isDirectory()) {
       throw new DeploymentError(
         'step_failed',
-        `keep-paths names ${path}, but ${parent} is not a directory, so ${path} cannot be carried over: keep that path itself.`,
+        `keep-paths lists ${path}, but ${parent} is not a directory, so ${path} cannot be carried over. List that path itself in keep-paths.`,
       )
     }
   }

@@ -2,10 +2,10 @@ import { createHash, randomUUID } from 'node:crypto'
 import { linkSync, readdirSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { basename, dirname, join } from 'node:path'
-import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod/mini'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
+import { type Clock, systemClock } from '../files/clock.ts'
 import { ownerOfTemporary, temporaryName } from '../files/durable-files.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { toHostError } from '../files/system-errors.ts'
@@ -13,7 +13,7 @@ import { hearSignals } from '../files/time-slice.ts'
 import { isProvablyDead, type ProcessIdentity, pidExists, readOwnIdentity } from './process-identity.ts'
 
 const POLL_MS = 250
-const TELL_EVERY_MS = 10_000
+const REPORT_EVERY_MS = 10_000
 const MARK = '.takeover-'
 
 const ownSchema = z.object({
@@ -28,7 +28,7 @@ const ownSchema = z.object({
 })
 type OwnHolder = z.infer<typeof ownSchema>
 
-/** Of another host, whose lock may be written by another version of this action: only where it is must be known. */
+/** On another host, where another version of this action may have written the lock: only the host must be known. */
 const foreignSchema = z.lazy(() =>
   z.object({
     id: z.catch(z.nullable(ownSchema.shape.id), null),
@@ -45,113 +45,121 @@ export interface LockRequest {
   path: string
   timeoutMs: number
   runUrl: string | null
-  /** Told who holds the lock while we wait. */
+  /** Receives a line about the holder while this process waits. */
   log: (line: string) => void
   signal?: AbortSignal | undefined
 }
 
 export interface HeldLock {
-  /** Gives the lock back; does nothing when it is not ours any more. One that cannot be removed is taken over by the next run. */
+  /** Does nothing when the lock is not ours any more. If the lock cannot be removed, the next run takes it over. */
   release(): void
 }
 
 /**
- * Takes the lock of a project root, waiting up to `timeoutMs` for its holder. A lock whose holder is provably dead,
- * or whose content is garbage, is taken over at once; one that names another host never. Losing a race never harms the winner:
- * only who created the one take-over mark of a dead holder may replace its lock.
- * Throws DeploymentError `locked` with the holder and its link, or `host_not_writable` / `disk_full`; the signal's reason once it is aborted.
+ * Takes the lock of a project root, waiting up to `timeoutMs` for its holder. A lock whose holder is provably dead, or
+ * whose content is garbage, is taken over at once; one that names another host never. Losing a race never harms the
+ * winner: only the process that created the one take-over mark of a dead holder may replace its lock.
+ * Throws DeploymentError `locked` with the holder and its link, or `host_not_writable` / `disk_full`; the signal's
+ * reason once it is aborted.
  */
-export async function acquireLock(request: LockRequest): Promise<HeldLock> {
-  const own: OwnHolder = {
+export async function acquireLock(request: LockRequest, clock: Clock = systemClock): Promise<HeldLock> {
+  const holder: OwnHolder = {
     id: randomUUID(),
     ...readOwnIdentity(),
     run_url: request.runUrl,
     since: new Date().toISOString(),
   }
-  const candidate = temporaryName(request.path)
+  const contender = { holder, file: temporaryName(request.path) }
   try {
     // Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way.
-    writeFileSync(candidate, `${JSON.stringify(own)}\n`, { flag: 'wx', mode: 0o600 })
-    await waitForTurn(request, candidate, own)
+    writeFileSync(contender.file, `${JSON.stringify(holder)}\n`, { flag: 'wx', mode: 0o600 })
+    await waitForTurn(request, contender, clock)
   } catch (error) {
     request.signal?.throwIfAborted()
     throw toHostError(error, `taking the lock ${request.path}`)
   } finally {
-    tryUnlinkSync(candidate)
+    tryUnlinkSync(contender.file)
   }
-  return { release: () => giveBack(request, own.id) }
+  return { release: () => giveBack(request, holder.id) }
 }
 
 /**
- * Removes what killed processes left beside a lock: take-over marks, and the files with which they waited; only who holds
- * the lock may. Those of a process that may live, on another host or in another pid namespace, stay. What cannot be
- * removed harms nobody and is tried again by the next run.
+ * Removes what killed processes left next to a lock: take-over marks, and the files of contenders. The caller holds
+ * the lock. Leaves the files of processes that may be alive, on another host or in another pid namespace. A file that
+ * cannot be removed does no harm; the next run tries again.
  */
 export function removeDeadMarks(path: string): void {
   const own = readOwnIdentity()
   for (const name of readdirSync(dirname(path))) {
     if (!name.startsWith(`${basename(path)}.`)) continue
-    const beside = join(dirname(path), name)
-    const found = readLock(beside)
-    if (found !== undefined && isLeftOver(name, found, own)) tryUnlinkSync(beside)
+    const found = readLock(join(dirname(path), name))
+    if (found !== undefined && isLeftOver(found, own)) tryUnlinkSync(found.path)
   }
 }
 
-function isLeftOver(name: string, found: FoundLock, own: ProcessIdentity): boolean {
-  const writer = ownerOfTemporary(name)
+function isLeftOver(found: FoundLock, own: ProcessIdentity): boolean {
+  const writer = ownerOfTemporary(basename(found.path))
   if (writer === undefined || found.holder !== undefined) return isAbandoned(found, own)
-  // Not garbage for certain: its process may be just writing it.
+  // Garbage may be what its process is still writing.
   return !pidExists(writer)
 }
 
-async function waitForTurn(request: LockRequest, candidate: string, own: OwnHolder): Promise<void> {
-  const deadline = Date.now() + request.timeoutMs
-  let toldAt = Number.NEGATIVE_INFINITY
+/** A process that wants the lock, with the file that becomes the lock by a link. */
+interface Contender {
+  readonly holder: OwnHolder
+  readonly file: string
+}
+
+async function waitForTurn(request: LockRequest, contender: Contender, clock: Clock): Promise<void> {
+  const deadline = clock.now() + request.timeoutMs
+  let reportedAt = Number.NEGATIVE_INFINITY
   for (;;) {
     request.signal?.throwIfAborted()
-    if (tryTake(request.path, candidate, own)) return
+    if (tryTake(request.path, contender)) return
     const found = readLock(request.path)
     if (found === undefined) {
-      // Just given back, or a name that leads nowhere.
+      // Just released, or a dangling symlink.
       await hearSignals()
       continue
     }
-    if (Date.now() >= deadline) throw lockedError(found, request)
-    if (Date.now() - toldAt >= TELL_EVERY_MS) {
+    const now = clock.now()
+    if (now >= deadline) throw lockedError(found, request.timeoutMs)
+    if (now - reportedAt >= REPORT_EVERY_MS) {
       request.log(`Waiting for the lock of this host: ${describeHolder(found)}.`)
-      toldAt = Date.now()
+      reportedAt = now
     }
-    await setTimeout(Math.min(POLL_MS, Math.max(1, deadline - Date.now())), undefined, { signal: request.signal })
+    await clock.sleep(Math.min(POLL_MS, Math.max(1, deadline - now)), request.signal)
   }
 }
 
-/** One attempt: an atomic link where nothing is, else the take-over of a dead holder. */
-function tryTake(path: string, candidate: string, own: OwnHolder): boolean {
-  if (linkIfAbsentSync(candidate, path)) return true
+/** One attempt: an atomic link if there is no lock, else the take-over of a dead holder. */
+function tryTake(path: string, contender: Contender): boolean {
+  if (linkIfAbsentSync(contender.file, path)) return true
   const found = readLock(path)
-  if (found === undefined || !isAbandoned(found, own)) return false
-  return takeOver(path, found, candidate, own)
+  if (found === undefined || !isAbandoned(found, contender.holder)) return false
+  return takeOver(found, contender)
 }
 
 /**
- * The mark is itself a lock, named after the dead holder, so that contenders of different dead holders never meet and
- * a contender that died holding it is taken over in turn. Holding it, nobody else may touch the lock of that holder.
+ * The mark is itself a lock, named after the dead holder, so that contenders for different dead holders never meet, and
+ * the mark of a contender that died is taken over in turn. Only the process with the mark may touch that holder's lock.
  */
-function takeOver(path: string, dead: FoundLock, candidate: string, own: OwnHolder): boolean {
-  const mark = `${path}${MARK}${dead.id}`
-  if (!tryTake(mark, candidate, own)) return false
+function takeOver(dead: FoundLock, contender: Contender): boolean {
+  const mark = `${dead.path}${MARK}${dead.id}`
+  if (!tryTake(mark, contender)) return false
   try {
-    if (readLock(path)?.id !== dead.id) return false
-    const replacement = temporaryName(path)
-    linkSync(candidate, replacement)
-    renameSync(replacement, path)
+    if (readLock(dead.path)?.id !== dead.id) return false
+    const replacement = temporaryName(dead.path)
+    linkSync(contender.file, replacement)
+    renameSync(replacement, dead.path)
     return true
   } finally {
-    release(mark, own.id)
+    release(mark, contender.holder.id)
   }
 }
 
 interface FoundLock {
+  path: string
   id: string
   /** Undefined when the content is garbage. */
   holder: OwnHolder | ForeignHolder | undefined
@@ -161,7 +169,7 @@ function readLock(path: string): FoundLock | undefined {
   const text = readIfPresentSync(path)
   if (text === undefined) return undefined
   const holder = parseHolder(text)
-  return { id: holder?.id ?? createHash('sha256').update(text).digest('hex').slice(0, 32), holder }
+  return { path, id: holder?.id ?? createHash('sha256').update(text).digest('hex').slice(0, 32), holder }
 }
 
 function readIfPresentSync(path: string): string | undefined {
@@ -181,7 +189,7 @@ function parseHolder(text: string): FoundLock['holder'] {
   }
 }
 
-/** Nothing can be proved of a holder of which only the host is known. */
+/** If only a holder's host is known, it cannot be proved dead. */
 function isAbandoned({ holder }: FoundLock, own: ProcessIdentity): boolean {
   if (holder === undefined) return true
   return 'boot_id' in holder && isProvablyDead(holder, own)
@@ -210,17 +218,16 @@ function release(path: string, id: string): void {
 }
 
 function describeHolder({ holder }: FoundLock): string {
-  if (holder === undefined) return 'its content is garbage'
+  if (holder === undefined) return 'its content is damaged'
   const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`
   const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`
-  return `${where} holds it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${run}`
+  return `${where} has held it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${run}`
 }
 
-function lockedError(found: FoundLock, request: LockRequest): DeploymentError {
-  const waited = `${Math.round(request.timeoutMs / 1000)} s`
+function lockedError(found: FoundLock, timeoutMs: number): DeploymentError {
   return new DeploymentError(
     'locked',
-    `Another deployment holds this host and did not finish within ${waited} (lock-timeout-seconds): ${describeHolder(found)}. ` +
-      `Wait for it or cancel it; if that host is gone for good, remove ${request.path}.`,
+    `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds): ` +
+      `${describeHolder(found)}. Wait for it or cancel it. If that host is gone for good, remove ${found.path}.`,
   )
 }

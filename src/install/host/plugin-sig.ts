@@ -24,30 +24,38 @@ const LEFT_OUT_PARTS: ReadonlySet<string> = new Set([
 ])
 const LEFT_OUT_SUFFIXES = ['.pyc', '.pyo']
 
-/** Whether the host framework expects a `plugin.sig` beside this plugin. */
+/** A plugin in the staging folder. */
+export interface StagedPlugin {
+  id: string
+  /** The plugin's folder. */
+  staged: string
+  pluginYaml: PluginYaml
+}
+
+/** Whether the host framework expects a `plugin.sig` in this plugin. */
 export function needsPluginSig(plugin: PluginYaml): boolean {
   return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '')
 }
 
 /**
- * The text of `plugin.sig` for the plugin at `root` (docs/contracts.md, "plugin.sig"): HMAC-SHA256 under the host's
- * secret over the description, then each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
- * Throws ArtifactError `not_a_plugin` when the entry point leaves the plugin.
+ * The text of a plugin's `plugin.sig` (docs/contracts.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
+ * `plugin.yaml`, then over each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
+ * Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
  */
-export async function buildPluginSig(root: string, id: string, plugin: PluginYaml, secret: string): Promise<string> {
+export async function buildPluginSig({ id, staged, pluginYaml }: StagedPlugin, secret: string): Promise<string> {
   const hmac = createHmac('sha256', Buffer.from(secret, 'utf8'))
-  hmac.update(await readFile(join(root, 'plugin.yaml')))
-  for (const path of await signedFiles(root, entryDirectory(plugin))) await addFile(hmac, root, path)
+  hmac.update(await readFile(join(staged, 'plugin.yaml')))
+  for (const path of await signedFiles(staged, entryDirectory(pluginYaml))) await addFile(hmac, staged, path)
   const signature = {
-    plugin: plugin.name ?? id,
-    version: plugin.version ?? '0.0.0',
+    plugin: pluginYaml.name ?? id,
+    version: pluginYaml.version ?? '0.0.0',
     digest: hmac.digest('hex'),
     algo: 'HMAC-SHA256',
   }
   return escapeNonAscii(JSON.stringify(signature, null, 2))
 }
 
-/** Whether a path of the plugin, or something below it, may be among what its signature covers. */
+/** Whether a plugin's signature may cover a path, or something below it. */
 export function isCovered(path: string, plugin: PluginYaml): boolean {
   const directory = entryDirectory(plugin)
   const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`)
@@ -60,7 +68,7 @@ function entryDirectory(plugin: PluginYaml): string {
   if (posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
     throw new ArtifactError(
       'not_a_plugin',
-      `plugin.yaml names the entry_point "${cleanForeignText(entryPoint)}", which must be a path inside the plugin: nothing was installed.`,
+      `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin. Nothing was installed.`,
     )
   }
   return posix.dirname(normal)

@@ -1,7 +1,7 @@
 import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 
-/** What tells a process from every other one that ever had its pid. Linux gives all of it; elsewhere nulls remain. */
+/** Distinguishes a process from every other one that ever had its pid. Complete on Linux; elsewhere nulls remain. */
 export interface ProcessIdentity {
   pid: number
   /** Clock ticks after boot. */
@@ -53,7 +53,10 @@ function orNull(read: () => string): string | null {
   }
 }
 
-/** Field 22 of /proc/<pid>/stat; the second field may hold spaces and parentheses, so count from its end. A zombie counts as gone. */
+/**
+ * Field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A zombie
+ * counts as gone.
+ */
 function readStartTime(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')

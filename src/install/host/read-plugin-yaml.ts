@@ -6,8 +6,8 @@ import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
 import { toHostError } from '../files/system-errors.ts'
 
 /**
- * Reads the `plugin.yaml` of an extracted artifact, a regular file of at most `MAX_SMALL_FILE_BYTES`. Throws ArtifactError `not_a_plugin`,
- * or what the operating system says as DeploymentError.
+ * Reads the `plugin.yaml` of an extracted artifact, a regular file of at most `MAX_SMALL_FILE_BYTES`. Throws
+ * ArtifactError `not_a_plugin`, or the system's error as DeploymentError.
  */
 export function readPluginYaml(staged: string): PluginYaml {
   const path = join(staged, 'plugin.yaml')
@@ -25,6 +25,6 @@ export function readPluginYaml(staged: string): PluginYaml {
 function notAPlugin(found: string): ArtifactError {
   return new ArtifactError(
     'not_a_plugin',
-    `The artifact has ${found}, so it is not a plugin: nothing was installed. For a service set kind: service.`,
+    `The artifact has ${found}, so it is not a plugin. Nothing was installed. For a service, set kind: service.`,
   )
 }

@@ -9,7 +9,7 @@ import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import { installPath, type Layout, type Place, type Shelf } from './layout.ts'
 import { keepReserve } from './reserve.ts'
 
-/** Room for our own records; the artifact's own need is checked when its listing is known. */
+/** For our own records; the artifact's need is checked when its listing is known. */
 const MIN_FREE_BYTES = 1024 * 1024
 
 /**
@@ -28,8 +28,8 @@ export async function prepareHost(layout: Layout, log: Log): Promise<void> {
 }
 
 /**
- * Checks, before anything is fetched, that this run can switch what is in a place: its shelf as `checkShelf` does, and
- * what is in the place can be moved. Throws DeploymentError `host_not_writable` or `disk_full`.
+ * Checks, before anything is fetched, that this run can switch versions in a place: its shelf as `checkShelf` does, and
+ * that its present content can be moved. Throws DeploymentError `host_not_writable` or `disk_full`.
  */
 export function checkHost(layout: Layout, place: Place): void {
   checkShelf(layout, place.shelf)
@@ -42,8 +42,8 @@ export function checkHost(layout: Layout, place: Place): void {
 }
 
 /**
- * Checks that a shelf is, or can become, a writable directory on the same file system as `.hub-deploy/`, so that a switch
- * is a rename, and that some space is free (the artifact's own need is checked as soon as it is known).
+ * Checks that a shelf is, or can become, a writable directory on the same file system as `.hub-deploy/`, so that a
+ * switch is one rename, and that some space is free.
  * Throws DeploymentError `host_not_writable` or `disk_full`.
  */
 export function checkShelf(layout: Layout, shelf: Shelf): void {
@@ -55,7 +55,7 @@ export function checkShelf(layout: Layout, shelf: Shelf): void {
   requireSpace(layout.staging, MIN_FREE_BYTES)
 }
 
-/** Whatever is odd about a root in which our folder cannot be made, it is the root that has to be mended. */
+/** If our folder cannot be made, the operator has to fix the root, whatever the system's error is. */
 function unusableRoot(error: DeployError): DeployError {
   if (error.code !== 'step_failed') return error
   return new DeploymentError('host_not_writable', `${error.message} Is project-root the right directory?`, {
@@ -69,11 +69,11 @@ function requireRoot(root: string, log: Log): void {
   if (found !== undefined) {
     throw new DeploymentError(
       'host_not_writable',
-      `project-root ${root} is not a directory: name the directory that holds plugins/ and extensions/.`,
+      `project-root ${root} is not a directory. Set it to the directory that contains plugins/ and extensions/.`,
     )
   }
   makeRoot(root)
-  log.notice(`project-root ${root} did not exist and was created: is this the first deployment on this host?`)
+  log.notice(`project-root ${root} did not exist, so it was created. Is this the first deployment on this host?`)
 }
 
 function makeRoot(root: string): void {
@@ -84,32 +84,34 @@ function makeRoot(root: string): void {
     if (errnoOf(error) !== 'ENOENT') throw error
     throw new DeploymentError(
       'host_not_writable',
-      `project-root ${root} does not exist, nor does its parent: create it, or correct the path.`,
+      `Neither project-root ${root} nor its parent directory exists. Create it, or correct the path.`,
     )
   }
 }
 
-/** Who can write in `.hub-deploy/` decides what a recovery does, so it must be a real directory of ours that no one else can enter. */
+/**
+ * What is in `.hub-deploy/` decides what a recovery does, so it must be our own directory that nobody else can enter.
+ */
 async function requireOwnFolder(own: string): Promise<void> {
   await makePrivateDirectories(own)
   const found = lstatIfPresentSync(own)
   if (found === undefined || !found.isDirectory()) {
     throw new DeploymentError(
       'host_not_writable',
-      `${own} is not a directory: remove what is there; this action keeps its records in it.`,
+      `${own} is not a directory, but this action keeps its records there. Move it away.`,
     )
   }
   const uid = process.getuid?.()
   if (uid !== undefined && found.uid !== uid) {
     throw new DeploymentError(
       'host_not_writable',
-      `${own} belongs to uid ${found.uid}, this runner works as uid ${uid}: let one user deploy to this project root, or change the owner of that directory.`,
+      `${own} belongs to uid ${found.uid}, but this runner works as uid ${uid}. Deploy to this project root as one user only, or change the owner of that directory.`,
     )
   }
   if ((found.mode & 0o077) !== 0) chmodSync(own, 0o700)
 }
 
-/** A directory is moved to another parent only by who may write in it. */
+/** Moving a directory to another parent needs write access to the directory itself. */
 function requireMovable(place: string): void {
   const found = lstatIfPresentSync(place)
   if (found?.isDirectory()) accessSync(place, constants.W_OK | constants.X_OK)
@@ -123,12 +125,12 @@ function requireSwitchableShelf(layout: Layout, shelf: Shelf): void {
     return
   }
   if (found === undefined || !found.isDirectory())
-    throw new DeploymentError('host_not_writable', `${path} is not a directory: remove what is there.`)
+    throw new DeploymentError('host_not_writable', `${path} is not a directory. Move it away.`)
   accessSync(path, constants.W_OK | constants.X_OK)
   if (found.dev !== statSync(layout.own).dev) {
     throw new DeploymentError(
       'host_not_writable',
-      `${path} is on another file system than ${layout.own}, so that a switch could not be one rename: put both on one file system.`,
+      `${path} is on another file system than ${layout.own}, so versions could not be switched by one rename. Put both on one file system.`,
     )
   }
 }

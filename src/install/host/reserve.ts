@@ -7,11 +7,11 @@ import { type Layout, reservePath } from './layout.ts'
 /** Enough for a lock, the records of a recovery and a report. */
 const RESERVE_BYTES = 64 * 1024
 
-/** Keeps some disk space back, so that a host whose disk has filled up can still be locked and recovered. */
+/** Reserves some disk space, so that a host whose disk has filled up can still be locked and recovered. */
 export function keepReserve(layout: Layout): void {
   if (pathExistsSync(reservePath(layout))) return
   try {
-    // Random, because a file system may store what compresses well in no space at all.
+    // Random, because a file system may compress anything else to nothing.
     writeFileSync(reservePath(layout), randomBytes(RESERVE_BYTES), { flag: 'wx', mode: 0o600 })
   } catch {
     tryUnlinkSync(reservePath(layout))

@@ -1,41 +1,36 @@
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
-import type { PluginYaml } from '../../core/content/plugin-yaml.ts'
 import type { Log } from '../../core/log.ts'
 import { writeNewFile } from '../files/durable-files.ts'
 import type { ExtractedTree } from '../files/extracted-tree.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import { buildPluginSig, isCovered, needsPluginSig } from './plugin-sig.ts'
+import { buildPluginSig, isCovered, needsPluginSig, type StagedPlugin } from './plugin-sig.ts'
 
-export interface PluginToSign {
-  id: string
-  /** The folder that holds the plugin. */
-  staged: string
+export interface PluginToSign extends StagedPlugin {
   tree: Pick<ExtractedTree, 'files' | 'symlinks'>
-  pluginYaml: PluginYaml
-  /** The place that the plugin goes to, with what stands there now. */
+  /** The directory that the plugin replaces, or whose kept paths it takes. */
   installed: string
   keepPaths: readonly string[]
   log: Log
 }
 
 /**
- * Puts `plugin.sig` into a staged plugin that needs one, in place of any that it brought; returns what the tree then
- * holds. Without a secret it is left as it is, with a notice. Warns of kept paths that it covers as they are in the artifact, because what stands there is the host's own.
- * Throws ArtifactError `not_a_plugin` when its entry point leaves the plugin.
+ * Writes `plugin.sig` into a staged plugin that needs one, replacing any that it shipped; returns the tree with it.
+ * Without a secret it only logs a notice. Warns of kept paths that the signature covers, because the host's own files
+ * are there. Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
  */
 export async function signForHost(plugin: PluginToSign, secret: string | undefined): Promise<PluginToSign['tree']> {
   const { id, staged, tree, pluginYaml, log } = plugin
   if (!needsPluginSig(pluginYaml)) return tree
   if (secret === undefined) {
     log.notice(
-      `plugins/${id} has execution_mode ${pluginYaml.executionMode} and is not signed for this host, because plugin-secret-key is not set: a host framework that checks plugin.sig does not load it.`,
+      `plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it.`,
     )
     return tree
   }
   warnOfKept(plugin)
-  const text = await buildPluginSig(staged, id, pluginYaml, secret)
+  const text = await buildPluginSig(plugin, secret)
   await removeTree(join(staged, 'plugin.sig'))
   await writeNewFile(join(staged, 'plugin.sig'), text, 0o644)
   const isOther = ({ path }: { path: string }): boolean => path !== 'plugin.sig' && !path.startsWith('plugin.sig/')
@@ -44,13 +39,16 @@ export async function signForHost(plugin: PluginToSign, secret: string | undefin
   return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) }
 }
 
-/** The host framework hashes what it finds when it loads the plugin, so what the host keeps there counts as changed. */
+/**
+ * The host framework hashes the files that it finds when it loads the plugin, so the host's own files would break the
+ * signature.
+ */
 function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }: PluginToSign): void {
   const isPresent = (path: string): boolean =>
     pathExistsSync(join(installed, path)) || pathExistsSync(join(staged, path))
   const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent)
   if (kept.length === 0) return
   log.warning(
-    `plugin.sig is made of what the artifact holds beside its entry point, and there ${kept.join(', ')} of keep-paths are the host's own: with other files in them the host framework finds the signature broken. Have the publisher put entry_point into a directory of its own, or keep data elsewhere.`,
+    `plugin.sig covers ${kept.join(', ')} of keep-paths as the artifact ships them, but this host has its own files there, so the host framework will reject the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a directory of its own.`,
   )
 }

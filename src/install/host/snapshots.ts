@@ -26,19 +26,19 @@ export function existingSnapshots(folder: string, rows: readonly SnapshotRow[]):
   })
 }
 
-/** A snapshot's row that says what of the host's own lies in it, if anything does. */
+/** A snapshot's row that lists the kept paths in it, if there are any. */
 export function withKeptPaths(row: SnapshotRow, keptPaths: readonly string[]): SnapshotRow {
   return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] }
 }
 
-/** Whether a snapshot must not be pruned: nobody could fetch what is in it again. */
+/** Whether a snapshot must not be pruned, because nobody could fetch its content again. */
 export function isIrreplaceable(row: SnapshotRow): boolean {
   return row.artifact_sha256 === null || row.kept_paths !== undefined
 }
 
 /**
- * Which snapshots stay: the newest `limit`, always the last good one (the newest), and what nobody could fetch again: what
- * we did not install ourselves, and what holds the host's own.
+ * Which snapshots stay: the newest `limit`, at least the newest one (the last good version), and all that nobody could
+ * fetch again: what we did not install ourselves, and what contains kept paths.
  */
 export function chooseRetained(rows: readonly SnapshotRow[], limit: number): Retention {
   const firstKept = rows.length - Math.max(limit, 1)

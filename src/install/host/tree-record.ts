@@ -8,6 +8,7 @@ import type { ExtractedTree } from '../files/extracted-tree.ts'
 import { FileDigester } from '../files/file-digester.ts'
 import { hearSignals } from '../files/time-slice.ts'
 import { pathExistsSync, type TreeEntry, walkTree } from '../files/tree-walk.ts'
+import type { HostTree } from './keep-paths.ts'
 import { type Layout, treeRecordPath } from './layout.ts'
 
 const schema = z.lazy(() =>
@@ -17,16 +18,19 @@ const schema = z.lazy(() =>
   }),
 )
 
-/** Exactly what was installed, so that it can be told later whether it still is. Kept under its tree digest. */
+/** Exactly what was installed, to compare later with what is there. Stored under its tree digest. */
 export type TreeRecord = z.infer<typeof schema> & { digest: string }
 
+/** How an installed tree differs from its record. */
 export interface TreeDifference {
-  added: string[]
-  removed: string[]
+  /** Recorded, but not in the tree. */
+  missing: string[]
+  /** In the tree, but not recorded. */
+  extra: string[]
   changed: string[]
 }
 
-/** The record of an extracted tree; whatever lies under a keep-path belongs to the host and is left out. */
+/** The record of an extracted tree, without the keep-paths, which belong to the host. */
 export function buildTreeRecord(
   tree: Pick<ExtractedTree, 'files' | 'symlinks'>,
   keepPaths: readonly string[],
@@ -46,7 +50,7 @@ export function buildTreeRecord(
 export async function writeTreeRecord(layout: Layout, record: TreeRecord): Promise<void> {
   const path = treeRecordPath(layout, record.digest)
   if (pathExistsSync(path)) return
-  // Of a large tree the record may have just been computed, and its text is as much work again.
+  // The record of a large tree takes long to build and as long again to serialize.
   await hearSignals()
   await replaceFile(path, JSON.stringify({ files: record.files, symlinks: record.symlinks }))
 }
@@ -76,33 +80,30 @@ export function pruneTreeRecords(layout: Layout, used: ReadonlySet<string>): voi
   if (errors.length > 0) throw errors[0]
 }
 
-/** How what lies at `root` differs from the record: bytes, modes, symlink targets. Keep-paths are not looked at. */
+/** Compares a tree with its record: bytes, modes, symlink targets. Keep-paths are not compared. */
 export async function compareTree(
-  root: string,
+  { root, keepPaths }: HostTree,
   record: TreeRecord,
-  keepPaths: readonly string[],
   signal?: AbortSignal,
 ): Promise<TreeDifference> {
   const found = new Map((await walkTree(root, new Set(keepPaths))).map(entry => [entry.path, entry]))
   const digester = new FileDigester(signal)
-  const difference: TreeDifference = { added: [], removed: [], changed: [] }
+  const difference: TreeDifference = { missing: [], extra: [], changed: [] }
   for (const expected of [...record.files, ...record.symlinks]) {
-    const entry = found.get(expected.path)
-    found.delete(expected.path)
-    if (entry === undefined) difference.removed.push(expected.path)
-    else if (!(await isAsRecorded(root, entry, expected, digester))) difference.changed.push(expected.path)
+    const { path } = expected
+    const entry = found.get(path)
+    found.delete(path)
+    if (entry === undefined) difference.missing.push(path)
+    else if (!isAlike(entry, expected)) difference.changed.push(path)
+    else if ('sha256' in expected && (await digester.sha256(join(root, path))) !== expected.sha256)
+      difference.changed.push(path)
   }
-  difference.added.push(...found.keys())
+  difference.extra.push(...found.keys())
   return difference
 }
 
-async function isAsRecorded(
-  root: string,
-  entry: TreeEntry,
-  expected: TreeRecord['files'][number] | TreeRecord['symlinks'][number],
-  digester: FileDigester,
-): Promise<boolean> {
+/** Everything but the bytes. */
+function isAlike(entry: TreeEntry, expected: TreeRecord['files'][number] | TreeRecord['symlinks'][number]): boolean {
   if ('target' in expected) return entry.type === 'symlink' && entry.target === expected.target
-  if (entry.type !== 'file' || entry.size !== expected.size || entry.mode !== expected.mode) return false
-  return (await digester.sha256(join(root, entry.path))) === expected.sha256
+  return entry.type === 'file' && entry.size === expected.size && entry.mode === expected.mode
 }

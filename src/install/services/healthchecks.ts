@@ -45,7 +45,9 @@ export function healthchecksOf(step: HealthcheckStep, config: HostConfig, ids: r
   return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at)
 }
 
-/** Replaces `{version}` in the check's `body`, so that an old process that still answers does not pass for a new one. */
+/**
+ * Replaces `{version}` in the check's `body`, so that an old process that still answers does not pass for a new one.
+ */
 export function expectVersion(healthcheck: Healthcheck, version: string | null): Healthcheck {
   const { check } = healthcheck
   if (check?.probe.type !== 'http' || check.probe.body === undefined) return healthcheck

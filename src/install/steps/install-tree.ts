@@ -55,7 +55,7 @@ async function recordTree(installation: TreeInstallation): Promise<void> {
 
 async function prepareKeptPaths(installation: TreeInstallation, keeper: string): Promise<string[]> {
   const { staged, keepPaths, log } = installation
-  const kept = findKeptPaths(keeper, staged, keepPaths)
+  const kept = findKeptPaths({ root: keeper, keepPaths }, staged)
   for (const path of await dropShipped(staged, kept)) {
     log.notice(`The artifact ships ${path}, which keep-paths names: the host's own stays.`)
   }

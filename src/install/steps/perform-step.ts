@@ -77,9 +77,9 @@ async function install(context: StepContext, thing: NewThing): Promise<StepEnd> 
 async function isInstalledAlready(context: StepContext, thing: NewThing): Promise<boolean> {
   const { installed } = thing.previous
   if (installed?.artifact_sha256 !== thing.artifactSha256 || installed.tree_digest !== thing.record.digest) return false
-  const place = installPath(context.layout, thing)
-  const { removed, changed } = await compareTree(place, thing.record, context.keepPaths, context.signal)
-  return removed.length === 0 && changed.length === 0
+  const tree = { root: installPath(context.layout, thing), keepPaths: context.keepPaths }
+  const { missing, changed } = await compareTree(tree, thing.record, context.signal)
+  return missing.length === 0 && changed.length === 0
 }
 
 async function writeSettings(context: StepContext, id: string, from: string): Promise<StepEnd> {

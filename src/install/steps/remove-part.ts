@@ -25,7 +25,7 @@ export async function removeThing(context: StepContext, thing: InstalledThing): 
     return 'unchanged'
   }
   // What cannot come back is refused before anything is touched.
-  findMovablePaths(place, context.keepPaths)
+  findMovablePaths({ root: place, keepPaths: context.keepPaths })
   await stopService(context, thing)
   const snapshot = await moveToSnapshot({ layout, transaction }, thing, installed.version)
   context.replaced.set(placeName(thing), snapshot.name)

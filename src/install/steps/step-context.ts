@@ -2,7 +2,7 @@ import type { Log } from '../../core/log.ts'
 import type { HostConfig } from '../../core/plan/host-config.ts'
 import type { InstalledRow } from '../host/installed.ts'
 import type { Layout, Place, Shelf } from '../host/layout.ts'
-import type { Previous } from '../host/previous.ts'
+import type { PreviousInstall } from '../host/previous-install.ts'
 import type { TreeRecord } from '../host/tree-record.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
 import type { Transaction } from '../transaction/transaction.ts'
@@ -18,7 +18,7 @@ export interface NewThing {
   /** May be computed when it is first asked for, best while something else is waited for. */
   readonly record: TreeRecord
   readonly environment: { required: readonly string[]; optional: readonly string[] }
-  readonly previous: Previous
+  readonly previous: PreviousInstall
   /** The snapshot that holds what belongs to the host, of a thing that was taken away and comes back; absolute. */
   readonly leftBehind?: string | undefined
 }

@@ -95,10 +95,10 @@ async function findDamageIn(
   const record = digest ? readTreeRecord(layout, digest) : undefined
   if (record === undefined) return undefined
   const root = installPath(layout, place)
-  const { removed, changed } = await compareTree(root, record, keepPaths)
+  const { missing, changed } = await compareTree({ root, keepPaths }, record)
   const moved = foldersOfKept(root, keepPaths)
-  const damage = [...removed, ...changed].filter(path => hasChangedSince(root, path, since, moved))
-  const drift = removed.length + changed.length - damage.length
+  const damage = [...missing, ...changed].filter(path => hasChangedSince(root, path, since, moved))
+  const drift = missing.length + changed.length - damage.length
   if (drift > 0)
     log.notice(`${drift} files of the restored version had been changed on this host before this deployment.`)
   return damage.map(path => `${place.shelf}/${place.id}/${path} is not as it was installed`)

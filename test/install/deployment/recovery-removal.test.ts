@@ -20,7 +20,7 @@ describe('recover, after a removal', () => {
     for (const change of REMOVAL) await applyChange(scene.layout.root, change)
     const removed = removedRowOf()
     for (let time = 1; time <= 2; time++) {
-      await recordInstalled(scene.layout, [rowOf()])
+      await recordInstalled(scene.layout, { rows: [rowOf()], removed: [] })
       const commit: JournalRecord = { record: 'commit', at: 'x', rows: [], removed: [removed], discard: [] }
       scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL), commit])
       await recover(scene.host)
@@ -33,7 +33,7 @@ describe('recover, after a removal', () => {
     const scene = await makeScene(t)
     const record = recordOf({ 'main.py': 'old' }, {}, ['data'])
     await writeTreeRecord(scene.layout, record)
-    await recordInstalled(scene.layout, [rowOf({ tree_digest: record.digest })])
+    await recordInstalled(scene.layout, { rows: [rowOf({ tree_digest: record.digest })], removed: [] })
     for (const change of REMOVAL) await applyChange(scene.layout.root, change)
     writeFileSync(join(scene.layout.root, SNAPSHOT, 'main.py'), 'bad')
     scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL)])

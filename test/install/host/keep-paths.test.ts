@@ -6,10 +6,10 @@ import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
 describe('findKeptPaths', () => {
   const cases = {
-    'only what is there': [['.env', 'data'], ['data']],
-    'once what is named twice': [['data', 'data'], ['data']],
+    'only what exists': [['.env', 'data'], ['data']],
+    'a path listed twice only once': [['data', 'data'], ['data']],
     'the outer of two': [['data/db', 'data'], ['data']],
-    'both of two that only begin alike': [
+    'both of two that merely begin alike': [
       ['data', 'data2'],
       ['data', 'data2'],
     ],
@@ -19,17 +19,17 @@ describe('findKeptPaths', () => {
     it(`finds ${name}`, t => {
       const installed = temporaryDirectory(t)
       writeTree(installed, { 'data/db': 'rows', data2: 'x' })
-      assert.deepEqual(findKeptPaths(installed, temporaryDirectory(t), keepPaths), kept)
+      assert.deepEqual(findKeptPaths({ root: installed, keepPaths }, temporaryDirectory(t)), kept)
     })
   }
 
   it('finds nothing where nothing is installed', t => {
-    assert.deepEqual(findKeptPaths('/no/such/place', temporaryDirectory(t), ['data']), [])
+    assert.deepEqual(findKeptPaths({ root: '/no/such/place', keepPaths: ['data'] }, temporaryDirectory(t)), [])
   })
 })
 
 describe('dropShipped', () => {
-  it('removes what the host keeps its own of, and names it', async t => {
+  it('removes and returns the paths that the host keeps', async t => {
     const staged = temporaryDirectory(t)
     writeTree(staged, { main: 'new', 'data/db': 'empty' })
     assert.deepEqual(await dropShipped(staged, ['data', '.env']), ['data'])
@@ -38,7 +38,7 @@ describe('dropShipped', () => {
 })
 
 describe('presentPaths', () => {
-  it('are those that are there, the outermost only', t => {
+  it('are those that exist, without those inside another', t => {
     const root = temporaryDirectory(t)
     writeTree(root, { '.env': 'A=1', 'data/db': 'rows' })
     assert.deepEqual(presentPaths(root, ['data/db', 'data', 'cache', '.env']), ['data', '.env'])

@@ -4,10 +4,10 @@ import { acquireLock } from '../../../src/install/host/lock.ts'
 
 /**
  * `node lock-contender.ts <lock> <marker> [die]`: takes the lock, proves with an exclusive marker that it is alone, and
- * gives it back; with `die` it ends as if killed while it holds the lock.
+ * releases it. With `die` it is killed while it holds the lock.
  */
 const [path = '', marker = '', end] = process.argv.slice(2)
-const lock = await acquireLock({ path, timeoutMs: 60_000, runUrl: null, log: () => {} })
+const lock = await acquireLock({ path, timeoutMs: 300_000, runUrl: null, log: () => {} })
 closeSync(openSync(marker, 'wx'))
 await setTimeout(5)
 unlinkSync(marker)

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
 import { acquireLock, type LockRequest, removeDeadMarks } from '../../../src/install/host/lock.ts'
 import { readOwnIdentity } from '../../../src/install/host/process-identity.ts'
+import { createSteppedClock } from '../stepped-clock.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
 
 const CONTENDER = join(import.meta.dirname, 'lock-contender.ts')
@@ -31,13 +32,14 @@ function locked(error: unknown): boolean {
 }
 
 describe('acquireLock', () => {
-  it('writes who holds it, 0600, and leaves nothing behind when it is given back', async t => {
+  it('writes who holds it, and leaves nothing behind when it is released', async t => {
     const folder = temporaryDirectory(t)
     const lock = await acquireLock(requestIn(folder))
     const written = JSON.parse(readFileSync(join(folder, 'lock'), 'utf8'))
     assert.equal(written.pid, process.pid)
     assert.equal(written.run_url, 'https://ci.example/runs/1')
-    assert.ok(Date.parse(written.since) <= Date.now())
+    assert.ok(Number.isFinite(Date.parse(written.since)))
+    assert.equal(statSync(join(folder, 'lock')).mode & 0o777, 0o600)
     assert.deepEqual(readdirSync(folder), ['lock'])
     lock.release()
     assert.deepEqual(readdirSync(folder), [])
@@ -45,17 +47,17 @@ describe('acquireLock', () => {
   })
 
   const abandoned: Record<string, () => string> = {
-    'a pid that is no more': () => holder({ pid: endedPid() }),
+    'a pid that no longer exists': () => holder({ pid: endedPid() }),
     'a pid that a later process has': () => holder({ start_time: '1' }),
     'another boot of this host': () => holder({ boot_id: 'another', pid: 1 }),
     'another boot and another pid namespace': () => holder({ boot_id: 'another', pid_namespace: 'pid:[1]' }),
     'an empty file': () => '',
     garbage: () => 'held by me',
     'nothing but the name of this host': () => JSON.stringify({ hostname: hostname() }),
-    'a hostname that is no text': () => '{"hostname":7}',
+    'a hostname that is not text': () => '{"hostname":7}',
     'half a record': () => holder().slice(0, 40),
     'a record without a pid': () => holder({ pid: undefined }),
-    'a process group for a pid': () => holder({ pid: -1 }),
+    'a process group as its pid': () => holder({ pid: -1 }),
     'an id that would leave the folder': () => holder({ id: '../../../../../etc/passwd-aaaaaaaaaaa' }),
   }
   for (const [name, content] of Object.entries(abandoned)) {
@@ -71,13 +73,13 @@ describe('acquireLock', () => {
 
   const alive: Record<string, () => string> = {
     'a live process': () => holder(),
-    'a live process of somebody else': () => holder({ pid: 1, start_time: null }),
+    'a live process of another user': () => holder({ pid: 1, start_time: null }),
     'another host': () => holder({ hostname: 'elsewhere', pid: endedPid() }),
     'another host that was booted at another time': () => holder({ hostname: 'elsewhere', boot_id: 'another' }),
     'another host and another version of this action': () =>
       holder({ hostname: 'elsewhere', id: 7, boot_id: undefined, start_time: undefined, since: undefined }),
     'another pid namespace': () => holder({ pid_namespace: 'pid:[1]', pid: endedPid() }),
-    'a host that knows no pid namespaces': () => holder({ pid_namespace: null, pid: endedPid() }),
+    'a host without pid namespaces': () => holder({ pid_namespace: null, pid: endedPid() }),
   }
   for (const [name, content] of Object.entries(alive)) {
     it(`leaves the lock of ${name} alone and names it`, async t => {
@@ -96,7 +98,7 @@ describe('acquireLock', () => {
     })
   }
 
-  it('leaves a lock alone of which only the other host is known', async t => {
+  it('leaves a lock alone that only names another host', async t => {
     const folder = temporaryDirectory(t)
     writeFileSync(join(folder, 'lock'), '{"hostname":"elsewhere"}')
     await assert.rejects(acquireLock(requestIn(folder)), error => locked(error) && String(error).includes('elsewhere'))
@@ -113,7 +115,7 @@ describe('acquireLock', () => {
     assert.deepEqual(readdirSync(folder), ['lock', `lock.takeover-${HOLDER_ID}`])
   })
 
-  it('takes over a dead lock whose take-over died too', async t => {
+  it('takes over a dead lock from a take-over that died too', async t => {
     const folder = temporaryDirectory(t)
     const pid = endedPid()
     writeFileSync(join(folder, 'lock'), holder({ pid }))
@@ -123,7 +125,7 @@ describe('acquireLock', () => {
     assert.deepEqual(readdirSync(folder), [])
   })
 
-  it('cleans what a holder wrote of itself before it is told', async t => {
+  it('cleans what a holder wrote before it reports it', async t => {
     const folder = temporaryDirectory(t)
     writeFileSync(join(folder, 'lock'), holder({ run_url: 'x\n::error::y', hostname: 'elsewhere\r##[error]' }))
     await assert.rejects(acquireLock(requestIn(folder)), error => {
@@ -132,21 +134,16 @@ describe('acquireLock', () => {
     })
   })
 
-  it('tells once who holds the lock while it waits, and goes on when it is free', async t => {
+  it('reports who holds the lock while it waits, and goes on when it is free', async t => {
     const folder = temporaryDirectory(t)
     const first = await acquireLock(requestIn(folder))
     const lines: string[] = []
-    let told = (): void => {}
-    const waiting = new Promise<void>(resolve => (told = resolve))
     const log = (line: string): void => {
       lines.push(line)
-      told()
+      first.release()
     }
-    const second = acquireLock(requestIn(folder, { timeoutMs: 60_000, log }))
-    await waiting
-    first.release()
-    const next = await second
-    next.release()
+    const second = await acquireLock(requestIn(folder, { timeoutMs: 60_000, log }), createSteppedClock())
+    second.release()
     assert.equal(lines.length, 1)
     assert.ok(lines[0]?.includes(`process ${process.pid}`))
   })
@@ -162,7 +159,7 @@ describe('acquireLock', () => {
     assert.deepEqual(readdirSync(folder), [])
   })
 
-  it('does not remove the lock of who took it over', async t => {
+  it('does not remove the lock of a process that took it over', async t => {
     const folder = temporaryDirectory(t)
     const lock = await acquireLock(requestIn(folder))
     const text = holder()
@@ -171,7 +168,18 @@ describe('acquireLock', () => {
     assert.equal(readFileSync(join(folder, 'lock'), 'utf8'), text)
   })
 
-  it('says what is wrong with the folder', async t => {
+  it('reports the holder every 10 s, and gives up at the time-out', async t => {
+    const folder = temporaryDirectory(t)
+    const lock = await acquireLock(requestIn(folder))
+    const clock = createSteppedClock()
+    const reportedAt: number[] = []
+    const request = requestIn(folder, { timeoutMs: 25_100, log: () => reportedAt.push(clock.now()) })
+    await assert.rejects(acquireLock(request, clock), locked)
+    assert.deepEqual([reportedAt, clock.now()], [[0, 10_000, 20_000], 25_100])
+    lock.release()
+  })
+
+  it('reports what is wrong with the folder', async t => {
     const folder = join(temporaryDirectory(t), 'gone')
     await assert.rejects(acquireLock(requestIn(folder)), DeploymentError)
   })
@@ -206,7 +214,7 @@ describe('removeDeadMarks', () => {
       stays: true,
     },
     'the lock itself': { name: 'lock', content: () => holder({ pid: GONE }), stays: true },
-    'a file of somebody else': { name: 'locksmith', content: () => '', stays: true },
+    'an unrelated file': { name: 'locksmith', content: () => '', stays: true },
   }
   for (const [what, { name, content, stays }] of Object.entries(files)) {
     it(`${stays ? 'leaves' : 'removes'} ${what}`, async t => {
@@ -226,7 +234,7 @@ describe('a lock that 8 processes want at once', { concurrency: false }, () => {
     'some of them die with': { content: () => holder({ pid: endedPid() }), dying: 3 },
   }
   for (const [name, { content, dying }] of Object.entries(scenes)) {
-    it(`and ${name} is never held twice, and nothing is left`, { timeout: 120_000 }, async t => {
+    it(`and ${name} is never held twice, and leaves nothing behind`, { timeout: 300_000 }, async t => {
       const folder = temporaryDirectory(t)
       if (content !== undefined) writeFileSync(join(folder, 'lock'), content())
       const ends = await Promise.all(Array.from({ length: 8 }, (_, index) => contend(t, folder, index < dying)))

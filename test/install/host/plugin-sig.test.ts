@@ -17,7 +17,7 @@ interface Vector {
   signature: string
 }
 
-/** Made by plugin-sig.py beside it. */
+/** Made by plugin-sig.py in the same folder. */
 const VECTORS: Vector[] = JSON.parse(readFileSync(join(import.meta.dirname, '../../vectors/plugin-sig.json'), 'utf8'))
 
 describe('buildPluginSig', () => {
@@ -26,8 +26,8 @@ describe('buildPluginSig', () => {
       const root = temporaryDirectory(t)
       writeTree(root, files)
       for (const [path, target] of Object.entries(symlinks)) symlinkSync(target, join(root, path))
-      const plugin = parsePluginYaml(files['plugin.yaml'] as string)
-      assert.equal(await buildPluginSig(root, id, plugin, secret), signature)
+      const pluginYaml = parsePluginYaml(files['plugin.yaml'] as string)
+      assert.equal(await buildPluginSig({ id, staged: root, pluginYaml }, secret), signature)
     })
   }
 
@@ -40,11 +40,11 @@ describe('buildPluginSig', () => {
       input: signed,
       encoding: 'utf8',
     })
-    if (openssl.status !== 0) return t.skip(`openssl cannot be asked: ${openssl.error ?? openssl.stderr}`)
+    if (openssl.status !== 0) return t.skip(`openssl is not available: ${openssl.error ?? openssl.stderr}`)
     const root = temporaryDirectory(t)
     writeTree(root, files)
-    const plugin = parsePluginYaml(files['plugin.yaml'])
-    const { digest } = JSON.parse(await buildPluginSig(root, 'p', plugin, secret))
+    const pluginYaml = parsePluginYaml(files['plugin.yaml'])
+    const { digest } = JSON.parse(await buildPluginSig({ id: 'p', staged: root, pluginYaml }, secret))
     assert.equal(digest, openssl.stdout.trim().split('= ').at(-1))
   })
 
@@ -52,9 +52,9 @@ describe('buildPluginSig', () => {
     it(`refuses the entry point ${entryPoint}`, async t => {
       const root = temporaryDirectory(t)
       writeTree(root, { 'plugin.yaml': `entry_point: "${entryPoint}"\n` })
-      const plugin = parsePluginYaml(readFileSync(join(root, 'plugin.yaml'), 'utf8'))
+      const pluginYaml = parsePluginYaml(readFileSync(join(root, 'plugin.yaml'), 'utf8'))
       await assert.rejects(
-        buildPluginSig(root, 'p', plugin, 's'),
+        buildPluginSig({ id: 'p', staged: root, pluginYaml }, 's'),
         error => error instanceof ArtifactError && error.code === 'not_a_plugin',
       )
     })

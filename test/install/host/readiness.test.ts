@@ -74,7 +74,7 @@ describe('prepareHost', () => {
 })
 
 describe('checkHost', () => {
-  it('lets a host pass with and without the shelf', async t => {
+  it('accepts a host with and without the shelf', async t => {
     const layout = await prepareTemporaryHost(t)
     checkHost(layout, { shelf: 'plugins', id: 'greeter' })
     mkdirSync(join(layout.root, 'plugins'))

@@ -12,7 +12,7 @@ interface Scene {
   secret?: string | undefined
   entryPoint?: string
   mode?: string
-  /** Beside plugin.yaml and the entry point. */
+  /** In addition to plugin.yaml and the entry point. */
   shipped?: Record<string, string>
   /** What the host has in the place. */
   installed?: Record<string, string>
@@ -34,7 +34,7 @@ async function sign(t: TestContext, scene: Scene) {
 }
 
 describe('signForHost', () => {
-  it('puts the signature into the tree, in the place of one that the artifact ships', async t => {
+  it('adds the signature to the tree, replacing one that the artifact ships', async t => {
     const { signed, staged } = await sign(t, { shipped: { 'plugin.sig': 'forged' } })
     const text = readFileSync(join(staged, 'plugin.sig'), 'utf8')
     assert.equal(JSON.parse(text).plugin, 'greeter')
@@ -42,7 +42,7 @@ describe('signForHost', () => {
     assert.deepEqual(signed.files, [{ path: 'plugin.sig', size: text.length, mode: 0o644, sha256 }])
   })
 
-  it('writes through no link that the artifact ships in that place', async t => {
+  it('does not write through a symlink that the artifact ships as plugin.sig', async t => {
     const outside = join(temporaryDirectory(t), 'outside')
     writeTree(join(outside, '..'), { outside: 'untouched' })
     const staged = temporaryDirectory(t)
@@ -59,7 +59,7 @@ describe('signForHost', () => {
     ['Ephemeral', 1],
     ['sandboxed', 0],
   ] as const) {
-    it(`gives ${notices} notices of a ${mode} plugin that is not signed, without a secret`, async t => {
+    it(`logs ${notices} notices for a ${mode} plugin without a secret`, async t => {
       const { signed, staged, log } = await sign(t, { mode, secret: undefined, installed: { '.env': '' } })
       assert.deepEqual([signed, existsSync(join(staged, 'plugin.sig'))], [{ files: [], symlinks: [] }, false])
       assert.equal(log.lines.length, notices)
@@ -67,25 +67,29 @@ describe('signForHost', () => {
     })
   }
 
-  it('leaves alone what needs no signature, and says nothing', async t => {
+  it('leaves a plugin that needs no signature alone, and says nothing', async t => {
     const { signed, log } = await sign(t, { mode: 'sandboxed', installed: { 'data/x': '1' } })
     assert.deepEqual([signed, log.lines], [{ files: [], symlinks: [] }, []])
   })
 })
 
-describe('signForHost beside keep-paths', () => {
+describe('signForHost with keep-paths', () => {
   const rows: [string, Scene, string[]][] = [
     ['of what the host has there', { installed: { '.env': 'A=1', 'data/x': '1' } }, ['.env', 'data']],
     ['of what the artifact ships there', { shipped: { 'data/x': '1' } }, ['data']],
-    ['of what is below it only', { entryPoint: 'src/main.py', installed: { '.env': 'A=1', 'data/x': '1' } }, []],
-    ['of nothing where nothing is', {}, []],
+    [
+      'of nothing outside the directory of the entry point',
+      { entryPoint: 'src/main.py', installed: { '.env': 'A=1', 'data/x': '1' } },
+      [],
+    ],
+    ['of nothing that does not exist', {}, []],
     [
       'of a path in the directory of the entry point',
       { entryPoint: 'src/main.py', keepPaths: ['src/data', 'source'], installed: { 'src/data/x': '', 'source/x': '' } },
       ['src/data'],
     ],
     [
-      'of a path that holds the directory of the entry point',
+      'of a path that contains the directory of the entry point',
       { entryPoint: 'src/app/main.py', keepPaths: ['src'], installed: { 'src/x': '' } },
       ['src'],
     ],

@@ -19,7 +19,7 @@ describe('nextSnapshotName', () => {
     [[], 'a b', '1-unknown'],
   ] as const
   for (const [present, version, name] of cases) {
-    it(`calls ${version} after [${present.join(', ')}] ${name}`, async t => {
+    it(`names ${version} after [${present.join(', ')}] ${name}`, async t => {
       const layout = await prepareTemporaryHost(t)
       for (const folder of present) mkdirSync(join(layout.snapshots, 'plugins/x', folder), { recursive: true })
       assert.equal(nextSnapshotName(snapshotsPath(layout, PLACE), version), name)
@@ -37,7 +37,7 @@ describe('chooseRetained', () => {
     [1000, ['1', '2', '3', '4']],
   ] as const
   for (const [limit, kept] of limits) {
-    it(`keeps the newest with a limit of ${limit}, the last good one always`, () => {
+    it(`keeps the newest ${limit}, and always the last good one`, () => {
       const { keep, discard } = chooseRetained(rows, limit)
       assert.deepEqual(
         keep.map(row => row.name),
@@ -55,7 +55,7 @@ describe('chooseRetained', () => {
     )
   })
 
-  it('keeps for ever what holds what belongs to the host', () => {
+  it('keeps for ever what contains kept paths', () => {
     const rows = [snapshotOf('1', { kept_paths: ['data'] }), snapshotOf('2'), snapshotOf('3')]
     assert.deepEqual(
       chooseRetained(rows, 1).keep.map(row => row.name),
@@ -63,7 +63,7 @@ describe('chooseRetained', () => {
     )
   })
 
-  it('has nothing to choose from nothing', () => assert.deepEqual(chooseRetained([], 3), { keep: [], discard: [] }))
+  it('keeps nothing of nothing', () => assert.deepEqual(chooseRetained([], 3), { keep: [], discard: [] }))
 })
 
 describe('existingSnapshots', () => {
@@ -74,7 +74,7 @@ describe('existingSnapshots', () => {
     assert.deepEqual(existingSnapshots(snapshotsPath(layout, PLACE), rows), rows.slice(1))
   })
 
-  it('says of each what it still holds of this host', async t => {
+  it('lists the kept paths that each still has', async t => {
     const layout = await prepareTemporaryHost(t)
     for (const path of ['1-0.9/data', '2-1.0'])
       mkdirSync(join(layout.snapshots, 'plugins/x', path), { recursive: true })

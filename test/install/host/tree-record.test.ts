@@ -26,7 +26,7 @@ function makeTree(t: TestContext): string {
 
 describe('buildTreeRecord', () => {
   it("counts a symlink to a file with its target's bytes, by the known digest", () => {
-    // The vector of test/core/tree-digest.test.ts, computed apart from this repository's code.
+    // The vector of test/core/tree-digest.test.ts, computed independently of this repository's code.
     const { digest } = recordOf({ 'bin/run': '#!/bin/sh\n' }, SYMLINKS)
     assert.equal(digest, '018a3ab6a2623474b61c3ece5f04bf7c3138394d105d6c198e431825872f4597')
   })
@@ -37,7 +37,7 @@ describe('buildTreeRecord', () => {
     assert.equal(recordOf({ 'bin/run': 'x' }, { all: 'bin' }).digest, recordOf({ 'bin/run': 'x' }).digest)
   })
 
-  it('leaves out what lies under a kept path, and nothing that only begins like one', () => {
+  it('leaves out everything below a keep-path, and nothing that merely begins like one', () => {
     const record = recordOf({ 'data/db': '1', data2: '2', 'x/data/db': '3' }, { '.env': 'data2' }, ['data', '.env'])
     assert.deepEqual([record.files.map(file => file.path), record.symlinks], [['data2', 'x/data/db'], []])
   })
@@ -46,8 +46,8 @@ describe('buildTreeRecord', () => {
 describe('compareTree', () => {
   const cases: Record<string, { change: (root: string) => void; difference: Partial<TreeDifference> }> = {
     nothing: { change: () => {}, difference: {} },
-    'an added file': { change: root => writeFileSync(join(root, 'new'), ''), difference: { added: ['new'] } },
-    'a removed file': { change: root => rmSync(join(root, 'lib/a')), difference: { removed: ['lib/a'] } },
+    'an extra file': { change: root => writeFileSync(join(root, 'new'), ''), difference: { extra: ['new'] } },
+    'a missing file': { change: root => rmSync(join(root, 'lib/a')), difference: { missing: ['lib/a'] } },
     'other bytes of the same length': {
       change: root => writeFileSync(join(root, 'lib/a'), 'b'),
       difference: { changed: ['lib/a'] },
@@ -77,27 +77,28 @@ describe('compareTree', () => {
         rmSync(join(root, 'lib/a'))
         mkdirSync(join(root, 'lib/a'))
       },
-      difference: { removed: ['lib/a'] },
+      difference: { missing: ['lib/a'] },
     },
     'anything in a kept path': { change: root => writeTree(root, { 'data/db': '', 'data/x/y': '' }), difference: {} },
   }
   for (const [name, { change, difference }] of Object.entries(cases)) {
-    it(`tells ${name}`, async t => {
+    it(`finds ${name}`, async t => {
       const root = makeTree(t)
       change(root)
-      const found = await compareTree(root, recordOf(FILES, SYMLINKS), ['data'])
-      assert.deepEqual(found, { added: [], removed: [], changed: [], ...difference })
+      const found = await compareTree({ root, keepPaths: ['data'] }, recordOf(FILES, SYMLINKS))
+      assert.deepEqual(found, { missing: [], extra: [], changed: [], ...difference })
     })
   }
 
-  it('takes a place where nothing is for an empty one', async t => {
-    const { removed } = await compareTree(join(temporaryDirectory(t), 'gone'), recordOf(FILES, SYMLINKS), [])
-    assert.deepEqual(removed.toSorted(), ['bin/run', 'lib/a', 'run'])
+  it('treats a tree that does not exist as empty', async t => {
+    const tree = { root: join(temporaryDirectory(t), 'gone'), keepPaths: [] }
+    const { missing } = await compareTree(tree, recordOf(FILES, SYMLINKS))
+    assert.deepEqual(missing.toSorted(), ['bin/run', 'lib/a', 'run'])
   })
 })
 
 describe('the stored records', () => {
-  it('come back as they were, and are undefined when missing or damaged', async t => {
+  it('are read as they were written, and undefined when missing or damaged', async t => {
     const layout = await prepareTemporaryHost(t)
     const record = recordOf(FILES, SYMLINKS)
     await writeTreeRecord(layout, record)
@@ -110,7 +111,7 @@ describe('the stored records', () => {
     }
   })
 
-  it('go when nothing names them any more', async t => {
+  it('are removed when nothing refers to them any more', async t => {
     const layout = await prepareTemporaryHost(t)
     const [used, stale] = [recordOf({ a: '1' }), recordOf({ a: '2' })]
     for (const record of [used, stale]) await writeTreeRecord(layout, record)

@@ -23,7 +23,7 @@ async function makeRestored(t: TestContext): Promise<{ layout: Layout; place: st
   for (const path of Object.keys(FILES)) chmodSync(join(place, path), 0o644)
   const record = recordOf(FILES)
   await writeTreeRecord(layout, record)
-  await recordInstalled(layout, [rowOf({ tree_digest: record.digest })])
+  await recordInstalled(layout, { rows: [rowOf({ tree_digest: record.digest })], removed: [] })
   return { layout, place }
 }
 

@@ -14,62 +14,67 @@ import {
   readHostRecord,
   snapshotsFrom,
 } from './installed.ts'
-import { installPath, type Layout, type Place, snapshotsPath } from './layout.ts'
+import { installPath, type Layout, type Place, placeName, snapshotsPath } from './layout.ts'
 
-/** What is installed in a place before a deployment. */
-export interface Previous {
+/** What a deployment finds in a place before it changes anything. */
+export interface PreviousInstall {
+  readonly place: Place
+  /** Our record of what is installed there. */
   readonly installed: InstalledRow | undefined
-  /** What is retained of a place that was left empty. */
+  /** Our record of what is retained of a removed part. */
   readonly removed: RemovedRow | undefined
+  /** Of what is installed there, even if we have no record of it. */
   readonly version: string | null
 }
 
-/** What stands in a place before a deployment: our own record of it, and its version as far as anything says so. */
-export function readPrevious(layout: Layout, place: Place): Previous {
+export function readPreviousInstall(layout: Layout, place: Place): PreviousInstall {
   const record = readHostRecord(layout)
   const installed = findInstalled(record.installed, place)
   const removed = findInstalled(record.removed, place)
   const version = installed?.version ?? readForeignVersion(installPath(layout, place))
-  return { installed, removed, version }
+  return { place, installed, removed, version }
 }
 
-/** The versions that a place has had from this origin, by our own record: those of another origin are no measure. */
-export function versionsFrom({ installed }: Previous, origin: Origin): InstalledVersion[] {
+/**
+ * The versions that a place has had from this origin, by our own record; versions from other origins do not compare.
+ */
+export function versionsFrom({ installed }: PreviousInstall, origin: Origin): InstalledVersion[] {
   if (installed === undefined) return []
   return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)]
 }
 
 /**
- * The snapshot, absolute, that holds what belongs to the host of a thing of this origin that was taken away, if one does and
- * nothing is in the place, which has its own.
+ * The snapshot, absolute, with the kept paths of a removed part of this origin, if there is one. Undefined when
+ * something is in the place now, which has its own.
  */
-export function findLeftBehind(
-  layout: Layout,
-  place: Place,
-  { installed, removed }: Previous,
-  origin: Origin,
-): string | undefined {
+export function findLeftBehind(layout: Layout, previous: PreviousInstall, origin: Origin): string | undefined {
+  const { place, installed, removed } = previous
   const row = installed ?? removed
   if (row === undefined || pathExistsSync(installPath(layout, place))) return undefined
   const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined)
   return newest && join(snapshotsPath(layout, place), newest.name)
 }
 
-/** Warns when a deployment takes over a place from another plugin, service or project, and tells of what others left there. */
-export function warnOfTakeover({ installed, removed }: Previous, { shelf, id }: Place, origin: Origin, log: Log): void {
+/**
+ * Warns when a deployment takes over a place from another plugin, service or project; names the kept paths left there
+ * by others.
+ */
+export function warnOfTakeover({ place, installed, removed }: PreviousInstall, origin: Origin, log: Log): void {
   for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
     const owner = snapshot.origin ?? removed
     if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
-      log.notice(`Snapshot ${name} of ${shelf}/${id} holds ${kept.join(', ')} of ${owner.slug}: they stay there.`)
+      log.notice(
+        `Snapshot ${name} of ${placeName(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay in that snapshot.`,
+      )
   }
   if (installed === undefined || isFrom(installed, origin)) return
   const owner = installed.contract === 'project' ? 'project' : installed.kind
   log.warning(
-    `${shelf}/${id} was installed by the ${owner} ${installed.slug}, and this deployment takes the place over: if both go on to deploy here, each replaces the other's version. Give them different ids or project roots.`,
+    `The ${owner} ${installed.slug} installed ${placeName(place)}, and this deployment takes it over. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`,
   )
 }
 
-/** What stands in the place without a record of ours may still say in its plugin.yaml which version it is. */
+/** Something that we have no record of may name its version in its plugin.yaml. */
 function readForeignVersion(path: string): string | null {
   try {
     const text = readSmallFileSync(join(path, 'plugin.yaml'), MAX_SMALL_FILE_BYTES)
