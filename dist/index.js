@@ -22893,7 +22893,7 @@ function parseSignatureHeader(header) {
     }
     const hex = HEADER_FORM.exec(header.trim())?.[1];
     if (hex === undefined) {
-        throw new SignatureError('invalid_signature_format', `The artifact's signature must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}": nothing was installed.`);
+        throw new SignatureError('invalid_signature_format', `The artifact's signature must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}": nothing was installed; ask the publisher to sign it again.`);
     }
     return Buffer.from(hex, 'hex');
 }
@@ -23531,14 +23531,14 @@ function requireExtractable(name, type) {
     throw unsafeEntry(name, `is a ${type}, not a file, directory or symlink`);
 }
 function parsePath(entry, platform) {
-    if (entry.type === 'directory' && holdsData(entry))
+    if (entry.type === 'directory' && containsData(entry))
         throw unsafeEntry(entry.name, 'is a directory that contains data');
     if (entry.type !== 'directory' && entry.name.endsWith('/')) {
         throw unsafeEntry(entry.name, `is a ${entry.type} with a directory's name`);
     }
     return parseEntryName(entry.name, platform);
 }
-function holdsData(entry) {
+function containsData(entry) {
     return entry.size > 0 || (entry.packedSize ?? 0) > EMPTY_DEFLATE_BYTES;
 }
 function verifyNotEmpty(named) {
@@ -30719,7 +30719,7 @@ function refuseRepeatedIds(parts, context) {
             context.addIssue({
                 code: 'custom',
                 path: [index, 'id'],
-                message: 'must be unique, but another entry has the same id',
+                message: 'must be unique',
             });
         seen.add(id);
     }

@@ -15,6 +15,6 @@ describe('byteShortage', () => {
     ['a need that is all but met', 45.61 * MIB, 45.62 * MIB, '45.6 MiB', '45.7 MiB'],
   ]
   for (const [name, freeBytes, neededBytes, free, needed] of rows) {
-    it(`tells ${name}`, () => assert.deepEqual(byteShortage(freeBytes, neededBytes), { free, needed }))
+    it(`formats ${name}`, () => assert.deepEqual(byteShortage(freeBytes, neededBytes), { free, needed }))
   }
 })

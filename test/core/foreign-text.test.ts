@@ -6,10 +6,10 @@ import { cleanForeignText } from '../../src/core/foreign-text.ts'
 const CASES = {
   'a line break becomes a space': ['a\nb', 'a b'],
   'a carriage return becomes a space': ['a\r\nb\rc', 'a b c'],
-  'colours go': ['\u001b[31mred\u001b[0m', 'red'],
-  'a terminal link goes': ['\u001b]8;;http://x.example\u0007text\u001b]8;;\u0007', 'text'],
+  'colours are removed': ['\u001b[31mred\u001b[0m', 'red'],
+  'a terminal link is removed': ['\u001b]8;;http://x.example\u0007text\u001b]8;;\u0007', 'text'],
   'a command is broken': ['::error::x', ':·:error:·:x'],
-  'three colons hold no pair any more': [':::stop', ':·:·:stop'],
+  'three colons no longer contain a pair': [':::stop', ':·:·:stop'],
   'an old command is broken': ['a ##[error]x', 'a #·#[error]x'],
   'a command hidden by a colour is broken': [':\u001b[0m:error', ':·:error'],
   'a command hidden by a zero-width space is broken': [':\u200b:error', ': :error'],
@@ -30,7 +30,7 @@ describe('cleanForeignText', () => {
     assert.equal(cleanForeignText(`${'\u001b[0m'.repeat(10)}abc`, 2), '… (cut)')
   })
 
-  it('leaves nothing that a runner or a terminal would act on, whatever comes', () => {
+  it('leaves nothing that a runner or a terminal would act on, in any text', () => {
     const piece = fc.oneof(
       fc.constantFrom(
         ':',

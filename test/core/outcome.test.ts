@@ -11,7 +11,7 @@ describe('reportStatusOf', () => {
     inconsistent: 'failed',
   } as const
   for (const [outcome, status] of Object.entries(cases)) {
-    it(`tells the hub ${status} for ${outcome}`, () => {
+    it(`reports ${status} to the hub for ${outcome}`, () => {
       assert.equal(reportStatusOf(outcome as keyof typeof cases), status)
     })
   }

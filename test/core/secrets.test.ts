@@ -12,16 +12,12 @@ describe('createRedactor', () => {
     'each line of a secret of several': [['line-one\nline-two'], 'got line-two', 'got ***'],
     'a secret as JSON writes it': [['pass"word\\'], JSON.stringify('pass"word\\'), '"***"'],
     'a secret as a URL writes it': [['p&ss/word'], '?k=p%26ss%2Fword', '?k=***'],
-    'a secret as it is printed when it comes from elsewhere': [
-      ['a::b\u0007cd'],
-      cleanForeignText('x a::b\u0007cd'),
-      'x ***',
-    ],
+    'a secret that was cleaned as foreign text': [['a::b\u0007cd'], cleanForeignText('x a::b\u0007cd'), 'x ***'],
     'the beginning of a secret that was cut off': [['hunter22'], 'got hunter… (cut)', 'got ***… (cut)'],
     'the beginning of a secret in a text that was cut twice': [['hunter22'], 'got hunt…… (cut)', 'got ***…… (cut)'],
     'the longest beginning of several': [['hunt', 'hunter22'], 'hunter… (cut)', '***… (cut)'],
-    'a secret that holds the cut mark': [['hunter…22'], 'hunter…22', '***'],
-    'what a pattern would take for more': [['a.c*$&'], 'abc a.c*$& $&', 'abc *** $&'],
+    'a secret that contains the cut mark': [['hunter…22'], 'hunter…22', '***'],
+    'a secret with characters that mean something in a pattern': [['a.c*$&'], 'abc a.c*$& $&', 'abc *** $&'],
   } as const
   for (const [name, [secrets, text, redacted]] of Object.entries(cases)) {
     it(`replaces ${name}`, () => assert.equal(createRedactor(secrets)(text), redacted))
@@ -31,7 +27,7 @@ describe('createRedactor', () => {
     assert.equal(createRedactor(['abc', undefined, ''])('abcabc'), 'abcabc')
   })
 
-  it('leaves a text alone that was not cut, or in no secret', () => {
+  it('leaves a text that was not cut, or not within a secret', () => {
     const redact = createRedactor(['hunter22'])
     for (const text of ['the hunter', 'the hun… (cut)', 'hunter s… (cut)']) assert.equal(redact(text), text)
   })
@@ -39,9 +35,9 @@ describe('createRedactor', () => {
   it('leaves less than 4 characters of a secret wherever a text is cut', () => {
     const secret = 'correct-horse::battery "staple"'
     for (let length = 1; length <= secret.length; length++) {
-      const cut = cleanForeignText(`told: ${secret} and more`, 'told: '.length + length)
-      const told = createRedactor([secret])(JSON.stringify({ error: cut }))
-      assert.ok(length < 4 || !told.includes('corr'), told)
+      const cut = cleanForeignText(`got: ${secret} and more`, 'got: '.length + length)
+      const redacted = createRedactor([secret])(JSON.stringify({ error: cut }))
+      assert.ok(length < 4 || !redacted.includes('corr'), redacted)
     }
   })
 

@@ -5,7 +5,7 @@ import { createStateMachine } from '../../src/core/state-machine.ts'
 const LIGHTS = { red: ['green'], green: ['red'], off: [] } as const
 
 describe('createStateMachine', () => {
-  it('keeps each state with its time', () => {
+  it('records each state with its time', () => {
     const times = [new Date(0), new Date(1500)]
     const machine = createStateMachine<keyof typeof LIGHTS>(LIGHTS, 'red', () => times.shift() as Date)
     assert.deepEqual(machine.enter('green'), { state: 'green', at: '1970-01-01T00:00:01.500Z' })
@@ -16,7 +16,7 @@ describe('createStateMachine', () => {
     ])
   })
 
-  it('throws on any other transition and stays where it was', () => {
+  it('throws on any other transition and stays in its state', () => {
     const machine = createStateMachine<keyof typeof LIGHTS>(LIGHTS, 'red', () => new Date(0))
     for (const state of ['red', 'off'] as const) assert.throws(() => machine.enter(state))
     assert.equal(machine.current, 'red')

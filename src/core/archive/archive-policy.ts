@@ -72,14 +72,15 @@ export function requireExtractable(name: string, type: string): ExtractableType 
 }
 
 function parsePath(entry: ArchiveEntry, platform: NodeJS.Platform): string {
-  if (entry.type === 'directory' && holdsData(entry)) throw unsafeEntry(entry.name, 'is a directory that contains data')
+  if (entry.type === 'directory' && containsData(entry))
+    throw unsafeEntry(entry.name, 'is a directory that contains data')
   if (entry.type !== 'directory' && entry.name.endsWith('/')) {
     throw unsafeEntry(entry.name, `is a ${entry.type} with a directory's name`)
   }
   return parseEntryName(entry.name, platform)
 }
 
-function holdsData(entry: ArchiveEntry): boolean {
+function containsData(entry: ArchiveEntry): boolean {
   return entry.size > 0 || (entry.packedSize ?? 0) > EMPTY_DEFLATE_BYTES
 }
 

@@ -102,7 +102,7 @@ function refuseRepeatedIds(parts: readonly { id: string }[], context: z.core.$Re
       context.addIssue({
         code: 'custom',
         path: [index, 'id'],
-        message: 'must be unique, but another entry has the same id',
+        message: 'must be unique',
       })
     seen.add(id)
   }

@@ -1,5 +1,6 @@
 import type { SourceProblem } from '../document/source-problem.ts'
 import type { HostConfig, HostHealthcheck } from './host-config.ts'
+import type { Plan } from './plan.ts'
 import { installedId, isInstallStep, stepProblem } from './plan-binding.ts'
 import type { PlanStep } from './plan-step.ts'
 
@@ -11,16 +12,12 @@ export interface PlanNeeds {
   readonly skipped: readonly PlanStep[]
 }
 
-interface Steps {
-  readonly steps: readonly PlanStep[]
-}
-
 /**
  * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing:
  * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision and notify their
  * command. A healthcheck must wait longer than its check has to stay healthy, or it could never pass.
  */
-export function checkPlanNeeds(plan: Steps, hostConfig: HostConfig | undefined): PlanNeeds {
+export function checkPlanNeeds(plan: Pick<Plan, 'steps'>, hostConfig: HostConfig | undefined): PlanNeeds {
   const check = new NeedsCheck(plan.steps, hostConfig)
   const answers = plan.steps.map(step => ({ step, answer: check.answerTo(step) }))
   const problems = answers.flatMap(({ step, answer }) =>

@@ -38,7 +38,7 @@ export function parseSignatureHeader(header: string | undefined): Buffer {
   if (hex === undefined) {
     throw new SignatureError(
       'invalid_signature_format',
-      `The artifact's signature must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}": nothing was installed.`,
+      `The artifact's signature must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}": nothing was installed; ask the publisher to sign it again.`,
     )
   }
   return Buffer.from(hex, 'hex')

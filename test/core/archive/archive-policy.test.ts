@@ -38,7 +38,7 @@ describe('planExtraction', () => {
     )
   })
 
-  it('serves archives whose entries may be directories without a final slash', () => {
+  it('accepts directories without a final slash', () => {
     assert.deepEqual(pathsOf([entry('d', { type: 'directory' }), entry('d/a'), entry('b')]), ['d/', 'd/a', 'b'])
   })
 
@@ -48,7 +48,7 @@ describe('planExtraction', () => {
     })
   }
 
-  it('lists every parent directory once, before what is in it', () => {
+  it('lists every parent directory once, before its children', () => {
     assert.deepEqual(pathsOf([entry('a/b/c/x'), entry('a/b/'), entry('a/y'), entry('z')]), [
       'a/',
       'a/b/',
@@ -59,7 +59,7 @@ describe('planExtraction', () => {
     ])
   })
 
-  it('does not flatten what only another spelling unites', () => {
+  it('does not flatten directories that differ in spelling', () => {
     assert.throws(() => pathsOf([entry('Top/a'), entry('top/b')], 'darwin'), isUnsafe)
     assert.deepEqual(pathsOf([entry('Top/a'), entry('top/b')]), ['Top/', 'top/', 'Top/a', 'top/b'])
   })
@@ -69,13 +69,13 @@ describe('planExtraction', () => {
     assert.equal(planExtraction([entry('a')], RULES).flattened, null)
   })
 
-  it('counts implied directories, whose number names alone can multiply', () => {
+  it('counts implied directories, which names alone can multiply', () => {
     const deep = (count: number) => [entry('x'), entry(`${Array.from({ length: count }, () => 'd').join('/')}/a`)]
     assert.equal(planExtraction(deep(3), { ...RULES, maxEntries: 3 }).directories.length, 3)
     assert.throws(() => planExtraction(deep(4), { ...RULES, maxEntries: 3 }), isTooLarge)
   })
 
-  it('plans no path twice and each below a planned directory, whatever the listing', () => {
+  it('plans no path twice, and each below a planned directory, for any listing', () => {
     const names = fc
       .array(fc.constantFrom('a', 'b', 'A', 'é', 'e\u0301'), { minLength: 1, maxLength: 4 })
       .map(parts => parts.join('/'))
@@ -143,7 +143,7 @@ describe('verifyDeclaredSizes', () => {
     })
   }
 
-  it('leaves the ratio to the whole where entries are packed as one', () => {
+  it('checks only the ratio of the whole where entries are packed together', () => {
     verifyDeclaredSizes([entry('a', { size: above, packedSize: null })], LIMITS)
     assert.throws(() => verifyRatio(above, atRatio - 1), isUnsafe)
   })

@@ -151,7 +151,7 @@ describe('parseEntryName', () => {
     fc.assert(property, { numRuns: 5000 })
   })
 
-  it('returns a path that it accepts again', () => {
+  it('accepts the paths that it returns', () => {
     const property = fc.property(nastyNames, fc.constantFrom(...PLATFORMS), (name, platform) => {
       const path = accepted(name, platform)
       if (path !== undefined) assert.equal(parseEntryName(path, platform), path)
@@ -161,14 +161,14 @@ describe('parseEntryName', () => {
 })
 
 describe('decodeEntryText', () => {
-  it('gives back every text in UTF-8', () => {
+  it('decodes every text in UTF-8', () => {
     const property = fc.property(fc.string({ unit: 'binary' }), text => {
       assert.equal(decodeEntryText(Buffer.from(text), 'utf-8'), text)
     })
     fc.assert(property)
   })
 
-  it('reads bytes in one way only: encoding its text again gives the bytes', () => {
+  it('decodes bytes in only one way: encoding the text again gives the bytes', () => {
     const property = fc.property(fc.uint8Array({ maxLength: 8 }), bytes => {
       let text: string
       try {

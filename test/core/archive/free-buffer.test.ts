@@ -5,7 +5,7 @@ import { freeBuffer, freeChunk, freeZlibPiece } from '../../../src/core/archive/
 const CHUNK_BYTES = 100
 
 describe('freeBuffer', () => {
-  it('gives all of the memory back', () => {
+  it('frees all of the memory', () => {
     const buffer = Buffer.alloc(CHUNK_BYTES)
     freeBuffer(buffer)
     assert.equal(buffer.buffer.byteLength, 0)
@@ -17,7 +17,7 @@ describe('freeZlibPiece', () => {
   const cases: [string, Buffer, boolean][] = [
     ['frees a piece that fills its buffer', chunk(), true],
     ['frees the last piece of a buffer', chunk().subarray(60), true],
-    ['leaves a piece behind which the stream goes on writing', chunk().subarray(0, 60), false],
+    ['leaves a piece when the stream still writes after it', chunk().subarray(0, 60), false],
     ['leaves a piece of other memory', Buffer.from(new ArrayBuffer(CHUNK_BYTES + 1)).subarray(1), false],
   ]
   for (const [name, piece, isFreed] of cases) {
@@ -41,7 +41,7 @@ describe('freeChunk', () => {
     assert.equal(chunk.length, CHUNK_BYTES - 1)
   })
 
-  it('leaves what lies in the pool for small buffers', () => {
+  it('leaves a buffer in the pool for small buffers', () => {
     const chunk = Buffer.from('small')
     freeChunk(chunk)
     assert.equal(chunk.toString(), 'small')

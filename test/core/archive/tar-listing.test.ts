@@ -36,7 +36,7 @@ const members: { name: string; items: TarItem[]; expected: Partial<TarEntry> }[]
   { name: 'a directory', items: [directory('d/')], expected: { name: 'd/', type: 'directory', size: 0 } },
   { name: 'a directory without its slash', items: [directory('d')], expected: { name: 'd', type: 'directory' } },
   {
-    name: 'a directory known by its name',
+    name: 'a directory marked only by its name',
     items: [file('d/', '', { type: '\0', fields: { magic: V7 } })],
     expected: { type: 'directory' },
   },
@@ -50,7 +50,7 @@ const members: { name: string; items: TarItem[]; expected: Partial<TarEntry> }[]
   },
   { name: 'a name of 100 bytes', items: [file('n'.repeat(100))], expected: { name: 'n'.repeat(100) } },
   {
-    name: 'a size with spaces around',
+    name: 'a size with spaces around it',
     items: [file('a', '', { fields: { rawSize: Buffer.from('         0 \0') } })],
     expected: { size: 0 },
   },
@@ -75,7 +75,7 @@ const members: { name: string; items: TarItem[]; expected: Partial<TarEntry> }[]
     expected: { name: `x${LONG}`, target: LONG },
   },
   {
-    name: 'a name cut inside a character, beside the whole one',
+    name: 'a name cut inside a character, next to the whole one',
     items: [pax({ path: LONG }), file('', '', { fields: { rawName: Buffer.from([0x61, 0xc3]) } })],
     expected: { name: LONG },
   },
@@ -97,7 +97,7 @@ describe('TarListing', () => {
     it(`reads ${name}`, () => assert.deepEqual({ ...only(items), ...expected }, only(items)))
   }
 
-  it('forgets what was announced once its member has come', () => {
+  it('forgets an announcement after its member', () => {
     const entries = list(buildTar([pax({ path: 'long', size: '0' }), file('a'), file('b', 'abc')]))
     assert.deepEqual(
       entries.map(({ name, size }) => [name, size]),
@@ -108,12 +108,12 @@ describe('TarListing', () => {
     )
   })
 
-  it('knows the root by its two names', () => {
+  it('recognizes the root by its two names', () => {
     const entries = list(buildTar([directory('./'), directory('.'), directory('.a'), file('./b')]))
     assert.deepEqual(entries.map(isRoot), [true, true, false, false])
   })
 
-  it('knows where the data of each member is, and its digest', () => {
+  it('gives the position and the digest of the data of each member', () => {
     const contents = ['abc', '', 'x'.repeat(600)]
     const tar = buildTar([pax({ path: LONG }), ...contents.map((content, at) => file(`f${at}`, content))])
     const found = list(tar, 700).map(({ dataOffset, size, sha256 }) => {
@@ -124,7 +124,7 @@ describe('TarListing', () => {
     assert.deepEqual(found, contents)
   })
 
-  it('lists the same whatever the pieces are', () => {
+  it('lists the same members for any pieces', () => {
     const whole = list(SAMPLE)
     assert.equal(whole.length, 5)
     fc.assert(
@@ -133,20 +133,20 @@ describe('TarListing', () => {
     )
   })
 
-  it('refuses a member too many as soon as it comes', () => {
+  it('refuses a member too many as soon as it arrives', () => {
     const listing = new TarListing({ ...LIMITS, maxEntries: 2 })
     const three = buildTar([file('a'), file('b'), file('c')])
     listing.add(three.subarray(0, 1024))
     assert.throws(() => listing.add(three.subarray(1024, 1536)), { code: 'archive_too_large' })
   })
 
-  it('refuses every beginning of an archive', () => {
+  it('refuses every incomplete archive', () => {
     for (let length = 0; length < SAMPLE.length; length += 64) {
       assert.throws(() => list(SAMPLE.subarray(0, length), 512), { code: 'invalid_archive' })
     }
   })
 
-  it('refuses with one of its codes, or lists, whatever bytes are changed', () => {
+  it('lists or refuses with one of its codes, whichever bytes change', () => {
     const change = fc.tuple(fc.nat(SAMPLE.length - 1), fc.nat(255))
     fc.assert(
       fc.property(fc.array(change, { minLength: 1, maxLength: 4 }), changes => {

@@ -56,9 +56,9 @@ const refused: { name: string; bytes: Buffer; code: string }[] = [
   { name: 'nothing', bytes: Buffer.alloc(0), code: 'invalid_archive' },
   { name: 'something else', bytes: Buffer.from('PK\u0003\u0004 and more'), code: 'invalid_archive' },
   { name: 'only a skippable frame', bytes: skippable('502a4d18', 'abc'), code: 'invalid_archive' },
-  { name: 'bytes behind a frame', bytes: Buffer.concat([GOOD, Buffer.from('evil')]), code: 'invalid_archive' },
-  { name: 'one byte behind a frame', bytes: Buffer.concat([GOOD, Buffer.alloc(1)]), code: 'invalid_archive' },
-  { name: 'zeros behind a frame', bytes: Buffer.concat([GOOD, Buffer.alloc(512)]), code: 'invalid_archive' },
+  { name: 'bytes after a frame', bytes: Buffer.concat([GOOD, Buffer.from('evil')]), code: 'invalid_archive' },
+  { name: 'one byte after a frame', bytes: Buffer.concat([GOOD, Buffer.alloc(1)]), code: 'invalid_archive' },
+  { name: 'zeros after a frame', bytes: Buffer.concat([GOOD, Buffer.alloc(512)]), code: 'invalid_archive' },
   {
     name: 'a skippable frame that ends in the middle',
     bytes: Buffer.concat([GOOD, skippable('502a4d18', 'abc').subarray(0, -1)]),
@@ -114,7 +114,7 @@ describe('parseZstdFrames', () => {
   }
 
   for (const [name, whole] of Object.entries({ GOOD, WITH_CHECKSUM, WITHOUT_SIZE })) {
-    it(`refuses every beginning of ${name}`, () => {
+    it(`refuses ${name} when it is incomplete`, () => {
       for (let length = 0; length < whole.length; length++) {
         assert.throws(() => parseZstdFrames(whole.subarray(0, length)), refusedWith('invalid_archive'))
       }
@@ -145,7 +145,7 @@ describe('parseZstdFrames', () => {
     )
   })
 
-  it('refuses with one of its codes whatever the bytes are', () => {
+  it('accepts any bytes or refuses them with one of its codes', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 60 }), bytes => {
         const attempt = () => parseZstdFrames(Buffer.concat([hex(MAGIC), bytes]))

@@ -23,7 +23,7 @@ function refusalOf(act: () => unknown): DeployError {
 }
 
 describe('parseManifest', () => {
-  it('gives what a project says of itself', () => {
+  it('gives what a project says about itself', () => {
     const environment = { required: ['KEY'], optional: ['REGION'] }
     assert.deepEqual(parse({ plugins: [{ ...CART, environment }], plugins_dirname: 'addons' }), {
       projectId: 'shop',
@@ -49,7 +49,7 @@ describe('parseManifest', () => {
   const accepted: Record<string, object> = {
     'unknown keys': { tool: 'packer 3', plugins: [{ ...CART, color: 'red' }] },
     'no extensions': { extensions: undefined },
-    'nulls for what is optional': {
+    'nulls for optional values': {
       extensions: [{ id: 'search', sha256: null, source: null }],
       plugins: [{ ...CART, source: null, environment: null }],
       plugins_dirname: null,
@@ -119,7 +119,7 @@ describe('parseManifest', () => {
     it(`refuses ${name}`, () => assert.equal(refusalOf(() => parseManifest(text)).code, 'invalid_manifest'))
   }
 
-  it('tells everything that is wrong at once, cleaned', () => {
+  it('reports all problems at once, cleaned', () => {
     const { message } = refusalOf(() =>
       parse({ version: '::error::x\n', built_at: undefined, plugins: [{ id: 'A', version: 7 }] }),
     )
@@ -134,7 +134,7 @@ describe('parseManifest', () => {
     assert.doesNotMatch(message, /::|\n/)
   })
 
-  it('tells some of a hundred problems and counts the rest', () => {
+  it('lists some of a hundred problems and counts the rest', () => {
     const plugins = Array.from({ length: 90 }, (_, index) => ({ ...CART, id: `P${index}` }))
     const { message } = refusalOf(() => parse({ plugins }))
     assert.match(message, /80 more problems/)

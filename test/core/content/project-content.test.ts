@@ -65,7 +65,7 @@ function manifestOf(content: string, more: object = {}): Manifest {
   return parseManifest(JSON.stringify(manifestWith({ content_sha256: content, ...more })))
 }
 
-/** The manifest of these files, whatever is linked into them counted by `linked`. */
+/** Verifies these files; `linked` are the files that the symlinks stand for in the digest. */
 function verify(files: Texts, links: Texts = {}, linked: Texts = {}, more: object = {}) {
   const digest = digestBySpec({ ...without(files, 'manifest.json'), ...linked })
   return verifyContent(manifestOf(digest, more), treeOf(files, links))
@@ -154,7 +154,7 @@ describe('verifyContent', () => {
     })
   }
 
-  it('accepts symlinks that stay inside, and whatever is never installed', () => {
+  it('accepts symlinks that stay inside, and any in directories that are never installed', () => {
     const links = { 'plugins/cart/src/up': '..', 'plugins/cart/src/deep/x': '../../src', link: 'plugins' }
     assert.ok(verify(FILES, links))
   })

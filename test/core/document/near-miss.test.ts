@@ -18,12 +18,12 @@ const cases: { name: string; word: string; expected: string | undefined }[] = [
 
 describe('nearMiss', () => {
   for (const { name, word, expected } of cases) {
-    it(`${expected === undefined ? 'finds nothing for' : 'sees through'} ${name}`, () => {
+    it(`${expected === undefined ? 'finds nothing for' : 'finds the word despite'} ${name}`, () => {
       assert.equal(nearMiss(word, WORDS), expected)
     })
   }
 
-  it('makes a question of what it finds', () => {
+  it('asks about the word that it finds', () => {
     assert.equal(didYouMean('restrat', WORDS), '; did you mean "restart"?')
     assert.equal(didYouMean('run', WORDS), '')
   })

@@ -4,7 +4,7 @@ import { SourceError, type SourceProblem } from '../../../src/core/document/sour
 import { parseHostConfig } from '../../../src/core/plan/host-config.ts'
 import { parsePlan } from '../../../src/core/plan/plan.ts'
 
-/** Files that a path may name by mistake or on purpose; S3CRET is what must not be told any further. */
+/** Files that a path may name by mistake or on purpose; no message may repeat S3CRET. */
 const others = {
   'a password file whose lines are keys': 'root:$6$S3CRET:19000:0:99999:7:::\ndaemon:*:S3CRET:0:7:::\n',
   'one with a line twice': 'root:S3CRET::\nroot:S3CRET::\n',
@@ -48,7 +48,7 @@ for (const [parser, parse] of Object.entries(parsers)) {
       })
     }
 
-    it('still suggests the key that was meant when every key is mistyped', () => {
+    it('still suggests the intended keys when every key is mistyped', () => {
       const problems = problemsOf(() => parse('versoin: 1\n'))
       assert.ok(problems.some(({ message }) => message.includes('did you mean "version"?')))
     })

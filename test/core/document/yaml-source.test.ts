@@ -8,9 +8,9 @@ const refused: { name: string; text: string; at: [number, number] }[] = [
   { name: 'an anchor', text: 'a: &x 1', at: [1, 7] },
   { name: 'a tag of another language', text: 'a: !!js/function "x"', at: [1, 4] },
   { name: 'a local tag', text: 'a: 1\nb: !run x', at: [2, 4] },
-  { name: 'a tag that the library knows beyond the core schema', text: 'a: !!binary aGk=', at: [1, 4] },
-  { name: 'a key written twice', text: 'a: 1\nb: 2\na: 3', at: [3, 1] },
-  { name: 'a key written twice in another style', text: '{a: 1, "a": 2}', at: [1, 8] },
+  { name: 'a tag of the library outside the core schema', text: 'a: !!binary aGk=', at: [1, 4] },
+  { name: 'a repeated key', text: 'a: 1\nb: 2\na: 3', at: [3, 1] },
+  { name: 'a repeated key in another style', text: '{a: 1, "a": 2}', at: [1, 8] },
   { name: 'the key __proto__', text: 'a: {__proto__: {b: 1}}', at: [1, 5] },
   { name: 'a key that is a list', text: '? [a]\n: 1', at: [1, 3] },
   { name: 'a tab as indentation', text: 'a:\n\tb: 1', at: [2, 1] },
@@ -22,13 +22,13 @@ const refused: { name: string; text: string; at: [number, number] }[] = [
 
 describe('parseYamlSource', () => {
   for (const { name, text, at } of refused) {
-    it(`refuses ${name} at its place`, () => {
+    it(`refuses ${name} at its position`, () => {
       const [problem] = parseYamlSource(text, 'f.yaml').problems
       assert.deepEqual([problem?.file, problem?.line, problem?.column], ['f.yaml', ...at])
     })
   }
 
-  it('reports everything that is wrong at once', () => {
+  it('reports all problems at once', () => {
     const { problems } = parseYamlSource('a: &x 1\nb: !t 2\nb: 3\nc: *x', 'f.yaml')
     assert.deepEqual(problems.map(problem => problem.line).toSorted(), [1, 2, 3, 4])
   })
@@ -69,7 +69,7 @@ describe('parseYamlSource', () => {
     assert.deepEqual(parseYamlSource('['.repeat(MAX_YAML_LEVELS) + ']'.repeat(MAX_YAML_LEVELS), 'f.yaml').problems, [])
   })
 
-  it('takes merge keys for ordinary keys', () => {
+  it('treats merge keys as ordinary keys', () => {
     assert.deepEqual(parseYamlSource('a: {<<: {b: 1}}', 'f.yaml').value, { a: { '<<': { b: 1 } } })
   })
 
@@ -89,7 +89,7 @@ describe('parseYamlSource', () => {
     ['CRLF', '', '\r\n'],
     ['a byte order mark', '\uFEFF', '\n'],
   ] as const) {
-    it(`finds places in a text with ${name}`, () => {
+    it(`finds positions in a text with ${name}`, () => {
       const source = parseYamlSource(`${start}a: 1${end}steps:${end}  - {id: x, deps: [y, z]}${end}`, 'f.yaml')
       assert.deepEqual(source.problems, [])
       assert.deepEqual(source.positionOf(['a']), { file: 'f.yaml', line: 1, column: 4 })
@@ -100,7 +100,7 @@ describe('parseYamlSource', () => {
     })
   }
 
-  it('gives the closest ancestor for what is not there', () => {
+  it('gives the position of the closest ancestor for a missing value', () => {
     const source = parseYamlSource('a:\n  - b: 1', 'f.yaml')
     assert.deepEqual(source.positionOf(['a', 0, 'c', 'd']), { file: 'f.yaml', line: 2, column: 5 })
     assert.deepEqual(source.positionOfKey(['a', 0, 'c']), { file: 'f.yaml', line: 2, column: 5 })

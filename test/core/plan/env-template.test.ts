@@ -11,11 +11,11 @@ const CASES = {
   'a variable that the template does not name': ['A=1\n', { OTHER: 'x' }, 'A=1\n'],
   'a commented-out key': ['#A=1\n', { A: 'x' }, '#A=1\n'],
   'Windows line ends': ['A=1\r\nB=\r\n', { B: 'x' }, 'A=1\nB=x\n'],
-  'a template without a last line end': ['A=1', {}, 'A=1\n'],
+  'a template without a final line end': ['A=1', {}, 'A=1\n'],
   'a value with a hash': ['A=\n', { A: 'p#ss' }, "A='p#ss'\n"],
   'a value with a dollar': ['A=\n', { A: '$HOME' }, "A='$HOME'\n"],
   'a value with an apostrophe': ['A=\n', { A: `it's "$1"` }, `A="it's \\"\\$1\\""\n`],
-  'a value with spaces around': ['A=\n', { A: ' x ' }, "A=' x '\n"],
+  'a value with spaces around it': ['A=\n', { A: ' x ' }, "A=' x '\n"],
 } as const
 
 function refused(error: unknown): boolean {
@@ -26,7 +26,7 @@ const NONE = { required: [], optional: [] }
 
 describe('seedSettings', () => {
   for (const [name, [template, environment, text]] of Object.entries(CASES)) {
-    it(`takes ${name}`, () => assert.equal(seedSettings(template, NONE, environment).text, text))
+    it(`fills in ${name}`, () => assert.equal(seedSettings(template, NONE, environment).text, text))
   }
 
   it('appends required and optional keys that the template lacks, where they are set', () => {
@@ -58,7 +58,7 @@ describe('seedSettings', () => {
 
 describe('verifySettings', () => {
   for (const text of ['A=1\n', 'export A=1', "# A\r\nA='x'\r\n", 'A=\nA=2\n']) {
-    it(`is content with ${JSON.stringify(text)}`, () => verifySettings({ path: 'x.env', text }, ['A']))
+    it(`accepts ${JSON.stringify(text)}`, () => verifySettings({ path: 'x.env', text }, ['A']))
   }
 
   for (const text of ['', 'B=1\n', 'A=\n', 'A=""\n', '#A=1\n', 'A= # later\n']) {
@@ -67,7 +67,7 @@ describe('verifySettings', () => {
     })
   }
 
-  it('refuses names that no variable can have', () => {
+  it('refuses names that are not valid for variables', () => {
     assert.throws(() => seedSettings('', { required: ['api-key'], optional: [] }, {}), { code: 'step_failed' })
     assert.throws(() => verifySettings({ path: 'x.env', text: '' }, ['api key']), { code: 'step_failed' })
   })

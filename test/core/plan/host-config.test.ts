@@ -31,7 +31,7 @@ function positionsOf(text: string): number[][] {
 }
 
 describe('parseHostConfig', () => {
-  it('reads the host config of the documentation', () => {
+  it('reads the host config from the documentation', () => {
     const config = parseHostConfig(FULL, 'host.yaml')
     assert.equal(config.supervisor, 'systemd')
     assert.deepEqual(config.systemd, { scope: 'user', unit: 'app-{id}.service', projectUnit: 'app.service' })
@@ -62,7 +62,7 @@ describe('parseHostConfig', () => {
     })
   })
 
-  it('fills in what is not written, and leaves the supervisor open', () => {
+  it('fills in defaults, but none for the supervisor', () => {
     const config = parseHostConfig('version: 1', 'host.yaml')
     assert.equal(config.supervisor, undefined)
     assert.deepEqual(config.systemd, { scope: 'system', unit: '{id}.service' })
@@ -71,11 +71,11 @@ describe('parseHostConfig', () => {
     assert.equal(config.plugins.size + config.provision.size + config.notify.size, 0)
   })
 
-  it('tells supervisor: none from no supervisor', () => {
+  it('distinguishes supervisor: none from no supervisor', () => {
     assert.equal(parseHostConfig('version: 1\nsupervisor: none', 'host.yaml').supervisor, 'none')
   })
 
-  it('does not take what every object has for an entry', () => {
+  it('does not mistake a property of every object for an entry', () => {
     assert.equal(parseHostConfig('version: 1', 'host.yaml').plugins.get('constructor'), undefined)
   })
 
@@ -135,29 +135,29 @@ describe('parseHostConfig', () => {
       line: 'provision: {p: {command: [a], env: {PORT: 1}}}',
       column: 43,
     },
-    { name: 'a time-out of two hours', line: 'provision: {p: {command: [a], timeout: 2h}}', column: 40 },
+    { name: 'a timeout of two hours', line: 'provision: {p: {command: [a], timeout: 2h}}', column: 40 },
     { name: 'an event with a dot', line: 'notify: {a.b: {command: [a]}}', column: 10 },
   ]
   for (const { name, line, column } of refused) {
-    it(`refuses ${name} at its place`, () => {
+    it(`refuses ${name} at its position`, () => {
       assert.deepEqual(positionsOf(`version: 1\n${line}`), [[2, column]])
     })
   }
 
-  it('refuses a file without version, and one that is no map', () => {
+  it('refuses a file without a version, and one that is not a map', () => {
     assert.deepEqual(positionsOf('supervisor: none'), [[1, 1]])
     assert.deepEqual(positionsOf(''), [[1, 1]])
     assert.deepEqual(positionsOf('version: 2'), [[1, 10]])
   })
 
-  it('reports everything that is wrong at once', () => {
+  it('reports all problems at once', () => {
     assert.deepEqual(
       positionsOf('version: 2\nsupervisor: x\nfoo: !y 1\nplugins: {p: {unit: 3}}\nversion: 1').map(([line]) => line),
       [2, 3, 3, 4, 5],
     )
   })
 
-  it('suggests the key that was meant', () => {
+  it('suggests the intended key', () => {
     assert.throws(() => parseHostConfig('version: 1\nplugins: {p: {healthcheck: {htp: x, tcp: "h:1"}}}', 'host.yaml'), {
       message: /plugins\.p\.healthcheck: unknown key "htp"; did you mean "http"\?/,
     })

@@ -76,7 +76,7 @@ describe('checkPlanNeeds', () => {
   const head = 'format_version: 1\nproject_id: x\nversion: a\nsteps:\n'
   const plan = parsePlan(head + EVERY_ACTION.map(step => `  - ${step}\n`).join(''), 'install.yaml')
 
-  it('is tried with every action there is', () => {
+  it('is tested with every action', () => {
     assert.deepEqual(plan.steps.map(({ action }) => action).toSorted(), ACTIONS.toSorted())
   })
 
@@ -106,7 +106,7 @@ describe('checkPlanNeeds', () => {
   ]
   for (const supervisor of ['', 'supervisor: none\n', 'supervisor: docker\n']) {
     for (const [timeout, stableFor, isRefused] of times) {
-      it(`${isRefused ? 'refuses' : 'takes'} a timeout of ${timeout} with a stable_for of ${stableFor} (${supervisor.trim()})`, () => {
+      it(`${isRefused ? 'refuses' : 'accepts'} a timeout of ${timeout} with a stable_for of ${stableFor} (${supervisor.trim()})`, () => {
         const one = parsePlan(
           `${head}  - {id: ok, action: healthcheck, plugin: p, timeout: ${timeout}}\n`,
           'install.yaml',
@@ -121,7 +121,7 @@ describe('checkPlanNeeds', () => {
     }
   }
 
-  it('compares the times of everything that the plan installs where a step names no plugin', () => {
+  it('compares the times of every installed part where a step names no plugin', () => {
     const checks = 'plugins: {p: {healthcheck: {tcp: "h:1"}}, e: {healthcheck: {tcp: "h:1", stable_for: 60s}}}'
     const { problems } = checkPlanNeeds(
       plan,
@@ -130,7 +130,7 @@ describe('checkPlanNeeds', () => {
     assert.match(problems.map(({ message }) => message).join(), /healthcheck .*30 s .*60 s .*plugins\.e\./)
   })
 
-  it('looks for the health check of the plugin that a step names', () => {
+  it('uses the health check of the plugin that a step names', () => {
     const one = parsePlan(`${head}  - {id: ok, action: healthcheck, plugin: p}\n`, 'install.yaml')
     assert.deepEqual(checkPlanNeeds(one, parseHostConfig(`version: 1\n${CHECK_P}`, 'host.yaml')).problems, [])
   })

@@ -34,7 +34,7 @@ function onlyStep(text: string): Plan['steps'][number] | undefined {
 }
 
 describe('parsePlan', () => {
-  it('reads the plan of the documentation', () => {
+  it('reads the plan from the documentation', () => {
     const plan = parsePlan(FULL, 'install.yaml')
     assert.deepEqual([plan.formatVersion, plan.projectId, plan.version], ['1', 'my-plugin', '1.4.0'])
     assert.deepEqual(plan.steps[1], {
@@ -101,12 +101,12 @@ describe('parsePlan', () => {
     it(`reads ${name}`, () => assert.partialDeepStrictEqual(onlyStep(step), { id: 'a', ...expected }))
   }
 
-  it('gives a step no keys that are not written', () => {
+  it('gives a step only the keys that are written', () => {
     assert.equal(Object.hasOwn(onlyStep('{id: a, action: start}') ?? {}, 'plugin'), false)
   })
 
   for (const written of ['1', '"1"', "'1'"]) {
-    it(`takes format_version: ${written}`, () => {
+    it(`accepts format_version: ${written}`, () => {
       assert.equal(parsePlan(FULL.replace('"1"', written), 'install.yaml').formatVersion, '1')
     })
   }
@@ -130,9 +130,9 @@ describe('parsePlan', () => {
     { name: 'install_plugin without plugin', step: '{id: a, action: install_plugin}', column: 5 },
     { name: 'a plugin that is a path', step: '{id: a, action: install_plugin, plugin: ../x}', column: 45 },
     { name: 'a plugin that is nothing', step: '{id: a, action: start, plugin: ~}', column: 36 },
-    { name: 'a time-out of 0', step: '{id: a, action: healthcheck, timeout: 0}', column: 43 },
-    { name: 'a time-out over 10 minutes', step: '{id: a, action: healthcheck, timeout: 601s}', column: 43 },
-    { name: 'a time-out in no unit', step: '{id: a, action: healthcheck, timeout: soon}', column: 43 },
+    { name: 'a timeout of 0', step: '{id: a, action: healthcheck, timeout: 0}', column: 43 },
+    { name: 'a timeout over 10 minutes', step: '{id: a, action: healthcheck, timeout: 601s}', column: 43 },
+    { name: 'a timeout in no unit', step: '{id: a, action: healthcheck, timeout: soon}', column: 43 },
     { name: '21 retries', step: '{id: a, action: healthcheck, retries: 21}', column: 43 },
     { name: 'half a retry', step: '{id: a, action: healthcheck, retries: 0.5}', column: 43 },
     { name: 'a notify event with a space', step: '{id: a, action: notify, event: a b}', column: 36 },
@@ -151,7 +151,7 @@ describe('parsePlan', () => {
     { name: 'an unknown dependency', step: '{id: a, action: prepare, depends_on: [b]}', column: 43 },
   ]
   for (const { name, step, column } of refusedSteps) {
-    it(`refuses ${name} at its place`, () => {
+    it(`refuses ${name} at its position`, () => {
       const problems = problemsOf(planWith(step))
       assert.deepEqual(
         problems.map(at => [at.file, at.line, at.column]),
@@ -203,7 +203,7 @@ describe('parsePlan', () => {
     { name: 'an unknown tag', text: FULL.replace('1.4.0', '!!js/function 1.4.0'), at: [3, 10] },
   ]
   for (const { name, text, at } of refusedPlans) {
-    it(`refuses ${name} at its place`, () => {
+    it(`refuses ${name} at its position`, () => {
       assert.deepEqual(
         problemsOf(text).map(({ line, column }) => [line, column]),
         [at],
@@ -211,7 +211,7 @@ describe('parsePlan', () => {
     })
   }
 
-  it('names a cycle in full', () => {
+  it('names a complete cycle', () => {
     const [problem, ...rest] = problemsOf(
       planWith(
         '{id: a, action: prepare, depends_on: [b]}',
@@ -243,7 +243,7 @@ describe('parsePlan', () => {
     })
   })
 
-  it('suggests what was meant', () => {
+  it('suggests the intended word', () => {
     const messages = problemsOf(
       planWith('{id: up, action: restrat}', '{id: b, action: stop, plugn: p, depends_on: [upp]}'),
     )
@@ -253,7 +253,7 @@ describe('parsePlan', () => {
     )
   })
 
-  it('lists the actions beside the one that was meant', () => {
+  it('lists the actions along with the intended one', () => {
     const [problem] = problemsOf(planWith('{id: up, action: restrat}'))
     for (const action of ['restart', 'prepare', 'write_env']) assert.ok(problem?.message.includes(action), action)
   })
@@ -271,6 +271,6 @@ describe('parsePlan', () => {
     'bad steps': planWith(...Array.from({ length: 20_000 }, () => '{id: 1}')),
   }
   for (const [name, text] of Object.entries(floods)) {
-    it(`keeps its head in a flood of ${name}`, () => assert.ok(problemsOf(text).length > 0))
+    it(`reports problems in a flood of ${name}`, () => assert.ok(problemsOf(text).length > 0))
   }
 })

@@ -36,7 +36,7 @@ function problemLines(bound: Plan): number[] {
 }
 
 describe('bindPlanToProject', () => {
-  it('orders the steps, and names what they install and what they do not', () => {
+  it('orders the steps, and names the parts that they install and those that they do not', () => {
     const bound = bindPlanToProject(
       plan('{id: up, action: restart, plugin: cart, depends_on: [search, cart]}', CART, SEARCH),
       manifest(),
@@ -62,7 +62,7 @@ describe('bindPlanToProject', () => {
   })
 
   for (const from of ['addons/cart/.env.template', 'plugins/cart/.env.template']) {
-    it(`knows the template ${from} where plugins_dirname is addons`, () => {
+    it(`accepts the template ${from} where plugins_dirname is addons`, () => {
       const step = '{id: env, action: write_env, plugin: cart, from: plugins/cart/.env.template, depends_on: [cart]}'
       const written = plan(CART, step)
       const steps = written.steps.map(step => (step.action === 'write_env' ? { ...step, from } : step))
@@ -173,7 +173,7 @@ describe('bindPlanToProject', () => {
       lines: [6],
     },
     {
-      name: 'tells everything at once',
+      name: 'reports all problems at once',
       steps: [
         '{id: a, action: restart, plugin: cart}',
         CART,

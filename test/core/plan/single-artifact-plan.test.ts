@@ -25,7 +25,7 @@ function problemLines(bound: Plan, artifact: { kind: Kind; slug: string }): numb
 }
 
 describe('bindPlanToArtifact', () => {
-  it('names what is installed and orders the steps', () => {
+  it('names the installed part and orders the steps', () => {
     const bound = bindPlanToArtifact(
       plan('{id: up, action: restart, plugin: p1, depends_on: [files]}', FILES, '{id: stop, action: stop}'),
       PLUGIN,
@@ -39,7 +39,7 @@ describe('bindPlanToArtifact', () => {
     assert.equal(bound.snapshot, false)
   })
 
-  it('takes the id of an extension for a service', () => {
+  it('uses the id of an extension for a service', () => {
     const bound = bindPlanToArtifact(
       plan(EXTENSION, '{id: env, action: write_env, plugin: e1, from: extensions/e1/.env}'),
       { kind: 'service', slug: 'my-plugin' },
@@ -69,7 +69,7 @@ describe('bindPlanToArtifact', () => {
       lines: [2],
     },
     {
-      name: 'refuses a slug in other capitals (contract 4.3, rule 6)',
+      name: 'refuses a slug that differs in case (contract 4.3, rule 6)',
       steps: [FILES],
       artifact: { kind: 'plugin', slug: 'My-Plugin' },
       lines: [2],
@@ -92,9 +92,9 @@ describe('bindPlanToArtifact', () => {
       artifact: { kind: 'service', slug: 'my-plugin' },
       lines: [5],
     },
-    { name: 'refuses a step about something else', steps: [FILES, '{id: b, action: restart, plugin: p2}'], lines: [6] },
+    { name: 'refuses a step for another part', steps: [FILES, '{id: b, action: restart, plugin: p2}'], lines: [6] },
     {
-      name: 'refuses provisioning for something else',
+      name: 'refuses provisioning for another part',
       steps: [FILES, '{id: b, action: provision, plugin: p2}'],
       lines: [6],
     },
@@ -109,7 +109,7 @@ describe('bindPlanToArtifact', () => {
       lines: [6],
     },
     {
-      name: 'refuses a template of an id that only begins alike',
+      name: 'refuses a template of an id with the same beginning',
       steps: [FILES, '{id: b, action: write_env, plugin: p1, from: plugins/p11/x}'],
       lines: [6],
     },
@@ -120,7 +120,7 @@ describe('bindPlanToArtifact', () => {
     },
     { name: 'refuses restart before the files', steps: ['{id: b, action: restart}', FILES], lines: [5] },
     {
-      name: 'refuses start and healthcheck that the files wait for',
+      name: 'refuses start and healthcheck that installation depends on',
       steps: [
         '{id: files, action: install_plugin, plugin: p1, depends_on: [ok]}',
         '{id: up, action: start}',
@@ -129,7 +129,7 @@ describe('bindPlanToArtifact', () => {
       lines: [6, 7],
     },
     {
-      name: 'tells everything at once',
+      name: 'reports all problems at once',
       steps: ['{id: b, action: restart, plugin: p2}', FILES, '{id: c, action: install_extension, extension: e}'],
       artifact: { kind: 'plugin', slug: 'other' },
       lines: [2, 5, 5, 7, 7],

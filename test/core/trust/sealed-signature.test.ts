@@ -80,7 +80,7 @@ describe('verifySealedSignature', () => {
     await assert.rejects(attempt, refusedWith('signature_mismatch'))
   })
 
-  it('refuses a second signature that anybody can derive from a good one', async () => {
+  it('refuses a second signature that anyone can derive from a good one', async () => {
     const derived = (BigInt(`0x${reversedHex(signature.subarray(32))}`) + GROUP_ORDER).toString(16).padStart(64, '0')
     const malleated = Buffer.concat([signature.subarray(0, 32), Buffer.from(derived, 'hex').reverse()])
     const attempt = verifySealedSignature(sealed(message, malleated), signer, check)

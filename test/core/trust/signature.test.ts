@@ -69,7 +69,7 @@ describe('verifyHmacSignature', () => {
     })
   }
 
-  it('refuses a signature with any one bit turned', () => {
+  it('refuses a signature with any one bit flipped', () => {
     const computed = createHmac('sha256', 'k').update('d').digest()
     for (let bit = 0; bit < 256; bit++) {
       const other = Buffer.from(computed)
@@ -83,7 +83,7 @@ describe('verifyHmacSignature', () => {
   })
 
   for (const length of [0, 31, 33]) {
-    it(`refuses a computed digest of ${length} bytes instead of failing otherwise`, () => {
+    it(`refuses a computed digest of ${length} bytes instead of throwing another error`, () => {
       const computed = Buffer.alloc(length, 0xab)
       assert.throws(
         () => verifyHmacSignature(artifactOf(Buffer.of()), computed, `hmac_sha256:${HEX}`),
@@ -104,7 +104,7 @@ describe('verifyHmacSignature', () => {
     }
   })
 
-  it('refuses an artifact without a signature whatever its digest', () => {
+  it('refuses an artifact without a signature, even with an empty digest', () => {
     assert.throws(
       () => verifyHmacSignature(artifactOf(Buffer.of()), Buffer.alloc(0), undefined),
       refusedWith('missing_signature'),
@@ -120,7 +120,7 @@ describe('parseSignatureHeader', () => {
   }
 
   for (const header of [undefined, '', '   ']) {
-    it(`takes ${JSON.stringify(header)} for a missing signature`, () => {
+    it(`treats ${JSON.stringify(header)} as a missing signature`, () => {
       assert.throws(() => parseSignatureHeader(header), refusedWith('missing_signature'))
     })
   }
@@ -177,7 +177,7 @@ describe('verifyPinnedDigest', () => {
   const computed = createHmac('sha256', 'k').update('d').digest()
   const verified = verifyHmacSignature(artifact, computed, `hmac_sha256:${computed.toString('hex')}`)
 
-  it('hands on the pinned artifact', () => {
+  it('returns the pinned artifact', () => {
     assert.equal(verifyPinnedDigest(verified, artifact.sha256), verified)
   })
 

@@ -77,7 +77,7 @@ const refused: { name: string; text: string }[] = [
   { name: 'hex of 31 bytes', text: hex.slice(2) },
   { name: 'hex with a colon', text: hex.replace(/^(..)/, '$1:') },
   { name: 'two keys on a line', text: `${base64} ${base64}` },
-  { name: 'a good key before something else', text: `${base64}\nnonsense` },
+  { name: 'a good key before a line that is not one', text: `${base64}\nnonsense` },
   { name: 'a PEM block without its end', text: pemOf(RAW).slice(0, 80) },
   { name: 'an empty PEM block', text: pem(Buffer.alloc(0)) },
   { name: 'a PEM block of another algorithm', text: pem(ec.publicKey.export({ format: 'der', type: 'spki' })) },
@@ -85,7 +85,7 @@ const refused: { name: string; text: string }[] = [
     name: 'a PEM block of X25519',
     text: pem(generateKeyPairSync('x25519').publicKey.export({ format: 'der', type: 'spki' })),
   },
-  { name: 'a PEM block with more behind the key', text: pem(Buffer.concat([SPKI_PREFIX, RAW, Buffer.alloc(1)])) },
+  { name: 'a PEM block with bytes after the key', text: pem(Buffer.concat([SPKI_PREFIX, RAW, Buffer.alloc(1)])) },
   { name: 'a private key', text: ed25519.privateKey.export({ format: 'pem', type: 'pkcs8' }).toString() },
   { name: 'a certificate', text: pem(RAW, 'CERTIFICATE') },
 ]
@@ -108,7 +108,7 @@ describe('parseSignerKeys', () => {
   }
 
   for (const label of ['PRIVATE KEY', 'ENCRYPTED PRIVATE KEY', 'OPENSSH PRIVATE KEY', 'EC PRIVATE KEY']) {
-    it(`says that "${label}" is a private key, and repeats nothing of it`, () => {
+    it(`says that "${label}" is a private key and quotes nothing of it`, () => {
       const text = `${base64}\n${pem(OTHER, label)}`
       assert.throws(
         () => parseSignerKeys(text),
@@ -134,7 +134,7 @@ describe('parseSignerKeys', () => {
     }
   }
 
-  it('names the line, and repeats nothing of what is on it', () => {
+  it('names the line and quotes nothing of it', () => {
     const secret = ed25519.privateKey.export({ format: 'pem', type: 'pkcs8' }).toString().split('\n')[1] as string
     assert.throws(
       () => parseSignerKeys(`${base64}\n\n${secret}`),
@@ -154,7 +154,7 @@ describe('findPinnedKey', () => {
     )
   })
 
-  it('names the pinned keys and the one that is offered', () => {
+  it('names the pinned keys and the offered one', () => {
     assert.throws(
       () => findPinnedKey(keys, unknown.raw.toString('base64')),
       (error: Error) => [...keys, unknown].every(({ base64 }) => error.message.includes(base64)),

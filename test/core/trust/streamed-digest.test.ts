@@ -7,12 +7,12 @@ const BYTES = Buffer.from('some bytes')
 const EXPECTED = hash('sha256', BYTES, 'hex')
 
 describe('StreamedDigest', () => {
-  it('has the digest of bytes that come at once', () => {
+  it('gives the digest of bytes that arrive at once', () => {
     assert.equal(new StreamedDigest(BYTES.length).add(BYTES), EXPECTED)
   })
 
   for (const pieceBytes of [1, 3, 9]) {
-    it(`has the digest of bytes that come ${pieceBytes} at a time, when the last has come`, () => {
+    it(`gives the digest of bytes that arrive ${pieceBytes} at a time, after the last one`, () => {
       const digest = new StreamedDigest(BYTES.length)
       const answers: (string | null)[] = []
       for (let at = 0; at < BYTES.length; at += pieceBytes)

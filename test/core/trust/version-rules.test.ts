@@ -19,7 +19,7 @@ describe('refuseDowngrade', () => {
     ['nightly', '1.0.0', false],
   ]
   for (const [latest, installed, isRefused] of cases) {
-    it(`${latest} over ${installed}: ${isRefused ? 'refused' : 'let pass'}`, () => {
+    it(`${latest} over ${installed}: ${isRefused ? 'refused' : 'accepted'}`, () => {
       if (isRefused) assert.throws(() => refuseDowngrade(latest, installed), refusedWith('downgrade_refused'))
       else refuseDowngrade(latest, installed)
     })
@@ -51,7 +51,7 @@ describe('refuseReusedVersion', () => {
     )
   })
 
-  it('lets the same bytes pass, a new version, what is pinned, and what was not installed by us', () => {
+  it('accepts the same bytes, a new version, pinned bytes, and a version that we did not install', () => {
     refuseReusedVersion({ version: '2.0.0', sha256: THESE }, known, undefined)
     refuseReusedVersion({ version: '2.0.1', sha256: OTHER }, known, undefined)
     refuseReusedVersion({ version: '2.0.0', sha256: OTHER }, known, OTHER)
