@@ -6,16 +6,16 @@ import { SLUG, type Version, versionName } from './release.ts'
 import { readSampleText } from './sample-text.ts'
 import { seal } from './seal.ts'
 import { signZip } from './sign-zip.ts'
-import { writeSourceTree } from './source-tree.ts'
+import { type SourceRecipe, writeSourceTree } from './source-tree.ts'
 import type { Format, Workload } from './workloads.ts'
 import { zipFolder } from './zip-folder.ts'
 
 export interface ArtifactCache {
-  /** The artifact of one version, made where it is not there from an earlier run. */
+  /** One version of a workload, from an earlier run or newly made. */
   get(workload: Workload, format: Format, version: Version): Promise<Artifact>
 }
 
-/** Artifacts below `folder`, which is the caller's own and private. */
+/** Caches artifacts below `folder`, which must be private to the caller. */
 export function openArtifactCache(folder: string): ArtifactCache {
   mkdirSync(folder, { recursive: true, mode: 0o700 })
   let sample: Buffer | undefined
@@ -31,16 +31,13 @@ export function openArtifactCache(folder: string): ArtifactCache {
   }
 }
 
-interface Recipe {
-  workload: Workload
-  format: Format
-  version: Version
-  sample: Buffer
+interface Recipe extends SourceRecipe {
+  readonly format: Format
 }
 
-/** The record comes last, by a rename: where it is, the artifact is complete. */
+/** Renames the record into place last, so that an artifact with a record is complete. */
 async function makeArtifact(recipe: Recipe, record: string): Promise<void> {
-  process.stderr.write(`Making the ${recipe.format} artifact ${recipe.workload.name} version ${recipe.version}.\n`)
+  process.stderr.write(`Making version ${recipe.version} of ${recipe.workload.name} (${recipe.format}).\n`)
   const work = mkdtempSync(`${record}.`)
   try {
     const path = record.replace(/json$/, recipe.format)
@@ -53,20 +50,22 @@ async function makeArtifact(recipe: Recipe, record: string): Promise<void> {
   }
 }
 
-async function makeZip({ workload, version, sample }: Recipe, work: string, path: string): Promise<Artifact> {
-  const folder = join(work, `${SLUG}-${versionName(version)}`)
+async function makeZip(recipe: Recipe, work: string, path: string): Promise<Artifact> {
+  const version = versionName(recipe.version)
+  const folder = join(work, `${SLUG}-${version}`)
   mkdirSync(folder)
-  writeSourceTree(workload, version, sample, folder)
+  writeSourceTree(recipe, folder)
   rmSync(path, { force: true })
   zipFolder(folder, path)
-  return signZip(path, versionName(version))
+  return await signZip(path, version)
 }
 
-async function makeSealed({ workload, version, sample }: Recipe, work: string, path: string): Promise<Artifact> {
+async function makeSealed(recipe: Recipe, work: string, path: string): Promise<Artifact> {
+  const version = versionName(recipe.version)
   const project = join(work, 'project')
   const plugin = join(project, 'plugins', SLUG)
   mkdirSync(plugin, { recursive: true })
-  writeSourceTree(workload, version, sample, plugin)
-  addProjectFiles(project, versionName(version))
-  return seal(project, path, versionName(version))
+  writeSourceTree(recipe, plugin)
+  addProjectFiles(project, version)
+  return await seal(project, path, version)
 }

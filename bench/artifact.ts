@@ -1,4 +1,4 @@
-/** What the bench's hub serves, and what it says of it. */
+/** An artifact that the bench's hub serves, with the answers about it. */
 export type Artifact = ZipArtifact | SealedArtifact
 
 export interface ZipArtifact {
@@ -15,7 +15,7 @@ export interface SealedArtifact {
   readonly path: string
   readonly size: number
   readonly version: string
-  /** Base64 of the raw 64 bytes, as all that follows. */
+  /** The raw 64 bytes in base64; the fields below are base64 too. */
   readonly signature: string
   readonly signerPublicKey: string
   readonly dek: string

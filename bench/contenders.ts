@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type ActionRun, runAction, type Workspace } from '../local/runner.ts'
 import type { Artifact } from './artifact.ts'
-import type { Ended, Start } from './measure.ts'
+import type { ProcessEnd, Start } from './measure.ts'
 import { findPython, hasPythonModule, isInstalled } from './programs.ts'
 import { installPlan } from './project-tree.ts'
 import { API_KEY, DEPLOYMENT_CREDENTIAL, SIGNING_SECRET, SLUG } from './release.ts'
@@ -11,7 +11,7 @@ import type { Format } from './workloads.ts'
 
 export type ContenderName = 'ours' | 'shell' | 'python'
 
-/** One deployment to be made: of what, from where, to where. */
+/** One deployment: an artifact, the hub that serves it, and the host. */
 export interface Job {
   readonly artifact: Artifact
   readonly hubUrl: string
@@ -22,33 +22,41 @@ export interface Job {
 export interface Contender {
   readonly name: ContenderName
   readonly format: Format
-  /** What this machine lacks for it; empty when it can take part. */
+  /** The programs that this machine lacks; empty when the contender can run. */
   readonly missing: readonly string[]
-  start(job: Job, ...how: Parameters<Start>): Promise<Ended>
+  start(job: Job, ...how: Parameters<Start>): Promise<ProcessEnd>
 }
 
 const PEERS = join(import.meta.dirname, 'peers')
 const PLAN = 'install.yaml'
 
-/** All contenders for a format, those that cannot take part included; ours is what is built in `repository`. */
+/** All contenders for a format, including those that cannot run here. Ours runs the `dist/` of `repository`. */
 export function listContenders(format: Format, repository: string): Contender[] {
   const python = findPython() ?? 'python3'
   const peers = {
     zip: [
       ours('zip', repository),
-      peer('shell', 'zip', ['bash', 'deploy.sh'], lacking(['curl', 'openssl', 'unzip'])),
-      peer('python', 'zip', [python, 'deploy.py'], lacking(['python3'])),
+      peer(['bash', 'deploy.sh'], { name: 'shell', format, missing: lacking(['curl', 'openssl', 'unzip']) }),
+      peer([python, 'deploy.py'], { name: 'python', format, missing: lacking(['python3']) }),
     ],
     sealed: [
       ours('sealed', repository),
-      peer('shell', 'sealed', ['bash', 'deploy-sealed.sh'], lacking(['curl', 'openssl', 'zstd', 'tar'])),
-      peer('python', 'sealed', [python, 'deploy-sealed.py'], lacking(['python3', 'zstd'], ['cryptography'])),
+      peer(['bash', 'deploy-sealed.sh'], {
+        name: 'shell',
+        format,
+        missing: lacking(['curl', 'openssl', 'zstd', 'tar']),
+      }),
+      peer([python, 'deploy-sealed.py'], {
+        name: 'python',
+        format,
+        missing: lacking(['python3', 'zstd'], ['cryptography']),
+      }),
     ],
   }
   return peers[format]
 }
 
-/** Ours, as a run that can be given more of the runner's environment. */
+/** Deploys with our action; `more` adds to the run, for example variables. */
 export function deployWithOurs(job: Job, more: Partial<ActionRun> = {}): ReturnType<typeof runAction> {
   const { format, version } = job.artifact
   writeFileSync(join(job.workspace.path, PLAN), installPlan(version))
@@ -99,16 +107,9 @@ function projectInputs(job: Job): Record<string, string> {
   }
 }
 
-function peer(
-  name: ContenderName,
-  format: Format,
-  [program, script]: readonly [string, string],
-  missing: readonly string[],
-): Contender {
+function peer([program, script]: readonly [string, string], traits: Omit<Contender, 'start'>): Contender {
   return {
-    name,
-    format,
-    missing,
+    ...traits,
     start: (job, through, onStart) =>
       runProgram([...through, program, join(PEERS, script)], peerEnvironment(job), onStart),
   }
@@ -140,7 +141,7 @@ async function runProgram(
   command: readonly string[],
   env: Record<string, string>,
   onStart: () => void,
-): Promise<Ended> {
+): Promise<ProcessEnd> {
   const [program, ...args] = command as [string, ...string[]]
   const child = spawn(program, args, { env, stdio: ['ignore', 'pipe', 'pipe'] })
   onStart()

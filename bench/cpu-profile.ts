@@ -1,14 +1,14 @@
 import { basename } from 'node:path'
 
-/** What `node --cpu-prof` writes, as far as it is read here. */
+/** The fields of a `node --cpu-prof` file that the bench reads. */
 export interface CpuProfile {
   readonly nodes: readonly { id: number; callFrame: { functionName: string; url: string } }[]
   readonly samples: readonly number[]
-  /** Microseconds since the sample before. */
+  /** Microseconds since the previous sample. */
   readonly timeDeltas: readonly number[]
 }
 
-/** Time inside each function itself, its callees apart, largest first; idle time left out. */
+/** The time inside each function, without its callees and without idle time, longest first. */
 export function selfTimes(profiles: readonly CpuProfile[]): { name: string; ms: number; share: number }[] {
   const times = new Map<string, number>()
   for (const profile of profiles) addSelfTimes(profile, times)

@@ -4,8 +4,8 @@ import { freemem, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { firstLine, isInstalled } from './programs.ts'
 
-/** A folder to deploy into, and what lies below it. */
-export interface Ground {
+/** A folder to deploy into, on a file system of a known type. */
+export interface FileSystem {
   readonly folder: string
   readonly description: string
   close(): void
@@ -16,11 +16,11 @@ const LOOP_IMAGE_BYTES = 8e9
 const PROBE_FILES = 3_000
 
 /**
- * The file system that is measured on: `tmpfs`, `loop` (a journalled ext4 in a file of its own, in memory where that is large
- * enough; needs root), or any folder. Default: `loop` where it can be made, else `tmpfs`, else the temporary folder, because
- * another disk's own waits would hide what is compared.
+ * Opens the file system to measure on: `tmpfs`, `loop` (ext4 with a journal in a file, which is in memory if there is
+ * enough; needs root), or any folder. Default: `loop` if possible, else `tmpfs` if memory suffices, else the temporary
+ * folder. A slow disk would hide the differences.
  */
-export function openGround(wanted: string | undefined): Ground {
+export function openFileSystem(wanted: string | undefined): FileSystem {
   const choice = wanted ?? defaultChoice()
   if (choice === 'loop') return openLoop()
   const parent = choice === 'tmpfs' ? MEMORY_FOLDER : resolve(choice)
@@ -32,13 +32,13 @@ export function openGround(wanted: string | undefined): Ground {
   }
 }
 
-/** Milliseconds that creating and deleting 3,000 small files take there: the floor that nobody can go below. */
-export function probe({ folder }: Ground): { createMs: number; deleteMs: number } {
-  const place = mkdtempSync(join(folder, 'probe-'))
+/** Milliseconds to create and to delete 3,000 small files: no contender can be faster. */
+export function probe({ folder }: FileSystem): { createMs: number; deleteMs: number } {
+  const files = mkdtempSync(join(folder, 'probe-'))
   const startedAt = performance.now()
-  for (let index = 0; index < PROBE_FILES; index++) writeFileSync(join(place, `file-${index}`), 'a line of text\n')
+  for (let index = 0; index < PROBE_FILES; index++) writeFileSync(join(files, `file-${index}`), 'a line of text\n')
   const createdAt = performance.now()
-  rmSync(place, { recursive: true })
+  rmSync(files, { recursive: true })
   return { createMs: createdAt - startedAt, deleteMs: performance.now() - createdAt }
 }
 
@@ -51,7 +51,7 @@ function canMountLoop(): boolean {
   return firstLine('losetup', ['-f']) !== undefined
 }
 
-function openLoop(): Ground {
+function openLoop(): FileSystem {
   const parent = isRoomy(MEMORY_FOLDER) ? MEMORY_FOLDER : tmpdir()
   const holder = mkdtempSync(join(parent, 'hub-deploy-bench-'))
   const folder = join(holder, 'mounted')
@@ -71,7 +71,7 @@ function openLoop(): Ground {
     execFileSync('umount', [folder])
     removeHolder()
   }
-  return { folder, description: `ext4 with its journal, in a loop file on ${typeOf(holder)}`, close }
+  return { folder, description: `ext4 with a journal, in a loop file on ${typeOf(holder)}`, close }
 }
 
 function isRoomy(folder: string): boolean {

@@ -3,10 +3,10 @@ import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { median } from './statistics.ts'
 
-/** What every run of an action pays before it does anything. */
+/** The fixed cost of every run, before the action does anything. */
 export interface Footprint {
   readonly bundleBytes: number
-  /** Processor time of the deploy action without inputs over that of `node -e 0`: the same on fast and slow machines. */
+  /** Processor time of deploy without inputs, divided by that of `node -e 0`, so that machines are comparable. */
   readonly coldStartRatio: number
 }
 
@@ -20,7 +20,7 @@ const CPU_TIME_PRELOAD = `data:text/javascript,${encodeURIComponent(`
   })
 `)}`
 
-/** Measures what is built in `repository`. */
+/** Measures the `dist/` of `repository`. */
 export function measureFootprint(repository: string): Footprint {
   return {
     bundleBytes: statSync(join(repository, 'dist/index.js')).size,
@@ -37,7 +37,7 @@ export function recordFootprint(footprint: Footprint): void {
   writeFileSync(RECORD, `${JSON.stringify(rounded, null, 2)}\n`)
 }
 
-/** Processor time and not time on the clock, in pairs of neighbours: what else the machine does hardly shows. */
+/** Measures processor time, not elapsed time, and in pairs, so that other load on the machine hardly matters. */
 function measureColdStart(action: string): number {
   const ratios: number[] = []
   for (let round = 0; round < ROUNDS; round++) {
@@ -53,6 +53,6 @@ function cpuTimeOf(args: readonly string[]): number {
     stdio: ['ignore', 'ignore', 'ignore', 'pipe'],
   })
   const microseconds = Number(output[3])
-  if (!(microseconds > 0)) throw new Error(`Expected the processor time of node ${args.join(' ')}, found none.`)
+  if (!(microseconds > 0)) throw new Error(`node ${args.join(' ')} reported no processor time.`)
   return microseconds
 }

@@ -24,8 +24,8 @@ const BY_BYTES = [20, 80, 250, 800].map(megabytes => ({
 }))
 
 /**
- * How a first install grows with files and with bytes: a table, and under it the exponents of time (above what the
- * deployment of one tiny file takes) and of peak memory. 1 is linear, 0 is constant.
+ * Reports how the cost of a first install grows with files and with bytes: a table, then the exponents of time (beyond
+ * that of one tiny file) and of peak memory. An exponent of 1 means linear, 0 means constant.
  */
 export async function growthReport(place: Place): Promise<string> {
   const ours = listContenders('zip', place.repository).filter(({ name }) => name === 'ours')
@@ -55,8 +55,8 @@ async function costsOf(workloads: readonly Workload[], ours: readonly Contender[
 function costOf(workload: Workload, ours: readonly Contender[], { cache, folder }: Place): Promise<Cost> {
   return withReleases({ workload, format: 'zip', cache, folder }, async releases => {
     process.stderr.write(`Measuring ${workload.name}.\n`)
-    const cost = (await race(ours, releases, ROUNDS, folder))['first install'].ours
-    if (cost === undefined) throw new Error('There is no dist/deploy.js to measure: run `npm run build`.')
+    const cost = (await race(releases, { contenders: ours, rounds: ROUNDS, folder }))['first install'].ours
+    if (cost === undefined) throw new Error('There is no dist/deploy.js: run `npm run build`.')
     return cost
   })
 }

@@ -6,12 +6,12 @@ import { createInterface } from 'node:readline'
 import type { Artifact } from './artifact.ts'
 
 export interface HubProcess {
-  /** The base URL of the hub that serves the artifact of this name. */
+  /** The base URL that serves the artifact of this name. */
   urlOf(name: string): string
   stop(): Promise<void>
 }
 
-/** Serves the artifacts on loopback from a process of its own, so that serving costs every contender the same. */
+/** Serves the artifacts on loopback, from its own process, so that serving costs every contender the same. */
 export async function startHub(artifacts: Readonly<Record<string, Artifact>>, folder: string): Promise<HubProcess> {
   const catalogue = join(folder, 'catalogue.json')
   writeFileSync(catalogue, JSON.stringify(artifacts))

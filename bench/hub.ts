@@ -5,8 +5,9 @@ import { pipeline } from 'node:stream/promises'
 import type { Artifact, SealedArtifact, ZipArtifact } from './artifact.ts'
 import { SLUG } from './release.ts'
 
-// A program: serves the artifacts of a catalogue (JSON: base path to artifact), each as the latest version of a hub of its own at
-// that base path, and prints its URL, until its standard input ends. It does as little as a hub can, so that what is measured is who deploys.
+// This program prints its URL and serves a catalogue (JSON, from base path to artifact) until its standard input ends.
+// Each base path is a hub whose latest version is that artifact. It does as little as possible, because the bench
+// measures the contenders, not the hub.
 
 const CHUNK_BYTES = 1024 * 1024
 
@@ -25,13 +26,22 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   const url = new URL(request.url ?? '/', `http://${request.headers.host}`)
   const [, base = '', ...parts] = url.pathname.split('/')
   const artifact = catalogue[base]
+  const call = { route: parts.join('/'), url: `${url.origin}/${base}`, response }
   await request.resume().toArray()
   if (artifact === undefined) sendJson(response, 404, { error: 'not found' })
-  else if (artifact.format === 'zip') await answerMarketplace(artifact, parts.join('/'), response)
-  else await answerProject(artifact, parts.join('/'), `${url.origin}/${base}`, response)
+  else if (artifact.format === 'zip') await answerMarketplace(artifact, call)
+  else await answerProject(artifact, call)
 }
 
-async function answerMarketplace(artifact: ZipArtifact, route: string, response: ServerResponse): Promise<void> {
+interface Call {
+  /** The path below the base path. */
+  readonly route: string
+  /** Of the base path. */
+  readonly url: string
+  readonly response: ServerResponse
+}
+
+async function answerMarketplace(artifact: ZipArtifact, { route, response }: Call): Promise<void> {
   switch (route) {
     case `plugins/${SLUG}`:
       return sendJson(response, 200, { latest_version: artifact.version })
@@ -44,7 +54,7 @@ async function answerMarketplace(artifact: ZipArtifact, route: string, response:
   }
 }
 
-async function answerProject(artifact: SealedArtifact, route: string, url: string, response: ServerResponse) {
+async function answerProject(artifact: SealedArtifact, { route, url, response }: Call): Promise<void> {
   switch (route) {
     case 'v1/auth':
       return sendJson(response, 200, { access_token: 'bench-token' })

@@ -1,23 +1,21 @@
 const interruption = new AbortController()
 
-/**
- * From now on SIGINT and SIGTERM let the deployment under way end, and what would come after it throw, so that everything is cleaned up.
- */
-export function heedSignals(): void {
+/** From now on, SIGINT and SIGTERM let the current deployment finish and stop the next, so that cleanup always runs. */
+export function stopOnSignals(): void {
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.on(signal, () => {
-      process.stderr.write(`${signal}: ending the deployment under way and cleaning up.\n`)
-      interruption.abort(new Error(`The bench was interrupted by ${signal}.`))
+      process.stderr.write(`${signal}: finishing the current deployment, then cleaning up.\n`)
+      interruption.abort(new Error(`${signal} interrupted the bench.`))
     })
   }
 }
 
-/** The interruption, when there was one; what failed after it is its consequence. */
+/** The interruption, if there was one: it is the cause of every later error. */
 export function interruptionIfAny(): unknown {
   return interruption.signal.reason
 }
 
-/** Throws the interruption when there was one. */
-export function refuseWhenInterrupted(): void {
+/** Throws the interruption if there was one. */
+export function throwIfInterrupted(): void {
   interruption.signal.throwIfAborted()
 }

@@ -7,10 +7,10 @@ import { markdownTable } from './results-table.ts'
 import type { Place } from './run-races.ts'
 import type { RacedWorkload } from './workloads.ts'
 
-/** The longest that a cancel may have to wait for the event loop. */
+/** A cancel may wait no longer than this for the event loop. */
 const MAX_BLOCK_MS = 100
 
-/** How long the event loop of our process is blocked at most, in an install of each workload, as a table. */
+/** A table with the longest block of our event loop during an install of each workload. */
 export async function blocksTable(races: readonly RacedWorkload[], place: Place): Promise<string> {
   const rows: string[][] = []
   for (const workload of races) {

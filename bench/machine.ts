@@ -1,8 +1,8 @@
 import { availableParallelism, cpus, release, totalmem, type } from 'node:os'
 import { findPython, firstLine } from './programs.ts'
 
-/** What the figures were taken on, one fact a line. */
-export function describeMachine(): string[] {
+/** The facts about this machine that explain the figures, one a line. */
+export function machineFacts(): string[] {
   const programs = [
     firstLine('bash', ['--version']),
     firstLine('curl', ['--version']),

@@ -8,20 +8,20 @@ export interface Cost {
   readonly peakMb: number | undefined
 }
 
-export interface Ended {
+export interface ProcessEnd {
   readonly exitCode: number | null
   readonly log: string
 }
 
-/** Starts a process by way of `through`, calls `onStart` as soon as it runs, and resolves when it has ended. */
-export type Start = (through: readonly string[], onStart: () => void) => Promise<Ended>
+/** Starts a process with the command `through` in front, calls `onStart` once it runs, and resolves when it ends. */
+export type Start = (through: readonly string[], onStart: () => void) => Promise<ProcessEnd>
 
 const GNU_TIME = '/usr/bin/time'
 
-/** Whether peak memory can be measured: by GNU time, which asks the kernel when the process has ended. */
+/** Peak memory needs GNU time, which asks the kernel after the process has ended. */
 export const canMeasureMemory = spawnSync(GNU_TIME, ['-f', '%M', 'true']).status === 0
 
-/** Runs a process to its end. Throws, with its log, when it fails; `folder` is for a file of the measurement's own. */
+/** Measures a process to its end, with a temporary file in `folder`. Throws, with the log, when the process fails. */
 export async function measure(what: string, folder: string, start: Start): Promise<Cost> {
   const usage = join(folder, 'peak-kib')
   let startedAt = 0

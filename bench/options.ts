@@ -13,30 +13,37 @@ export interface Options {
   readonly blocks: boolean
   readonly write: boolean
   readonly record: boolean
-  /** See `openGround`. */
+  /** See `openFileSystem`. */
   readonly fileSystem: string | undefined
-  /** Whose `dist/` is measured: a built checkout, this one or another. */
+  /** The checkout whose `dist/` is measured: this one or another. */
   readonly repository: string
-  /** Where artifacts are kept from run to run. */
+  /** The folder that keeps artifacts between runs. */
   readonly cache: string
 }
 
 export const USAGE = `Usage: npm run bench -- [options]
-  S, M, L, X are first install and update of about 60 files/0.4 MB, 3,000/30 MB, 25,000/400 MB, and one file of 1 GB; sealed-L is L
-  in the encrypted format. What is measured is dist/: run \`npm run build\` first. Exits with 0 also where a target is missed.
-  --quick          only the small races, with few rounds
-  --only S,M       only these of ${RACES.map(({ name }) => name).join(', ')}
-  --rounds N       so many rounds of each race; default: ${RACES.map(({ name, rounds }) => `${name} ${rounds}`).join(', ')}
-  --growth         how time and memory grow with files and bytes, instead of the races
-  --profile        where the time goes, instead of the races
-  --blocks         how long the event loop is blocked at most, instead of the races
-  --record         records the size and the cold start of dist/ that tests hold later ones against, instead of the races
-  --write          writes the results into docs/performance.md; the races only all at once
-  --fs WHERE       tmpfs, loop (ext4 in a file; needs root) or a folder
-  --ours FOLDER    the built repository that is measured, instead of this one
-  --cache FOLDER   where artifacts are kept from run to run`
+Races dist/ against a shell script and a Python agent, so run \`npm run build\` first. Each race is a first install and an
+update. S has about 60 files (0.4 MB), M 3,000 (30 MB), L 25,000 (400 MB), X one file of 1 GB; sealed-L is L, encrypted.
+The exit code is 0 even if a target is missed.
 
-/** Throws TypeError for an unknown option, RangeError for an unknown race, a number of rounds that is none, options that clash, and a checkout that is not built. */
+  --quick          only the small races, with few rounds
+  --only S,M       only these races, of ${RACES.map(({ name }) => name).join(', ')}
+  --rounds N       the rounds of each race (default: ${RACES.map(({ name, rounds }) => `${name} ${rounds}`).join(', ')})
+  --write          writes the results to docs/performance.md; needs all races
+  --fs WHERE       measures on tmpfs, loop (ext4 in a file; needs root) or a folder
+  --ours FOLDER    measures the dist/ of another checkout
+  --cache FOLDER   the folder that keeps artifacts between runs
+
+Instead of the races, do one of
+  --growth         show how time and memory grow with files and bytes
+  --profile        show where the time goes
+  --blocks         show the longest block of the event loop
+  --record         record the size and the cold start of dist/, which a test compares with later ones`
+
+/**
+ * Throws TypeError for an unknown option. Throws RangeError for an unknown race, a wrong number of rounds, options that
+ * exclude each other, and a checkout without `dist/`.
+ */
 export function parseOptions(args: readonly string[]): Options {
   const { values } = parseArgs({
     args: [...args],
@@ -87,12 +94,11 @@ type Values = {
 
 function refuseClashes({ growth, profile, blocks, record, write, quick, only, rounds }: Values): void {
   if ([growth, profile, blocks, record].filter(Boolean).length > 1)
-    throw new RangeError('Of --growth, --profile, --blocks and --record there can be one.')
+    throw new RangeError('Choose one of --growth, --profile, --blocks and --record.')
   const isPart = quick || only !== undefined || rounds !== undefined
   if ((growth || record) && isPart)
-    throw new RangeError('--growth and --record know no --quick, --only and --rounds: leave these out.')
-  if (write && !profile && isPart)
-    throw new RangeError('--write takes the races all at once: leave out --quick, --only and --rounds.')
+    throw new RangeError('--growth and --record do not run races: remove --quick, --only and --rounds.')
+  if (write && !profile && isPart) throw new RangeError('--write needs all races: remove --quick, --only and --rounds.')
 }
 
 function requireBuilt(repository: string): void {
@@ -109,12 +115,14 @@ function chooseRaces(only: string | undefined, quick: boolean, rounds: number | 
 
 function findRace(name: string): RacedWorkload {
   const race = RACES.find(candidate => candidate.name === name)
-  if (race === undefined) throw new RangeError(`There is no race ${name}.`)
+  if (race === undefined)
+    throw new RangeError(`There is no race ${name}: choose from ${RACES.map(race => race.name).join(', ')}.`)
   return race
 }
 
 function parseRounds(text: string): number {
   const rounds = Number(text)
-  if (!Number.isSafeInteger(rounds) || rounds < 1) throw new RangeError(`--rounds takes a number from 1, not ${text}.`)
+  if (!Number.isSafeInteger(rounds) || rounds < 1)
+    throw new RangeError(`--rounds must be a whole number of at least 1, not ${text}.`)
   return rounds
 }

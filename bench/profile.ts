@@ -17,7 +17,7 @@ const REPEATS = 7
 const SHOWN_FUNCTIONS = 16
 const TRACED = 'fsync,fdatasync,syncfs,rename,link,openat,write,writev,mkdir,unlink,unlinkat'
 
-/** Where the time of a first install goes: the starts alone, then for each workload its states, system calls and functions. */
+/** Where the time of a first install goes: the start-up, then each workload's states, system calls and functions. */
 export async function profileReport(races: readonly RacedWorkload[], place: Place): Promise<string> {
   const parts = [startTable(place)]
   for (const workload of races.filter(({ format }) => format === 'zip'))
@@ -68,7 +68,7 @@ function underProfiler(temp: string): Partial<ActionRun> {
 interface Traces {
   readonly states: readonly { state: string; at: string }[]
   readonly completedAt: string
-  /** The process from its start to its end. */
+  /** From the start of the process to its end. */
   readonly ms: number
   readonly syscalls: string
   readonly profiles: readonly CpuProfile[]
@@ -99,7 +99,7 @@ async function stateTable(deploy: () => Promise<Traces>): Promise<string> {
   )
 }
 
-/** The states, and apart from them what comes before the first and after the last: start-up, the reports, the exit. */
+/** The time in each state, and the time before the first and after the last: start-up, reports and exit. */
 function stateDurations({ states, completedAt, ms }: Traces): [string, number][] {
   const starts = states.map(({ at }) => Date.parse(at))
   const durations = states.map(({ state }, index): [string, number] => [

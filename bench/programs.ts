@@ -6,7 +6,7 @@ export function isInstalled(program: string): boolean {
   return (process.env['PATH'] ?? '').split(delimiter).some(folder => isExecutable(join(folder, program)))
 }
 
-/** The interpreter itself: version managers put a shim on PATH that would cost Python a tenth of a second a start. */
+/** The interpreter itself, because a version manager's shim on PATH would slow each start by a tenth of a second. */
 export function findPython(): string | undefined {
   return firstLine('python3', ['-c', 'import sys; print(sys.executable)'])
 }
@@ -16,7 +16,7 @@ export function hasPythonModule(name: string): boolean {
   return python !== undefined && spawnSync(python, ['-c', `import ${name}`]).status === 0
 }
 
-/** The first line that a program prints, or undefined when it is missing or fails. */
+/** The first line that a program prints; undefined when the program is missing or fails. */
 export function firstLine(program: string, args: readonly string[]): string | undefined {
   const { status, stdout, stderr } = spawnSync(program, args, { encoding: 'utf8' })
   return status === 0 ? (stdout || stderr).split('\n')[0]?.trim() : undefined

@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { SLUG } from './release.ts'
 
-/** Adds the manifest and the install plan to a project whose one plugin lies in place (docs/contracts.md). */
+/** Adds the manifest and the install plan to a project that has its one plugin (docs/contracts.md). */
 export function addProjectFiles(project: string, version: string): void {
   mkdirSync(join(project, 'deployment'))
   writeFileSync(join(project, 'deployment/install.yaml'), installPlan(version))
@@ -21,7 +21,7 @@ export function addProjectFiles(project: string, version: string): void {
   writeFileSync(join(project, 'manifest.json'), JSON.stringify(manifest, null, 2))
 }
 
-/** A plan for one plugin that keeps the replaced version, as the peers do. */
+/** A plan for one plugin. It keeps the replaced version, as the peers do. */
 export function installPlan(version: string): string {
   return [
     'format_version: "1"',
@@ -41,7 +41,7 @@ function digestTree(root: string): string {
   return sha256(lines.join('\n'))
 }
 
-// A separator below every other byte orders paths component by component.
+// With the smallest byte as separator, paths sort component by component.
 function byComponents(a: string, b: string): number {
   return Buffer.compare(Buffer.from(a.replaceAll('/', '\0')), Buffer.from(b.replaceAll('/', '\0')))
 }

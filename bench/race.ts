@@ -4,12 +4,12 @@ import { join } from 'node:path'
 import { makeWorkspace } from '../local/runner.ts'
 import type { Artifact } from './artifact.ts'
 import type { Contender, ContenderName, Job } from './contenders.ts'
-import { refuseWhenInterrupted } from './interruption.ts'
+import { throwIfInterrupted } from './interruption.ts'
 import { type Cost, measure } from './measure.ts'
 import { SLUG, type Version } from './release.ts'
 import { median } from './statistics.ts'
 
-/** One version of a workload and where it is served. */
+/** One version of a workload, and the hub that serves it. */
 export interface Served {
   readonly artifact: Artifact
   readonly hubUrl: string
@@ -22,16 +22,18 @@ export type DeploymentName = keyof typeof DEPLOYMENTS
 /** Medians over the rounds. */
 export type RaceResult = Record<DeploymentName, Partial<Record<ContenderName, Cost>>>
 
+export interface RaceSetup {
+  readonly contenders: readonly Contender[]
+  readonly rounds: number
+  /** Each deployment gets its own host below this folder. */
+  readonly folder: string
+}
+
 /**
- * Lets the contenders deploy in turn, round by round, each a first install and an update on a host of its own below `folder`;
- * who begins changes from round to round. One round before those that count brings programs and artifacts into memory.
+ * Runs the contenders in turn, round by round; each does a first install and an update. The order rotates from round to
+ * round. An extra first round, which does not count, loads programs and artifacts into memory.
  */
-export async function race(
-  contenders: readonly Contender[],
-  releases: Releases,
-  rounds: number,
-  folder: string,
-): Promise<RaceResult> {
+export async function race(releases: Releases, { contenders, rounds, folder }: RaceSetup): Promise<RaceResult> {
   const costs: Record<DeploymentName, Partial<Record<ContenderName, Cost[]>>> = { 'first install': {}, update: {} }
   for (let round = 0; round <= rounds; round++) {
     for (const contender of rotate(contenders, round)) {
@@ -49,9 +51,9 @@ export function deploymentNames(): DeploymentName[] {
   return Object.keys(DEPLOYMENTS) as DeploymentName[]
 }
 
-/** Runs `use` with a host of its own that has nothing on it, and removes all of it afterwards. */
+/** Calls `use` with an empty host and removes the host afterwards. */
 export async function onNewHost<T>(folder: string, use: (host: Pick<Job, 'projectRoot' | 'workspace'>) => Promise<T>) {
-  refuseWhenInterrupted()
+  throwIfInterrupted()
   const host = mkdtempSync(join(folder, 'host-'))
   const projectRoot = join(host, 'root')
   mkdirSync(projectRoot)
@@ -63,7 +65,7 @@ export async function onNewHost<T>(folder: string, use: (host: Pick<Job, 'projec
   }
 }
 
-/** Writes out what is pending, so that nobody waits for what somebody else has written. */
+/** Flushes pending writes, so that no contender waits for those of another. */
 export function settle(folder: string): void {
   execFileSync('sync', ['-f', folder])
 }
@@ -72,7 +74,7 @@ function runContender(contender: Contender, releases: Releases, folder: string):
   return onNewHost(folder, async host => {
     const deploy = async (version: Version): Promise<Cost> => {
       const job = { ...host, ...releases[version] }
-      refuseWhenInterrupted()
+      throwIfInterrupted()
       const cost = await measure(`Deploying with ${contender.name}`, job.workspace.temp, (through, onStart) =>
         contender.start(job, through, onStart),
       )

@@ -1,10 +1,10 @@
-/** What the bench deploys, by which name, and with which of its own credentials: they open nothing but its own hub. */
+/** The plugin that the bench deploys, and credentials that are valid on its own hub only. */
 export const SLUG = 'bench-plugin'
 export const API_KEY = 'bench-api-key'
 export const SIGNING_SECRET = 'bench-signing-secret'
 export const DEPLOYMENT_CREDENTIAL = 'bench-deployment-credential'
 
-/** The first install brings version 1, the update version 2. */
+/** The first install deploys version 1, the update version 2. */
 export type Version = 1 | 2
 
 export function versionName(version: Version): string {

@@ -13,7 +13,7 @@ export interface RaceRow {
 
 const HEAD = ['Workload', 'Deployment', 'Ours', 'Shell', 'Python', 'Ours / shell', 'Ours / Python', 'Our peak memory']
 
-/** The races as a Markdown table: medians, ratios of medians, and each target with `ok` or `MISSED`. */
+/** A Markdown table of the races: medians, their ratios, and `ok` or `MISSED` for each target. */
 export function resultsTable(rows: readonly RaceRow[]): string {
   return markdownTable(HEAD, rows.flatMap(raceCells))
 }
@@ -56,14 +56,25 @@ function timeCell(cost: Cost | undefined): string {
 
 function ratioCell(costs: Partial<Record<ContenderName, Cost>>, peer: 'shell' | 'python', targets: Targets): string {
   const [ours, theirs] = [costs.ours, costs[peer]]
-  return ours === undefined || theirs === undefined ? '' : judged(ours.ms / theirs.ms, targets[peer], 2)
+  return ours === undefined || theirs === undefined
+    ? ''
+    : judged({ value: ours.ms / theirs.ms, target: targets[peer], digits: 2, unit: '' })
 }
 
 function memoryCell(cost: Cost | undefined, { peakMb }: Targets): string {
-  return cost?.peakMb === undefined ? 'not measured' : judged(cost.peakMb, peakMb, 0, ' MB')
+  return cost?.peakMb === undefined
+    ? 'not measured'
+    : judged({ value: cost.peakMb, target: peakMb, digits: 0, unit: ' MB' })
 }
 
-function judged(value: number, target: number | undefined, digits: number, unit = ''): string {
+interface Figure {
+  readonly value: number
+  readonly target: number | undefined
+  readonly digits: number
+  readonly unit: string
+}
+
+function judged({ value, target, digits, unit }: Figure): string {
   const found = `${value.toFixed(digits)}${unit}`
   if (target === undefined) return found
   return `${found} (≤ ${target.toFixed(digits)}: ${value <= target ? 'ok' : 'MISSED'})`

@@ -6,39 +6,43 @@ import type { RaceRow } from './results-table.ts'
 import { targetsOf } from './targets.ts'
 import type { RacedWorkload } from './workloads.ts'
 
-/** What is measured, and where. */
+/** The checkout to measure, the artifacts, and the folder to deploy into. */
 export interface Place {
   readonly repository: string
   readonly cache: ArtifactCache
   readonly folder: string
 }
 
-/** Runs the races one after the other; a race that nobody of ours can run is skipped, with its reason. */
+/** Runs the races one after the other, without the contenders that cannot run; `skipped` says why. */
 export async function runRaces(
   races: readonly RacedWorkload[],
-  { repository, cache, folder }: Place,
+  place: Place,
 ): Promise<{ rows: RaceRow[]; skipped: string[] }> {
   const rows: RaceRow[] = []
   const skipped = new Set<string>()
   for (const raced of races) {
-    const contenders = listContenders(raced.format, repository)
+    const contenders = listContenders(raced.format, place.repository)
     for (const contender of contenders.filter(isSkipped)) skipped.add(whySkipped(contender))
     const ready = contenders.filter(contender => !isSkipped(contender))
-    if (ready[0]?.name === 'ours') rows.push(await runRace(raced, ready, cache, folder))
+    if (ready[0]?.name === 'ours') rows.push(await runRace(raced, ready, place))
   }
   return { rows, skipped: [...skipped] }
 }
 
-function runRace(workload: RacedWorkload, contenders: readonly Contender[], cache: ArtifactCache, folder: string) {
+function runRace(
+  workload: RacedWorkload,
+  contenders: readonly Contender[],
+  { cache, folder }: Place,
+): Promise<RaceRow> {
   const { format, rounds, name } = workload
   return withReleases({ workload, format, cache, folder }, async releases => {
-    process.stderr.write(`Racing ${name}: ${contenders.map(each => each.name).join(', ')}, ${rounds} rounds.\n`)
+    process.stderr.write(`Racing ${contenders.map(each => each.name).join(', ')} on ${name}: ${rounds} rounds.\n`)
     const { artifact } = releases[1]
     return {
       workload,
       artifactBytes: artifact.size,
       targets: targetsOf(name, artifact),
-      result: await race(contenders, releases, rounds, folder),
+      result: await race(releases, { contenders, rounds, folder }),
     }
   })
 }

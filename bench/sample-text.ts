@@ -6,7 +6,7 @@ const TEXT_FILE = /\.(py|js|ts|md|txt|json|sh|h|c|css|xml|ya?ml|pl|pm)$/
 const MAX_FILE_BYTES = 200_000
 const SAMPLE_BYTES = 24_000_000
 
-/** Code and prose of this machine's own files, 24 MB where it has that much, always in the same order. */
+/** Up to 24 MB of code and prose from this machine's files, always in the same order. */
 export function readSampleText(): Buffer {
   const pieces: Buffer[] = []
   for (const [index, source] of SOURCES.filter(path => existsSync(path)).entries()) {
@@ -26,7 +26,7 @@ function collectText(folder: string, wanted: number, pieces: Buffer[]): void {
   }
 }
 
-/** Those that may be read: who is not root is kept out of some. */
+/** Only readable files: a user other than root cannot read some. */
 function listTextFiles(folder: string): string[] {
   return listFiles(folder)
     .filter(path => TEXT_FILE.test(path) && isReadable(path) && statSync(path).size <= MAX_FILE_BYTES)

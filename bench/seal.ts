@@ -10,8 +10,8 @@ const RAW_KEY_BYTES = 32
 const CHUNK_BYTES = 1024 * 1024
 
 /**
- * Seals a project's folder in the encrypted artifact format: tar, zstd, AES-256-GCM between its nonce and its tag, and an Ed25519
- * signature over all of it. Throws when `tar` is missing.
+ * Seals a project's folder in the encrypted artifact format: a nonce, then a tar in zstd in AES-256-GCM, then the tag;
+ * with an Ed25519 signature over all of it. Throws when this machine has no `tar`.
  */
 export async function seal(project: string, path: string, version: string): Promise<SealedArtifact> {
   const tar = `${path}.tar`

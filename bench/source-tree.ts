@@ -4,29 +4,36 @@ import { createRandom } from './random.ts'
 import { SLUG, type Version, versionName } from './release.ts'
 import type { Workload } from './workloads.ts'
 
-const FILES_A_FOLDER = 12
-const FOLDERS_A_PACKAGE = 20
-/** Of the files, one in so many differs between the versions. */
-const CHANGED_SHARE = 5
+const FILES_PER_FOLDER = 12
+const FOLDERS_PER_PACKAGE = 20
+/** One file in five differs between the versions. */
+const CHANGED_EVERY = 5
 const LONGEST_PASSAGE_BYTES = 65_536
 const NEW_LINE = 10
 
+export interface SourceRecipe {
+  readonly workload: Workload
+  readonly version: Version
+  /** The text that the files take their passages from. */
+  readonly sample: Buffer
+}
+
 /**
- * Writes one version of a plugin's sources below `folder`: passages of the sample, chosen by the number of the file, so
- * that the same sample gives the same tree. File sizes are spread exponentially around their mean.
+ * Writes one version of a plugin's sources below `folder`. The file's number decides its passages, so the same sample
+ * gives the same tree. File sizes follow an exponential distribution.
  */
-export function writeSourceTree(workload: Workload, version: Version, sample: Buffer, folder: string): void {
+export function writeSourceTree({ workload, version, sample }: SourceRecipe, folder: string): void {
   for (let index = 0; index < workload.files; index++) {
-    const seed = index * 10 + (index % CHANGED_SHARE === 0 ? version : 0)
-    writeSourceFile(join(folder, filePath(index)), sizeOfFile(index, workload), seed, sample)
+    const seed = index * 10 + (index % CHANGED_EVERY === 0 ? version : 0)
+    writeSourceFile(join(folder, filePath(index)), sizeOfFile(index, workload), createReader(sample, seed))
   }
   writeFileSync(join(folder, 'plugin.yaml'), `name: ${SLUG}\nversion: ${versionName(version)}\n`)
 }
 
 function filePath(index: number): string {
-  const folder = Math.floor(index / FILES_A_FOLDER)
-  const parent = `package_${Math.floor(folder / FOLDERS_A_PACKAGE)}`
-  return join('src', parent, `part_${folder % FOLDERS_A_PACKAGE}`, `module_${index}.py`)
+  const folder = Math.floor(index / FILES_PER_FOLDER)
+  const parent = `package_${Math.floor(folder / FOLDERS_PER_PACKAGE)}`
+  return join('src', parent, `part_${folder % FOLDERS_PER_PACKAGE}`, `module_${index}.py`)
 }
 
 function sizeOfFile(index: number, { files, bytes }: Workload): number {
@@ -35,18 +42,23 @@ function sizeOfFile(index: number, { files, bytes }: Workload): number {
   return Math.max(1, Math.round((bytes / files) * spread))
 }
 
-function writeSourceFile(path: string, size: number, seed: number, sample: Buffer): void {
+/** Returns a passage of at most this many bytes, another one each time. */
+type PassageReader = (longest: number) => Buffer
+
+function writeSourceFile(path: string, size: number, nextPassage: PassageReader): void {
   mkdirSync(dirname(path), { recursive: true })
   const file = openSync(path, 'w')
   try {
-    const random = createRandom(seed)
-    for (let missing = size; missing > 0; ) missing -= writeSync(file, passage(sample, random, missing))
+    for (let missing = size; missing > 0; ) missing -= writeSync(file, nextPassage(missing))
   } finally {
     closeSync(file)
   }
 }
 
-function passage(sample: Buffer, random: () => number, longest: number): Buffer {
-  const start = sample.indexOf(NEW_LINE, Math.floor(random() * sample.length * 0.99)) + 1
-  return sample.subarray(start, start + Math.min(longest, Math.ceil(random() * LONGEST_PASSAGE_BYTES)))
+function createReader(sample: Buffer, seed: number): PassageReader {
+  const random = createRandom(seed)
+  return longest => {
+    const start = sample.indexOf(NEW_LINE, Math.floor(random() * sample.length * 0.99)) + 1
+    return sample.subarray(start, start + Math.min(longest, Math.ceil(random() * LONGEST_PASSAGE_BYTES)))
+  }
 }

@@ -4,10 +4,10 @@ import { pathToFileURL } from 'node:url'
 import { median } from './statistics.ts'
 
 const ROUNDS = 11
-/** What the first connection over TLS does before it shakes hands. */
+/** The work of the first TLS connection before its handshake. */
 const READ_ROOTS = "require('node:https'); require('node:tls').createSecureContext()"
 
-/** Medians, in milliseconds, of interleaved starts: Node.js alone, with its HTTP, with TLS, with the bundle, and the action without inputs. */
+/** Median start-up times in milliseconds, from Node.js alone to our action without inputs, in interleaved runs. */
 export function measureStarts(repository: string): { what: string; ms: number }[] {
   const bundle = pathToFileURL(join(repository, 'dist/index.js')).href
   const starts = [

@@ -3,11 +3,11 @@ export function median(values: readonly number[]): number {
   const sorted = values.toSorted((a, b) => a - b)
   const middle = sorted.length / 2
   const [low, high] = [sorted[Math.ceil(middle) - 1], sorted[Math.floor(middle)]]
-  if (low === undefined || high === undefined) throw new RangeError('There is no median of no values.')
+  if (low === undefined || high === undefined) throw new RangeError('A median needs at least one value.')
   return (low + high) / 2
 }
 
-/** The exponent k of y = c · x^k that fits the points best: least squares over the logarithms. All must be above 0. */
+/** The exponent k of the y = c · x^k that fits best: least squares of the logarithms. All values must be above 0. */
 export function fitExponent(points: readonly (readonly [x: number, y: number])[]): number {
   const logs = points.map(([x, y]) => [Math.log(x), Math.log(y)] as const)
   const meanX = mean(logs.map(([x]) => x))

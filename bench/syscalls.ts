@@ -5,8 +5,8 @@ export interface SyscallTime {
 }
 
 /**
- * Calls and time of each system call in the output of `strace -f -T -y`, the longest first. Those that make one of our
- * own records durable are counted by record: `fsync journal.jsonl`.
+ * The number and time of each system call in the output of `strace -f -T -y`, longest first. An fsync of one of our own
+ * records is counted by record: `fsync journal.jsonl`.
  */
 export function syscallTimes(trace: string): SyscallTime[] {
   const found = new Map<string, SyscallTime>()

@@ -1,9 +1,9 @@
 import type { ContenderName } from './contenders.ts'
 
-/** The most that ours may take: as ratios to its peers' time, and in MB of 10^6 bytes. */
+/** Upper limits for ours: time as a ratio to each peer's, and memory in MB of 10^6 bytes. */
 export type Targets = Partial<Record<Exclude<ContenderName, 'ours'>, number>> & { readonly peakMb?: number }
 
-/** What a sealed artifact's deployment may hold besides the sealed file itself, once. */
+/** Memory that a sealed artifact's deployment may use in addition to one copy of the sealed file. */
 const SEALED_EXTRA_MB = 150
 
 const TARGETS: Readonly<Record<string, Targets>> = {
@@ -14,7 +14,7 @@ const TARGETS: Readonly<Record<string, Targets>> = {
   'sealed-L': { shell: 0.8, python: 0.55 },
 }
 
-/** The targets of a race; a sealed artifact's memory depends on its size. */
+/** The targets of a race. For a sealed artifact, the memory limit depends on its size. */
 export function targetsOf(race: string, artifact: { format: string; size: number }): Targets {
   const targets = TARGETS[race] ?? {}
   return artifact.format === 'sealed' ? { ...targets, peakMb: artifact.size / 1e6 + SEALED_EXTRA_MB } : targets

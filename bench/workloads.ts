@@ -1,4 +1,4 @@
-/** What a deployment installs: so many files, so many bytes in all. */
+/** The content of a deployment: its number of files and their total bytes. */
 export interface Workload {
   readonly name: string
   readonly files: number
@@ -11,12 +11,12 @@ export interface RacedWorkload extends Workload {
   readonly quickRounds?: number
 }
 
-/** `zip` is the marketplace's artifact, `sealed` the proposed hub's encrypted one. */
+/** `zip` is the marketplace's artifact, `sealed` the encrypted one of the proposed contract. */
 export type Format = 'zip' | 'sealed'
 
 const LARGE = { files: 25_000, bytes: 400_000_000 }
 
-/** The races of `npm run bench`, in their order; those with `quickRounds` are run by `--quick`. */
+/** The races of `npm run bench`, in order; `--quick` runs those with `quickRounds`. */
 export const RACES: readonly RacedWorkload[] = [
   { name: 'S', format: 'zip', files: 60, bytes: 400_000, rounds: 15, quickRounds: 5 },
   { name: 'M', format: 'zip', files: 3_000, bytes: 30_000_000, rounds: 9, quickRounds: 3 },

@@ -1,11 +1,11 @@
 import { openArtifactCache } from '../bench/artifact-cache.ts'
 import { writeSection } from '../bench/document.ts'
-import { type Ground, openGround, probe } from '../bench/file-system.ts'
+import { type FileSystem, openFileSystem, probe } from '../bench/file-system.ts'
 import { measureFootprint, recordFootprint } from '../bench/footprint.ts'
 import { growthReport } from '../bench/growth.ts'
-import { heedSignals, interruptionIfAny } from '../bench/interruption.ts'
+import { interruptionIfAny, stopOnSignals } from '../bench/interruption.ts'
 import { blocksTable } from '../bench/longest-block.ts'
-import { describeMachine } from '../bench/machine.ts'
+import { machineFacts } from '../bench/machine.ts'
 import { canMeasureMemory } from '../bench/measure.ts'
 import { type Options, parseOptions, USAGE } from '../bench/options.ts'
 import { profileReport } from '../bench/profile.ts'
@@ -15,7 +15,7 @@ import { type Place, runRaces } from '../bench/run-races.ts'
 const options = readOptions()
 try {
   if (options?.record) recordFootprint(measureFootprint(options.repository))
-  else if (options !== undefined) await runOnGround(options)
+  else if (options !== undefined) await runBench(options)
 } catch (error) {
   process.stderr.write(`${explain(interruptionIfAny() ?? error)}\n`)
   process.exitCode = 1
@@ -41,19 +41,19 @@ function readOptions(): Options | undefined {
   }
 }
 
-async function runOnGround(chosen: Options): Promise<void> {
+async function runBench(chosen: Options): Promise<void> {
   const cache = openArtifactCache(chosen.cache)
-  const ground = openGround(chosen.fileSystem)
-  heedSignals()
+  const fileSystem = openFileSystem(chosen.fileSystem)
+  stopOnSignals()
   try {
-    const conditions = describeConditions(ground)
-    const place = { repository: chosen.repository, cache, folder: ground.folder }
+    const conditions = conditionsOn(fileSystem)
+    const place = { repository: chosen.repository, cache, folder: fileSystem.folder }
     const { section, report } = await runChosen(chosen, place)
     const text = `${conditions.map(line => `- ${line}`).join('\n')}\n\n${report}`
     process.stdout.write(`${text}\n`)
     if (chosen.write) writeSection(section, text)
   } finally {
-    ground.close()
+    fileSystem.close()
   }
 }
 
@@ -65,11 +65,11 @@ async function runChosen(chosen: Options, place: Place): Promise<{ section: stri
   return { section: 'races', report: [resultsTable(rows), ...skipped].join('\n\n') }
 }
 
-function describeConditions(ground: Ground): string[] {
-  const { createMs, deleteMs } = probe(ground)
+function conditionsOn(fileSystem: FileSystem): string[] {
+  const { createMs, deleteMs } = probe(fileSystem)
   return [
-    ...describeMachine(),
-    `File system: ${ground.description}; creating 3,000 small files takes ${seconds(createMs)}, deleting them ${seconds(deleteMs)}`,
+    ...machineFacts(),
+    `File system: ${fileSystem.description}; creating 3,000 small files takes ${seconds(createMs)}, deleting them ${seconds(deleteMs)}`,
     ...(canMeasureMemory ? [] : ['Skipped: peak memory, because this machine has no GNU time.']),
   ]
 }

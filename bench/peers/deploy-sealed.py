@@ -1,4 +1,4 @@
-"""A deployment by the proposed hub contract, as an agent in Python does it. Environment: as of deploy-sealed.sh."""
+"""Deploys by the proposed hub contract, as a Python agent would. Takes the same variables as deploy-sealed.sh."""
 
 import base64
 import os
@@ -49,7 +49,7 @@ def fetch_verified(descriptor, path):
 
 
 def unpack(compressed, work, folder):
-    """The standard library has no zstd before Python 3.14: the program of that name does it."""
+    """Uses the program zstd, because the standard library has no zstd before Python 3.14."""
     path = os.path.join(work, "opened.tar.zst")
     with open(path, "wb") as file:
         file.write(compressed)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A deployment by the proposed hub contract, as an operator glues it together. Environment: HUB_URL, SLUG, API_KEY,
-# DEPLOYMENT_CREDENTIAL, SIGNER_PUBLIC_KEY (base64), PROJECT_ROOT, WORK (an empty folder), NODE: openssl's command line
-# cannot decrypt AES-GCM, so a script of a few lines does.
+# Deploys by the proposed hub contract, as an operator's script would. Variables: HUB_URL, SLUG, API_KEY,
+# DEPLOYMENT_CREDENTIAL, SIGNER_PUBLIC_KEY (base64), PROJECT_ROOT, WORK (an empty folder), and NODE, which runs
+# decrypt.mjs, because openssl's command line cannot decrypt AES-GCM.
 set -euo pipefail
 
 plugins=$PROJECT_ROOT/plugins
@@ -24,7 +24,7 @@ descriptor=$(call "projects/$SLUG/artifacts/$version")
 signature=$(field signature <<<"$descriptor")
 curl -fsS -o "$WORK/sealed" "$(field download_url <<<"$descriptor")"
 
-# An Ed25519 key's DER is this prefix and the raw key.
+# The DER of an Ed25519 key is this prefix, then the raw key.
 { printf '\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00'; base64 -d <<<"$SIGNER_PUBLIC_KEY"; } >"$WORK/key"
 base64 -d <<<"$signature" >"$WORK/signature"
 openssl pkeyutl -verify -rawin -pubin -keyform DER -inkey "$WORK/key" -sigfile "$WORK/signature" -in "$WORK/sealed" >"$WORK/verdict"

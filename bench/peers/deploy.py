@@ -1,4 +1,4 @@
-"""A deployment by the marketplace contract, as an agent in Python does it. Environment: as of deploy.sh."""
+"""Deploys by the marketplace contract, as a Python agent would. Takes the same variables as deploy.sh."""
 
 import hashlib
 import hmac

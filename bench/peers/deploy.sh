@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A deployment by the marketplace contract, as an operator glues it together. Environment: HUB_URL, SLUG, API_KEY,
+# Deploys by the marketplace contract, as an operator's script would. Variables: HUB_URL, SLUG, API_KEY,
 # SIGNING_SECRET, PROJECT_ROOT, WORK (an empty folder).
 set -euo pipefail
 

@@ -1,4 +1,4 @@
-"""What a deployment agent in Python does over the wire and on the disk, with the standard library alone."""
+"""The network and disk code that the Python agents share, with the standard library only."""
 
 import ctypes
 import json
@@ -22,7 +22,7 @@ def call(url, headers=None, body=None):
 
 
 def download(url, path, headers=None, digest=None):
-    """Streams to a file, through the digest where one is given; returns the answer's headers."""
+    """Streams to a file and through the digest, if any. Returns the response's headers."""
     with urllib.request.urlopen(urllib.request.Request(url, headers=headers or {})) as answer, open(path, "wb") as file:
         while chunk := answer.read(CHUNK_BYTES):
             file.write(chunk)
@@ -32,7 +32,7 @@ def download(url, path, headers=None, digest=None):
 
 
 def put_in_place(source, project_root, slug):
-    """Copies a tree to its place, durably, with the old one set aside."""
+    """Sets the old tree aside and copies the new one into place, durably."""
     place = os.path.join(project_root, "plugins", slug)
     if os.path.exists(place):
         os.rename(place, os.path.join(project_root, ".previous"))

@@ -43,7 +43,7 @@ end
 `
 
 describe('replaceActionTables', () => {
-  it('writes both tables between their markers and leaves the rest', () => {
+  it('writes both tables between their markers and keeps the rest', () => {
     assert.equal(replaceActionTables(README, ACTION), EXPECTED)
   })
 
@@ -51,7 +51,7 @@ describe('replaceActionTables', () => {
     assert.equal(replaceActionTables(EXPECTED, ACTION), EXPECTED)
   })
 
-  it('refuses a README without the markers', () => {
+  it('throws for a README without the markers', () => {
     assert.throws(() => replaceActionTables(README.replace('<!-- /inputs -->', ''), ACTION))
     assert.throws(() => replaceActionTables(README.replace('<!-- outputs -->', ''), ACTION))
   })

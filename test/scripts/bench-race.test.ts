@@ -20,15 +20,17 @@ for (const format of ['zip', 'sealed'] as const) {
       const { name, missing } = contender
       const skip = missing.length > 0 && `this machine has no ${missing.join(', ')}`
 
-      it(`is run by ${name}: both versions are installed, at a cost`, { skip }, async t => {
+      it(`measures ${name} installing both versions`, { skip }, async t => {
         const folder = temporaryDirectory(t)
         const place = { workload: TINY, format, cache: openArtifactCache(join(folder, 'cache')), folder }
-        const result = await withReleases(place, releases => race([contender], releases, 1, folder))
+        const result = await withReleases(place, releases =>
+          race(releases, { contenders: [contender], rounds: 1, folder }),
+        )
         assert.ok((result['first install'][name]?.ms ?? 0) > 0)
         assert.ok((result.update[name]?.ms ?? 0) > 0)
       })
 
-      it(`is not won by ${name} without verifying`, { skip }, async t => {
+      it(`requires ${name} to refuse a forged signature`, { skip }, async t => {
         assert.notEqual(await deployForged(t, contender), 0)
       })
     }
@@ -36,7 +38,7 @@ for (const format of ['zip', 'sealed'] as const) {
 }
 
 describe('the longest block of the event loop', () => {
-  it('is written at the exit', t => {
+  it('is written to the file at exit', t => {
     const file = join(temporaryDirectory(t), 'loop-delay')
     const block =
       'setTimeout(() => { Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 150); setTimeout(() => {}, 20) }, 20)'

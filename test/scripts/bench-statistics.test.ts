@@ -17,11 +17,11 @@ describe('the median', () => {
     it(`of ${of.join(', ')} is ${is}`, () => assert.equal(median(of), is))
   }
 
-  it('of no values is refused', () => assert.throws(() => median([]), RangeError))
+  it('throws for no values', () => assert.throws(() => median([]), RangeError))
 })
 
 describe('the fitted exponent', () => {
-  it('is that of any power law', () => {
+  it('is exact for any power law', () => {
     const exponents = fc.double({ min: -2, max: 3, noNaN: true })
     const factors = fc.double({ min: 0.01, max: 100, noNaN: true })
     fc.assert(
@@ -34,7 +34,7 @@ describe('the fitted exponent', () => {
 })
 
 describe('the random numbers', () => {
-  it('are the same for the same seed and others for another', () => {
+  it('depend on the seed only', () => {
     const draw = (seed: number) => Array.from({ length: 5 }, createRandom(seed))
     assert.deepEqual(draw(7), draw(7))
     assert.notDeepEqual(draw(7), draw(8))
@@ -43,7 +43,7 @@ describe('the random numbers', () => {
 })
 
 describe('the times of system calls', () => {
-  it('add up finished and resumed calls, and leave out what has no time', () => {
+  it('include finished and resumed calls, and skip lines without a time', () => {
     const trace = [
       '12 rename("a", "b") = 0 <0.002000>',
       '13 rename("c", "d" <unfinished ...>',
@@ -57,7 +57,7 @@ describe('the times of system calls', () => {
     ])
   })
 
-  it('tell apart which record was made durable', () => {
+  it('list each synced record separately', () => {
     const temporary = 'installed.json.42.00000000-0000-4000-8000-000000000000.tmp'
     const trace = [
       '12 fsync(3</host/.hub-deploy/journal.jsonl> <unfinished ...>',
@@ -74,7 +74,7 @@ describe('the times of system calls', () => {
 })
 
 describe('the times of functions', () => {
-  it('are their own, without idle time', () => {
+  it('exclude callees and idle time', () => {
     const node = (id: number, functionName: string, url = '') => ({ id, callFrame: { functionName, url } })
     const profile = {
       nodes: [node(1, '(idle)'), node(2, 'open', 'file:///dist/index.js'), node(3, '')],
@@ -94,7 +94,7 @@ describe('a section of the page', () => {
     assert.equal(replaceSection(page, 'races', 'new'), 'before\n<!-- races -->\n\nnew\n\n<!-- /races -->\nafter\n')
   })
 
-  it('is refused without its markers', () => {
+  it('throws without its markers', () => {
     assert.throws(() => replaceSection('nothing', 'races', 'new'))
   })
 })
