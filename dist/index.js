@@ -17959,7 +17959,7 @@ function checkShelf(layout, shelf) {
     }
     requireSpace(layout.staging, MIN_FREE_BYTES);
 }
-/** If our folder cannot be made, the operator has to fix the root, whatever the system's error is. */
+/** When our folder cannot be made, it is always the root that the operator has to fix. */
 function unusableRoot(error) {
     if (error.code !== 'step_failed')
         return error;
@@ -24463,9 +24463,7 @@ function readPreviousInstall(layout, place) {
     const version = installed?.version ?? readForeignVersion(installPath(layout, place));
     return { place, installed, removed, version };
 }
-/**
- * The versions that a place has had from this origin, by our own record; versions from other origins do not compare.
- */
+/** The versions that a place has had from this origin, by our own record; those of other origins do not compare. */
 function versionsFrom({ installed }, origin) {
     if (installed === undefined)
         return [];
@@ -24491,7 +24489,7 @@ function warnOfTakeover({ place, installed, removed }, origin, log) {
     for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
         const owner = snapshot.origin ?? removed;
         if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
-            log.notice(`Snapshot ${name} of ${placeName(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay in that snapshot.`);
+            log.notice(`Snapshot ${name} of ${placeName(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay there.`);
     }
     if (installed === undefined || isFrom(installed, origin))
         return;
@@ -24651,16 +24649,13 @@ async function signForHost(plugin, secret) {
     const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
     return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) };
 }
-/**
- * The host framework hashes the files that it finds when it loads the plugin, so the host's own files would break the
- * signature.
- */
+/** The host framework hashes the files that it finds when it loads the plugin, the host's own included. */
 function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
     const isPresent = (path) => pathExistsSync((0,external_node_path_namespaceObject.join)(installed, path)) || pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path));
     const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent);
     if (kept.length === 0)
         return;
-    log.warning(`plugin.sig covers ${kept.join(', ')} of keep-paths as the artifact ships them, but this host has its own files there, so the host framework will reject the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a directory of its own.`);
+    log.warning(`plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If they differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a directory of its own.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/download-progress.js

@@ -205,7 +205,7 @@ describe('a health check', () => {
     stage.writePlan(planWith('action: restart, plugin: greeter', 'action: healthcheck, plugin: greeter, timeout: 2'))
     const { outputs, log } = await stage.deployHere()
     assert.deepEqual([outputs['outcome'], outputs['error-code']], ['rolled_back', 'unhealthy'], log)
-    assert.match(log, /started again while it was watched/)
+    assert.match(log, /it started again during the check/)
   })
 })
 

@@ -90,7 +90,7 @@ export interface RecordingSender extends ReportSender {
   readonly sent: { report: LocalReport; retry: boolean }[]
 }
 
-/** A way to a hub that answers every report with the same delivery. */
+/** A sender to a hub that answers every report with the same delivery. */
 export function senderThat(delivery: Delivery, address = 'http://hub greeter'): RecordingSender {
   const sent: RecordingSender['sent'] = []
   return {

@@ -3,14 +3,14 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { TestContext } from 'node:test'
 
-/** A directory that is gone when the test has ended. */
+/** A directory that is removed when the test ends. */
 export function temporaryDirectory(t: TestContext): string {
   const path = mkdtempSync(join(tmpdir(), 'hub-deploy-test-'))
   t.after(() => rmSync(path, { recursive: true, force: true }))
   return path
 }
 
-/** Files by their paths below a root, with the directories they need. */
+/** Writes files, by their paths below a root, and the directories that they need. */
 export function writeTree(root: string, files: Readonly<Record<string, string>>): void {
   for (const [path, text] of Object.entries(files)) {
     mkdirSync(dirname(join(root, path)), { recursive: true })

@@ -35,9 +35,7 @@ export function readPreviousInstall(layout: Layout, place: Place): PreviousInsta
   return { place, installed, removed, version }
 }
 
-/**
- * The versions that a place has had from this origin, by our own record; versions from other origins do not compare.
- */
+/** The versions that a place has had from this origin, by our own record; those of other origins do not compare. */
 export function versionsFrom({ installed }: PreviousInstall, origin: Origin): InstalledVersion[] {
   if (installed === undefined) return []
   return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)]
@@ -64,7 +62,7 @@ export function warnOfTakeover({ place, installed, removed }: PreviousInstall, o
     const owner = snapshot.origin ?? removed
     if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
       log.notice(
-        `Snapshot ${name} of ${placeName(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay in that snapshot.`,
+        `Snapshot ${name} of ${placeName(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay there.`,
       )
   }
   if (installed === undefined || isFrom(installed, origin)) return

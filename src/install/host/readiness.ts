@@ -55,7 +55,7 @@ export function checkShelf(layout: Layout, shelf: Shelf): void {
   requireSpace(layout.staging, MIN_FREE_BYTES)
 }
 
-/** If our folder cannot be made, the operator has to fix the root, whatever the system's error is. */
+/** When our folder cannot be made, it is always the root that the operator has to fix. */
 function unusableRoot(error: DeployError): DeployError {
   if (error.code !== 'step_failed') return error
   return new DeploymentError('host_not_writable', `${error.message} Is project-root the right directory?`, {

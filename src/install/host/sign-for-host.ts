@@ -39,16 +39,13 @@ export async function signForHost(plugin: PluginToSign, secret: string | undefin
   return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) }
 }
 
-/**
- * The host framework hashes the files that it finds when it loads the plugin, so the host's own files would break the
- * signature.
- */
+/** The host framework hashes the files that it finds when it loads the plugin, the host's own included. */
 function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }: PluginToSign): void {
   const isPresent = (path: string): boolean =>
     pathExistsSync(join(installed, path)) || pathExistsSync(join(staged, path))
   const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent)
   if (kept.length === 0) return
   log.warning(
-    `plugin.sig covers ${kept.join(', ')} of keep-paths as the artifact ships them, but this host has its own files there, so the host framework will reject the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a directory of its own.`,
+    `plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If they differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a directory of its own.`,
   )
 }
