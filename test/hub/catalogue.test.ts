@@ -15,7 +15,7 @@ describe('the detail route', () => {
     ['plugin', 'plugins'],
     ['service', 'services'],
   ] as const) {
-    it(`tells the latest version of a ${kind} without a key`, async t => {
+    it(`answers with the latest version of a ${kind}, without a key`, async t => {
       const hub = await runHub(t)
       await hub.publish({ kind, version: '1.9.0', name: 'Hello' })
       await hub.publish({ kind, version: '1.10.0' })
@@ -45,7 +45,7 @@ describe('the detail route', () => {
     assert.equal((await hub.call('/services/hello')).status, 404)
   })
 
-  it('tells no latest version when every one is yanked', async t => {
+  it('answers without a latest version when all are yanked', async t => {
     const hub = await runHub(t)
     await hub.publish()
     yankVersion(hub.store, { ...HELLO, version: '1.0.0' })
@@ -78,7 +78,7 @@ describe('the install route', () => {
     ['plugin', 'plugins', 'x-plugin'],
     ['service', 'services', 'x-service'],
   ] as const) {
-    it(`serves a ${kind}'s bytes with a signature that openssl computes too`, async t => {
+    it(`serves a ${kind}'s bytes with the signature that openssl computes`, async t => {
       const hub = await runHub(t)
       await hub.publish({ kind, repo: 'octo/hello@v1.0.0' })
       const response = await hub.call(`/${segment}/hello/install?version=1.0.0`, { key: hub.newKey() })
@@ -92,7 +92,7 @@ describe('the install route', () => {
     })
   }
 
-  it('leaves X-Repo out when the repository is not known', async t => {
+  it('omits X-Repo when the repository is unknown', async t => {
     const hub = await runHub(t)
     await hub.publish()
     const response = await hub.call('/plugins/hello/install', { key: hub.newKey() })
@@ -134,7 +134,7 @@ describe('the install route', () => {
     })
   }
 
-  it('answers HEAD with the headers alone', async t => {
+  it('answers HEAD with the headers only', async t => {
     const hub = await runHub(t)
     await hub.publish()
     const key = hub.newKey()
@@ -145,7 +145,7 @@ describe('the install route', () => {
     assert.equal(head.headers.get('content-length'), String((await get.arrayBuffer()).byteLength))
   })
 
-  it('serves an archive of several megabytes whole', async t => {
+  it('serves all bytes of an archive of several megabytes', async t => {
     const hub = await runHub(t)
     const bytes = Buffer.alloc(5_000_001, 'archive')
     await publishArchive(hub.store, bytes, { ...HELLO, version: '1.0.0', signingSecret: SIGNING_SECRET })
@@ -153,7 +153,7 @@ describe('the install route', () => {
     assert.equal(sha256(Buffer.from(await response.arrayBuffer())), sha256(bytes))
   })
 
-  it('answers 500 without a word about the inside when the file is gone', async t => {
+  it('answers 500 without internal details when the file is gone', async t => {
     const hub = await runHub(t)
     await hub.publish()
     rmSync(join(hub.dataDir, 'artifacts'), { recursive: true })

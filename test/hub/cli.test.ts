@@ -28,7 +28,7 @@ describe('the command line', { concurrency: 3 }, () => {
     assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +served/)
   })
 
-  it('publishes a ZIP as it is, with a secret from a file', async t => {
+  it('publishes a ZIP unchanged, with a secret from a file', async t => {
     const folder = newFolder(t, { secret: `${SIGNING_SECRET}\n`, 'a.zip': 'any bytes' })
     const secret = ['--signing-secret-file', join(folder, 'secret')]
     const data = ['--data', join(folder, 'data')]
@@ -40,7 +40,7 @@ describe('the command line', { concurrency: 3 }, () => {
     assert.equal(version?.signature, 'hmac_sha256:b622e56688a819fdceac3b01c70943d3c4adca5260123672f29672a0137ced14')
   })
 
-  it('makes a key, alone on standard output, lists it without its value, and revokes it', async t => {
+  it('prints only the key that it creates, lists it without its value, and revokes it', async t => {
     const data = ['--data', join(newFolder(t), 'data')]
     const key = (await hub('keys', 'create', '--name', 'ci', '--owner', 'alice', ...data)).stdout.trim()
     assert.match(key, /^hub_[\w-]{43}$/)
@@ -51,7 +51,7 @@ describe('the command line', { concurrency: 3 }, () => {
     assert.match((await hub('keys', 'list', ...data)).stdout, /revoked/)
   })
 
-  it('serves, shares its data folder with other commands, and ends on a signal', async t => {
+  it('serves, shares its data folder with other commands, and stops on a signal', async t => {
     const data = join(newFolder(t), 'data')
     const server = await serve(t, data)
     assert.match(server.lines[1] ?? '', /admin_/)
@@ -64,7 +64,7 @@ describe('the command line', { concurrency: 3 }, () => {
     assert.equal((await serve(t, data)).lines.length, 1)
   })
 
-  it('opens one new data folder from several processes at once', async t => {
+  it('creates one data folder from several processes at once', async t => {
     const data = join(newFolder(t), 'data')
     const names = ['a', 'b', 'c', 'd', 'e', 'f']
     const ended = await Promise.all(names.map(name => hub('keys', 'create', '--name', name, '--data', data)))
@@ -75,7 +75,7 @@ describe('the command line', { concurrency: 3 }, () => {
     assert.equal((await hub('keys', 'list', '--data', data)).stdout.trim().split('\n').length, names.length + 1)
   })
 
-  it('makes no data folder where it was to list or revoke what is in one', async t => {
+  it('creates no data folder to list, revoke or yank', async t => {
     const data = join(newFolder(t), 'data')
     for (const args of [['versions'], ['keys', 'list'], ['keys', 'revoke', 'x'], ['yank', ...HELLO]]) {
       assert.equal((await hub(...args, '--data', data)).code, 1)
@@ -83,7 +83,7 @@ describe('the command line', { concurrency: 3 }, () => {
     assert.equal(existsSync(data), false)
   })
 
-  it('says which port is taken', async t => {
+  it('names the port that is in use', async t => {
     const other = createServer().listen(0, '127.0.0.1')
     t.after(() => other.close())
     await once(other, 'listening')
@@ -93,7 +93,7 @@ describe('the command line', { concurrency: 3 }, () => {
     assert.match(ended.stderr, new RegExp(`^Port ${port} of 127\\.0\\.0\\.1 .*\n$`))
   })
 
-  it('refuses a plugin whose plugin.yaml says another version', async t => {
+  it('refuses a plugin whose plugin.yaml has another version', async t => {
     const publish = ['publish', ...HELLO, ...SECRET, '--data', join(newFolder(t), 'data'), '--from']
     assert.equal((await hub(...publish, newFolder(t, { 'plugin.yaml': 'version: 1.0.1' }))).code, 1)
     assert.equal((await hub(...publish, newFolder(t, { 'plugin.yaml': 'version: v1.0.0' }))).code, 0)
@@ -106,7 +106,7 @@ describe('the command line', { concurrency: 3 }, () => {
     [['serve', '--foo', 'x'], /--foo.*--data, --port/],
     [['keys', 'renew'], /create, list, revoke/],
   ] as const) {
-    it(`tells what to write instead of "${args.slice(0, 3).join(' ')}"`, async () => {
+    it(`suggests a correction for "${args.slice(0, 3).join(' ')}"`, async () => {
       const ended = await hub(...args)
       assert.equal(ended.code, 2)
       assert.match(ended.stderr, hint)
@@ -134,7 +134,7 @@ describe('the command line', { concurrency: 3 }, () => {
     ['publish', ...HELLO, '--from', '.', '--signing-secret', 'argv'],
     ['publish', '--slug', 'hello', '--version', '1.0.0', ...SECRET, '--from', '.'],
   ]) {
-    it(`ends with 2 and one sentence after "${args.join(' ')}"`, async t => {
+    it(`exits with 2 and one sentence for "${args.join(' ')}"`, async t => {
       const ended = await hub(...args, '--data', join(newFolder(t), 'data'))
       assert.equal(ended.code, 2)
       assert.equal(ended.stderr.trim().split('\n').length, 1)
@@ -150,7 +150,7 @@ describe('the command line', { concurrency: 3 }, () => {
     ['a missing secret', ['publish', ...HELLO, '--signing-secret-file', '/missing', '--from', '.']],
     ['a bad slug', ['publish', '--kind', 'plugin', '--slug', '../x', '--version', '1', ...SECRET, '--from', '.']],
   ] as const) {
-    it(`ends with 1 and one sentence for ${name}`, async t => {
+    it(`exits with 1 and one sentence for ${name}`, async t => {
       const ended = await hub(...args, '--data', join(newFolder(t), 'data'))
       assert.equal(ended.code, 1)
       assert.equal(ended.stderr.trim().split('\n').length, 1)
@@ -164,7 +164,7 @@ describe('the command line', { concurrency: 3 }, () => {
     ...['serve', 'publish', 'keys', 'yank', 'versions', 'project'].map(c => [c, '--help']),
     ...['create', 'list', 'revoke'].map(c => ['keys', c, '--help']),
   ]) {
-    it(`explains itself after "${args.join(' ')}"`, async () => {
+    it(`prints its help for "${args.join(' ')}"`, async () => {
       const ended = await hub(...args)
       assert.equal(ended.code, 0)
       assert.match(ended.stdout, /npm run hub -- /)

@@ -19,14 +19,14 @@ describe('the fleet page', () => {
     }
   })
 
-  it('says so when there is nothing yet', async t => {
+  it('says when it is empty', async t => {
     const hub = await runHub(t)
     const page = await (await hub.call('/')).text()
     assert.match(page, /No deployment/)
     assert.match(page, /Nothing has been published/)
   })
 
-  it('escapes what others have written', async t => {
+  it('escapes all data', async t => {
     const hub = await runHub(t)
     await hub.publish({ name: HOSTILE })
     report(hub.store, { host_id: HOSTILE, error_message: HOSTILE, status: 'failed' })
@@ -35,7 +35,7 @@ describe('the fleet page', () => {
     assert.equal(page.split('&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;').length - 1, 3)
   })
 
-  it('allows itself nothing but its own style sheet', async t => {
+  it('allows only its own style sheet', async t => {
     const hub = await runHub(t)
     const response = await hub.call('/')
     const policy = response.headers.get('content-security-policy') ?? ''
@@ -46,13 +46,13 @@ describe('the fleet page', () => {
     assert.equal(policy.includes('unsafe'), false)
   })
 
-  it('is open on the machine itself, under a loopback name only', async t => {
+  it('needs no token on the machine itself, under a loopback name only', async t => {
     const hub = await runHub(t)
     assert.equal(await statusUnderName(hub.url, 'localhost:1234'), 200)
     assert.equal(await statusUnderName(hub.url, 'attacker.example'), 401)
   })
 
-  it('is closed to everybody without the token when other machines can reach it, whatever they call it', async t => {
+  it('needs the token when other machines can reach it, even under a loopback name', async t => {
     const hub = await runHub(t, { host: '0.0.0.0' })
     assert.equal(await statusUnderName(hub.url, 'localhost'), 401)
   })
@@ -76,7 +76,7 @@ describe('the fleet page', () => {
 
 describe('a Host header', () => {
   for (const authority of ['localhost', 'LOCALHOST:80', '127.0.0.1:8787', '127.1.2.3', '[::1]', '[::1]:8787']) {
-    it(`that reads ${authority} means this machine`, () => assert.equal(isLoopbackAuthority(authority), true))
+    it(`of ${authority} means this machine`, () => assert.equal(isLoopbackAuthority(authority), true))
   }
 
   for (const authority of [
@@ -91,7 +91,7 @@ describe('a Host header', () => {
     'localhost:80:80',
     'example.com@localhost',
   ]) {
-    it(`that reads ${authority} does not`, () => assert.equal(isLoopbackAuthority(authority), false))
+    it(`of ${authority} does not mean this machine`, () => assert.equal(isLoopbackAuthority(authority), false))
   }
 })
 

@@ -9,7 +9,7 @@ import { ADMIN_TOKEN, errorOf, type HubUnderTest, runHub, SIGNING_SECRET } from 
 const INSTALL = '/plugins/hello/install'
 
 describe('issuing a key', () => {
-  it('answers the key once, with its record', async t => {
+  it('answers with the key and its record', async t => {
     const hub = await runHub(t)
     const response = await hub.call('/devkeys/api-keys', { bearer: ADMIN_TOKEN, json: { name: 'ci' } })
     const issued = (await response.json()) as Record<string, string>
@@ -54,7 +54,7 @@ describe('issuing a key', () => {
     })
   }
 
-  it('answers 401 to the admin token that was renewed meanwhile', async t => {
+  it('answers 401 to the old admin token after a renewal', async t => {
     const hub = await runHub(t)
     const renewed = renewAdminToken(hub.store)
     assert.equal((await hub.call('/devkeys/api-keys', { bearer: ADMIN_TOKEN, json: { name: 'ci' } })).status, 401)
@@ -70,7 +70,7 @@ describe('issuing a key', () => {
     ['a slug without a kind', { name: 'ci', slug: 'x' }, 'kind'],
     ['a list', ['ci'], 'body'],
   ] as const) {
-    it(`answers 400 that names the field to ${name}`, async t => {
+    it(`answers 400, with the field, to ${name}`, async t => {
       const hub = await runHub(t)
       const response = await hub.call('/devkeys/api-keys', { bearer: ADMIN_TOKEN, json })
       assert.equal(response.status, 400)
@@ -86,7 +86,7 @@ describe('a key', () => {
     ['with an unknown key', 'hub_unknown'],
     ['with a key that is SQL', "' OR '1'='1"],
   ]) {
-    it(`is needed: 401 ${name}`, async t => {
+    it(`is required: 401 ${name}`, async t => {
       const hub = await runHub(t)
       await hub.publish()
       const response = await hub.call(INSTALL, key === undefined ? {} : { key })
@@ -95,7 +95,7 @@ describe('a key', () => {
     })
   }
 
-  it('is refused once it is revoked', async t => {
+  it('is refused after its revocation', async t => {
     const hub = await runHub(t)
     await hub.publish()
     const { key, record } = createKey(hub.store, { name: 'ci' })
@@ -104,7 +104,7 @@ describe('a key', () => {
     assert.equal((await hub.call(INSTALL, { key })).status, 401)
   })
 
-  it('is not replaced by its hash or its prefix', async t => {
+  it('cannot be replaced by its hash or its prefix', async t => {
     const hub = await runHub(t)
     await hub.publish()
     hub.newKey()
@@ -113,7 +113,7 @@ describe('a key', () => {
     assert.equal((await hub.call(INSTALL, { key: String(prefix) })).status, 401)
   })
 
-  it('remembers when it was last used', async t => {
+  it('records when it was last used', async t => {
     const hub = await runHub(t)
     await hub.publish()
     const key = hub.newKey()
@@ -122,7 +122,7 @@ describe('a key', () => {
     assert.match(String(listKeys(hub.store)[0]?.last_used_at), /^\d{4}-.*Z$/)
   })
 
-  it('that is bound works for its own plugin only', async t => {
+  it('works only for its own plugin if it is bound', async t => {
     const hub = await runHub(t)
     for (const slug of ['hello', 'other']) await hub.publish({ slug })
     await hub.publish({ kind: 'service' })
@@ -135,7 +135,7 @@ describe('a key', () => {
     }
   })
 
-  it('exists nowhere in the data folder, nor does the admin token or the signing secret', async t => {
+  it('is nowhere in the data folder, and neither are the admin token and the signing secret', async t => {
     const hub = await runHub(t)
     await hub.publish()
     const key = hub.newKey()
@@ -151,7 +151,7 @@ describe('a key', () => {
 })
 
 describe('the data folder', () => {
-  it('can be read by its user only', async t => {
+  it('is readable by its user only', async t => {
     const hub = await runHub(t)
     await hub.publish()
     assert.equal(statSync(hub.dataDir).mode & 0o777, 0o700)

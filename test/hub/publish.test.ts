@@ -37,14 +37,14 @@ describe('publishing', () => {
     assert.equal(storedArtifacts(store).length, 1)
   })
 
-  it('lets one of two win that publish a version at the same time', async t => {
+  it('lets only one of two succeed that publish a version at the same time', async t => {
     const store = newStore(t)
     const both = [OLD_BYTES, NEW_BYTES].map(bytes => publishArchive(store, bytes, PUBLICATION))
     const ended = await Promise.allSettled(both)
     assert.deepEqual(ended.map(({ status }) => status).sort(), ['fulfilled', 'rejected'])
   })
 
-  it('changes nothing when the same is published once more, yanked or not', async t => {
+  it('changes nothing when a version is published again, yanked or not', async t => {
     const store = newStore(t)
     await publishArchive(store, OLD_BYTES, PUBLICATION)
     yankVersion(store, PUBLICATION)
@@ -53,14 +53,14 @@ describe('publishing', () => {
     assert.deepEqual(readListing(store, PUBLICATION), before)
   })
 
-  it('changes a version on request', async t => {
+  it('replaces a version on request', async t => {
     const store = newStore(t)
     await publishArchive(store, OLD_BYTES, PUBLICATION)
     const replaced = await publishArchive(store, NEW_BYTES, { ...PUBLICATION, replace: true })
     assert.deepEqual(readListing(store, PUBLICATION).versions, [replaced])
   })
 
-  it('keeps the name it was given before', async t => {
+  it('keeps the name of an earlier version', async t => {
     const store = newStore(t)
     await publishArchive(store, OLD_BYTES, { ...PUBLICATION, name: 'Hello' })
     await publishArchive(store, NEW_BYTES, { ...PUBLICATION, version: '1.1.0' })
@@ -93,7 +93,7 @@ describe('publishing', () => {
 })
 
 describe('an archive of a folder', () => {
-  it('has the same bytes whenever and wherever it is made', t => {
+  it('has the same bytes at any time and place', t => {
     const files = { 'b/c.txt': 'c', 'b.txt': 'b', 'a.txt': 'a', 'ü.txt': 'ü' }
     const [first, second] = [newFolder(t, files), newFolder(t)]
     for (const path of Object.keys(files).reverse()) {
@@ -119,7 +119,7 @@ describe('an archive of a folder', () => {
     })
   })
 
-  it('is read back by unzip with its symlinks', t => {
+  it('has symlinks that unzip restores', t => {
     const folder = newFolder(t, { 'bin/run': '#!/bin/sh\n' })
     symlinkSync('bin', join(folder, 'link'))
     const place = newFolder(t, {})
@@ -128,7 +128,7 @@ describe('an archive of a folder', () => {
     assert.equal(readFileSync(join(place, 'link/run'), 'utf8'), '#!/bin/sh\n')
   })
 
-  it('leaves out version control, dependencies, caches, settings and private keys, and says so', t => {
+  it('leaves out and lists version control, dependencies, caches, settings and private keys', t => {
     const folder = newFolder(t, {
       '.git/config': '',
       'node_modules/a/index.js': '',
@@ -162,8 +162,8 @@ describe('an archive of a folder', () => {
     ['leads to the folder itself', '.'],
     ['is absolute', '/etc/hostname'],
     ['leads out of the folder and back in by its name', '../folder/sub/a.txt'],
-    ['leads nowhere', 'missing.txt'],
-    ['leads out by way of another one', 'sub/up/../../outside.txt'],
+    ['is broken', 'missing.txt'],
+    ['leads out through another symlink', 'sub/up/../../outside.txt'],
   ] as const) {
     it(`is refused when a symlink ${name}`, t => {
       const parent = newFolder(t, { 'outside.txt': '', 'folder/sub/a.txt': '' })
@@ -172,7 +172,7 @@ describe('an archive of a folder', () => {
     })
   }
 
-  it('is refused when a symlink is absolute, though it leads inside', t => {
+  it('is refused when a symlink is absolute, even if it leads inside', t => {
     const folder = newFolder(t, { 'a.txt': '' })
     symlinkSync(join(folder, 'a.txt'), join(folder, 'link'))
     assert.throws(() => zipFolder(folder), { status: 400 })
@@ -184,7 +184,7 @@ describe('an archive of a folder', () => {
     assert.throws(() => zipFolder(folder), { status: 400 })
   })
 
-  it('is refused when there is nothing to publish, or no folder', t => {
+  it('is refused for an empty or missing folder', t => {
     const folder = newFolder(t, { '.env': 'A=1', file: '' })
     assert.throws(() => zipFolder(join(folder, 'file')), { status: 400 })
     assert.throws(() => zipFolder(join(folder, 'missing')), { status: 400 })
@@ -193,7 +193,7 @@ describe('an archive of a folder', () => {
 })
 
 describe('an archive of a git commit', () => {
-  it("is the tag's files below one directory, with symlinks and executable files", async t => {
+  it("has the tag's files below one directory, with symlinks and executable files", async t => {
     const bytes = await zipGitCommit({ repository: newRepository(t), ref: 'v1.0.0' })
     assert.deepEqual(modesOf(bytes), {
       'hello-v1.0.0/': '0',
@@ -203,21 +203,21 @@ describe('an archive of a git commit', () => {
     })
   })
 
-  it('takes the name it is given, and a branch whose name has a slash', async t => {
+  it('takes a given name, and a branch whose name has a slash', async t => {
     const repository = newRepository(t)
     git(repository, 'branch', 'feature/x')
     const bytes = await zipGitCommit({ repository, ref: 'feature/x', name: 'other' })
     assert.ok('other-feature-x/plugin.yaml' in modesOf(bytes))
   })
 
-  it('is not diverted by the settings of a git that called', async t => {
+  it('ignores the settings of a calling git', async t => {
     const repository = newRepository(t)
     process.env['GIT_DIR'] = join(newFolder(t), 'other.git')
     t.after(() => delete process.env['GIT_DIR'])
     assert.ok('hello-v1.0.0/plugin.yaml' in modesOf(await zipGitCommit({ repository, ref: 'v1.0.0' })))
   })
 
-  it('has the same bytes each time', async t => {
+  it('has the same bytes every time', async t => {
     const source = { repository: newRepository(t), ref: 'v1.0.0' }
     assert.ok((await zipGitCommit(source)).equals(await zipGitCommit(source)))
   })
@@ -228,7 +228,7 @@ describe('an archive of a git commit', () => {
     })
   }
 
-  it('is refused for a folder that is no repository', async t => {
+  it('is refused for a folder that is not a repository', async t => {
     await assert.rejects(zipGitCommit({ repository: newFolder(t), ref: 'main' }), { status: 400 })
   })
 })

@@ -60,7 +60,7 @@ describe('reporting a deployment', () => {
     ['repo', 7],
     ['error_message', 'x'.repeat(20_001)],
   ] as const) {
-    it(`answers 400 that names ${field} to ${JSON.stringify(value)?.slice(0, 40)}`, async t => {
+    it(`answers 400, with the field ${field}, to ${JSON.stringify(value)?.slice(0, 40)}`, async t => {
       const hub = await runHub(t)
       const response = await send(hub, hub.newKey(), { [field]: value })
       assert.equal(response.status, 400)
@@ -74,14 +74,14 @@ describe('reporting a deployment', () => {
     assert.deepEqual(await hosts(hub, { bearer: ADMIN_TOKEN }), [])
   })
 
-  it('answers 403 to a key that is bound to something else', async t => {
+  it('answers 403 to a key that is bound to another plugin', async t => {
     const hub = await runHub(t)
     const key = hub.newKey({ kind: 'plugin', slug: 'hello' })
     assert.equal((await send(hub, key, { slug: 'other' })).status, 403)
     assert.equal((await send(hub, key, {})).status, 201)
   })
 
-  it('is for ever: the database refuses to change or delete a report', async t => {
+  it('is permanent: the database refuses to change or delete a report', async t => {
     const hub = await runHub(t)
     await send(hub, hub.newKey(), {})
     assert.throws(() => hub.store.db.exec("UPDATE reports SET status = 'failed'"), /append-only/)
@@ -114,7 +114,7 @@ describe('the fleet view', () => {
     assert.deepEqual(Object.keys(stored).sort(), [...Object.keys(REPORT), 'created_at', 'deployer_id', 'id'].sort())
   })
 
-  it('is not turned back by a report that is delivered late', async t => {
+  it('ignores a report of an older deployment that arrives late', async t => {
     const hub = await runHub(t)
     const key = hub.newKey()
     await send(hub, key, { version: '1.1.0', completed_at: '2026-01-02T04:00:00Z' })
@@ -122,7 +122,7 @@ describe('the fleet view', () => {
     assert.equal((await hosts(hub, { key }))[0]?.['version'], '1.1.0')
   })
 
-  it('shows a key the hosts of its owner only', async t => {
+  it("shows only the owner's hosts for a key", async t => {
     const hub = await runHub(t)
     const alice = hub.newKey({ name: 'ci', owner: 'alice' })
     const alsoAlice = hub.newKey({ name: 'laptop', owner: 'alice' })
@@ -134,20 +134,20 @@ describe('the fleet view', () => {
     assert.deepEqual(versionsOf(await hosts(hub, { key: bob })), ['2.0.0'])
   })
 
-  it('separates keys of different names for which no owner was given', async t => {
+  it('separates keys without an owner by their names', async t => {
     const hub = await runHub(t)
     await send(hub, hub.newKey({ name: 'one' }), {})
     assert.deepEqual(await hosts(hub, { key: hub.newKey({ name: 'two' }) }), [])
   })
 
-  it('shows the admin token the hosts of all owners', async t => {
+  it('shows the hosts of all owners for the admin token', async t => {
     const hub = await runHub(t)
     await send(hub, hub.newKey({ owner: 'alice' }), { version: '1.0.0' })
     await send(hub, hub.newKey({ owner: 'bob' }), { version: '2.0.0' })
     assert.deepEqual(versionsOf(await hosts(hub, { bearer: ADMIN_TOKEN })), ['1.0.0', '2.0.0'])
   })
 
-  it('stays with the key where both are sent', async t => {
+  it('prefers the key if both are sent', async t => {
     const hub = await runHub(t)
     await send(hub, hub.newKey({ owner: 'alice' }), {})
     assert.deepEqual(await hosts(hub, { key: hub.newKey({ owner: 'bob' }), bearer: ADMIN_TOKEN }), [])

@@ -10,7 +10,7 @@ export interface Ended {
   readonly stderr: string
 }
 
-/** Runs the hub's command line to its end; the variable HUB_TEST_SECRET holds a signing secret. */
+/** Runs a command of the hub, with a signing secret in the variable HUB_TEST_SECRET. */
 export function hub(...args: string[]): Promise<Ended> {
   const env = { ...process.env, HUB_TEST_SECRET: SIGNING_SECRET }
   return new Promise(resolved => {

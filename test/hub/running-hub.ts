@@ -29,7 +29,7 @@ export interface CallOptions {
   readonly body?: string
 }
 
-/** A hub on a free port and a new data folder; both go when the test ends. */
+/** Starts a hub on a free port with a new data folder; both are removed when the test ends. */
 export async function runHub(t: TestContext, options: Partial<HubOptions> = {}): Promise<HubUnderTest> {
   const dataDir = join(newFolder(t), 'data')
   const log: string[] = []
@@ -53,7 +53,7 @@ export async function runHub(t: TestContext, options: Partial<HubOptions> = {}):
   }
 }
 
-/** A temporary folder with these files, which goes when the test ends. */
+/** Makes a temporary folder with these files, which is removed when the test ends. */
 export function newFolder(t: TestContext, files: Record<string, string> = {}): string {
   const folder = mkdtempSync(join(tmpdir(), 'hub-test-'))
   t.after(() => rmSync(folder, { recursive: true, force: true }))
@@ -64,12 +64,13 @@ export function newFolder(t: TestContext, files: Record<string, string> = {}): s
   return folder
 }
 
-/** The `error` of a JSON answer, after checking that it is a plain sentence with the headers every answer has. */
+/** The `error` of a JSON response. Throws when the response is not JSON, lacks a header or contains a stack trace. */
 export async function errorOf(response: Response): Promise<string> {
   const text = await response.text()
   if (!response.headers.get('content-type')?.startsWith('application/json')) throw new Error(`not JSON: ${text}`)
-  if (response.headers.get('x-content-type-options') !== 'nosniff') throw new Error('the answer may be sniffed')
-  if (/\n\s+at /.test(text)) throw new Error(`the answer holds a stack: ${text}`)
+  if (response.headers.get('x-content-type-options') !== 'nosniff')
+    throw new Error('the X-Content-Type-Options header is missing')
+  if (/\n\s+at /.test(text)) throw new Error(`the response contains a stack trace: ${text}`)
   return (JSON.parse(text) as { error: string }).error
 }
 

@@ -10,7 +10,7 @@ import { ADMIN_TOKEN, errorOf, newFolder, runHub } from './running-hub.ts'
 const MIB = 1024 * 1024
 
 describe('the hub', () => {
-  it('says that it is well', async t => {
+  it('reports its health', async t => {
     const hub = await runHub(t)
     assert.deepEqual(await (await hub.call('/healthz')).json(), { status: 'ok' })
   })
@@ -55,7 +55,7 @@ describe('the hub', () => {
     assert.equal((await hub.call('/devkeys/api-keys', { bearer: ADMIN_TOKEN, body })).status, 201)
   })
 
-  it('answers 413 to a body over the limit whose length was not announced', async t => {
+  it('answers 413 to a body over the limit without an announced length', async t => {
     const hub = await runHub(t)
     const response = await fetch(`${hub.url}/devkeys/api-keys`, {
       method: 'POST',
@@ -67,7 +67,7 @@ describe('the hub', () => {
     assert.ok(await errorOf(response))
   })
 
-  it('keeps everything over a restart, the admin token too', async t => {
+  it('keeps its data and its admin token over a restart', async t => {
     const dataDir = join(newFolder(t), 'data')
     const first = await startHub({ dataDir })
     const issued = await issueKey(first.url, first.adminToken)
@@ -81,7 +81,7 @@ describe('the hub', () => {
     assert.deepEqual(await hosts.json(), [])
   })
 
-  it('takes the admin token that it is given', async t => {
+  it('accepts a given admin token', async t => {
     const hub = await runHub(t)
     assert.equal((await issueKey(hub.url, ADMIN_TOKEN)).status, 201)
   })
@@ -90,7 +90,7 @@ describe('the hub', () => {
     await assert.rejects(startHub({ dataDir: newFolder(t), adminToken: 'short' }), { status: 400 })
   })
 
-  it('says so when its port is taken', async t => {
+  it('throws when its port is in use', async t => {
     const other = createServer().listen(0, '127.0.0.1')
     t.after(() => other.close())
     await new Promise(resolve => other.once('listening', resolve))
@@ -107,7 +107,7 @@ describe('the hub', () => {
 })
 
 describe('the data folder', () => {
-  it('is refused when a newer hub has written it', t => {
+  it('is refused if a newer hub has written it', t => {
     const dataDir = newFolder(t)
     const store = openStore(dataDir)
     store.db.exec('PRAGMA user_version = 99')

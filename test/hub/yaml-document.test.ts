@@ -3,22 +3,22 @@ import { describe, it } from 'node:test'
 import { parseYaml } from '../../hub/yaml-document.ts'
 
 describe('parseYaml', () => {
-  it('gives the value', () => assert.deepEqual(parseYaml('a: [1.10, x]\n', 'f.yaml'), { a: [1.1, 'x'] }))
+  it('returns the value', () => assert.deepEqual(parseYaml('a: [1.10, x]\n', 'f.yaml'), { a: [1.1, 'x'] }))
 
-  it('leaves scalars as they are written, where it is asked to', () => {
+  it('keeps scalars as text on request', () => {
     assert.deepEqual(parseYaml('a: 1.10\n', 'f.yaml', 'failsafe'), { a: '1.10' })
   })
 
   for (const [name, text, place] of [
-    ['a bracket that is left open', 'a: 1\nb: [x\n', 'line 3, column 1'],
-    ['a quote that is left open', 'a: "x\n', 'line 2, column 1'],
+    ['an open bracket', 'a: 1\nb: [x\n', 'line 3, column 1'],
+    ['an open quote', 'a: "x\n', 'line 2, column 1'],
     ['a tab', 'a: 1\n\tb: x\n', 'line 2, column 1'],
     ['a key written twice', 'a: 1\na: 2\n', 'line 2, column 1'],
     ['an alias', 'a: &x 1\nb: *x\n', 'line 2, column 4'],
-    ['an alias of nothing', 'b: *x\n', 'line 1, column 4'],
+    ['an alias without an anchor', 'b: *x\n', 'line 1, column 4'],
     ['a second document', 'a: 1\n---\nb: 2\n', 'line 2, column 1'],
   ] as const) {
-    it(`refuses ${name} in one whole sentence, with its place`, () => {
+    it(`refuses ${name} in one sentence, with its place`, () => {
       assert.throws(
         () => parseYaml(text, 'f.yaml'),
         ({ name: type, status, message }) => {

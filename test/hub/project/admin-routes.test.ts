@@ -11,7 +11,7 @@ describe('the administration of projects', () => {
     ['devkeys', 'xdevkey', /^devkey_[\w-]{43}$/],
     ['deployment-credentials', 'deployment_credential', /^deploy_[\w-]{43}$/],
   ] as const) {
-    it(`answers the value once under ${segment}`, async t => {
+    it(`answers with the value under ${segment}`, async t => {
       const hub = await runHub(t)
       const issued = await issue(hub, segment)
       assert.match(String(issued[field]), pattern)
@@ -20,7 +20,7 @@ describe('the administration of projects', () => {
     })
   }
 
-  it('makes keys that work, and revokes one at a time', async t => {
+  it('creates working keys and revokes them one at a time', async t => {
     const shop = await runShopHub(t)
     const devkey = await issue(shop.hub, 'devkeys')
     const issued = await issue(shop.hub, 'deployment-credentials')
@@ -38,7 +38,7 @@ describe('the administration of projects', () => {
     assert.equal((await authorize(shop)).status, 403)
   })
 
-  it('revokes all keys of one project, and of no other', async t => {
+  it('revokes all keys of one project only', async t => {
     const { hub } = await runShopHub(t)
     const other = newValue(hub, 'devkey', 'other')
     const response = await remove(hub, `${SHOP}/keys`)
@@ -55,7 +55,7 @@ describe('the administration of projects', () => {
     })
   }
 
-  it("answers 404 to the revocation of another project's key", async t => {
+  it("answers 404 to revoking another project's key", async t => {
     const { hub } = await runShopHub(t)
     const id = listProjectKeys(hub.store)[0]?.id
     assert.equal((await remove(hub, `/v1/projects/other/keys/${id}`)).status, 404)

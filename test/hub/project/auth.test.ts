@@ -10,7 +10,7 @@ const LATEST = '/v1/projects/shop/versions/latest'
 const HOUR_MS = 3_600_000
 
 describe('POST /v1/auth', () => {
-  it('exchanges a dev key for a token of one hour', async t => {
+  it('exchanges a dev key for a token that is valid for one hour', async t => {
     const hub = await runHub(t)
     const response = await hub.call('/v1/auth', { json: { xdevkey: newValue(hub, 'devkey'), project_id: 'shop' } })
     assert.equal(response.status, 200)
@@ -35,7 +35,7 @@ describe('POST /v1/auth', () => {
     ['no dev key', 400, { project_id: 'shop' }],
     ['an empty dev key', 400, { xdevkey: '', project_id: 'shop' }],
     ['a dev key that is a list', 400, { xdevkey: ['x'], project_id: 'shop' }],
-    ['an endless dev key', 400, { xdevkey: 'x'.repeat(513), project_id: 'shop' }],
+    ['an overlong dev key', 400, { xdevkey: 'x'.repeat(513), project_id: 'shop' }],
     ['no project', 400, { xdevkey: 'x' }],
     ['a project id that is a path', 400, { xdevkey: 'x', project_id: '..' }],
   ] as const) {
@@ -55,13 +55,13 @@ describe('POST /v1/auth', () => {
     assert.match(await errorOf(response), /other/)
   })
 
-  it('answers 401 to a deployment credential, which is no dev key', async t => {
+  it('answers 401 to a deployment credential', async t => {
     const hub = await runHub(t)
     const json = { xdevkey: newValue(hub, 'credential'), project_id: 'shop' }
     assert.equal((await hub.call('/v1/auth', { json })).status, 401)
   })
 
-  it('answers 401 to a revoked dev key, whose tokens die with it', async t => {
+  it('answers 401 to a revoked dev key and its tokens', async t => {
     const hub = await runHub(t)
     const xdevkey = newValue(hub, 'devkey')
     const token = await logIn(hub, xdevkey)
@@ -72,7 +72,7 @@ describe('POST /v1/auth', () => {
 })
 
 describe('an access token', () => {
-  it('opens its project for one hour and no longer', async t => {
+  it('is valid for one hour and no longer', async t => {
     let now = 1_000_000
     const shop = await runShopHub(t, { now: () => now })
     now += HOUR_MS - 1
@@ -83,7 +83,7 @@ describe('an access token', () => {
     assert.equal((await report(shop)).status, 401)
   })
 
-  it('works after a newer one was issued, also when older ones were swept', async t => {
+  it('stays valid when a newer one is issued and expired ones are deleted', async t => {
     let now = 1_000_000
     const shop = await runShopHub(t, { now: () => now })
     now += HOUR_MS / 2
@@ -101,7 +101,7 @@ describe('an access token', () => {
     ['GET', '/v1/projects/shop/artifacts/1.0.0/download', undefined],
     ['POST', '/v1/deployments/report', REPORT],
   ] as const) {
-    it(`is needed for ${method} ${path}, and opens no other project`, async t => {
+    it(`is required for ${method} ${path}, and is valid for its project only`, async t => {
       const { hub } = await runShopHub(t)
       const other = await logIn(hub, newValue(hub, 'devkey', 'other'), 'other')
       const call = (headers: Record<string, string>) => hub.call(path, { method, headers, ...(json && { json }) })
@@ -116,7 +116,7 @@ describe('an access token', () => {
     })
   }
 
-  it('is needed for POST /v1/deployments/authorize', async t => {
+  it('is required for POST /v1/deployments/authorize', async t => {
     const shop = await runShopHub(t)
     assert.equal((await authorize({ ...shop, token: 'unknown' })).status, 401)
     assert.equal((await authorize({ ...shop, token: shop.credential })).status, 401)

@@ -10,7 +10,7 @@ import { logIn } from './project-client.ts'
 import { newShop } from './project-source.ts'
 
 describe('the command line of projects', { concurrency: 3 }, () => {
-  it('takes a project from its source to a released key, and revokes it', async t => {
+  it('publishes a project, releases its key, and revokes it', async t => {
     const running = await runHub(t)
     const data = ['--data', running.dataDir]
     const { publicKey, sealing } = await prepare(t)
@@ -28,7 +28,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     assert.equal((await ask()).status, 403)
   })
 
-  it('seals into a file that is published elsewhere', async t => {
+  it('seals into a file for another hub to publish', async t => {
     const { folder, sealing } = await prepare(t)
     const out = join(folder, 'shop.sealed')
     const sealed = await hub('project', 'seal', ...sealing, '--out', out)
@@ -43,7 +43,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     assert.match((await hub('project', 'versions', ...data)).stdout, /^shop +1\.0\.0 +served /m)
   })
 
-  it('revokes a version, or everything that opens a project', async t => {
+  it('revokes a version, or all keys of a project', async t => {
     const { folder, sealing } = await prepare(t)
     const data = ['--data', join(folder, 'data')]
     await hub('project', 'publish', ...sealing, ...data)
@@ -55,14 +55,14 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     assert.doesNotMatch((await hub('project', 'keys', ...data)).stdout, / active /)
   })
 
-  it('makes a signing key that openssl understands, for its user only', async t => {
+  it('creates a signing key that openssl understands and only its user can read', async t => {
     const { publicKey, key } = await prepare(t)
     assert.equal(statSync(key).mode & 0o777, 0o600)
     const der = execFileSync('openssl', ['pkey', '-in', key, '-pubout', '-outform', 'DER'])
     assert.equal(der.subarray(-32).toString('base64'), publicKey)
   })
 
-  it('never writes over a key or a sealed file', async t => {
+  it('never overwrites a key or a sealed file', async t => {
     const { folder, key, sealing } = await prepare(t)
     const before = readFileSync(key)
     assert.equal((await hub('project', 'keygen', '--out', key)).code, 1)
@@ -80,7 +80,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     assert.deepEqual(readdirSync(source), before)
   })
 
-  it('makes no data folder where it was to list or revoke what is in one', async t => {
+  it('creates no data folder to list or revoke', async t => {
     const data = join(newFolder(t), 'data')
     for (const args of [['versions'], ['keys'], ['revoke', 'x'], ['revoke', '--project-id', 'shop']]) {
       assert.equal((await hub('project', ...args, '--data', data)).code, 1)
@@ -88,7 +88,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     assert.equal(existsSync(data), false)
   })
 
-  it('makes no key for a project that was never published', async t => {
+  it('creates no key for a project that was never published', async t => {
     const { folder, sealing } = await prepare(t)
     const data = ['--data', join(folder, 'data')]
     const ask = (purpose: string) => hub('project', purpose, '--project-id', 'shpo', '--name', 'ci', ...data)
@@ -103,7 +103,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     assert.doesNotMatch((await hub('project', 'keys', ...data)).stdout, /shpo/)
   })
 
-  it('says that a private key stands where the public one belongs', async t => {
+  it('refuses a private key in place of the public one', async t => {
     const { folder, key, sealing } = await prepare(t)
     const out = join(folder, 'shop.sealed')
     await hub('project', 'seal', ...sealing, '--out', out)
@@ -116,7 +116,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     assert.ok(!ended.stderr.includes(pem.split('\n')[1] ?? ''), ended.stderr)
   })
 
-  it('says which command makes a signing key that is not there, and where none can be made', async t => {
+  it('says how to make a missing signing key, and where to write one', async t => {
     const { folder, sealing } = await prepare(t)
     const missing = await hub('project', 'seal', ...sealing, '--signing-key', join(folder, 'missing.pem'))
     assert.match(missing.stderr, /^[^\n]*missing\.pem[^\n]*project keygen[^\n]*\n$/)
@@ -141,7 +141,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     ['revoke', 'x', '--project-id', 'shop'],
     ['revoke', '--version', '1.0.0'],
   ]) {
-    it(`ends with 2 and one sentence after "project ${args.join(' ')}"`, async () => {
+    it(`exits with 2 and one sentence for "project ${args.join(' ')}"`, async () => {
       const ended = await hub('project', ...args)
       assert.equal(ended.code, 2)
       assert.equal(ended.stderr.trim().split('\n').length, 1)
@@ -150,12 +150,12 @@ describe('the command line of projects', { concurrency: 3 }, () => {
   }
 
   for (const [name, change] of [
-    ['a file that is no key', ['--signing-key', import.meta.filename]],
+    ['a file that is not a key', ['--signing-key', import.meta.filename]],
     ['a version that is not semantic', ['--version', '1']],
-    ['a folder that is no project', ['--source', import.meta.dirname]],
+    ['a folder that is not a project', ['--source', import.meta.dirname]],
     ['a missing key', ['--signing-key', '/missing']],
   ] as const) {
-    it(`ends with 1 and one sentence for ${name}`, async t => {
+    it(`exits with 1 and one sentence for ${name}`, async t => {
       const { folder, sealing } = await prepare(t)
       const ended = await hub('project', 'publish', ...sealing, ...change, '--data', join(folder, 'data'))
       assert.equal(ended.code, 1)
@@ -173,7 +173,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
   }
 })
 
-/** A source folder with a secret in it, a signing key beside it, and the options that seal the one with the other. */
+/** Makes a source folder with a secret in it and a signing key. Returns the options to seal it. */
 async function prepare(t: TestContext) {
   const [folder, source] = [newFolder(t), newShop(t, { 'plugins/cart/.env': 'S=1' })]
   const key = join(folder, 'signing.pem')

@@ -6,7 +6,7 @@ import { zstdDecompressSync } from 'node:zlib'
 import type { SealedProject } from '../../../hub/project/seal.ts'
 import { newFolder } from '../running-hub.ts'
 
-/** The tar in a sealed file, opened by the description of the format alone: signature, then tag, then zstd. */
+/** The tar in a sealed file, opened as the format describes, without our own code: signature, tag, zstd. */
 export function openSealed({ bytes, release }: Pick<SealedProject, 'bytes' | 'release'>): Buffer {
   const raw = Buffer.from(release.signer_public_key, 'base64').toString('base64url')
   const key = createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x: raw }, format: 'jwk' })
@@ -24,7 +24,7 @@ export function listTar(tar: Buffer): string[] {
   return listed.trimEnd().split('\n')
 }
 
-/** Extracts the tar with the machine's own program into a folder that goes when the test ends. */
+/** Extracts with the machine's tar into a folder that is removed when the test ends. */
 export function extractTar(t: TestContext, tar: Buffer): string {
   const folder = newFolder(t)
   execFileSync('tar', ['--extract', '--directory', folder], { input: tar })

@@ -5,7 +5,7 @@ import type { HubOptions } from '../../../hub/server.ts'
 import { type HubUnderTest, runHub } from '../running-hub.ts'
 import { publishShop } from './project-source.ts'
 
-/** A running hub that serves version 1.0.0 of the project `shop`, and what opens it. */
+/** A running hub that serves version 1.0.0 of the project `shop`, with keys to it. */
 export interface ShopHub {
   readonly hub: HubUnderTest
   readonly sealed: SealedProject
@@ -20,7 +20,7 @@ export async function runShopHub(t: TestContext, options: Partial<HubOptions> = 
   return { hub, sealed, token, credential: newValue(hub, 'credential') }
 }
 
-/** A new dev key or deployment credential. */
+/** Creates a dev key or deployment credential. */
 export function newValue(hub: HubUnderTest, purpose: Purpose, project_id = 'shop'): string {
   return createProjectKey(hub.store, { project_id, purpose, name: 'test' }).value
 }

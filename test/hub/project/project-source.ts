@@ -21,7 +21,7 @@ steps:
 `,
 } as const
 
-/** Seals the project `shop`, with these files beside or instead of its own; a file that is undefined is not there. */
+/** Seals the project `shop`; `files` add to its own, replace them or, with undefined, remove them. */
 export async function sealShop(
   t: TestContext,
   options: Partial<SealOptions> = {},
@@ -36,7 +36,7 @@ export function newShop(t: TestContext, files: Record<string, string | undefined
   return newFolder(t, Object.fromEntries(present) as Record<string, string>)
 }
 
-/** Seals the project `shop` and publishes it in the hub's data folder. */
+/** Seals the project `shop` and publishes it to the hub's data folder. */
 export async function publishShop(t: TestContext, store: Store, version: string): Promise<SealedProject> {
   const sealed = await sealShop(t, { version })
   await publishProject(store, sealed)

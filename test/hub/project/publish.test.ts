@@ -15,7 +15,7 @@ import { publishShop, SIGNING_KEY, sealShop } from './project-source.ts'
 const UPLOAD = '/v1/projects/shop/versions'
 
 describe('publishing a project', () => {
-  it('lists it', async t => {
+  it('lists the version', async t => {
     const store = newStore(t)
     await publishShop(t, store, '1.0.0')
     await publishShop(t, store, '1.1.0')
@@ -25,7 +25,7 @@ describe('publishing a project', () => {
     )
   })
 
-  it('changes nothing when the same is published once more, revoked or not', async t => {
+  it('changes nothing when a version is published again, revoked or not', async t => {
     const store = newStore(t)
     const sealed = await publishShop(t, store, '1.0.0')
     revokeProjectVersion(store, { project_id: 'shop', version: '1.0.0' })
@@ -41,13 +41,13 @@ describe('publishing a project', () => {
     assert.equal(listProjects(store)[0]?.versions.length, 1)
   })
 
-  it('never gives published bytes a second version', async t => {
+  it('never publishes the same bytes as a second version', async t => {
     const store = newStore(t)
     const { bytes, release } = await publishShop(t, store, '1.0.0')
     await assert.rejects(publishProject(store, { bytes, release: { ...release, version: '2.0.0' } }), { status: 409 })
   })
 
-  it('lets one of two win that publish a version at the same time', async t => {
+  it('lets only one of two succeed that publish a version at the same time', async t => {
     const store = newStore(t)
     const both = [await sealShop(t), await sealShop(t)]
     const ended = await Promise.allSettled(both.map(sealed => publishProject(store, sealed)))
@@ -57,7 +57,7 @@ describe('publishing a project', () => {
   for (const [name, change] of [
     ['a changed byte', ({ bytes }: SealedProject) => ({ bytes: flipped(bytes, 20) })],
     ['a changed nonce', ({ bytes }: SealedProject) => ({ bytes: flipped(bytes, 0) })],
-    ['a byte more', ({ bytes }: SealedProject) => ({ bytes: Buffer.concat([bytes, Buffer.alloc(1)]) })],
+    ['an extra byte', ({ bytes }: SealedProject) => ({ bytes: Buffer.concat([bytes, Buffer.alloc(1)]) })],
     ['no bytes', () => ({ bytes: Buffer.alloc(0) })],
     [
       'a signature over other bytes',
@@ -92,7 +92,7 @@ describe('publishing a project', () => {
 })
 
 describe('a key at rest', () => {
-  it('is in no file of the data folder and in no log, in no form', async t => {
+  it('is in no file of the data folder and in no log, in any form', async t => {
     const hub = await runHub(t)
     const sealed = await sealShop(t)
     assert.equal((await upload(hub, sealed)).status, 201)
@@ -111,7 +111,7 @@ describe('a key at rest', () => {
     assert.equal(statSync(join(store.dataDir, 'dek.key')).size, 32)
   })
 
-  it('comes back for the release that it was encrypted for only', t => {
+  it('can be decrypted for its own release only', t => {
     const store = newStore(t)
     const owner = { project_id: 'shop', version: '1.0.0', signature: 's' }
     const dek = randomBytes(32)
@@ -123,7 +123,7 @@ describe('a key at rest', () => {
     assert.throws(() => decryptDek(store, owner, encrypted.subarray(0, -1)), { status: 500 })
   })
 
-  it('is not given out under a wrong or missing key of the hub', t => {
+  it('is not released with a wrong or missing key of the hub', t => {
     const store = newStore(t)
     const owner = { project_id: 'shop', version: '1.0.0', signature: 's' }
     const encrypted = encryptDek(store, owner, randomBytes(32))
@@ -135,7 +135,7 @@ describe('a key at rest', () => {
 })
 
 describe('the upload of a sealed file', () => {
-  it('publishes it, also one that is larger than any JSON', async t => {
+  it('publishes a file, even one above the limit for JSON', async t => {
     const hub = await runHub(t)
     const sealed = await sealShop(t, {}, { 'plugins/cart/data': randomBytes(2 * 1024 * 1024).toString('base64') })
     const response = await upload(hub, sealed)
@@ -172,7 +172,7 @@ describe('the upload of a sealed file', () => {
     assert.match(await errorOf(response), /1\.0\.0/)
   })
 
-  it('answers 413 to a body that announces more than 512 MiB, before it reads it', async t => {
+  it('answers 413 to an announced length above 512 MiB, before reading the body', async t => {
     const hub = await runHub(t)
     assert.equal(await statusOfAnnounced(hub.url, { 'Content-Length': String(512 * 1024 * 1024 + 1) }), 413)
   })

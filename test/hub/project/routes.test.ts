@@ -28,7 +28,7 @@ describe('GET /v1/projects/{id}/versions/latest', () => {
     })
   }
 
-  it('leaves revoked versions out, and answers 404 when none is left', async t => {
+  it('skips revoked versions, and answers 404 when none is left', async t => {
     const { hub, token } = await runShopHub(t)
     await publishShop(t, hub.store, '1.1.0')
     revokeProjectVersion(hub.store, { project_id: 'shop', version: '1.1.0' })
@@ -47,7 +47,7 @@ describe('GET /v1/projects/{id}/versions/latest', () => {
 })
 
 describe('GET /v1/projects/{id}/artifacts/{version}', () => {
-  it('says where the bytes are, and how they are signed', async t => {
+  it('answers with the URL and the signature of the bytes', async t => {
     const { hub, token, sealed } = await runShopHub(t)
     const response = await hub.call(DESCRIPTOR, { bearer: token })
     assert.equal(response.status, 200)
@@ -58,7 +58,7 @@ describe('GET /v1/projects/{id}/artifacts/{version}', () => {
     })
   })
 
-  it('leads to the sealed bytes, for HEAD to their length', async t => {
+  it('leads to the sealed bytes, or for HEAD to their length', async t => {
     const { hub, token, sealed } = await runShopHub(t)
     const response = await hub.call(`${DESCRIPTOR}/download`, { bearer: token })
     assert.equal(response.status, 200)
@@ -68,7 +68,7 @@ describe('GET /v1/projects/{id}/artifacts/{version}', () => {
     assert.equal(head.headers.get('content-length'), String(sealed.bytes.length))
   })
 
-  it('gives the address under the name that the caller used', async t => {
+  it('uses the host name of the request in the URL', async t => {
     const { hub, token } = await runShopHub(t)
     const descriptor = JSON.parse(await getUnderName(`${hub.url}${DESCRIPTOR}`, 'hub.example', token))
     assert.equal(descriptor.download_url, `http://hub.example${DESCRIPTOR}/download`)
@@ -85,7 +85,7 @@ describe('GET /v1/projects/{id}/artifacts/{version}', () => {
     })
   }
 
-  it('answers 500 rather than bytes that were cut on the hub', async t => {
+  it("answers 500 when the hub's file is incomplete", async t => {
     const { hub, token } = await runShopHub(t)
     const [file = ''] = readdirSync(join(hub.dataDir, 'artifacts'))
     writeFileSync(join(hub.dataDir, 'artifacts', file), 'cut')
@@ -123,19 +123,19 @@ describe('POST /v1/deployments/authorize', () => {
     assert.equal((await authorize({ ...shop, credential: newValue(shop.hub, 'credential', 'other') })).status, 403)
   })
 
-  it('answers 403 to a dev key, which is no credential', async t => {
+  it('answers 403 to a dev key', async t => {
     const shop = await runShopHub(t)
     assert.equal((await authorize({ ...shop, credential: newValue(shop.hub, 'devkey') })).status, 403)
   })
 
-  it('never releases the key of another project, which may have the same version', async t => {
+  it('never releases the key of another project with the same version', async t => {
     const shop = await runShopHub(t)
     const token = await logIn(shop.hub, newValue(shop.hub, 'devkey', 'other'), 'other')
     const credential = newValue(shop.hub, 'credential', 'other')
     assert.equal((await authorize({ ...shop, token, credential })).status, 404)
   })
 
-  it('answers 403 from the moment on that the credential is revoked, and to no other one', async t => {
+  it('answers 403 as soon as the credential is revoked, and to no other', async t => {
     const shop = await runShopHub(t)
     const other = newValue(shop.hub, 'credential')
     const [, credential] = listProjectKeys(shop.hub.store).filter(({ purpose }) => purpose === 'credential')
@@ -145,7 +145,7 @@ describe('POST /v1/deployments/authorize', () => {
     assert.deepEqual(statuses.map(({ status }) => status).sort(), [200, 403])
   })
 
-  it('answers 403 with a sentence once the version is revoked', async t => {
+  it('answers 403, with the version, after its revocation', async t => {
     const shop = await runShopHub(t)
     revokeProjectVersion(shop.hub.store, { project_id: 'shop', version: '1.0.0' })
     const response = await authorize(shop)
@@ -153,7 +153,7 @@ describe('POST /v1/deployments/authorize', () => {
     assert.match(await errorOf(response), /1\.0\.0/)
   })
 
-  it('releases nothing once the whole project is revoked, until it gets new keys', async t => {
+  it('releases nothing after the whole project is revoked, until it gets new keys', async t => {
     const shop = await runShopHub(t)
     assert.equal(revokeProject(shop.hub.store, 'shop').length, 2)
     assert.equal((await authorize(shop)).status, 401)
@@ -173,7 +173,7 @@ describe('POST /v1/deployments/report', () => {
     assert.deepEqual(stored, REPORT)
   })
 
-  it('keeps one row for a deployment, which says what was reported last', async t => {
+  it('keeps one row for each deployment, with the last report', async t => {
     const shop = await runShopHub(t)
     await report(shop)
     assert.equal((await report(shop, { status: 'rolled_back' })).status, 201)
@@ -214,7 +214,7 @@ describe('POST /v1/deployments/report', () => {
     { plugins: [{ id: '../cart', version: '1' }] },
     { plugins: Array.from({ length: 1001 }, () => ({ id: 'cart', version: '1' })) },
   ]) {
-    it(`answers 400 that names the field to ${JSON.stringify(change).slice(0, 60)}`, async t => {
+    it(`answers 400, with the field, to ${JSON.stringify(change).slice(0, 60)}`, async t => {
       const response = await report(await runShopHub(t), change)
       assert.equal(response.status, 400)
       assert.match(await errorOf(response), new RegExp(`^${Object.keys(change)[0]}`))
@@ -247,14 +247,14 @@ describe('the fleet page', () => {
     }
   })
 
-  it('says nothing about projects while there is none', async t => {
+  it('omits projects if there are none', async t => {
     const hub = await runHub(t)
     assert.equal((await (await hub.call('/')).text()).includes('Projects'), false)
   })
 })
 
 describe('a project that was sealed elsewhere', () => {
-  it('is not known before it is published', async t => {
+  it('is unknown before it is published', async t => {
     const shop = await runShopHub(t)
     assert.equal((await authorize({ ...shop, sealed: await sealShop(t) })).status, 404)
   })

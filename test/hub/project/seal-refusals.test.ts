@@ -13,7 +13,7 @@ const BUILT_AT = new Date('2026-01-02T03:04:05Z')
 
 describe('sealing', () => {
   for (const [name, options, files] of [
-    ['a source that is no folder', { source: '/missing' }, {}],
+    ['a source that is not a folder', { source: '/missing' }, {}],
     ['a version that is not semantic', { version: '1.0' }, {}],
     ['a version with a v', { version: 'v1.0.0' }, {}],
     ['a project id that is a path', { projectId: '../x' }, {}],
@@ -32,12 +32,12 @@ describe('sealing', () => {
     ],
     ['a plugin without plugin.yaml', {}, { 'plugins/cart/plugin.yaml': undefined }],
     ['a plugin without a version', {}, { 'plugins/cart/plugin.yaml': 'name: cart\n' }],
-    ['a plugin.yaml that is no YAML', {}, { 'plugins/cart/plugin.yaml': 'a: [' }],
-    ['a plugin whose folder is no id', {}, { 'plugins/My Cart/plugin.yaml': 'version: 1\n' }],
+    ['a plugin.yaml that is not YAML', {}, { 'plugins/cart/plugin.yaml': 'a: [' }],
+    ['a plugin whose folder has an invalid name', {}, { 'plugins/My Cart/plugin.yaml': 'version: 1\n' }],
     ['a name with a backslash', {}, { 'plugins/cart/a\\b': '' }],
     ['a name with a line end', {}, { 'plugins/cart/a\nb': '' }],
     ['no plan', {}, { 'deployment/install.yaml': undefined }],
-    ['a plan that is no YAML', {}, { 'deployment/install.yaml': 'a: [' }],
+    ['a plan that is not YAML', {}, { 'deployment/install.yaml': 'a: [' }],
     [
       'a plan that installs what is not there',
       {},
@@ -46,7 +46,7 @@ describe('sealing', () => {
         'deployment/install.yaml': 'project_id: shop\nsteps: [{id: a, action: install_plugin, plugin: till}]\n',
       },
     ],
-    ['a plan that needs a template that is not there', {}, { 'plugins/cart/.env.template': undefined }],
+    ['a plan that needs a missing template', {}, { 'plugins/cart/.env.template': undefined }],
     [
       'a plan that needs a file that is left out',
       {},
@@ -68,10 +68,10 @@ describe('sealing', () => {
     ['out of the project', '../../../../etc/passwd'],
     ['out of its plugin', '../../extensions/mailer/run.sh'],
     ['out of its plugin and back', '../cart/plugin.yaml'],
-    ['to what is left out', '.env'],
+    ['to a path that is left out', '.env'],
     ['through another symlink', 'folder/main.py'],
     ['through another symlink and back', 'folder/../src/main.py'],
-    ['through what is not there', 'missing/../plugin.yaml'],
+    ['through a missing path', 'missing/../plugin.yaml'],
     ['to another symlink', 'folder'],
     ['through a file', 'plugin.yaml/x'],
   ] as const) {
@@ -83,7 +83,7 @@ describe('sealing', () => {
     })
   }
 
-  it('refuses what is no file, folder or symlink', async t => {
+  it('refuses anything but files, folders and symlinks', async t => {
     const source = newShop(t)
     execFileSync('mkfifo', [join(source, 'plugins/cart/fifo')])
     await assert.rejects(sealShop(t, { source }), { name: 'HubError', status: 400 })
@@ -94,7 +94,7 @@ describe('sealing', () => {
     ['grew', 'longer than it was'],
     ['shrank', 'x'],
   ] as const) {
-    it(`refuses a file that ${name} since it was looked at`, async t => {
+    it(`refuses a file that ${name} after it was hashed`, async t => {
       const source = join(newFolder(t, { file: content }), 'file')
       const sha256 = createHash('sha256').update('bytes').digest('hex')
       const member = { type: 'file', path: 'file', source, size: 5, isExecutable: false, sha256 } as const

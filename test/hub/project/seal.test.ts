@@ -23,7 +23,7 @@ print(hashlib.sha256("\\n".join(lines).encode()).hexdigest())
 `
 
 describe('a sealed project', () => {
-  it('is nonce, ciphertext and tag of one zstd stream of a tar, signed as a whole', async t => {
+  it('is a nonce, an encrypted zstd stream of a tar, and a tag, signed as a whole', async t => {
     const tar = openSealed(await sealShop(t, { builtAt: BUILT_AT }))
     const members = listTar(tar).map(line => line.replace(/ +/g, ' ').split(' '))
     assert.deepEqual(
@@ -78,7 +78,7 @@ describe('a sealed project', () => {
     )
   })
 
-  it('has the content digest that another language computes', { skip: !HAS_PYTHON && 'no python3' }, async t => {
+  it('has the content digest that Python computes', { skip: !HAS_PYTHON && 'no python3' }, async t => {
     const names = ['q.txt', 'q/b', 'q-b', 'Z', 'ä', '\uFF21', '\u{1F600}', 'q/c.d/e', 'q/c-d/e', 'q/c/e']
     const source = newShop(t, Object.fromEntries(names.map(name => [`plugins/cart/${name}`, name])))
     symlinkSync('../plugin.yaml', join(source, 'plugins/cart/src/link'))
@@ -88,7 +88,7 @@ describe('a sealed project', () => {
     assert.equal(sealed.manifest.content_sha256, digest.trim())
   })
 
-  it('is the same for the same files, facts, key and random bytes, whatever their times and modes', async t => {
+  it('is the same for the same files, facts, key and random bytes, with any times and modes', async t => {
     const [one, other] = [newShop(t), newShop(t)]
     utimesSync(join(other, 'plugins/cart/src/main.py'), 1, 1)
     chmodSync(join(other, 'plugins/cart/src/main.py'), 0o666)
@@ -99,7 +99,7 @@ describe('a sealed project', () => {
     assert.ok(second && first?.bytes.equals(second.bytes))
   })
 
-  it('has another key and nonce each time', async t => {
+  it('has a new key and nonce every time', async t => {
     const [first, second] = [await sealShop(t), await sealShop(t)]
     assert.notEqual(first.release.dek, second.release.dek)
     assert.notDeepEqual(first.bytes.subarray(0, 12), second.bytes.subarray(0, 12))
@@ -126,7 +126,7 @@ describe('a sealed project', () => {
     assert.ok(listTar(openSealed(sealed)).some(line => line.endsWith('addons/cart/plugin.yaml')))
   })
 
-  it('leaves the source folder as it was, and needs no right to write in it', async t => {
+  it('leaves the source folder unchanged, and needs no write permission', async t => {
     const source = newShop(t, { '.git/HEAD': 'ref', 'plugins/cart/.env': 'S=1' })
     const folders = ['plugins/cart/src', 'plugins/cart', 'plugins', 'deployment', '.']
     for (const folder of folders) chmodSync(join(source, folder), 0o555)
@@ -138,7 +138,7 @@ describe('a sealed project', () => {
 })
 
 describe('sealing', () => {
-  it('takes a plan whose steps are about an extension', async t => {
+  it('accepts a plan with steps for an extension', async t => {
     const steps = [
       '{id: mailer, action: install_extension, extension: mailer}',
       '{id: env, action: write_env, plugin: mailer, from: extensions/mailer/.env.template}',
@@ -180,7 +180,7 @@ describe('sealing', () => {
     '.netrc',
     '.git-credentials',
   ]) {
-    it(`leaves ${path} out and says so`, async t => {
+    it(`leaves out and lists ${path}`, async t => {
       const sealed = await sealShop(t, {}, { [`plugins/cart/${path}`]: 'secret' })
       assert.equal(sealed.leftOut.length, 1)
       assert.ok(`plugins/cart/${path}`.startsWith(sealed.leftOut[0] ?? '-'))
@@ -205,7 +205,7 @@ describe('sealing', () => {
     })
   }
 
-  it('leaves out and names what is no part of a project', async t => {
+  it("leaves out and lists files outside the project's folders", async t => {
     const others = [
       'README.md',
       'manifest.json',
@@ -233,13 +233,13 @@ describe('sealing', () => {
 })
 
 describe('paths', () => {
-  it('are ordered component by component, by code points', () => {
+  it('are sorted component by component, by code points', () => {
     const ordered = ['a', 'a/b', 'a/b/c', 'a/b-c', 'a-b', 'a.txt', 'ab', '\uFF21', '\u{1F600}']
     assert.deepEqual(ordered.toReversed().sort(comparePaths), ordered)
   })
 })
 
-/** Everything about each path that sealing could change, but the time of the last access. */
+/** All that sealing could change about each path, except for the access time. */
 function describeTree(root: string): unknown[] {
   return readdirSync(root, { recursive: true, encoding: 'utf8' }).map(path => {
     const { mode, size, mtimeMs, ctimeMs, ino } = lstatSync(join(root, path))
