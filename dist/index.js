@@ -19509,11 +19509,13 @@ class TransientError extends ArtifactError {
     }
 }
 /**
- * Explains a system error on a connection to the operator: `bad_response` for an answer that is not HTTP, else
- * `network`, which is transient unless a certificate was refused. The message names no path and no query: both may
- * contain tokens.
+ * Explains an error on a connection to the operator, unless it is an ArtifactError, which explains itself:
+ * `bad_response` for an answer that is not HTTP, else `network`, which is transient unless a certificate was refused.
+ * The message names no path and no query: both may contain tokens.
  */
 function explainFailure(error, { origin, sent }) {
+    if (error instanceof ArtifactError)
+        return error;
     const code = errnoOf(error) ?? '';
     const reason = reasonOf(error);
     if (code.startsWith('HPE_')) {
@@ -19647,24 +19649,31 @@ function readResponseHeaders(headers) {
     return Object.fromEntries(entries);
 }
 
+;// CONCATENATED MODULE: ./build/net/unusable-answer.js
+
+/** Says that the server answered with something else than it should have: ArtifactError `bad_response`. */
+function unusableAnswer(answer, expected, found) {
+    return new ArtifactError('bad_response', `${answer.url.origin} answered with ${found} instead of ${expected}: check the URL, or report it to the hub.`);
+}
+
 ;// CONCATENATED MODULE: ./build/net/exchange.js
 
 
 
 
 
+
 /**
- * Sends one request on a connection of its own and waits for the head of the answer; a redirect is an answer like any
- * other.
+ * Sends one request on a connection of its own and waits for the head of the answer; a redirect is an answer as well.
  * Throws TransientError `network` or `timeout`, ArtifactError `network` for a refused certificate and `bad_response`
- * for an answer that is not HTTP, and the reason of the settings' signal once that is aborted.
+ * for an answer that is not HTTP or is HTTP 101, and the reason of the settings' signal once that is aborted.
  */
 async function openExchange(request, settings) {
     const watch = new ConnectionWatch(request.url.origin, settings);
     try {
         const sent = startRequest(request, { ...settings, signal: watch.signal });
         watch.follow(sent);
-        const answer = await receiveHead(sent.end(request.body));
+        const answer = await receiveHead(sent.end(request.body), request);
         return {
             status: answer.statusCode ?? 0,
             headers: readResponseHeaders(answer.headers),
@@ -19686,10 +19695,18 @@ function startRequest({ url, method, headers }, settings) {
         signal: settings.signal,
     });
 }
-// The listener for errors stays: a request may still fail after its answer has begun, and the body reports that.
-function receiveHead(sent) {
+/** Settles whenever the request ends, also when the server switches to another protocol or closes without an error. */
+function receiveHead(sent, request) {
     return new Promise((resolve, reject) => {
-        sent.on('response', resolve).on('error', reject);
+        const refuse = () => reject(unusableAnswer(request, 'an HTTP answer', 'HTTP 101 (a switch to another protocol)'));
+        sent.on('response', answer => (answer.statusCode === 101 ? refuse() : resolve(answer)));
+        sent.on('upgrade', (_, socket) => {
+            socket.destroy();
+            refuse();
+        });
+        // It stays after the answer has begun: the request may still fail, and the body reports that.
+        sent.on('error', reject);
+        sent.on('close', () => reject(new Error('closed without an answer')));
     });
 }
 async function* receiveBody(answer, watch) {
@@ -19930,13 +19947,6 @@ async function attemptCall(call, start, settings) {
     finally {
         exchange.close();
     }
-}
-
-;// CONCATENATED MODULE: ./build/net/unusable-answer.js
-
-/** Says that the server answered with something else than it should have: ArtifactError `bad_response`. */
-function unusableAnswer(answer, expected, found) {
-    return new ArtifactError('bad_response', `${answer.url.origin} answered with ${found} instead of ${expected}: check the URL, or report it to the hub.`);
 }
 
 ;// CONCATENATED MODULE: ./build/net/download.js

@@ -4,6 +4,7 @@ import { createAgent } from './agent.ts'
 import { ConnectionWatch } from './connection-watch.ts'
 import { type Headers, readResponseHeaders } from './headers.ts'
 import type { WireSettings } from './settings.ts'
+import { unusableAnswer } from './unusable-answer.ts'
 
 export interface HttpRequest {
   method: 'GET' | 'POST'
@@ -24,17 +25,16 @@ export interface Exchange {
 }
 
 /**
- * Sends one request on a connection of its own and waits for the head of the answer; a redirect is an answer like any
- * other.
+ * Sends one request on a connection of its own and waits for the head of the answer; a redirect is an answer as well.
  * Throws TransientError `network` or `timeout`, ArtifactError `network` for a refused certificate and `bad_response`
- * for an answer that is not HTTP, and the reason of the settings' signal once that is aborted.
+ * for an answer that is not HTTP or is HTTP 101, and the reason of the settings' signal once that is aborted.
  */
 export async function openExchange(request: HttpRequest, settings: WireSettings): Promise<Exchange> {
   const watch = new ConnectionWatch(request.url.origin, settings)
   try {
     const sent = startRequest(request, { ...settings, signal: watch.signal })
     watch.follow(sent)
-    const answer = await receiveHead(sent.end(request.body))
+    const answer = await receiveHead(sent.end(request.body), request)
     return {
       status: answer.statusCode ?? 0,
       headers: readResponseHeaders(answer.headers),
@@ -57,10 +57,18 @@ function startRequest({ url, method, headers }: HttpRequest, settings: WireSetti
   })
 }
 
-// The listener for errors stays: a request may still fail after its answer has begun, and the body reports that.
-function receiveHead(sent: ClientRequest): Promise<IncomingMessage> {
+/** Settles whenever the request ends, also when the server switches to another protocol or closes without an error. */
+function receiveHead(sent: ClientRequest, request: HttpRequest): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
-    sent.on('response', resolve).on('error', reject)
+    const refuse = () => reject(unusableAnswer(request, 'an HTTP answer', 'HTTP 101 (a switch to another protocol)'))
+    sent.on('response', answer => (answer.statusCode === 101 ? refuse() : resolve(answer)))
+    sent.on('upgrade', (_, socket) => {
+      socket.destroy()
+      refuse()
+    })
+    // It stays after the answer has begun: the request may still fail, and the body reports that.
+    sent.on('error', reject)
+    sent.on('close', () => reject(new Error('closed without an answer')))
   })
 }
 

@@ -20,11 +20,12 @@ export class TransientError extends ArtifactError {
 }
 
 /**
- * Explains a system error on a connection to the operator: `bad_response` for an answer that is not HTTP, else
- * `network`, which is transient unless a certificate was refused. The message names no path and no query: both may
- * contain tokens.
+ * Explains an error on a connection to the operator, unless it is an ArtifactError, which explains itself:
+ * `bad_response` for an answer that is not HTTP, else `network`, which is transient unless a certificate was refused.
+ * The message names no path and no query: both may contain tokens.
  */
 export function explainFailure(error: unknown, { origin, sent }: ConnectionState): ArtifactError {
+  if (error instanceof ArtifactError) return error
   const code = errnoOf(error) ?? ''
   const reason = reasonOf(error)
   if (code.startsWith('HPE_')) {

@@ -76,6 +76,15 @@ describe('the idle time-out', () => {
     })
   }
 
+  it('ends a wait for a server that sends nothing but interim answers', async t => {
+    const server = await serveSocket(t, socket => {
+      const timer = setInterval(() => socket.write('HTTP/1.1 100 Continue\r\n\r\n'), 20)
+      socket.on('close', () => clearInterval(timer))
+    })
+    const call = createTestedWire({ timeouts: { idleMs: IDLE_MS } }).requestJson(get(server.url))
+    await assert.rejects(call, { name: 'ArtifactError', code: 'timeout', sent: true })
+  })
+
   it('is transient', async t => {
     const timers = createManualTimers()
     const server = await serve(t, (_, response, nth) => (nth === 1 ? timers.expire(IDLE_MS) : response.end('{}')))

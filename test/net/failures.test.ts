@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { explainFailure } from '../../src/net/failures.ts'
+import { startConnectProxy, useProxyEnvironment } from './connect-proxy.ts'
 import { closedPort, serveSocket } from './loopback-server.ts'
+import { openPrivateFile } from './private-file.ts'
 import { createTestedWire, get } from './tested-wire.ts'
 
 const QUERY = '/blob?X-Amz-Signature=s3cret'
@@ -57,6 +59,38 @@ describe('a failing connection', () => {
       await assert.rejects(createTestedWire().requestJson(get(server.url)), { name: 'ArtifactError', code })
     })
   }
+})
+
+describe('an answer with HTTP 101', () => {
+  const answers: [name: string, head: string][] = [
+    ['that upgrades', 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n'],
+    ['that names no protocol', 'HTTP/1.1 101 Switching Protocols\r\n\r\n'],
+  ]
+  for (const [name, head] of answers) {
+    it(`${name} is bad_response to a request, without a retry`, async t => {
+      const server = await serveSocket(t, socket => socket.once('data', () => socket.write(head)))
+      for (const retry of ['transient', 'connection-only', 'never'] as const) {
+        const call = createTestedWire().requestJson({ ...get(server.url), method: 'POST', body: {}, retry })
+        await assert.rejects(call, { name: 'ArtifactError', code: 'bad_response', message: /HTTP 101/ })
+      }
+      assert.equal(server.connections(), 3)
+    })
+
+    it(`${name} is bad_response to a download`, async t => {
+      const server = await serveSocket(t, socket => socket.once('data', () => socket.write(head)))
+      const request = { url: server.url, fd: openPrivateFile(t).fd, maxBytes: 100, timeoutMs: 600_000 }
+      const call = createTestedWire().download(request)
+      await assert.rejects(call, { name: 'ArtifactError', code: 'bad_response', message: /HTTP 101/ })
+    })
+  }
+
+  it('is bad_response through a proxy', async t => {
+    const proxy = await startConnectProxy(t)
+    useProxyEnvironment(t, { http_proxy: proxy.url })
+    const server = await serveSocket(t, socket => socket.once('data', () => socket.write(answers[0]?.[1] ?? '')))
+    const call = createTestedWire({ allowHttp: true }).requestJson(get(`http://hub.test:${server.port}/`))
+    await assert.rejects(call, { name: 'ArtifactError', code: 'bad_response' })
+  })
 })
 
 describe('explainFailure', () => {

@@ -80,6 +80,15 @@ describe('the process', () => {
     assert.deepEqual(ended, { code: 0, output: 'archive_too_large\n' })
   })
 
+  it('ends after an answer that switches to another protocol', async t => {
+    const head = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n'
+    const server = await serveSocket(t, socket => socket.once('data', () => socket.write(head)))
+    const ended = await runProgram(
+      `console.log(await wire.requestJson(get(${JSON.stringify(server.url)})).catch(error => error.code))`,
+    )
+    assert.deepEqual(ended, { code: 0, output: 'bad_response\n' })
+  })
+
   it('ends after a time-out', async t => {
     const server = await serveSocket(t, () => {})
     const ended = await runProgram(
