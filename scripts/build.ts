@@ -29,17 +29,17 @@ function replaceUndici(): void {
   cpSync(join(ROOT, 'scripts', 'no-undici'), join(modules, 'undici'), { recursive: true })
 }
 
-/** Not minified: operators must be able to read what they run. Not cached: the same sources must give the same bytes. */
+/** Not minified, so that operators can read what they run. Not cached, so that the same sources give the same bytes. */
 function bundle(): void {
   const options = ['--out', DIST, '--license', 'licenses.txt', '--target', 'es2022', '--no-cache', '--quiet']
   runTool('ncc', ['build', join(BUILD, 'main.js'), ...options])
 }
 
-/** For each function that the bundle exports, a file that runs it: `deployPost` is run by `deploy-post.js`. */
+/** Writes a file for each function that the bundle exports: `deploy-post.js` runs `deployPost`. */
 async function writeStubs(): Promise<void> {
   const bundled: Record<string, unknown> = await import(pathToFileURL(join(DIST, 'index.js')).href)
   const actions = Object.keys(bundled).filter(name => typeof bundled[name] === 'function')
-  if (actions.length === 0) throw new Error('The bundle exports no action: src/main.ts must hand on at least one.')
+  if (actions.length === 0) throw new Error('The bundle exports no action: export at least one from src/main.ts.')
   for (const action of actions) {
     writeFileSync(join(DIST, stubName(action)), `import { ${action} } from './index.js'\nawait ${action}()\n`)
   }

@@ -17,7 +17,7 @@ export function capturedOutput<Result>(act: () => Result): { result: Result; out
   }
 }
 
-/** Runs `act` with these inputs as the runner gives them, in a workspace that holds a plan; the environment is restored. */
+/** Runs `act` with these inputs in a workspace with a plan, as the runner would, and restores the environment. */
 export function withInputs<Result>(inputs: Readonly<Record<string, string>>, act: (workspace: string) => Result) {
   const before = { ...process.env }
   const workspace = mkdtempSync(join(tmpdir(), 'hub-deploy-inputs-'))

@@ -1,8 +1,8 @@
-"""Makes plugin-sig.json, the known answers for plugin.sig, apart from this repository's code:
+"""Makes plugin-sig.json, the known answers for plugin.sig, independently of this repository's code:
 
     python3 test/vectors/plugin-sig.py > test/vectors/plugin-sig.json
 
-Written from the description of the format in docs/contracts.md alone. Tests read the JSON; Python is not needed to run them.
+It follows only the description of the format in docs/contracts.md. Tests read the JSON and do not need Python.
 """
 import hashlib
 import hmac

@@ -21,11 +21,12 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     const credential = await issued('credential', data)
     const descriptor = await readDescriptor(running, token)
     assert.equal(descriptor.signer_public_key, publicKey)
-    const ask = () => authorizeBySignature(running, token, credential, descriptor.signature)
-    assert.equal((await ask()).status, 200)
+    const json = { deployment_credential: credential, artifact_signature: descriptor.signature }
+    const authorize = () => running.call('/v1/deployments/authorize', { bearer: token, json })
+    assert.equal((await authorize()).status, 200)
     const id = /^(\S+) +credential /m.exec((await hub('project', 'keys', ...data)).stdout)?.[1] ?? ''
     assert.equal((await hub('project', 'revoke', id, ...data)).code, 0)
-    assert.equal((await ask()).status, 403)
+    assert.equal((await authorize()).status, 403)
   })
 
   it('seals into a file for another hub to publish', async t => {
@@ -191,9 +192,4 @@ async function issued(purpose: 'devkey' | 'credential', data: string[]): Promise
 async function readDescriptor(running: HubUnderTest, token: string) {
   const response = await running.call('/v1/projects/shop/artifacts/1.0.0', { bearer: token })
   return (await response.json()) as { signature: string; signer_public_key: string }
-}
-
-function authorizeBySignature(running: HubUnderTest, token: string, credential: string, signature: string) {
-  const json = { deployment_credential: credential, artifact_signature: signature }
-  return running.call('/v1/deployments/authorize', { bearer: token, json })
 }

@@ -66,7 +66,7 @@ const first = Buffer.from('the first of three files')
 const second = Buffer.from('the second of three files, which is the longest')
 const third = Buffer.from('the third')
 
-/** Empty, so that it adds nothing to the sizes: a member of its own that another tool would take for the whole entry. */
+/** Adds nothing to the sizes, as it is empty, but another tool would mistake it for the whole entry. */
 const hiddenMember = Buffer.concat([deflateRawSync(Buffer.alloc(0)), trailer(Buffer.alloc(0)), MEMBER_HEADER])
 const zeros = Buffer.alloc(5)
 
