@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { existsSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, writeFileSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
 import type { Outcome } from '../../src/core/outcome.ts'
@@ -9,7 +9,16 @@ import { commandsIn } from './harness/evidence.ts'
 import { forEver, openGate } from './harness/hub-gate.ts'
 import { assertNothingStrays } from './harness/invariants.ts'
 import { assertSucceeds, type Fleet, openFleet, type PreparedHost } from './harness/prepared-host.ts'
-import { isRunning, killAsTheRunnerDoes, NOTE_PID, onceInLog, readHolder, readNotedPid } from './harness/processes.ts'
+import {
+  AWAIT_PID,
+  isRunning,
+  killAsTheRunnerDoes,
+  NOTE_PID,
+  onceInLog,
+  readHolder,
+  readNotedPid,
+  waitForEnd,
+} from './harness/processes.ts'
 import { standIn } from './harness/stand-in.ts'
 import { cancelBefore, cancelBeforeAndBlockUndo } from './harness/stops.ts'
 import { whyNoStrace } from './harness/strace.ts'
@@ -81,9 +90,10 @@ describe('a cancelled update', { concurrency: 4 }, () => {
   })
 
   const CANCELLING_CHILDREN = {
-    'ends a child that would go on': 'kill -INT $PPID; exec sleep 60',
-    'ends a child that ignores SIGTERM': `trap '' TERM; kill -INT $PPID; while :; do sleep 1; done`,
-    'ends what a child has started': `(trap '' TERM; ${NOTE_PID}; exec sleep 60) & kill -INT $PPID; exec sleep 60`,
+    'ends a child that would go on': `${NOTE_PID}; kill -INT $PPID; exec sleep 3600`,
+    'ends a child that ignores SIGTERM': `trap '' TERM; ${NOTE_PID}; kill -INT $PPID; while :; do sleep 1; done`,
+    'ends what a child has started': `(trap '' TERM; ${NOTE_PID}; exec sleep 3600) &
+      ${AWAIT_PID}; kill -INT $PPID; exec sleep 3600`,
   }
   for (const [what, script] of Object.entries(CANCELLING_CHILDREN)) {
     it(what, async t => {
@@ -91,7 +101,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
       const path = standIn(t, 'sync', script)
       const result = await host.deploy({}, { env: { PATH: path } })
       assertCancelled(fleet, host, result, 'failed')
-      assert.ok(!isRunning(readNotedPid(path)))
+      await waitForEnd(readNotedPid(path))
     })
   }
 
@@ -154,20 +164,28 @@ describe('an update whose child', { concurrency: 2 }, () => {
   after(() => fleet.close())
 
   const HARMLESS_CHILDREN = {
-    'leaves a process behind that holds its output open': `setsid sh -c '${NOTE_PID}; exec sleep 60' & exit 0`,
     'reads from its standard input': 'cat',
     'says more than a pipe holds': 'head -c 1000000 /dev/zero',
   }
   for (const [what, script] of Object.entries(HARMLESS_CHILDREN)) {
     it(`${what} succeeds`, async t => {
       const host = fleet.newHost(what.replaceAll(' ', '-'))
-      const path = standIn(t, 'sync', script)
-      assertSucceeds(await host.deploy({}, { env: { PATH: path } }))
+      assertSucceeds(await host.deploy({}, { env: { PATH: standIn(t, 'sync', script) } }))
       assert.deepEqual(host.tree(), fleet.new)
-      const pid = readNotedPid(path)
-      if (pid !== undefined) process.kill(pid, 'SIGKILL')
     })
   }
+
+  it('leaves a process behind that keeps its output open succeeds without waiting for that process', async t => {
+    const host = fleet.newHost('leaves-a-process-behind')
+    const path = standIn(t, 'sync', `setsid "$(dirname "$0")/left-behind" & ${AWAIT_PID}`)
+    const script = `#!/bin/sh\n${NOTE_PID}\nexec sleep 3600\n`
+    writeFileSync(join(path.split(delimiter)[0] as string, 'left-behind'), script, { mode: 0o755 })
+    assertSucceeds(await host.deploy({}, { env: { PATH: path } }))
+    assert.deepEqual(host.tree(), fleet.new)
+    const pid = readNotedPid(path)
+    assert.ok(isRunning(pid))
+    process.kill(pid, 'SIGKILL')
+  })
 })
 
 function assertCancelled(fleet: Fleet, host: PreparedHost, result: ActionResult, outcome: Outcome): void {

@@ -3,9 +3,11 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { LocalReport } from '../../src/install/reports/local-report.ts'
+import { waitUntil } from '../install/wait-until.ts'
 import { acceptedReports, listHost, listOwn } from './harness/evidence.ts'
 import { type HostStage, planWith } from './harness/host-stage.ts'
-import { HEALTH, IS_NEW, openRunningHost, PROVISION, RESTART, unitChanges } from './harness/running-host.ts'
+import { readPid, waitForEnd } from './harness/processes.ts'
+import { healthcheck, IS_NEW, openRunningHost, PROVISION, RESTART, unitChanges } from './harness/running-host.ts'
 
 let stage: HostStage
 beforeEach(async () => {
@@ -30,7 +32,7 @@ describe('a run that is killed', () => {
       it(`${death} is recovered by ${who}: files and services`, async () => {
         stage.standIns.add('make-db', '')
         arrange()
-        stage.writePlan(planWith(RESTART, PROVISION, HEALTH))
+        stage.writePlan(planWith(RESTART, PROVISION, healthcheck({ timeout: 60 })))
         const before = listHost(stage.root)
         const dead = await stage.deployHere()
         assert.deepEqual([dead.signal, dead.outputs['outcome']], ['SIGKILL', 'interrupted'], dead.log)
@@ -53,24 +55,19 @@ describe('a run that is killed', () => {
 
 describe('a cancelled run', () => {
   it('ends a slow provision command with its children and brings everything back', async () => {
-    stage.standIns.add('make-db', 'sleep 300 & echo $! > sleeper; wait')
+    stage.standIns.add('make-db', 'sleep 3600 & echo $! > sleeper; wait')
     stage.writePlan(planWith(RESTART, PROVISION))
     const before = listHost(stage.root)
     const sleeper = join(stage.standIns.bin, '../sleeper')
-    let timer: NodeJS.Timeout | undefined
-    const cancelOnceAsleep = (pid: number): void => {
-      timer = setInterval(() => {
-        if (!existsSync(sleeper)) return
-        clearInterval(timer)
-        process.kill(pid, 'SIGINT')
-      }, 20)
-    }
-    const { outputs, log } = await stage.deployHere({}, { onStart: cancelOnceAsleep })
-    clearInterval(timer)
+    const started = Promise.withResolvers<number>()
+    const run = stage.deployHere({}, { onStart: started.resolve })
+    await waitUntil('the command runs', () => existsSync(sleeper) && readFileSync(sleeper, 'utf8').endsWith('\n'))
+    process.kill(await started.promise, 'SIGINT')
+    const { outputs, log } = await run
     assert.deepEqual([outputs['outcome'], outputs['error-code']], ['rolled_back', 'cancelled'], log)
     assert.deepEqual(listHost(stage.root), before)
     assert.deepEqual(unitChanges(stage), ['restart greeter.service', 'restart greeter.service'])
-    assert.ok(!isAlive(Number(readFileSync(sleeper, 'utf8'))))
+    await waitForEnd(readPid(sleeper))
   })
 })
 
@@ -81,13 +78,4 @@ function interruptedReport(): LocalReport {
   const found = reports.find(report => report.error?.code === 'interrupted')
   assert.ok(found)
   return found
-}
-
-/** A process that has ended but was not waited for is not alive. */
-function isAlive(pid: number): boolean {
-  try {
-    return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
-  } catch {
-    return false
-  }
 }

@@ -6,8 +6,10 @@ import type { ActionResult } from '../../local/runner.ts'
 import type { LocalReport } from '../../src/install/reports/local-report.ts'
 import { acceptedReports, listHost, listOwn, readLocalReport } from './harness/evidence.ts'
 import { type HostStage, planWith } from './harness/host-stage.ts'
+import { readPid, waitForEnd } from './harness/processes.ts'
 import {
-  HEALTH,
+  hangSaying,
+  healthcheck,
   openRunningHost,
   PROVISION,
   RESTART,
@@ -48,7 +50,7 @@ async function takenBack(code: string, step: string): Promise<[LocalReport, Acti
 
 describe('a new version that does not become healthy', () => {
   it('leaves the old one in place and running, told everywhere with the evidence', async () => {
-    stage.writePlan(planWith(RESTART, HEALTH))
+    stage.writePlan(planWith(RESTART, healthcheck({ timeout: 20 })))
     const [report, { log, summary }] = await takenBack('unhealthy', 's2')
     assert.equal(stage.standIns.running(), '1.0.0')
     assert.deepEqual(unitChanges(stage), ['restart greeter.service', 'restart greeter.service'])
@@ -60,14 +62,14 @@ describe('a new version that does not become healthy', () => {
   })
 
   it('is tried as often as the plan says', async () => {
-    stage.writePlan(planWith(RESTART, `${HEALTH}, retries: 2`))
+    stage.writePlan(planWith(RESTART, healthcheck({ timeout: 1, retries: 2 })))
     const [, { log }] = await takenBack('unhealthy', 's2')
     assert.match(log, /Attempt 3 of 3/)
   })
 
   it('is told beside an old one that is not healthy either', async () => {
-    stage.standIns.add('check', 'echo "nothing is well"; exit 1')
-    stage.writePlan(planWith(RESTART, HEALTH))
+    stage.standIns.add('check', hangSaying('nothing is well'))
+    stage.writePlan(planWith(RESTART, healthcheck({ timeout: 10 })))
     const [report, { summary, log }] = await takenBack('unhealthy', 's2')
     assert.deepEqual([report.rollback?.restored, report.rollback?.healthy], [true, false])
     assert.match(report.rollback?.problems.join() ?? '', /nothing is well/)
@@ -121,7 +123,7 @@ describe('a failing step', () => {
 
   it('says so when a service cannot be brought back', async () => {
     stage.standIns.before('systemctl', 'restart', 'echo "bus is gone" >&2; exit 1')
-    stage.writePlan(planWith(RESTART, HEALTH))
+    stage.writePlan(planWith(RESTART, healthcheck({ timeout: 60 })))
     const [report, { summary }] = await takenBack('step_failed', 's1')
     assert.deepEqual(
       [report.rollback?.restored, report.rollback?.healthy, report.rollback?.problems.length],
@@ -140,11 +142,12 @@ describe('a failing step', () => {
   })
 
   it('that runs into its time-out ends with all that it started', async () => {
-    stage.writeHostConfig(runningHostConfig(stage).replace('60s', '1s'))
-    stage.standIns.add('make-db', 'echo started; sleep 300 & wait')
+    stage.writeHostConfig(runningHostConfig(stage).replace('60s', '10s'))
+    stage.standIns.add('make-db', 'echo started; sleep 3600 & echo $! > sleeper; wait')
     stage.writePlan(planWith(PROVISION))
     const [report] = await takenBack('step_timed_out', 's1')
     assert.match(report.error?.message ?? '', /started/)
+    await waitForEnd(readPid(join(stage.standIns.bin, '../sleeper')))
   })
 
   it('of a first installation leaves nothing in place and nothing running', async () => {

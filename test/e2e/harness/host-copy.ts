@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process'
 import { cpSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { type ActionResult, type ActionRun, makeWorkspace, type Workspace } from '../../../local/runner.ts'
@@ -31,7 +30,7 @@ export function copyHost(origin: HostOrigin, name: string, root = hostFolder(ori
   const { stage, repository } = origin
   const workspace = makeWorkspace(stage.folder)
   mkdirSync(dirname(root), { recursive: true })
-  execFileSync('cp', ['-a', '-T', origin.root, root])
+  cpSync(origin.root, root, { recursive: true, preserveTimestamps: true, verbatimSymlinks: true })
   if (origin.plan !== undefined) writeFileSync(join(workspace.path, 'install.yaml'), origin.plan)
   const own = { ...origin.inputs, 'project-root': root, 'host-id': name }
   const deploy: HostCopy['deploy'] = (inputs = {}, run = {}) =>

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import type { ActionRun } from '../../../local/runner.ts'
+import { waitUntil } from '../../install/wait-until.ts'
 
 /** When the runner sends SIGTERM to a step that it has cancelled with SIGINT, and when it kills it after that. */
 const SIGTERM_AFTER_MS = 7_500
@@ -9,12 +10,20 @@ const SIGKILL_AFTER_MS = 2_500
 
 /** Cancels a process as the runner cancels a step. */
 export async function killAsTheRunnerDoes(pid: number): Promise<void> {
-  process.kill(pid, 'SIGINT')
+  signal(pid, 'SIGINT')
   await setTimeout(SIGTERM_AFTER_MS)
-  if (!isRunning(pid)) return
-  process.kill(pid, 'SIGTERM')
+  if (!signal(pid, 'SIGTERM')) return
   await setTimeout(SIGKILL_AFTER_MS)
-  if (isRunning(pid)) process.kill(pid, 'SIGKILL')
+  signal(pid, 'SIGKILL')
+}
+
+/** Returns false when the process has ended already. */
+export function signal(pid: number, name: NodeJS.Signals): boolean {
+  try {
+    return process.kill(pid, name)
+  } catch {
+    return false
+  }
 }
 
 /** Acts on the process of a run, once, as soon as its log holds the text. */
@@ -39,23 +48,33 @@ export function readHolder(root: string): number {
   return JSON.parse(readFileSync(join(root, '.hub-deploy/lock'), 'utf8')).pid
 }
 
-/** In a stand-in's script: notes the shell's own process beside the script. */
+/** In a stand-in's script: notes the shell's own process next to the script. */
 export const NOTE_PID = 'sh -c \'echo $PPID\' > "$(dirname "$0")/pid"'
+/** In the same script, another process of it: waits for that note. */
+export const AWAIT_PID = 'until [ -s "$(dirname "$0")/pid" ]; do sleep 0.02; done'
 
-/** What a stand-in on this PATH has noted; undefined when it has not. */
-export function readNotedPid(path: string): number | undefined {
-  try {
-    return Number(readFileSync(join(path.split(delimiter)[0] as string, 'pid'), 'utf8'))
-  } catch {
-    return undefined
-  }
+/** The process that a stand-in on this PATH has noted. */
+export function readNotedPid(path: string): number {
+  return readPid(join(path.split(delimiter)[0] as string, 'pid'))
+}
+
+/** Throws when the file holds no process id. */
+export function readPid(path: string): number {
+  const pid = Number(readFileSync(path, 'utf8'))
+  if (pid > 0) return pid
+  throw new Error(`${path} holds no process id.`)
+}
+
+/** Resolves when the process has ended, which on a busy machine is later than the signal that ends it. */
+export async function waitForEnd(pid: number): Promise<void> {
+  await waitUntil(`process ${pid} has ended`, () => !isRunning(pid))
 }
 
 /** Whether the process is there and is more than an ended one that nobody has waited for. */
-export function isRunning(pid: number | undefined): boolean {
+export function isRunning(pid: number): boolean {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    return !stat.slice(stat.lastIndexOf(')')).startsWith(') Z')
+    return !/^\) [ZX]/.test(stat.slice(stat.lastIndexOf(')')))
   } catch {
     return false
   }

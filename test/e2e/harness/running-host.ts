@@ -2,14 +2,21 @@ import { type HostStage, openHostStage } from './host-stage.ts'
 
 export const RESTART = 'action: restart, plugin: greeter'
 export const RESTART_ALL = 'action: restart'
-export const HEALTH = 'action: healthcheck, plugin: greeter, timeout: 2'
 export const PROVISION = 'action: provision, plugin: greeter'
 /** Shell: whether what was started last is the new version. */
 export const IS_NEW = 'grep -q 2.0.0 running 2> /dev/null'
 
+/** A step that gives up after so many seconds: all of them when the new version is broken. */
+export function healthcheck({ timeout, retries = 0 }: { timeout: number; retries?: number }): string {
+  return `action: healthcheck, plugin: greeter, timeout: ${timeout}, retries: ${retries}`
+}
+
+/** Shell: says so and hangs. A check that exits is repeated, and a busy machine could cut the last one short. */
+export const hangSaying = (text: string): string => `echo "${text}"; exec sleep 3600`
+
 /**
- * A host on which 1.0.0 is installed and runs, with a project-wide unit beside it; 2.0.0 waits at the hub. Its health
- * check finds the new version broken and the old one fine, and its provision command fails.
+ * A host on which 1.0.0 is installed and runs, next to a project-wide unit; 2.0.0 waits at the hub. Its health check
+ * finds the new version broken and the old one fine, and its provision command fails.
  */
 export async function openRunningHost(): Promise<HostStage> {
   const stage = await openHostStage()
@@ -17,7 +24,7 @@ export async function openRunningHost(): Promise<HostStage> {
   await stage.installOld()
   stage.writeHostConfig(runningHostConfig(stage))
   for (const unit of ['greeter.service', 'app.service']) standIns.setState(unit, 'active')
-  standIns.add('check', `if ${IS_NEW}; then echo "still broken"; exit 1; fi; echo fine`)
+  standIns.add('check', `if ${IS_NEW}; then ${hangSaying('still broken')}; fi; echo fine`)
   standIns.add('make-db', 'echo "no database" >&2; exit 4')
   return stage
 }

@@ -12,7 +12,7 @@ export interface SystemCall {
   name: string
   /** As strace prints them, file descriptors with their paths. */
   args: string
-  /** `? ` when the process died before it returned. */
+  /** `?` or `unfinished` when the process died before it returned. */
   result: string
   /** The action's main thread, the one thread that does its file work, or a child process of it. */
   role: 'main' | 'worker' | 'child'
@@ -69,7 +69,7 @@ export function failWith(error: string, call: SystemCall): Pick<Tracing, 'inject
 
 /** The calls in the order in which they began. */
 export function readTrace(log: string): SystemCall[] {
-  const lines = readFileSync(log, 'utf8').split('\n').flatMap(parseLine)
+  const lines = parseLines(readFileSync(log, 'utf8'))
   const main = lines.find(line => line.name === 'execve')?.thread
   const children = new Set(lines.filter(line => line.name === 'execve').map(line => line.thread))
   const counts = new Map<string, number>()
@@ -103,10 +103,27 @@ interface TraceLine {
   result: string
 }
 
-/** `<thread> name(args) = result`; a call that another thread's line cuts in two is taken where it began. */
-function parseLine(line: string): TraceLine[] {
+/** A call that another thread's line cuts in two is taken where it began, with the result that it came to. */
+function parseLines(text: string): TraceLine[] {
+  const calls: TraceLine[] = []
+  const unfinished = new Map<string, TraceLine>()
+  for (const line of text.split('\n')) {
+    const begun = parseBeginning(line)
+    if (begun !== undefined) calls.push(begun)
+    if (begun?.result === UNFINISHED) unfinished.set(begun.thread, begun)
+    const [, thread = '', result] = /^(\d+) +<\.\.\. \w+ resumed>.*\) += (.*)$/.exec(line) ?? []
+    const resumed = unfinished.get(thread)
+    if (resumed !== undefined && result !== undefined) resumed.result = result
+  }
+  return calls
+}
+
+const UNFINISHED = 'unfinished'
+
+/** `<thread> name(args) = result`, or `<thread> name(args <unfinished ...>`. */
+function parseBeginning(line: string): TraceLine | undefined {
   const begun = /^(?:(\d+) +)?(\w+)\((.*?)(?: <unfinished \.\.\.>|\) += (.*))$/.exec(line)
-  if (begun === null) return []
-  const [, thread = '', name = '', args = '', result = 'unfinished'] = begun
-  return [{ thread, name, args, result }]
+  if (begun === null) return undefined
+  const [, thread = '', name = '', args = '', result = UNFINISHED] = begun
+  return { thread, name, args, result }
 }

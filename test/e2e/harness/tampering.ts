@@ -18,12 +18,12 @@ export function tamperWithRecord(root: string, nth: number, how: string): Partia
   return tamper(join(root, '.hub-deploy/journal.jsonl'), 'write', how, nth)
 }
 
-/** SIGINT before the nth record of a journal is written, and a pause of 12 s before what is in the place is moved a second time. */
+/** SIGINT before the nth record of a journal is written, and a pause of 30 s before the second rename of the place. */
 export function cancelAndBlock(root: string, place: string, nth: number): Partial<ActionRun> {
   return through({
     paths: [join(root, '.hub-deploy/journal.jsonl'), place],
     calls: ['write', 'rename'],
-    inject: [`write:signal=INT:when=${nth}`, 'rename:delay_enter=12000000:when=2+'],
+    inject: [`write:signal=INT:when=${nth}`, 'rename:delay_enter=30000000:when=2+'],
   })
 }
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError, type ErrorCode } from '../../../src/core/errors.ts'
@@ -7,6 +7,7 @@ import { type HostCommandRequest, runHostCommand } from '../../../src/install/st
 import { collectLog } from '../collected-log.ts'
 import { factsOf } from '../prepared-host.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
+import { waitUntil } from '../wait-until.ts'
 
 function requestFor(script: string, more: Partial<HostCommandRequest> = {}, timeoutSeconds = 60): HostCommandRequest {
   return {
@@ -116,16 +117,21 @@ describe('runHostCommand', () => {
     const seen = join(temporaryDirectory(t), 'seen')
     const script = `(trap 'echo child >> "${seen}"; exit' TERM; while :; do sleep 0.05; done) &
       trap 'wait; echo parent >> "${seen}"; exit' TERM; echo begun; while :; do sleep 0.05; done`
-    await assert.rejects(runHostCommand(requestFor(script, {}, 1)), failsWith('step_timed_out', /begun/))
+    await assert.rejects(runHostCommand(requestFor(script, {}, 10)), failsWith('step_timed_out', /begun/))
     assert.equal(readFileSync(seen, 'utf8'), 'child\nparent\n')
   })
 
-  it('then ends by force one that does not listen', async () => {
-    const script = 'trap "" TERM; echo $$; while :; do sleep 0.05; done'
+  it('then ends by force one that ignores SIGTERM', async t => {
+    const deaf = join(temporaryDirectory(t), 'deaf')
+    const script = `trap "" TERM; touch "${deaf}"; while :; do sleep 0.05; done`
     const controller = new AbortController()
     const reason = new Error('cancelled')
-    const running = runHostCommand(requestFor(script, { signal: controller.signal }))
+    const running = assert.rejects(
+      runHostCommand(requestFor(script, { signal: controller.signal })),
+      error => error === reason,
+    )
+    await waitUntil('the command ignores SIGTERM', () => existsSync(deaf))
     controller.abort(reason)
-    await assert.rejects(running, error => error === reason)
+    await running
   })
 })

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
-import { chmodSync, mkdirSync, renameSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
-import { setTimeout } from 'node:timers/promises'
 import { RollbackError } from '../../../src/core/errors.ts'
 import { recordInstalled } from '../../../src/install/host/installed.ts'
 import type { Layout } from '../../../src/install/host/layout.ts'
@@ -12,6 +11,7 @@ import { collectLog } from '../collected-log.ts'
 import { recordOf } from '../host/recorded-tree.ts'
 import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
+import { waitUntil } from '../wait-until.ts'
 
 const FILES = { 'main.py': 'old', 'README.md': 'read', 'lib/a.py': 'a', 'lib/deep/b.py': 'b' }
 
@@ -33,11 +33,17 @@ async function takenBack(layout: Layout, startedAt: Date, undo: () => Promise<bo
   return takeBack({ layout, log: collectLog(), places, keepPaths: ['data'], since: startedAt, undo, ...nothingRan })
 }
 
-/** A moment that every change so far lies before; file times are coarser than the clock. */
-async function later(): Promise<Date> {
-  await setTimeout(20)
+/** A moment after every change so far and before those to come; the times of files lag behind the clock. */
+async function later({ staging }: Layout): Promise<Date> {
+  const probe = join(staging, 'probe')
+  const changedAt = (): number => {
+    writeFileSync(probe, '')
+    return statSync(probe).ctimeMs
+  }
+  const last = changedAt()
+  await waitUntil('the clock has passed the last change', () => Date.now() > last)
   const now = new Date()
-  await setTimeout(20)
+  await waitUntil('the times of files have caught up', () => changedAt() > now.getTime())
   return now
 }
 
@@ -49,7 +55,7 @@ describe('takeBack', () => {
 
   it('verifies the restored tree against its record', async t => {
     const { layout } = await makeRestored(t)
-    const { outcome, rollback } = await takenBack(layout, await later(), async () => true)
+    const { outcome, rollback } = await takenBack(layout, await later(layout), async () => true)
     assert.deepEqual([outcome, rollback?.restored, rollback?.verified], ['rolled_back', true, true])
   })
 
@@ -89,7 +95,7 @@ describe('takeBack', () => {
   for (const [name, damage] of Object.entries(damages)) {
     it(`says inconsistent after ${name} since the start`, async t => {
       const { layout, place } = await makeRestored(t)
-      const start = await later()
+      const start = await later(layout)
       damage(place)
       const { outcome, rollback } = await takenBack(layout, start, async () => true)
       assert.deepEqual([outcome, rollback?.restored, rollback?.verified], ['inconsistent', true, false])
@@ -99,14 +105,14 @@ describe('takeBack', () => {
     it(`takes ${name} from before the start for the host's own doing`, async t => {
       const { layout, place } = await makeRestored(t)
       damage(place)
-      assert.equal((await takenBack(layout, await later(), async () => true)).outcome, 'rolled_back')
+      assert.equal((await takenBack(layout, await later(layout), async () => true)).outcome, 'rolled_back')
     })
   }
 
   it('does not take what was missing before for damage because kept paths were moved beside it', async t => {
     const { layout, place } = await makeRestored(t)
     rmSync(join(place, 'README.md'))
-    const start = await later()
+    const start = await later(layout)
     const aside = join(layout.staging, 'data')
     const undo = async (): Promise<boolean> => {
       renameSync(join(place, 'data'), aside)
@@ -118,7 +124,7 @@ describe('takeBack', () => {
 
   it('does not look at kept paths, nor at what the host added', async t => {
     const { layout, place } = await makeRestored(t)
-    const start = await later()
+    const start = await later(layout)
     writeTree(place, { 'data/db': 'other', 'log/today': 'x' })
     assert.equal((await takenBack(layout, start, async () => true)).outcome, 'rolled_back')
   })
@@ -132,7 +138,7 @@ describe('takeBack', () => {
 
   it('is not fooled by a file whose modification time was set back', async t => {
     const { layout, place } = await makeRestored(t)
-    const start = await later()
+    const start = await later(layout)
     writeFileSync(join(place, 'main.py'), 'bad')
     utimesSync(join(place, 'main.py'), new Date(0), new Date(0))
     assert.equal((await takenBack(layout, start, async () => true)).outcome, 'inconsistent')
