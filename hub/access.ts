@@ -17,7 +17,7 @@ export function requireKey(c: Context, store: Store): ApiKey {
 /** Throws HubError 403 when the key is bound to another plugin or service. */
 export function requireBinding(key: ApiKey, { kind, slug }: ListingId): void {
   if (key.kind === null || (key.kind === kind && key.slug === slug)) return
-  throw new HubError(403, `The API key ${key.prefix}... is only valid for the ${key.kind} ${key.slug}.`)
+  throw new HubError(403, `The API key ${key.prefix}... is bound to the ${key.kind} ${key.slug}.`)
 }
 
 /** Throws HubError 401 unless the admin token is sent as `Authorization: Bearer`, or as the password of `Basic`. */

@@ -22,7 +22,7 @@ const create: Command = {
 
   --name N         what the key is for
   --owner O        the owner of the fleet that it reports to (default: its name)
-  --kind K         with --slug: limits the key to one plugin or service
+  --kind K         with --slug: binds the key to one plugin or service
   --slug S         its name on the marketplace
 ${DATA_USAGE}
 

@@ -30,7 +30,7 @@ function issuing(purpose: Purpose, { summary, input }: Issuing): Command {
     summary,
     usage: `npm run hub -- project ${purpose} --project-id P --name N [options]
 
-  --project-id P   the only project that it is valid for
+  --project-id P   the project that it is bound to
   --name N         what it is for
 ${DATA_USAGE}
 
