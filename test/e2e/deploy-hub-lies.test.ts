@@ -16,6 +16,7 @@ import {
   serveArtifact,
   serveUntrustedHub,
   signatureOf,
+  switchProtocols,
 } from './harness/untrusted-hub.ts'
 
 let stage: Stage
@@ -127,6 +128,8 @@ describe('a hub that lies about its bytes', () => {
     ],
     'sends an encoded body': [{ artifact: serveArtifact(bytes, { 'content-encoding': 'gzip' }) }, 'bad_response'],
     'answers 204': [{ artifact: response => response.writeHead(204).end() }, 'bad_response'],
+    'switches to another protocol for the record': [{ detail: switchProtocols }, 'bad_response'],
+    'switches to another protocol for the artifact': [{ artifact: switchProtocols }, 'bad_response'],
     'sends nothing': [{ artifact: serveArtifact(Buffer.alloc(0)) }, 'invalid_archive', 'extracting'],
     'sends two signatures': [
       {

@@ -7,7 +7,7 @@ import { createKey } from '../../hub/keys.ts'
 import { closedPort } from '../net/loopback-server.ts'
 import { acceptedReports, commandsIn, listOwn, readLocalReport } from './harness/evidence.ts'
 import { openStage, pluginFiles, type Stage } from './harness/stage.ts'
-import { type Answer, answerJson, redirectTo, serveUntrustedHub } from './harness/untrusted-hub.ts'
+import { type Answer, answerJson, redirectTo, serveUntrustedHub, switchProtocols } from './harness/untrusted-hub.ts'
 
 let stage: Stage
 beforeEach(async () => {
@@ -148,6 +148,7 @@ describe('the report to the hub', () => {
     'answers with a page': response => response.writeHead(404, { 'content-type': 'text/html' }).end('<h1>Nothing</h1>'),
     'redirects it': redirectTo('/elsewhere', 307),
     'hangs up': response => response.destroy(),
+    'switches to another protocol': switchProtocols,
   }
   for (const [name, report] of Object.entries(refusing)) {
     it(`changes no outcome when the hub ${name}, and waits in the outbox`, async t => {

@@ -47,6 +47,10 @@ export function redirectTo(location: string, status = 302): Answer {
   return response => response.writeHead(status, { location }).end()
 }
 
+/** Leaves HTTP for another protocol, as a misconfigured proxy may. */
+export const switchProtocols: Answer = response =>
+  response.socket?.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n')
+
 /** A marketplace hub on loopback that answers as it is told; it ends with the test. */
 export async function serveUntrustedHub(t: TestContext, answers: Partial<Answers> = {}): Promise<UntrustedHub> {
   const all: Answers = {
