@@ -18644,7 +18644,8 @@ function toWriteError(error) {
 
 /**
  * Runs an operation within its time limit. Rejects with ArtifactError `timeout` when it takes longer, and with the
- * reason of `cancel` when that is aborted first. The operation must stop when the deadline's signal is aborted.
+ * reason of the settings' signal when that is aborted first. The operation must stop when the deadline's signal is
+ * aborted.
  */
 async function withDeadline(limit, settings, operation) {
     settings.signal.throwIfAborted();
@@ -19727,8 +19728,7 @@ async function* receiveBody(answer, watch) {
 
 
 /**
- * A URL that may be requested: https, or plain http for a loopback address (any host with `allowHttp`), without
- * userinfo.
+ * A URL that may be requested: https, or plain http for a loopback address (any host with `allowHttp`); no userinfo.
  * Throws ConfigError `invalid_input` when the text is not a URL, `insecure_url` when the policy refuses it.
  */
 function parseRequestUrl(text, policy) {
@@ -19752,8 +19752,7 @@ function refuseInsecureUrl(url, policy) {
     }
 }
 /**
- * Refuses a redirect that leaves TLS, or that leads from another host to this host's own services, even with
- * `allowHttp`.
+ * Refuses a redirect from https to http, or from another host to this host's own services, even with `allowHttp`.
  * Throws ConfigError `insecure_url`.
  */
 function refuseInsecureHop(from, to) {

@@ -15,7 +15,8 @@ export interface Deadline {
 
 /**
  * Runs an operation within its time limit. Rejects with ArtifactError `timeout` when it takes longer, and with the
- * reason of `cancel` when that is aborted first. The operation must stop when the deadline's signal is aborted.
+ * reason of the settings' signal when that is aborted first. The operation must stop when the deadline's signal is
+ * aborted.
  */
 export async function withDeadline<T>(
   limit: TimeLimit,

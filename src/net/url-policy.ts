@@ -7,8 +7,7 @@ export interface UrlPolicy {
 }
 
 /**
- * A URL that may be requested: https, or plain http for a loopback address (any host with `allowHttp`), without
- * userinfo.
+ * A URL that may be requested: https, or plain http for a loopback address (any host with `allowHttp`); no userinfo.
  * Throws ConfigError `invalid_input` when the text is not a URL, `insecure_url` when the policy refuses it.
  */
 export function parseRequestUrl(text: string, policy: UrlPolicy): URL {
@@ -39,8 +38,7 @@ export function refuseInsecureUrl(url: URL, policy: UrlPolicy): void {
 }
 
 /**
- * Refuses a redirect that leaves TLS, or that leads from another host to this host's own services, even with
- * `allowHttp`.
+ * Refuses a redirect from https to http, or from another host to this host's own services, even with `allowHttp`.
  * Throws ConfigError `insecure_url`.
  */
 export function refuseInsecureHop(from: URL, to: URL): void {
