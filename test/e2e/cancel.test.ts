@@ -23,7 +23,7 @@ import { standIn } from './harness/stand-in.ts'
 import { cancelBefore, cancelBeforeAndBlockUndo } from './harness/stops.ts'
 import { whyNoStrace } from './harness/strace.ts'
 
-/** Cancelled as it writes the record: the way on from there until it looks up may differ, what comes out of it may not. */
+/** Cancelled as it writes the record. How far it gets before it notices may differ; its outcome may not. */
 const MOMENTS: readonly { at: string; outcome: Outcome }[] = [
   { at: 'state fetching', outcome: 'failed' },
   { at: 'state verifying_signature', outcome: 'failed' },
@@ -50,7 +50,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
   const skip = whyNoStrace()
 
   for (const { at, outcome } of MOMENTS) {
-    it(`at its record "${at}" ends ${outcome}`, { skip }, async t => {
+    it(`ends ${outcome} when the cancel comes at its record "${at}"`, { skip }, async t => {
       const host = fleet.newHost(`cancelled at ${at.replaceAll('/', ' ')}`)
       const { run } = await cancelBefore(at).prepare(t, host, fleet)
       const result = await host.deploy({}, run)
@@ -75,7 +75,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
     })
   }
 
-  it('stops waiting for the lock, and leaves it to its holder', async () => {
+  it('stops waiting for the lock and leaves it to its holder', async () => {
     const host = fleet.newHost('waits-for-the-lock')
     const path = join(host.root, '.hub-deploy/lock')
     const lock = await acquireLock({ path, timeoutMs: 0, runUrl: null, log: () => {} })
@@ -90,7 +90,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
   })
 
   const CANCELLING_CHILDREN = {
-    'ends a child that would go on': `${NOTE_PID}; kill -INT $PPID; exec sleep 3600`,
+    'ends a child that keeps running': `${NOTE_PID}; kill -INT $PPID; exec sleep 3600`,
     'ends a child that ignores SIGTERM': `trap '' TERM; ${NOTE_PID}; kill -INT $PPID; while :; do sleep 1; done`,
     'ends what a child has started': `(trap '' TERM; ${NOTE_PID}; exec sleep 3600) &
       ${AWAIT_PID}; kill -INT $PPID; exec sleep 3600`,
@@ -105,12 +105,12 @@ describe('a cancelled update', { concurrency: 4 }, () => {
     })
   }
 
-  const SLOW_UNDO = 'killed by the runner in the middle of its undo'
+  const SLOW_UNDO = 'that the runner kills in the middle of its rollback'
   it(`${SLOW_UNDO} is finished by post`, { skip }, async t => {
     const host = fleet.newHost('finished-by-post')
     await cancelWithSlowUndo(t, fleet, host)
     assert.equal((await host.post()).exitCode, 0)
-    assertTakenBack(fleet, host)
+    assertRolledBack(fleet, host)
     assert.deepEqual(host.reported(), ['rolled_back'])
     assertNothingStrays(host.root)
   })
@@ -119,12 +119,12 @@ describe('a cancelled update', { concurrency: 4 }, () => {
     const host = fleet.newHost('finished-by-the-next-run')
     await cancelWithSlowUndo(t, fleet, host)
     assertSucceeds(await host.deploy())
-    assertTakenBack(fleet, host, fleet.new)
+    assertRolledBack(fleet, host, fleet.new)
     assert.deepEqual(host.reported(), ['rolled_back', 'success'])
     assertNothingStrays(host.root)
   })
 
-  it('cancelled and killed while the hub does not take the report of its success has said that it succeeded', async t => {
+  it('sets the outputs of its success before it reports, should the runner kill it while the hub does not answer', async t => {
     const host = fleet.newHost('hanging-success')
     const gate = await openGate(t, fleet.stage.hub.url, route => {
       if (route !== 'report') return undefined
@@ -136,7 +136,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
     assert.deepEqual(host.tree(), fleet.new)
   })
 
-  it('killed by the runner while the hub does not take its report keeps what it said, for post to send', async t => {
+  it('keeps its report for post when the hub does not answer before the runner kills it', async t => {
     const host = fleet.newHost('hanging-report')
     let hangs = true
     const gate = await openGate(t, fleet.stage.hub.url, route => {
@@ -198,14 +198,14 @@ function assertCancelled(fleet: Fleet, host: PreparedHost, result: ActionResult,
   assertNothingStrays(host.root)
 }
 
-function assertTakenBack(fleet: Fleet, host: PreparedHost, tree = fleet.old): void {
+function assertRolledBack(fleet: Fleet, host: PreparedHost, tree = fleet.old): void {
   const [dead] = host.localReports()
   assert.equal(dead?.outcome, 'rolled_back')
   assert.equal(dead.states.at(-1)?.state, 'rolled_back')
   assert.deepEqual(host.tree(), tree)
 }
 
-/** Cancelled right after the switch, and killed because the first change that it takes back does not come to an end. */
+/** Cancelled right after the switch, and killed because its first undo never returns. */
 async function cancelWithSlowUndo(t: TestContext, fleet: Fleet, host: PreparedHost): Promise<void> {
   const { run } = await cancelBeforeAndBlockUndo('step files').prepare(t, host, fleet)
   const killer = onceInLog('is now 2.0.0', () => killAsTheRunnerDoes(readHolder(host.root)))

@@ -19,7 +19,7 @@ beforeEach(async () => {
 })
 afterEach(() => stage.close())
 
-/** Deploys 2.0.0 with a command of the host that does this, once the new files are in place. */
+/** Deploys 2.0.0 with a host command that runs this script once the new files are in place. */
 function deployWhile(script: string, inputs: Record<string, string> = {}) {
   const config = { version: 1, provision: { greeter: { command: ['/bin/sh', '-c', script] } } }
   writeFileSync(join(stage.workspace.path, 'host.yaml'), JSON.stringify(config))
@@ -32,8 +32,8 @@ function assertOldVersion(): void {
   assert.equal(existsSync(join(stage.root, '.hub-deploy/journal.jsonl')), false)
 }
 
-describe('an old version that is still at work', () => {
-  it('is brought back although it has made its kept folder anew, which is set aside', async () => {
+describe('an old version that is still running', () => {
+  it('is restored even though it has created its kept folder again, which is set aside', async () => {
     const old = join(stage.root, '.hub-deploy/snapshots/plugins/greeter/1-1.0.0/data')
     const { outputs, log } = await deployWhile(`mkdir ${old} && echo mine >${old}/log; exit 1`)
     assert.deepEqual([outputs['outcome'], outputs['failed-step']], ['rolled_back', 'work'], log)
@@ -43,7 +43,7 @@ describe('an old version that is still at work', () => {
     assert.match(log, /set-aside/)
   })
 
-  it('is not blamed for what it changed in its own files before the first change', async () => {
+  it('does not fail verification over files that it changed itself before the deployment', async () => {
     writeFiles(stage.root, { 'plugins/greeter/src/main.py': 'rewritten by the plugin itself' })
     const result = await deployWhile('exit 1')
     assert.equal(result.outputs['outcome'], 'rolled_back')
@@ -66,7 +66,7 @@ describe('a run that is refused after another one was killed', () => {
   }
 })
 
-it('leaves a settings file alone that an id could be mistaken for', async () => {
+it('never takes a settings file for a plugin', async () => {
   writeFiles(stage.root, { 'plugins/other.env': 'SECRET=1' })
   stage.writePlan(PLUGIN_PLAN.replace('plugin: greeter', 'plugin: other.env'))
   const { outputs } = await stage.deploy()

@@ -43,7 +43,7 @@ async function rehearse(inputs: Record<string, string> = {}): Promise<ActionResu
 }
 
 describe('a dry run', () => {
-  it('tells what a first deployment would do', async () => {
+  it('lists what a first deployment would do', async () => {
     const { exitCode, outputs, log, summary } = await rehearse()
     assert.deepEqual(
       [exitCode, outputs['outcome'], outputs['version'], outputs['previous-version']],
@@ -55,7 +55,7 @@ describe('a dry run', () => {
     assert.match(summary, /Dry run/)
   })
 
-  it('tells what an update would add, remove and change, with sizes', async () => {
+  it('lists what an update would add, remove and change, with sizes', async () => {
     assert.equal((await stage.deploy()).exitCode, 0)
     writeFiles(join(stage.root, 'plugins/greeter'), { 'data/rows': 'mine' })
     await stage.publish('1.10.0', pluginFiles('1.10.0', { 'src/new.py': 'newer', 'src/same.py': 'same' }))
@@ -67,14 +67,14 @@ describe('a dry run', () => {
     assert.doesNotMatch(log, /same\.py|data/)
   })
 
-  it('sees what was changed on the host since', async () => {
+  it('sees what has changed on the host since the last deployment', async () => {
     assert.equal((await stage.deploy()).exitCode, 0)
     writeFiles(join(stage.root, 'plugins/greeter'), { 'src/old.py': 'by hand' })
     const { log } = await rehearse()
     assert.match(log, /changed +src\/old\.py/)
   })
 
-  it('does not need the project root to be there', async () => {
+  it('does not need an existing project root', async () => {
     rmSync(stage.root, { recursive: true })
     const result = await stage.deploy({ 'dry-run': 'true' })
     assert.equal(result.exitCode, 0, result.log)
@@ -97,7 +97,7 @@ describe('a dry run', () => {
     })
   }
 
-  it('says no secret when the hub does, whatever characters it has', async t => {
+  it('hides a secret that the hub repeats, whatever its characters', async t => {
     const key = 'k_e*y_with_marks'
     const hub = await serveUntrustedHub(t, { detail: answerJson(500, { error: `no ${key} for you` }) })
     const { outputs, summary, log } = await rehearse({ 'hub-url': hub.url, 'api-key': key })
@@ -107,7 +107,7 @@ describe('a dry run', () => {
     assert.ok(!log.replace(/^::add-mask::.*$/gm, '').includes(key))
   })
 
-  it('fails on a plan that cannot be used, at its lines', async () => {
+  it('fails on an invalid plan and annotates its lines', async () => {
     stage.writePlan(`${PLUGIN_PLAN}  - {id: x, action: run}\n`)
     const { outputs, log } = await rehearse()
     assert.equal(outputs['error-code'], 'invalid_plan')

@@ -53,7 +53,7 @@ describe("a code host's archive of a repository", () => {
 describe('an archive', () => {
   const manifest = file('plugin.yaml', 'name: greeter\nversion: "1.0.0"\n')
 
-  it('with a file beside its only directory is not flattened', async () => {
+  it('with a file next to its only directory is not flattened', async () => {
     await stage.publishBytes('1.0.0', buildZip([manifest, directory('src/'), file('src/main.py', 'x')]))
     assert.deepEqual(Object.keys(await installedFrom()).sort(), ['plugin.yaml', 'src', 'src/main.py'])
   })
@@ -63,12 +63,12 @@ describe('an archive', () => {
     assert.deepEqual(Object.keys(await installedFrom()).sort(), ['plugin.yaml', 'top', 'top/inner'])
   })
 
-  it('with two top-level directories stays as it is, and so is no plugin', async () => {
+  it('with two top-level directories is not flattened, and so is no plugin', async () => {
     await stage.publishBytes('1.0.0', buildZip([{ ...manifest, name: 'top/plugin.yaml' }, file('other/file', 'x')]))
     assert.equal((await stage.deploy()).outputs['error-code'], 'not_a_plugin')
   })
 
-  it('never marks a file set-uid or writable for others', async () => {
+  it('never makes a file set-uid or writable by others', async () => {
     const program = { ...file('tool', 'x'), mode: 0o104777 }
     await stage.publishBytes('1.0.0', buildZip([manifest, program, { ...file('open', 'x'), mode: 0o100666 }]))
     const installed = await installedFrom()

@@ -57,7 +57,7 @@ describe('a redirect of the artifact', () => {
     )
   })
 
-  it('away and back again does not bring the key back', async t => {
+  it('to another origin and back drops the key for good', async t => {
     const away = await serveUntrustedHub(t, { artifact: (response, request) => back(response, request) })
     let back: Answer = () => {}
     const hub = await serveUntrustedHub(t, {
@@ -104,7 +104,7 @@ describe('a hub over TLS', () => {
   const certificate = makeCertificate()
   const skip = certificate === undefined ? 'there is no openssl' : false
 
-  it('is trusted by ca-file, not without it, and cannot lead back to plain http', { skip }, async t => {
+  it('is trusted only with ca-file, and cannot redirect to plain http', { skip }, async t => {
     const plain = await serveUntrustedHub(t)
     const secure = await serveTls(t, certificate ?? {}, (request, response) => {
       const isArtifact = request.url?.includes('/install')
@@ -167,7 +167,7 @@ describe('a hub that lies about its bytes', () => {
     })
   }
 
-  it('is given up when it only drips', async t => {
+  it('is given up when it sends one byte at a time', async t => {
     const artifact: Answer = response => {
       const drip = setInterval(() => response.write('x'), 20)
       response.on('close', () => clearInterval(drip))
@@ -176,7 +176,7 @@ describe('a hub that lies about its bytes', () => {
     await assertRefuses(stage, { code: 'timeout', during: 'fetching' }, { ...from(hub.url), 'timeout-minutes': '0.05' })
   })
 
-  it('is cut off where it sends without end', async t => {
+  it('is cut off when it never stops sending', async t => {
     const artifact: Answer = response => {
       const send = () => {
         while (!response.destroyed && response.write(Buffer.alloc(64 * 1024)));
@@ -189,7 +189,7 @@ describe('a hub that lies about its bytes', () => {
     await assertRefuses(stage, refusal, { ...from(hub.url), 'max-artifact-bytes': '1000000' })
   })
 
-  it('is not believed about what the signature does not cover', async t => {
+  it('is not trusted about anything that the signature does not cover', async t => {
     const headers = { 'x-plugin': 'greeter@9.9.9', 'x-repo': 'dev/greeter@::error::x' }
     const hub = await serveUntrustedHub(t, { artifact: serveArtifact(bytes, headers) })
     const result = await stage.deploy(from(hub.url))
@@ -197,7 +197,7 @@ describe('a hub that lies about its bytes', () => {
     assert.equal(readLocalReport(result).repo, null)
   })
 
-  it('is believed about the version of a service, which a notice tells when it is not the one asked for', async t => {
+  it('names the version of a service, with a notice when that is not the one requested', async t => {
     stage.writePlan(SERVICE_PLAN)
     const hub = await serveUntrustedHub(t, { artifact: serveArtifact(bytes, { 'x-service': 'clock@2.0.1' }) })
     const result = await stage.deploy({ ...from(hub.url), kind: 'service', slug: 'clock' })
@@ -206,7 +206,7 @@ describe('a hub that lies about its bytes', () => {
     assert.match(commandsIn(result.log, 'notice').join('\n'), /2\.0\.0.*2\.0\.1/)
   })
 
-  it('is said to have served another version than it lists, once it is known which', async t => {
+  it('gets a notice when it served another version than it lists', async t => {
     const artifact: Answer = (response, request) => {
       const isLatest = request.url?.endsWith('version=latest')
       const answer = isLatest ? serveArtifact(pluginZip('1.9.0')) : answerJson(404, { error: 'yanked' })
@@ -218,13 +218,13 @@ describe('a hub that lies about its bytes', () => {
     assert.match(commandsIn(result.log, 'notice').join('\n'), /lists 2\.0\.0.*served 1\.9\.0/)
   })
 
-  it('is not said to have served what it only lists', async t => {
+  it('gets no notice about a version that it lists but never served', async t => {
     const hub = await serveUntrustedHub(t, { artifact: answerJson(404, { error: 'yanked' }) })
     const result = await assertRefuses(stage, { code: 'not_found', during: 'fetching' }, from(hub.url))
     assert.deepEqual([result.outputs['version'], readLocalReport(result).version_source], ['', null])
   })
 
-  it('may serve an older version than the one that somebody else has put there, which is a downgrade', async t => {
+  it('cannot downgrade a version that was installed by hand', async t => {
     const root = join(stage.root, 'by-hand')
     writeFiles(join(root, 'plugins/greeter'), { 'plugin.yaml': 'version: "3.0.0"\n' })
     const hub = await serveUntrustedHub(t)
@@ -234,7 +234,7 @@ describe('a hub that lies about its bytes', () => {
   })
 })
 
-describe('what a hub says of its error', () => {
+describe('the error text of a hub', () => {
   const HOSTILE = [
     '::error::forged',
     'line\r\n::set-output name=outcome::success',
@@ -246,7 +246,7 @@ describe('what a hub says of its error', () => {
   ].join(' ')
 
   for (const field of ['error', 'detail', 'message']) {
-    it(`is told without what a runner or a terminal would obey, from "${field}"`, async t => {
+    it(`is shown without anything that a runner or a terminal would obey, from "${field}"`, async t => {
       const hub = await serveUntrustedHub(t, { artifact: answerJson(410, { [field]: HOSTILE }) })
       const { log, summary } = await assertRefuses(
         stage,
@@ -265,7 +265,7 @@ describe('what a hub says of its error', () => {
     })
   }
 
-  it('does not bring a secret that it knows into the log, the summary or a report', async t => {
+  it('gets no secret into the log, the summary or a report', async t => {
     const answer: Answer = (response, request) =>
       answerJson(403, { error: `unknown key ${request.headers['x-api-key']}` })(response, request)
     const hub = await serveUntrustedHub(t, { artifact: answer, report: answer })
@@ -277,7 +277,7 @@ describe('what a hub says of its error', () => {
     assert.doesNotMatch(JSON.stringify(hub.reports), new RegExp(stage.apiKey))
   })
 
-  it('does not make a page of the log', async t => {
+  it('does not flood the log', async t => {
     const hub = await serveUntrustedHub(t, { artifact: answerJson(410, { error: 'long '.repeat(100_000) }) })
     const { log } = await assertRefuses(stage, { code: 'artifact_unavailable', during: 'fetching' }, from(hub.url))
     assert.ok(log.length < 10_000)

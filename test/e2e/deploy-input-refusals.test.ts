@@ -18,8 +18,8 @@ before(async () => {
 
 after(() => stage.close())
 
-describe('an input that cannot be used', () => {
-  it('is told together with all the others that are missing', async () => {
+describe('an unusable input', () => {
+  it('is listed together with all others that are missing', async () => {
     const required = ['hub-url', 'slug', 'api-key', 'signing-secret', 'install-plan']
     const empty = Object.fromEntries(required.map(name => [name, '']))
     const refusal = { code: 'missing_input', during: 'pending', reported: false } as const
@@ -28,7 +28,7 @@ describe('an input that cannot be used', () => {
       assert.match(commandsIn(log, 'error')[0] ?? '', new RegExp(name))
   })
 
-  it('leaves no report where the project root is missing itself', async () => {
+  it('leaves no report when the project root is what is missing', async () => {
     const result = await stage.deploy({ 'project-root': '' })
     assert.deepEqual(
       [result.exitCode, result.outputs['error-code'], result.outputs['report-path'], result.outputs['outcome']],
@@ -62,17 +62,17 @@ describe('an input that cannot be used', () => {
     version: 'v1/../2',
   }
 
-  it('is told together with all the others that are malformed', async () => {
+  it('is listed together with all others that are malformed', async () => {
     const refusal = { code: 'invalid_input', during: 'pending', reported: false } as const
     const { log } = await assertRefuses(stage, refusal, malformed)
     for (const name of Object.keys(malformed)) assert.match(commandsIn(log, 'error')[0] ?? '', new RegExp(name))
   })
 
-  it('is reported to the hub where the hub is known', async () => {
+  it('is reported when the hub is known', async () => {
     await assertRefuses(stage, { code: 'invalid_input', during: 'pending' }, { 'artifact-sha256': 'abc' })
   })
 
-  it('is reported to the hub also where there is no project root, which is not made', async () => {
+  it('is reported even without a project root, which is not created', async () => {
     const root = join(stage.root, 'not/there')
     const result = await stage.deploy({ 'artifact-sha256': 'abc', 'project-root': root, 'host-id': 'host-2' })
     assert.deepEqual(
@@ -85,18 +85,18 @@ describe('an input that cannot be used', () => {
 
   const untold = { kind: 'theme', slug: '../greeter', 'host-id': 'two\nlines', 'dry-run': 'yes please' }
   for (const [name, value] of Object.entries(untold)) {
-    it(`is not reported to the hub under a guess: ${name}`, async () => {
+    it(`is not reported under a guessed name: ${name}`, async () => {
       await assertRefuses(stage, { code: 'invalid_input', during: 'pending', reported: false }, { [name]: value })
       assert.deepEqual(listOwn(stage, 'outbox'), [])
     })
   }
 
-  it('is reported without a version where that is what is malformed', async () => {
+  it('is reported without a version when the version is malformed', async () => {
     await assertRefuses(stage, { code: 'invalid_input', during: 'pending' }, { version: 'v1/../2' })
     assert.equal(acceptedReports(stage).at(-1)?.version, 'unknown')
   })
 
-  it('is an api-key of two words, which nobody gets to see', async () => {
+  it('is an api-key of two words, which is never shown', async () => {
     const refusal = { code: 'invalid_input', during: 'pending', reported: false } as const
     await assertRefuses(stage, refusal, { 'api-key': 'secret key\nof two lines' })
   })
@@ -107,7 +107,7 @@ describe('an input that cannot be used', () => {
   })
 })
 
-describe('a plan that cannot be used', () => {
+describe('an invalid plan', () => {
   const refused: Record<string, { plan: string; at: [number, number][] }> = {
     'is for another project': { plan: PLUGIN_PLAN.replace('project_id: greeter', 'project_id: clock'), at: [[2, 13]] },
     'is no YAML': { plan: 'format_version: "1"\nsteps: [\n', at: [[3, 1]] },
@@ -142,7 +142,7 @@ describe('a plan that cannot be used', () => {
   }
 
   for (const [name, { plan, at }] of Object.entries(refused)) {
-    it(`is refused at its lines: ${name}`, async () => {
+    it(`is annotated at its lines: ${name}`, async () => {
       stage.writePlan(plan)
       const during = name.includes('artifact') ? 'loading_plan' : 'pending'
       const refusal = { code: 'invalid_plan', during, annotations: at.length } as const
@@ -156,7 +156,7 @@ describe('a plan that cannot be used', () => {
     })
   }
 
-  it('is told of at ten lines at most, and below that in the log', async () => {
+  it('is annotated at ten lines at most; the log lists the rest', async () => {
     const more = Array.from({ length: 12 }, (_, index) => `  - {id: s${index}, action: run}\n`)
     stage.writePlan(`${PLUGIN_PLAN}${more.join('')}`)
     const { log } = await assertRefuses(stage, { code: 'invalid_plan', during: 'pending', annotations: 10 })
@@ -164,7 +164,7 @@ describe('a plan that cannot be used', () => {
     assert.match(log, /install\.yaml:18:/)
   })
 
-  it('is annotated at its first line where it is too large or no UTF-8', async () => {
+  it('is annotated at its first line when it is too large or not UTF-8', async () => {
     for (const bytes of [Buffer.alloc(300 * 1024, '#'), Buffer.from([0x23, 0xff])]) {
       writeFileSync(join(stage.workspace.path, 'install.yaml'), bytes)
       const { log } = await assertRefuses(stage, { code: 'invalid_plan', during: 'pending' })
@@ -173,7 +173,7 @@ describe('a plan that cannot be used', () => {
     stage.writePlan(PLUGIN_PLAN)
   })
 
-  it('is annotated in the host config where that is what is wrong', async () => {
+  it('is annotated in the host config when the mistake is there', async () => {
     writeFileSync(join(stage.workspace.path, 'host.yaml'), 'version: 1\nsupervisor: magic\n')
     const refusal = { code: 'invalid_host_config', during: 'pending' } as const
     const { log } = await assertRefuses(stage, refusal, { 'host-config': 'host.yaml' })

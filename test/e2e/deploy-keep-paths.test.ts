@@ -9,7 +9,7 @@ import { openStage, pluginFiles, type Stage, writeFiles } from './harness/stage.
 let stage: Stage
 let place: string
 
-/** A host that runs 1.0.0, with files in it that no artifact holds. */
+/** A host that runs 1.0.0, with files of its own inside. */
 beforeEach(async () => {
   stage = await openStage()
   place = join(stage.root, 'plugins/greeter')
@@ -32,7 +32,7 @@ function textOf(path: string): string | undefined {
 }
 
 describe('keep-paths', () => {
-  it('are .env and data unless given, moved with their modes; the rest goes with the old version', async () => {
+  it('default to .env and data, which move with their modes; the rest leaves with the old version', async () => {
     const { ino } = statSync(join(place, 'data/db/rows'))
     await update({})
     assert.deepEqual(['.env', 'data/db/rows', 'etc/local.conf', 'stray'].map(textOf), [
@@ -46,7 +46,7 @@ describe('keep-paths', () => {
     assert.equal(readFileSync(join(stage.root, '.hub-deploy/snapshots/plugins/greeter/1-1.0.0/stray'), 'utf8'), 'mine')
   })
 
-  it('may lie deeper, beside files of the artifact', async () => {
+  it('may be nested next to files of the artifact', async () => {
     await update({ 'etc/default.conf': 'shipped' }, { 'keep-paths': 'etc/local.conf\nstray\n\nnot-there/at-all\n' })
     assert.deepEqual(['etc/local.conf', 'etc/default.conf', 'stray', '.env', 'not-there'].map(textOf), [
       'mine',
@@ -68,7 +68,7 @@ describe('keep-paths', () => {
     assert.equal(textOf('seed/rows'), 'shipped')
   })
 
-  it('stay with the running version through updates, and the same again changes nothing', async () => {
+  it('survive every update, and deploying the same version again changes nothing', async () => {
     await update({ 'data/db/rows': 'shipped' })
     writeFiles(place, { 'data/db/rows': 'written later' })
     const again = await stage.deploy()
@@ -78,7 +78,7 @@ describe('keep-paths', () => {
     assert.equal(textOf('data/db/rows'), 'written later')
   })
 
-  it('get the parents that the new version lacks, which others may enter whatever the umask', async () => {
+  it('get the parents that the new version lacks, with mode 0755 whatever the umask', async () => {
     const usual = process.umask(0o077)
     try {
       await update({}, { 'keep-paths': 'etc/local.conf' })
@@ -88,7 +88,7 @@ describe('keep-paths', () => {
     assert.equal(statSync(join(place, 'etc')).mode & 0o777, 0o755)
   })
 
-  it('are kept as the symlinks that they are, and never followed', async () => {
+  it('stay symlinks where they are symlinks, and are never followed', async () => {
     symlinkSync('/', join(place, 'link'))
     await update({}, { 'keep-paths': 'link' })
     assert.ok(existsSync(join(place, 'link/tmp')))
@@ -101,7 +101,7 @@ describe('keep-paths', () => {
     await assertRefuses(stage, refusal, { 'keep-paths': 'link/db' })
   })
 
-  it('may hold one another, or be named twice', async () => {
+  it('may contain one another or be named twice', async () => {
     await update({}, { 'keep-paths': 'data/db\ndata\ndata/' })
     assert.equal(textOf('data/db/rows'), 'mine')
   })

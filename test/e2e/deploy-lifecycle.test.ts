@@ -26,7 +26,7 @@ async function deployed(inputs: Record<string, string> = {}): Promise<Record<str
   return result.outputs
 }
 
-/** What the installed plugin says that it is. */
+/** The version that the installed plugin names. */
 function runningVersion(id = 'greeter'): string {
   return /hello from (\S+)"/.exec(readFileSync(join(stage.root, 'plugins', id, 'src/main.py'), 'utf8'))?.[1] ?? ''
 }
@@ -36,7 +36,7 @@ function installedRows(): { id: string; version: string; snapshots: { name: stri
 }
 
 describe('a first deployment', () => {
-  it('installs exactly the files of the artifact and says so everywhere', async () => {
+  it('installs exactly the files of the artifact and reports it everywhere', async () => {
     const outputs = await deployed()
     assert.deepEqual(listTree(join(stage.root, 'plugins')), {
       greeter: '755 directory',
@@ -71,7 +71,7 @@ describe('a first deployment', () => {
     )
   })
 
-  it('leaves a private folder of its own, and nothing of the run', async () => {
+  it('leaves its private folder and nothing of the run', async () => {
     await deployed()
     assert.equal(statSync(join(stage.root, '.hub-deploy')).mode & 0o777, 0o700)
     assert.deepEqual(
@@ -85,7 +85,7 @@ describe('a first deployment', () => {
     )
   })
 
-  it('creates a project root whose parent is there, with a notice', async () => {
+  it('creates a project root whose parent exists, with a notice', async () => {
     const root = join(stage.workspace.path, 'new-host')
     const result = await stage.deploy({ 'project-root': root })
     assert.equal(result.exitCode, 0, result.log)
@@ -93,7 +93,7 @@ describe('a first deployment', () => {
     assert.equal(commandsIn(result.log, 'notice').length, 1)
   })
 
-  it('keeps a foreign directory that stood in its place', async () => {
+  it('keeps the existing directory when it was not installed by a deployment', async () => {
     const path = join(stage.root, 'plugins/greeter')
     await deployed()
     rmSync(join(stage.root, '.hub-deploy'), { recursive: true })
@@ -106,7 +106,7 @@ describe('a first deployment', () => {
 })
 
 describe('an update', () => {
-  it('puts the new version in the place of the old one and retains the old one', async () => {
+  it('replaces the old version and retains it as a snapshot', async () => {
     await deployed()
     const old = listTree(join(stage.root, 'plugins/greeter'))
     await stage.publish('1.1.0', pluginFiles('1.1.0', { 'src/new.py': '' }))
@@ -119,7 +119,7 @@ describe('an update', () => {
     assert.deepEqual(listTree(join(stage.root, '.hub-deploy/snapshots/plugins/greeter/1-1.0.0')), old)
   })
 
-  it('retains nothing where no step asks for a snapshot', async () => {
+  it('retains nothing when no step asks for a snapshot', async () => {
     stage.writePlan(PLUGIN_PLAN.replace('snapshot: true, ', ''))
     await deployed()
     await stage.publish('1.1.0', pluginFiles('1.1.0'))
@@ -146,7 +146,7 @@ describe('an update', () => {
 })
 
 describe('the same version again', () => {
-  it('changes nothing, and is reported all the same', async () => {
+  it('changes nothing and is still reported', async () => {
     await deployed()
     const before = listHost(stage.root)
     const { mtimeMs, ino } = statSync(join(stage.root, 'plugins/greeter/src/main.py'))
@@ -179,36 +179,36 @@ describe('the choice of a version', () => {
     yankVersion(stage.store, { kind: 'plugin', slug: 'greeter', version: '2.0.0' })
   })
 
-  it('does not go back to an older latest', async () => {
+  it('does not downgrade to an older latest', async () => {
     await assertRefuses(stage, { code: 'downgrade_refused', during: 'fetching' })
     assert.equal(runningVersion(), '2.0.0')
   })
 
-  it('goes back where the operator allows it', async () => {
+  it('downgrades when the operator allows it', async () => {
     const outputs = await deployed({ 'allow-downgrade': 'true' })
     assert.deepEqual([outputs['version'], outputs['previous-version'], runningVersion()], ['1.0.0', '2.0.0', '1.0.0'])
   })
 
-  it('goes back where the operator names the version', async () => {
+  it('downgrades when the operator names the version', async () => {
     const outputs = await deployed({ version: '1.0.0' })
     assert.deepEqual([outputs['version'], outputs['previous-version'], runningVersion()], ['1.0.0', '2.0.0', '1.0.0'])
   })
 
-  it('takes a version that is published with a "v" for the one that its plugin.yaml names without', async () => {
+  it('treats a version published with a "v" as the one that its plugin.yaml names without it', async () => {
     await stage.publish('v2.1.0', pluginFiles('2.1.0'))
     const outputs = await deployed({ version: 'v2.1.0' })
     assert.deepEqual([outputs['outcome'], outputs['state'], runningVersion()], ['success', 'succeeded', '2.1.0'])
   })
 
-  it('does not fall back to an older version than the installed one when the latest was yanked', async t => {
+  it('does not fall back to a version older than the installed one when the latest was yanked', async t => {
     const hub = await serveYanked(t)
     const refusal = { code: 'downgrade_refused', during: 'extracting' } as const
     await assertRefuses(stage, refusal, { 'hub-url': hub.url, 'deployments-url': stage.hub.url })
   })
 })
 
-describe('a latest version that the hub lists and does not serve', () => {
-  it('is replaced by what it serves as latest, with a notice that says which', async t => {
+describe('a latest version that the hub lists but does not serve', () => {
+  it('is replaced by the version that it serves as latest, which a notice names', async t => {
     await stage.publish('2.0.0', pluginFiles('2.0.0'))
     yankVersion(stage.store, { kind: 'plugin', slug: 'greeter', version: '2.0.0' })
     const hub = await serveYanked(t)
@@ -234,7 +234,7 @@ function serveYanked(t: Parameters<typeof serveUntrustedHub>[0]) {
 describe('a version with other bytes than before', () => {
   const files = pluginFiles('1.0.0', { 'src/more.py': '' })
 
-  it('is taken when exactly these bytes are pinned', async () => {
+  it('is accepted when exactly these bytes are pinned', async () => {
     await deployed()
     await stage.publish('1.0.0', files, { replace: true })
     await assertRefuses(stage, { code: 'version_reused', during: 'verifying_signature' })
@@ -243,7 +243,7 @@ describe('a version with other bytes than before', () => {
     assert.ok(existsSync(join(stage.root, 'plugins/greeter/src/more.py')))
   })
 
-  it('is refused also when it comes back after another version', async () => {
+  it('is refused even after another version was installed in between', async () => {
     await deployed()
     await stage.publish('1.1.0', pluginFiles('1.1.0'))
     await deployed()
@@ -253,7 +253,7 @@ describe('a version with other bytes than before', () => {
 })
 
 describe('a service', () => {
-  it('is installed as an extension, without a plugin.yaml, by the version that the header names', async () => {
+  it('is installed as an extension without a plugin.yaml, in the version that the header names', async () => {
     await stage.publish('3.1.0', { 'clock.py': 'tick' }, { kind: 'service', slug: 'clock' })
     stage.writePlan(SERVICE_PLAN)
     const result = await stage.deploy({ kind: 'service', slug: 'clock', 'plugin-secret-key': 'secret of the host' })

@@ -32,33 +32,33 @@ before(async () => {
 after(() => stage.close())
 
 describe('a hub that does not serve', () => {
-  const told = () => ({ 'deployments-url': stage.hub.url })
+  const reporting = () => ({ 'deployments-url': stage.hub.url })
 
   it('is not asked at all over plain http', async () => {
     const refusal = { code: 'insecure_url', during: 'pending', reported: false } as const
     await assertRefuses(stage, refusal, { 'hub-url': 'http://hub.example' })
   })
 
-  it('is given up when nobody listens', async () => {
+  it('is given up when nothing listens', async () => {
     const url = `http://127.0.0.1:${await closedPort()}`
-    await assertRefuses(stage, { code: 'network', during: 'fetching' }, { ...told(), 'hub-url': url })
+    await assertRefuses(stage, { code: 'network', during: 'fetching' }, { ...reporting(), 'hub-url': url })
   })
 
   it('is given up when it keeps answering 500', async t => {
     const hub = await serveUntrustedHub(t, { artifact: answerJson(500, { error: 'out of order' }) })
     const refusal = { code: 'artifact_unavailable', during: 'fetching' } as const
-    const { log } = await assertRefuses(stage, refusal, { ...told(), 'hub-url': hub.url })
+    const { log } = await assertRefuses(stage, refusal, { ...reporting(), 'hub-url': hub.url })
     assert.match(commandsIn(log, 'error')[0] ?? '', /500.*out of order/)
     assert.equal(hub.requestsFor('artifact').length, 4)
   })
 
-  it('says that there is no such plugin', async () => {
+  it('has no such plugin', async () => {
     stage.writePlan(PLUGIN_PLAN.replace('project_id: greeter', 'project_id: nobody'))
     await assertRefuses(stage, { code: 'not_found', during: 'fetching' }, { slug: 'nobody' })
     stage.writePlan(PLUGIN_PLAN)
   })
 
-  it('says that there is no such version', async () => {
+  it('has no such version', async () => {
     await assertRefuses(stage, { code: 'not_found', during: 'fetching' }, { version: '9.9.9' })
   })
 
@@ -70,9 +70,9 @@ describe('a hub that does not serve', () => {
     stage.writePlan(PLUGIN_PLAN)
   })
 
-  it('answers what is no detail record', async t => {
+  it('answers something other than a detail record', async t => {
     const hub = await serveUntrustedHub(t, { detail: answerJson(200, ['2.0.0']) })
-    await assertRefuses(stage, { code: 'bad_response', during: 'fetching' }, { ...told(), 'hub-url': hub.url })
+    await assertRefuses(stage, { code: 'bad_response', during: 'fetching' }, { ...reporting(), 'hub-url': hub.url })
   })
 
   it('does not know the key', async () => {
@@ -83,7 +83,7 @@ describe('a hub that does not serve', () => {
     assert.equal(listOwn(stage, 'outbox').length, 1)
   })
 
-  it('has bound the key to another plugin', async () => {
+  it('has issued the key for another plugin', async () => {
     const { key } = createKey(stage.store, { name: 'bound', kind: 'plugin', slug: 'clock' })
     const refusal = { code: 'authentication_failed', during: 'fetching', reported: false } as const
     const { log } = await assertRefuses(stage, refusal, { 'api-key': key })
@@ -118,7 +118,7 @@ describe('an artifact that is not what was signed', () => {
     })
   }
 
-  it('is refused when the signing secret is another one', async () => {
+  it('is refused when it was signed with another secret', async () => {
     const refusal = { code: 'signature_mismatch', during: 'verifying_signature' } as const
     await assertRefuses(stage, refusal, { 'signing-secret': 'secret of somebody else' })
   })
@@ -162,7 +162,7 @@ describe('an archive that must not be extracted', () => {
   }
 })
 
-describe('a version that is not the one meant', () => {
+describe('a version that is not the intended one', () => {
   const other: Record<string, [Record<string, string>, string]> = {
     'is no plugin': [{ 'README.md': 'hello' }, 'not_a_plugin'],
     'has a plugin.yaml of more than 256 KiB': [
@@ -180,7 +180,7 @@ describe('a version that is not the one meant', () => {
     })
   }
 
-  it('is refused when it is older than what is installed, before it is fetched', async t => {
+  it('is refused before it is fetched when it is older than the installed one', async t => {
     const hub = await serveUntrustedHub(t, { detail: answerJson(200, { latest_version: '0.9.0' }) })
     const refusal = { code: 'downgrade_refused', during: 'fetching' } as const
     await assertRefuses(stage, refusal, { 'hub-url': hub.url, 'deployments-url': stage.hub.url })
@@ -194,7 +194,7 @@ describe('a version that is not the one meant', () => {
 })
 
 describe('a host that cannot take it', () => {
-  it('is locked by another deployment, whose run is named', async t => {
+  it('is locked by another deployment, whose run the error names', async t => {
     await stage.publish(VERSION, pluginFiles(VERSION), { replace: true })
     let letGo = () => {}
     const asked = Promise.withResolvers<void>()
@@ -219,7 +219,7 @@ describe('a host that cannot take it', () => {
     assert.equal((await holder).outputs['error-code'], 'artifact_unavailable')
   })
 
-  it('keeps a path whose parent is no directory any more', async () => {
+  it('has a kept path whose parent is no longer a directory', async () => {
     writeFileSync(join(stage.root, 'plugins/greeter/kept'), 'the host has a file here')
     mkdirSync(join(stage.root, 'plugins/greeter/settings'))
     writeFileSync(join(stage.root, 'plugins/greeter/settings/local'), 'mine')

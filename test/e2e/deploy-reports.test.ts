@@ -19,7 +19,7 @@ afterEach(() => stage.close())
 const UTC_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/
 
 describe('the local report', () => {
-  it('holds exactly what its contract names, in a private file', async () => {
+  it('has exactly the fields of its contract, in a private file', async () => {
     const { outputs } = await stage.deploy()
     const path = outputs['report-path'] ?? ''
     assert.equal(statSync(path).mode & 0o777, 0o600)
@@ -105,7 +105,7 @@ describe('the local report', () => {
 })
 
 describe('the report to the hub', () => {
-  it('is what the fleet view shows, under the name of the machine unless one is given', async () => {
+  it('appears in the fleet view, under the name of the machine by default', async () => {
     await stage.deploy({ 'host-id': '' })
     const answer = await fetch(`${stage.hub.url}/deployments/plugin/greeter/hosts`, {
       headers: { 'x-api-key': stage.apiKey },
@@ -135,7 +135,7 @@ describe('the report to the hub', () => {
     assert.equal(hub.requestsFor('report')[0]?.headers['x-api-key'], stage.apiKey)
   })
 
-  it('goes without a key to nobody: the detail route is asked without one', async t => {
+  it('carries the key, as does the request for the artifact; the request for the details does not', async t => {
     const hub = await serveUntrustedHub(t)
     await stage.deploy({ 'hub-url': hub.url })
     assert.equal(hub.requestsFor('detail')[0]?.headers['x-api-key'], undefined)
@@ -151,7 +151,7 @@ describe('the report to the hub', () => {
     'switches to another protocol': switchProtocols,
   }
   for (const [name, report] of Object.entries(refusing)) {
-    it(`changes no outcome when the hub ${name}, and waits in the outbox`, async t => {
+    it(`does not change the outcome when the hub ${name}, and waits in the outbox`, async t => {
       const hub = await serveUntrustedHub(t, { report })
       const result = await stage.deploy({ 'hub-url': hub.url })
       const { outputs } = result
@@ -165,7 +165,7 @@ describe('the report to the hub', () => {
     })
   }
 
-  it('is given up after ten seconds when the hub takes it and never answers', async t => {
+  it('is given up when the hub never answers, and waits in the outbox', async t => {
     const hub = await serveUntrustedHub(t, { report: () => {} })
     const result = await stage.deploy({ 'hub-url': hub.url })
     assert.deepEqual([result.exitCode, result.outputs['outcome'], result.outputs['reported']], [0, 'success', 'false'])
@@ -174,7 +174,7 @@ describe('the report to the hub', () => {
 })
 
 describe('a report in the outbox', () => {
-  it('is sent by the next run, once, before that run tells of itself', async t => {
+  it('is sent once by the next run, before the report of that run', async t => {
     let report = answerJson(422, {})
     const hub = await serveUntrustedHub(t, { report: (response, request) => report(response, request) })
     const first = await stage.deploy({ 'hub-url': hub.url })
@@ -188,7 +188,7 @@ describe('a report in the outbox', () => {
     assert.deepEqual(listOwn(stage, 'outbox'), [])
   })
 
-  it('stays there while runs talk to another hub than the one that it is for, which was down', async () => {
+  it('stays there while runs report to another hub', async () => {
     const url = `http://127.0.0.1:${await closedPort()}`
     const first = await stage.deploy({ 'deployments-url': url })
     assert.deepEqual([first.exitCode, first.outputs['reported']], [0, 'false'])
@@ -212,7 +212,7 @@ describe('a report in the outbox', () => {
     assert.deepEqual(listOwn(stage, 'outbox'), [])
   })
 
-  it('that is garbage harms nobody', async () => {
+  it('that is garbage does no harm', async () => {
     await stage.deploy()
     writeFileSync(join(stage.root, '.hub-deploy/outbox/2026-garbage.json'), '{"schema": 1')
     const result = await stage.deploy()

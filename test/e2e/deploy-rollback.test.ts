@@ -11,7 +11,7 @@ const ENV_PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter
   - {id: last, action: configure_plugin, plugin: greeter, depends_on: [env]}
 `
 
-/** A version whose settings cannot be written, because nobody sets TOKEN, which shows only when its files are in place. */
+/** A version whose settings cannot be written for want of TOKEN, which shows only when its files are in place. */
 function failingFiles(version: string): Record<string, string> {
   return {
     ...pluginFiles(version, { '.env.template': 'TOKEN=\n', 'data/seed': 'shipped', 'src/new.py': '' }),
@@ -63,8 +63,8 @@ function assertRolledBack(result: ActionResult): void {
   )
 }
 
-describe('a step that fails after the files were switched', () => {
-  it('leaves nothing where nothing was before', async () => {
+describe('a step that fails after the switch', () => {
+  it('leaves nothing behind on a first install', async () => {
     await stage.publish('1.0.0', failingFiles('1.0.0'))
     const result = await stage.deploy()
     assertRolledBack(result)
@@ -72,7 +72,7 @@ describe('a step that fails after the files were switched', () => {
     assert.equal(readLocalReport(result).rollback?.verified, null)
   })
 
-  it('brings the old version back, byte by byte and mode by mode, with what belongs to the host', async () => {
+  it('restores every byte and mode of the old version, with the files of the host', async () => {
     await installOld()
     const before = listHost(stage.root)
     const result = await stage.deploy()

@@ -29,7 +29,7 @@ function installed(path: string): string {
 }
 
 describe('a plugin that its host wants signed', () => {
-  it('has the signature beside it that the host computes', async () => {
+  it('gets the signature that the host itself computes', async () => {
     const description = 'name: greeter\nversion: "1.0.0"\nexecution_mode: Trusted\n'
     await deploy('1.0.0', { 'plugin.yaml': description, 'src/main.py': 'pass\n', 'src/x.md': 'x', 'other.py': 'y' })
     const signed = `${description}src/main.py\0pass\n\0src/x.md\0x\0`
@@ -41,7 +41,7 @@ describe('a plugin that its host wants signed', () => {
     })
   })
 
-  it('is warned of when the host keeps files of its own among the signed ones', async () => {
+  it('causes a warning when the host keeps files of its own among the signed ones', async () => {
     const filesOf = (version: string) => ({
       'plugin.yaml': `name: greeter\nversion: "${version}"\nexecution_mode: trusted\nentry_point: main.py\n`,
       'main.py': 'pass\n',

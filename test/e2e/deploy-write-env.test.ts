@@ -44,8 +44,8 @@ describe('write_env', () => {
     )
     assert.equal(statSync(settings).mode & 0o777, 0o600)
     assert.equal(statSync(settings).nlink, 1)
-    const told = [result.log, result.outputs, result.summary, acceptedReports(stage), reportText(result)]
-    assert.doesNotMatch(JSON.stringify(told), /secret of the plugin/)
+    const published = [result.log, result.outputs, result.summary, acceptedReports(stage), reportText(result)]
+    assert.doesNotMatch(JSON.stringify(published), /secret of the plugin/)
   })
 
   it('adds a required key that the template lacks', async () => {
@@ -54,7 +54,7 @@ describe('write_env', () => {
     assert.match(readFileSync(settings, 'utf8'), /^EXTRA=value$/m)
   })
 
-  it('is content with a required key that the template itself fills', async () => {
+  it('accepts a required key that the template itself fills', async () => {
     assert.equal((await deploy('{required: [GREETING]}', {})).exitCode, 0)
   })
 
@@ -82,7 +82,7 @@ describe('write_env', () => {
     })
   }
 
-  it('writes the settings again when only they are missing, which is a change', async () => {
+  it('writes the settings again when only they are missing, and reports a change', async () => {
     assert.equal((await deploy('{}', {})).exitCode, 0)
     rmSync(settings)
     const result = await stage.deploy()
@@ -96,7 +96,7 @@ describe('write_env', () => {
     'a value holds a line break': ['{}', { TOKEN: 'two\nlines' }],
   }
   for (const [name, [environment, env]] of Object.entries(unusable)) {
-    it(`fails and takes the files back when ${name}`, async () => {
+    it(`fails and restores the files when ${name}`, async () => {
       const result = await deploy(environment, env)
       const { outputs } = result
       assert.deepEqual(
@@ -107,7 +107,7 @@ describe('write_env', () => {
     })
   }
 
-  it('does not hand the inputs of the action to the settings', async () => {
+  it('does not copy inputs of the action into the settings', async () => {
     const result = await deploy('{optional: [INPUT_KIND]}', {}, 'INPUT_SLUG=\nINPUT_VERSION=\n')
     assert.equal(result.exitCode, 0, result.log)
     assert.equal(readFileSync(settings, 'utf8'), 'INPUT_SLUG=\nINPUT_VERSION=\n')

@@ -38,7 +38,7 @@ describe('an update on a disk', () => {
     })
   }
 
-  // Files of one byte: the room that their bytes need is there, and what their blocks and inodes need is not.
+  // Files of one byte: there is room for their bytes, but not for their blocks and inodes.
   const TOO_SMALL_FOR_MANY = { 'of room': 'size=6m', 'of inodes': 'nr_inodes=800' }
   for (const [what, options] of Object.entries(TOO_SMALL_FOR_MANY)) {
     it(`that runs out ${what} while it extracts keeps the old version and nothing of the new`, {
@@ -54,7 +54,7 @@ describe('an update on a disk', () => {
     })
   }
 
-  it('that is full while it installs is taken back without any room, and works once there is some', {
+  it('that fills up while it installs is rolled back without any space, and succeeds once there is some', {
     skip: noMounting,
   }, async t => {
     const host = fleet.newHost('fills-up', join(mountMemory(t, 'size=4m'), 'host'))
@@ -79,7 +79,7 @@ describe('an update on a disk', () => {
     await assertGoesOn(fleet, host)
   })
 
-  it('with an immutable old version is not begun', { skip: noImmutables }, async t => {
+  it('does not begin when the old version is immutable', { skip: noImmutables }, async t => {
     const host = fleet.newHost('immutable-old')
     const place = join(host.root, 'plugins/greeter')
     run('chattr', '+i', place)
@@ -89,7 +89,7 @@ describe('an update on a disk', () => {
     await assertGoesOn(fleet, host)
   })
 
-  it('whose new version cannot be moved any more is inconsistent until that is gone, and then repaired', {
+  it('whose new version can no longer be moved is inconsistent until it can, and then repaired', {
     skip: noImmutables || whyNoStrace(),
   }, async t => {
     const host = fleet.newHost('immutable-new')
@@ -107,7 +107,7 @@ describe('an update on a disk', () => {
   })
 
   for (const nth of [6, 9, 12, 15, 18, 21]) {
-    it(`that goes read-only before change ${nth} of names tells the truth, and the next run needs no one's help`, {
+    it(`that goes read-only before change ${nth} of names reports the truth, and the next run recovers by itself`, {
       skip: whyNoStrace(),
     }, async () => {
       const host = fleet.newHost(`read-only-${nth}`)
@@ -122,12 +122,12 @@ describe('an update on a disk', () => {
     })
   }
 
-  it('other than the temporary folder works', { skip: noMounting }, async t => {
+  it('other than that of the temporary folder succeeds', { skip: noMounting }, async t => {
     const host = fleet.newHost('other-disk', join(mountMemory(t, 'size=8m'), 'host'))
     await assertGoesOn(fleet, host)
   })
 
-  it('where plugins/ is a symlink works', async () => {
+  it('where plugins/ is a symlink succeeds', async () => {
     const host = fleet.newHost('symlinked')
     renameSync(join(host.root, 'plugins'), join(host.root, 'elsewhere'))
     symlinkSync('elsewhere', join(host.root, 'plugins'))
@@ -145,7 +145,7 @@ describe('an update on a disk', () => {
     assert.equal(artifacts, 0)
   })
 
-  it('keeps a foreign directory in the place as a snapshot, for good', async () => {
+  it('keeps an existing foreign directory as a snapshot for good', async () => {
     const host = fleet.newHost('foreign')
     rmSync(host.root, { recursive: true })
     mkdirSync(join(host.root, 'plugins/greeter'), { recursive: true })
@@ -184,7 +184,7 @@ function useUpInodes(folder: string): void {
   for (const path of made.slice(-8)) rmSync(path)
 }
 
-/** A process inherits the umask that holds as it is started. */
+/** A process inherits the umask of the moment at which it starts. */
 function deployUnder(umask: number, host: PreparedHost): Promise<ActionResult> {
   const usual = process.umask(umask)
   try {
@@ -223,8 +223,8 @@ async function updateThroughGate(
   return { result: await host.deploy({ 'hub-url': gate.url }), artifacts }
 }
 
-describe('a host whose disk is full when it has to be recovered', { skip: whyNoMounting() }, () => {
-  it('is recovered all the same, from the space kept back for that', async t => {
+describe('a host whose disk is full during recovery', { skip: whyNoMounting() }, () => {
+  it('is still recovered, with the space that is reserved for this', async t => {
     const stage = await openStage()
     t.after(() => stage.close())
     const root = mountMemory(t, 'size=4m')

@@ -16,9 +16,9 @@ type Event =
   | { kind: 'rename' | 'link'; from: string; to: string }
   | { kind: 'remove'; path: string }
   | { kind: 'record'; text: string }
-  | { kind: 'told'; text: string }
+  | { kind: 'output'; text: string }
 
-describe('the order of an update on the disk', { skip: whyNoStrace() }, () => {
+describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () => {
   let hosts: SweepHosts
   let traces: Traces
   let update: { events: readonly Event[]; host: SweepHost }
@@ -76,7 +76,7 @@ describe('the order of an update on the disk', { skip: whyNoStrace() }, () => {
     }
   })
 
-  it('syncs the directory of each file of its own that it replaces', () => {
+  it('syncs the directory of each of its own files that it replaces', () => {
     for (const { events } of [update, withoutSync]) {
       const replaced = events.flatMap(event => (event.kind === 'rename' && event.from.endsWith('.tmp') ? [event] : []))
       assert.ok(replaced.length >= 3)
@@ -95,15 +95,15 @@ describe('the order of an update on the disk', { skip: whyNoStrace() }, () => {
     }
   })
 
-  it('commits durably before anything old goes and before the success is told', () => {
+  it('commits durably before it removes anything old and before it sets the outputs of the success', () => {
     for (const { events } of [update, withoutSync]) {
       const commit = indexOf(events, event => event.kind === 'record' && event.text.includes('"record":"commit"'))
       const durable = events.findIndex((event, index) => index > commit && isJournalSync(event))
-      const told = indexOf(events, event => event.kind === 'told' && event.text.includes('success'))
+      const succeeded = indexOf(events, event => event.kind === 'output' && event.text.includes('success'))
       const discarded = indexOf(events, event => event.kind === 'rename' && event.to.includes('/discarded-'))
       const recorded = indexOf(events, event => event.kind === 'rename' && event.to.endsWith('/installed.json'))
       const removed = events.findIndex(event => event.kind === 'remove' && /snapshots|staging/.test(event.path))
-      for (const later of [told, discarded, recorded, removed]) assert.ok(commit < durable && durable < later)
+      for (const later of [succeeded, discarded, recorded, removed]) assert.ok(commit < durable && durable < later)
     }
   })
 
@@ -145,7 +145,7 @@ function eventsOf({ name, args, result }: TracedCall, root: string): Event[] {
   if (/^link/.test(name)) return [{ kind: 'link', from: paths[0] ?? '', to: paths[1] ?? '' }]
   if (/^(unlink|rmdir)/.test(name)) return [{ kind: 'remove', path: paths[0] ?? '' }]
   if (/write/.test(name) && open.endsWith('journal.jsonl')) return [{ kind: 'record', text: unquote(args) }]
-  if (/write/.test(name) && open.endsWith('/output')) return [{ kind: 'told', text: unquote(args) }]
+  if (/write/.test(name) && open.endsWith('/output')) return [{ kind: 'output', text: unquote(args) }]
   return []
 }
 
@@ -157,7 +157,7 @@ function isMove(event: Event): boolean {
   return event.kind === 'rename' && !event.from.endsWith('.tmp')
 }
 
-/** A change of what the host runs: not of our own records, nor of what is already out of use. */
+/** A change of what the host runs, not of our own records or of what is already out of use. */
 function isChange(event: Event): event is Extract<Event, { to: string }> {
   if (event.kind !== 'rename' && event.kind !== 'link') return false
   return !event.from.endsWith('.tmp') && !event.to.includes('/discarded-')

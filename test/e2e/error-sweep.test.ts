@@ -1,10 +1,17 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
-import { assertExactly, assertNoSecret, assertTold, type Listing, listLasting, listLive } from './harness/invariants.ts'
+import {
+  assertExactly,
+  assertNoSecret,
+  assertReported,
+  type Listing,
+  listLasting,
+  listLive,
+} from './harness/invariants.ts'
 import { countOutcomes } from './harness/outcome-counts.ts'
 import { failWith, whyNoStrace } from './harness/strace.ts'
 import { openSweepHosts, type SweepHost, type SweepHosts } from './harness/sweep-hosts.ts'
-import { assertTakenOver } from './harness/taken-over.ts'
+import { assertTakenOver } from './harness/takeover.ts'
 import { type Act, openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
 const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
@@ -40,7 +47,7 @@ describe('a deployment of which any one call fails', { skip: whyNoStrace() }, ()
   })
 
   for (const [index, { error, calls }] of failures.entries()) {
-    it(`ends by itself, as it says: ${error} of ${calls.source}`, { concurrency: 2 }, async t => {
+    it(`ends by itself and reports how: ${error} of ${calls.source}`, { concurrency: 2 }, async t => {
       const concerned = updateCalls.filter(({ name, role }) => calls.test(name) && role !== 'child')
       const swept = concerned.filter((_, at) => IS_FULL || at % SAMPLED === index % SAMPLED)
       const outcomes: string[] = []
@@ -61,7 +68,7 @@ describe('a deployment of which any one call fails', { skip: whyNoStrace() }, ()
     assert.equal(hit?.text, call.text)
     const { outcome = '' } = result.outputs
     assert.match(outcome, /^(success|failed|rolled_back)$/)
-    if (result.outputs['report-path'] !== '') assertTold(host.root, result)
+    if (result.outputs['report-path'] !== '') assertReported(host.root, result)
     const live = assertExactly(host.root, { old: hosts.old, new: reference.live })
     assert.equal(live, outcome === 'success' ? 'new' : 'old')
     const deploymentId = result.outputs['deployment-id']
@@ -72,8 +79,8 @@ describe('a deployment of which any one call fails', { skip: whyNoStrace() }, ()
       deploymentId,
       hasBegun: true,
     })
-    // A local report that could not be written was so by the next run.
-    assertTold(host.root, result)
+    // A local report that could not be written is written by the next run.
+    assertReported(host.root, result)
     assertNoSecret(hosts.secrets, [host.root, host.workspace.temp], [result.log])
     return outcome
   }

@@ -16,7 +16,7 @@ beforeEach(async () => {
 afterEach(() => stage.close())
 
 describe('a run that is killed', () => {
-  /** The program's first call kills whoever called it. */
+  /** The program's first call kills its caller. */
   const KILL_ONCE = 'if [ ! -e killed ]; then touch killed; kill -9 $PPID; exit 1; fi'
   const deaths: Record<string, () => void> = {
     'by a provision command': () => void stage.standIns.add('make-db', KILL_ONCE),
@@ -25,11 +25,11 @@ describe('a run that is killed', () => {
   }
   const recoveries: Record<string, (state: Record<string, string>) => Promise<unknown>> = {
     'its post step': state => stage.deployHere({}, { phase: 'post', state }),
-    'the next run, whatever that deploys': () => stage.deployHere({ version: '7.0.0' }),
+    'the next run of any version': () => stage.deployHere({ version: '7.0.0' }),
   }
   for (const [death, arrange] of Object.entries(deaths)) {
     for (const [who, recover] of Object.entries(recoveries)) {
-      it(`${death} is recovered by ${who}: files and services`, async () => {
+      it(`${death} is recovered by ${who}, files and services alike`, async () => {
         stage.standIns.add('make-db', '')
         arrange()
         stage.writePlan(planWith(RESTART, PROVISION, healthcheck({ timeout: 60 })))
@@ -41,9 +41,9 @@ describe('a run that is killed', () => {
         assert.deepEqual(listHost(stage.root), before)
         assert.equal(stage.standIns.running(), '1.0.0')
         assert.deepEqual(unitChanges(stage), ['restart greeter.service', 'restart greeter.service'])
-        const told = acceptedReports(stage).filter(row => row.version === '2.0.0')
+        const reported = acceptedReports(stage).filter(row => row.version === '2.0.0')
         assert.deepEqual(
-          told.map(row => row.status),
+          reported.map(row => row.status),
           ['rolled_back'],
         )
         const { rollback, error } = interruptedReport()
@@ -54,7 +54,7 @@ describe('a run that is killed', () => {
 })
 
 describe('a cancelled run', () => {
-  it('ends a slow provision command with its children and brings everything back', async () => {
+  it('ends a slow provision command with its children and restores everything', async () => {
     stage.standIns.add('make-db', 'sleep 3600 & echo $! > sleeper; wait')
     stage.writePlan(planWith(RESTART, PROVISION))
     const before = listHost(stage.root)

@@ -24,8 +24,8 @@ beforeEach(async () => {
 })
 afterEach(() => stage.close())
 
-/** Runs an update that must end with the old version in place; returns its report. */
-async function takenBack(code: string, step: string): Promise<[LocalReport, ActionResult]> {
+/** Runs an update that must end with the old version restored; returns its report. */
+async function rolledBack(code: string, step: string): Promise<[LocalReport, ActionResult]> {
   const before = listHost(stage.root)
   const result = await stage.deployHere()
   const { outputs } = result
@@ -49,9 +49,9 @@ async function takenBack(code: string, step: string): Promise<[LocalReport, Acti
 }
 
 describe('a new version that does not become healthy', () => {
-  it('leaves the old one in place and running, told everywhere with the evidence', async () => {
+  it('leaves the old one in place and running, and every report shows the evidence', async () => {
     stage.writePlan(planWith(RESTART, healthcheck({ timeout: 20 })))
-    const [report, { log, summary }] = await takenBack('unhealthy', 's2')
+    const [report, { log, summary }] = await rolledBack('unhealthy', 's2')
     assert.equal(stage.standIns.running(), '1.0.0')
     assert.deepEqual(unitChanges(stage), ['restart greeter.service', 'restart greeter.service'])
     assert.deepEqual(report.rollback, { restored: true, problems: [], verified: true, healthy: true })
@@ -61,16 +61,16 @@ describe('a new version that does not become healthy', () => {
     assert.match(summary, /The old version runs and is healthy/)
   })
 
-  it('is tried as often as the plan says', async () => {
+  it('gets as many attempts as the plan says', async () => {
     stage.writePlan(planWith(RESTART, healthcheck({ timeout: 1, retries: 2 })))
-    const [, { log }] = await takenBack('unhealthy', 's2')
+    const [, { log }] = await rolledBack('unhealthy', 's2')
     assert.match(log, /Attempt 3 of 3/)
   })
 
-  it('is told beside an old one that is not healthy either', async () => {
+  it('is reported along with an old one that is not healthy either', async () => {
     stage.standIns.add('check', hangSaying('nothing is well'))
     stage.writePlan(planWith(RESTART, healthcheck({ timeout: 10 })))
-    const [report, { summary, log }] = await takenBack('unhealthy', 's2')
+    const [report, { summary, log }] = await rolledBack('unhealthy', 's2')
     assert.deepEqual([report.rollback?.restored, report.rollback?.healthy], [true, false])
     assert.match(report.rollback?.problems.join() ?? '', /nothing is well/)
     assert.match(summary, /The old version is not healthy/)
@@ -79,9 +79,9 @@ describe('a new version that does not become healthy', () => {
 })
 
 describe('a failing step', () => {
-  it('has the services brought back in reverse, after the files, each told in the log', async () => {
+  it('restores the services in reverse order after the files, and logs each of them', async () => {
     stage.writePlan(planWith(RESTART, RESTART_ALL, PROVISION))
-    const [report, { log }] = await takenBack('step_failed', 's3')
+    const [report, { log }] = await rolledBack('step_failed', 's3')
     assert.deepEqual(unitChanges(stage), [
       'restart greeter.service',
       'restart app.service',
@@ -94,37 +94,37 @@ describe('a failing step', () => {
     assert.equal(report.rollback?.healthy, null)
   })
 
-  it('has a service started again that the plan had stopped', async () => {
+  it('starts a service again that the plan had stopped', async () => {
     stage.writePlan(planWith('action: stop, plugin: greeter', PROVISION))
-    await takenBack('step_failed', 's2')
+    await rolledBack('step_failed', 's2')
     assert.deepEqual(unitChanges(stage), ['stop greeter.service', 'restart greeter.service'])
     assert.deepEqual([stage.standIns.stateOf('greeter.service'), stage.standIns.running()], ['active', '1.0.0'])
   })
 
-  it('has a service stopped again that did not run before', async () => {
+  it('stops a service again that did not run before', async () => {
     stage.standIns.setState('greeter.service', 'inactive')
     stage.writePlan(planWith('action: start, plugin: greeter', PROVISION))
-    const [report] = await takenBack('step_failed', 's2')
+    const [report] = await rolledBack('step_failed', 's2')
     assert.equal(stage.standIns.stateOf('greeter.service'), 'inactive')
     assert.equal(report.rollback?.healthy, null)
   })
 
-  it('of a supervisor is told with what it said, and undone', async () => {
+  it('of a supervisor is reported with its output and undone', async () => {
     stage.standIns.before(
       'systemctl',
       'restart',
       'if [ ! -e failed ]; then touch failed; echo "Unit is masked" >&2; exit 5; fi',
     )
     stage.writePlan(planWith(RESTART))
-    const [report] = await takenBack('step_failed', 's1')
+    const [report] = await rolledBack('step_failed', 's1')
     assert.match(report.error?.message ?? '', /exit code 5.*Unit is masked/)
     assert.deepEqual([stage.standIns.running(), report.rollback?.problems], ['1.0.0', []])
   })
 
-  it('says so when a service cannot be brought back', async () => {
+  it('says so when a service cannot be restored', async () => {
     stage.standIns.before('systemctl', 'restart', 'echo "bus is gone" >&2; exit 1')
     stage.writePlan(planWith(RESTART, healthcheck({ timeout: 60 })))
-    const [report, { summary }] = await takenBack('step_failed', 's1')
+    const [report, { summary }] = await rolledBack('step_failed', 's1')
     assert.deepEqual(
       [report.rollback?.restored, report.rollback?.healthy, report.rollback?.problems.length],
       [true, false, 1],
@@ -133,24 +133,24 @@ describe('a failing step', () => {
     assert.match(summary, /not healthy/)
   })
 
-  it('does nothing to a service whose state cannot be told', async () => {
+  it('leaves a service alone whose state is unknown', async () => {
     stage.standIns.before('systemctl', 'is-active', 'echo "no bus" >&2; exit 1')
     stage.writePlan(planWith(RESTART))
-    const [report] = await takenBack('step_failed', 's1')
+    const [report] = await rolledBack('step_failed', 's1')
     assert.deepEqual(unitChanges(stage), [])
     assert.match(report.error?.message ?? '', /no bus/)
   })
 
-  it('that runs into its time-out ends with all that it started', async () => {
+  it('that times out ends with every process that it started', async () => {
     stage.writeHostConfig(runningHostConfig(stage).replace('60s', '10s'))
     stage.standIns.add('make-db', 'echo started; sleep 3600 & echo $! > sleeper; wait')
     stage.writePlan(planWith(PROVISION))
-    const [report] = await takenBack('step_timed_out', 's1')
+    const [report] = await rolledBack('step_timed_out', 's1')
     assert.match(report.error?.message ?? '', /started/)
     await waitForEnd(readPid(join(stage.standIns.bin, '../sleeper')))
   })
 
-  it('of a first installation leaves nothing in place and nothing running', async () => {
+  it('of a first install leaves nothing installed and nothing running', async () => {
     const { standIns } = stage
     await stage.publish('3.0.0', { 'plugin.yaml': 'name: hi\nversion: "3.0.0"\n' }, { slug: 'hi' })
     stage.writeHostConfig('version: 1\nsupervisor: systemd\nplugins: {hi: {healthcheck: {command: [/bin/false]}}}\n')

@@ -32,14 +32,14 @@ function statusesOf(result: ActionResult): string[] {
 }
 
 describe('a plan with everything that a host can do', () => {
-  it('seeds settings, provisions, stops, starts, restarts, checks health and tells', async t => {
+  it('seeds settings, provisions, stops, starts, restarts, checks health and notifies', async t => {
     await stage.publish('1.0.0', versionFiles('1.0.0'))
     const provision = stage.standIns.add('make-db', 'echo made')
-    const tell = stage.standIns.add('tell-team', '')
+    const notify = stage.standIns.add('notify-team', '')
     stage.writeHostConfig(`${SYSTEMD}plugins:
   greeter: {unit: hello@1.service, healthcheck: {http: "${await serveRunning(t)}", body: '"version":"{version}"'}}
 provision: {greeter: {command: [${provision}, --fast], env: {PGHOST: localhost}}}
-notify: {deployed: {command: [${tell}]}}
+notify: {deployed: {command: [${notify}]}}
 `)
     stage.writePlan(
       planWith(
@@ -60,11 +60,11 @@ notify: {deployed: {command: [${tell}]}}
       ['systemctl', 'stop', 'hello@1.service'],
       ['systemctl', 'start', 'hello@1.service'],
       ['systemctl', 'restart', 'hello@1.service'],
-      ['tell-team', 'deployed', 'greeter is new; $(id)'],
+      ['notify-team', 'deployed', 'greeter is new; $(id)'],
     ])
     assert.equal(stage.standIns.running(), '1.0.0')
-    const told = stage.standIns.environmentOf('tell-team')
-    assert.deepEqual([told['NOTIFY_EVENT'], told['NOTIFY_MESSAGE']], ['deployed', 'greeter is new; $(id)'])
+    const received = stage.standIns.environmentOf('notify-team')
+    assert.deepEqual([received['NOTIFY_EVENT'], received['NOTIFY_MESSAGE']], ['deployed', 'greeter is new; $(id)'])
     assert.deepEqual(statusesOf(result).slice(-7), [
       'write_env done',
       'provision done',
@@ -83,7 +83,7 @@ notify: {deployed: {command: [${tell}]}}
     )
   })
 
-  it('hands the commands of the host an environment of their own and nothing of the runner', async () => {
+  it('gives the commands of the host an environment of their own and nothing of the runner', async () => {
     await stage.installOld()
     const provision = stage.standIns.add('make-db', 'echo made')
     stage.writeHostConfig(`${SYSTEMD}provision: {greeter: {command: [${provision}], env: {PGHOST: db}}}\n`)
@@ -137,7 +137,7 @@ describe('the supervisors', () => {
     ],
   } as const
   for (const [kind, [config, expected]] of Object.entries(kinds)) {
-    it(`${kind} restarts and is asked how it is`, async () => {
+    it(`include ${kind}, which restarts the service and reports its state`, async () => {
       await stage.publish('1.0.0', versionFiles('1.0.0'))
       stage.writeHostConfig(config)
       stage.writePlan(planWith('action: restart, plugin: greeter', 'action: healthcheck, plugin: greeter, timeout: 60'))
@@ -147,7 +147,7 @@ describe('the supervisors', () => {
     })
   }
 
-  it('do nothing, with a notice for each step, where the host config says none', async () => {
+  it('are not called when the host config says none, with a notice for each step', async () => {
     await stage.publish('1.0.0', versionFiles('1.0.0'))
     stage.writeHostConfig('version: 1\nsupervisor: none\n')
     stage.writePlan(planWith('action: restart', 'action: healthcheck'))
@@ -158,7 +158,7 @@ describe('the supervisors', () => {
     assert.deepEqual(stage.standIns.calls(), [])
   })
 
-  it('get the project-wide unit for steps without a plugin', async () => {
+  it('act on the project-wide unit in steps without a plugin', async () => {
     await stage.publish('1.0.0', versionFiles('1.0.0'))
     stage.writeHostConfig(`${SYSTEMD}systemd: {project_unit: app.service}\n`)
     stage.writePlan(planWith('action: restart', 'action: restart, plugin: greeter'))
@@ -171,10 +171,10 @@ describe('the supervisors', () => {
 })
 
 describe('notify', () => {
-  it('costs a warning and nothing else when it fails', async () => {
+  it('causes a warning and nothing else when it fails', async () => {
     await stage.installOld()
     stage.writeHostConfig(
-      `${SYSTEMD}notify: {deployed: {command: [${stage.standIns.add('tell', 'echo busy >&2; exit 7')}]}}\n`,
+      `${SYSTEMD}notify: {deployed: {command: [${stage.standIns.add('notify', 'echo busy >&2; exit 7')}]}}\n`,
     )
     stage.writePlan(planWith('action: notify, event: deployed'))
     const result = await stage.deployHere()
@@ -190,7 +190,7 @@ describe('notify', () => {
 })
 
 describe('a health check', () => {
-  it('can pass by the word of the supervisor alone', async () => {
+  it('can pass on the word of the supervisor alone', async () => {
     await stage.installOld()
     stage.writeHostConfig(SYSTEMD)
     stage.standIns.setState('greeter.service', 'active')
@@ -198,7 +198,7 @@ describe('a health check', () => {
     assertDeployed(await stage.deployHere())
   })
 
-  it('does not pass while the supervisor starts the service over and over', async () => {
+  it('does not pass while the supervisor restarts the service over and over', async () => {
     await stage.installOld()
     stage.writeHostConfig(SYSTEMD)
     stage.standIns.before('systemctl', 'show', 'begin')
@@ -210,7 +210,7 @@ describe('a health check', () => {
 })
 
 describe('the output of a command', () => {
-  it('shows no part of a secret that stands where it is cut', async () => {
+  it('shows no part of a secret at the point where it is cut', async () => {
     await stage.installOld()
     const shown = 2048 - stage.apiKey.length / 2
     const leaky = stage.standIns.add('leaky', `printf '%${Math.floor(shown)}s' x; echo '${stage.apiKey}'; exit 1`)
@@ -219,10 +219,10 @@ describe('the output of a command', () => {
     const result = await stage.deployHere()
     assert.equal(result.outputs['error-code'], 'step_failed', result.log)
     assertNoSecret(stage, result, [])
-    const told = JSON.stringify([readLocalReport(result), acceptedReports(stage), result.summary, result.outputs])
+    const published = JSON.stringify([readLocalReport(result), acceptedReports(stage), result.summary, result.outputs])
     const logged = result.log.split('\n').filter(line => !line.startsWith('::add-mask::'))
-    for (const text of [told, ...logged]) assert.ok(!text.includes(`x${stage.apiKey.slice(0, 4)}`))
-    assert.match(told, /x\*\*\*\u2026 \(cut\)/)
+    for (const text of [published, ...logged]) assert.ok(!text.includes(`x${stage.apiKey.slice(0, 4)}`))
+    assert.match(published, /x\*\*\*\u2026 \(cut\)/)
   })
 })
 
@@ -242,7 +242,7 @@ describe('a plan that the host config does not cover', () => {
   }
   for (const [name, [config, step]] of Object.entries(gaps)) {
     for (const dryRun of ['false', 'true']) {
-      it(`is refused for want of ${name} before the hub is asked anything (dry run: ${dryRun})`, async t => {
+      it(`is refused for want of ${name} before any request to the hub (dry run: ${dryRun})`, async t => {
         const hub = await serveUntrustedHub(t)
         stage.writeHostConfig(config)
         stage.writePlan(planWith(step))
@@ -254,7 +254,7 @@ describe('a plan that the host config does not cover', () => {
     }
   }
 
-  it('is refused without any host config', async t => {
+  it('is refused when there is no host config at all', async t => {
     const hub = await serveUntrustedHub(t)
     stage.writePlan(planWith('action: restart', 'action: provision, plugin: greeter'))
     const { outputs, log } = await stage.deploy({ 'hub-url': hub.url })

@@ -5,7 +5,7 @@ import { assertNoSecret, type Listing, listLasting, readReports } from './harnes
 import { countOutcomes } from './harness/outcome-counts.ts'
 import { killBefore, whyNoStrace } from './harness/strace.ts'
 import { openSweepHosts, type SweepHost, type SweepHosts } from './harness/sweep-hosts.ts'
-import { assertTakenOver } from './harness/taken-over.ts'
+import { assertTakenOver } from './harness/takeover.ts'
 import { type Act, openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
 const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
@@ -15,7 +15,7 @@ interface Sweep {
   what: string
   /** The run that is killed. */
   act: Act
-  /** Where the host stands before it: hosts, or with an update killed before the call that this finds. */
+  /** The call before which an earlier update was killed on the host; by default there was none. */
   interruptedAt?: (call: string) => boolean
   /** The last call that belongs to the swept part of the run; default is all of it. */
   until?: (call: string) => boolean
@@ -29,9 +29,9 @@ const recordsInstalled = (call: string): boolean => /rename\w*\(.*installed\.jso
 const sweeps: Sweep[] = [
   { what: 'an update', act: update },
   { what: 'a rollback', act: (host, run) => host.updateInVain(run) },
-  { what: 'taking back a dead update', act: update, interruptedAt: linksSettings, until: removesJournal },
+  { what: 'rolling back a dead update', act: update, interruptedAt: linksSettings, until: removesJournal },
   { what: 'finishing a committed update', act: update, interruptedAt: recordsInstalled, until: removesJournal },
-  { what: 'the post step taking back', act: (host, run) => host.post({}, run), interruptedAt: linksSettings },
+  { what: 'the post step rolling back', act: (host, run) => host.post({}, run), interruptedAt: linksSettings },
   { what: 'the post step finishing', act: (host, run) => host.post({}, run), interruptedAt: recordsInstalled },
 ]
 
@@ -87,7 +87,7 @@ describe('a deployment killed before any one of its calls', { skip: whyNoStrace(
     return last === -1 ? calls : calls.slice(0, last + 2)
   }
 
-  /** Returns how the deployment that was cut off ended in the end. */
+  /** Returns the final outcome of the deployment that was cut off. */
   async function killAndTakeOver(
     sweep: Sweep,
     call: TracedCall,
@@ -110,8 +110,8 @@ interface Start {
 }
 
 /**
- * The kill came where it was meant to: this very call was the last one of its kind, and was not made. The runtime repeats
- * a call that was interrupted, so the kill may find it at its second entry, not made either.
+ * The kill came where it was meant to: this very call was the last one of its kind, and was not made. The runtime
+ * repeats a call that was interrupted, so the kill may come at its second entry, which is not made either.
  */
 function assertKilled(call: TracedCall, calls: readonly TracedCall[], { signal }: ActionResult): void {
   const last = calls.findLast(({ role, name }) => role === call.role && name === call.name)

@@ -50,7 +50,7 @@ describe('an update', { concurrency: 2 }, () => {
   }
 })
 
-/** Runs until each stop in turn has killed it; returns the inputs that lead to the same hub. */
+/** Runs until each stop in turn has killed it; returns the inputs for the same hub. */
 async function killInTurn(
   t: TestContext,
   fleet: Fleet,
@@ -70,7 +70,7 @@ async function killInTurn(
   return inputs
 }
 
-/** That the dead deployment's report, the hub and the disk tell the same story. */
+/** The dead deployment's report, the hub and the disk agree. */
 function assertEnded(fleet: Fleet, host: PreparedHost, ending: Ending): void {
   const [report] = host.localReports()
   assert.equal(report?.outcome, ending.outcome)
@@ -80,7 +80,7 @@ function assertEnded(fleet: Fleet, host: PreparedHost, ending: Ending): void {
   assert.deepEqual(host.tree(), fleet[ending.tree])
 }
 
-/** That the next normal run needs no one's help. */
+/** The next normal run succeeds by itself. */
 async function assertGoesOn(fleet: Fleet, host: PreparedHost): Promise<void> {
   assertSucceeds(await host.deploy())
   assert.deepEqual(host.tree(), fleet.new)

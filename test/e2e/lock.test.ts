@@ -22,7 +22,7 @@ describe('the lock of a host', () => {
   })
   after(() => fleet.close())
 
-  it(`lets ${RUNS_AT_ONCE} runs that start at once work one after the other, ${ROUNDS} times`, async () => {
+  it(`makes ${RUNS_AT_ONCE} runs that start at once work one after the other, ${ROUNDS} times`, async () => {
     for (let round = 1; round <= ROUNDS; round++) {
       const host = fleet.newHost(`round-${round}`)
       if (round % 2 === 0) rmSync(host.root, { recursive: true })
@@ -52,7 +52,7 @@ describe('the lock of a host', () => {
     'a process on another host': () => lockOf({ ...own, hostname: 'elsewhere', pid: spawnSync('true').pid }),
   }
   for (const [whose, content] of Object.entries(held)) {
-    it(`of ${whose} is waited for and left alone`, async () => {
+    it(`of ${whose} is waited for and left untouched`, async () => {
       const host = fleet.newHost(`of ${whose}`)
       const path = join(host.root, '.hub-deploy/lock')
       const text = content()
@@ -66,7 +66,7 @@ describe('the lock of a host', () => {
     })
   }
 
-  it('of a run that was stopped is waited for, and is its own again when it goes on', async t => {
+  it('of a suspended run is waited for, and still belongs to that run when it resumes', async t => {
     const host = fleet.newHost('stopped')
     const stopped = Promise.withResolvers<number>()
     const gate = await openGate(t, fleet.stage.hub.url, route => {
@@ -104,7 +104,7 @@ async function assertOneAfterTheOther(host: PreparedHost): Promise<void> {
   assertNothingStrays(host.root)
 }
 
-/** That no run fetched anything before the one before it had succeeded. */
+/** No run fetched anything before the previous one had succeeded. */
 function assertDisjoint(reports: readonly LocalReport[]): void {
   for (const [index, report] of reports.entries()) {
     const earlier = reports[index - 1]

@@ -57,7 +57,7 @@ describe('before anything is installed', () => {
   }
 })
 
-describe('before the plan is looked at', () => {
+describe('before the plan is read', () => {
   const content = (code: ErrorCode, changes: ProjectChanges): Lie => ({
     code,
     during: 'verifying_manifest',

@@ -70,7 +70,7 @@ describe('before anything is downloaded', () => {
   })
 })
 
-describe('before the key is asked for', () => {
+describe('before the key is requested', () => {
   const lie = { during: 'verifying_signature', asked: TO_DOWNLOAD } as const
   const mismatch = { ...lie, code: 'signature_mismatch' } as const
   const endless: Answer = response => {
@@ -129,7 +129,7 @@ describe('before the key is asked for', () => {
     offer: on => sealTar(projectTar({ manifest: { version: '1.0.0' } }), on.signingKey),
   })
 
-  it('a host that cannot be changed any more', async t => {
+  it('a host that has become read-only', async t => {
     const [plugins, aside] = [join(stage.root, 'plugins'), join(stage.root, 'aside')]
     const offer = goodOffer(stage)
     const download: Answer = response => {
@@ -187,7 +187,7 @@ describe('before anything of the artifact is used', () => {
 })
 
 describe('where several signers are pinned', () => {
-  it('the local report says whose signature held', async t => {
+  it('the local report names the signer whose signature matched', async t => {
     const offer = goodOffer(stage)
     const hub = await serveUntrustedProjectHub(t, answersOf(stage, offer))
     const root = join(stage.folder, 'rotating')
@@ -199,7 +199,7 @@ describe('where several signers are pinned', () => {
     assert.equal(readLocalReport(result).signer_public_key, stage.signerPublicKey)
   })
 
-  it('each vouches for what the hub says it has signed, and for nothing else', async t => {
+  it('each is trusted only for what the hub says it has signed', async t => {
     const offer = goodOffer(stage)
     const artifact = answerJson(200, descriptorOf(stage, offer, { signer_public_key: OTHER_PUBLIC_KEY }))
     const hub = await serveUntrustedProjectHub(t, answersOf(stage, offer, { artifact }))
@@ -214,7 +214,7 @@ function sends(bytes: Buffer): Answer {
   return response => response.end(bytes)
 }
 
-/** The bytes with one bit of their middle turned. */
+/** The bytes with one bit in the middle flipped. */
 function flipped(bytes: Buffer): Buffer {
   const copy = Buffer.from(bytes)
   const middle = copy.length >> 1

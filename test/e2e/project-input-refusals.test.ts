@@ -26,8 +26,8 @@ async function refused(t: TestContext, code: ErrorCode, inputs: Record<string, s
   assert.deepEqual([result.exitCode, outcome, found, plugins], [1, 'failed', code, '[]'], result.log)
   assert.deepEqual(Object.keys(result.outputs).toSorted(), OUTPUT_NAMES)
   assert.equal(readLocalReport(result).error?.code, code)
-  const told: ProjectRoute[] = result.outputs['reported'] === 'true' ? ['auth', 'report'] : []
-  assert.deepEqual(hub.asked(), told)
+  const expected: ProjectRoute[] = result.outputs['reported'] === 'true' ? ['auth', 'report'] : []
+  assert.deepEqual(hub.asked(), expected)
   assert.deepEqual(listHost(stage.root), {})
   return result
 }
@@ -38,8 +38,8 @@ function errorOf({ log }: ActionResult): string {
   return error ?? ''
 }
 
-describe('inputs of a project that cannot be used', () => {
-  it('are told all at once, each by its name, and to nobody', async t => {
+describe('unusable inputs of a project', () => {
+  it('are listed together by name, and not reported without credentials', async t => {
     const names = ['devkey', 'deployment-credential', 'project-id', 'signer-public-key', 'version']
     const inputs = { ...Object.fromEntries(names.map(name => [name, ''])), 'project-id': 'a/b', version: '../x' }
     const error = errorOf(await refused(t, 'missing_input', inputs))
@@ -52,7 +52,7 @@ describe('inputs of a project that cannot be used', () => {
     'a pin that is no digest': { 'artifact-sha256': 'latest' },
   }
   for (const [what, inputs] of Object.entries(wrong)) {
-    it(`${what} is told to the hub as well`, async t => {
+    it(`are reported to the hub: ${what}`, async t => {
       const result = await refused(t, 'invalid_input', inputs)
       const [name = ''] = Object.keys(inputs)
       assert.equal(errorOf(result).split(name).length, 2)
@@ -61,12 +61,12 @@ describe('inputs of a project that cannot be used', () => {
     })
   }
 
-  it('keep a hub by plain http elsewhere from hearing anything', async t => {
+  it('are not reported to a remote hub over plain http', async t => {
     const result = await refused(t, 'insecure_url', { 'hub-url': 'http://hub.example' })
     assert.equal(result.outputs['reported'], 'false')
   })
 
-  it('of a host config are told before the hub is asked', async t => {
+  it('include a missing host config, before any request to the hub', async t => {
     const result = await refused(t, 'invalid_input', { 'host-config': 'no-such-file.yaml' })
     assert.match(errorOf(result), /no-such-file/)
   })

@@ -3,7 +3,7 @@ import { after, before, beforeEach, describe, it, type TestContext } from 'node:
 import type { ActionResult } from '../../local/runner.ts'
 import { listTree } from '../install/archive/directory-listing.ts'
 import { commandsIn, listHost, readLocalReport } from './harness/evidence.ts'
-import { assertNothingStrays, assertTold, type Listing, readReports } from './harness/invariants.ts'
+import { assertNothingStrays, assertReported, type Listing, readReports } from './harness/invariants.ts'
 import { assertKeptSecret, assertTemporariesGone, formsOf, runningParts } from './harness/project-evidence.ts'
 import { openProjectStage, type ProjectStage, projectFiles } from './harness/project-stage.ts'
 import type { SealedOffer } from './harness/sealed-offer.ts'
@@ -62,7 +62,7 @@ function post({ hub, result }: Interrupted): Promise<ActionResult> {
   return stage.deploy({ 'hub-url': hub.url }, { phase: 'post', state: result.state })
 }
 
-function told({ hub }: Interrupted): unknown[] {
+function reportedStatuses({ hub }: Interrupted): unknown[] {
   return hub.callsTo('report').map(({ body }) => (body as Record<string, unknown>)['status'])
 }
 
@@ -74,13 +74,13 @@ function assertAsBefore(): void {
 
 describe('a project deployment that is cancelled', () => {
   for (const route of ['latest', 'artifact', 'download', 'authorize'] as const) {
-    it(`stops waiting for the hub (${route}), changes nothing and tells it`, async t => {
+    it(`stops waiting for the hub (${route}), changes nothing and reports that`, async t => {
       const interrupted = await interruptAt(t, route, 'SIGINT')
       const { result } = interrupted
-      assertTold(stage.root, result)
+      assertReported(stage.root, result)
       assert.deepEqual([result.outputs['outcome'], result.outputs['error-code']], ['failed', 'cancelled'], result.log)
       assert.equal(commandsIn(result.log, 'error').length, 1)
-      assert.deepEqual(told(interrupted), ['failed'])
+      assert.deepEqual(reportedStatuses(interrupted), ['failed'])
       assertAsBefore()
     })
   }
@@ -88,7 +88,7 @@ describe('a project deployment that is cancelled', () => {
 
 describe('a project deployment that is killed', () => {
   for (const route of ['download', 'authorize'] as const) {
-    it(`while it waits for the hub (${route}) is ended by post, which logs in to tell the hub`, async t => {
+    it(`while it waits for the hub (${route}) is finished by post, which logs in to report it`, async t => {
       const interrupted = await interruptAt(t, route, 'SIGKILL')
       const { result, hub } = interrupted
       assert.deepEqual([result.signal, result.outputs['outcome']], ['SIGKILL', 'interrupted'])
@@ -96,7 +96,7 @@ describe('a project deployment that is killed', () => {
       assertKeptSecret(stage, [result.log], [offer.dek], [TOKEN])
       const { exitCode, log } = await post(interrupted)
       assert.equal(exitCode, 0, log)
-      assert.deepEqual([hub.asked().slice(-2), told(interrupted)], [['auth', 'report'], ['failed']])
+      assert.deepEqual([hub.asked().slice(-2), reportedStatuses(interrupted)], [['auth', 'report'], ['failed']])
       const report = readReports(stage.root).get(result.outputs['deployment-id'] ?? '')
       assert.deepEqual([report?.outcome, report?.error?.code], ['failed', 'interrupted'])
       assertKeptSecret(stage, [log], [offer.dek], [TOKEN])
@@ -104,12 +104,12 @@ describe('a project deployment that is killed', () => {
     })
   }
 
-  it('as it reports is finished by post, and stays a success', async t => {
+  it('while it reports is finished by post and stays a success', async t => {
     const interrupted = await interruptAt(t, 'report', 'SIGKILL')
     assert.equal(interrupted.result.signal, 'SIGKILL')
     assertKeptSecret(stage, [interrupted.result.log], [offer.dek], [TOKEN])
     assert.equal((await post(interrupted)).exitCode, 0)
-    assert.deepEqual(told(interrupted), ['success', 'success'])
+    assert.deepEqual(reportedStatuses(interrupted), ['success', 'success'])
     assert.deepEqual(runningParts(stage), ['2.0.0', '2.0.0', '2.0.0'])
     assertNothingStrays(stage.root)
     const again = await stage.deploy({ 'hub-url': interrupted.hub.url })
@@ -118,7 +118,7 @@ describe('a project deployment that is killed', () => {
 })
 
 describe('while the hub is asked for the key', () => {
-  it('nothing of the artifact has a name on this machine, and nothing is decrypted', async t => {
+  it('no file of this machine holds any of the artifact, and nothing is decrypted', async t => {
     const answers = answersOf(stage, offer)
     let seen: Record<string, string> = {}
     const authorize: Answer = (response, request) => {

@@ -6,8 +6,8 @@ import { copyBuild, copyHost, type HostCopy } from './harness/host-copy.ts'
 import {
   assertExactly,
   assertNothingStrays,
+  assertReported,
   assertSettled,
-  assertTold,
   type Listing,
   listLasting,
   listLive,
@@ -22,7 +22,7 @@ import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.
 
 const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
 const SAMPLED = 7
-const WITHOUT_MAILER: Parts = { brought: ['cart', 'till'] }
+const WITHOUT_MAILER: Parts = { included: ['cart', 'till'] }
 const SETTINGS: Parts = {
   steps: ['action: write_env, plugin: cart, from: plugins/cart/.env.template'],
   more: { 'plugins/cart/.env.template': 'COLOUR=blue\n' },
@@ -36,17 +36,17 @@ const HOSTS_OWN = {
 }
 
 interface Update {
-  /** What the host has had before; its own data came after the first. */
+  /** What was installed before; the host got its own data after the first. */
   history: readonly Parts[]
   to: Parts
-  /** Of the switches one in so many is tried. */
+  /** One switch in so many is tested. */
   oneIn: number
 }
 
 const UPDATES: Record<string, Update> = {
   'of all its parts': { history: [{}], to: SETTINGS, oneIn: SAMPLED },
-  'that takes a part away': { history: [{}], to: { ...SETTINGS, ...WITHOUT_MAILER }, oneIn: 1 },
-  'that brings a part back': { history: [{}, WITHOUT_MAILER], to: SETTINGS, oneIn: SAMPLED },
+  'that removes a part': { history: [{}], to: { ...SETTINGS, ...WITHOUT_MAILER }, oneIn: 1 },
+  'that restores a part': { history: [{}, WITHOUT_MAILER], to: SETTINGS, oneIn: SAMPLED },
 }
 
 for (const [name, swept] of Object.entries(UPDATES)) {
@@ -102,7 +102,7 @@ function sweepKills({ history, to, oneIn }: Update): void {
     if (earlier === '1.0.0') writeFiles(stage.root, HOSTS_OWN)
   }
 
-  it('after its commit counts as installed for whoever comes next', async () => {
+  it('counts as installed for the next run when it was killed after its commit', async () => {
     const records = calls.find(({ text }) => /rename\w*\(.*installed\.json/.test(text))
     assert.ok(records)
     const host = copy('committed')
@@ -115,7 +115,7 @@ function sweepKills({ history, to, oneIn }: Update): void {
     return copyHost({ stage, repository, root: stage.root, inputs: { version } }, name)
   }
 
-  /** Returns how the deployment that was killed ended in the end. */
+  /** Returns the final outcome of the deployment that was killed. */
   async function killAndRecover(call: TracedCall, host: HostCopy, recoveredBy: string): Promise<string> {
     const { result } = await traces.run(host, update, killBefore(call))
     const id = result.outputs['deployment-id'] ?? ''
@@ -125,7 +125,7 @@ function sweepKills({ history, to, oneIn }: Update): void {
       assert.equal(exitCode, 0, log)
       assertOneVersion(host, id)
     }
-    assertTold(host.root, await host.deploy())
+    assertReported(host.root, await host.deploy())
     assert.deepEqual(listLasting(host.root), reference)
     assertNothingStrays(host.root)
     assertHubHeard(id, host)

@@ -44,7 +44,7 @@ async function refused(code: string, inputs: Record<string, string> = {}): Promi
   return result
 }
 
-/** The runner was told to mask these, and one more: the access token. */
+/** The runner masks these, and one more: the access token. */
 function assertMasked({ log }: ActionResult, secrets: readonly string[]): void {
   const masked = commandsIn(log, 'add-mask').map(line => line.slice('::add-mask::'.length))
   assert.deepEqual(
@@ -55,7 +55,7 @@ function assertMasked({ log }: ActionResult, secrets: readonly string[]): void {
 }
 
 describe('a project', () => {
-  it('is installed whole, and outputs, local report and hub say the same of it', async () => {
+  it('is installed whole, and outputs, local report and hub agree', async () => {
     const { bytes, release } = await publish('1.0.0')
     const result = await deployed(stage)
     const { outputs } = result
@@ -133,7 +133,7 @@ describe('a project', () => {
     )
   })
 
-  it('that is there already is left untouched', async () => {
+  it('that is installed already is left untouched', async () => {
     await publish('1.0.0')
     await deployed(stage)
     const before = listHost(stage.root)
@@ -145,7 +145,7 @@ describe('a project', () => {
     )
   })
 
-  it('goes back to an older version that is named', async () => {
+  it('is downgraded to an older version that is named', async () => {
     await publish('1.0.0')
     await publish('2.0.0')
     await deployed(stage)
@@ -153,7 +153,7 @@ describe('a project', () => {
     assert.deepEqual(runningParts(stage), ['1.0.0', '1.0.0', '1.0.0'])
   })
 
-  it('does not go back because the hub calls an older version the latest, unless it is let', async () => {
+  it('is not downgraded to an older latest of the hub unless the operator allows it', async () => {
     await publish('1.0.0')
     await publish('2.0.0')
     await deployed(stage)
@@ -162,7 +162,7 @@ describe('a project', () => {
     assert.deepEqual(changesOf(await deployed(stage, { 'allow-downgrade': 'true' })), ['true', '2.0.0', '1.0.0'])
   })
 
-  it('is not taken from a version that was revoked', async () => {
+  it('is not installed from a revoked version', async () => {
     await publish('1.0.0')
     revokeProjectVersion(stage.store, { project_id: PROJECT_ID, version: '1.0.0' })
     const { log } = await refused('authentication_failed', { version: '1.0.0' })
@@ -170,7 +170,7 @@ describe('a project', () => {
     assert.equal((await refused('not_found')).outputs['version'], '')
   })
 
-  it('is not taken in other bytes under the same version, unless these bytes are pinned', async () => {
+  it('is refused with other bytes under the same version unless these bytes are pinned', async () => {
     await publish('1.0.0')
     await deployed(stage)
     stage.store.db.prepare('DELETE FROM project_versions').run()
@@ -181,7 +181,7 @@ describe('a project', () => {
     assert.match(readFileSync(join(stage.root, 'extensions/mailer/run.sh'), 'utf8'), /again/)
   })
 
-  it('is taken in the pinned bytes only', async () => {
+  it('is accepted with the pinned bytes only', async () => {
     const { bytes } = await publish('1.0.0')
     await refused('digest_mismatch', { 'artifact-sha256': hash('sha256', 'other bytes') })
     await deployed(stage, { 'artifact-sha256': hash('sha256', bytes) })

@@ -38,7 +38,7 @@ describe('the parts of a project', () => {
     )
   })
 
-  it('keep no replaced version where no step asks for a snapshot', async () => {
+  it('keep no replaced version when no step asks for a snapshot', async () => {
     const plan = { 'deployment/install.yaml': PROJECT_PLAN.replace(', snapshot: true', '') }
     for (const version of ['1.0.0', '2.0.0']) {
       await publish(version, plan)
@@ -47,7 +47,7 @@ describe('the parts of a project', () => {
     assert.deepEqual([snapshotsOf(stage, 'plugin cart'), listOwn(stage, 'snapshots/plugins/cart')], [[], []])
   })
 
-  it('keep what belongs to the host', async () => {
+  it('keep the files of the host', async () => {
     await publish('1.0.0')
     await deployed(stage)
     writeFiles(stage.root, { 'plugins/cart/data/db': 'orders', 'extensions/mailer/.env': 'A=1\n' })
@@ -57,7 +57,7 @@ describe('the parts of a project', () => {
     assert.equal(readFileSync(join(stage.root, 'extensions/mailer/.env'), 'utf8'), 'A=1\n')
   })
 
-  it('that no step installs are left out, and a notice says so', async () => {
+  it('that no step installs are left out, with a notice', async () => {
     const [mailer] = PROJECT_PLAN.split('\n').filter(line => line.includes('mailer'))
     await publish('1.0.0', { 'deployment/install.yaml': PROJECT_PLAN.replace(`${mailer}\n`, '') })
     const { log } = await deployed(stage)
@@ -88,7 +88,7 @@ describe('the settings of a project', () => {
     'deployment/install.yaml': `${PROJECT_PLAN}  - {id: env, action: write_env, plugin: cart, from: plugins/cart/.env.template, depends_on: [mailer]}\n`,
   }
 
-  it('are seeded where there are none, from the step, and stay as the host has them', async () => {
+  it('are seeded from the step when there are none, and then belong to the host', async () => {
     await publish('1.0.0', files)
     await deployed(stage, {}, { env: { TOKEN: 'of-this-host' } })
     const path = join(stage.root, 'plugins/cart.env')
@@ -99,7 +99,7 @@ describe('the settings of a project', () => {
     assert.equal(readFileSync(path, 'utf8'), 'TOKEN=other\n')
   })
 
-  it('that lack a required key bring everything back', async () => {
+  it('that lack a required key cause a rollback of all parts', async () => {
     await publish('1.0.0', files)
     const { exitCode, outputs, log } = await stage.deploy()
     assert.deepEqual([exitCode, outputs['outcome'], outputs['failed-step']], [1, 'rolled_back', 'env'], log)
@@ -108,7 +108,7 @@ describe('the settings of a project', () => {
 })
 
 describe('the plugins of a project that their host wants signed', () => {
-  it('get each the signature that the host computes, and no other does', async () => {
+  it('each get the signature that the host computes, and no other plugin does', async () => {
     const yamlOf = (name: string, mode: string) => `name: ${name}\nversion: "7.0.0"\nexecution_mode: ${mode}\n`
     const secret = 'secret of the host'
     await publish('1.0.0', {

@@ -31,8 +31,8 @@ async function secondProject() {
     createProjectKey(stage.store, { project_id: 'other', purpose, name: 'test' }).value
   const inputs = { 'project-id': 'other', devkey: newKey('devkey'), 'deployment-credential': newKey('credential') }
   return {
-    async update(version: string, brought: readonly string[]) {
-      const files = Object.entries(filesWith(version, { brought }))
+    async update(version: string, included: readonly string[]) {
+      const files = Object.entries(filesWith(version, { included }))
       const own = files.map(([path, text]) => [path, text.replace(`project_id: ${PROJECT_ID}`, 'project_id: other')])
       await stage.publish(version, Object.fromEntries(own), { projectId: 'other' })
       return deployed(stage, inputs)
@@ -61,11 +61,11 @@ function retained(): unknown[] {
   ])
 }
 
-describe('a part that a new version of a project does not bring', () => {
-  it('is taken away with its row, and its last version retained', async () => {
+describe('a part that a new version of a project no longer includes', () => {
+  it('is removed with its row, and its last version is retained', async () => {
     await update('1.0.0')
     const mailer = installedRows(stage)['service mailer']
-    const result = await update('2.0.0', { brought: WITHOUT_MAILER })
+    const result = await update('2.0.0', { included: WITHOUT_MAILER })
     assert.deepEqual(changesOf(result), ['true', '1.0.0', '2.0.0'])
     assert.ok(!existsSync(at('extensions/mailer')))
     assert.deepEqual(Object.keys(installedRows(stage)), ['plugin cart', 'plugin till'])
@@ -76,9 +76,9 @@ describe('a part that a new version of a project does not bring', () => {
     await assertSettled(stage.root, () => stage.deploy())
   })
 
-  it('is told of in the log, the summary and the local report', async () => {
+  it('is named in the log, the summary and the local report', async () => {
     await update('1.0.0')
-    const result = await update('2.0.0', { brought: WITHOUT_MAILER })
+    const result = await update('2.0.0', { included: WITHOUT_MAILER })
     const report = readLocalReport(result)
     assert.deepEqual(
       report.steps.map(({ id, action, status }) => [id, action, status]),
@@ -96,22 +96,22 @@ describe('a part that a new version of a project does not bring', () => {
     assert.match(commandsIn(result.log, 'notice').join(), /extensions\/mailer \(1\.0\.0\) is taken away/)
   })
 
-  it('stays as a snapshot also where the plan retains nothing, with whatever stood in its place', async () => {
+  it('stays as a snapshot even when the plan retains nothing, with all that its directory held', async () => {
     await update('1.0.0', { snapshot: false })
     rmSync(at('extensions/mailer'), { recursive: true })
     writeFiles(stage.root, { 'extensions/mailer/mine.txt': 'made by hand' })
-    await update('2.0.0', { brought: WITHOUT_MAILER, snapshot: false })
+    await update('2.0.0', { included: WITHOUT_MAILER, snapshot: false })
     assert.deepEqual(retained(), [[`service mailer of ${PROJECT_ID}`, ['1-1.0.0']]])
     assert.equal(readFileSync(at('.hub-deploy/snapshots/extensions/mailer/1-1.0.0/mine.txt'), 'utf8'), 'made by hand')
   })
 
-  it('is not moved, nor its service stopped, where what belongs to the host could not come back', async () => {
+  it('is neither moved nor stopped when the files of the host could not be restored', async () => {
     await update('1.0.0')
     const elsewhere = at('elsewhere')
     renameSync(at('extensions/mailer'), elsewhere)
     writeFiles(elsewhere, { 'data/queue': '17 letters' })
     symlinkSync('../elsewhere', at('extensions/mailer'))
-    await stage.publish('2.0.0', filesWith('2.0.0', { brought: WITHOUT_MAILER }))
+    await stage.publish('2.0.0', filesWith('2.0.0', { included: WITHOUT_MAILER }))
     const { outputs } = await stage.deploy()
     assert.deepEqual(
       [outputs['outcome'], outputs['error-code'], outputs['failed-step']],
@@ -121,11 +121,11 @@ describe('a part that a new version of a project does not bring', () => {
     assert.deepEqual(Object.keys(installedRows(stage)).length, 3)
   })
 
-  it('gets its own data back, and its own versions, when another project had the place meanwhile', async () => {
+  it('gets its own data and versions back after another project has used the place', async () => {
     const other = await secondProject()
     await update('1.0.0')
     writeFiles(stage.root, { 'extensions/mailer/data/queue': 'of the first' })
-    await update('2.0.0', { brought: WITHOUT_MAILER })
+    await update('2.0.0', { included: WITHOUT_MAILER })
     const { log } = await other.update('0.9.0', ['cart', 'mailer'])
     assert.match(commandsIn(log, 'notice').join(), /1-1\.0\.0 of extensions\/mailer holds data of shop/)
     await other.update('1.0.0', ['cart', 'mailer'])
@@ -134,18 +134,18 @@ describe('a part that a new version of a project does not bring', () => {
     await other.update('1.2.0', ['cart', 'mailer'])
     assert.equal(readFileSync(at('extensions/mailer/data/queue'), 'utf8'), 'of the second')
     await other.update('1.3.0', ['cart'])
-    await update('3.0.0', { brought: ['till', 'mailer'] })
+    await update('3.0.0', { included: ['till', 'mailer'] })
     assert.equal(readFileSync(at('extensions/mailer/data/queue'), 'utf8'), 'of the first')
   })
 
-  it('leaves what belongs to the host, retained whatever the plan says, and gets it back when it comes back', async () => {
+  it('gets the files of the host back when it returns, whatever the plan retains', async () => {
     await update('1.0.0', { snapshot: false })
     writeFiles(stage.root, {
       'extensions/mailer/data/queue': '17 letters',
       'extensions/mailer/.env': 'A=1\n',
       'extensions/mailer.env': 'B=2\n',
     })
-    const { log } = await update('2.0.0', { brought: WITHOUT_MAILER, snapshot: false })
+    const { log } = await update('2.0.0', { included: WITHOUT_MAILER, snapshot: false })
     assert.deepEqual(retained(), [[`service mailer of ${PROJECT_ID}`, ['1-1.0.0 with .env, data']]])
     assert.match(commandsIn(log, 'notice').join(), /extensions\/mailer\.env stays/)
     assert.match(commandsIn(log, 'notice').join(), /\.env, data of extensions\/mailer belong to this host/)
@@ -162,10 +162,10 @@ describe('a part that a new version of a project does not bring', () => {
     )
   })
 
-  it('keeps what belongs to the host however many versions come after it', async () => {
+  it('keeps the files of the host however many versions follow', async () => {
     await update('1.0.0')
     writeFiles(stage.root, { 'extensions/mailer/other/queue': '17 letters' })
-    await stage.publish('2.0.0', filesWith('2.0.0', { brought: WITHOUT_MAILER }))
+    await stage.publish('2.0.0', filesWith('2.0.0', { included: WITHOUT_MAILER }))
     await deployed(stage, { 'keep-paths': 'other' })
     for (const version of ['3.0.0', '4.0.0', '5.0.0']) {
       await stage.publish(version, filesWith(version))
@@ -175,10 +175,10 @@ describe('a part that a new version of a project does not bring', () => {
     assert.ok(existsSync(at('.hub-deploy/snapshots/extensions/mailer/1-1.0.0/other/queue')))
   })
 
-  it('counts on with its snapshots when it comes and goes', async () => {
+  it('continues the numbers of its snapshots when it comes and goes', async () => {
     for (const version of ['1.0.0', '2.0.0', '3.0.0', '4.0.0', '5.0.0']) {
       const isEven = Number.parseInt(version, 10) % 2 === 0
-      await stage.publish(version, filesWith(version, isEven ? { brought: WITHOUT_MAILER } : {}))
+      await stage.publish(version, filesWith(version, isEven ? { included: WITHOUT_MAILER } : {}))
       await deployed(stage, { 'keep-snapshots': '1' })
     }
     assert.deepEqual(listOwn(stage, 'snapshots/extensions/mailer'), ['2-3.0.0'])
@@ -188,25 +188,25 @@ describe('a part that a new version of a project does not bring', () => {
     )
   })
 
-  it('is back, and the rest as it was, when the older version is named', async () => {
+  it('returns, and the rest with it, when the older version is named', async () => {
     await update('1.0.0')
-    await update('2.0.0', { brought: WITHOUT_MAILER })
+    await update('2.0.0', { included: WITHOUT_MAILER })
     assert.deepEqual(changesOf(await deployed(stage, { version: '1.0.0' })), ['true', '2.0.0', '1.0.0'])
     assert.deepEqual(runningParts(stage), ['1.0.0', '1.0.0', '1.0.0'])
   })
 
-  it('is only forgotten when somebody has removed it by hand', async () => {
+  it('only loses its row when it was removed by hand', async () => {
     await update('1.0.0')
     rmSync(at('extensions/mailer'), { recursive: true })
-    const report = readLocalReport(await update('2.0.0', { brought: WITHOUT_MAILER }))
+    const report = readLocalReport(await update('2.0.0', { included: WITHOUT_MAILER }))
     assert.deepEqual([report.steps[0]?.id, report.steps[0]?.status], ['extensions/mailer', 'unchanged'])
     assert.deepEqual([Object.keys(installedRows(stage)), retained()], [['plugin cart', 'plugin till'], []])
   })
 
-  it('goes too when an earlier action has left it behind, though all else is there already', async () => {
+  it('is removed even when nothing else changes, after an earlier release of the action left it behind', async () => {
     await update('1.0.0')
     const before = readRecord().installed.filter(({ id }) => id === 'mailer')
-    await update('2.0.0', { brought: WITHOUT_MAILER })
+    await update('2.0.0', { included: WITHOUT_MAILER })
     const { removed: _, ...after } = readRecord()
     const left = { ...after, installed: [...before, ...after.installed] }
     writeFileSync(at('.hub-deploy/installed.json'), JSON.stringify(left))
@@ -217,22 +217,22 @@ describe('a part that a new version of a project does not bring', () => {
   })
 })
 
-describe('what a project does not take away', () => {
-  it('is a part that another project has taken over', async () => {
+describe('a part that a project does not remove', () => {
+  it('is one that another project has taken over', async () => {
     await update('1.0.0')
     const record = readRecord()
     for (const row of record.installed) if (row.id === 'mailer') row.slug = 'other'
     writeFileSync(at('.hub-deploy/installed.json'), JSON.stringify(record))
     const before = listHost(stage.root)['extensions/mailer/run.sh']
-    await update('2.0.0', { brought: WITHOUT_MAILER })
+    await update('2.0.0', { included: WITHOUT_MAILER })
     assert.equal(listHost(stage.root)['extensions/mailer/run.sh'], before)
     assert.equal(installedRows(stage)['service mailer']?.version, '1.0.0')
   })
 
-  it('is a part that the new version brings and its plan does not install, and a warning says so', async () => {
+  it('is one that the new version includes but its plan does not install, with a warning', async () => {
     await update('1.0.0')
     const more = { 'extensions/mailer/run.sh': 'echo 2.0.0\n' }
-    const { log } = await update('2.0.0', { brought: WITHOUT_MAILER, more })
+    const { log } = await update('2.0.0', { included: WITHOUT_MAILER, more })
     assert.deepEqual(runningParts(stage), ['2.0.0', '2.0.0', '1.0.0'])
     assert.equal(installedRows(stage)['service mailer']?.project_version, '1.0.0')
     assert.match(commandsIn(log, 'warning').join(), /extensions\/mailer came with version 1\.0\.0/)

@@ -6,7 +6,7 @@ import type { ActionResult, ActionRun } from '../../local/runner.ts'
 import { makeStandIns, type StandIns } from '../install/services/stand-ins.ts'
 import { filesWith, type Parts } from './harness/changing-parts.ts'
 import { commandsIn, listHost, readLocalReport } from './harness/evidence.ts'
-import { assertNothingStrays, assertTold, readReports } from './harness/invariants.ts'
+import { assertNothingStrays, assertReported, readReports } from './harness/invariants.ts'
 import { runningParts } from './harness/project-evidence.ts'
 import { openProjectStage, type ProjectStage } from './harness/project-stage.ts'
 import { whyNoStrace } from './harness/strace.ts'
@@ -14,7 +14,7 @@ import { tamper } from './harness/tampering.ts'
 
 const WITHOUT_MAILER = ['cart', 'till']
 const SYSTEMD = 'supervisor: systemd\nprovision: {cart: {command: [make-db], timeout: 60s}}\n'
-const FAILING = { brought: WITHOUT_MAILER, steps: ['action: provision, plugin: cart'] }
+const FAILING = { included: WITHOUT_MAILER, steps: ['action: provision, plugin: cart'] }
 
 let stage: ProjectStage
 let standIns: StandIns
@@ -51,65 +51,65 @@ function isThere(): boolean {
 }
 
 /** The update in vain left all parts as they were, and what was stopped runs the old version again. */
-async function assertTakenBack(act: () => Promise<ActionResult>): Promise<ActionResult> {
+async function assertRolledBack(act: () => Promise<ActionResult>): Promise<ActionResult> {
   const before = listHost(stage.root)
   const result = await act()
   assert.equal(result.outputs['outcome'], 'rolled_back', result.log)
   assert.deepEqual(listHost(stage.root), before)
   assert.deepEqual(runningParts(stage), ['1.0.0', '1.0.0', '1.0.0'])
-  assertTold(stage.root, result)
+  assertReported(stage.root, result)
   assertNothingStrays(stage.root)
   return result
 }
 
-describe('the service of a part that a new version does not bring', () => {
-  it('is stopped before the files go, and nothing else is', async () => {
+describe('the service of a part that a new version no longer includes', () => {
+  it('is stopped before the files are removed, and no other service is', async () => {
     standIns.before('systemctl', 'stop', `test -e '${stage.root}/extensions/mailer/run.sh' || exit 9`)
-    const { exitCode, log } = await update({ brought: WITHOUT_MAILER }, SYSTEMD)
+    const { exitCode, log } = await update({ included: WITHOUT_MAILER }, SYSTEMD)
     assert.equal(exitCode, 0, log)
     assert.deepEqual([changed(), standIns.stateOf('mailer.service')], [['stop mailer.service'], 'inactive'])
     assert.ok(!isThere())
   })
 
-  it('is left alone when it does not run', async () => {
+  it('is left alone when it is not running', async () => {
     standIns.setState('mailer.service', 'inactive')
-    assert.equal((await update({ brought: WITHOUT_MAILER }, SYSTEMD)).exitCode, 0)
+    assert.equal((await update({ included: WITHOUT_MAILER }, SYSTEMD)).exitCode, 0)
     assert.deepEqual([changed(), isThere()], [[], false])
   })
 
-  it('is left alone, and a notice says so, when it runs what stays as well', async () => {
+  it('is left alone, with a notice, when it also runs a part that stays', async () => {
     const shared = 'supervisor: systemd\nplugins: {mailer: {unit: cart.service}, cart: {unit: cart}}\n'
-    const { exitCode, log } = await update({ brought: WITHOUT_MAILER }, shared)
+    const { exitCode, log } = await update({ included: WITHOUT_MAILER }, shared)
     assert.deepEqual([exitCode, changed(), isThere()], [0, [], false], log)
     assert.match(commandsIn(log, 'notice').join(), /cart\.service of extensions\/mailer is not stopped/)
   })
 
   for (const hostConfig of ['', 'supervisor: none\n']) {
-    it(`is not known, and a notice says so, with the host config "${hostConfig.trim()}"`, async () => {
-      const { exitCode, log } = await update({ brought: WITHOUT_MAILER }, hostConfig)
+    it(`is unknown, with a notice, under the host config "${hostConfig.trim()}"`, async () => {
+      const { exitCode, log } = await update({ included: WITHOUT_MAILER }, hostConfig)
       assert.deepEqual([exitCode, changed(), isThere()], [0, [], false], log)
       assert.match(commandsIn(log, 'notice').join(), /nothing of extensions\/mailer was stopped/)
     })
   }
 
-  it('need not be there', async () => {
+  it('need not exist', async () => {
     standIns.before('docker', 'inspect', 'echo "Error: No such object: mailer" >&2; exit 1')
-    const { exitCode, log } = await update({ brought: WITHOUT_MAILER }, 'supervisor: docker\n')
+    const { exitCode, log } = await update({ included: WITHOUT_MAILER }, 'supervisor: docker\n')
     assert.deepEqual([exitCode, changed(), isThere()], [0, [], false], log)
   })
 
-  it('keeps everything as it is when nobody can tell whether it runs', async () => {
+  it('stops the removal when its state is unknown', async () => {
     standIns.before('docker', 'inspect', 'echo "Cannot connect to the Docker daemon" >&2; exit 1')
     const before = listHost(stage.root)
-    const { outputs, log } = await update({ brought: WITHOUT_MAILER }, 'supervisor: docker\n')
+    const { outputs, log } = await update({ included: WITHOUT_MAILER }, 'supervisor: docker\n')
     assert.deepEqual([outputs['outcome'], outputs['failed-step']], ['failed', 'extensions/mailer'], log)
     assert.deepEqual([listHost(stage.root), changed()], [before, []])
   })
 })
 
-describe('a removal that is taken back', () => {
-  it('after a later step has failed starts the service again, on the old files, and looks whether it runs', async () => {
-    const result = await assertTakenBack(() => update(FAILING, SYSTEMD))
+describe('a removal that is rolled back', () => {
+  it('after a later step failed starts the service again on the old files and checks that it runs', async () => {
+    const result = await assertRolledBack(() => update(FAILING, SYSTEMD))
     assert.equal(result.outputs['failed-step'], 's1')
     assert.deepEqual(changed(), ['stop mailer.service', 'restart mailer.service'])
     assert.equal(standIns.running(), 'echo 1.0.0')
@@ -117,45 +117,45 @@ describe('a removal that is taken back', () => {
     assert.deepEqual([rollback?.verified, rollback?.healthy, rollback?.problems], [true, true, []])
   })
 
-  it("looks by this host's own check too", async () => {
+  it("runs this host's own health check too", async () => {
     standIns.add('check', 'echo looked >> looks')
     const checked = `${SYSTEMD}plugins: {mailer: {healthcheck: {command: [check]}}}\n`
-    const { rollback } = readLocalReport(await assertTakenBack(() => update(FAILING, checked)))
+    const { rollback } = readLocalReport(await assertRolledBack(() => update(FAILING, checked)))
     assert.equal(rollback?.healthy, true)
     assert.ok(existsSync(join(standIns.bin, '../looks')))
   })
 
-  it('tells when the service does not start again', async () => {
+  it('says so when the service does not start again', async () => {
     standIns.before('systemctl', 'restart', 'exit 5')
-    const { rollback } = readLocalReport(await assertTakenBack(() => update(FAILING, SYSTEMD)))
+    const { rollback } = readLocalReport(await assertRolledBack(() => update(FAILING, SYSTEMD)))
     assert.equal(rollback?.healthy, false)
     assert.match(rollback?.problems.join() ?? '', /restart unit mailer\.service/)
   })
 
   it('starts nothing that did not run', async () => {
     standIns.setState('mailer.service', 'inactive')
-    await assertTakenBack(() => update(FAILING, SYSTEMD))
+    await assertRolledBack(() => update(FAILING, SYSTEMD))
     assert.deepEqual(changed(), [])
   })
 
-  it('when the service cannot be stopped', async () => {
+  it('leaves everything in place when the service cannot be stopped', async () => {
     standIns.before('systemctl', 'stop', 'exit 5')
-    const { outputs, log } = await assertTakenBack(() => update({ brought: WITHOUT_MAILER }, SYSTEMD))
+    const { outputs, log } = await assertRolledBack(() => update({ included: WITHOUT_MAILER }, SYSTEMD))
     assert.deepEqual([outputs['failed-step'], outputs['error-code']], ['extensions/mailer', 'step_failed'], log)
     assert.equal(standIns.stateOf('mailer.service'), 'active')
   })
 
-  it('when the place cannot be cleared', { skip: whyNoStrace() }, async () => {
+  it('leaves everything in place when the directory cannot be moved', { skip: whyNoStrace() }, async () => {
     const run = tamper(join(stage.root, 'extensions/mailer'), 'rename', 'error=EPERM')
-    const { outputs } = await assertTakenBack(() => update({ brought: WITHOUT_MAILER }, SYSTEMD, run))
+    const { outputs } = await assertRolledBack(() => update({ included: WITHOUT_MAILER }, SYSTEMD, run))
     assert.deepEqual([outputs['failed-step'], outputs['error-code']], ['extensions/mailer', 'host_not_writable'])
     assert.deepEqual(changed(), ['stop mailer.service', 'restart mailer.service'])
   })
 
-  it('by the post step of a run that was killed as it stopped the service', async () => {
+  it('is finished by the post step when the run was killed as it stopped the service', async () => {
     standIns.before('systemctl', 'stop', 'kill -KILL $PPID')
     const before = listHost(stage.root)
-    const killed = await update({ brought: WITHOUT_MAILER }, SYSTEMD)
+    const killed = await update({ included: WITHOUT_MAILER }, SYSTEMD)
     assert.equal(killed.signal, 'SIGKILL', killed.log)
     const { exitCode, log } = await deployWith(SYSTEMD, { phase: 'post', state: killed.state })
     assert.equal(exitCode, 0, log)

@@ -38,7 +38,7 @@ describe('a report that the hub refuses', () => {
     [422, 'no thanks'],
     [500, 'no store'],
   ] as const) {
-    it(`with ${status} fails the step, says so, and takes nothing back`, async t => {
+    it(`with ${status} fails the step, says so and rolls nothing back`, async t => {
       let report: Answer = answerJson(status, { error })
       const answers = answersOf(stage, goodOffer(stage), { report: (response, request) => report(response, request) })
       const hub = await serveUntrustedProjectHub(t, answers)
@@ -46,9 +46,9 @@ describe('a report that the hub refuses', () => {
       assert.equal(result.exitCode, 1)
       assert.equal(result.outputs['error-code'], 'report_refused')
       assertStays(result)
-      const [told, ...more] = commandsIn(result.log, 'error')
-      assert.match(told ?? '', new RegExp(`2\\.0\\.0 is installed and stays.*${status} \\(${error}\\)`))
-      assert.doesNotMatch(told ?? '', /\.\./)
+      const [annotation, ...more] = commandsIn(result.log, 'error')
+      assert.match(annotation ?? '', new RegExp(`2\\.0\\.0 is installed and stays.*${status} \\(${error}\\)`))
+      assert.doesNotMatch(annotation ?? '', /\.\./)
       assert.deepEqual(more, [])
       report = answerJson(201, {})
       const next = await stage.deploy({ 'hub-url': hub.url })
@@ -101,7 +101,7 @@ describe('a report that does not reach the hub', () => {
 })
 
 describe('an access token that expires', () => {
-  it('before the report is exchanged for another, and the report is accepted', async t => {
+  it('before the report is replaced, and the report is accepted', async t => {
     let refusals = 0
     const report: Answer = (response, request) => {
       const answer = refusals++ === 0 ? answerJson(401, { error: 'expired' }) : answerJson(201, {})
@@ -113,7 +113,7 @@ describe('an access token that expires', () => {
     assert.deepEqual(hub.asked().slice(-4), ['authorize', 'report', 'auth', 'report'])
   })
 
-  it('by the clock of the hub is exchanged for another', async t => {
+  it('by the clock of the hub is replaced', async t => {
     const lastAuthorized = () =>
       listProjectKeys(stage.store).find(({ purpose }) => purpose === 'credential')?.last_used_at
     const before = lastAuthorized()
@@ -146,7 +146,7 @@ describe('a login that the hub refuses', () => {
     [403, 'authentication_failed'],
     [500, 'artifact_unavailable'],
   ] as const) {
-    it(`with ${status} ends the run, which waits to be told`, async t => {
+    it(`with ${status} ends the run, and its report waits in the outbox`, async t => {
       const auth = answerJson(status, { error: 'no such key' })
       const hub = await serveUntrustedProjectHub(t, answersOf(stage, goodOffer(stage), { auth }))
       const result = await stage.deploy({ 'hub-url': hub.url })

@@ -47,14 +47,14 @@ function describedAt(url: string): Answer {
 }
 
 /** That nothing in what it was sent is a secret of the deployment. */
-function assertToldNothing({ requests }: LoopbackServer): void {
+function assertReceivedNoSecret({ requests }: LoopbackServer): void {
   assert.equal(requests.length, 1)
-  const told = JSON.stringify(requests.map(({ url, rawHeaders }) => [url, rawHeaders]))
-  for (const secret of [TOKEN, stage.devkey, stage.credential]) assert.ok(!told.includes(secret))
+  const received = JSON.stringify(requests.map(({ url, rawHeaders }) => [url, rawHeaders]))
+  for (const secret of [TOKEN, stage.devkey, stage.credential]) assert.ok(!received.includes(secret))
 }
 
 describe('the access token', () => {
-  it('goes to each call of the hub, and the devkey and the credential to one each', async t => {
+  it('goes with every call, and the devkey and the credential with one each', async t => {
     const hub = await serveHub(t)
     await deployFrom(hub.url)
     assert.deepEqual(
@@ -73,11 +73,11 @@ describe('the access token', () => {
     assert.deepEqual([holding(stage.devkey), holding(stage.credential)], [['auth'], ['authorize']])
   })
 
-  it('does not go along to a download_url of another origin', async t => {
+  it('is not sent to a download_url of another origin', async t => {
     const storage = await serveStorage(t)
     const hub = await serveHub(t, { artifact: describedAt(`${storage.url}/blob?signed=yes`) })
     await deployFrom(hub.url)
-    assertToldNothing(storage)
+    assertReceivedNoSecret(storage)
   })
 
   it('does not follow a redirect to another origin', async t => {
@@ -85,10 +85,10 @@ describe('the access token', () => {
     const hub = await serveHub(t, { download: redirectTo(`${storage.url}/blob`) })
     await deployFrom(hub.url)
     assert.equal(hub.callsTo('download')[0]?.authorization, BEARER)
-    assertToldNothing(storage)
+    assertReceivedNoSecret(storage)
   })
 
-  it('is not brought to the hub by a redirect from another origin', async t => {
+  it('is not sent to the hub after a redirect from another origin', async t => {
     let back: Answer = () => {}
     const storage = await serve(t, (request, response) => back(response, request))
     const hub = await serveHub(t, { artifact: describedAt(`${storage.url}/blob`) })
@@ -100,7 +100,7 @@ describe('the access token', () => {
     )
   })
 
-  it('does not follow a redirect of any other call, and what is posted follows none', async t => {
+  it('does not follow a redirect of any other call, and no posted body does', async t => {
     const elsewhere = await serve(t, (_, response) => response.end('{}'))
     for (const route of ['auth', 'latest', 'authorize', 'report'] as const) {
       const hub = await serveHub(t, { [route]: redirectTo(`${elsewhere.url}/v1`, 307) })
@@ -117,7 +117,7 @@ describe('a hub over TLS', () => {
   const certificate = makeCertificate()
   const skip = certificate === undefined ? 'there is no openssl' : false
 
-  it('that names its own artifact by plain http gets it fetched by https', { skip }, async t => {
+  it('that names its own artifact over plain http is asked for it over https', { skip }, async t => {
     let describe: Answer = () => {}
     const artifact: Answer = (response, request) => describe(response, request)
     const answers = answersOf(stage, offer, { artifact })
@@ -128,7 +128,7 @@ describe('a hub over TLS', () => {
     assert.equal(hub.callsTo('download')[0]?.authorization, BEARER)
   })
 
-  it('is not spoken to without its authority', { skip }, async t => {
+  it('is refused without its certificate authority', { skip }, async t => {
     const answers = answersOf(stage, offer)
     const hub = await serveUntrustedProjectHub(t, answers, (on, handler) => serveTls(on, certificate ?? {}, handler))
     const { outputs } = await stage.deploy({ 'hub-url': hub.url })

@@ -6,7 +6,7 @@ import type { ActionResult, ActionRun } from '../../local/runner.ts'
 import type { ErrorCode } from '../../src/core/errors.ts'
 import { makeStandIns, type StandIns } from '../install/services/stand-ins.ts'
 import { commandsIn, listHost, readLocalReport } from './harness/evidence.ts'
-import { assertNothingStrays, assertTold } from './harness/invariants.ts'
+import { assertNothingStrays, assertReported } from './harness/invariants.ts'
 import { acceptedProjectReports, runningParts } from './harness/project-evidence.ts'
 import { openProjectStage, PROJECT_PLAN, type ProjectStage, projectFiles } from './harness/project-stage.ts'
 import { standIn } from './harness/stand-in.ts'
@@ -69,8 +69,8 @@ interface Undone {
   step?: string
 }
 
-/** The update in vain left all parts as they were, and everybody who asks is told so. */
-async function assertTakenBack(act: () => Promise<ActionResult>, { code, step }: Undone): Promise<void> {
+/** The failed update left all parts as they were, and every report says so. */
+async function assertRolledBack(act: () => Promise<ActionResult>, { code, step }: Undone): Promise<void> {
   const before = listHost(stage.root)
   const result = await act()
   const { outputs } = result
@@ -79,7 +79,7 @@ async function assertTakenBack(act: () => Promise<ActionResult>, { code, step }:
   if (step !== undefined) assert.equal(outputs['failed-step'], step)
   assert.deepEqual(listHost(stage.root), before)
   assert.deepEqual(runningParts(stage), ['1.0.0', '1.0.0', '1.0.0'])
-  assertTold(stage.root, result)
+  assertReported(stage.root, result)
   assertNothingStrays(stage.root)
   assert.equal(readLocalReport(result).rollback?.restored, true)
   assert.equal(commandsIn(result.log, 'error').length, 1)
@@ -87,21 +87,21 @@ async function assertTakenBack(act: () => Promise<ActionResult>, { code, step }:
   assert.equal(row?.status, 'rolled_back')
 }
 
-/** A PATH whose `sync` runs the script for the last part, as its tree is made durable; both others are in their places then. */
+/** A PATH whose `sync` runs the script when the last part's tree is made durable; both others are installed by then. */
 function disturbingTheLastPart(t: TestContext, script: string): Partial<ActionRun> {
   const path = standIn(t, 'sync', `case "$2" in */extensions/mailer) ${script};; esac`)
   return { env: { PATH: [path.split(delimiter)[0], standIns.path].join(delimiter) } }
 }
 
-describe('a project of three parts is taken back as one', () => {
+describe('a project of three parts is rolled back as one', () => {
   it('when a command that follows the last part fails', () =>
-    assertTakenBack(() => update(['action: provision, plugin: cart']), { code: 'step_failed', step: 's1' }))
+    assertRolledBack(() => update(['action: provision, plugin: cart']), { code: 'step_failed', step: 's1' }))
 
-  it('when it is unhealthy, and what was restarted runs the old version again', async () => {
+  it('when it is unhealthy, and every restarted service runs the old version again', async () => {
     const calls = standIns.changes().length
     const act = () =>
       update(['action: restart, plugin: cart', 'action: restart', 'action: healthcheck, plugin: cart, timeout: 1'])
-    await assertTakenBack(act, { code: 'unhealthy', step: 's3' })
+    await assertRolledBack(act, { code: 'unhealthy', step: 's3' })
     assert.match(standIns.running() ?? '', /cart 1\.0\.0/)
     const changed = standIns
       .changes()
@@ -115,30 +115,30 @@ describe('a project of three parts is taken back as one', () => {
 
   it('when a service was stopped, which then runs again', async () => {
     const act = () => update(['action: stop, plugin: till', 'action: provision, plugin: cart'])
-    await assertTakenBack(act, { code: 'step_failed', step: 's2' })
+    await assertRolledBack(act, { code: 'step_failed', step: 's2' })
     assert.equal(standIns.stateOf('till.service'), 'active')
   })
 
   it('with the settings file that one step made, when another lacks a value', async () => {
-    await assertTakenBack(() => update([envOf('cart'), envOf('till')]), { code: 'step_failed', step: 's2' })
+    await assertRolledBack(() => update([envOf('cart'), envOf('till')]), { code: 'step_failed', step: 's2' })
     assert.ok(!existsSync(join(stage.root, 'plugins/cart.env')))
   })
 
-  it('when the new tree of the last part is lost on its way', t =>
-    assertTakenBack(() => update([], disturbingTheLastPart(t, 'rm -r "$2"')), { code: 'step_failed', step: 'mailer' }))
+  it('when the new tree of the last part disappears', t =>
+    assertRolledBack(() => update([], disturbingTheLastPart(t, 'rm -r "$2"')), { code: 'step_failed', step: 'mailer' }))
 
   it('when it is cancelled at the last part', t =>
-    assertTakenBack(() => update([], disturbingTheLastPart(t, 'kill -INT $PPID; exec sleep 60')), {
+    assertRolledBack(() => update([], disturbingTheLastPart(t, 'kill -INT $PPID; exec sleep 3600')), {
       code: 'cancelled',
     }))
 
-  it('when the last place cannot be cleared', { skip: whyNoStrace() }, () => {
+  it('when the directory of the last part cannot be moved', { skip: whyNoStrace() }, () => {
     const run = tamper(join(stage.root, 'extensions/mailer'), 'rename', 'error=EPERM')
-    return assertTakenBack(() => update([], run), { code: 'host_not_writable', step: 'mailer' })
+    return assertRolledBack(() => update([], run), { code: 'host_not_writable', step: 'mailer' })
   })
 })
 
-describe('a project whose last part has no place to go to', () => {
+describe('a project whose last part cannot be installed anywhere', () => {
   it('is refused before anything is installed', async () => {
     const root = join(stage.folder, 'odd-host')
     mkdirSync(root)

@@ -24,7 +24,7 @@ function outputRecords(): [string, string][] {
 }
 
 describe('the outputs', () => {
-  it('say that the run was interrupted, until it has ended', async () => {
+  it('say that the run was interrupted until it has ended', async () => {
     const { outputs } = await stage.deploy()
     const records = outputRecords()
     const outcomes = records.flatMap(([name, value]) => (name === 'outcome' ? [value] : []))
@@ -33,7 +33,7 @@ describe('the outputs', () => {
     assert.equal(records.length, 2 * Object.keys(outputs).length)
   })
 
-  it('never claim anything of a host that the run did not get hold of', async () => {
+  it('claim nothing about a host that the run could not lock', async () => {
     await stage.deploy({ 'hub-url': '' })
     assert.deepEqual(
       outputRecords().filter(([name]) => name === 'outcome'),
@@ -60,7 +60,7 @@ describe('the environment', () => {
     'RUNNER_TRACKING_ID',
   ]
 
-  it('may lack everything that a runner sets', async () => {
+  it('may lack every variable that a runner sets', async () => {
     const result = await stage.deploy({}, { env: Object.fromEntries(runner.map(name => [name, undefined])) })
     assert.equal(result.exitCode, 0, result.log)
     const [path] = listOwn(stage, 'reports')
@@ -69,7 +69,7 @@ describe('the environment', () => {
     assert.deepEqual(run, nothing)
   })
 
-  it('may lack RUNNER_TEMP: then the temporary folder of the system is used, and left clean', async () => {
+  it('may lack RUNNER_TEMP; the run then uses the temporary folder of the system and leaves it clean', async () => {
     const temporary = join(stage.workspace.path, 'tmp')
     mkdirSync(temporary)
     const result = await stage.deploy({}, { env: { RUNNER_TEMP: undefined, TMPDIR: temporary } })
@@ -77,7 +77,7 @@ describe('the environment', () => {
     assert.deepEqual(readdirSync(temporary), [])
   })
 
-  it('reaches no child with inputs, tokens or the name of the job', async () => {
+  it('passes no inputs, tokens or job name on to a child', async () => {
     const bin = join(stage.workspace.path, 'bin')
     const seen = join(stage.workspace.path, 'seen')
     mkdirSync(bin)
@@ -92,7 +92,7 @@ describe('the environment', () => {
     assert.ok(!environment.includes(stage.apiKey))
   })
 
-  it('may offer a summary that cannot be written, which costs a warning and not the outcome', async () => {
+  it('may name a summary that cannot be written, which causes a warning and does not change the outcome', async () => {
     const result = await stage.deploy({}, { env: { GITHUB_STEP_SUMMARY: join(stage.root, 'no/such/file') } })
     assert.deepEqual([result.exitCode, result.outputs['outcome']], [0, 'success'], result.log)
     assert.equal(commandsIn(result.log, 'warning').length, 1)
@@ -104,7 +104,7 @@ describe('the environment', () => {
   })
 
   for (const name of ['GITHUB_OUTPUT', 'GITHUB_STATE']) {
-    it(`may name a ${name} that is not there, which costs warnings and not the outcome`, async () => {
+    it(`may name a ${name} that does not exist, which causes warnings and does not change the outcome`, async () => {
       const result = await stage.deploy({}, { env: { [name]: join(stage.root, 'no/such/file') } })
       assert.equal(result.exitCode, 0, result.log)
       assert.ok(commandsIn(result.log, 'warning').length > 0)
@@ -129,7 +129,7 @@ describe('the environment', () => {
   }
 
   for (const umask of [0o077, 0o000]) {
-    it(`decides no mode with a umask of ${umask.toString(8)}`, async () => {
+    it(`affects no file mode with a umask of ${umask.toString(8)}`, async () => {
       const usual = process.umask(umask)
       try {
         assert.equal((await stage.deploy()).exitCode, 0)
@@ -171,7 +171,7 @@ describe('a run that is cancelled', () => {
 })
 
 describe('a run that is killed', () => {
-  it('has said that it was interrupted, and its post step ends it', async t => {
+  it('has set its outputs to interrupted, and its post step finishes it', async t => {
     let pid = 0
     const hub = await serveUntrustedHub(t, { artifact: () => process.kill(pid, 'SIGKILL') })
     const inputs = { 'hub-url': hub.url, 'deployments-url': stage.hub.url }
@@ -191,7 +191,7 @@ describe('a run that is killed', () => {
     assert.equal(report.error.code, 'interrupted')
   })
 
-  it('that ended by itself leaves its post step nothing to do', async () => {
+  it('that ended by itself leaves nothing for its post step to do', async () => {
     const main = await stage.deploy()
     const before = [listHost(stage.root), acceptedReports(stage)]
     const post = await stage.deploy({}, { phase: 'post', state: main.state })

@@ -8,25 +8,25 @@ const INSTALLING: Readonly<Record<string, string>> = {
 
 export interface Parts {
   /** Of `cart`, `till` and `mailer`; default all. */
-  brought?: readonly string[]
+  included?: readonly string[]
   /** Whether replaced and removed versions are retained. */
   snapshot?: boolean
-  /** What the plan goes on with: s1, s2, ..., each after the one before. */
+  /** Further steps of the plan: s1, s2, ..., each after the previous one. */
   steps?: readonly string[]
   more?: Record<string, string>
 }
 
-/** The files of the small project in a version that brings some of its three parts. */
+/** The files of the small project in a version with some of its three parts. */
 export function filesWith(version: string, parts: Parts = {}): Record<string, string> {
-  const { brought = Object.keys(INSTALLING), more = {} } = parts
-  const isBrought = ([path]: [string, string]): boolean => brought.includes(path.split('/')[1] ?? '')
-  const files = Object.fromEntries(Object.entries(projectFiles(version)).filter(isBrought))
-  return { ...files, 'deployment/install.yaml': planOf(brought, parts), ...more }
+  const { included = Object.keys(INSTALLING), more = {} } = parts
+  const isIncluded = ([path]: [string, string]): boolean => included.includes(path.split('/')[1] ?? '')
+  const files = Object.fromEntries(Object.entries(projectFiles(version)).filter(isIncluded))
+  return { ...files, 'deployment/install.yaml': planOf(included, parts), ...more }
 }
 
-function planOf(brought: readonly string[], { snapshot = true, steps = [] }: Parts): string {
-  const installing = brought.map(id => `  - {id: ${id}, snapshot: ${snapshot}, ${INSTALLING[id]}}\n`)
-  const ids = [brought.join(', '), ...steps.map((_, index) => `s${index + 1}`)]
+function planOf(included: readonly string[], { snapshot = true, steps = [] }: Parts): string {
+  const installing = included.map(id => `  - {id: ${id}, snapshot: ${snapshot}, ${INSTALLING[id]}}\n`)
+  const ids = [included.join(', '), ...steps.map((_, index) => `s${index + 1}`)]
   const following = steps.map((step, index) => `  - {id: s${index + 1}, depends_on: [${ids[index]}], ${step}}\n`)
   const head = `format_version: "1"\nproject_id: ${PROJECT_ID}\nversion: "1"\nsteps:\n`
   return [head, ...installing, ...following].join('')

@@ -24,19 +24,19 @@ export function acceptedReports(stage: Pick<Stage, 'store'>): ReportRow[] {
   return rows as unknown as ReportRow[]
 }
 
-/** The report that a run has left on the host. */
+/** The local report of a run. */
 export function readLocalReport(result: ActionResult): LocalReport {
   return JSON.parse(readFileSync(result.outputs['report-path'] ?? '', 'utf8'))
 }
 
-/** What a run that changes nothing leaves on the host exactly as it was: all but its own empty folders and what it has to tell. */
+/** What a run that changes nothing must not touch: all but the action's own empty folders and its reports. */
 export function listHost(root: string): Record<string, string> {
   const own =
     /^\.hub-deploy($|\/(staging|snapshots(\/(plugins|extensions)(\/[^/]+)?)?)$|\/(reports|outbox|trees|audit\.jsonl|reserve)(\/|$))/
   return Object.fromEntries(Object.entries(listTree(root)).filter(([path]) => !own.test(path)))
 }
 
-/** The names in a folder of `.hub-deploy/`; none when it is not there. */
+/** The names in a folder of `.hub-deploy/`; none when there is no such folder. */
 export function listOwn(stage: { readonly root: string }, folder: string): string[] {
   try {
     return readdirSync(join(stage.root, '.hub-deploy', folder)).sort()

@@ -3,13 +3,13 @@ import { dirname, join, resolve } from 'node:path'
 import { type ActionResult, type ActionRun, makeWorkspace, type Workspace } from '../../../local/runner.ts'
 import type { Stage } from './stage.ts'
 
-/** A host of its own that began as a copy of a prepared one. */
+/** A separate host that starts as a copy of a prepared one. */
 export interface HostCopy {
   /** Its host id. */
   readonly name: string
   readonly root: string
   readonly workspace: Workspace
-  /** Deploys as its origin says, unless told otherwise. */
+  /** Deploys with the inputs of its origin, and these. */
   deploy(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
   /** The post step of a main step that was killed holding the lock. */
   post(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
@@ -21,7 +21,7 @@ export interface HostOrigin {
   repository: string
   /** The project root to copy. */
   root: string
-  /** Of what its copies deploy; a project brings its own. */
+  /** The plan of what its copies deploy; a project contains its own. */
   plan?: string
   inputs: Readonly<Record<string, string>>
 }
@@ -40,12 +40,12 @@ export function copyHost(origin: HostOrigin, name: string, root = hostFolder(ori
   return { name, root, workspace, deploy, post }
 }
 
-/** Where a stage's hosts lie. */
+/** Where a stage keeps its hosts. */
 export function hostFolder({ folder }: Pick<Stage, 'folder'>, name: string): string {
   return join(folder, 'hosts', name)
 }
 
-/** The built actions, in a folder of the stage, so that a build that goes on meanwhile disturbs nobody. */
+/** Copies the built actions into a folder of the stage, so that a build in the meantime does no harm. */
 export function copyBuild({ folder }: Pick<Stage, 'folder'>): string {
   const from = resolve(import.meta.dirname, '../../..')
   const to = join(folder, 'repository')

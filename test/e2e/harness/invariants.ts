@@ -30,7 +30,7 @@ export function assertExactly(root: string, allowed: Readonly<Record<string, Lis
   return name as string
 }
 
-/** I3, I4 and I8: nothing of a deployment is left over: no journal, lock, mark, staged tree, temporary file, waiting or second report. */
+/** I3, I4 and I8: no journal, lock, mark, staged tree, temporary file, waiting or second report is left over. */
 export function assertNothingStrays(root: string): void {
   const own = join(root, '.hub-deploy')
   const lasting = ['audit.jsonl', 'installed.json', 'outbox', 'reports', 'reserve', 'snapshots', 'staging', 'trees']
@@ -59,7 +59,7 @@ export function readReports(root: string): Map<string, LocalReport> {
   return byId
 }
 
-/** I2: local reports, audit lines, what the hub was told and what is recorded as installed all say the same. */
+/** I2: local reports, audit lines, the hub's reports and the record of what is installed agree. */
 export function assertOneStory(root: string, hub: Store): void {
   const reports = readReports(root)
   for (const report of reports.values()) assertHubHeard(hub, report)
@@ -68,8 +68,8 @@ export function assertOneStory(root: string, hub: Store): void {
   if (last !== undefined) assertInstalled(root, last)
 }
 
-/** I2, for a run that ended by itself: its exit code and outputs are those of its local report. */
-export function assertTold(root: string, { exitCode, outputs }: ActionResult): LocalReport {
+/** I2, for a run that ended by itself: its exit code and outputs match its local report, which this returns. */
+export function assertReported(root: string, { exitCode, outputs }: ActionResult): LocalReport {
   const report = readReports(root).get(outputs['deployment-id'] ?? '')
   assert.ok(report, 'a run that ended has a local report')
   assert.equal(exitCode, report.outcome === 'success' ? 0 : 1)
@@ -81,7 +81,7 @@ export function assertTold(root: string, { exitCode, outputs }: ActionResult): L
   return report
 }
 
-/** I6: none of the secrets is in a file below these folders, nor in these logs but where the runner is told to mask them. */
+/** I6: no secret is in a file below these folders, or in these logs outside of the commands that mask it. */
 export function assertNoSecret(
   secrets: readonly string[],
   folders: readonly string[],
@@ -124,7 +124,7 @@ function timelessInstalled(root: string): string {
   return inspect(parsed, { depth: null, sorted: true })
 }
 
-/** The hub may hear twice of a deployment whose run died between telling and noting that it did, but never two stories. */
+/** The hub may get the report of a run that died while reporting twice, but never two different ones. */
 function assertHubHeard(hub: Store, report: LocalReport): void {
   const heard = hub.db
     .prepare('SELECT status, version FROM reports WHERE host_id = ? AND started_at = ?')
@@ -144,8 +144,8 @@ function assertAudited(root: string, reports: ReadonlyMap<string, LocalReport>):
     .split('\n')
     .slice(0, -1)
   const audited = lines.map(line => JSON.parse(line)).map(line => [line.deployment_id, line.outcome])
-  const told = [...reports.values()].map(report => [report.deployment_id, report.outcome])
-  assert.deepEqual(audited.toSorted(), told.toSorted(), 'one audit line for each report')
+  const reported = [...reports.values()].map(report => [report.deployment_id, report.outcome])
+  assert.deepEqual(audited.toSorted(), reported.toSorted(), 'one audit line for each report')
 }
 
 function assertInstalled(root: string, report: LocalReport): void {

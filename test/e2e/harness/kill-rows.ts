@@ -12,12 +12,12 @@ import {
   type Stop,
 } from './stops.ts'
 
-/** What an update from 1.0.0 must leave, as everybody who asks is told it. */
+/** What an update from 1.0.0 must leave, on the disk and in every report. */
 export interface Ending {
   outcome: Outcome
   /** Of the final local report, in order. */
   states: string
-  /** What the hub was told, in order. */
+  /** The statuses that the hub was sent, in order. */
   reports: readonly string[]
   tree: 'old' | 'new'
 }
@@ -50,10 +50,10 @@ const SUCCEEDED = {
 } as const
 const PLACE_TAKEN = 'change plugins/greeter'
 const NEEDY = { version: FAILING_VERSION }
-/** As a run is about to remove its journal everything was told; whoever comes next tells the same once more. */
+/** A run that is about to remove its journal has reported everything; the next one sends the same once more. */
 const SETTLING = killAtCall('journal.jsonl', 'unlink', JOURNAL_REMOVAL)
 
-/** It is read at the start, for the previous version, and then to be written anew. */
+/** It is read at the start for the previous version, and again before it is rewritten. */
 const READING_INSTALLED_AFTER_COMMIT = killAtCall('installed.json', 'openat', 4)
 
 export const ERRORS: readonly ErrorRow[] = [

@@ -9,7 +9,7 @@ import { acceptedReports } from './evidence.ts'
 import { copyBuild, copyHost, type HostCopy, type HostOrigin, hostFolder } from './host-copy.ts'
 import { openStage, pluginFiles, type Stage } from './stage.ts'
 
-/** A host on which greeter 1.0.0 is installed, 0.9.0 is its one snapshot, and the plugin has written its own data; it deploys 2.0.0. */
+/** A host that has greeter 1.0.0 with data of its own, and 0.9.0 as the one snapshot; it deploys 2.0.0. */
 export interface PreparedHost extends HostCopy {
   /** What the host runs: everything below plugins/. */
   tree(): Record<string, string>
@@ -20,7 +20,7 @@ export interface PreparedHost extends HostCopy {
   journal(): JournalRecord[]
 }
 
-/** A hub with greeter 0.9.0, 1.0.0 and 2.0.0, and as many equal hosts as one asks for. */
+/** A hub with greeter 0.9.0, 1.0.0 and 2.0.0, and as many equal hosts as a test needs. */
 export interface Fleet {
   readonly stage: Stage
   /** What plugins/ holds before and after the update. */

@@ -17,7 +17,7 @@ export function installedRows({ root }: { readonly root: string }): Record<strin
   return Object.fromEntries((installed as InstalledRow[]).map(row => [`${row.kind} ${row.id}`, row]))
 }
 
-/** What each part of the project says that it is, in the order cart, till, mailer. */
+/** The version that each part of the project names, in the order cart, till, mailer. */
 export function runningParts({ root }: { readonly root: string }): string[] {
   return ['plugins/cart/src/main.py', 'plugins/till/src/main.py', 'extensions/mailer/run.sh'].map(
     path => /\d+\.\d+\.\d+/.exec(readFileSync(join(root, path), 'utf8'))?.[0] ?? '',
@@ -30,7 +30,7 @@ export function formsOf(key: Buffer): string[] {
   return [base64, base64.replace(/=+$/, ''), key.toString('base64url'), key.toString('hex'), key.toString('latin1')]
 }
 
-/** The texts that no file of the host or the runner and no unmasked line of these logs may hold, and no key in any form. */
+/** No file of the host or the runner and no unmasked line of these logs has these texts, or a key in any form. */
 export function assertKeptSecret(
   stage: ProjectStage,
   logs: readonly string[],

@@ -12,7 +12,7 @@ import {
   serveUntrustedProjectHub,
 } from './untrusted-project-hub.ts'
 
-/** What a hub is asked before the artifact is downloaded, before its key is asked for, and before it is opened. */
+/** The requests before the artifact is downloaded, before its key is requested, and before it is opened. */
 export const TO_ARTIFACT: readonly ProjectRoute[] = ['auth', 'artifact']
 export const TO_DOWNLOAD: readonly ProjectRoute[] = [...TO_ARTIFACT, 'download']
 export const TO_KEY: readonly ProjectRoute[] = [...TO_DOWNLOAD, 'authorize']
@@ -35,7 +35,7 @@ export async function openDeployedStage(): Promise<ProjectStage> {
   return stage
 }
 
-/** A test that the lie is refused where it says, and changes nothing. */
+/** Defines a test that the lie is refused at its place and changes nothing. */
 export function itRefuses(
   name: string,
   stageOf: () => ProjectStage,

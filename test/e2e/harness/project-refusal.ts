@@ -3,7 +3,7 @@ import type { ActionResult } from '../../../local/runner.ts'
 import type { ErrorCode } from '../../../src/core/errors.ts'
 import type { ProjectState } from '../../../src/project/states.ts'
 import { commandsIn, listHost, readLocalReport } from './evidence.ts'
-import { assertNothingStrays, assertTold } from './invariants.ts'
+import { assertNothingStrays, assertReported } from './invariants.ts'
 import { assertKeptSecret, assertTemporariesGone } from './project-evidence.ts'
 import type { ProjectStage } from './project-stage.ts'
 import { type ProjectRoute, TOKEN, type UntrustedProjectHub } from './untrusted-project-hub.ts'
@@ -22,8 +22,8 @@ export interface ProjectRefusal {
 const STACK_LINE = /^\s+at .+(:\d+:\d+|\(native\)|<anonymous>)/m
 
 /**
- * Deploys from a hub that must be refused at that place: it was asked for nothing more, got one report of the failure, and
- * the host is as it was, with no file that is left and no secret told.
+ * Deploys from a hub that must be refused at that place. The hub got no further request but one report of the failure,
+ * and the host is as it was: no file is left over, and no secret has leaked.
  */
 export async function assertRefusesProject(
   stage: ProjectStage,
@@ -42,7 +42,7 @@ export async function assertRefusesProject(
     version: report.version ?? report.requested_version,
   })
   assert.deepEqual(listHost(stage.root), before)
-  assertTold(stage.root, result)
+  assertReported(stage.root, result)
   assertNothingStrays(stage.root)
   assertTemporariesGone(stage)
   const [error, ...more] = commandsIn(result.log, 'error')

@@ -23,7 +23,7 @@ export interface Refusal {
 const OUTPUT_NAMES = Object.keys(parse(readFileSync(join(import.meta.dirname, '../../../action.yml'), 'utf8')).outputs)
 const STACK_LINE = /^\s+at .+(:\d+:\d+|\(native\)|<anonymous>)/m
 
-/** Runs a deployment that must be refused, change nothing on the host and tell the same everywhere. */
+/** Runs a deployment that must be refused, change nothing on the host and be reported consistently. */
 export async function assertRefuses(
   stage: Stage,
   refusal: Refusal,
@@ -55,7 +55,7 @@ function assertFailedOutputs(result: ActionResult, refusal: Refusal): void {
   assert.match(outputs['deployment-id'] ?? '', /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
 }
 
-/** The local report says what the outputs say, and the hub was told the same. */
+/** The local report, the outputs and the hub's report agree. */
 function assertFailedReport(stage: Stage, result: ActionResult, refusal: Refusal): void {
   const report = readLocalReport(result)
   const { error, states } = report
@@ -64,9 +64,9 @@ function assertFailedReport(stage: Stage, result: ActionResult, refusal: Refusal
   assert.equal(report.deployment_id, result.outputs['deployment-id'])
   assert.equal(states.findLast(({ state }) => state !== 'failed')?.state, refusal.during)
   assert.equal(report.reported.accepted, refusal.reported ?? true)
-  const told = acceptedReports(stage).filter(row => row.started_at === report.started_at)
-  assert.equal(told.length, report.reported.accepted ? 1 : 0)
-  for (const row of told) {
+  const reported = acceptedReports(stage).filter(row => row.started_at === report.started_at)
+  assert.equal(reported.length, report.reported.accepted ? 1 : 0)
+  for (const row of reported) {
     assert.deepEqual([row.kind, row.slug, row.status], [report.kind, report.slug, 'failed'])
     assert.deepEqual([row.completed_at, row.error_message], [report.completed_at, error?.message])
     assert.equal(row.version, report.version ?? report.requested_version ?? row.version)
@@ -79,7 +79,7 @@ function assertOneCause({ log, summary }: ActionResult, refusal: Refusal): void 
   assert.match(summary, new RegExp(`<code>${refusal.code.replaceAll('_', '&#95;')}</code>`))
 }
 
-/** No secret of the stage is in the log, the outputs, the summary, or any file below the project root or the runner's folder. */
+/** No secret of the stage is in the log, outputs or summary, or in a file of the host or the runner's folder. */
 export function assertNoSecret(stage: Stage, result: ActionResult, more: readonly string[] = []): void {
   const secrets = [stage.apiKey, SIGNING_SECRET, ...more.filter(text => text.startsWith('secret '))]
   const log = result.log.split('\n').filter(line => !line.startsWith('::add-mask::'))

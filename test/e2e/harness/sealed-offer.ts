@@ -14,7 +14,7 @@ export interface SealedOffer {
   dek: Buffer
 }
 
-/** Seals whatever these bytes are, under a key of their own: 12 bytes of nonce, AES-256-GCM, 16 of tag; Ed25519 over all of it. */
+/** Seals any bytes under a new key: 12 bytes of nonce, AES-256-GCM, 16 bytes of tag; Ed25519 signs all of it. */
 export function sealBytes(plain: Buffer, signingKey: KeyObject): SealedOffer {
   const [dek, nonce] = [randomBytes(32), randomBytes(12)]
   const cipher = createCipheriv('aes-256-gcm', dek, nonce, { authTagLength: 16 })

@@ -7,7 +7,7 @@ import type { Fleet, PreparedHost } from './prepared-host.ts'
 import { standIn } from './stand-in.ts'
 import { cancelAndBlock, tamper, tamperWithRecord } from './tampering.ts'
 
-/** What a run is given so that it ends, or fails, at one certain place. */
+/** What a run gets so that it ends or fails at one certain place. */
 export interface Stopped {
   inputs?: Record<string, string>
   run: Partial<ActionRun>
@@ -57,7 +57,7 @@ export function cancelBefore(record: RecordName): Stop {
   return tamperBefore(record, 'signal=INT')
 }
 
-/** The same, and its undo comes to no end. */
+/** The same, and its rollback hangs. */
 export function cancelBeforeAndBlockUndo(record: RecordName): Stop {
   return {
     needsTracing: true,

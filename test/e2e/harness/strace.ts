@@ -57,7 +57,7 @@ export function traceCommand(tracing: Tracing): string[] {
   ]
 }
 
-/** Kills the whole process instead of making a call: the signal is fatal, and the error keeps the call from being made. */
+/** Kills the process instead of making a call: the signal is fatal, and the error keeps the call from being made. */
 export function killBefore(call: SystemCall): Pick<Tracing, 'inject' | 'mainOnly'> {
   return { inject: [`${call.name}:error=EINTR:signal=KILL:when=${call.nth}`], mainOnly: call.role === 'main' }
 }

@@ -13,8 +13,8 @@ const UPDATE_PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: gree
 `
 
 /**
- * A host that runs 1.0.0 with three snapshots and things of its own, about to be updated to 2.0.0: the oldest snapshot goes,
- * the host's own things are carried over, and a settings file is made.
+ * A host that runs 1.0.0 with three snapshots and files of its own. Its update to 2.0.0 removes the oldest snapshot,
+ * carries the files of the host over and creates a settings file.
  */
 export interface SweepHosts {
   readonly stage: Stage

@@ -29,7 +29,7 @@ export interface UntrustedProjectHub {
 export const TOKEN = 'token-of-the-untrusted-hub'
 const DOWNLOAD_PATH = '/download'
 
-/** A hub that offers this and answers honestly, but for `answers`; for `serveUntrustedProjectHub` and servers of other kinds. */
+/** The answers of a hub that offers this and is honest but for `answers`. */
 export function answersOf(
   stage: ProjectStage,
   offer: SealedOffer,
@@ -46,7 +46,7 @@ export function answersOf(
   }
 }
 
-/** What the hub says of the artifact, but for `more`; undefined takes a field away. */
+/** What the hub says about the artifact, changed by `more`; undefined removes a field. */
 export function descriptorOf(
   { signerPublicKey }: ProjectStage,
   { signature }: Pick<SealedOffer, 'signature'>,
@@ -85,7 +85,7 @@ export async function serveUntrustedProjectHub(
   }
 }
 
-/** Whatever is no route of the contract is a download: hubs choose its address. */
+/** Any other address is a download: hubs choose where that is. */
 function routeOf({ url = '' }: IncomingMessage): ProjectRoute {
   if (url === '/v1/auth') return 'auth'
   if (url === '/v1/deployments/authorize') return 'authorize'

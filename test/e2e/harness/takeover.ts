@@ -3,8 +3,8 @@ import type { Store } from '../../../hub/store.ts'
 import {
   assertNothingStrays,
   assertOneStory,
+  assertReported,
   assertSettled,
-  assertTold,
   type Listing,
   listLasting,
   readReports,
@@ -23,12 +23,12 @@ export interface TakeOver {
 }
 
 /**
- * The next normal update works with no one's help (I5) and leaves what an undisturbed one leaves, the replaced version's
- * snapshot included (I1, I3); the deployment that was cut off is reported, once, as it really ended (I2, I8).
+ * The next normal update succeeds by itself (I5) and leaves what an undisturbed one leaves, the replaced version's
+ * snapshot included (I1, I3); the deployment that was cut off is reported once, with its real outcome (I2, I8).
  */
 export async function assertTakenOver({ host, hub, reference, deploymentId, hasBegun }: TakeOver): Promise<void> {
   const next = await host.update()
-  const { changed, outcome, previous_version } = assertTold(host.root, next)
+  const { changed, outcome, previous_version } = assertReported(host.root, next)
   assert.equal(outcome, 'success', next.log)
   assert.deepEqual(listLasting(host.root), reference)
   const reports = readReports(host.root)

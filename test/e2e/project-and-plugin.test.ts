@@ -24,7 +24,7 @@ afterEach(async () => {
   await market.close()
 })
 
-/** Deploys the project to the host on which the marketplace's plugins are. */
+/** Deploys the project to the host that has the marketplace's plugins. */
 function deployProject(inputs: Record<string, string> = {}): Promise<ActionResult> {
   return stage.deploy({ 'project-root': market.root, ...inputs })
 }
@@ -38,7 +38,7 @@ function assertRefused({ outputs, log }: ActionResult, code: string): void {
 }
 
 describe('a marketplace plugin and a project on one host', () => {
-  it('are deployed beside each other, each by its own record', async () => {
+  it('are deployed side by side, each with its own record', async () => {
     assertDeployed(await market.deploy())
     assertDeployed(await deployProject())
     assertDeployed(await market.deploy(), 'false')
@@ -54,7 +54,7 @@ describe('a marketplace plugin and a project on one host', () => {
     )
   })
 
-  it('go back and forth each by its own versions', async () => {
+  it('are updated and downgraded independently', async () => {
     assertDeployed(await market.deploy())
     assertDeployed(await deployProject())
     await stage.publish('2.0.0', projectFiles('2.0.0'))
@@ -66,7 +66,7 @@ describe('a marketplace plugin and a project on one host', () => {
     assert.deepEqual(runningParts(market), ['2.0.0', '2.0.0', '2.0.0'])
   })
 
-  it('are told of to their own hubs, each in its own words', async () => {
+  it('are reported to their own hubs, each in the form of its contract', async () => {
     const plugin = await market.deploy()
     const project = await deployProject()
     assert.deepEqual(
@@ -85,7 +85,7 @@ describe('a marketplace plugin and a project on one host', () => {
     )
   })
 
-  it('fail without touching the other', async () => {
+  it('fail without touching each other', async () => {
     assertDeployed(await market.deploy())
     assertDeployed(await deployProject())
     const before = listHost(market.root)
@@ -94,7 +94,7 @@ describe('a marketplace plugin and a project on one host', () => {
     assert.deepEqual(listHost(market.root), before)
   })
 
-  it('wait for each other: the project recovers what a killed plugin deployment left, and its hub hears of it later', async t => {
+  it('recover each other: the project rolls back a killed plugin deployment, whose hub gets the report later', async t => {
     assertDeployed(await market.deploy())
     await market.publish('6.0.0', pluginFiles('6.0.0'))
     const old = listLive(market.root)
@@ -114,8 +114,8 @@ describe('a marketplace plugin and a project on one host', () => {
   })
 })
 
-describe('a project that brings what the marketplace has installed', () => {
-  it('takes the place over, and keeps the old tree where it can be put back', async () => {
+describe('a project with a plugin that the marketplace has installed', () => {
+  it('takes it over and keeps the old tree as a snapshot', async () => {
     await market.publish('9.0.0', pluginFiles('9.0.0'), { slug: 'cart' })
     market.writePlan(PLUGIN_PLAN.replaceAll('greeter', 'cart'))
     assertDeployed(await market.deploy({ slug: 'cart' }))
