@@ -9828,640 +9828,6 @@ __nccwpck_require__.d(__webpack_exports__, {
   m_: () => (/* reexport */ projectPost)
 });
 
-;// CONCATENATED MODULE: ./build/core/errors.js
-/**
- * All error codes. They are stable: operators' workflows and dashboards compare against them.
- * docs/errors.md says what each means and what to do.
- */
-const ERROR_CODES = [
-    'missing_input',
-    'invalid_input',
-    'invalid_plan',
-    'invalid_host_config',
-    'network',
-    'timeout',
-    'bad_response',
-    'insecure_url',
-    'not_found',
-    'authentication_failed',
-    'no_published_version',
-    'artifact_unavailable',
-    'missing_signature',
-    'invalid_signature_format',
-    'signature_mismatch',
-    'digest_mismatch',
-    'untrusted_signer',
-    'decryption_failed',
-    'invalid_archive',
-    'unsafe_archive',
-    'archive_too_large',
-    'empty_artifact',
-    'not_a_plugin',
-    'invalid_manifest',
-    'content_mismatch',
-    'source_not_supported',
-    'version_mismatch',
-    'downgrade_refused',
-    'version_reused',
-    'disk_full',
-    'host_not_writable',
-    'locked',
-    'step_failed',
-    'step_timed_out',
-    'unhealthy',
-    'cancelled',
-    'interrupted',
-    'report_refused',
-    'rollback_failed',
-    'inconsistent',
-    'internal_error',
-];
-/**
- * An error for the operator: a stable `code` and a message that says what happened, why, where, and what to do.
- * The classes below say on whose side the cause is.
- */
-class DeployError extends Error {
-    name = 'DeployError';
-    code;
-    constructor(code, message, options = {}) {
-        super(message, 'cause' in options ? { cause: options.cause } : undefined);
-        this.code = code;
-    }
-}
-/** The operator's own input, plan or host config is wrong; nothing was fetched. */
-class ConfigError extends DeployError {
-    name = 'ConfigError';
-}
-/** The hub did not accept our credentials. */
-class AuthenticationError extends DeployError {
-    name = 'AuthenticationError';
-}
-/** The hub's artifact could not be fetched or must not be used. */
-class ArtifactError extends DeployError {
-    name = 'ArtifactError';
-}
-/** The artifact does not match its signature, pin or digest. */
-class SignatureError extends ArtifactError {
-    name = 'SignatureError';
-}
-/** The archive is damaged or contains something that must not be extracted. */
-class ArchiveError extends ArtifactError {
-    name = 'ArchiveError';
-}
-/** Something on this host failed: disk, lock, step, health. */
-class DeploymentError extends DeployError {
-    name = 'DeploymentError';
-}
-/** The rollback failed; neither version may be complete on the host. */
-class RollbackError extends DeploymentError {
-    name = 'RollbackError';
-}
-/** Returns a DeployError unchanged; wraps any other error as `internal_error`, with its message and as its cause. */
-function toDeployError(error) {
-    if (error instanceof DeployError)
-        return error;
-    const message = error instanceof Error ? error.message : String(error);
-    return new DeployError('internal_error', `Unexpected error: ${message}`, { cause: error });
-}
-/** The errno code (`ENOSPC`, `EACCES`, ...) of a system error, or undefined. */
-function errnoOf(error) {
-    return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
-}
-
-;// CONCATENATED MODULE: external "node:fs"
-const external_node_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs");
-;// CONCATENATED MODULE: external "node:path"
-const external_node_path_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:path");
-;// CONCATENATED MODULE: ./build/core/limits.js
-/**
- * Limits of the contracts (docs/contracts.md), in bytes unless the name says otherwise. The first three are defaults of
- * inputs.
- */
-const DEFAULT_MAX_ARTIFACT_BYTES = 512 * 1024 * 1024;
-const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024;
-const DEFAULT_MAX_ENTRIES = 100_000;
-const MAX_NAME_BYTES = 255;
-const MAX_PATH_BYTES = 4096;
-const MAX_PATH_LEVELS = 64;
-const MAX_COMPRESSION_RATIO = 1000;
-const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024;
-const MAX_JSON_BODY_BYTES = 1024 * 1024;
-/** Of a file that someone writes by hand: a plan, a host config, plugin.yaml, settings and their template. */
-const MAX_SMALL_FILE_BYTES = 256 * 1024;
-const MAX_FOREIGN_TEXT_CHARS = 500;
-
-;// CONCATENATED MODULE: ./build/core/foreign-text.js
-
-/** Marks where text was cut, so that a redactor knows where a secret may have been cut in two. */
-const CUT_MARK = '… (cut)';
-// biome-ignore lint/suspicious/noControlCharactersInRegex: it exists to find control characters
-const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
-const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu;
-const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g;
-/**
- * Makes text from a hub, a child process or an archive safe to print on one line of a workflow log: no ANSI sequences,
- * no control, direction or zero-width characters (CR and LF become a space), nothing that the runner would run as a
- * command (`::`, `##[`), and at most `maxChars` characters, with a mark where the text was cut.
- */
-function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
-    const flat = text
-        .slice(0, maxChars * 4)
-        .replace(ANSI_SEQUENCE, '')
-        .replace(CONTROL_OR_FORMAT, ' ')
-        .replace(WORKFLOW_COMMAND, '$&\u00b7')
-        .trim();
-    const characters = [...flat];
-    const isCut = characters.length > maxChars || text.length > maxChars * 4;
-    return isCut ? `${characters.slice(0, maxChars).join('')}${CUT_MARK}` : flat;
-}
-
-;// CONCATENATED MODULE: ./build/install/files/system-errors.js
-
-
-
-
-/** Whether the operating system refused something, as opposed to an error of this program. */
-function isSystemError(error) {
-    return error instanceof Error && 'syscall' in error && 'errno' in error;
-}
-/**
- * A system error told as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`, naming what was
- * being done. A DeployError passes as it is.
- */
-function toHostError(error, doing) {
-    if (error instanceof DeployError)
-        return error;
-    const errno = errnoOf(error);
-    switch (errno) {
-        case 'ENOSPC':
-        case 'EDQUOT':
-            return new DeploymentError('disk_full', `No space left while ${doing} (${errno}): free some space or inodes and run again.`, {
-                cause: error,
-            });
-        case 'EACCES':
-        case 'EPERM':
-            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user write access to the project root and everything in it.`, { cause: error });
-        case 'EROFS':
-            return new DeploymentError('host_not_writable', `The file system is mounted read-only, which was found while ${doing} (${errno}): mount it writable, or correct project-root.`, { cause: error });
-        default: {
-            const found = error instanceof Error ? error.message : String(error);
-            return new DeploymentError('step_failed', `Failed while ${doing}: ${cleanForeignText(found)}.`, { cause: error });
-        }
-    }
-}
-/** Who was refused, and whose the place is: that of what is at the path, or of the directory that it was to be made in. */
-function usersOf(error) {
-    const uid = process.getuid?.();
-    if (uid === undefined)
-        return '';
-    const path = error instanceof Error && 'path' in error && typeof error.path === 'string' ? error.path : undefined;
-    return `; this runner works as uid ${uid}${path === undefined ? '' : ownerOf(path)}`;
-}
-function ownerOf(path) {
-    for (const candidate of [path, (0,external_node_path_namespaceObject.dirname)(path)]) {
-        const found = lookAt(candidate);
-        if (found !== undefined)
-            return `, ${cleanForeignText(candidate)} belongs to uid ${found.uid}`;
-    }
-    return '';
-}
-/** Undefined also where this user may not look. */
-function lookAt(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.lstatSync)(path);
-    }
-    catch {
-        return undefined;
-    }
-}
-
-;// CONCATENATED MODULE: external "node:timers/promises"
-const promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers/promises");
-;// CONCATENATED MODULE: ./build/install/files/time-slice.js
-
-/** Milliseconds of synchronous work before signals and timers get their turn. */
-const SLICE_MS = 25;
-/** One whole turn of the event loop: every signal that has come by now is heard. */
-async function hearSignals() {
-    // The first may be over before the loop has asked for signals, where it is called from what a file or a socket answered.
-    await (0,promises_namespaceObject.setImmediate)();
-    await (0,promises_namespaceObject.setImmediate)();
-}
-/** Cuts long synchronous work into slices, so that a cancellation is heard: `if (slice.isOver()) await slice.giveBack()`. */
-class TimeSlice {
-    #signal;
-    #endsAt = performance.now() + SLICE_MS;
-    constructor(signal) {
-        this.#signal = signal;
-    }
-    isOver() {
-        return performance.now() >= this.#endsAt;
-    }
-    /** Lets the event loop turn once and starts the next slice. Throws the signal's reason when it has been aborted. */
-    async giveBack() {
-        await (0,promises_namespaceObject.setImmediate)();
-        this.#signal?.throwIfAborted();
-        this.#endsAt = performance.now() + SLICE_MS;
-    }
-}
-
-;// CONCATENATED MODULE: external "node:crypto"
-const external_node_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:crypto");
-;// CONCATENATED MODULE: external "node:fs/promises"
-const external_node_fs_promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs/promises");
-;// CONCATENATED MODULE: external "node:util"
-const external_node_util_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:util");
-;// CONCATENATED MODULE: external "node:child_process"
-const external_node_child_process_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:child_process");
-;// CONCATENATED MODULE: external "node:timers"
-const external_node_timers_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers");
-;// CONCATENATED MODULE: ./build/install/files/child-process.js
-
-
-
-
-const KILL_AFTER_TERM_MS = 5000;
-const MAX_OUTPUT_BYTES = 2048;
-/** How long a child that has ended may keep its output open (a daemon that it left behind) before we stop reading. */
-const DRAIN_MS = 200;
-/**
- * Runs a program in a process group of its own with stdin closed, and resolves when it has ended, however it ended.
- * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program
- * has ended; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and of
- * stdout alone for who reads an answer, and marks where it cut. Never blocks the event loop.
- */
-async function runChild(request) {
-    request.signal?.throwIfAborted();
-    const [program, ...args] = request.command;
-    const child = (0,external_node_child_process_namespaceObject.spawn)(program, args, {
-        env: { ...request.env },
-        stdio: request.isSilent ? 'ignore' : ['ignore', 'pipe', 'pipe'],
-        detached: true,
-        ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
-    });
-    const streams = [child.stdout, child.stderr].filter(stream => stream !== null);
-    const output = collectOutput(streams);
-    const stdout = collectOutput(streams.slice(0, 1));
-    const closed = new Promise(resolve => child.once('close', resolve));
-    const exited = new Promise(resolve => child.once('exit', (code, signal) => resolve([code, signal])));
-    const failure = await startFailure(child);
-    if (failure !== undefined)
-        return { kind: 'not_started', error: failure };
-    const stop = stopOn(child.pid, request);
-    const [code, signal] = await exited;
-    stop.clear();
-    // Not referenced: once the output is closed the timer has no reason to keep the process alive.
-    await Promise.race([closed, (0,promises_namespaceObject.setTimeout)(DRAIN_MS, undefined, { ref: false })]);
-    for (const stream of streams)
-        stream.destroy();
-    request.signal?.throwIfAborted();
-    if (stop.timedOut())
-        return { kind: 'timed_out', output: output() };
-    return code === null
-        ? { kind: 'signalled', signal: String(signal), output: output() }
-        : { kind: 'exited', code, output: output(), stdout: stdout() };
-}
-/** What a child of ours may know of the environment: never the runner's inputs, tokens or tracking id. */
-function allowedEnvironment(extra = {}) {
-    const inherited = ['PATH', 'HOME', 'LANG', 'TZ'].flatMap(name => {
-        const value = process.env[name];
-        return value === undefined ? [] : [[name, value]];
-    });
-    return { ...Object.fromEntries(inherited), ...extra };
-}
-function startFailure(child) {
-    return new Promise(resolve => {
-        child.once('spawn', () => resolve(undefined));
-        child.once('error', resolve);
-    });
-}
-function collectOutput(streams) {
-    const chunks = [];
-    let size = 0;
-    for (const stream of streams) {
-        stream.on('data', (chunk) => {
-            if (size < MAX_OUTPUT_BYTES)
-                chunks.push(chunk.subarray(0, MAX_OUTPUT_BYTES - size));
-            size += chunk.length;
-        });
-        stream.on('error', () => { });
-    }
-    return () => {
-        const bytes = Buffer.concat(chunks);
-        if (size <= MAX_OUTPUT_BYTES)
-            return bytes.toString('utf8');
-        // Of a character that the cut has divided nothing is kept.
-        return `${new TextDecoder().decode(bytes, { stream: true })}${CUT_MARK}`;
-    };
-}
-function stopOn(pid, request) {
-    let timedOut = false;
-    let killTimer;
-    const stop = () => {
-        signalGroup(pid, 'SIGTERM');
-        killTimer ??= (0,external_node_timers_namespaceObject.setTimeout)(() => signalGroup(pid, 'SIGKILL'), KILL_AFTER_TERM_MS);
-    };
-    const timer = (0,external_node_timers_namespaceObject.setTimeout)(() => {
-        timedOut = true;
-        stop();
-    }, request.timeoutMs);
-    request.signal?.addEventListener('abort', stop, { once: true });
-    if (request.signal?.aborted)
-        stop();
-    return {
-        timedOut: () => timedOut,
-        clear() {
-            clearTimeout(timer);
-            clearTimeout(killTimer);
-            if (killTimer !== undefined)
-                signalGroup(pid, 'SIGKILL');
-            request.signal?.removeEventListener('abort', stop);
-        },
-    };
-}
-function signalGroup(pid, signal) {
-    try {
-        process.kill(-pid, signal);
-    }
-    catch {
-        // The group is gone already.
-    }
-}
-
-;// CONCATENATED MODULE: ./build/core/trust/tree-digest.js
-
-const SLASH = 0x2f;
-/**
- * The tree digest (docs/contracts.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
- * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
- */
-function treeDigest(files) {
-    const lines = inTreeOrder(files).map(file => `${file.path}:${file.sha256}`);
-    return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
-}
-/** The entries in the order of a tree digest. Sorting entries that are already in order costs next to nothing. */
-function inTreeOrder(entries) {
-    return [...entries].sort((a, b) => comparePaths(a.path, b.path));
-}
-/** Orders paths component by component, each by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
-function comparePaths(a, b) {
-    if (a === b)
-        return 0;
-    let at = 0;
-    while (at < a.length && at < b.length && a.charCodeAt(at) === b.charCodeAt(at))
-        at++;
-    return rankAt(a, at) - rankAt(b, at);
-}
-/** How a path continues decides: its end comes before the end of a component, and that before any character. */
-function rankAt(path, at) {
-    // If two surrogate pairs begin with the same half, their second halves have the order of the code points.
-    const codePoint = path.codePointAt(at);
-    if (codePoint === undefined)
-        return -2;
-    return codePoint === SLASH ? -1 : codePoint;
-}
-
-;// CONCATENATED MODULE: ./build/install/files/tree-walk.js
-
-
-
-
-/**
- * Every file, symlink and other thing below `root` (directories are implied), with paths relative to it, ordered by
- * path components. `skip` names top-level paths that are left out. Follows no symlink. Nothing there: an empty list.
- */
-async function walkTree(root, skip = new Set()) {
-    const found = [];
-    const pending = [''];
-    for (let directory = pending.pop(); directory !== undefined; directory = pending.pop()) {
-        for (const entry of await listDirectory((0,external_node_path_namespaceObject.join)(root, directory))) {
-            const path = directory === '' ? entry.name : `${directory}/${entry.name}`;
-            if (skip.has(path))
-                continue;
-            if (entry.isDirectory())
-                pending.push(path);
-            else
-                found.push(await describe(root, path));
-        }
-    }
-    return found.sort((a, b) => comparePaths(a.path, b.path));
-}
-/** Whether anything is at the path, a dangling symlink included. */
-function pathExistsSync(path) {
-    return lstatIfPresentSync(path) !== undefined;
-}
-/** lstat, or undefined when nothing is there. */
-function lstatIfPresentSync(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.lstatSync)(path);
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return undefined;
-        throw error;
-    }
-}
-/** Whether a system error says that nothing is at the path. */
-function isAbsent(error) {
-    return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR');
-}
-async function listDirectory(path) {
-    try {
-        return await (0,external_node_fs_promises_namespaceObject.readdir)(path, { withFileTypes: true });
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return [];
-        throw error;
-    }
-}
-async function describe(root, path) {
-    const stat = await (0,external_node_fs_promises_namespaceObject.lstat)((0,external_node_path_namespaceObject.join)(root, path));
-    if (stat.isSymbolicLink())
-        return { type: 'symlink', path, target: await (0,external_node_fs_promises_namespaceObject.readlink)((0,external_node_path_namespaceObject.join)(root, path)) };
-    return stat.isFile() ? { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 } : { type: 'other', path };
-}
-
-;// CONCATENATED MODULE: ./build/install/files/remove-tree.js
-
-
-
-
-/**
- * Removes what is at the path, with all that is in it, following no symlink; where nothing is, there is nothing to do.
- * Works in slices between which signals are heard. Throws what the operating system says of the first that stays.
- */
-async function removeTree(path) {
-    try {
-        if ((0,external_node_fs_namespaceObject.lstatSync)(path).isDirectory())
-            await removeDirectory(path, new TimeSlice());
-        else
-            (0,external_node_fs_namespaceObject.unlinkSync)(path);
-    }
-    catch (error) {
-        if (!isAbsent(error))
-            throw error;
-    }
-}
-/** Removes a file or a symlink if it can; returns whether it did. Never throws. */
-function tryUnlinkSync(path) {
-    try {
-        (0,external_node_fs_namespaceObject.unlinkSync)(path);
-        return true;
-    }
-    catch {
-        return false;
-    }
-}
-async function removeDirectory(path, slice) {
-    for (const entry of (0,external_node_fs_namespaceObject.readdirSync)(path, { withFileTypes: true })) {
-        const inner = (0,external_node_path_namespaceObject.join)(path, entry.name);
-        if (entry.isDirectory())
-            await removeDirectory(inner, slice);
-        else
-            (0,external_node_fs_namespaceObject.unlinkSync)(inner);
-        if (slice.isOver())
-            await slice.giveBack();
-    }
-    (0,external_node_fs_namespaceObject.rmdirSync)(path);
-}
-
-;// CONCATENATED MODULE: ./build/install/files/durable-files.js
-
-
-
-
-
-
-
-
-const SYNC_TIMEOUT_MS = 10 * 60_000;
-const PARALLEL_SYNCS = 4;
-/** Makes an open file's bytes durable; may take its time, and leaves the event loop free meanwhile. */
-const syncFile = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fsync);
-/** Writes a file so that after a crash it holds either the old text or the new one; 0600. The directory must exist. */
-async function replaceFile(path, text) {
-    const temporary = temporaryName(path);
-    try {
-        await writeNewFile(temporary, text);
-        (0,external_node_fs_namespaceObject.renameSync)(temporary, path);
-    }
-    catch (error) {
-        tryUnlinkSync(temporary);
-        throw error;
-    }
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-}
-/** The same for a file that must not exist: whole and durable, or not there. Returns false when the name is taken. */
-async function createFile(path, text) {
-    const temporary = temporaryName(path);
-    try {
-        await writeNewFile(temporary, text);
-        (0,external_node_fs_namespaceObject.linkSync)(temporary, path);
-    }
-    catch (error) {
-        if (errnoOf(error) === 'EEXIST')
-            return false;
-        throw error;
-    }
-    finally {
-        tryUnlinkSync(temporary);
-    }
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-    return true;
-}
-/** A name beside `path` that says which process it belongs to, so that what a killed one leaves can be told and removed. */
-function temporaryName(path) {
-    return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
-}
-/** The process that a temporary name belongs to, or undefined for any other name. */
-function ownerOfTemporary(name) {
-    const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
-    return pid === undefined ? undefined : Number(pid);
-}
-/** Creates a file that must not exist yet, 0600 until its bytes are complete and durable, then of the given mode. */
-async function writeNewFile(path, text, mode = 0o600) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600);
-    try {
-        (0,external_node_fs_namespaceObject.writeFileSync)(fd, text);
-        if (mode !== 0o600)
-            (0,external_node_fs_namespaceObject.fchmodSync)(fd, mode);
-        await syncFile(fd);
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-/** Makes what was created, renamed or removed in a directory durable. */
-async function syncDirectory(path) {
-    await openAndSync(path, external_node_fs_namespaceObject.constants.O_DIRECTORY);
-}
-/**
- * Makes a whole tree durable: one syncfs of its file system by `sync -f` (coreutils), because an fsync a file costs
- * ten times the whole deployment; where that is missing or fails, an fsync of every file and directory.
- * Throws when the bytes could not be made durable.
- */
-async function syncTree(root, signal) {
-    const end = await runChild({
-        command: ['sync', '-f', root],
-        env: allowedEnvironment({ LC_ALL: 'C' }),
-        timeoutMs: SYNC_TIMEOUT_MS,
-        signal,
-        isSilent: true,
-    });
-    if (end.kind === 'exited' && end.code === 0)
-        return 'syncfs';
-    await syncEveryFile(root);
-    return 'fsync';
-}
-/** Creates directories, 0700, durably, where they are missing. Not their parents: Node's recursive mkdir never ends in some file systems. */
-async function makePrivateDirectories(...paths) {
-    const parents = new Set();
-    for (const path of paths)
-        if (makeIfMissingSync(path))
-            parents.add((0,external_node_path_namespaceObject.dirname)(path));
-    for (const parent of parents)
-        await syncDirectory(parent);
-}
-/** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */
-function makeOpenDirectorySync(path) {
-    (0,external_node_fs_namespaceObject.mkdirSync)(path, { mode: 0o755 });
-    (0,external_node_fs_namespaceObject.chmodSync)(path, 0o755);
-}
-function makeIfMissingSync(path) {
-    try {
-        (0,external_node_fs_namespaceObject.mkdirSync)(path, { mode: 0o700 });
-        return true;
-    }
-    catch (error) {
-        if (errnoOf(error) === 'EEXIST')
-            return false;
-        throw error;
-    }
-}
-async function syncEveryFile(root) {
-    const entries = await (0,external_node_fs_promises_namespaceObject.readdir)(root, { recursive: true, withFileTypes: true });
-    const paths = entries
-        .filter(entry => entry.isFile() || entry.isDirectory())
-        .map(entry => (0,external_node_path_namespaceObject.join)(entry.parentPath, entry.name));
-    paths.push(root);
-    const workers = Array.from({ length: PARALLEL_SYNCS }, async () => {
-        for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
-            await openAndSync(path, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        }
-    });
-    await Promise.all(workers);
-}
-async function openAndSync(path, flags) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | flags);
-    try {
-        await syncFile(fd);
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-
 ;// CONCATENATED MODULE: ./node_modules/zod/v4/core/util.js
 
 // functions
@@ -15862,7 +15228,7 @@ function _check(fn, params) {
     return ch;
 }
 // @__NO_SIDE_EFFECTS__
-function api_describe(description) {
+function describe(description) {
     const ch = new $ZodCheck({ check: "describe" });
     ch._zod.onattach = [
         (inst) => {
@@ -17357,7 +16723,7 @@ function superRefine(fn, params) {
     return _superRefine(fn, params);
 }
 // Re-export describe and meta from core
-const schemas_describe = api_describe;
+const schemas_describe = describe;
 const schemas_meta = meta;
 // instanceof
 class schemas_Class {
@@ -17408,6 +16774,662 @@ function _function(params) {
     });
 }
 
+
+;// CONCATENATED MODULE: ./build/core/errors.js
+/**
+ * All error codes. They are stable: operators' workflows and dashboards compare against them.
+ * docs/errors.md says what each means and what to do.
+ */
+const ERROR_CODES = [
+    'missing_input',
+    'invalid_input',
+    'invalid_plan',
+    'invalid_host_config',
+    'network',
+    'timeout',
+    'bad_response',
+    'insecure_url',
+    'not_found',
+    'authentication_failed',
+    'no_published_version',
+    'artifact_unavailable',
+    'missing_signature',
+    'invalid_signature_format',
+    'signature_mismatch',
+    'digest_mismatch',
+    'untrusted_signer',
+    'decryption_failed',
+    'invalid_archive',
+    'unsafe_archive',
+    'archive_too_large',
+    'empty_artifact',
+    'not_a_plugin',
+    'invalid_manifest',
+    'content_mismatch',
+    'source_not_supported',
+    'version_mismatch',
+    'downgrade_refused',
+    'version_reused',
+    'disk_full',
+    'host_not_writable',
+    'locked',
+    'step_failed',
+    'step_timed_out',
+    'unhealthy',
+    'cancelled',
+    'interrupted',
+    'report_refused',
+    'rollback_failed',
+    'inconsistent',
+    'internal_error',
+];
+/**
+ * An error for the operator: a stable `code` and a message that says what happened, why, where, and what to do.
+ * The classes below say on whose side the cause is.
+ */
+class DeployError extends Error {
+    name = 'DeployError';
+    code;
+    constructor(code, message, options = {}) {
+        super(message, 'cause' in options ? { cause: options.cause } : undefined);
+        this.code = code;
+    }
+}
+/** The operator's own input, plan or host config is wrong; nothing was fetched. */
+class ConfigError extends DeployError {
+    name = 'ConfigError';
+}
+/** The hub did not accept our credentials. */
+class AuthenticationError extends DeployError {
+    name = 'AuthenticationError';
+}
+/** The hub's artifact could not be fetched or must not be used. */
+class ArtifactError extends DeployError {
+    name = 'ArtifactError';
+}
+/** The artifact does not match its signature, pin or digest. */
+class SignatureError extends ArtifactError {
+    name = 'SignatureError';
+}
+/** The archive is damaged or contains something that must not be extracted. */
+class ArchiveError extends ArtifactError {
+    name = 'ArchiveError';
+}
+/** Something on this host failed: disk, lock, step, health. */
+class DeploymentError extends DeployError {
+    name = 'DeploymentError';
+}
+/** The rollback failed; neither version may be complete on the host. */
+class RollbackError extends DeploymentError {
+    name = 'RollbackError';
+}
+/** Returns a DeployError unchanged; wraps any other error as `internal_error`, with its message and as its cause. */
+function toDeployError(error) {
+    if (error instanceof DeployError)
+        return error;
+    const message = error instanceof Error ? error.message : String(error);
+    return new DeployError('internal_error', `Unexpected error: ${message}`, { cause: error });
+}
+/** The errno code (`ENOSPC`, `EACCES`, ...) of a system error, or undefined. */
+function errnoOf(error) {
+    return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+}
+
+;// CONCATENATED MODULE: ./build/core/identifiers.js
+
+/** The names that may reach a path, a URL or a log line (docs/contracts.md, "Names"). */
+const slugSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
+    error: 'must be 1 to 128 of a-z, 0-9, "_", "." and "-", starting with a letter or digit',
+}));
+/** The directory below `plugins/` or `extensions/`; same alphabet as a slug. */
+const idSchema = slugSchema;
+const stepIdSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, {
+    error: 'must be 1 to 64 of a-z, 0-9, "_" and "-", starting with a letter or digit',
+}));
+const versionSchema = schemas_string().check(_regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
+    error: 'must be 1 to 128 of 0-9, A-Z, a-z, ".", "+", "_" and "-", starting with a letter or digit',
+}));
+/** Without `.` and `..`, which mean something else in a path. */
+const projectIdSchema = schemas_string().check(_regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
+    error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor ".."',
+}));
+/** SHA-256 as 64 hex digits; upper case is accepted and converted to lower case. */
+const sha256Schema = pipe(schemas_string().check(_regex(/^[0-9a-fA-F]{64}$/, { error: 'must be 64 hex digits' })), transform(hex => hex.toLowerCase()));
+const kindSchema = schemas_enum(['plugin', 'service'], { error: 'must be plugin or service' });
+
+;// CONCATENATED MODULE: ./build/core/limits.js
+/**
+ * Limits of the contracts (docs/contracts.md), in bytes unless the name says otherwise. The first three are defaults of
+ * inputs.
+ */
+const DEFAULT_MAX_ARTIFACT_BYTES = 512 * 1024 * 1024;
+const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024;
+const DEFAULT_MAX_ENTRIES = 100_000;
+const MAX_NAME_BYTES = 255;
+const MAX_PATH_BYTES = 4096;
+const MAX_PATH_LEVELS = 64;
+const MAX_COMPRESSION_RATIO = 1000;
+const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024;
+const MAX_JSON_BODY_BYTES = 1024 * 1024;
+/** Of a file that someone writes by hand: a plan, a host config, plugin.yaml, settings and their template. */
+const MAX_SMALL_FILE_BYTES = 256 * 1024;
+const MAX_FOREIGN_TEXT_CHARS = 500;
+
+;// CONCATENATED MODULE: external "node:fs"
+const external_node_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs");
+;// CONCATENATED MODULE: external "node:crypto"
+const external_node_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:crypto");
+;// CONCATENATED MODULE: external "node:fs/promises"
+const promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs/promises");
+;// CONCATENATED MODULE: external "node:path"
+const external_node_path_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:path");
+;// CONCATENATED MODULE: external "node:util"
+const external_node_util_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:util");
+;// CONCATENATED MODULE: external "node:child_process"
+const external_node_child_process_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:child_process");
+;// CONCATENATED MODULE: external "node:timers"
+const external_node_timers_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers");
+;// CONCATENATED MODULE: external "node:timers/promises"
+const external_node_timers_promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers/promises");
+;// CONCATENATED MODULE: ./build/core/foreign-text.js
+
+/** Marks where text was cut, so that a redactor knows where a secret may have been cut in two. */
+const CUT_MARK = '… (cut)';
+// biome-ignore lint/suspicious/noControlCharactersInRegex: it exists to find control characters
+const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
+const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu;
+const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g;
+/**
+ * Makes text from a hub, a child process or an archive safe to print on one line of a workflow log: no ANSI sequences,
+ * no control, direction or zero-width characters (CR and LF become a space), nothing that the runner would run as a
+ * command (`::`, `##[`), and at most `maxChars` characters, with a mark where the text was cut.
+ */
+function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
+    const flat = text
+        .slice(0, maxChars * 4)
+        .replace(ANSI_SEQUENCE, '')
+        .replace(CONTROL_OR_FORMAT, ' ')
+        .replace(WORKFLOW_COMMAND, '$&\u00b7')
+        .trim();
+    const characters = [...flat];
+    const isCut = characters.length > maxChars || text.length > maxChars * 4;
+    return isCut ? `${characters.slice(0, maxChars).join('')}${CUT_MARK}` : flat;
+}
+
+;// CONCATENATED MODULE: ./build/install/files/child-process.js
+
+
+
+
+const KILL_AFTER_TERM_MS = 5000;
+const MAX_OUTPUT_BYTES = 2048;
+/** How long a child that has ended may keep its output open (a daemon that it left behind) before we stop reading. */
+const DRAIN_MS = 200;
+/**
+ * Runs a program in a process group of its own with stdin closed, and resolves when it has ended, however it ended.
+ * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program
+ * has ended; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and of
+ * stdout alone for who reads an answer, and marks where it cut. Never blocks the event loop.
+ */
+async function runChild(request) {
+    request.signal?.throwIfAborted();
+    const [program, ...args] = request.command;
+    const child = (0,external_node_child_process_namespaceObject.spawn)(program, args, {
+        env: { ...request.env },
+        stdio: request.isSilent ? 'ignore' : ['ignore', 'pipe', 'pipe'],
+        detached: true,
+        ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
+    });
+    const streams = [child.stdout, child.stderr].filter(stream => stream !== null);
+    const output = collectOutput(streams);
+    const stdout = collectOutput(streams.slice(0, 1));
+    const closed = new Promise(resolve => child.once('close', resolve));
+    const exited = new Promise(resolve => child.once('exit', (code, signal) => resolve([code, signal])));
+    const failure = await startFailure(child);
+    if (failure !== undefined)
+        return { kind: 'not_started', error: failure };
+    const stop = stopOn(child.pid, request);
+    const [code, signal] = await exited;
+    stop.clear();
+    // Not referenced: once the output is closed the timer has no reason to keep the process alive.
+    await Promise.race([closed, (0,external_node_timers_promises_namespaceObject.setTimeout)(DRAIN_MS, undefined, { ref: false })]);
+    for (const stream of streams)
+        stream.destroy();
+    request.signal?.throwIfAborted();
+    if (stop.timedOut())
+        return { kind: 'timed_out', output: output() };
+    return code === null
+        ? { kind: 'signalled', signal: String(signal), output: output() }
+        : { kind: 'exited', code, output: output(), stdout: stdout() };
+}
+/** What a child of ours may know of the environment: never the runner's inputs, tokens or tracking id. */
+function allowedEnvironment(extra = {}) {
+    const inherited = ['PATH', 'HOME', 'LANG', 'TZ'].flatMap(name => {
+        const value = process.env[name];
+        return value === undefined ? [] : [[name, value]];
+    });
+    return { ...Object.fromEntries(inherited), ...extra };
+}
+function startFailure(child) {
+    return new Promise(resolve => {
+        child.once('spawn', () => resolve(undefined));
+        child.once('error', resolve);
+    });
+}
+function collectOutput(streams) {
+    const chunks = [];
+    let size = 0;
+    for (const stream of streams) {
+        stream.on('data', (chunk) => {
+            if (size < MAX_OUTPUT_BYTES)
+                chunks.push(chunk.subarray(0, MAX_OUTPUT_BYTES - size));
+            size += chunk.length;
+        });
+        stream.on('error', () => { });
+    }
+    return () => {
+        const bytes = Buffer.concat(chunks);
+        if (size <= MAX_OUTPUT_BYTES)
+            return bytes.toString('utf8');
+        // Of a character that the cut has divided nothing is kept.
+        return `${new TextDecoder().decode(bytes, { stream: true })}${CUT_MARK}`;
+    };
+}
+function stopOn(pid, request) {
+    let timedOut = false;
+    let killTimer;
+    const stop = () => {
+        signalGroup(pid, 'SIGTERM');
+        killTimer ??= (0,external_node_timers_namespaceObject.setTimeout)(() => signalGroup(pid, 'SIGKILL'), KILL_AFTER_TERM_MS);
+    };
+    const timer = (0,external_node_timers_namespaceObject.setTimeout)(() => {
+        timedOut = true;
+        stop();
+    }, request.timeoutMs);
+    request.signal?.addEventListener('abort', stop, { once: true });
+    if (request.signal?.aborted)
+        stop();
+    return {
+        timedOut: () => timedOut,
+        clear() {
+            clearTimeout(timer);
+            clearTimeout(killTimer);
+            if (killTimer !== undefined)
+                signalGroup(pid, 'SIGKILL');
+            request.signal?.removeEventListener('abort', stop);
+        },
+    };
+}
+function signalGroup(pid, signal) {
+    try {
+        process.kill(-pid, signal);
+    }
+    catch {
+        // The group is gone already.
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/files/time-slice.js
+
+/** Milliseconds of synchronous work before signals and timers get their turn. */
+const SLICE_MS = 25;
+/** One whole turn of the event loop: every signal that has come by now is heard. */
+async function hearSignals() {
+    // The first may be over before the loop has asked for signals, where it is called from what a file or a socket answered.
+    await (0,external_node_timers_promises_namespaceObject.setImmediate)();
+    await (0,external_node_timers_promises_namespaceObject.setImmediate)();
+}
+/** Cuts long synchronous work into slices, so that a cancellation is heard: `if (slice.isOver()) await slice.giveBack()`. */
+class TimeSlice {
+    #signal;
+    #endsAt = performance.now() + SLICE_MS;
+    constructor(signal) {
+        this.#signal = signal;
+    }
+    isOver() {
+        return performance.now() >= this.#endsAt;
+    }
+    /** Lets the event loop turn once and starts the next slice. Throws the signal's reason when it has been aborted. */
+    async giveBack() {
+        await (0,external_node_timers_promises_namespaceObject.setImmediate)();
+        this.#signal?.throwIfAborted();
+        this.#endsAt = performance.now() + SLICE_MS;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/trust/tree-digest.js
+
+const SLASH = 0x2f;
+/**
+ * The tree digest (docs/contracts.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
+ * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
+ */
+function treeDigest(files) {
+    const lines = inTreeOrder(files).map(file => `${file.path}:${file.sha256}`);
+    return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
+}
+/** The entries in the order of a tree digest. Sorting entries that are already in order costs next to nothing. */
+function inTreeOrder(entries) {
+    return [...entries].sort((a, b) => comparePaths(a.path, b.path));
+}
+/** Orders paths component by component, each by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
+function comparePaths(a, b) {
+    if (a === b)
+        return 0;
+    let at = 0;
+    while (at < a.length && at < b.length && a.charCodeAt(at) === b.charCodeAt(at))
+        at++;
+    return rankAt(a, at) - rankAt(b, at);
+}
+/** How a path continues decides: its end comes before the end of a component, and that before any character. */
+function rankAt(path, at) {
+    // If two surrogate pairs begin with the same half, their second halves have the order of the code points.
+    const codePoint = path.codePointAt(at);
+    if (codePoint === undefined)
+        return -2;
+    return codePoint === SLASH ? -1 : codePoint;
+}
+
+;// CONCATENATED MODULE: ./build/install/files/tree-walk.js
+
+
+
+
+/**
+ * Every file, symlink and other thing below `root` (directories are implied), with paths relative to it, ordered by
+ * path components. `skip` names top-level paths that are left out. Follows no symlink. Nothing there: an empty list.
+ */
+async function walkTree(root, skip = new Set()) {
+    const found = [];
+    const pending = [''];
+    for (let directory = pending.pop(); directory !== undefined; directory = pending.pop()) {
+        for (const entry of await listDirectory((0,external_node_path_namespaceObject.join)(root, directory))) {
+            const path = directory === '' ? entry.name : `${directory}/${entry.name}`;
+            if (skip.has(path))
+                continue;
+            if (entry.isDirectory())
+                pending.push(path);
+            else
+                found.push(await tree_walk_describe(root, path));
+        }
+    }
+    return found.sort((a, b) => comparePaths(a.path, b.path));
+}
+/** Whether anything is at the path, a dangling symlink included. */
+function pathExistsSync(path) {
+    return lstatIfPresentSync(path) !== undefined;
+}
+/** lstat, or undefined when nothing is there. */
+function lstatIfPresentSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.lstatSync)(path);
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return undefined;
+        throw error;
+    }
+}
+/** Whether a system error says that nothing is at the path. */
+function isAbsent(error) {
+    return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR');
+}
+async function listDirectory(path) {
+    try {
+        return await (0,promises_namespaceObject.readdir)(path, { withFileTypes: true });
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return [];
+        throw error;
+    }
+}
+async function tree_walk_describe(root, path) {
+    const stat = await (0,promises_namespaceObject.lstat)((0,external_node_path_namespaceObject.join)(root, path));
+    if (stat.isSymbolicLink())
+        return { type: 'symlink', path, target: await (0,promises_namespaceObject.readlink)((0,external_node_path_namespaceObject.join)(root, path)) };
+    return stat.isFile() ? { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 } : { type: 'other', path };
+}
+
+;// CONCATENATED MODULE: ./build/install/files/remove-tree.js
+
+
+
+
+/**
+ * Removes what is at the path, with all that is in it, following no symlink; where nothing is, there is nothing to do.
+ * Works in slices between which signals are heard. Throws what the operating system says of the first that stays.
+ */
+async function removeTree(path) {
+    try {
+        if ((0,external_node_fs_namespaceObject.lstatSync)(path).isDirectory())
+            await removeDirectory(path, new TimeSlice());
+        else
+            (0,external_node_fs_namespaceObject.unlinkSync)(path);
+    }
+    catch (error) {
+        if (!isAbsent(error))
+            throw error;
+    }
+}
+/** Removes a file or a symlink if it can; returns whether it did. Never throws. */
+function tryUnlinkSync(path) {
+    try {
+        (0,external_node_fs_namespaceObject.unlinkSync)(path);
+        return true;
+    }
+    catch {
+        return false;
+    }
+}
+async function removeDirectory(path, slice) {
+    for (const entry of (0,external_node_fs_namespaceObject.readdirSync)(path, { withFileTypes: true })) {
+        const inner = (0,external_node_path_namespaceObject.join)(path, entry.name);
+        if (entry.isDirectory())
+            await removeDirectory(inner, slice);
+        else
+            (0,external_node_fs_namespaceObject.unlinkSync)(inner);
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+    (0,external_node_fs_namespaceObject.rmdirSync)(path);
+}
+
+;// CONCATENATED MODULE: ./build/install/files/durable-files.js
+
+
+
+
+
+
+
+
+const SYNC_TIMEOUT_MS = 10 * 60_000;
+const PARALLEL_SYNCS = 4;
+/** Makes an open file's bytes durable; may take its time, and leaves the event loop free meanwhile. */
+const syncFile = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fsync);
+/** Writes a file so that after a crash it holds either the old text or the new one; 0600. The directory must exist. */
+async function replaceFile(path, text) {
+    const temporary = temporaryName(path);
+    try {
+        await writeNewFile(temporary, text);
+        (0,external_node_fs_namespaceObject.renameSync)(temporary, path);
+    }
+    catch (error) {
+        tryUnlinkSync(temporary);
+        throw error;
+    }
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+}
+/** The same for a file that must not exist: whole and durable, or not there. Returns false when the name is taken. */
+async function createFile(path, text) {
+    const temporary = temporaryName(path);
+    try {
+        await writeNewFile(temporary, text);
+        (0,external_node_fs_namespaceObject.linkSync)(temporary, path);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return false;
+        throw error;
+    }
+    finally {
+        tryUnlinkSync(temporary);
+    }
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+    return true;
+}
+/** A name beside `path` that says which process it belongs to, so that what a killed one leaves can be told and removed. */
+function temporaryName(path) {
+    return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
+}
+/** The process that a temporary name belongs to, or undefined for any other name. */
+function ownerOfTemporary(name) {
+    const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
+    return pid === undefined ? undefined : Number(pid);
+}
+/** Creates a file that must not exist yet, 0600 until its bytes are complete and durable, then of the given mode. */
+async function writeNewFile(path, text, mode = 0o600) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600);
+    try {
+        (0,external_node_fs_namespaceObject.writeFileSync)(fd, text);
+        if (mode !== 0o600)
+            (0,external_node_fs_namespaceObject.fchmodSync)(fd, mode);
+        await syncFile(fd);
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/** Makes what was created, renamed or removed in a directory durable. */
+async function syncDirectory(path) {
+    await openAndSync(path, external_node_fs_namespaceObject.constants.O_DIRECTORY);
+}
+/**
+ * Makes a whole tree durable: one syncfs of its file system by `sync -f` (coreutils), because an fsync a file costs
+ * ten times the whole deployment; where that is missing or fails, an fsync of every file and directory.
+ * Throws when the bytes could not be made durable.
+ */
+async function syncTree(root, signal) {
+    const end = await runChild({
+        command: ['sync', '-f', root],
+        env: allowedEnvironment({ LC_ALL: 'C' }),
+        timeoutMs: SYNC_TIMEOUT_MS,
+        signal,
+        isSilent: true,
+    });
+    if (end.kind === 'exited' && end.code === 0)
+        return 'syncfs';
+    await syncEveryFile(root);
+    return 'fsync';
+}
+/** Creates directories, 0700, durably, where they are missing. Not their parents: Node's recursive mkdir never ends in some file systems. */
+async function makePrivateDirectories(...paths) {
+    const parents = new Set();
+    for (const path of paths)
+        if (makeIfMissingSync(path))
+            parents.add((0,external_node_path_namespaceObject.dirname)(path));
+    for (const parent of parents)
+        await syncDirectory(parent);
+}
+/** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */
+function makeOpenDirectorySync(path) {
+    (0,external_node_fs_namespaceObject.mkdirSync)(path, { mode: 0o755 });
+    (0,external_node_fs_namespaceObject.chmodSync)(path, 0o755);
+}
+function makeIfMissingSync(path) {
+    try {
+        (0,external_node_fs_namespaceObject.mkdirSync)(path, { mode: 0o700 });
+        return true;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return false;
+        throw error;
+    }
+}
+async function syncEveryFile(root) {
+    const entries = await (0,promises_namespaceObject.readdir)(root, { recursive: true, withFileTypes: true });
+    const paths = entries
+        .filter(entry => entry.isFile() || entry.isDirectory())
+        .map(entry => (0,external_node_path_namespaceObject.join)(entry.parentPath, entry.name));
+    paths.push(root);
+    const workers = Array.from({ length: PARALLEL_SYNCS }, async () => {
+        for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
+            await openAndSync(path, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        }
+    });
+    await Promise.all(workers);
+}
+async function openAndSync(path, flags) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | flags);
+    try {
+        await syncFile(fd);
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/files/system-errors.js
+
+
+
+
+/** Whether the operating system refused something, as opposed to an error of this program. */
+function isSystemError(error) {
+    return error instanceof Error && 'syscall' in error && 'errno' in error;
+}
+/**
+ * A system error told as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`, naming what was
+ * being done. A DeployError passes as it is.
+ */
+function toHostError(error, doing) {
+    if (error instanceof DeployError)
+        return error;
+    const errno = errnoOf(error);
+    switch (errno) {
+        case 'ENOSPC':
+        case 'EDQUOT':
+            return new DeploymentError('disk_full', `No space left while ${doing} (${errno}): free some space or inodes and run again.`, {
+                cause: error,
+            });
+        case 'EACCES':
+        case 'EPERM':
+            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user write access to the project root and everything in it.`, { cause: error });
+        case 'EROFS':
+            return new DeploymentError('host_not_writable', `The file system is mounted read-only, which was found while ${doing} (${errno}): mount it writable, or correct project-root.`, { cause: error });
+        default: {
+            const found = error instanceof Error ? error.message : String(error);
+            return new DeploymentError('step_failed', `Failed while ${doing}: ${cleanForeignText(found)}.`, { cause: error });
+        }
+    }
+}
+/** Who was refused, and whose the place is: that of what is at the path, or of the directory that it was to be made in. */
+function usersOf(error) {
+    const uid = process.getuid?.();
+    if (uid === undefined)
+        return '';
+    const path = error instanceof Error && 'path' in error && typeof error.path === 'string' ? error.path : undefined;
+    return `; this runner works as uid ${uid}${path === undefined ? '' : ownerOf(path)}`;
+}
+function ownerOf(path) {
+    for (const candidate of [path, (0,external_node_path_namespaceObject.dirname)(path)]) {
+        const found = lookAt(candidate);
+        if (found !== undefined)
+            return `, ${cleanForeignText(candidate)} belongs to uid ${found.uid}`;
+    }
+    return '';
+}
+/** Undefined also where this user may not look. */
+function lookAt(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.lstatSync)(path);
+    }
+    catch {
+        return undefined;
+    }
+}
 
 ;// CONCATENATED MODULE: ./build/install/host/layout.js
 
@@ -17460,7 +17482,7 @@ function reservePath(layout) {
 
 
 
-const versionSchema = object({
+const installed_versionSchema = object({
     version: nullable(schemas_string()),
     /** Of the project that it came with; null for what came by itself. */
     project_version: nullable(schemas_string()),
@@ -17473,7 +17495,7 @@ const versionSchema = object({
 });
 /** Which plugin or service of the marketplace, or which project; then the slug is the project's id. */
 const originSchema = object({ contract: schemas_enum(['marketplace', 'project']), slug: schemas_string() });
-const snapshotSchema = schemas_extend(versionSchema, {
+const snapshotSchema = schemas_extend(installed_versionSchema, {
     /** The directory's name, `<n>-<version>`. */
     name: schemas_string(),
     /** Where it differs from the row's own. */
@@ -17481,7 +17503,7 @@ const snapshotSchema = schemas_extend(versionSchema, {
     /** The keep-paths that stayed in it, because nothing replaced it. */
     kept_paths: exactOptional(array(schemas_string())),
 });
-const installedRowSchema = schemas_extend(versionSchema, {
+const installedRowSchema = schemas_extend(installed_versionSchema, {
     contract: originSchema.shape.contract,
     kind: schemas_enum(['plugin', 'service']),
     slug: originSchema.shape.slug,
@@ -17581,67 +17603,217 @@ function nameOf(row) {
     return placeName(placeOf(row));
 }
 
-;// CONCATENATED MODULE: external "node:os"
-const external_node_os_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:os");
-;// CONCATENATED MODULE: ./build/install/host/process-identity.js
+;// CONCATENATED MODULE: ./build/install/host/keep-paths.js
 
 
-function readOwnIdentity() {
-    return {
-        pid: process.pid,
-        start_time: readStartTime(process.pid) ?? null,
-        boot_id: orNull(() => (0,external_node_fs_namespaceObject.readFileSync)('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
-        pid_namespace: orNull(() => (0,external_node_fs_namespaceObject.readlinkSync)('/proc/self/ns/pid')),
-        hostname: (0,external_node_os_namespaceObject.hostname)(),
-    };
+
+
+/**
+ * The keep-paths that a tree really has, without those inside another. Its replacement can take them: all their parents
+ * are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` when a parent is not a directory.
+ */
+function findKeptPaths(tree, staged) {
+    const kept = findMovablePaths(tree);
+    for (const path of kept)
+        requireRealParents(staged, path);
+    return kept;
+}
+/** The same for the tree alone, without a replacement. */
+function findMovablePaths({ root, keepPaths }) {
+    const kept = presentPaths(root, keepPaths);
+    for (const path of kept)
+        requireRealParents(root, path);
+    return kept;
+}
+/** Which of these paths exist in a directory, without those inside another. */
+function presentPaths(root, paths) {
+    return outermost(paths).filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
+}
+/** Removes from a staged tree the paths that the host keeps. Returns those that the artifact had shipped. */
+async function dropShipped(staged, kept) {
+    const shipped = [];
+    for (const path of kept) {
+        if (!pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path)))
+            continue;
+        await removeTree((0,external_node_path_namespaceObject.join)(staged, path));
+        shipped.push(path);
+    }
+    return shipped;
+}
+function outermost(paths) {
+    const unique = [...new Set(paths)];
+    return unique.filter(path => !unique.some(other => path.startsWith(`${other}/`)));
+}
+function requireRealParents(root, path) {
+    const parts = path.split('/').slice(0, -1);
+    for (let depth = 0; depth <= parts.length; depth++) {
+        const parent = (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth));
+        const stat = lstatIfPresentSync(parent);
+        if (stat === undefined)
+            return;
+        if (!stat.isDirectory()) {
+            throw new DeploymentError('step_failed', `keep-paths lists ${path}, but ${parent} is not a directory, so ${path} cannot be carried over. List that path itself in keep-paths.`);
+        }
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/snapshots.js
+
+
+
+
+
+/** The name for the next snapshot in the folder of a place: one above the highest number there, then the version. */
+function nextSnapshotName(folder, version) {
+    const names = listNames(folder);
+    const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10) || 0));
+    return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
+}
+/** The recorded snapshots that the folder of a place still has, each with those of its kept paths that it still has. */
+function existingSnapshots(folder, rows) {
+    return rows.flatMap(({ kept_paths: kept, ...row }) => {
+        const path = (0,external_node_path_namespaceObject.join)(folder, row.name);
+        if (!pathExistsSync(path))
+            return [];
+        return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))];
+    });
+}
+/** A snapshot's row that lists the kept paths in it, if there are any. */
+function withKeptPaths(row, keptPaths) {
+    return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] };
+}
+/** Whether a snapshot must not be pruned, because nobody could fetch its content again. */
+function isIrreplaceable(row) {
+    return row.artifact_sha256 === null || row.kept_paths !== undefined;
 }
 /**
- * Whether a process has provably ended: another boot of this host, no such pid, or the pid given to a later process.
- * What runs on another host, or in another pid namespace, is never provably dead.
+ * Which snapshots stay: the newest `limit`, at least the newest one (the last good version), and all that nobody could
+ * fetch again: what we did not install ourselves, and what contains kept paths.
  */
-function isProvablyDead(holder, own) {
-    if (holder.hostname !== own.hostname)
-        return false;
-    if (holder.boot_id !== null && own.boot_id !== null && holder.boot_id !== own.boot_id)
-        return true;
-    if (holder.pid_namespace !== own.pid_namespace)
-        return false;
-    if (!pidExists(holder.pid))
-        return true;
-    const startTime = readStartTime(holder.pid);
-    return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time;
+function chooseRetained(rows, limit) {
+    const firstKept = rows.length - Math.max(limit, 1);
+    const isKept = (row, index) => index >= firstKept || isIrreplaceable(row);
+    return { keep: rows.filter(isKept), discard: rows.filter((row, index) => !isKept(row, index)) };
 }
-/** Whether any process has this pid now, ours to signal or not. */
-function pidExists(pid) {
+function listNames(path) {
     try {
-        process.kill(pid, 0);
-        return true;
+        return (0,external_node_fs_namespaceObject.readdirSync)(path);
     }
     catch (error) {
-        return error instanceof Error && 'code' in error && error.code === 'EPERM';
+        if (isAbsent(error))
+            return [];
+        throw error;
     }
 }
-function orNull(read) {
-    try {
-        return read();
-    }
-    catch {
-        return null;
-    }
+
+;// CONCATENATED MODULE: ./build/install/deployment/installation.js
+
+
+
+
+
+/** What to commit after the steps: what is installed from now on, what is not any more, and which snapshots stay. */
+function buildInstallation(context) {
+    const { parts, removals } = context.order;
+    const installed = parts.map(part => buildRow(context, part));
+    const removed = removals.map(part => buildRemovedRow(context, part));
+    return {
+        rows: installed.map(({ row }) => row),
+        removed: removed.map(({ row }) => row),
+        discard: [...installed, ...removed].flatMap(({ discard }) => discard),
+    };
 }
-/**
- * Field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A zombie
- * counts as gone.
- */
-function readStartTime(pid) {
-    try {
-        const stat = (0,external_node_fs_namespaceObject.readFileSync)(`/proc/${pid}/stat`, 'utf8');
-        const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-        return fields[0] === 'Z' ? 'ended' : fields[19];
+/** A part's row changes when anything that the host runs was changed, by whichever part. */
+function buildRow(context, part) {
+    const { order, transaction } = context;
+    const { installed, removed, version } = part.previous;
+    const replaced = findReplaced(context, part, { installed, version });
+    const before = installed ?? removed;
+    const recorded = before === undefined ? [] : handOver(before, order.origin);
+    const isRetained = order.snapshot || replaced?.artifact_sha256 === null;
+    const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained });
+    const isUnchanged = replaced === undefined && installed !== undefined && !transaction.changed;
+    return { row: isUnchanged ? { ...installed, snapshots } : { ...newVersion(context, part), snapshots }, discard };
+}
+/** What was removed always stays as a snapshot: nothing newer replaced it. */
+function buildRemovedRow(context, part) {
+    const { id, installed } = part;
+    const moved = findReplaced(context, part, { installed, version: installed.version });
+    const replaced = moved && withHostFiles(context.deployment, part, moved);
+    const recorded = installed.snapshots;
+    const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained: true });
+    const { contract, kind, slug } = installed;
+    return { row: { contract, kind, slug, id, snapshots }, discard };
+}
+/** No newer version takes over the host's own files, so they stay in the snapshot. */
+function withHostFiles({ layout, request, tools }, part, snapshot) {
+    const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
+    const kept = presentPaths(path, request.keepPaths);
+    if (kept.length > 0) {
+        const message = `${kept.join(', ')} of ${placeName(part)} belong to this host: they stay in ${path} and return with it.`;
+        tools.log.notice(message);
     }
-    catch {
+    return withKeptPaths(snapshot, kept);
+}
+/** Which snapshots of a place stay; those that go are removed only after the commit. */
+function retain({ deployment }, place, { recorded, replaced, isRetained }) {
+    const known = existingSnapshots(snapshotsPath(deployment.layout, place), recorded);
+    const retention = chooseRetained(replaced && isRetained ? [...known, replaced] : known, deployment.request.keepSnapshots);
+    logRetention(deployment, place, retention);
+    const discarded = replaced && !isRetained ? [...retention.discard, replaced] : retention.discard;
+    return {
+        snapshots: retention.keep,
+        discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${placeName(place)}/${name}`),
+    };
+}
+/** Why each snapshot stays or goes. */
+function logRetention({ request, tools }, place, { keep, discard }) {
+    const rule = `keep-snapshots is ${request.keepSnapshots}`;
+    const newest = keep.at(-1);
+    for (const row of keep) {
+        const reason = whyIrreplaceable(row) ?? (row === newest ? 'it is the last good one' : rule);
+        tools.log.info(`Snapshot ${row.name} of ${placeName(place)} stays: ${reason}.`);
+    }
+    for (const { name } of discard)
+        tools.log.info(`Snapshot ${name} of ${placeName(place)} will be removed: ${rule}.`);
+}
+function whyIrreplaceable({ kept_paths: kept, artifact_sha256: sha256 }) {
+    if (kept !== undefined)
+        return `it contains ${kept.join(', ')} of this host`;
+    return sha256 === null ? 'no hub can supply it again' : undefined;
+}
+/** The row of the snapshot to which the part's old tree was moved, if it was. */
+function findReplaced({ results, order }, part, { installed, version }) {
+    const name = results.get(placeName(part))?.snapshot;
+    if (name === undefined)
         return undefined;
-    }
+    return {
+        name,
+        version,
+        project_version: installed?.project_version ?? null,
+        artifact_sha256: installed?.artifact_sha256 ?? null,
+        tree_digest: installed?.tree_digest ?? null,
+        installed_at: installed?.installed_at ?? null,
+        deployment_id: installed?.deployment_id ?? null,
+        run_url: installed?.run_url ?? null,
+        ...(installed && !isFrom(installed, order.origin)
+            ? { origin: { contract: installed.contract, slug: installed.slug } }
+            : {}),
+    };
+}
+function newVersion({ deployment, order, results }, part) {
+    const { tools, record } = deployment;
+    return {
+        ...order.origin,
+        kind: part.shelf === 'plugins' ? 'plugin' : 'service',
+        id: part.id,
+        version: part.version,
+        artifact_sha256: part.artifactSha256,
+        tree_digest: results.get(placeName(part))?.record?.digest ?? null,
+        installed_at: tools.now().toISOString(),
+        deployment_id: record.facts.deployment_id,
+        run_url: tools.runner.workflow.url,
+    };
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/file-digester.js
@@ -17764,6 +17936,347 @@ function isAlike(entry, expected) {
     if ('target' in expected)
         return entry.type === 'symlink' && entry.target === expected.target;
     return entry.type === 'file' && entry.size === expected.size && entry.mode === expected.mode;
+}
+
+;// CONCATENATED MODULE: ./build/core/outcome.js
+/** How a report states an outcome: if neither the new nor the old version certainly runs, it is `failed`. */
+function reportStatusOf(outcome) {
+    switch (outcome) {
+        case 'success':
+            return 'success';
+        case 'rolled_back':
+            return 'rolled_back';
+        case 'failed':
+        case 'interrupted':
+        case 'inconsistent':
+            return 'failed';
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/end.js
+
+
+const rollbackSchema = schemas_lazy(() => object({
+    /** Whether every change was undone. */
+    restored: schemas_boolean(),
+    /** What is wrong, one sentence each. */
+    problems: array(schemas_string()),
+    /** Whether the restored tree matches its record; null when there was nothing to compare. */
+    verified: nullable(schemas_boolean()),
+    /** Whether the old version is healthy again; null when it has no check, or did not run before. */
+    healthy: nullable(schemas_boolean()),
+}));
+/** How a deployment ended, as the journal and the local report contain it. */
+const deploymentEndSchema = schemas_lazy(() => object({
+    outcome: schemas_enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
+    changed: schemas_boolean(),
+    completed_at: schemas_string(),
+    error: nullable(object({ code: schemas_enum(ERROR_CODES), message: schemas_string(), step: nullable(schemas_string()) })),
+    rollback: nullable(rollbackSchema),
+}));
+/** An end at this time: nothing changed, nothing failed and nothing was rolled back, unless `known` says otherwise. */
+function buildEnd(at, known) {
+    return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known };
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/facts.js
+
+/** The workflow run that deploys, from `GITHUB_*`; nulls outside a workflow. */
+const workflowRunSchema = schemas_lazy(() => object({
+    workflow: nullable(schemas_string()),
+    run_id: nullable(schemas_string()),
+    run_attempt: nullable(schemas_string()),
+    job: nullable(schemas_string()),
+    actor: nullable(schemas_string()),
+    url: nullable(schemas_string()),
+}));
+/** What is known of a deployment, as the journal and the local report contain it; nulls are what is not known yet. */
+const deploymentFactsSchema = schemas_lazy(() => object({
+    deployment_id: schemas_uuid(),
+    contract: schemas_enum(['marketplace', 'project']),
+    /** Null for a project, which may contain both. */
+    kind: nullable(schemas_string()),
+    /** For a project, its id. */
+    slug: nullable(schemas_string()),
+    id: nullable(schemas_string()),
+    requested_version: nullable(schemas_string()),
+    version: nullable(schemas_string()),
+    version_source: nullable(schemas_string()),
+    previous_version: nullable(schemas_string()),
+    artifact_sha256: nullable(schemas_string()),
+    artifact_size: nullable(schemas_number()),
+    repo: nullable(schemas_string()),
+    /** The plugins that a project installs, once they are known. */
+    plugins: exactOptional(array(object({ id: schemas_string(), version: schemas_string() }))),
+    /** The pinned key that signed a project: base64 of the 32 bytes. */
+    signer_public_key: exactOptional(schemas_string()),
+    host_id: schemas_string(),
+    started_at: schemas_string(),
+    run: workflowRunSchema,
+}));
+const stateEntrySchema = object({ state: schemas_string(), at: schemas_string() });
+const stepEntrySchema = object({
+    id: schemas_string(),
+    action: schemas_string(),
+    status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
+    duration_ms: schemas_number(),
+    error: nullable(schemas_string()),
+});
+
+;// CONCATENATED MODULE: ./build/install/reports/local-report.js
+
+
+
+
+
+
+
+const reportedSchema = schemas_lazy(() => object({ accepted: schemas_boolean(), attempts: schemas_number(), error: nullable(schemas_string()) }));
+/** A deployment's report on this host (docs/contracts.md, "Local report"). It contains no secret. */
+const localReportSchema = schemas_lazy(() => schemas_extend(deploymentFactsSchema.def.getter(), {
+    ...deploymentEndSchema.def.getter().shape,
+    schema: literal(1),
+    status: schemas_enum(['success', 'failed', 'rolled_back']),
+    state: schemas_string(),
+    duration_ms: schemas_number(),
+    states: array(stateEntrySchema),
+    steps: array(stepEntrySchema),
+    reported: reportedSchema,
+}));
+/** A report that was not sent, or not yet. */
+function notSent(reason) {
+    return { accepted: false, attempts: 0, error: reason };
+}
+function buildLocalReport(record, end, reported) {
+    const { facts, states, steps } = record;
+    return {
+        schema: 1,
+        ...facts,
+        ...end,
+        status: reportStatusOf(end.outcome),
+        state: states.at(-1)?.state ?? 'pending',
+        duration_ms: Math.max(0, Date.parse(end.completed_at) - Date.parse(facts.started_at)),
+        states: [...states],
+        steps: [...steps],
+        reported,
+    };
+}
+/** Fields that contain no foreign text, and must stay readable whatever a secret looks like. */
+const OWN_WORDS = new Set([
+    'deployment_id',
+    'contract',
+    'kind',
+    'status',
+    'outcome',
+    'state',
+    'at',
+    'action',
+    'code',
+    'started_at',
+    'completed_at',
+]);
+/**
+ * The report without any secret in its texts. Redacts text by text, never the JSON: a hub could issue a token whose
+ * removal breaks the syntax.
+ */
+function redactReport(report, redact) {
+    return redactTexts(report, redact);
+}
+function redactTexts(value, redact) {
+    if (typeof value === 'string')
+        return redact(value);
+    if (Array.isArray(value))
+        return value.map(item => redactTexts(item, redact));
+    if (typeof value !== 'object' || value === null)
+        return value;
+    const fields = Object.entries(value);
+    return Object.fromEntries(fields.map(([key, field]) => [key, OWN_WORDS.has(key) ? field : redactTexts(field, redact)]));
+}
+/**
+ * Writes the report, redacted, by rename and 0600. Returns its path, which every process derives alike, so that there
+ * is exactly one report. Of deployments that started in the same millisecond, the later ones have their id in the name.
+ */
+async function writeLocalReport({ layout, redact }, report) {
+    const text = textOf(report, redact);
+    const { started_at, slug, deployment_id: id } = report;
+    const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`;
+    const path = (0,external_node_path_namespaceObject.join)(layout.reports, `${name}.json`);
+    if (await createFile(path, text))
+        return path;
+    const own = isReportOf(path, id) ? path : (0,external_node_path_namespaceObject.join)(layout.reports, `${name}-${id}.json`);
+    await replaceFile(own, text);
+    return own;
+}
+/** Replaces the report that `writeLocalReport` has just written at this path. */
+async function rewriteLocalReport({ redact }, path, report) {
+    await replaceFile(path, textOf(report, redact));
+    return path;
+}
+function textOf(report, redact) {
+    return `${JSON.stringify(redactReport(report, redact), null, 2)}\n`;
+}
+function isReportOf(path, deploymentId) {
+    try {
+        return localReportSchema.parse(JSON.parse((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'))).deployment_id === deploymentId;
+    }
+    catch {
+        return false;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/rehearse.js
+
+
+
+
+
+
+
+
+
+/**
+ * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
+ * from those that are installed. Writes nothing below the project root and reports nothing.
+ */
+async function rehearseDeployment(deployment, flow) {
+    try {
+        const checked = await flow.check();
+        await rehearse(deployment, folder => flow.prepare(checked, folder));
+        return conclude(deployment, undefined);
+    }
+    catch (error) {
+        if (deployment.state !== 'pending')
+            await flow.end('failed');
+        return conclude(deployment, causeOf(deployment, error));
+    }
+}
+async function rehearse(deployment, prepare) {
+    const { tools, layout, record } = deployment;
+    const folder = await makeFolder(tools.runner.temporaryFolder);
+    try {
+        if (pathExistsSync(layout.journal))
+            tools.log.notice('An interrupted deployment waits for its recovery: a real run would do that first.');
+        const { steps, parts } = await prepare(folder);
+        tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`);
+        for (const [index, step] of steps.entries())
+            tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`);
+        for (const part of parts)
+            await logDifferences(deployment, part);
+    }
+    finally {
+        await (0,promises_namespaceObject.rm)(folder, { recursive: true, force: true });
+    }
+}
+function changeOf(before, after) {
+    return before === null ? `first install of ${after}` : `${before} → ${after}`;
+}
+async function makeFolder(parent) {
+    try {
+        return await (0,promises_namespaceObject.mkdtemp)((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-dry-run-'));
+    }
+    catch (error) {
+        throw toHostError(error, `making a folder in ${parent}`);
+    }
+}
+async function logDifferences({ tools, layout, request }, part) {
+    const { log, signal } = tools;
+    const path = installPath(layout, part);
+    const record = buildTreeRecord(part.tree, request.keepPaths);
+    const { missing, extra, changed } = await compareTree({ root: path, keepPaths: request.keepPaths }, record, signal);
+    const newSizes = new Map(record.files.map(file => [file.path, file.size]));
+    const sizeOnHost = (file) => sizeInWords(lstatIfPresentSync((0,external_node_path_namespaceObject.join)(path, file))?.size);
+    const newSize = (file) => sizeInWords(newSizes.get(file));
+    for (const file of missing)
+        log.info(`added    ${file} (${newSize(file)})`);
+    for (const file of extra)
+        log.info(`removed  ${file} (${sizeOnHost(file)})`);
+    for (const file of changed)
+        log.info(`changed  ${file} (${sizeOnHost(file)} → ${newSize(file)})`);
+    log.info(`${missing.length} added, ${extra.length} removed, ${changed.length} changed. Nothing was done.`);
+}
+function sizeInWords(size) {
+    return size === undefined ? 'symlink' : `${size} bytes`;
+}
+function causeOf({ tools, layout }, thrown) {
+    if (tools.signal.aborted)
+        return tools.signal.reason;
+    return isSystemError(thrown) ? toHostError(thrown, `rehearsing a deployment below ${layout.root}`) : thrown;
+}
+function conclude({ record, tools }, thrown) {
+    const error = thrown === undefined ? undefined : toDeployError(thrown);
+    const end = buildEnd(tools.now(), error === undefined
+        ? { outcome: 'success' }
+        : { outcome: 'failed', error: { code: error.code, message: error.message, step: null } });
+    const report = buildLocalReport(record, end, notSent('a dry run reports nothing'));
+    return {
+        report: redactReport(report, tools.secrets.redact),
+        reportPath: undefined,
+        plannedSteps: record.plannedSteps,
+        error,
+    };
+}
+
+;// CONCATENATED MODULE: external "node:os"
+const external_node_os_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:os");
+;// CONCATENATED MODULE: ./build/install/host/process-identity.js
+
+
+function readOwnIdentity() {
+    return {
+        pid: process.pid,
+        start_time: readStartTime(process.pid) ?? null,
+        boot_id: orNull(() => (0,external_node_fs_namespaceObject.readFileSync)('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
+        pid_namespace: orNull(() => (0,external_node_fs_namespaceObject.readlinkSync)('/proc/self/ns/pid')),
+        hostname: (0,external_node_os_namespaceObject.hostname)(),
+    };
+}
+/**
+ * Whether a process has provably ended: another boot of this host, no such pid, or the pid given to a later process.
+ * What runs on another host, or in another pid namespace, is never provably dead.
+ */
+function isProvablyDead(holder, own) {
+    if (holder.hostname !== own.hostname)
+        return false;
+    if (holder.boot_id !== null && own.boot_id !== null && holder.boot_id !== own.boot_id)
+        return true;
+    if (holder.pid_namespace !== own.pid_namespace)
+        return false;
+    if (!pidExists(holder.pid))
+        return true;
+    const startTime = readStartTime(holder.pid);
+    return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time;
+}
+/** Whether any process has this pid now, ours to signal or not. */
+function pidExists(pid) {
+    try {
+        process.kill(pid, 0);
+        return true;
+    }
+    catch (error) {
+        return error instanceof Error && 'code' in error && error.code === 'EPERM';
+    }
+}
+function orNull(read) {
+    try {
+        return read();
+    }
+    catch {
+        return null;
+    }
+}
+/**
+ * Field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A zombie
+ * counts as gone.
+ */
+function readStartTime(pid) {
+    try {
+        const stat = (0,external_node_fs_namespaceObject.readFileSync)(`/proc/${pid}/stat`, 'utf8');
+        const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+        return fields[0] === 'Z' ? 'ended' : fields[19];
+    }
+    catch {
+        return undefined;
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/cleanup.js
@@ -18036,196 +18549,18 @@ function statIfPresentSync(path) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/core/outcome.js
-/** How a report states an outcome: if neither the new nor the old version certainly runs, it is `failed`. */
-function reportStatusOf(outcome) {
-    switch (outcome) {
-        case 'success':
-            return 'success';
-        case 'rolled_back':
-            return 'rolled_back';
-        case 'failed':
-        case 'interrupted':
-        case 'inconsistent':
-            return 'failed';
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/end.js
-
-
-const rollbackSchema = schemas_lazy(() => object({
-    /** Whether every change was taken back. */
-    restored: schemas_boolean(),
-    /** What is off, one sentence each. */
-    problems: array(schemas_string()),
-    /** Whether the restored tree is what its record says; null when there was nothing to compare. */
-    verified: nullable(schemas_boolean()),
-    /** Whether the old version is healthy again; null when there is nothing to check it by, or it did not run. */
-    healthy: nullable(schemas_boolean()),
-}));
-/** How a deployment ended, as written to the journal and the local report. */
-const deploymentEndSchema = schemas_lazy(() => object({
-    outcome: schemas_enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
-    changed: schemas_boolean(),
-    completed_at: schemas_string(),
-    error: nullable(object({ code: schemas_enum(ERROR_CODES), message: schemas_string(), step: nullable(schemas_string()) })),
-    rollback: nullable(rollbackSchema),
-}));
-
-;// CONCATENATED MODULE: ./build/install/transaction/facts.js
-
-/** Where the run came from, from `GITHUB_*`; nulls outside a workflow. */
-const runFactsSchema = schemas_lazy(() => object({
-    workflow: nullable(schemas_string()),
-    run_id: nullable(schemas_string()),
-    run_attempt: nullable(schemas_string()),
-    job: nullable(schemas_string()),
-    actor: nullable(schemas_string()),
-    url: nullable(schemas_string()),
-}));
-/** What is known of a deployment; the nulls are filled as it goes. As written to the journal and the local report. */
-const deploymentFactsSchema = schemas_lazy(() => object({
-    deployment_id: schemas_uuid(),
-    contract: schemas_enum(['marketplace', 'project']),
-    /** Null for a project, which may bring both. */
-    kind: nullable(schemas_string()),
-    /** A project's id stands here as well. */
-    slug: nullable(schemas_string()),
-    id: nullable(schemas_string()),
-    requested_version: nullable(schemas_string()),
-    version: nullable(schemas_string()),
-    version_source: nullable(schemas_string()),
-    previous_version: nullable(schemas_string()),
-    artifact_sha256: nullable(schemas_string()),
-    artifact_size: nullable(schemas_number()),
-    repo: nullable(schemas_string()),
-    /** The plugins that a project installs, once they are known. */
-    plugins: exactOptional(array(object({ id: schemas_string(), version: schemas_string() }))),
-    /** The pinned key that the signature of a project held for: base64 of the 32 bytes. */
-    signer_public_key: exactOptional(schemas_string()),
-    host_id: schemas_string(),
-    started_at: schemas_string(),
-    run: runFactsSchema,
-}));
-const stateEntrySchema = object({ state: schemas_string(), at: schemas_string() });
-const stepEntrySchema = object({
-    id: schemas_string(),
-    action: schemas_string(),
-    status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
-    duration_ms: schemas_number(),
-    error: nullable(schemas_string()),
-});
-
-;// CONCATENATED MODULE: ./build/install/reports/local-report.js
-
-
-
-
-
-
-
-const reportedSchema = schemas_lazy(() => object({ accepted: schemas_boolean(), attempts: schemas_number(), error: nullable(schemas_string()) }));
-/** A deployment's report on this host (docs/contracts.md, "Local report"). Holds no secret. */
-const localReportSchema = schemas_lazy(() => schemas_extend(deploymentFactsSchema.def.getter(), {
-    ...deploymentEndSchema.def.getter().shape,
-    schema: literal(1),
-    status: schemas_enum(['success', 'failed', 'rolled_back']),
-    state: schemas_string(),
-    duration_ms: schemas_number(),
-    states: array(stateEntrySchema),
-    steps: array(stepEntrySchema),
-    reported: reportedSchema,
-}));
-function buildLocalReport(record, end, reported) {
-    const { facts, states, steps } = record;
-    return {
-        schema: 1,
-        ...facts,
-        ...end,
-        status: reportStatusOf(end.outcome),
-        state: states.at(-1)?.state ?? 'pending',
-        duration_ms: Math.max(0, Date.parse(end.completed_at) - Date.parse(facts.started_at)),
-        states: [...states],
-        steps: [...steps],
-        reported,
-    };
-}
-/** Facts in words of our own, which hold no foreign text and must stay readable whatever a secret looks like. */
-const OWN_WORDS = new Set([
-    'deployment_id',
-    'contract',
-    'kind',
-    'status',
-    'outcome',
-    'state',
-    'at',
-    'action',
-    'code',
-    'started_at',
-    'completed_at',
-]);
-/**
- * The report without any secret in any of its texts. Done text by text and never to JSON: a hub could give out a token
- * whose removal breaks it.
- */
-function redactReport(report, redact) {
-    return redactTexts(report, redact);
-}
-function redactTexts(value, redact) {
-    if (typeof value === 'string')
-        return redact(value);
-    if (Array.isArray(value))
-        return value.map(item => redactTexts(item, redact));
-    if (typeof value !== 'object' || value === null)
-        return value;
-    const fields = Object.entries(value);
-    return Object.fromEntries(fields.map(([key, field]) => [key, OWN_WORDS.has(key) ? field : redactTexts(field, redact)]));
-}
-/**
- * Writes the report, redacted, by rename and 0600; returns its path, which is the same for whoever writes it, so that
- * there is exactly one. Of deployments that started in one millisecond, the later ones have their id in the name.
- */
-async function writeLocalReport(layout, report, redact) {
-    const text = textOf(report, redact);
-    const { started_at, slug, deployment_id: id } = report;
-    const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`;
-    const path = (0,external_node_path_namespaceObject.join)(layout.reports, `${name}.json`);
-    if (await createFile(path, text))
-        return path;
-    const own = isReportOf(path, id) ? path : (0,external_node_path_namespaceObject.join)(layout.reports, `${name}-${id}.json`);
-    await replaceFile(own, text);
-    return own;
-}
-/** Writes the report anew where `writeLocalReport` has just put it. */
-async function rewriteLocalReport(path, report, redact) {
-    await replaceFile(path, textOf(report, redact));
-    return path;
-}
-function textOf(report, redact) {
-    return `${JSON.stringify(redactReport(report, redact), null, 2)}\n`;
-}
-function isReportOf(path, deploymentId) {
-    try {
-        return localReportSchema.parse(JSON.parse((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'))).deployment_id === deploymentId;
-    }
-    catch {
-        return false;
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/install/reports/audit.js
 
 
 
 
-/** How far back a line is looked for that a dead run wrote before its recovery repeats it. */
+/** How far back to look for a line that a dead run has already written. */
 const TAIL_BYTES = 64 * 1024;
 /**
- * Appends the one line that stays for ever of a finished deployment, durably. One that stands there already, because the
- * run died just after it, is not repeated; a line that was cut off by a crash does not damage the next.
+ * Appends one line for a finished deployment, durably; it stays for ever. Does not repeat a line that is already there,
+ * because the run died just after it. A line that a crash cut off does not damage the next.
  */
-async function appendAudit(layout, report, redact) {
+async function appendAudit({ layout, redact }, report) {
     const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id, run } = redactReport(report, redact);
     const line = {
         at: report.completed_at,
@@ -18275,15 +18610,15 @@ const MAX_WAITING = 200;
 const OUTBOX_TIMEOUT_MS = 10_000;
 const outbox_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
 /** Keeps a report that the hub has not accepted, for the next run that talks to the same address. */
-async function keepInOutbox(layout, address, report, redact) {
+async function keepInOutbox({ layout, redact }, address, report) {
     const text = JSON.stringify({ schema: 1, address, report: redactReport(report, redact) }, null, 2);
     await replaceFile((0,external_node_path_namespaceObject.join)(layout.outbox, `${report.started_at.replaceAll(':', '-')}-${report.deployment_id}.json`), `${text}\n`);
 }
 /**
- * Sends each waiting report of this address once, oldest first, for 10 s in all. What is accepted or finally refused
- * leaves the outbox; at the first one that cannot be delivered, or at a cancel, the rest wait for the next run.
+ * Sends each waiting report of this address once, oldest first, for 10 s in all. A report that is accepted or finally
+ * refused leaves the outbox. After the first that cannot be delivered, or a cancel, the rest wait for the next run.
  */
-async function sendOutbox(layout, sender, log, signal) {
+async function sendOutbox({ layout, log, sender }, signal) {
     const deadline = external_node_perf_hooks_namespaceObject.performance.now() + OUTBOX_TIMEOUT_MS;
     const names = (0,external_node_fs_namespaceObject.readdirSync)(layout.outbox)
         .filter(name => name.endsWith('.json'))
@@ -18293,7 +18628,7 @@ async function sendOutbox(layout, sender, log, signal) {
         const path = (0,external_node_path_namespaceObject.join)(layout.outbox, name);
         const waiting = readWaiting(path);
         if (waiting === undefined) {
-            log.warning(`${path} is not a report of ours and is left alone.`);
+            log.warning(`${path} is not a report that this action wrote: it stays where it is.`);
             continue;
         }
         if (waiting.address !== sender.address)
@@ -18301,20 +18636,18 @@ async function sendOutbox(layout, sender, log, signal) {
         const timeoutMs = deadline - external_node_perf_hooks_namespaceObject.performance.now();
         if (signal.aborted || timeoutMs < 1)
             return;
-        if (!(await deliver(path, waiting.report, timeoutMs, sender, log)))
+        const delivery = await sender.send(waiting.report, { retry: false, timeoutMs });
+        logDelivery(log, waiting.report, delivery);
+        if (!delivery.accepted && !delivery.final)
             return;
+        (0,external_node_fs_namespaceObject.unlinkSync)(path);
     }
 }
-async function deliver(path, report, timeoutMs, sender, log) {
-    const delivery = await sender.send(report, { retry: false, timeoutMs });
+function logDelivery(log, { started_at }, delivery) {
     if (delivery.accepted)
-        log.info(`The hub has now accepted the report of ${report.started_at}.`);
+        log.info(`The hub has now accepted the report of ${started_at}.`);
     else
-        log.warning(`The report of ${report.started_at} was not accepted: ${delivery.error}`);
-    if (!delivery.accepted && !delivery.final)
-        return false;
-    (0,external_node_fs_namespaceObject.unlinkSync)(path);
-    return true;
+        log.warning(`The hub did not accept the report of ${started_at}: ${delivery.error}`);
 }
 function readWaiting(path) {
     try {
@@ -18339,47 +18672,37 @@ function dropOldest(layout, names, log) {
 
 
 const LOCAL_REPORT = 'the local report';
-const UNSENT = { accepted: false, attempts: 0, error: 'not sent' };
 /**
- * Tells how a deployment ended: the local report first, always; then the hub, as best it can (contract 4.3, rules 7 and 8);
- * what the hub did not accept waits in the outbox; one audit line. `address` is where the report of that deployment belongs,
- * null when there is no hub to tell. `beforeTelling` is called as soon as the host's own part is done: telling the hub may take
- * longer than a cancelled run has. Never throws: what cannot be written is in the result
- * and changes no outcome.
+ * Reports how a deployment ended: always the local report first, then the hub, best-effort (contract 4.3, rules 7
+ * and 8); what the hub did not accept waits in the outbox; then one audit line. Calls `onLocalReport` between the two,
+ * because a report to the hub may take longer than a cancelled run has. Never throws: what cannot be written is in the
+ * result and changes no outcome.
  */
-async function closeDeployment(host, record, end, address, beforeTelling = () => { }) {
+async function closeDeployment(host, { record, end, address }, onLocalReport = () => { }) {
+    const { plannedSteps } = record;
     const failures = new Map();
-    const unsent = redactReport(buildLocalReport(record, end, UNSENT), host.redact);
-    const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host.layout, unsent, host.redact));
-    beforeTelling({ report: unsent, reportPath: written });
-    const { reported, delivery } = await tellHub(host, unsent, address, failures);
+    const unsent = redactReport(buildLocalReport(record, end, notSent('not sent')), host.redact);
+    const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent));
+    onLocalReport({ report: unsent, reportPath: written, plannedSteps });
+    const { reported, delivery } = address === null ? { reported: unsent.reported } : await send(host, address, unsent);
+    if (address !== null && !reported.accepted)
+        await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, address, unsent));
     const report = { ...unsent, reported };
-    const reportPath = await orNote(failures, LOCAL_REPORT, () => written === undefined
-        ? writeLocalReport(host.layout, report, host.redact)
-        : rewriteLocalReport(written, report, host.redact));
-    await orNote(failures, 'the audit line', () => appendAudit(host.layout, report, host.redact));
-    return { report, reportPath, delivery, unwritten: describeFailures(failures) };
+    const reportPath = await orNote(failures, LOCAL_REPORT, () => written === undefined ? writeLocalReport(host, report) : rewriteLocalReport(host, written, report));
+    await orNote(failures, 'the audit line', () => appendAudit(host, report));
+    return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures) };
 }
-async function tellHub(host, report, address, failures) {
-    const { sender, log, redact } = host;
-    if (address === null)
-        return { reported: UNSENT };
-    if (sender?.address !== address) {
-        await keepForLater(host, address, report, failures);
-        return { reported: { ...UNSENT, error: 'waits in the outbox for a run that talks to its hub' } };
-    }
-    const delivery = await sender.send(report, { retry: true, timeoutMs: host.reportTimeoutMs() });
+async function send({ sender, log, redact, reportTimeoutMs }, address, report) {
+    if (sender?.address !== address)
+        return { reported: notSent('waits in the outbox for a run that reports to the same hub') };
+    const delivery = await sender.send(report, { retry: true, timeoutMs: reportTimeoutMs() });
     const { attempts } = delivery;
     if (delivery.accepted)
         return { reported: { accepted: true, attempts, error: null }, delivery };
-    log.warning(`The hub was not told of this deployment, which changes nothing on the host: ${delivery.error}`);
-    await keepForLater(host, address, report, failures);
+    log.warning(`The hub did not accept the report of this deployment. Nothing on the host changes. ${delivery.error}`);
     return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery };
 }
-async function keepForLater({ layout, redact }, address, report, failures) {
-    await orNote(failures, 'the report in the outbox', () => keepInOutbox(layout, address, report, redact));
-}
-/** A later try that works makes up for an earlier one. */
+/** A later attempt that succeeds makes up for an earlier one. */
 async function orNote(failures, what, write) {
     try {
         const written = await write();
@@ -18391,8 +18714,8 @@ async function orNote(failures, what, write) {
         return undefined;
     }
 }
-/** What makes one of them fail makes the others fail as a rule, so the first reason is enough. */
-function describeFailures(failures) {
+/** Usually one cause makes all of them fail, so the first reason is enough. */
+function summarise(failures) {
     const [reason] = failures.values();
     return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`;
 }
@@ -18404,7 +18727,7 @@ const systemClock = {
     now: () => external_node_perf_hooks_namespaceObject.performance.now(),
     async sleep(ms, signal) {
         try {
-            await (0,promises_namespaceObject.setTimeout)(ms, undefined, signal === undefined ? {} : { signal });
+            await (0,external_node_timers_promises_namespaceObject.setTimeout)(ms, undefined, signal === undefined ? {} : { signal });
         }
         catch (error) {
             signal?.throwIfAborted();
@@ -20125,7 +20448,7 @@ function readSettings(options) {
         log: options.log,
         signal: options.signal ?? new AbortController().signal,
         timeouts: { connectMs: CONNECT_TIMEOUT_MS, idleMs: IDLE_TIMEOUT_MS, ...options.timeouts },
-        sleep: options.sleep ?? ((ms, signal) => (0,promises_namespaceObject.setTimeout)(ms, undefined, signal === undefined ? {} : { signal })),
+        sleep: options.sleep ?? ((ms, signal) => (0,external_node_timers_promises_namespaceObject.setTimeout)(ms, undefined, signal === undefined ? {} : { signal })),
         startTimer: options.startTimer ?? startTimer,
         random: options.random ?? Math.random,
     };
@@ -20610,7 +20933,7 @@ async function restoreRunning(change, log) {
     catch (error) {
         if (service.supervisor !== 'kubernetes')
             throw error;
-        await (0,promises_namespaceObject.setTimeout)(SECOND_RESTART_AFTER_MS);
+        await (0,external_node_timers_promises_namespaceObject.setTimeout)(SECOND_RESTART_AFTER_MS);
         await restore({ ...change, action: 'restart' }, log);
     }
 }
@@ -20658,10 +20981,11 @@ function keyOf(service) {
 
 
 /**
- * Takes a deployment back: files first, then the services as they were, on the old files. Checks the restored tree against
- * its record, and by the plan's health checks that the old version runs again. Never throws: what is off is told.
+ * Rolls a deployment back: first the files, then the services as they were, which then run the old files. Compares the
+ * restored tree with its record, and runs the plan's health checks on the old version. Never throws: what is wrong is
+ * in the result.
  */
-async function takeBack(request) {
+async function rollBack(request) {
     let wasChanged;
     try {
         wasChanged = await request.undo();
@@ -20673,20 +20997,20 @@ async function takeBack(request) {
     if (!wasChanged && request.services.length === 0)
         return { outcome: 'failed', rollback: null };
     const damage = await findDamage(request).catch(error => [
-        `The restored tree could not be checked: ${toDeployError(error).message}`,
+        `The restored files could not be compared with their record: ${toDeployError(error).message}`,
     ]);
     const verified = damage === undefined ? null : damage.length === 0;
-    const { healthy, problems } = await bringServicesBack(request);
+    const { healthy, problems } = await restoreAndCheckServices(request);
     return {
         outcome: verified === false ? 'inconsistent' : 'rolled_back',
         rollback: { restored: true, problems: [...(damage ?? []), ...problems], verified, healthy },
     };
 }
-/** No change is made before the steps run. */
+/** The steps have not run before this time, so nothing was changed before it. */
 function firstChangeOf({ states, facts }) {
     return new Date(states.find(({ state }) => state === 'installing')?.at ?? facts.started_at);
 }
-async function bringServicesBack(request) {
+async function restoreAndCheckServices(request) {
     const { services, log } = request;
     const { isRunning, problems } = await restoreServices(services, log);
     if (problems.length > 0)
@@ -20698,13 +21022,13 @@ async function bringServicesBack(request) {
     const findings = await findUnhealthy(checks, log);
     return { healthy: findings.length === 0, problems: findings };
 }
-/** On files that are neither old nor new a restart would make things worse. */
+/** With files that are neither old nor new, a restart would make things worse. */
 function leftAlone({ action, service }) {
-    return `After the ${action} that the plan asked for, ${describeService(service)} was left alone, because the old files are not back.`;
+    return `${describeService(service)} was not restored after the plan's ${action}, because the old files are not back.`;
 }
 /**
- * What of the recorded old version is missing or other than recorded, and became so since the first change; what
- * was so before is the host's own doing and only told. Undefined when there is no record to compare with.
+ * The recorded files of the old version that are missing or different, and became so since the first change; earlier
+ * differences are the host's own and only logged. Undefined when there is no record to compare with.
  */
 async function findDamage(request) {
     const found = await Promise.all(request.places.map(place => findDamageIn(place, request)));
@@ -20718,30 +21042,65 @@ async function findDamageIn(place, { layout, log, keepPaths, since }) {
         return undefined;
     const root = installPath(layout, place);
     const { missing, changed } = await compareTree({ root, keepPaths }, record);
-    const moved = foldersOfKept(root, keepPaths);
-    const damage = [...missing, ...changed].filter(path => hasChangedSince(root, path, since, moved));
-    const drift = missing.length + changed.length - damage.length;
+    const different = [...missing, ...changed];
+    const restored = { root, since, moved: foldersOfKept(root, keepPaths) };
+    const damage = different.filter(path => hasChanged(restored, path));
+    const drift = different.length - damage.length;
     if (drift > 0)
         log.notice(`${drift} files of the restored version had been changed on this host before this deployment.`);
     return damage.map(path => `${place.shelf}/${place.id}/${path} is not as it was installed`);
 }
-/** The folders, relative to the root, that carrying the kept paths over has changed itself. */
+/** The folders, relative to the root, that change when kept paths move in and out of them. */
 function foldersOfKept(root, keepPaths) {
     return new Set(keepPaths.filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path))).map(path => (0,external_node_path_namespaceObject.dirname)(path)));
 }
 /**
- * A rename leaves the change time of what is inside a directory alone; a write, chmod or removal does not. Where a
- * folder's own time says nothing because kept paths were moved in it, what is missing counts as missing before.
+ * Whether a path has changed since the first change of the deployment. A rename does not touch the change time of what
+ * is inside a directory; a write, chmod or removal does. Where kept paths moved in a folder, its own time says nothing,
+ * and what is missing counts as missing before.
  */
-function hasChangedSince(root, path, start, moved) {
+function hasChanged({ root, since, moved }, path) {
     const stat = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(root, path));
     if (stat !== undefined)
-        return stat.ctimeMs >= start.getTime();
+        return stat.ctimeMs >= since.getTime();
     let folder = (0,external_node_path_namespaceObject.dirname)(path);
     while (folder !== '.' && !pathExistsSync((0,external_node_path_namespaceObject.join)(root, folder)))
         folder = (0,external_node_path_namespaceObject.dirname)(folder);
     const found = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(root, folder));
-    return found === undefined || (!moved.has(folder) && found.mtimeMs >= start.getTime());
+    return found === undefined || (!moved.has(folder) && found.mtimeMs >= since.getTime());
+}
+
+;// CONCATENATED MODULE: ./build/core/state-machine.js
+function createStateMachine(transitions, initial, now) {
+    let current = initial;
+    const history = [{ state: initial, at: now().toISOString() }];
+    return {
+        get current() {
+            return current;
+        },
+        history,
+        enter(state) {
+            if (!transitions[current].includes(state))
+                throw new Error(`No transition from ${current} to ${state}.`);
+            current = state;
+            const change = { state, at: now().toISOString() };
+            history.push(change);
+            return change;
+        },
+    };
+}
+/**
+ * The states to enter from `from` until `to`, `to` included, by the shortest way through the table; empty when they are
+ * the same or no way leads there.
+ */
+function statesBetween(transitions, from, to) {
+    const ways = new Map([[from, []]]);
+    for (const [state, way] of ways) {
+        for (const next of transitions[state] ?? [])
+            if (!ways.has(next))
+                ways.set(next, [...way, next]);
+    }
+    return ways.get(to) ?? [];
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/lock.js
@@ -20966,13 +21325,13 @@ const changeSchema = schemas_lazy(() => discriminatedUnion('type', [
         type: literal('move'),
         from: relativePathSchema,
         to: relativePathSchema,
-        /** Inode of what is moved, which tells it from whatever else has come to lie at the other path. */
+        /** Inode of what is moved, which distinguishes it from anything else at the other path. */
         ino: optional(schemas_string()),
     }),
-    /** A second name for a complete staged file, which stays in staging as the proof that the file is ours. */
+    /** A second name for a complete staged file, whose first name stays in staging as proof that the file is ours. */
     object({ type: literal('create_file'), staged: relativePathSchema, path: relativePathSchema }),
 ]));
-/** The places that changes move a tree out of or into, each once. */
+/** The places out of which or into which changes move a tree, each once. */
 function placesIn(changes) {
     const paths = changes.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []));
     return [...new Set(paths)].flatMap(path => {
@@ -20982,9 +21341,8 @@ function placesIn(changes) {
     });
 }
 /**
- * A change as it is announced: with the identity of what it moves. Throws DeploymentError `step_failed` when it cannot be
- * made, because its source is missing or its target is taken; an undo of what was never possible could not tell the
- * host's own things from ours.
+ * A change as it is announced: with the identity of what it moves. Throws DeploymentError `step_failed` when its source
+ * is missing or its target is taken: after a change that was never possible, an undo might move the host's own files.
  */
 function announceable(root, change) {
     const target = change.type === 'move' ? change.to : change.path;
@@ -20994,7 +21352,7 @@ function announceable(root, change) {
         return change;
     const ino = inodeOf((0,external_node_path_namespaceObject.join)(root, change.from));
     if (ino === null)
-        throw new DeploymentError('step_failed', `${change.from} was there a moment ago and is gone: another process works on it. Stop it and run again.`);
+        throw new DeploymentError('step_failed', `${change.from} has just disappeared: another process works in this directory. Stop that process and run again.`);
     return { ...change, ino };
 }
 /** Makes a change and makes it durable. Never replaces anything that is there. */
@@ -21011,9 +21369,8 @@ async function applyChange(root, change) {
     }
 }
 /**
- * Takes a change back, whether it was made, half made or not made at all, and any number of times. What another process
- * has put in the place meanwhile is set aside, never removed.
- * Throws when nothing is found where it was nor where it was moved to.
+ * Undoes a change, whether it was made, half made or not made at all, any number of times. Sets aside, and never
+ * removes, what another process has put there in the meantime. Throws when what was moved is at neither path.
  */
 async function undoChange(root, change) {
     switch (change.type) {
@@ -21026,7 +21383,7 @@ async function undoChange(root, change) {
             return { wasMade: await removeIfOurs((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path)), setAside: null };
     }
 }
-/** One sentence on a change, for an operator who has to see to it by hand. */
+/** A change in words, for an operator who has to undo it by hand. */
 function describeChange(change) {
     switch (change.type) {
         case 'make_directory':
@@ -21049,7 +21406,7 @@ async function moveBack(root, change) {
     const [before, after] = [(0,external_node_path_namespaceObject.join)(root, change.from), (0,external_node_path_namespaceObject.join)(root, change.to)];
     const [inoBefore, inoAfter] = [inodeOf(before), inodeOf(after)];
     if (inoBefore === null && inoAfter === null) {
-        throw new Error(`what was moved from ${change.from} to ${change.to} is at neither place`);
+        throw new Error(`what was moved from ${change.from} to ${change.to} is at neither path`);
     }
     if (inoAfter === null || inoBefore === change.ino)
         return { wasMade: false, setAside: null };
@@ -21057,7 +21414,7 @@ async function moveBack(root, change) {
     await moveDurably(after, before);
     return { wasMade: true, setAside };
 }
-/** Another process, the old version itself perhaps, made something where the old version has to go back to. */
+/** Another process, perhaps the old version itself, made something where the old version belongs. */
 async function change_putAside(root, path) {
     const aside = (0,external_node_path_namespaceObject.join)('.hub-deploy', 'snapshots', 'set-aside', `${Date.now()}-${path.replaceAll('/', '_').slice(-100)}`);
     await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, aside)));
@@ -21075,7 +21432,7 @@ function inodeOf(path) {
     }
 }
 function taken(path) {
-    return new DeploymentError('step_failed', `${path} exists already, though it was free a moment ago: another process writes there. Stop it and run again.`);
+    return new DeploymentError('step_failed', `${path} has just appeared: another process writes in this directory. Stop that process and run again.`);
 }
 async function removeIfOurs(staged, path) {
     const [ours, there] = [lstatIfPresentSync(staged), lstatIfPresentSync(path)];
@@ -21112,7 +21469,7 @@ function isInside(path) {
 
 
 
-/** What stands in `journal.jsonl`, one record a line, oldest first. */
+/** The records of `journal.jsonl`, one in each line, oldest first. */
 const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     object({
         record: literal('begin'),
@@ -21128,9 +21485,9 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     object({ record: literal('change'), change: changeSchema }),
     /** Announces that a service is about to be started, stopped or restarted. */
     object({ record: literal('service'), change: serviceChangeSchema }),
-    /** By what the old version is checked after a rollback. */
+    /** How to check the old version after a rollback. */
     object({ record: literal('healthchecks'), checks: array(restoredCheckSchema) }),
-    /** The newest change that was not taken back yet is taken back; `was_made` says whether it had been made at all. */
+    /** The newest change that is not undone yet is undone; `was_made` says whether it had been made at all. */
     object({ record: literal('undone'), change: changeSchema, was_made: schemas_boolean() }),
     /** The point of no return: the new version is what this host runs. */
     object({
@@ -21140,23 +21497,23 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
         removed: exactOptional(array(removedRowSchema)),
         discard: array(relativePathSchema),
     }),
-    /** How the run itself said that it ended, before it told anybody. */
+    /** How the run ended by its own account, written before it reports to anybody. */
     object({ record: literal('end'), end: deploymentEndSchema }),
     object({ record: literal('recovery'), at: schemas_string() }),
 ]));
 /**
- * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The others
- * only tell more, and are given up when there is no room for them: taking back must not need any.
+ * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
+ * others add detail and are given up when there is no room for them: a rollback must not need any.
  */
 const DURABLE = new Set(['begin', 'change', 'service', 'commit', 'recovery']);
 const SYNCED = new Set([...DURABLE, 'undone']);
-/** Opens the journal for appending behind its last whole record, creating it (0600) when there is none. */
+/** Opens the journal to append after its last whole record; creates it (0600) when there is none. */
 async function openJournal(path) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'a+', 0o600);
     let length = (0,external_node_fs_namespaceObject.readFileSync)(fd).lastIndexOf('\n') + 1;
     (0,external_node_fs_namespaceObject.ftruncateSync)(fd, length);
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-    // Whether something may stand behind the last whole record, which has to go before the next one is written.
+    // Whether a torn record may follow the last whole one. It has to go before the next one is written.
     let isTorn = false;
     const cut = () => {
         (0,external_node_fs_namespaceObject.ftruncateSync)(fd, length);
@@ -21195,9 +21552,9 @@ async function openJournal(path) {
     };
 }
 /**
- * The records of the journal, or undefined when there is no journal or it was killed before its first record was
- * whole. A torn last line is one whose change was never made, and is left out. Throws when an earlier line is damaged, or
- * the first one is not a beginning.
+ * The records of the journal, or undefined when there is none or the run was killed before its first record was whole.
+ * Leaves out a torn last line, whose change was never made. Throws when an earlier line is damaged, or the first one
+ * does not begin a deployment.
  */
 function readJournal(path) {
     const lines = journal_readText(path).split('\n').slice(0, -1);
@@ -21205,10 +21562,10 @@ function readJournal(path) {
         return undefined;
     const records = lines.map(line => recordSchema.parse(JSON.parse(line)));
     if (records[0]?.record !== 'begin')
-        throw new Error('it does not start with the beginning of a deployment');
+        throw new Error('its first record does not begin a deployment');
     return records;
 }
-/** The changes that were announced and not taken back yet, oldest first. */
+/** The changes that were announced and not undone yet, oldest first. */
 function pendingChanges(records) {
     const pending = [];
     for (const record of records) {
@@ -21245,13 +21602,61 @@ function journal_readText(path) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/transaction/record.js
+function createDeploymentRecord(initial, states) {
+    let facts = initial;
+    let journal;
+    const known = { states: [...states], steps: [], plannedSteps: [] };
+    return {
+        get facts() {
+            return facts;
+        },
+        ...known,
+        async update(more) {
+            facts = { ...facts, ...more };
+            await journal?.append({ record: 'facts', facts: more });
+        },
+        async enter(change) {
+            known.states.push(change);
+            await journal?.append({ record: 'state', ...change });
+        },
+        async addStep(step) {
+            known.steps.push(step);
+            await journal?.append({ record: 'step', ...step });
+        },
+        planSteps(steps) {
+            known.plannedSteps.push(...steps.map(({ id, action }) => ({ id, action })));
+        },
+        async startJournal(started, { reportAddress, keepPaths }) {
+            await started.append({ record: 'begin', facts, report_address: reportAddress, keep_paths: [...keepPaths] });
+            for (const state of known.states)
+                await started.append({ record: 'state', ...state });
+            journal = started;
+        },
+    };
+}
+/** The record of a dead run, from its journal. */
+function recordFromJournal(begun, records) {
+    const later = records.flatMap(record => (record.record === 'facts' ? [definedOnly(record.facts)] : []));
+    const facts = Object.assign({ ...begun }, ...later);
+    const record = createDeploymentRecord(facts, records.flatMap(entry => (entry.record === 'state' ? [{ state: entry.state, at: entry.at }] : [])));
+    const steps = records.flatMap(entry => (entry.record === 'step' ? [entry] : []));
+    for (const { record: _, ...step } of steps)
+        void record.addStep(step);
+    return record;
+}
+function definedOnly(facts) {
+    return Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined));
+}
+
 ;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
 
 
 
 
 
-function beginTransaction(root, journal, log) {
+function beginTransaction(changeLog) {
+    const { root, journal } = changeLog;
     const changes = [];
     const places = [];
     const services = [];
@@ -21285,22 +21690,25 @@ function beginTransaction(root, journal, log) {
             const at = new Date().toISOString();
             await journal.append({ record: 'commit', at, rows: [...rows], removed: [...removed], discard: [...discard] });
         },
-        rollback: () => undoChanges(root, changes, journal, log),
+        async rollback() {
+            return await undoChanges(changeLog, changes);
+        },
     };
 }
 /**
- * Takes announced changes back, newest first, whether or not they were made, and removes each from `pending` once it is;
- * so a repetition goes on where the last one stopped. Returns whether any of them had been made. Notes each in the
- * journal: undone twice, a change could take the restored version for its own.
- * Stops at the first that cannot be undone, because the older ones build on it; throws RollbackError `rollback_failed` naming what remains.
+ * Undoes announced changes, newest first, whether or not they were made, and removes each from `pending` once it is
+ * undone, so that a repetition continues where the last one stopped. Returns whether any of them had been made. Records
+ * each in the journal: undone twice, a change could mistake the restored version for its own.
+ * Stops at the first that cannot be undone, because the older ones build on it: RollbackError `rollback_failed` names
+ * what remains.
  */
-async function undoChanges(root, pending, journal, log) {
+async function undoChanges({ root, journal, log }, pending) {
     let wasChanged = false;
     for (let change = pending.at(-1); change !== undefined; change = pending.at(-1)) {
         try {
             const { wasMade, setAside } = await undoChange(root, change);
             if (setAside !== null)
-                log.warning(`Another process had put something in the place of the old version; it is now in ${setAside}.`);
+                log.warning(`Another process put something where the old version belongs. It is now in ${setAside}.`);
             await journal.append({ record: 'undone', change, was_made: wasMade });
             wasChanged ||= wasMade;
         }
@@ -21314,53 +21722,8 @@ async function undoChanges(root, pending, journal, log) {
 function rollbackFailed(pending, error) {
     const found = cleanForeignText(error instanceof Error ? error.message : String(error));
     const left = pending.map(describeChange).reverse().join('; ');
-    return new RollbackError('rollback_failed', `The host could not be brought back to the old version: ${found}. Still as the new version left it: ${left}. ` +
+    return new RollbackError('rollback_failed', `The old version could not be restored: ${found}. Not undone: ${left}. ` +
         'Remove the cause and run the deployment again: it repairs this first.', { cause: error });
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/record.js
-function createDeploymentRecord(initial, states) {
-    let facts = initial;
-    let journal;
-    const known = { states: [...states], steps: [] };
-    return {
-        get facts() {
-            return facts;
-        },
-        states: known.states,
-        steps: known.steps,
-        async update(more) {
-            facts = { ...facts, ...more };
-            await journal?.append({ record: 'facts', facts: more });
-        },
-        async enter(change) {
-            known.states.push(change);
-            await journal?.append({ record: 'state', ...change });
-        },
-        async addStep(step) {
-            known.steps.push(step);
-            await journal?.append({ record: 'step', ...step });
-        },
-        async startJournal(started, { reportAddress, keepPaths }) {
-            await started.append({ record: 'begin', facts, report_address: reportAddress, keep_paths: [...keepPaths] });
-            for (const state of known.states)
-                await started.append({ record: 'state', ...state });
-            journal = started;
-        },
-    };
-}
-/** The record of a dead run, from its journal. */
-function recordFromJournal(begun, records) {
-    const later = records.flatMap(record => (record.record === 'facts' ? [definedOnly(record.facts)] : []));
-    const facts = Object.assign({ ...begun }, ...later);
-    const record = createDeploymentRecord(facts, records.flatMap(entry => (entry.record === 'state' ? [{ state: entry.state, at: entry.at }] : [])));
-    const steps = records.flatMap(entry => (entry.record === 'step' ? [entry] : []));
-    for (const { record: _, ...step } of steps)
-        void record.addStep(step);
-    return record;
-}
-function definedOnly(facts) {
-    return Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined));
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery.js
@@ -21373,11 +21736,13 @@ function definedOnly(facts) {
 
 
 
+
+
 const MAX_RECOVERIES = 5;
 /**
- * Ends what a dead run left: before its commit by taking everything back, after it by finishing the cleanup. Reports the
- * dead run's outcome in its own name. The caller holds the lock. Returns undefined when nothing was left.
- * Throws DeploymentError `inconsistent` when the host could not be brought back, or after 5 failed tries.
+ * Ends what a dead run left: before its commit by a rollback, after it by finishing the cleanup. Reports the dead run's
+ * outcome in its name. The caller holds the lock. Returns undefined when nothing was left.
+ * Throws DeploymentError `inconsistent` when the host could not be restored, or after 5 failed attempts.
  */
 async function recover(host) {
     const { layout, log } = host;
@@ -21393,30 +21758,29 @@ async function recover(host) {
     log.group('Recovering an interrupted deployment');
     const journal = await openJournal(layout.journal);
     try {
-        return await recoverDeployment(host, begin, records, journal);
+        return await recoverRun(host, { begin, records, journal, record: recordFromJournal(begin.facts, records) });
     }
     finally {
         journal.close();
     }
 }
-async function recoverDeployment(host, begin, records, journal) {
-    const tried = records.filter(record => record.record === 'recovery').length;
-    if (tried >= MAX_RECOVERIES)
+async function recoverRun(host, run) {
+    const { begin, records, journal, record } = run;
+    const attempts = records.filter(({ record }) => record === 'recovery').length;
+    if (attempts >= MAX_RECOVERIES)
         throw givenUp(host.layout.journal, begin);
     await journal.append({ record: 'recovery', at: new Date().toISOString() });
-    const record = recordFromJournal(begin.facts, records);
     host.log.info(`The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} was cut off in state ${lastState(record)}.`);
     const commit = findCommit(records);
-    const end = commit === undefined
-        ? await endBack(host, begin, record, records, journal)
-        : await endCommitted(host, commit, records);
-    const wasToldBefore = tried > 0 && end === findEnd(records);
-    if (wasToldBefore && end.rollback?.restored === false)
+    const known = findEnd(records);
+    const end = commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit);
+    const wasReported = attempts > 0 && end === known;
+    if (wasReported && end.rollback?.restored === false)
         throw stillInconsistent(begin, end.rollback);
-    if (end !== findEnd(records))
+    if (end !== known)
         await journal.append({ record: 'end', end });
-    await enterTerminal(record, end);
-    const closed = await closeDeployment(host, record, end, begin.report_address);
+    await enterTerminal(host, record, end);
+    const closed = await closeDeployment(host, { record, end, address: begin.report_address });
     if (closed.unwritten !== undefined)
         host.log.warning(closed.unwritten);
     if (end.rollback?.restored === false)
@@ -21426,12 +21790,12 @@ async function recoverDeployment(host, begin, records, journal) {
     host.log.notice(`An interrupted deployment of ${begin.facts.slug} was recovered: ${end.outcome}.`);
     return closed;
 }
-/** The run died before its commit, or could not take itself back. */
-async function endBack(host, begin, record, records, journal) {
-    const { layout, log } = host;
-    const told = findEnd(records);
-    const wasUndone = told?.outcome === 'rolled_back' || records.some(entry => entry.record === 'undone' && entry.was_made);
-    const taken = await takeBack({
+/** The run died before its commit, or could not roll back. */
+async function endRolledBack({ layout, log }, run) {
+    const { begin, records, journal, record } = run;
+    const known = findEnd(records);
+    const wasUndone = known?.outcome === 'rolled_back' || records.some(entry => entry.record === 'undone' && entry.was_made);
+    const rolledBack = await rollBack({
         layout,
         log,
         places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
@@ -21439,45 +21803,49 @@ async function endBack(host, begin, record, records, journal) {
         since: firstChangeOf(record),
         services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
         healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
-        undo: async () => (await undoChanges(layout.root, pendingChanges(records), journal, log)) || wasUndone,
+        undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,
     });
-    if (told?.outcome === taken.outcome)
-        return told;
-    const ended = taken.outcome === 'failed' ? 'before it had changed anything' : 'and taken back afterwards';
+    if (known?.outcome === rolledBack.outcome)
+        return known;
+    const ended = rolledBack.outcome === 'failed' ? 'before it had changed anything' : 'and rolled back afterwards';
     const message = `The run was cut off in state ${lastState(record)} ${ended}.`;
-    return {
-        ...taken,
-        changed: taken.rollback?.restored === false,
-        completed_at: new Date().toISOString(),
-        error: told?.error ?? { code: 'interrupted', message, step: null },
-    };
+    return buildEnd(new Date(), {
+        ...rolledBack,
+        changed: rolledBack.rollback?.restored === false,
+        error: known?.error ?? { code: 'interrupted', message, step: null },
+    });
 }
 /** The run died after its commit: the new version stays. */
-async function endCommitted(host, commit, records) {
-    await finishCommitted(host.layout, host.log, { removed: [], ...commit });
+async function endCommitted({ layout, log }, { records }, commit) {
+    await finishCommitted(layout, log, { removed: [], ...commit });
     const changed = records.some(entry => entry.record === 'change' && entry.change.type !== 'make_directory');
-    const told = findEnd(records);
-    return told ?? { outcome: 'success', changed, error: null, rollback: null, completed_at: new Date().toISOString() };
+    return findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed });
 }
-/** A commit whose record could not be made durable was taken back by the run itself, which the journal then shows. */
+/** A run rolls back itself when its commit record could not be made durable; the journal then shows the undo. */
 function findCommit(records) {
-    const wasTakenBack = records.some(entry => entry.record === 'undone');
-    return wasTakenBack ? undefined : records.find(entry => entry.record === 'commit');
+    const wasUndone = records.some(entry => entry.record === 'undone');
+    return wasUndone ? undefined : records.find(entry => entry.record === 'commit');
 }
 function findEnd(records) {
     return records.findLast(entry => entry.record === 'end')?.end;
 }
-async function enterTerminal(record, end) {
-    const state = terminalState(end.outcome, record);
-    if (state !== lastState(record))
+/**
+ * Ends the dead run's flow by the table of its contract. Enters too what the journal had no room for, and ends a flow
+ * anew that had failed because it could not roll back.
+ */
+async function enterTerminal({ flows }, record, end) {
+    const flow = flows[record.facts.contract];
+    const running = record.states.findLast(({ state }) => flow[state]?.length !== 0)?.state ?? 'pending';
+    const terminal = terminalState(end);
+    if ((running === 'pending' && terminal === 'failed') || lastState(record) === terminal)
+        return;
+    for (const state of statesBetween(flow, running, terminal))
         await record.enter({ state, at: end.completed_at });
 }
-function terminalState(outcome, record) {
+function terminalState({ outcome }) {
     if (outcome === 'success')
         return 'succeeded';
-    if (outcome === 'rolled_back')
-        return 'rolled_back';
-    return lastState(record) === 'pending' ? 'pending' : 'failed';
+    return outcome === 'rolled_back' ? 'rolled_back' : 'failed';
 }
 function lastState(record) {
     return record.states.at(-1)?.state ?? 'pending';
@@ -21487,14 +21855,14 @@ function readRecords(path) {
         return readJournal(path) ?? [];
     }
     catch (error) {
-        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged, so it cannot be taken back by itself: compare plugins/ and extensions/ with ${path} and the snapshots, then remove it.`, { cause: toDeployError(error) });
+        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged, so the deployment cannot be rolled back automatically: compare plugins/ and extensions/ with ${path} and the snapshots, then remove it.`, { cause: toDeployError(error) });
     }
 }
 function givenUp(path, begin) {
-    return new DeploymentError('inconsistent', `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be taken back ${MAX_RECOVERIES} times, so nothing more is tried: see its report and ${path}, repair by hand, then remove that file.`);
+    return new DeploymentError('inconsistent', `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report and ${path}, repair the host by hand, then remove that file.`);
 }
 function stillInconsistent(begin, rollback) {
-    return new DeploymentError('inconsistent', `The interrupted deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be taken back, so nothing new is deployed: ${rollback.problems.join(' ')}`);
+    return new DeploymentError('inconsistent', `The interrupted deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back, so nothing new is deployed: ${rollback.problems.join(' ')}`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/session.js
@@ -21509,99 +21877,113 @@ function stillInconsistent(begin, rollback) {
 
 
 
-const RECOVERY_LOCK_TIMEOUT_MS = 5000;
+
+
 /**
- * Locks a prepared host, ends what a dead run left (recovery), and sends the reports that wait in the outbox.
+ * Locks a prepared host for a deployment, recovers what a dead run left, and sends the reports that wait in the outbox.
  * Throws DeploymentError `locked` or `inconsistent`.
  */
-async function openHostSession(request) {
-    const { host, signal, runUrl, lockTimeoutMs } = request;
-    const log = (line) => host.log.info(line);
-    const lock = await orFromReserve(host.layout, () => acquireLock({ path: host.layout.lock, timeoutMs: lockTimeoutMs, runUrl, signal, log }));
+async function lockHost(deployment) {
+    const { host, tools, request } = deployment;
+    const lock = await holdLock(host, request.lockTimeoutMs, tools.signal);
     try {
-        request.onLocked();
+        tools.observer.onLocked(interruptedReport(deployment));
         await recover(host);
         if (host.sender !== undefined)
-            await sendOutbox(host.layout, host.sender, host.log, signal);
+            await sendOutbox({ ...host, sender: host.sender }, tools.signal);
     }
     catch (error) {
-        lock.release();
+        await lock.release();
         throw error;
     }
-    return { begin: (record, keepPaths) => beginDeployment(host, record, keepPaths), release: () => lock.release() };
+    return { openSession: async () => await openSession(deployment), release: async () => lock.release() };
 }
-/**
- * Ends what a dead run left, and nothing more; undefined when it left nothing. Waits 5 s for the lock at most: a live
- * holder recovers by itself. Throws DeploymentError `locked`, `inconsistent`, or what the disk says.
- */
-async function recoverHost(host, runUrl) {
-    if (!pathExistsSync(host.layout.journal))
-        return undefined;
+/** Takes the lock. On a full disk with an interrupted deployment, spends the reserve that is kept for its recovery. */
+async function holdLock(host, timeoutMs, signal) {
+    const { layout, runUrl } = host;
     const log = (line) => host.log.info(line);
-    const lock = await orFromReserve(host.layout, () => acquireLock({ path: host.layout.lock, timeoutMs: RECOVERY_LOCK_TIMEOUT_MS, runUrl, log }));
+    const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl, signal, log });
     try {
-        return await recover(host);
-    }
-    finally {
-        lock.release();
-    }
-}
-/**
- * Before a run is refused for reasons of its own: ends what a dead run left all the same. Where that fails, the end says
- * `inconsistent`, because the host may run neither version whole; a live holder of the lock sees to it itself.
- */
-async function recoverBeforeRefusal(host, runUrl, end) {
-    try {
-        await recoverHost(host, runUrl);
-        return end;
-    }
-    catch (error) {
-        const { code, message } = toDeployError(error);
-        const isInDoubt = code !== 'locked' && (0,external_node_fs_namespaceObject.existsSync)(host.layout.journal);
-        if (!isInDoubt || end.error === null)
-            return end;
-        return {
-            ...end,
-            outcome: 'inconsistent',
-            error: { ...end.error, message: `${end.error.message} Also: ${message}` },
-        };
-    }
-}
-/** On a full disk, once more with the reserve given up, where an interrupted deployment waits for it. */
-async function orFromReserve(layout, act) {
-    try {
-        return await act();
+        return await acquire();
     }
     catch (error) {
         const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal);
         if (!isWorthIt || !spendReserve(layout))
             throw error;
-        return await act();
+        return await acquire();
     }
 }
-async function beginDeployment(host, record, keepPaths) {
-    const { layout } = host;
+/** What a run that is killed from now on has reported. */
+function interruptedReport({ record, tools }) {
+    return buildLocalReport(record, buildEnd(tools.now(), { outcome: 'interrupted' }), notSent(null));
+}
+async function openSession(deployment) {
+    const { host, record, request } = deployment;
+    const { layout, log } = host;
     const stagingFolder = stagingPath(layout, record.facts.deployment_id);
     (0,external_node_fs_namespaceObject.mkdirSync)(stagingFolder, { mode: 0o700 });
     const journal = await openJournal(layout.journal);
+    const { keepPaths } = request;
     await record.startJournal(journal, { reportAddress: host.sender?.address ?? null, keepPaths });
+    const transaction = beginTransaction({ root: layout.root, journal, log });
     return {
         stagingFolder,
-        transaction: beginTransaction(layout.root, journal, host.log),
-        finish: installation => finishCommitted(layout, host.log, installation),
-        noteEnd: end => journal.append({ record: 'end', end }),
+        transaction,
+        stepContext: order => ({ deployment, order, transaction, stagingFolder, results: new Map() }),
+        finish: async (installation) => await finishCommitted(layout, log, installation),
+        noteEnd: async (end) => await journal.append({ record: 'end', end }),
         async settle() {
             journal.close();
             try {
                 await removeJournal(layout.journal);
-                await cleanStaging(layout, host.log);
+                await cleanStaging(layout, log);
             }
             catch (error) {
-                host.log.warning(`Not removed yet, the next run does it: ${toDeployError(error).message}`);
+                log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`);
             }
         },
         abandon: () => journal.close(),
     };
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/recover-host.js
+
+
+
+
+const RECOVERY_LOCK_TIMEOUT_MS = 5000;
+/**
+ * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits 5 s for the lock at most:
+ * a live holder recovers by itself. Throws DeploymentError `locked`, `inconsistent`, or what the disk says.
+ */
+async function recoverHost(host) {
+    if (!pathExistsSync(host.layout.journal))
+        return undefined;
+    const lock = await holdLock(host, RECOVERY_LOCK_TIMEOUT_MS);
+    try {
+        return await recover(host);
+    }
+    finally {
+        await lock.release();
+    }
+}
+/**
+ * Recovers what a dead run left before another is refused for reasons of its own. Where that fails, the returned end
+ * says `inconsistent`, because the host may run neither version whole; a live holder of the lock recovers by itself.
+ */
+async function recoverBeforeRefusal(host, end) {
+    try {
+        await recoverHost(host);
+        return end;
+    }
+    catch (error) {
+        const { code, message } = toDeployError(error);
+        const isInDoubt = code !== 'locked' && pathExistsSync(host.layout.journal);
+        if (!isInDoubt || end.error === null)
+            return end;
+        const both = `${end.error.message} Also: ${message}`;
+        return { ...end, outcome: 'inconsistent', error: { ...end.error, message: both } };
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/run.js
@@ -21614,124 +21996,1265 @@ async function beginDeployment(host, record, keepPaths) {
 
 
 
+
 /**
- * Runs a deployment on its host: lock, recovery of what a dead run left, the flow, commit or rollback, reports. However it
- * ends, the host runs exactly the old version or exactly the new one, or the outcome says `inconsistent`. Never throws
- * for what happens on the way: it is in the result.
+ * Runs a deployment on its host: lock, recovery of what a dead run left, the contract's flow, commit or rollback,
+ * reports. However it ends, the host runs exactly the old version or exactly the new one, or the outcome says
+ * `inconsistent`. Never throws for what happens on the way: it is in the result.
  */
-async function runDeployment(run, flow) {
-    let session;
+async function runDeployment(deployment, flow) {
+    let locked;
     try {
-        await prepareHost(run.layout, run.tools.log);
-        await flow.prepare();
-        session = await openHostSession({
-            host: run.host,
-            lockTimeoutMs: run.request.lockTimeoutMs,
-            runUrl: run.tools.run.url,
-            signal: run.tools.signal,
-            onLocked: () => run.tools.onLocked(interruptedReport(run)),
-        });
-        return await runInSession(run, flow, session);
+        await prepareHost(deployment.layout, deployment.tools.log);
+        const checked = await flow.check();
+        locked = await lockHost(deployment);
+        return await runLocked(await locked.openSession(), checked, { deployment, flow });
     }
     catch (error) {
-        const cause = causeOf(run, error);
-        const failed = failedEnd(run, cause);
-        const end = session === undefined ? await recoverBeforeRefusal(run.host, run.tools.run.url, failed) : failed;
-        return conclude(run, { end, error: cause });
+        const cause = run_causeOf(deployment, error);
+        const failed = failedEnd(deployment, cause);
+        const end = locked === undefined ? await recoverBeforeRefusal(deployment.host, failed) : failed;
+        return await run_conclude(deployment, { end, error: cause });
     }
     finally {
-        session?.release();
+        await locked?.release();
     }
 }
-async function runInSession(run, flow, session) {
-    const deployment = await session.begin(run.record, run.request.keepPaths);
-    const ending = await attempt(run, flow, deployment);
-    const isNoted = await deployment.noteEnd(ending.end);
-    const result = await conclude(run, ending);
-    const isTold = result.reportPath !== undefined;
-    // Without a local report the next run writes it, if the journal tells how this one ended.
-    if (ending.settled && (isTold || !isNoted))
-        await deployment.settle();
+async function runLocked(session, checked, { deployment, flow }) {
+    let ending;
+    try {
+        const order = await flow.prepare(checked, session.stagingFolder);
+        const installation = await flow.install(order, session);
+        ending = await commit(deployment, session, installation);
+        await flow.end('succeeded');
+    }
+    catch (error) {
+        ending = await undo(deployment, session, run_causeOf(deployment, error));
+        if (deployment.state !== 'pending')
+            await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed');
+    }
+    const isNoted = await session.noteEnd(ending.end);
+    const result = await run_conclude(deployment, ending);
+    const isReported = result.reportPath !== undefined;
+    // Without a local report, the next run writes it, if the journal says how this one ended.
+    if (ending.settled && (isReported || !isNoted))
+        await session.settle();
     else
-        deployment.abandon();
+        session.abandon();
     return result;
 }
-async function attempt(run, flow, deployment) {
-    try {
-        const installation = await flow.install(deployment);
-        await hearSignals();
-        run.tools.signal.throwIfAborted();
-        await deployment.transaction.commit(installation);
-        const settled = await finish(run, () => deployment.finish(installation));
-        await run.enter('succeeded');
-        return { end: successEnd(run, deployment.transaction.changed), error: undefined, settled };
-    }
-    catch (error) {
-        return endFailed(run, deployment, causeOf(run, error));
-    }
+/** Commits what the steps have done. Hears a cancel one last time before. */
+async function commit(deployment, session, installation) {
+    await hearSignals();
+    deployment.tools.signal.throwIfAborted();
+    await session.transaction.commit(installation);
+    const settled = await cleanUp(deployment, session, installation);
+    const { changed } = session.transaction;
+    return { end: buildEnd(deployment.tools.now(), { outcome: 'success', changed }), error: undefined, settled };
 }
 /** The new version is committed: what fails from here on is left to the next run and changes no outcome. */
-async function finish(run, clean) {
+async function cleanUp({ tools }, session, installation) {
     try {
-        return await clean();
+        return await session.finish(installation);
     }
     catch (error) {
-        run.tools.log.warning(`The new version is in place, but the cleanup is left to the next run: ${toDeployError(error).message}`);
+        const { message } = toDeployError(error);
+        tools.log.warning(`The new version is installed. The next run finishes the cleanup, which failed: ${message}`);
         return false;
     }
 }
-async function endFailed(run, { transaction }, cause) {
-    const taken = await takeBack({
-        layout: run.layout,
-        log: run.tools.log,
+async function undo(deployment, { transaction }, cause) {
+    const { layout, tools, request, record } = deployment;
+    const { outcome, rollback } = await rollBack({
+        layout,
+        log: tools.log,
         places: transaction.places,
-        keepPaths: run.request.keepPaths,
-        since: firstChangeOf(run.record),
+        keepPaths: request.keepPaths,
+        since: firstChangeOf(record),
         services: transaction.services,
         healthchecks: transaction.healthchecks,
         undo: () => transaction.rollback(),
     });
-    const settled = taken.rollback?.restored !== false;
+    const settled = rollback?.restored !== false;
     if (settled && cause.code === 'disk_full')
-        await makeRoom(run);
-    if (run.machine.current !== 'pending')
-        await run.enter(taken.outcome === 'rolled_back' ? 'rolled_back' : 'failed');
-    return { end: { ...failedEnd(run, cause), ...taken, changed: !settled }, error: cause, settled };
+        await makeRoom(deployment);
+    return { end: { ...failedEnd(deployment, cause), outcome, rollback, changed: !settled }, error: cause, settled };
 }
-/** What filled the disk may be the staged tree, which nothing needs any more; how the run ended needs some room to be told. */
+/** The staged tree may be what fills the disk. Nothing needs it any more, and the reports need some room. */
 async function makeRoom({ layout, tools }) {
     await cleanStaging(layout, tools.log).catch(error => tools.log.warning(`The staging folder could not be emptied: ${toDeployError(error).message}`));
 }
-function successEnd(run, changed) {
-    return { outcome: 'success', changed, error: null, rollback: null, completed_at: run.tools.now().toISOString() };
-}
 /** Nothing of this run is on the host, though an earlier one may have left it neither old nor new. */
-function failedEnd(run, { code, message }) {
-    const step = run.record.steps.find(({ status }) => status === 'failed')?.id ?? null;
+function failedEnd({ record, tools }, { code, message }) {
+    const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null;
     const outcome = code === 'inconsistent' ? code : 'failed';
-    return { ...successEnd(run, false), outcome, error: { code, message, step } };
+    return buildEnd(tools.now(), { outcome, error: { code, message, step } });
 }
-/** Why a run fails: the cancel rather than what it led to; asked before the undo, which a later cancel does not explain. */
-function causeOf({ tools, layout }, thrown) {
+/**
+ * Why a run fails: the cancel rather than its consequences. Asked before the undo, which a later cancel does not
+ * explain.
+ */
+function run_causeOf({ tools, layout }, thrown) {
     if (tools.signal.aborted)
         return toDeployError(tools.signal.reason);
     return isSystemError(thrown) ? toHostError(thrown, `deploying below ${layout.root}`) : toDeployError(thrown);
 }
-function interruptedReport(run) {
-    const end = { ...successEnd(run, false), outcome: 'interrupted' };
-    return buildLocalReport(run.record, end, { accepted: false, attempts: 0, error: null });
-}
-async function conclude(run, { end, error }) {
-    const address = run.host.sender?.address ?? null;
-    const { signal, onCancelledEnd } = run.tools;
-    const untilTold = new AbortController();
-    const closed = await closeDeployment(run.host, run.record, end, address, known => {
+async function run_conclude({ host, record, tools }, { end, error }) {
+    const { signal, observer } = tools;
+    const untilReported = new AbortController();
+    const address = host.sender?.address ?? null;
+    const closed = await closeDeployment(host, { record, end, address }, known => {
         if (signal.aborted)
-            onCancelledEnd(known);
-        signal.addEventListener('abort', () => onCancelledEnd(known), { signal: untilTold.signal });
+            observer.onCancelledEnd(known);
+        signal.addEventListener('abort', () => observer.onCancelledEnd(known), { signal: untilReported.signal });
     });
-    untilTold.abort();
+    untilReported.abort();
     return { ...closed, error };
+}
+
+;// CONCATENATED MODULE: ./build/install/files/private-file.js
+
+
+
+/**
+ * An open file for a download: made in a private directory (0700) below `parent`, then unlinked, so that no other
+ * job can reach it by a name and nothing stays behind, however this process ends.
+ * Throws DeploymentError `disk_full` or `host_not_writable`.
+ */
+function openPrivateFileSync(parent) {
+    try {
+        const directory = (0,external_node_fs_namespaceObject.mkdtempSync)((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-'));
+        const path = (0,external_node_path_namespaceObject.join)(directory, 'artifact');
+        try {
+            const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx+', 0o600);
+            (0,external_node_fs_namespaceObject.unlinkSync)(path);
+            return { fd, close: () => (0,external_node_fs_namespaceObject.close)(fd, () => { }) };
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.rmdirSync)(directory);
+        }
+    }
+    catch (error) {
+        throw toHostError(error, `creating the download's private file in ${parent}`);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/host-command.js
+
+
+
+
+/**
+ * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed, and
+ * logs how long it took. Throws DeploymentError `step_failed` with its exit code and the beginning of its output, or
+ * `step_timed_out`.
+ */
+async function runHostCommand({ tools, record }, request) {
+    const { command, env, timeoutSeconds } = request.command;
+    const [program, ...args] = command;
+    const started = external_node_perf_hooks_namespaceObject.performance.now();
+    const end = await runChild({
+        command: [program, ...args, ...request.args],
+        env: allowedEnvironment({ ...factVariables(record.facts), ...env, ...request.variables }),
+        timeoutMs: timeoutSeconds * 1000,
+        signal: tools.signal,
+    });
+    if (end.kind === 'exited' && end.code === 0) {
+        const took = Math.round(external_node_perf_hooks_namespaceObject.performance.now() - started);
+        return tools.log.info(`${request.name} of the host config ran ${program}, which succeeded after ${took} ms.`);
+    }
+    const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
+    throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (time-out ${timeoutSeconds} s).`);
+}
+function factVariables(facts) {
+    return {
+        DEPLOYMENT_ID: facts.deployment_id,
+        DEPLOYMENT_KIND: facts.kind ?? '',
+        DEPLOYMENT_SLUG: facts.slug ?? '',
+        DEPLOYMENT_VERSION: facts.version ?? '',
+        DEPLOYMENT_PREVIOUS_VERSION: facts.previous_version ?? '',
+        DEPLOYMENT_HOST_ID: facts.host_id,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/move-to-snapshot.js
+
+
+
+
+/** Moves what is installed at a place to the snapshots, under the next number and its version. */
+async function moveToSnapshot({ deployment, transaction }, place, version) {
+    const { layout } = deployment;
+    const folder = snapshotsPath(layout, place);
+    const name = nextSnapshotName(folder, version);
+    // Only ours, and nothing while they are empty: these need no journal.
+    await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)(folder));
+    await makePrivateDirectories(folder);
+    const [from, path] = [installPath(layout, place), (0,external_node_path_namespaceObject.join)(folder, name)];
+    await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, path) });
+    return { name, path };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/install-part.js
+
+
+
+
+
+
+
+
+/**
+ * Installs a staged part: makes its tree and record durable, moves the old tree to the snapshots, moves the kept paths
+ * into the new one (where there is no old tree, from the snapshot that was left behind), and moves the new tree into
+ * place. A part that is installed already, with the same bytes and intact, stays as it is.
+ */
+async function installPart(context, part) {
+    const { layout, tools } = context.deployment;
+    const path = installPath(layout, part);
+    const intact = await findIntact(context, part);
+    if (intact !== undefined) {
+        context.results.set(placeName(part), { record: intact });
+        await writeTreeRecord(layout, intact);
+        tools.log.info(`${placeName(part)} is already ${part.version} with these bytes, and intact: nothing to change.`);
+        return 'unchanged';
+    }
+    const isThere = pathExistsSync(path);
+    const keeper = isThere ? path : part.leftBehind;
+    const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper);
+    const [record] = await Promise.all([recordTree(context, part), syncTree(part.staged, tools.signal)]);
+    tools.signal.throwIfAborted();
+    if (!pathExistsSync((0,external_node_path_namespaceObject.dirname)(path)))
+        await context.transaction.apply({ type: 'make_directory', path: part.shelf });
+    const snapshot = pathExistsSync(path) ? await moveToSnapshot(context, part, part.previous.version) : undefined;
+    context.results.set(placeName(part), { record, snapshot: snapshot?.name });
+    await carryOver(context, part, { from: isThere ? snapshot?.path : part.leftBehind, kept });
+    await context.transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, part.staged), to: placeName(part) });
+    tools.log.info(`${path} is now ${part.version} (tree digest ${record.digest}).`);
+    return 'done';
+}
+/** The record of the installed tree, if that is the part's, with no file missing or changed. */
+async function findIntact({ deployment }, part) {
+    const { layout, request, tools } = deployment;
+    const { installed } = part.previous;
+    if (installed?.artifact_sha256 !== part.artifactSha256)
+        return undefined;
+    const record = buildTreeRecord(part.tree, request.keepPaths);
+    if (installed.tree_digest !== record.digest)
+        return undefined;
+    const tree = { root: installPath(layout, part), keepPaths: request.keepPaths };
+    const { missing, changed } = await compareTree(tree, record, tools.signal);
+    return missing.length === 0 && changed.length === 0 ? record : undefined;
+}
+/** Computed while the sync runs, which takes its time in a process of its own. */
+async function recordTree({ deployment }, part) {
+    await hearSignals();
+    const record = buildTreeRecord(part.tree, deployment.request.keepPaths);
+    await writeTreeRecord(deployment.layout, record);
+    return record;
+}
+async function prepareKeptPaths({ deployment }, { staged }, keeper) {
+    const { request, tools } = deployment;
+    const kept = findKeptPaths({ root: keeper, keepPaths: request.keepPaths }, staged);
+    for (const path of await dropShipped(staged, kept)) {
+        tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`);
+    }
+    for (const path of kept)
+        makeParents(staged, path);
+    return kept;
+}
+function makeParents(staged, path) {
+    const parts = path.split('/').slice(0, -1);
+    for (let depth = 1; depth <= parts.length; depth++) {
+        const parent = (0,external_node_path_namespaceObject.join)(staged, ...parts.slice(0, depth));
+        if (!pathExistsSync(parent))
+            makeOpenDirectorySync(parent);
+    }
+}
+async function carryOver({ deployment, transaction }, part, { from, kept }) {
+    if (from === undefined)
+        return;
+    const { root } = deployment.layout;
+    for (const path of kept) {
+        await transaction.apply({
+            type: 'move',
+            from: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(from, path)),
+            to: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(part.staged, path)),
+        });
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/env-template.js
+
+
+const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
+/**
+ * Builds a settings file from a template of `KEY=value` lines: a key's value comes from `environment` where it is set
+ * there, the other lines stay unchanged; declared keys that the template lacks are appended when set. Throws
+ * DeploymentError `step_failed` when a value contains a line break, or a required key ends up empty.
+ */
+function seedSettings(template, names, environment) {
+    const keys = [...names.required, ...names.optional];
+    refuseUnusableNames(keys);
+    const seeder = new SettingsSeeder(environment);
+    for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n'))
+        seeder.addLine(line);
+    for (const key of keys)
+        seeder.addMissing(key);
+    refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))));
+    return seeder.settings;
+}
+/**
+ * Refuses existing settings in which a required key is missing or empty: DeploymentError `step_failed`, naming the keys
+ * and the file.
+ */
+function verifySettings(settings, required) {
+    refuseUnusableNames(required);
+    const missing = unsetSettings(settings.text, required);
+    if (missing.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `plugin.yaml requires ${missing.join(', ')}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
+}
+/** Which of the keys settings lack or leave empty. */
+function unsetSettings(text, keys) {
+    const set = new Set(text.split(/\r?\n/).flatMap(line => {
+        const [, , key, , value] = ASSIGNMENT.exec(line) ?? [];
+        return key === undefined || isEmpty((value ?? '').trim()) ? [] : [key];
+    }));
+    return keys.filter(key => !set.has(key));
+}
+class SettingsSeeder {
+    #environment;
+    #lines = [];
+    #values = new Map();
+    #fromEnvironment = new Set();
+    constructor(environment) {
+        this.#environment = environment;
+    }
+    get settings() {
+        return { text: `${this.#lines.join('\n')}\n`, fromEnvironment: [...this.#fromEnvironment] };
+    }
+    valueOf(key) {
+        return this.#values.get(key);
+    }
+    addLine(line) {
+        const [, lead, key, equals, own] = ASSIGNMENT.exec(line) ?? [];
+        const value = key === undefined ? undefined : this.#take(key);
+        if (key !== undefined)
+            this.#values.set(key, value ?? (own ?? '').trim());
+        this.#lines.push(value === undefined ? line : `${lead}${key}${equals}${quoted(value)}`);
+    }
+    addMissing(key) {
+        const value = this.#values.has(key) ? undefined : this.#take(key);
+        if (value === undefined)
+            return;
+        this.#values.set(key, value);
+        this.#lines.push(`${key}=${quoted(value)}`);
+    }
+    #take(key) {
+        const value = this.#environment[key];
+        if (value === undefined || value === '')
+            return undefined;
+        if (/[\r\n\0]/.test(value))
+            throw unusableValue(key);
+        this.#fromEnvironment.add(key);
+        return value;
+    }
+}
+function quoted(value) {
+    if (!/^\s|\s$|["'\\#$`]/.test(value))
+        return value;
+    return value.includes("'") ? `"${value.replace(/["\\$`]/g, '\\$&')}"` : `'${value}'`;
+}
+function isEmpty(value) {
+    return value === undefined || value === '' || value === '""' || value === "''" || value.startsWith('#');
+}
+function refuseUnusableNames(names) {
+    const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
+    if (unusable.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${unusable.map(name => `"${cleanForeignText(name, 60)}"`).join(', ')}, which cannot be the name of a variable: the publisher must rename it.`);
+}
+function unusableValue(key) {
+    return new DeploymentError('step_failed', `The value of ${key} in the step's environment contains a line break, which a settings file cannot store: encode it (as base64, for instance).`);
+}
+function refuseEmpty(keys) {
+    if (keys.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `plugin.yaml requires ${keys.join(', ')}, which neither the template nor the step's environment sets: add ${itOrThem(keys)} under env: of the step.`);
+}
+function itOrThem(keys) {
+    return keys.length === 1 ? 'it' : 'them';
+}
+
+;// CONCATENATED MODULE: ./build/install/files/read-small-file.js
+
+/**
+ * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a pipe.
+ * `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
+ */
+function readSmallFileSync(path, maxBytes, flags = 0) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
+    try {
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
+        return stat.isFile() && stat.size <= maxBytes ? (0,external_node_fs_namespaceObject.readFileSync)(fd, 'utf8') : undefined;
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/** The same, with undefined also for a file that cannot be opened or read. Never throws. */
+function tryReadSmallFileSync(path, maxBytes) {
+    try {
+        return readSmallFileSync(path, maxBytes);
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/write-env.js
+
+
+
+
+
+
+
+
+
+const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`;
+/**
+ * Seeds `<shelf>/<id>.env` (0600 from its first byte, written whole or not at all) from a template of the installed
+ * artifact, whose path `from` is relative to the project root; only reads a file that exists. Throws DeploymentError
+ * `step_failed` when the template or the existing settings are not a regular file, or a required key is or ends up
+ * empty.
+ */
+async function writeEnv({ deployment, transaction, stagingFolder }, part, from) {
+    const { layout, tools } = deployment;
+    const target = settingsPath(layout, part);
+    if (pathExistsSync(target)) {
+        verifySettings({ path: target, text: write_env_readSettings(target) }, part.environment.required);
+        tools.log.info(`${target} exists and stays unchanged.`);
+        return 'unchanged';
+    }
+    const template = readTemplate(layout.root, from);
+    const settings = seedSettings(template, part.environment, tools.runner.variables);
+    const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, `${part.id}.env`);
+    await writeNewFile(staged, settings.text);
+    await transaction.apply({
+        type: 'create_file',
+        staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged),
+        path: (0,external_node_path_namespaceObject.relative)(layout.root, target),
+    });
+    tools.log.info(`${target} written; from the step's environment: ${settings.fromEnvironment.join(', ') || 'nothing'}.`);
+    return 'done';
+}
+/** The host's own settings may be a link to another file of the operator. */
+function write_env_readSettings(path) {
+    try {
+        const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
+        if (text !== undefined)
+            return text;
+    }
+    catch (error) {
+        const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`;
+        throw unusableSettings(path, found);
+    }
+    throw unusableSettings(path, NOT_A_SMALL_FILE);
+}
+function readTemplate(root, from) {
+    try {
+        const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(root, from), MAX_SMALL_FILE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (text !== undefined)
+            return text;
+    }
+    catch (error) {
+        const found = errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`;
+        throw unusableTemplate(from, found);
+    }
+    throw unusableTemplate(from, NOT_A_SMALL_FILE);
+}
+function unusableSettings(path, found) {
+    return new DeploymentError('step_failed', `The settings ${path} ${found}: repair or remove them.`);
+}
+function unusableTemplate(from, found) {
+    const remedy = 'correct "from" in the plan, or the artifact';
+    return new DeploymentError('step_failed', `The settings template ${from} ${found}: ${remedy}.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/perform-step.js
+
+
+
+
+
+
+
+
+/**
+ * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says.
+ */
+async function performStep(context, step) {
+    if (context.order.skipped.has(step.id)) {
+        const { log } = context.deployment.tools;
+        log.notice(`Step ${step.id} (${step.action}) is skipped: the host config says supervisor: none.`);
+        return 'skipped';
+    }
+    switch (step.action) {
+        case 'prepare':
+        case 'download':
+        case 'extract':
+        case 'rollback':
+        case 'configure_plugin':
+            return 'done';
+        case 'install_plugin':
+            return await installPart(context, findPart(context, `plugins/${step.plugin}`));
+        case 'install_extension':
+            return await installPart(context, findPart(context, `extensions/${step.extension}`));
+        case 'write_env':
+            return await writeEnv(context, findPart(context, `${step.from.split('/')[0]}/${step.plugin}`), step.from);
+        case 'provision':
+            return await provision(context, step);
+        case 'start':
+        case 'stop':
+        case 'restart':
+            return await supervise(context, step.action, step.plugin);
+        case 'healthcheck':
+            return await verifyHealth(context, step);
+        case 'notify':
+            return await notify(context, step);
+    }
+}
+async function provision(context, { plugin: id }) {
+    const name = `provision.${id}`;
+    const command = requireEntry(context.order.hostConfig?.provision.get(id), name);
+    await runHostCommand(context.deployment, { name, command, args: [id], variables: { PROVISION_PLUGIN_ID: id } });
+    return 'done';
+}
+async function supervise(context, action, plugin) {
+    const { log, signal } = context.deployment.tools;
+    for (const service of servicesOf(context, plugin)) {
+        log.info(`${action} ${describeService(service)}`);
+        await context.transaction.supervise(service, action, signal);
+    }
+    return 'done';
+}
+/** The service of one plugin; without a plugin, one project-wide unit or the service of each part. */
+function servicesOf(context, plugin) {
+    const config = requireConfig(context);
+    const ids = plugin === undefined ? context.order.parts.map(part => part.id) : [plugin];
+    const find = plugin === undefined ? projectServiceOf : serviceOf;
+    const services = ids.map(id => requireEntry(find(config, id), 'supervisor'));
+    return [...new Map(services.map(service => [JSON.stringify(service), service])).values()];
+}
+async function verifyHealth(context, step) {
+    const { log, signal } = context.deployment.tools;
+    const { parts } = context.order;
+    const ids = parts.map(part => part.id);
+    for (const healthcheck of healthchecksOf(step, requireConfig(context), ids)) {
+        const version = parts.find(part => part.id === healthcheck.id)?.version ?? null;
+        log.info(`${healthcheck.id} is healthy. ${await checkHealth({ healthcheck, version, log, signal })}`);
+    }
+    return 'done';
+}
+/** A failed notification is no reason to roll back a healthy version. */
+async function notify(context, step) {
+    const { log, signal } = context.deployment.tools;
+    const { event, message = '' } = step;
+    const name = `notify.${event}`;
+    const variables = { NOTIFY_EVENT: event, NOTIFY_MESSAGE: message };
+    try {
+        const command = requireEntry(context.order.hostConfig?.notify.get(event), name);
+        await runHostCommand(context.deployment, { name, command, args: [event, message], variables });
+        return 'done';
+    }
+    catch (error) {
+        signal.throwIfAborted();
+        const warning = `the notification failed. ${error instanceof Error ? error.message : String(error)}`;
+        log.warning(`Step ${step.id}: ${warning}`);
+        return { warning };
+    }
+}
+function findPart(context, name) {
+    return requireEntry(context.order.parts.find(part => placeName(part) === name), name);
+}
+function requireConfig({ order }) {
+    return requireEntry(order.hostConfig, 'host-config');
+}
+/** The plan was compared with the host config before anything was fetched, so nothing is missing here. */
+function requireEntry(entry, name) {
+    if (entry === undefined)
+        throw new DeploymentError('step_failed', `The host config has no ${name}.`);
+    return entry;
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/duration.js
+
+const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
+const DURATION_FORM = /^(\d{1,6})([smh])$/;
+/** A length of time as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of them. */
+function durationSchema(min, max) {
+    const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
+    return union([schemas_number(), pipe(schemas_string().check(_regex(DURATION_FORM)), transform(secondsOf))], { error })
+        .check(refine(seconds => Number.isInteger(seconds) && seconds >= min && seconds <= max, { error }));
+}
+function secondsOf(text) {
+    const [, count, unit] = DURATION_FORM.exec(text) ?? [];
+    return Number(count) * SECONDS_PER_UNIT[unit];
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/plan-step.js
+
+
+
+
+const MAX_HEALTHCHECK_SECONDS = 600;
+const DEFAULT_HEALTHCHECK_SECONDS = 30;
+const MAX_HEALTHCHECK_RETRIES = 20;
+const MAX_NOTIFY_MESSAGE_CHARS = 500;
+/** Everything that a plan can ask for. No action runs a command of the plan's. */
+const ACTIONS = [
+    'prepare',
+    'download',
+    'extract',
+    'rollback',
+    'provision',
+    'install_plugin',
+    'install_extension',
+    'configure_plugin',
+    'write_env',
+    'start',
+    'stop',
+    'restart',
+    'healthcheck',
+    'notify',
+];
+/** Its first component may also be a project archive's own name for its directory of plugins. */
+const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
+const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
+    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
+}));
+const messageSchema = schemas_string()
+    .check(_maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }), _regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }));
+const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` };
+const stepKeys = {
+    id: stepIdSchema,
+    depends_on: schemas_default(array(stepIdSchema), []),
+    snapshot: schemas_default(schemas_boolean(), false),
+};
+/** The keys of every step. */
+const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
+/** The form of a step, by its action; unknown actions and keys are refused. */
+const stepSchema = discriminatedUnion('action', [
+    strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract', 'rollback']) }),
+    strictObject({
+        ...stepKeys,
+        action: literal(['provision', 'install_plugin', 'configure_plugin']),
+        plugin: idSchema,
+    }),
+    strictObject({ ...stepKeys, action: literal('install_extension'), extension: idSchema }),
+    strictObject({ ...stepKeys, action: literal('write_env'), plugin: idSchema, from: templatePathSchema }),
+    strictObject({ ...stepKeys, action: literal(['start', 'stop', 'restart']), plugin: exactOptional(idSchema) }),
+    strictObject({
+        ...stepKeys,
+        action: literal('healthcheck'),
+        plugin: exactOptional(idSchema),
+        timeout: schemas_default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
+        retries: schemas_default(schemas_int(retriesError).check(_gte(0, retriesError), _lte(MAX_HEALTHCHECK_RETRIES, retriesError)), 0),
+    }),
+    strictObject({
+        ...stepKeys,
+        action: literal('notify'),
+        event: stepIdSchema,
+        message: exactOptional(messageSchema),
+    }),
+]);
+/** The keys that a step with `action` accepts; those of every step where the action is unknown. */
+function keysOfStep(action) {
+    const shapes = stepSchema.def.options.map(option => option.shape);
+    const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
+    return Object.keys(shape ?? { ...stepKeys, action });
+}
+/** The step as the rest of the program knows it. */
+function buildStep(written, position) {
+    const { depends_on: dependsOn, ...rest } = written;
+    if (rest.action !== 'healthcheck')
+        return { ...rest, dependsOn, ...position };
+    const { timeout: timeoutSeconds, ...check } = rest;
+    return { ...check, timeoutSeconds, dependsOn, ...position };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/remove-part.js
+
+
+
+
+
+
+
+
+/**
+ * Removes a part that the new version does not contain: stops its service, where one runs and no remaining part shares
+ * it, and moves its tree to the snapshots. Does nothing where the tree is gone already. Throws DeploymentError
+ * `step_failed` or `step_timed_out` when the service cannot be stopped, its state is unknown, or a kept path could not
+ * be restored.
+ */
+async function removePart(context, part) {
+    const { layout, request, tools } = context.deployment;
+    const { installed } = part;
+    const path = installPath(layout, part);
+    if (!pathExistsSync(path)) {
+        tools.log.info(`${path} is gone already: only its record is removed.`);
+        return 'unchanged';
+    }
+    // Refuse what could not be restored before anything is touched.
+    findMovablePaths({ root: path, keepPaths: request.keepPaths });
+    await stopService(context, part);
+    const snapshot = await moveToSnapshot(context, part, installed.version);
+    context.results.set(placeName(part), { snapshot: snapshot.name });
+    tools.log.notice(`${path} (${installed.version}) was removed, because this version does not contain it.`);
+    const settings = settingsPath(layout, part);
+    if (pathExistsSync(settings))
+        tools.log.notice(`${settings} is yours and stays: remove it when nothing needs it.`);
+    return 'done';
+}
+async function stopService(context, part) {
+    const { hostConfig } = context.order;
+    const { log, signal } = context.deployment.tools;
+    const service = hostConfig && serviceOf(hostConfig, part.id);
+    if (hostConfig === undefined || service === undefined) {
+        log.notice(`The host config names no supervisor, so ${placeName(part)} was not stopped: check whether it runs.`);
+        return;
+    }
+    const { up, known, missing } = await readServiceState(service, { signal });
+    if (missing || (known && !up))
+        return log.info(`${describeService(service)} does not run.`);
+    if (isShared(context, hostConfig, service)) {
+        log.notice(`${describeService(service)} of ${placeName(part)} is not stopped: a remaining part uses it too.`);
+        return;
+    }
+    log.info(`stop ${describeService(service)}`);
+    await context.transaction.noteHealthchecks([restoredCheck(hostConfig, service, part)]);
+    await context.transaction.supervise(service, 'stop', signal);
+}
+/** Whether the service runs a part that stays on this host, or the whole project. */
+function isShared({ deployment, order }, config, service) {
+    const leaving = new Set(order.removals.map(placeName));
+    const rows = readInstalled(deployment.layout);
+    const staying = rows.filter(row => !leaving.has(placeName(placeOf(row))));
+    const ids = [...staying, ...order.parts].map(({ id }) => id);
+    const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)]);
+    return inUse.some(other => other !== undefined && remove_part_keyOf(other) === remove_part_keyOf(service));
+}
+/** The same for every spelling of one service: systemd reads a name without a suffix as a service. */
+function remove_part_keyOf(service) {
+    const { supervisor } = service;
+    const isShort = supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit);
+    return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service);
+}
+/** The plan of the new version has no check of a part that it does not contain. */
+function restoredCheck(config, service, { id, installed }) {
+    const check = config.plugins.get(id)?.healthcheck ?? null;
+    const timeout = DEFAULT_HEALTHCHECK_SECONDS + (check?.stableForSeconds ?? 0);
+    return { id, service, check, timeout_seconds: timeout, retries: 0, previous_version: installed.version };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/run-steps.js
+
+
+
+
+
+/**
+ * Removes what the new version does not contain, then runs the plan's steps in their order, and records each with its
+ * duration; calls `beforeStep` before each of the plan's. After the first that throws, records the others as not run
+ * and throws its error as it is.
+ */
+async function runSteps(context, beforeStep) {
+    const { order, deployment, transaction } = context;
+    await transaction.noteHealthchecks(restoredChecks(order));
+    const steps = [...order.removals.map(removalOf), ...order.steps];
+    for (const [index, step] of steps.entries()) {
+        const finish = startEntry(step);
+        try {
+            deployment.tools.signal.throwIfAborted();
+            if (step.action !== 'remove')
+                await beforeStep(step);
+            const end = step.action === 'remove' ? await removePart(context, step.part) : await performStep(context, step);
+            await deployment.record.addStep(finish(end));
+        }
+        catch (error) {
+            await deployment.record.addStep(finish({ failed: error instanceof Error ? error.message : String(error) }));
+            for (const left of steps.slice(index + 1))
+                await deployment.record.addStep(notRun(left));
+            throw error;
+        }
+    }
+}
+function startEntry({ id, action }) {
+    const started = external_node_perf_hooks_namespaceObject.performance.now();
+    return end => {
+        const duration_ms = Math.round(external_node_perf_hooks_namespaceObject.performance.now() - started);
+        if (typeof end === 'string')
+            return { id, action, status: end, duration_ms, error: null };
+        if ('failed' in end)
+            return { id, action, status: 'failed', duration_ms, error: end.failed };
+        return { id, action, status: 'warned', duration_ms, error: end.warning };
+    };
+}
+function notRun({ id, action }) {
+    return { id, action, status: 'not_run', duration_ms: 0, error: null };
+}
+function removalOf(part) {
+    return { id: placeName(part), action: 'remove', part };
+}
+/** How to check the old versions after a rollback. */
+function restoredChecks({ steps, parts, hostConfig, skipped }) {
+    if (hostConfig === undefined)
+        return [];
+    const previous = new Map(parts.map(part => [part.id, part.previous.version]));
+    return steps
+        .flatMap(step => step.action === 'healthcheck' && !skipped.has(step.id)
+        ? healthchecksOf(step, hostConfig, [...previous.keys()])
+        : [])
+        .map(check => ({ ...check, previous_version: previous.get(check.id) ?? null }));
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/unset-settings.js
+
+
+
+
+
+
+const MAX_NAME_CHARS = 60;
+/**
+ * Logs by name the required settings that the host lacks, for parts without a `write_env` step; that step refuses for
+ * itself. Logs nothing where the settings cannot be read. Never throws.
+ */
+function noticeUnsetSettings({ deployment, order }) {
+    const written = new Set(order.steps.flatMap(step => (step.action === 'write_env' ? [`${step.from.split('/')[0]}/${step.plugin}`] : [])));
+    for (const part of order.parts.filter(other => !written.has(placeName(other)))) {
+        const { required } = part.environment;
+        const path = settingsPath(deployment.layout, part);
+        const text = required.length === 0 ? undefined : unset_settings_readSettings(path);
+        const unset = text === undefined ? [] : unsetSettings(text, required);
+        if (unset.length === 0)
+            continue;
+        const names = unset.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
+        deployment.tools.log.notice(`${placeName(part)} requires ${names}. ${path} does not set them, and the plan has no write_env step for it.`);
+    }
+}
+/** Empty where there is no file, undefined where it cannot be read. */
+function unset_settings_readSettings(path) {
+    try {
+        return readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
+    }
+    catch (error) {
+        return isAbsent(error) ? '' : undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/host.js
+const REPORT_TIMEOUT_MS = 10_000;
+/** After a cancel the runner kills within 10 s of its first signal; a report not sent by then waits in the outbox. */
+const CANCELLED_REPORT_TIMEOUT_MS = 2000;
+/** How long a report to the hub may take in all, retries included: little once the run is cancelled. */
+function reportTimeout(signal) {
+    return () => (signal?.aborted ? CANCELLED_REPORT_TIMEOUT_MS : REPORT_TIMEOUT_MS);
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/deployment.js
+
+
+
+
+
+function startDeployment(request, tools, { transitions, facts, sender }) {
+    const machine = createStateMachine(transitions, 'pending', tools.now);
+    const host = hostOf(tools, { projectRoot: request.projectRoot, sender }, tools.signal);
+    const record = createDeploymentRecord(facts, machine.history);
+    return {
+        request,
+        tools,
+        layout: host.layout,
+        record,
+        host,
+        get state() {
+            return machine.current;
+        },
+        async enter(state) {
+            // One state may compute for long; hear a cancel before the next.
+            await hearSignals();
+            const change = machine.enter(state);
+            tools.log.group(state);
+            await record.enter(change);
+        },
+    };
+}
+/** The host below a project root. Reports take less time once `signal` is aborted. */
+function hostOf({ log, secrets, runner, flows }, { projectRoot, sender }, signal) {
+    return {
+        layout: layoutOf(projectRoot),
+        log,
+        redact: secrets.redact,
+        sender,
+        reportTimeoutMs: reportTimeout(signal),
+        runUrl: runner.workflow.url,
+        flows,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/bodies.js
+
+/** The detail record; everything but the latest version is ignored (docs/contracts.md, "Detail route"). */
+const detailSchema = object({ latest_version: schemas_nullish(schemas_string()) });
+const errorSchema = schemas_lazy(() => object({
+    error: schemas_catch(optional(schemas_string()), undefined),
+    detail: schemas_catch(optional(schemas_string()), undefined),
+    message: schemas_catch(optional(schemas_string()), undefined),
+}));
+/** The reason in a marketplace error: `error`, else `detail`, else `message` of its JSON body. */
+function parseErrorText(body) {
+    const parsed = errorSchema.safeParse(body);
+    return parsed.success ? (parsed.data.error ?? parsed.data.detail ?? parsed.data.message) : undefined;
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/client.js
+
+
+
+
+const DETAIL_TIMEOUT_MS = 60_000;
+/**
+ * The client side of the marketplace contract for one plugin or service. Failures: AuthenticationError
+ * `authentication_failed` for 401 and 403, ArtifactError `not_found` for 404, `no_published_version`,
+ * `artifact_unavailable` for other refusals, and what the wire throws.
+ */
+function createMarketplaceClient(wire, subject) {
+    const { bases, kind, slug, apiKey } = subject;
+    const detailUrl = routeOf(kind === 'plugin' ? bases.hub : bases.services, `${kind}s`, slug);
+    const credentials = { 'X-API-Key': apiKey };
+    return {
+        async readLatestVersion() {
+            const answer = await wire.requestJson({
+                method: 'GET',
+                url: detailUrl,
+                retry: 'transient',
+                timeoutMs: DETAIL_TIMEOUT_MS,
+            });
+            if (answer.status !== 200)
+                throw refusal(answer, subject, 'the version');
+            return parseLatestVersion(answer.body, subject);
+        },
+        async fetchArtifact(request) {
+            const answer = await wire.download({
+                url: `${detailUrl}/install?version=${encodeURIComponent(request.version)}`,
+                credentials,
+                fd: request.fd,
+                maxBytes: request.maxBytes,
+                timeoutMs: request.timeoutMs,
+                hmacSecret: request.signingSecret,
+                onProgress: request.onProgress,
+            });
+            if (!answer.ok)
+                throw refusal(answer, subject, `version ${request.version}`);
+            return {
+                artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256 },
+                hmac: answer.hmacSha256,
+                signatureHeader: answer.headers['x-signature'],
+                headerVersion: parseHeaderVersion(answer.headers[kind === 'plugin' ? 'x-plugin' : 'x-service']),
+                repo: parseRepo(answer.headers['x-repo']),
+            };
+        },
+        sendReport: (body, { retry, timeoutMs }) => wire.requestJson({
+            method: 'POST',
+            url: routeOf(bases.deployments, 'deployments', 'report'),
+            credentials,
+            body,
+            retry: retry ? 'transient' : 'never',
+            timeoutMs,
+        }),
+    };
+}
+/** Whether a fetch failed because the hub does not serve this version; a hub may still list it as its latest. */
+function isNotServed(error) {
+    return error instanceof ArtifactError && error.code === 'not_found';
+}
+function routeOf(base, ...parts) {
+    return [base.replace(/\/+$/, ''), ...parts.map(encodeURIComponent)].join('/');
+}
+function parseLatestVersion(body, { kind, slug }) {
+    const parsed = detailSchema.safeParse(body);
+    if (!parsed.success) {
+        throw new ArtifactError('bad_response', `The hub's record of ${kind} ${slug} is not a JSON object with latest_version: check hub-url.`);
+    }
+    const latest = parsed.data.latest_version?.trim();
+    if (!latest) {
+        throw new ArtifactError('no_published_version', `The hub has no published version of ${kind} ${slug}: publish one, or name a version.`);
+    }
+    if (!versionSchema.safeParse(latest).success) {
+        throw new ArtifactError('bad_response', `The hub's latest_version of ${kind} ${slug} is "${cleanForeignText(latest, 60)}", which is not a version: report this to the hub's operator.`);
+    }
+    return latest;
+}
+function refusal(answer, { kind, slug }, wanted) {
+    const reason = parseErrorText(answer.body);
+    const said = `the hub answered ${answer.status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`;
+    switch (answer.status) {
+        case 401:
+            return new AuthenticationError('authentication_failed', `Fetching ${wanted} of ${kind} ${slug}: ${said}. Check api-key: it may be wrong, revoked or expired.`);
+        case 403:
+            return new AuthenticationError('authentication_failed', `Fetching ${wanted} of ${kind} ${slug}: ${said}. A key may be bound to one kind and slug: a matrix over slugs needs a key for each.`);
+        case 404:
+            return new ArtifactError('not_found', `Fetching ${wanted} of ${kind} ${slug}: ${said}. Check slug, kind, version and hub-url.`);
+        default:
+            return new ArtifactError('artifact_unavailable', `Fetching ${wanted} of ${kind} ${slug}: ${said}. Try again later, or ask the hub's operator.`);
+    }
+}
+function parseHeaderVersion(header) {
+    return versionSchema.safeParse(header?.match(/@([^@]*)$/)?.[1]).data;
+}
+function parseRepo(header) {
+    return header !== undefined && /^[\w.-]+\/[\w.-]+(@[\w./+-]+)?$/.test(header) && header.length <= 300
+        ? header
+        : undefined;
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/hub-report.js
+
+
+
+const MAX_ERROR_MESSAGE_CHARS = 2000;
+const RETRIED_STATUSES = new Set([408, 429]);
+/** Reports deployments of one plugin or service to the hub, best-effort (contract 4.3, rules 7 and 8). */
+function createReportSender(client, subject) {
+    return {
+        address: reportAddress(subject),
+        async send(report, limits) {
+            try {
+                const { status, body, attempts } = await client.sendReport(buildReportBody(report, subject), limits);
+                if (status >= 200 && status < 300)
+                    return { accepted: true, attempts };
+                const reason = parseErrorText(body);
+                const error = `the hub answered ${status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`;
+                return { accepted: false, attempts, status, error, final: status < 500 && !RETRIED_STATUSES.has(status) };
+            }
+            catch (error) {
+                return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false };
+            }
+        },
+    };
+}
+function buildReportBody(report, { kind, slug }) {
+    return {
+        kind,
+        slug,
+        version: report.version ?? report.requested_version ?? 'unknown',
+        status: report.status,
+        started_at: report.started_at,
+        completed_at: report.completed_at,
+        host_id: report.host_id,
+        repo: report.repo,
+        error_message: report.error === null ? null : report.error.message.slice(0, MAX_ERROR_MESSAGE_CHARS),
+    };
+}
+function reportAddress({ bases, kind, slug }) {
+    return `${bases.deployments.replace(/\/+$/, '')}/deployments/report ${kind} ${slug}`;
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/states.js
+/** The marketplace flow. No way leads to `installing` that does not pass `verifying_signature`. */
+const MARKETPLACE_TRANSITIONS = {
+    pending: ['fetching'],
+    fetching: ['verifying_signature', 'failed'],
+    verifying_signature: ['extracting', 'failed'],
+    extracting: ['loading_plan', 'failed'],
+    loading_plan: ['resolving_sequence', 'failed'],
+    resolving_sequence: ['installing', 'failed'],
+    installing: ['healthchecking', 'failed', 'rolled_back'],
+    healthchecking: ['succeeded', 'failed', 'rolled_back'],
+    succeeded: [],
+    failed: [],
+    rolled_back: [],
+};
+
+;// CONCATENATED MODULE: ./build/marketplace/deployment.js
+
+
+
+
+
+function deployment_startDeployment(request, tools) {
+    const start = {
+        transitions: MARKETPLACE_TRANSITIONS,
+        facts: initialFacts(request, tools),
+        sender: createReportSender(createMarketplaceClient(tools.wires.reportWire, request), request),
+    };
+    return Object.assign(startDeployment(request, tools, start), {
+        request,
+        shelf: shelfOf(request.kind),
+        client: createMarketplaceClient(tools.wires.wire, request),
+    });
+}
+/** What is known of a deployment before it starts. */
+function initialFacts(known, { deploymentId, now, runner }) {
+    return {
+        deployment_id: deploymentId,
+        contract: 'marketplace',
+        kind: known.kind ?? null,
+        slug: known.slug ?? null,
+        id: null,
+        requested_version: known.version ?? null,
+        version: null,
+        version_source: null,
+        previous_version: null,
+        artifact_sha256: null,
+        artifact_size: null,
+        repo: null,
+        host_id: known.hostId ?? '',
+        started_at: now().toISOString(),
+        run: runner.workflow,
+    };
+}
+
+// EXTERNAL MODULE: ./node_modules/semver/functions/lt.js
+var lt = __nccwpck_require__(3872);
+// EXTERNAL MODULE: ./node_modules/semver/functions/parse.js
+var functions_parse = __nccwpck_require__(6353);
+;// CONCATENATED MODULE: ./build/core/trust/versions.js
+
+
+/** Whether two version strings name the same version, ignoring a leading `v`. */
+function isSameVersion(a, b) {
+    return withoutLeadingV(a) === withoutLeadingV(b);
+}
+/**
+ * Whether `candidate` is older than `installed` by semantic versioning; `undefined` when either is not a semantic
+ * version (a short form such as `1.4` counts as `1.4.0`).
+ */
+function isOlderVersion(candidate, installed) {
+    const [a, b] = [comparable(candidate), comparable(installed)];
+    return a === null || b === null ? undefined : lt(a, b);
+}
+function comparable(version) {
+    const text = withoutLeadingV(version);
+    const full = /^\d+(\.\d+)?$/.test(text) ? `${text}${text.includes('.') ? '.0' : '.0.0'}` : text;
+    return functions_parse(full);
+}
+function withoutLeadingV(version) {
+    return version.replace(/^v(?=\d)/, '');
+}
+
+;// CONCATENATED MODULE: ./build/core/trust/version-rules.js
+
+
+/** Refuses a `latest` that is older than the installed version: DeploymentError `downgrade_refused`. */
+function refuseDowngrade(latest, installed) {
+    if (installed === null || isOlderVersion(latest, installed) !== true)
+        return;
+    throw new DeploymentError('downgrade_refused', `The hub's latest version is ${latest}, but this host runs ${installed}, which is newer: nothing was installed. ` +
+        'To downgrade on purpose, set allow-downgrade: true or name the version.');
+}
+/**
+ * Refuses a version that this host knows with other bytes, unless the operator has pinned the new ones: ArtifactError
+ * `version_reused`. A published version must never change.
+ */
+function refuseReusedVersion({ version, sha256 }, knownVersions, pinnedSha256) {
+    if (pinnedSha256 === sha256)
+        return;
+    const known = knownVersions.filter(row => row.version !== null && isSameVersion(row.version, version) && row.artifact_sha256 !== null);
+    const [first] = known;
+    if (first === undefined || known.some(row => row.artifact_sha256 === sha256))
+        return;
+    throw new ArtifactError('version_reused', `The hub now serves version ${version} with other bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}): ` +
+        'nothing was installed. Ask the publisher why; to accept the new bytes, set artifact-sha256 to their digest.');
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/download-progress.js
+
+
+
+const PROGRESS_EVERY_MS = 2000;
+/**
+ * Logs the progress of a download, at most once in 2 s. Throws DeploymentError `disk_full` at the first bytes, before
+ * anything is written, where the temporary folder has no room for all of it.
+ */
+function watchDownload({ log, now, runner }) {
+    let loggedAt = now().getTime();
+    let isChecked = false;
+    return (received, total) => {
+        if (!isChecked && total !== undefined)
+            refuseWithoutSpace(runner.temporaryFolder, total);
+        isChecked = true;
+        if (now().getTime() - loggedAt < PROGRESS_EVERY_MS)
+            return;
+        loggedAt = now().getTime();
+        log.info(`${received} of ${total ?? 'an unknown number of'} bytes.`);
+    };
+}
+function refuseWithoutSpace(folder, bytes) {
+    const { bavail, bsize } = (0,external_node_fs_namespaceObject.statfsSync)(folder);
+    const free = bavail * bsize;
+    if (free >= bytes)
+        return;
+    const shortage = byteShortage(free, bytes);
+    throw new DeploymentError('disk_full', `The artifact has ${shortage.needed}, the runner's temporary folder ${folder} has ${shortage.free} free: free some space and run again. Nothing was changed.`);
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/fetch.js
+
+
+
+/**
+ * Fetches the requested version; for `latest`, the one that the hub lists. Where a hub lists a version that it does not
+ * serve, fetches what it serves as latest. Refuses a `latest` older than the installed version before the fetch. Throws
+ * what the client throws, and DeploymentError `downgrade_refused` or `disk_full`.
+ */
+async function fetchArtifact(deployment, target, fd) {
+    const { request, client, tools, record } = deployment;
+    if (request.version !== 'latest') {
+        await record.update({ version: request.version, version_source: 'requested' });
+        const served = await fetchVersion(deployment, request.version, fd);
+        return { target, served, asked: request.version, unserved: undefined };
+    }
+    const latest = await client.readLatestVersion();
+    tools.log.info(`The hub's latest version is ${latest}.`);
+    await record.update({ version: latest, version_source: 'requested' });
+    if (!request.allowDowngrade)
+        refuseDowngrade(latest, target.previous.version);
+    try {
+        const served = await fetchVersion(deployment, latest, fd);
+        return { target, served, asked: latest, unserved: undefined };
+    }
+    catch (error) {
+        if (!isNotServed(error))
+            throw error;
+        await record.update({ version: null, version_source: null });
+        const served = await fetchVersion(deployment, 'latest', fd);
+        return { target, served, asked: undefined, unserved: latest };
+    }
+}
+async function fetchVersion({ request, client, tools }, version, fd) {
+    return await client.fetchArtifact({
+        version,
+        fd,
+        maxBytes: request.maxArtifactBytes,
+        timeoutMs: request.downloadTimeoutMs,
+        signingSecret: request.signingSecret,
+        onProgress: watchDownload(tools),
+    });
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/installed-version.js
+
+/**
+ * Records which version of this slug is installed before the plan says where it goes, so that a refused run reports it.
+ */
+async function noteInstalledVersion({ layout, request, record }) {
+    const installed = readInstalled(layout).find(({ contract, kind, slug }) => contract === 'marketplace' && kind === request.kind && slug === request.slug);
+    await record.update({ previous_version: installed?.version ?? null });
 }
 
 ;// CONCATENATED MODULE: ./build/core/document/source-problem.js
@@ -22131,43 +23654,6 @@ function offsetOf(node) {
     return (0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node) || (0,dist/* isAlias */.Vj)(node) ? node.range?.[0] : undefined;
 }
 
-;// CONCATENATED MODULE: ./build/core/identifiers.js
-
-/** The names that may reach a path, a URL or a log line (docs/contracts.md, "Names"). */
-const slugSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
-    error: 'must be 1 to 128 of a-z, 0-9, "_", "." and "-", starting with a letter or digit',
-}));
-/** The directory below `plugins/` or `extensions/`; same alphabet as a slug. */
-const idSchema = slugSchema;
-const stepIdSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, {
-    error: 'must be 1 to 64 of a-z, 0-9, "_" and "-", starting with a letter or digit',
-}));
-const identifiers_versionSchema = schemas_string().check(_regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
-    error: 'must be 1 to 128 of 0-9, A-Z, a-z, ".", "+", "_" and "-", starting with a letter or digit',
-}));
-/** Without `.` and `..`, which mean something else in a path. */
-const projectIdSchema = schemas_string().check(_regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
-    error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor ".."',
-}));
-/** SHA-256 as 64 hex digits; upper case is accepted and converted to lower case. */
-const sha256Schema = pipe(schemas_string().check(_regex(/^[0-9a-fA-F]{64}$/, { error: 'must be 64 hex digits' })), transform(hex => hex.toLowerCase()));
-const kindSchema = schemas_enum(['plugin', 'service'], { error: 'must be plugin or service' });
-
-;// CONCATENATED MODULE: ./build/core/plan/duration.js
-
-const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
-const DURATION_FORM = /^(\d{1,6})([smh])$/;
-/** A length of time as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of them. */
-function durationSchema(min, max) {
-    const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
-    return union([schemas_number(), pipe(schemas_string().check(_regex(DURATION_FORM)), transform(secondsOf))], { error })
-        .check(refine(seconds => Number.isInteger(seconds) && seconds >= min && seconds <= max, { error }));
-}
-function secondsOf(text) {
-    const [, count, unit] = DURATION_FORM.exec(text) ?? [];
-    return Number(count) * SECONDS_PER_UNIT[unit];
-}
-
 ;// CONCATENATED MODULE: ./build/core/plan/host-config-schema.js
 
 
@@ -22463,87 +23949,6 @@ function propertyOf(value, key) {
         : undefined;
 }
 
-;// CONCATENATED MODULE: ./build/core/plan/plan-step.js
-
-
-
-
-const MAX_HEALTHCHECK_SECONDS = 600;
-const DEFAULT_HEALTHCHECK_SECONDS = 30;
-const MAX_HEALTHCHECK_RETRIES = 20;
-const MAX_NOTIFY_MESSAGE_CHARS = 500;
-/** Everything that a plan can ask for. No action runs a command of the plan's. */
-const ACTIONS = [
-    'prepare',
-    'download',
-    'extract',
-    'rollback',
-    'provision',
-    'install_plugin',
-    'install_extension',
-    'configure_plugin',
-    'write_env',
-    'start',
-    'stop',
-    'restart',
-    'healthcheck',
-    'notify',
-];
-/** Its first component may also be a project archive's own name for its directory of plugins. */
-const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
-const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
-    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
-}));
-const messageSchema = schemas_string()
-    .check(_maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }), _regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }));
-const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` };
-const stepKeys = {
-    id: stepIdSchema,
-    depends_on: schemas_default(array(stepIdSchema), []),
-    snapshot: schemas_default(schemas_boolean(), false),
-};
-/** The keys of every step. */
-const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
-/** The form of a step, by its action; unknown actions and keys are refused. */
-const stepSchema = discriminatedUnion('action', [
-    strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract', 'rollback']) }),
-    strictObject({
-        ...stepKeys,
-        action: literal(['provision', 'install_plugin', 'configure_plugin']),
-        plugin: idSchema,
-    }),
-    strictObject({ ...stepKeys, action: literal('install_extension'), extension: idSchema }),
-    strictObject({ ...stepKeys, action: literal('write_env'), plugin: idSchema, from: templatePathSchema }),
-    strictObject({ ...stepKeys, action: literal(['start', 'stop', 'restart']), plugin: exactOptional(idSchema) }),
-    strictObject({
-        ...stepKeys,
-        action: literal('healthcheck'),
-        plugin: exactOptional(idSchema),
-        timeout: schemas_default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
-        retries: schemas_default(schemas_int(retriesError).check(_gte(0, retriesError), _lte(MAX_HEALTHCHECK_RETRIES, retriesError)), 0),
-    }),
-    strictObject({
-        ...stepKeys,
-        action: literal('notify'),
-        event: stepIdSchema,
-        message: exactOptional(messageSchema),
-    }),
-]);
-/** The keys that a step with `action` accepts; those of every step where the action is unknown. */
-function keysOfStep(action) {
-    const shapes = stepSchema.def.options.map(option => option.shape);
-    const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
-    return Object.keys(shape ?? { ...stepKeys, action });
-}
-/** The step as the rest of the program knows it. */
-function buildStep(written, position) {
-    const { depends_on: dependsOn, ...rest } = written;
-    if (rest.action !== 'healthcheck')
-        return { ...rest, dependsOn, ...position };
-    const { timeout: timeoutSeconds, ...check } = rest;
-    return { ...check, timeoutSeconds, dependsOn, ...position };
-}
-
 ;// CONCATENATED MODULE: ./build/core/plan/plan.js
 
 
@@ -22579,7 +23984,7 @@ function parsePlan(text, file) {
 const planSchema = strictObject({
     format_version: literal(['1', 1]),
     project_id: projectIdSchema,
-    version: identifiers_versionSchema,
+    version: versionSchema,
     steps: array(stepSchema).check(_minLength(1, { error: 'must contain at least one step' })),
 });
 function buildPlan(written, source) {
@@ -22861,8 +24266,9 @@ function templateProblems(plan, installStep) {
 
 
 /**
- * The operator's plan, bound to what is deployed and to what this host can do, before anything is fetched (contract 4.3, rule 6).
- * Throws PlanError `invalid_plan` (or HostConfigError `invalid_host_config` when only that file is wrong) with every problem at its place.
+ * The operator's plan, bound to what is deployed and to what this host can do, before anything is fetched (contract
+ * 4.3, rule 6). Throws PlanError `invalid_plan` (or HostConfigError `invalid_host_config` when only that file is wrong)
+ * with the position of every problem.
  */
 function readyArtifactPlan(request) {
     const { plan, hostConfig } = parseSources(request);
@@ -22926,59 +24332,6 @@ function verifyPinnedDigest(artifact, pinnedSha256) {
             'Find out why the hub serves other bytes, and pin their digest only if they are the bytes that you reviewed.');
     }
     return artifact;
-}
-
-// EXTERNAL MODULE: ./node_modules/semver/functions/lt.js
-var lt = __nccwpck_require__(3872);
-// EXTERNAL MODULE: ./node_modules/semver/functions/parse.js
-var functions_parse = __nccwpck_require__(6353);
-;// CONCATENATED MODULE: ./build/core/trust/versions.js
-
-
-/** Whether two version strings name the same version, ignoring a leading `v`. */
-function isSameVersion(a, b) {
-    return withoutLeadingV(a) === withoutLeadingV(b);
-}
-/**
- * Whether `candidate` is older than `installed` by semantic versioning; `undefined` when either is not a semantic
- * version (a short form such as `1.4` counts as `1.4.0`).
- */
-function isOlderVersion(candidate, installed) {
-    const [a, b] = [comparable(candidate), comparable(installed)];
-    return a === null || b === null ? undefined : lt(a, b);
-}
-function comparable(version) {
-    const text = withoutLeadingV(version);
-    const full = /^\d+(\.\d+)?$/.test(text) ? `${text}${text.includes('.') ? '.0' : '.0.0'}` : text;
-    return functions_parse(full);
-}
-function withoutLeadingV(version) {
-    return version.replace(/^v(?=\d)/, '');
-}
-
-;// CONCATENATED MODULE: ./build/core/trust/version-rules.js
-
-
-/** Refuses a `latest` that is older than the installed version: DeploymentError `downgrade_refused`. */
-function refuseDowngrade(latest, installed) {
-    if (installed === null || isOlderVersion(latest, installed) !== true)
-        return;
-    throw new DeploymentError('downgrade_refused', `The hub's latest version is ${latest}, but this host runs ${installed}, which is newer: nothing was installed. ` +
-        'To downgrade on purpose, set allow-downgrade: true or name the version.');
-}
-/**
- * Refuses a version that this host knows with other bytes, unless the operator has pinned the new ones: ArtifactError
- * `version_reused`. A published version must never change.
- */
-function refuseReusedVersion({ version, sha256 }, knownVersions, pinnedSha256) {
-    if (pinnedSha256 === sha256)
-        return;
-    const known = knownVersions.filter(row => row.version !== null && isSameVersion(row.version, version) && row.artifact_sha256 !== null);
-    const [first] = known;
-    if (first === undefined || known.some(row => row.artifact_sha256 === sha256))
-        return;
-    throw new ArtifactError('version_reused', `The hub now serves version ${version} with other bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}): ` +
-        'nothing was installed. Ask the publisher why; to accept the new bytes, set artifact-sha256 to their digest.');
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/in-slices.js
@@ -24334,33 +25687,6 @@ function howToRead(entry) {
     return canInflateTogether(entry) ? 'batched' : 'single';
 }
 
-;// CONCATENATED MODULE: ./build/install/files/private-file.js
-
-
-
-/**
- * An open file for a download: made in a private directory (0700) below `parent`, then unlinked, so that no other
- * job can reach it by a name and nothing stays behind, however this process ends.
- * Throws DeploymentError `disk_full` or `host_not_writable`.
- */
-function openPrivateFileSync(parent) {
-    try {
-        const directory = (0,external_node_fs_namespaceObject.mkdtempSync)((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-'));
-        const path = (0,external_node_path_namespaceObject.join)(directory, 'artifact');
-        try {
-            const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx+', 0o600);
-            (0,external_node_fs_namespaceObject.unlinkSync)(path);
-            return { fd, close: () => (0,external_node_fs_namespaceObject.close)(fd, () => { }) };
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.rmdirSync)(directory);
-        }
-    }
-    catch (error) {
-        throw toHostError(error, `creating the download's private file in ${parent}`);
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
 
 
@@ -24429,32 +25755,6 @@ function toPlainValue(read) {
 }
 function notAPlugin(what) {
     return new ArtifactError('not_a_plugin', `The artifact's plugin.yaml ${what}: nothing was installed. The publisher must fix it; for a service set kind: service.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/files/read-small-file.js
-
-/**
- * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a pipe.
- * `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
- */
-function readSmallFileSync(path, maxBytes, flags = 0) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
-    try {
-        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
-        return stat.isFile() && stat.size <= maxBytes ? (0,external_node_fs_namespaceObject.readFileSync)(fd, 'utf8') : undefined;
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-/** The same, with undefined also for a file that cannot be opened or read. Never throws. */
-function tryReadSmallFileSync(path, maxBytes) {
-    try {
-        return readSmallFileSync(path, maxBytes);
-    }
-    catch {
-        return undefined;
-    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/previous-install.js
@@ -24582,7 +25882,7 @@ function needsPluginSig(plugin) {
  */
 async function buildPluginSig({ id, staged, pluginYaml }, secret) {
     const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
-    hmac.update(await (0,external_node_fs_promises_namespaceObject.readFile)((0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml')));
+    hmac.update(await (0,promises_namespaceObject.readFile)((0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml')));
     for (const path of await signedFiles(staged, entryDirectory(pluginYaml)))
         await addFile(hmac, staged, path);
     const signature = {
@@ -24667,234 +25967,22 @@ function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
     log.warning(`plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If they differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a directory of its own.`);
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/download-progress.js
-
-
-
-const PROGRESS_EVERY_MS = 2000;
-/**
- * Tells how far a download is, at most once in 2 s. Throws DeploymentError `disk_full` at the first bytes, when nothing has
- * been written yet, where the temporary folder cannot hold all of it.
- */
-function watchDownload({ log, now, temporaryFolder, }) {
-    let toldAt = now().getTime();
-    let isChecked = false;
-    return (received, total) => {
-        if (!isChecked && total !== undefined)
-            refuseWithoutSpace(temporaryFolder, total);
-        isChecked = true;
-        if (now().getTime() - toldAt < PROGRESS_EVERY_MS)
-            return;
-        toldAt = now().getTime();
-        log.info(`${received} of ${total ?? 'an unknown number of'} bytes.`);
-    };
-}
-function refuseWithoutSpace(folder, bytes) {
-    const { bavail, bsize } = (0,external_node_fs_namespaceObject.statfsSync)(folder);
-    const free = bavail * bsize;
-    if (free >= bytes)
-        return;
-    const told = byteShortage(free, bytes);
-    throw new DeploymentError('disk_full', `The artifact has ${told.needed}, the runner's temporary folder ${folder} has ${told.free} free: free some space and run again. Nothing was changed.`);
-}
-
-;// CONCATENATED MODULE: ./build/marketplace/bodies.js
-
-/** The detail record; everything but the latest version is ignored (docs/contracts.md, "Detail route"). */
-const detailSchema = object({ latest_version: schemas_nullish(schemas_string()) });
-const errorSchema = schemas_lazy(() => object({
-    error: schemas_catch(optional(schemas_string()), undefined),
-    detail: schemas_catch(optional(schemas_string()), undefined),
-    message: schemas_catch(optional(schemas_string()), undefined),
-}));
-/** What a marketplace answer says of its error: `error`, else `detail`, else `message` of its JSON body. */
-function parseErrorText(body) {
-    const parsed = errorSchema.safeParse(body);
-    return parsed.success ? (parsed.data.error ?? parsed.data.detail ?? parsed.data.message) : undefined;
-}
-
-;// CONCATENATED MODULE: ./build/marketplace/client.js
-
-
-
-
-const DETAIL_TIMEOUT_MS = 60_000;
-/**
- * The client side of the marketplace contract for one plugin or service. Failures: AuthenticationError
- * `authentication_failed` for 401 and 403, ArtifactError `not_found` for 404, `no_published_version`,
- * `artifact_unavailable` for other refusals, and what the wire throws.
- */
-function createMarketplaceClient(wire, bases, subject, apiKey) {
-    const detailUrl = routeOf(subject.kind === 'plugin' ? bases.hub : bases.services, `${subject.kind}s`, subject.slug);
-    const credentials = { 'X-API-Key': apiKey };
-    return {
-        async readLatestVersion() {
-            const answer = await wire.requestJson({
-                method: 'GET',
-                url: detailUrl,
-                retry: 'transient',
-                timeoutMs: DETAIL_TIMEOUT_MS,
-            });
-            if (answer.status !== 200)
-                throw refusal(answer, subject, 'the version');
-            return parseLatestVersion(answer.body, subject);
-        },
-        async fetchArtifact(request) {
-            const answer = await wire.download({
-                url: `${detailUrl}/install?version=${encodeURIComponent(request.version)}`,
-                credentials,
-                fd: request.fd,
-                maxBytes: request.maxBytes,
-                timeoutMs: request.timeoutMs,
-                hmacSecret: request.signingSecret,
-                onProgress: request.onProgress,
-            });
-            if (!answer.ok)
-                throw refusal(answer, subject, `version ${request.version}`);
-            return {
-                artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256 },
-                hmac: answer.hmacSha256,
-                signatureHeader: answer.headers['x-signature'],
-                headerVersion: parseHeaderVersion(answer.headers[subject.kind === 'plugin' ? 'x-plugin' : 'x-service']),
-                repo: parseRepo(answer.headers['x-repo']),
-            };
-        },
-        sendReport: (body, retry, timeoutMs) => wire.requestJson({
-            method: 'POST',
-            url: routeOf(bases.deployments, 'deployments', 'report'),
-            credentials,
-            body,
-            retry: retry ? 'transient' : 'never',
-            timeoutMs,
-        }),
-    };
-}
-/** Whether a fetch failed because the hub does not serve this version, which a hub may still list as its latest. */
-function isNotServed(error) {
-    return error instanceof ArtifactError && error.code === 'not_found';
-}
-function routeOf(base, ...parts) {
-    return [base.replace(/\/+$/, ''), ...parts.map(encodeURIComponent)].join('/');
-}
-function parseLatestVersion(body, { kind, slug }) {
-    const parsed = detailSchema.safeParse(body);
-    if (!parsed.success) {
-        throw new ArtifactError('bad_response', `The hub's record of ${kind} ${slug} is not the JSON object with latest_version that was expected: check hub-url.`);
-    }
-    const latest = parsed.data.latest_version?.trim();
-    if (!latest) {
-        throw new ArtifactError('no_published_version', `The hub has no published version of ${kind} ${slug}: publish one, or name a version.`);
-    }
-    if (!identifiers_versionSchema.safeParse(latest).success) {
-        throw new ArtifactError('bad_response', `The hub's latest_version of ${kind} ${slug} is "${cleanForeignText(latest, 60)}", which is not a version: tell who runs the hub.`);
-    }
-    return latest;
-}
-function refusal(answer, { kind, slug }, wanted) {
-    const told = parseErrorText(answer.body);
-    const said = `the hub answered ${answer.status}${told === undefined ? '' : ` (${cleanForeignText(told)})`}`;
-    switch (answer.status) {
-        case 401:
-            return new AuthenticationError('authentication_failed', `Fetching ${wanted} of ${kind} ${slug}: ${said}. Check api-key: it may be wrong, revoked or expired.`);
-        case 403:
-            return new AuthenticationError('authentication_failed', `Fetching ${wanted} of ${kind} ${slug}: ${said}. A key may be bound to one kind and slug: a matrix over slugs needs a key for each.`);
-        case 404:
-            return new ArtifactError('not_found', `Fetching ${wanted} of ${kind} ${slug}: ${said}. Check slug, kind, version and hub-url.`);
-        default:
-            return new ArtifactError('artifact_unavailable', `Fetching ${wanted} of ${kind} ${slug}: ${said}. Try again later, or ask who runs the hub.`);
-    }
-}
-function parseHeaderVersion(header) {
-    return identifiers_versionSchema.safeParse(header?.match(/@([^@]*)$/)?.[1]).data;
-}
-function parseRepo(header) {
-    return header !== undefined && /^[\w.-]+\/[\w.-]+(@[\w./+-]+)?$/.test(header) && header.length <= 300
-        ? header
-        : undefined;
-}
-
-;// CONCATENATED MODULE: ./build/marketplace/fetch-artifact.js
-
-
-
-/**
- * Fetches the version asked for; for `latest`, the one that the hub lists. A hub may list a version that it does not
- * serve: then once more what it serves as latest. A `latest` older than the installed version is refused before the
- * fetch. Throws what the client throws, and DeploymentError `downgrade_refused` or `disk_full`.
- */
-async function fetchArtifact(run, fd, installedVersion) {
-    const { request, client, tools } = run;
-    if (request.version !== 'latest') {
-        await run.record.update({ version: request.version, version_source: 'requested' });
-        const served = await client.fetchArtifact(artifactRequest(run, request.version, fd));
-        return { served, asked: request.version, unserved: undefined };
-    }
-    const latest = await client.readLatestVersion();
-    tools.log.info(`The hub's latest version is ${latest}.`);
-    await run.record.update({ version: latest, version_source: 'requested' });
-    if (!request.allowDowngrade)
-        refuseDowngrade(latest, installedVersion);
-    try {
-        const served = await client.fetchArtifact(artifactRequest(run, latest, fd));
-        return { served, asked: latest, unserved: undefined };
-    }
-    catch (error) {
-        if (!isNotServed(error))
-            throw error;
-        await run.record.update({ version: null, version_source: null });
-        const served = await client.fetchArtifact(artifactRequest(run, 'latest', fd));
-        return { served, asked: undefined, unserved: latest };
-    }
-}
-function artifactRequest(run, version, fd) {
-    const { request, tools } = run;
-    return {
-        version,
-        fd,
-        maxBytes: request.maxArtifactBytes,
-        timeoutMs: request.downloadTimeoutMs,
-        signingSecret: request.signingSecret,
-        onProgress: watchDownload(tools),
-    };
-}
-
-;// CONCATENATED MODULE: ./build/marketplace/previous.js
-
-
-/** Notes what is recorded of this slug before the plan says where it goes, so that also a refused run can tell it. */
-async function noteInstalledVersion({ layout, request, record }) {
-    const rows = readInstalled(layout);
-    const installed = rows.find(({ contract, kind, slug }) => contract === 'marketplace' && kind === request.kind && slug === request.slug);
-    await record.update({ previous_version: installed?.version ?? null });
-}
-/** What a deployment replaces; noted for its report. */
-async function notePrevious(run, id) {
-    const previous = readPreviousInstall(run.layout, { shelf: run.shelf, id });
-    warnOfTakeover(previous, originOf(run), run.tools.log);
-    await run.record.update({ previous_version: previous.version });
-    return previous;
-}
-/** What `installed.json` says of everything that this run installs. */
-function originOf({ request }) {
-    return { contract: 'marketplace', slug: request.slug, project_version: null };
-}
-
 ;// CONCATENATED MODULE: ./build/marketplace/version.js
 
 
 
 
 /**
- * Which version an artifact really is. A plugin's own `plugin.yaml` decides and must agree with what was asked for; for a
- * service, or where it names none, the hub's header, which is informative and may differ, else what was asked for.
+ * Which version an artifact really is. A plugin's own `plugin.yaml` decides and must match the requested version. For a
+ * service, or where it names none, the hub's header decides, which is informative and may differ, else the request.
  * `asked` is undefined when the hub chose.
- * Throws ArtifactError `version_mismatch`, or `no_published_version` when nobody says which version it is.
+ * Throws ArtifactError `version_mismatch`, or `no_published_version` when nothing says which version it is.
  */
 function decideVersion(asked, headerVersion, pluginYaml) {
     const { version, versionAsWritten } = pluginYaml ?? {};
     if (version !== undefined && versionAsWritten !== undefined) {
         const found = [versionAsWritten, version].find(name => asked === undefined || isSameVersion(name, asked));
-        if (found === undefined || !identifiers_versionSchema.safeParse(found).success)
+        if (found === undefined || !versionSchema.safeParse(found).success)
             throw mismatch(asked, version);
         return { version: found, source: 'plugin.yaml' };
     }
@@ -24905,7 +25993,7 @@ function decideVersion(asked, headerVersion, pluginYaml) {
     return { version: asked, source: 'requested' };
 }
 function mismatch(asked, found) {
-    return new ArtifactError('version_mismatch', `Version ${asked ?? 'latest'} was asked for, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": nothing was installed. Have the publisher correct plugin.yaml and publish again, or name another version.`);
+    return new ArtifactError('version_mismatch', `You asked for version ${asked ?? 'latest'}, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": nothing was installed. Have the publisher correct plugin.yaml and publish again, or name another version.`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/prepare.js
@@ -24922,1219 +26010,94 @@ function mismatch(asked, found) {
 
 
 
-
-
-/** The states from `fetching` to `resolving_sequence`: touches nothing but `folder`, which must exist and be private. */
-async function prepareArtifact(run, ready, folder, previous) {
-    const file = openPrivateFileSync(run.tools.temporaryFolder);
-    try {
-        await run.enter('fetching');
-        const fetched = await fetchArtifact(run, file.fd, previous.version);
-        await run.enter('verifying_signature');
-        const artifact = await verify(run, fetched, previous);
-        await run.enter('extracting');
-        const staged = (0,external_node_path_namespaceObject.join)(folder, 'tree');
-        const tree = await extract(run, artifact, staged);
-        const pluginYaml = run.request.kind === 'plugin' ? readPluginYaml(staged) : undefined;
-        const { version } = await checkVersion(run, fetched, pluginYaml, previous);
-        await run.enter('loading_plan');
-        bindToTree(ready, tree, run.request.keepPaths);
-        const signed = await sign(run, ready.id, staged, tree, pluginYaml);
-        await run.enter('resolving_sequence');
-        run.tools.log.info(`Steps: ${ready.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
-        return { ready, version, artifactSha256: artifact.sha256, staged, tree: signed, pluginYaml };
-    }
-    finally {
-        file.close();
-    }
+/**
+ * Reads what the deployment replaces, and checks that this host can replace it; a dry run only reads. Throws
+ * DeploymentError `host_not_writable` or `disk_full`.
+ */
+async function findTarget(deployment, plan) {
+    const { layout, shelf, request, record, tools } = deployment;
+    const place = { shelf, id: plan.id };
+    const previous = readPreviousInstall(layout, place);
+    warnOfTakeover(previous, originOf(deployment), tools.log);
+    await record.update({ previous_version: previous.version });
+    if (!request.dryRun)
+        checkHost(layout, place);
+    return { plan, previous };
 }
-async function verify(run, { served, asked }, previous) {
-    const { artifact, hmac, signatureHeader, repo } = served;
-    await run.record.update({ artifact_sha256: artifact.sha256, artifact_size: artifact.size, repo: repo ?? null });
+/** Vouches for the artifact: HMAC (contract 4.3, rule 3), pinned digest, and that its version never had other bytes. */
+async function verifyArtifact(deployment, fetched) {
+    const { record, request, tools } = deployment;
+    const { artifact, hmac, signatureHeader, repo } = fetched.served;
+    await record.update({ artifact_sha256: artifact.sha256, artifact_size: artifact.size, repo: repo ?? null });
     const verified = verifyHmacSignature(artifact, hmac, signatureHeader);
-    const pinned = run.request.artifactSha256;
-    if (pinned !== undefined)
-        verifyPinnedDigest(verified, pinned);
-    run.tools.log.info(`The signature holds for ${artifact.size} bytes, sha256 ${artifact.sha256}.`);
-    if (asked !== undefined)
-        refuseReusedVersion({ version: asked, sha256: artifact.sha256 }, versionsFrom(previous, originOf(run)), pinned);
-    return verified;
+    if (request.artifactSha256 !== undefined)
+        verifyPinnedDigest(verified, request.artifactSha256);
+    tools.log.info(`The signature is valid for ${artifact.size} bytes, sha256 ${artifact.sha256}.`);
+    if (fetched.asked !== undefined)
+        refuseReused(deployment, fetched, fetched.asked);
+    return { ...fetched, verified };
 }
-async function extract(run, artifact, staged) {
+/**
+ * Extracts the artifact into `folder` and finds out which version it is. Throws ArchiveError, ArtifactError
+ * `not_a_plugin`, `version_mismatch` or `version_reused`, DeploymentError `downgrade_refused`.
+ */
+async function extractArtifact(deployment, verified, folder) {
+    const { request, tools } = deployment;
+    const staged = (0,external_node_path_namespaceObject.join)(folder, 'tree');
     makeOpenDirectorySync(staged);
-    const tree = await extractZip(artifact, staged, run.request.extraction, run.tools.signal);
-    const flattened = tree.flattened === null ? '' : `, out of the top-level directory ${tree.flattened}`;
-    run.tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`);
-    return tree;
+    const tree = await extractZip(verified.verified, staged, request.extraction, tools.signal);
+    const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`;
+    tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`);
+    const pluginYaml = request.kind === 'plugin' ? readPluginYaml(staged) : undefined;
+    const version = await checkVersion(deployment, verified, pluginYaml);
+    return { ...verified, staged, tree, pluginYaml, version };
 }
-async function checkVersion(run, fetched, pluginYaml, previous) {
-    const { asked, served } = fetched;
+/** Binds the plan to the extracted artifact, and signs a plugin for this host. Throws PlanError `invalid_plan`. */
+async function orderInstallation(deployment, extracted) {
+    const { target, staged, version, verified, pluginYaml } = extracted;
+    const { plan, previous } = target;
+    bindToTree(plan, extracted.tree, deployment.request.keepPaths);
+    const tree = await sign(deployment, extracted);
+    const environment = pluginYaml?.environment ?? { required: [], optional: [] };
+    const part = { ...previous.place, version, artifactSha256: verified.sha256, staged, tree, environment, previous };
+    const { steps, snapshot, hostConfig, skipped } = plan;
+    return { steps, snapshot, hostConfig, skipped, parts: [part], removals: [], origin: originOf(deployment) };
+}
+async function checkVersion(deployment, fetched, pluginYaml) {
+    const { asked, served, target } = fetched;
     const decided = decideVersion(asked, served.headerVersion, pluginYaml);
-    await run.record.update({ version: decided.version, version_source: decided.source });
-    tellOtherVersion(run, fetched, decided.version);
-    const { version, allowDowngrade, artifactSha256 } = run.request;
+    await deployment.record.update({ version: decided.version, version_source: decided.source });
+    noticeOtherVersion(deployment, fetched, decided.version);
+    const { version, allowDowngrade } = deployment.request;
     if (version === 'latest' && !allowDowngrade)
-        refuseDowngrade(decided.version, previous.version);
-    refuseReusedVersion({ version: decided.version, sha256: served.artifact.sha256 }, versionsFrom(previous, originOf(run)), artifactSha256);
-    return decided;
+        refuseDowngrade(decided.version, target.previous.version);
+    refuseReused(deployment, fetched, decided.version);
+    return decided.version;
 }
-function tellOtherVersion({ tools }, { asked, unserved }, came) {
+function noticeOtherVersion({ tools }, { asked, unserved }, received) {
     if (unserved !== undefined)
-        tools.log.notice(`The hub lists ${unserved} as latest but does not serve it; it served ${came} instead.`);
-    if (asked !== undefined && !isSameVersion(came, asked))
-        tools.log.notice(`Version ${asked} was asked for; by the hub's header, which is not signed, ${came} came.`);
+        tools.log.notice(`The hub lists ${unserved} as latest but does not serve it; it served ${received} instead.`);
+    if (asked !== undefined && !isSameVersion(received, asked))
+        tools.log.notice(`You asked for version ${asked}; the hub's header, which is not signed, says ${received}.`);
 }
-async function sign({ request, tools, layout, shelf }, id, staged, tree, pluginYaml) {
-    const secret = request.pluginSecretKey;
-    const kept = { installed: installPath(layout, { shelf, id }), keepPaths: request.keepPaths, log: tools.log };
-    if (pluginYaml !== undefined)
-        return signForHost({ id, staged, tree, pluginYaml, ...kept }, secret);
-    if (secret !== undefined)
+function refuseReused(deployment, { served, target }, version) {
+    const known = versionsFrom(target.previous, originOf(deployment));
+    refuseReusedVersion({ version, sha256: served.artifact.sha256 }, known, deployment.request.artifactSha256);
+}
+async function sign({ request, tools, layout }, extracted) {
+    const { target, staged, tree, pluginYaml } = extracted;
+    const { pluginSecretKey, keepPaths } = request;
+    if (pluginYaml !== undefined) {
+        const kept = { installed: installPath(layout, target.previous.place), keepPaths, log: tools.log };
+        return await signForHost({ id: target.previous.place.id, staged, tree, pluginYaml, ...kept }, pluginSecretKey);
+    }
+    if (pluginSecretKey !== undefined)
         tools.log.notice('plugin-secret-key has no effect for a service.');
     return tree;
 }
-
-;// CONCATENATED MODULE: ./build/marketplace/dry-run.js
-
-
-
-
-
-
-
-
-
-
-
-/**
- * Everything up to the plan, then what would be done: the ordered steps and how the files differ from what is installed.
- * Writes nothing below the project root and reports nothing.
- */
-async function dryRun(run) {
-    let ready;
-    try {
-        ready = readyArtifactPlan(run.request);
-        await run.record.update({ id: ready.id });
-        await rehearse(run, ready);
-        return result(run, ready, undefined);
-    }
-    catch (error) {
-        if (run.machine.current !== 'pending')
-            await run.enter('failed');
-        return result(run, ready, dry_run_causeOf(run, error));
-    }
-}
-function dry_run_causeOf({ tools, layout }, thrown) {
-    if (tools.signal.aborted)
-        return tools.signal.reason;
-    return isSystemError(thrown) ? toHostError(thrown, `rehearsing a deployment below ${layout.root}`) : thrown;
-}
-async function rehearse(run, ready) {
-    const folder = await makeFolder(run.tools.temporaryFolder);
-    try {
-        const previous = await notePrevious(run, ready.id);
-        if (pathExistsSync(run.layout.journal))
-            run.tools.log.notice('An interrupted deployment waits to be recovered: a real run would do that first.');
-        const prepared = await prepareArtifact(run, ready, folder, previous);
-        await tellDifferences(run, prepared);
-    }
-    finally {
-        await (0,external_node_fs_promises_namespaceObject.rm)(folder, { recursive: true, force: true });
-    }
-}
-async function makeFolder(parent) {
-    try {
-        return await (0,external_node_fs_promises_namespaceObject.mkdtemp)((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-dry-run-'));
-    }
-    catch (error) {
-        throw toHostError(error, `making a folder in ${parent}`);
-    }
-}
-async function tellDifferences(run, prepared) {
-    const { log } = run.tools;
-    const place = installPath(run.layout, { shelf: run.shelf, id: prepared.ready.id });
-    const record = buildTreeRecord(prepared.tree, run.request.keepPaths);
-    const { keepPaths } = run.request;
-    const { missing, extra, changed } = await compareTree({ root: place, keepPaths }, record, run.tools.signal);
-    const newSizes = new Map(record.files.map(file => [file.path, file.size]));
-    const sizeOnHost = (path) => bytes(lstatIfPresentSync((0,external_node_path_namespaceObject.join)(place, path))?.size);
-    log.group(`Dry run: ${run.record.facts.previous_version ?? 'nothing'} → ${prepared.version}`);
-    for (const [index, step] of prepared.ready.steps.entries())
-        log.info(`step ${index + 1}: ${step.id} (${step.action})`);
-    for (const path of missing)
-        log.info(`added    ${path} (${bytes(newSizes.get(path))})`);
-    for (const path of extra)
-        log.info(`removed  ${path} (${sizeOnHost(path)})`);
-    for (const path of changed)
-        log.info(`changed  ${path} (${sizeOnHost(path)} → ${bytes(newSizes.get(path))})`);
-    log.info(`${missing.length} added, ${extra.length} removed, ${changed.length} changed. Nothing was done.`);
-}
-function bytes(size) {
-    return size === undefined ? 'symlink' : `${size} bytes`;
-}
-function result(run, ready, thrown) {
-    const error = thrown === undefined ? undefined : toDeployError(thrown);
-    const end = {
-        outcome: error === undefined ? 'success' : 'failed',
-        changed: false,
-        error: error === undefined ? null : { code: error.code, message: error.message, step: null },
-        rollback: null,
-        completed_at: run.tools.now().toISOString(),
-    };
-    const report = buildLocalReport(run.record, end, { accepted: false, attempts: 0, error: 'a dry run reports nothing' });
-    return {
-        report: redactReport(report, run.tools.redact),
-        reportPath: undefined,
-        installPath: ready && installPath(run.layout, { shelf: run.shelf, id: ready.id }),
-        error,
-        plannedSteps: ready?.steps.map(({ id, action }) => ({ id, action })) ?? [],
-    };
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/host-command.js
-
-
-
-
-/**
- * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed,
- * and tells what ran well and how long. Throws DeploymentError `step_failed` with its exit code and the first of its
- * output, or `step_timed_out`.
- */
-async function runHostCommand(request) {
-    const { command, env, timeoutSeconds } = request.command;
-    const [program, ...args] = command;
-    const started = external_node_perf_hooks_namespaceObject.performance.now();
-    const end = await runChild({
-        command: [program, ...args, ...request.args],
-        env: allowedEnvironment({ ...factVariables(request.facts), ...env, ...request.variables }),
-        timeoutMs: timeoutSeconds * 1000,
-        signal: request.signal,
-    });
-    if (end.kind === 'exited' && end.code === 0) {
-        const took = Math.round(external_node_perf_hooks_namespaceObject.performance.now() - started);
-        return request.log.info(`${request.name} of the host config ran ${program}, which ended well after ${took} ms.`);
-    }
-    const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
-    throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (time-out ${timeoutSeconds} s).`);
-}
-function factVariables(facts) {
-    return {
-        DEPLOYMENT_ID: facts.deployment_id,
-        DEPLOYMENT_KIND: facts.kind ?? '',
-        DEPLOYMENT_SLUG: facts.slug ?? '',
-        DEPLOYMENT_VERSION: facts.version ?? '',
-        DEPLOYMENT_PREVIOUS_VERSION: facts.previous_version ?? '',
-        DEPLOYMENT_HOST_ID: facts.host_id,
-    };
-}
-
-;// CONCATENATED MODULE: ./build/install/host/keep-paths.js
-
-
-
-
-/**
- * The keep-paths that a tree really has, without those inside another. Its replacement can take them: all their parents
- * are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` when a parent is not a directory.
- */
-function findKeptPaths(tree, staged) {
-    const kept = findMovablePaths(tree);
-    for (const path of kept)
-        requireRealParents(staged, path);
-    return kept;
-}
-/** The same for the tree alone, without a replacement. */
-function findMovablePaths({ root, keepPaths }) {
-    const kept = presentPaths(root, keepPaths);
-    for (const path of kept)
-        requireRealParents(root, path);
-    return kept;
-}
-/** Which of these paths exist in a directory, without those inside another. */
-function presentPaths(root, paths) {
-    return outermost(paths).filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
-}
-/** Removes from a staged tree the paths that the host keeps. Returns those that the artifact had shipped. */
-async function dropShipped(staged, kept) {
-    const shipped = [];
-    for (const path of kept) {
-        if (!pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path)))
-            continue;
-        await removeTree((0,external_node_path_namespaceObject.join)(staged, path));
-        shipped.push(path);
-    }
-    return shipped;
-}
-function outermost(paths) {
-    const unique = [...new Set(paths)];
-    return unique.filter(path => !unique.some(other => path.startsWith(`${other}/`)));
-}
-function requireRealParents(root, path) {
-    const parts = path.split('/').slice(0, -1);
-    for (let depth = 0; depth <= parts.length; depth++) {
-        const parent = (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth));
-        const stat = lstatIfPresentSync(parent);
-        if (stat === undefined)
-            return;
-        if (!stat.isDirectory()) {
-            throw new DeploymentError('step_failed', `keep-paths lists ${path}, but ${parent} is not a directory, so ${path} cannot be carried over. List that path itself in keep-paths.`);
-        }
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/snapshots.js
-
-
-
-
-
-/** The name for the next snapshot in the folder of a place: one above the highest number there, then the version. */
-function nextSnapshotName(folder, version) {
-    const names = listNames(folder);
-    const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10) || 0));
-    return `${highest + 1}-${identifiers_versionSchema.safeParse(version).data ?? 'unknown'}`;
-}
-/** The recorded snapshots that the folder of a place still has, each with those of its kept paths that it still has. */
-function existingSnapshots(folder, rows) {
-    return rows.flatMap(({ kept_paths: kept, ...row }) => {
-        const path = (0,external_node_path_namespaceObject.join)(folder, row.name);
-        if (!pathExistsSync(path))
-            return [];
-        return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))];
-    });
-}
-/** A snapshot's row that lists the kept paths in it, if there are any. */
-function withKeptPaths(row, keptPaths) {
-    return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] };
-}
-/** Whether a snapshot must not be pruned, because nobody could fetch its content again. */
-function isIrreplaceable(row) {
-    return row.artifact_sha256 === null || row.kept_paths !== undefined;
-}
-/**
- * Which snapshots stay: the newest `limit`, at least the newest one (the last good version), and all that nobody could
- * fetch again: what we did not install ourselves, and what contains kept paths.
- */
-function chooseRetained(rows, limit) {
-    const firstKept = rows.length - Math.max(limit, 1);
-    const isKept = (row, index) => index >= firstKept || isIrreplaceable(row);
-    return { keep: rows.filter(isKept), discard: rows.filter((row, index) => !isKept(row, index)) };
-}
-function listNames(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.readdirSync)(path);
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return [];
-        throw error;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/move-to-snapshot.js
-
-
-
-
-/** Moves what is in a place to the snapshots, under the next number and its version. */
-async function moveToSnapshot({ layout, transaction }, place, version) {
-    const folder = snapshotsPath(layout, place);
-    const name = nextSnapshotName(folder, version);
-    // Ours alone, and nothing while they are empty: these need no journal.
-    await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)(folder));
-    await makePrivateDirectories(folder);
-    const [from, path] = [installPath(layout, place), (0,external_node_path_namespaceObject.join)(folder, name)];
-    await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, path) });
-    return { name, path };
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/install-tree.js
-
-
-
-
-
-
-
-
-/**
- * Puts a staged tree in its place: makes it and its record durable, moves the old one to the snapshots, carries the kept paths over
- * (where there is no old one, out of what was left behind), moves the new one in. Returns the snapshot's name, or undefined
- * when nothing was in the place.
- */
-async function installTree(installation) {
-    const { layout, transaction, shelf, id, staged, signal } = installation;
-    const place = installPath(layout, { shelf, id });
-    const leftBehind = pathExistsSync(place) ? undefined : installation.leftBehind;
-    const kept = await prepareKeptPaths(installation, leftBehind ?? place);
-    await Promise.all([syncTree(staged, signal), recordTree(installation)]);
-    signal.throwIfAborted();
-    if (!pathExistsSync((0,external_node_path_namespaceObject.dirname)(place)))
-        await transaction.apply({ type: 'make_directory', path: shelf });
-    const snapshot = pathExistsSync(place)
-        ? await moveToSnapshot(installation, installation, installation.previousVersion)
-        : undefined;
-    const keeper = leftBehind ?? snapshot?.path;
-    if (keeper !== undefined)
-        await carryOver(installation, keeper, kept);
-    await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, staged), to: `${shelf}/${id}` });
-    return snapshot?.name;
-}
-/** The record is asked for once the sync is under way, which takes its time in a process of its own. */
-async function recordTree(installation) {
-    await hearSignals();
-    await writeTreeRecord(installation.layout, installation.record);
-}
-async function prepareKeptPaths(installation, keeper) {
-    const { staged, keepPaths, log } = installation;
-    const kept = findKeptPaths({ root: keeper, keepPaths }, staged);
-    for (const path of await dropShipped(staged, kept)) {
-        log.notice(`The artifact ships ${path}, which keep-paths names: the host's own stays.`);
-    }
-    for (const path of kept)
-        makeParents(staged, path);
-    return kept;
-}
-function makeParents(staged, path) {
-    const parts = path.split('/').slice(0, -1);
-    for (let depth = 1; depth <= parts.length; depth++) {
-        const parent = (0,external_node_path_namespaceObject.join)(staged, ...parts.slice(0, depth));
-        if (!pathExistsSync(parent))
-            makeOpenDirectorySync(parent);
-    }
-}
-async function carryOver(installation, keeper, kept) {
-    const { layout, transaction, staged } = installation;
-    for (const path of kept) {
-        await transaction.apply({
-            type: 'move',
-            from: (0,external_node_path_namespaceObject.relative)(layout.root, (0,external_node_path_namespaceObject.join)(keeper, path)),
-            to: (0,external_node_path_namespaceObject.relative)(layout.root, (0,external_node_path_namespaceObject.join)(staged, path)),
-        });
-    }
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/env-template.js
-
-
-const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
-/**
- * Builds a settings file from a template of `KEY=value` lines: a key's value comes from `environment` where it is set
- * there, the other lines stay unchanged; declared keys that the template lacks are appended when set. Throws
- * DeploymentError `step_failed` when a value contains a line break, or a required key ends up empty.
- */
-function seedSettings(template, names, environment) {
-    const keys = [...names.required, ...names.optional];
-    refuseUnusableNames(keys);
-    const seeder = new SettingsSeeder(environment);
-    for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n'))
-        seeder.addLine(line);
-    for (const key of keys)
-        seeder.addMissing(key);
-    refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))));
-    return seeder.settings;
-}
-/**
- * Refuses existing settings in which a required key is missing or empty: DeploymentError `step_failed`, naming the keys
- * and the file.
- */
-function verifySettings(settings, required) {
-    refuseUnusableNames(required);
-    const missing = unsetSettings(settings.text, required);
-    if (missing.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${missing.join(', ')}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
-}
-/** Which of the keys settings lack or leave empty. */
-function unsetSettings(text, keys) {
-    const set = new Set(text.split(/\r?\n/).flatMap(line => {
-        const [, , key, , value] = ASSIGNMENT.exec(line) ?? [];
-        return key === undefined || isEmpty((value ?? '').trim()) ? [] : [key];
-    }));
-    return keys.filter(key => !set.has(key));
-}
-class SettingsSeeder {
-    #environment;
-    #lines = [];
-    #values = new Map();
-    #fromEnvironment = new Set();
-    constructor(environment) {
-        this.#environment = environment;
-    }
-    get settings() {
-        return { text: `${this.#lines.join('\n')}\n`, fromEnvironment: [...this.#fromEnvironment] };
-    }
-    valueOf(key) {
-        return this.#values.get(key);
-    }
-    addLine(line) {
-        const [, lead, key, equals, own] = ASSIGNMENT.exec(line) ?? [];
-        const value = key === undefined ? undefined : this.#take(key);
-        if (key !== undefined)
-            this.#values.set(key, value ?? (own ?? '').trim());
-        this.#lines.push(value === undefined ? line : `${lead}${key}${equals}${quoted(value)}`);
-    }
-    addMissing(key) {
-        const value = this.#values.has(key) ? undefined : this.#take(key);
-        if (value === undefined)
-            return;
-        this.#values.set(key, value);
-        this.#lines.push(`${key}=${quoted(value)}`);
-    }
-    #take(key) {
-        const value = this.#environment[key];
-        if (value === undefined || value === '')
-            return undefined;
-        if (/[\r\n\0]/.test(value))
-            throw unusableValue(key);
-        this.#fromEnvironment.add(key);
-        return value;
-    }
-}
-function quoted(value) {
-    if (!/^\s|\s$|["'\\#$`]/.test(value))
-        return value;
-    return value.includes("'") ? `"${value.replace(/["\\$`]/g, '\\$&')}"` : `'${value}'`;
-}
-function isEmpty(value) {
-    return value === undefined || value === '' || value === '""' || value === "''" || value.startsWith('#');
-}
-function refuseUnusableNames(names) {
-    const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
-    if (unusable.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${unusable.map(name => `"${cleanForeignText(name, 60)}"`).join(', ')}, which cannot be the name of a variable: the publisher must rename it.`);
-}
-function unusableValue(key) {
-    return new DeploymentError('step_failed', `The value of ${key} in the step's environment contains a line break, which a settings file cannot store: encode it (as base64, for instance).`);
-}
-function refuseEmpty(keys) {
-    if (keys.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${keys.join(', ')}, which neither the template nor the step's environment sets: add ${itOrThem(keys)} under env: of the step.`);
-}
-function itOrThem(keys) {
-    return keys.length === 1 ? 'it' : 'them';
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/write-env.js
-
-
-
-
-
-
-
-
-
-const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`;
-/**
- * Seeds `<shelf>/<id>.env` (0600 from its first byte, in place whole or not at all) from a template; an existing file is
- * never changed, only read. Throws DeploymentError `step_failed` when the template or what is in the place is not a
- * regular file, or a required key is or ends up empty.
- */
-async function writeEnv(seed) {
-    const target = settingsPath(seed.layout, seed);
-    if (pathExistsSync(target)) {
-        verifySettings({ path: target, text: write_env_readSettings(target) }, seed.environment.required);
-        seed.log.info(`${target} exists and stays as it is.`);
-        return 'unchanged';
-    }
-    const template = readTemplate((0,external_node_path_namespaceObject.join)(seed.layout.root, seed.from), seed.from);
-    const settings = seedSettings(template, seed.environment, seed.variables);
-    const staged = (0,external_node_path_namespaceObject.join)(seed.stagingFolder, `${seed.id}.env`);
-    await writeNewFile(staged, settings.text);
-    await seed.transaction.apply({
-        type: 'create_file',
-        staged: (0,external_node_path_namespaceObject.relative)(seed.layout.root, staged),
-        path: (0,external_node_path_namespaceObject.relative)(seed.layout.root, target),
-    });
-    seed.log.info(`${target} written; from the step's environment: ${settings.fromEnvironment.join(', ') || 'nothing'}.`);
-    return 'done';
-}
-/** The host's own settings may be a link to where an operator keeps them. */
-function write_env_readSettings(path) {
-    try {
-        const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
-        if (text !== undefined)
-            return text;
-    }
-    catch (error) {
-        const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`;
-        throw unusable(`The settings ${path}`, found, 'repair or remove them');
-    }
-    throw unusable(`The settings ${path}`, NOT_A_SMALL_FILE, 'repair or remove them');
-}
-function readTemplate(path, shown) {
-    const remedy = 'correct "from" in the plan, or the artifact';
-    try {
-        const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        if (text !== undefined)
-            return text;
-    }
-    catch (error) {
-        const found = errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`;
-        throw unusable(`The settings template ${shown}`, found, remedy);
-    }
-    throw unusable(`The settings template ${shown}`, NOT_A_SMALL_FILE, remedy);
-}
-function unusable(what, found, remedy) {
-    return new DeploymentError('step_failed', `${what} ${found}: ${remedy}.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/perform-step.js
-
-
-
-
-
-
-
-
-
-/** Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says. */
-async function performStep(context, step) {
-    if (context.skipped.has(step.id)) {
-        context.log.notice(`Step ${step.id} (${step.action}) is skipped: the host config says supervisor: none.`);
-        return 'skipped';
-    }
-    switch (step.action) {
-        case 'prepare':
-        case 'download':
-        case 'extract':
-        case 'rollback':
-        case 'configure_plugin':
-            return 'done';
-        case 'install_plugin':
-            return install(context, findThing(context, `plugins/${step.plugin}`));
-        case 'install_extension':
-            return install(context, findThing(context, `extensions/${step.extension}`));
-        case 'write_env':
-            return writeSettings(context, step.plugin, step.from);
-        case 'provision':
-            return provision(context, step.plugin);
-        case 'start':
-        case 'stop':
-        case 'restart':
-            return supervise(context, step.action, step.plugin);
-        case 'healthcheck':
-            return verifyHealth(context, step);
-        case 'notify':
-            return notify(context, step);
-    }
-}
-async function install(context, thing) {
-    const { layout, transaction, log, keepPaths, signal } = context;
-    const { shelf, id, version, staged, previous } = thing;
-    if (await isInstalledAlready(context, thing)) {
-        await writeTreeRecord(layout, thing.record);
-        log.info(`${placeName(thing)} is ${version} with these bytes already, and intact: nothing to change.`);
-        return 'unchanged';
-    }
-    const previousVersion = previous.version;
-    const snapshot = await installTree({
-        layout,
-        transaction,
-        log,
-        shelf,
-        id,
-        staged,
-        get record() {
-            return thing.record;
-        },
-        previousVersion,
-        leftBehind: thing.leftBehind,
-        keepPaths,
-        signal,
-    });
-    if (snapshot !== undefined)
-        context.replaced.set(placeName(thing), snapshot);
-    log.info(`${installPath(layout, thing)} is now ${version} (tree digest ${thing.record.digest}).`);
-    return 'done';
-}
-async function isInstalledAlready(context, thing) {
-    const { installed } = thing.previous;
-    if (installed?.artifact_sha256 !== thing.artifactSha256 || installed.tree_digest !== thing.record.digest)
-        return false;
-    const tree = { root: installPath(context.layout, thing), keepPaths: context.keepPaths };
-    const { missing, changed } = await compareTree(tree, thing.record, context.signal);
-    return missing.length === 0 && changed.length === 0;
-}
-async function writeSettings(context, id, from) {
-    const { layout, transaction, log, variables, stagingFolder } = context;
-    const { shelf, environment } = findThing(context, `${from.split('/')[0]}/${id}`);
-    return writeEnv({ layout, transaction, log, shelf, id, from, environment, variables, stagingFolder });
-}
-async function provision(context, id) {
-    const name = `provision.${id}`;
-    await runHostCommand({
-        name,
-        command: requireEntry(context.hostConfig?.provision.get(id), name),
-        args: [id],
-        variables: { PROVISION_PLUGIN_ID: id },
-        facts: context.facts,
-        log: context.log,
-        signal: context.signal,
-    });
-    return 'done';
-}
-async function supervise(context, action, plugin) {
-    const ids = plugin === undefined ? context.things.map(thing => thing.id) : [plugin];
-    for (const service of servicesOf(requireConfig(context), ids, plugin === undefined)) {
-        context.log.info(`${action} ${describeService(service)}`);
-        await context.transaction.supervise(service, action, context.signal);
-    }
-    return 'done';
-}
-/** One project-wide unit, or the service of each id. */
-function servicesOf(config, ids, isProjectWide) {
-    const findService = isProjectWide ? projectServiceOf : serviceOf;
-    const services = ids.map(id => requireEntry(findService(config, id), 'supervisor'));
-    return [...new Map(services.map(service => [JSON.stringify(service), service])).values()];
-}
-async function verifyHealth(context, step) {
-    const { things, log, signal } = context;
-    const ids = things.map(thing => thing.id);
-    for (const healthcheck of healthchecksOf(step, requireConfig(context), ids)) {
-        const version = things.find(thing => thing.id === healthcheck.id)?.version ?? null;
-        log.info(`${healthcheck.id} is healthy. ${await checkHealth({ healthcheck, version, log, signal })}`);
-    }
-    return 'done';
-}
-/** A team that could not be told is no reason to take a healthy version back. */
-async function notify(context, step) {
-    const message = step.message ?? '';
-    const name = `notify.${step.event}`;
-    try {
-        await runHostCommand({
-            name,
-            command: requireEntry(context.hostConfig?.notify.get(step.event), name),
-            args: [step.event, message],
-            variables: { NOTIFY_EVENT: step.event, NOTIFY_MESSAGE: message },
-            facts: context.facts,
-            log: context.log,
-            signal: context.signal,
-        });
-        return 'done';
-    }
-    catch (error) {
-        context.signal.throwIfAborted();
-        const warning = `nobody was told. ${error instanceof Error ? error.message : String(error)}`;
-        context.log.warning(`Step ${step.id}: ${warning}`);
-        return { warning };
-    }
-}
-function findThing(context, place) {
-    return requireEntry(context.things.find(thing => placeName(thing) === place), place);
-}
-function requireConfig({ hostConfig }) {
-    return requireEntry(hostConfig, 'host-config');
-}
-/** The plan was compared with the host config before anything was fetched, so nothing is missing here. */
-function requireEntry(entry, what) {
-    if (entry === undefined)
-        throw new DeploymentError('step_failed', `The host config has no ${what}.`);
-    return entry;
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/remove-part.js
-
-
-
-
-
-
-
-
-/**
- * Takes away what a new version does not bring: stops its service, where one runs and nothing that stays shares it, and
- * moves its tree to the snapshots. Where the tree is gone already, nothing is done. Throws DeploymentError `step_failed`
- * or `step_timed_out` when the service cannot be stopped, nobody can tell whether it runs, or a keep-path could not come back.
- */
-async function removeThing(context, thing) {
-    const { layout, transaction, log } = context;
-    const { installed } = thing;
-    const place = installPath(layout, thing);
-    if (!pathExistsSync(place)) {
-        log.info(`${place} is gone already: it is only forgotten.`);
-        return 'unchanged';
-    }
-    // What cannot come back is refused before anything is touched.
-    findMovablePaths({ root: place, keepPaths: context.keepPaths });
-    await stopService(context, thing);
-    const snapshot = await moveToSnapshot({ layout, transaction }, thing, installed.version);
-    context.replaced.set(placeName(thing), snapshot.name);
-    log.notice(`${place} (${installed.version}) is taken away, because this version does not bring it.`);
-    const settings = settingsPath(layout, thing);
-    if (pathExistsSync(settings))
-        log.notice(`${settings} stays, because it is yours: remove it when nothing needs it.`);
-    return 'done';
-}
-async function stopService(context, thing) {
-    const { hostConfig, log, signal, transaction } = context;
-    const service = hostConfig && serviceOf(hostConfig, thing.id);
-    if (hostConfig === undefined || service === undefined) {
-        log.notice(`The host config names no supervisor, so nothing of ${placeName(thing)} was stopped: see whether it runs.`);
-        return;
-    }
-    const { up, known, missing } = await readServiceState(service, { signal });
-    if (missing || (known && !up))
-        return log.info(`${describeService(service)} does not run.`);
-    if (isShared(context, hostConfig, service)) {
-        log.notice(`${describeService(service)} of ${placeName(thing)} is not stopped: what stays is run by it as well.`);
-        return;
-    }
-    log.info(`stop ${describeService(service)}`);
-    await transaction.noteHealthchecks([restoredCheck(hostConfig, service, thing)]);
-    await transaction.supervise(service, 'stop', signal);
-}
-/** Whether something that stays on this host, or the whole of it, is run by the service. */
-function isShared(context, config, service) {
-    const leaving = new Set(context.oldThings.map(placeName));
-    const rows = readInstalled(context.layout);
-    const staying = rows.filter(row => !leaving.has(placeName(placeOf(row))));
-    const ids = [...staying, ...context.things].map(({ id }) => id);
-    const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)]);
-    return inUse.some(other => other !== undefined && remove_part_nameOf(other) === remove_part_nameOf(service));
-}
-/** One for a service however it is spelt: systemd takes a name without a suffix for a service. */
-function remove_part_nameOf(service) {
-    const { supervisor } = service;
-    const isShort = supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit);
-    return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service);
-}
-/** The plan of the new version has no check of what it does not bring. */
-function restoredCheck(config, service, { id, installed }) {
-    const check = config.plugins.get(id)?.healthcheck ?? null;
-    const timeout = DEFAULT_HEALTHCHECK_SECONDS + (check?.stableForSeconds ?? 0);
-    return { id, service, check, timeout_seconds: timeout, retries: 0, previous_version: installed.version };
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/run-steps.js
-
-/**
- * Runs steps in the given order and records each with its duration. At the first that throws, the others are recorded
- * as not run and its error is thrown as it is.
- */
-async function runSteps(steps, record, signal, perform) {
-    for (const [index, step] of steps.entries()) {
-        const started = external_node_perf_hooks_namespaceObject.performance.now();
-        const entry = (status, error) => ({
-            id: step.id,
-            action: step.action,
-            status,
-            duration_ms: Math.round(external_node_perf_hooks_namespaceObject.performance.now() - started),
-            error,
-        });
-        try {
-            signal.throwIfAborted();
-            const end = await perform(step);
-            await record.addStep(typeof end === 'string' ? entry(end, null) : entry('warned', end.warning));
-        }
-        catch (error) {
-            await record.addStep(entry('failed', error instanceof Error ? error.message : String(error)));
-            for (const { id, action } of steps.slice(index + 1)) {
-                await record.addStep({ id, action, status: 'not_run', duration_ms: 0, error: null });
-            }
-            throw error;
-        }
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/tell-unset-settings.js
-
-
-
-
-
-
-const MAX_NAME_CHARS = 60;
-/**
- * Tells which required settings, by their names, the host's settings of a thing lack for which the plan writes none; a
- * `write_env` step refuses for itself. Says nothing where the settings cannot be read. Never throws.
- */
-function tellUnsetSettings({ layout, log, things, steps }) {
-    const written = new Set(steps.flatMap(step => (step.action === 'write_env' ? [`${step.from.split('/')[0]}/${step.plugin}`] : [])));
-    for (const thing of things.filter(other => !written.has(placeName(other)))) {
-        const { required } = thing.environment;
-        const path = settingsPath(layout, thing);
-        const text = required.length === 0 ? undefined : tell_unset_settings_readSettings(path);
-        const unset = text === undefined ? [] : unsetSettings(text, required);
-        if (unset.length === 0)
-            continue;
-        const names = unset.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
-        log.notice(`${placeName(thing)} requires ${names}, which ${path} does not set, and the plan has no write_env step for it.`);
-    }
-}
-/** Empty where there are none, undefined where nobody can tell. */
-function tell_unset_settings_readSettings(path) {
-    try {
-        return readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
-    }
-    catch (error) {
-        return isAbsent(error) ? '' : undefined;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/commit-rows.js
-
-
-
-
-
-/** What is to be committed: what is installed from now on, what is not any more, and which snapshots stay. */
-function describeInstallation(done) {
-    const { things, oldThings, transaction } = done.context;
-    const installed = things.map(thing => describeNew(done, thing, transaction.changed));
-    const removed = oldThings.map(thing => describeRemoved(done, thing));
-    return {
-        rows: installed.map(({ row }) => row),
-        removed: removed.map(({ row }) => row),
-        discard: [...installed, ...removed].flatMap(({ discard }) => discard),
-    };
-}
-/** `isChanged` is whether anything that the host runs was changed, by whichever thing. */
-function describeNew(done, thing, isChanged) {
-    const { installed, removed, version } = thing.previous;
-    const replaced = commit_rows_putAside(done, thing, { installed, version });
-    const isRetained = done.snapshot || replaced?.artifact_sha256 === null;
-    const before = installed ?? removed;
-    const known = before === undefined ? [] : handOver(before, done.origin);
-    const { keep: snapshots, discard } = retain(done, thing, known, replaced, isRetained);
-    const isUnchanged = replaced === undefined && installed !== undefined && !isChanged;
-    return { row: isUnchanged ? { ...installed, snapshots } : { ...newVersion(done, thing), snapshots }, discard };
-}
-/** What was taken away always stays as a snapshot: nothing newer came in its place. */
-function describeRemoved(done, thing) {
-    const { id, installed } = thing;
-    const aside = commit_rows_putAside(done, thing, { installed, version: installed.version });
-    const removed = aside && holdingKept(done, thing, aside);
-    const { keep: snapshots, discard } = retain(done, thing, installed.snapshots, removed, true);
-    const { contract, kind, slug } = installed;
-    return { row: { contract, kind, slug, id, snapshots }, discard };
-}
-/** What belongs to the host has no newer version to move on with. */
-function holdingKept({ run }, { shelf, id }, aside) {
-    const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(run.layout, { shelf, id }), aside.name);
-    const kept = presentPaths(path, run.request.keepPaths);
-    if (kept.length > 0)
-        run.tools.log.notice(`${kept.join(', ')} of ${shelf}/${id} belong to this host: they stay in ${path}, and come back with it.`);
-    return withKeptPaths(aside, kept);
-}
-/** Which snapshots of a place stay, with what was put aside in it now; what goes is removed after the commit only. */
-function retain({ run }, place, recorded, aside, isRetained) {
-    const { shelf, id } = place;
-    const known = existingSnapshots(snapshotsPath(run.layout, place), recorded);
-    const retention = chooseRetained(aside && isRetained ? [...known, aside] : known, run.request.keepSnapshots);
-    explainRetention(run, placeName(place), retention);
-    const discarded = aside && !isRetained ? [...retention.discard, aside] : retention.discard;
-    return { keep: retention.keep, discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${shelf}/${id}/${name}`) };
-}
-/** Why each snapshot stays or goes. */
-function explainRetention({ request, tools }, place, { keep, discard }) {
-    const rule = `keep-snapshots is ${request.keepSnapshots}`;
-    const newest = keep.at(-1);
-    for (const row of keep) {
-        const reason = whyIrreplaceable(row) ?? (row === newest ? 'it is the last good one' : rule);
-        tools.log.info(`Snapshot ${row.name} of ${place} stays: ${reason}.`);
-    }
-    for (const { name } of discard)
-        tools.log.info(`Snapshot ${name} of ${place} goes: ${rule}.`);
-}
-function whyIrreplaceable({ kept_paths: kept, artifact_sha256: sha256 }) {
-    if (kept !== undefined)
-        return `it holds ${kept.join(', ')} of this host`;
-    return sha256 === null ? 'nobody can fetch it again' : undefined;
-}
-/** The row of the snapshot that a place's tree was moved to, if it was. */
-function commit_rows_putAside({ context, origin }, place, { installed, version }) {
-    const name = context.replaced.get(placeName(place));
-    if (name === undefined)
-        return undefined;
-    return {
-        name,
-        version,
-        project_version: installed?.project_version ?? null,
-        artifact_sha256: installed?.artifact_sha256 ?? null,
-        tree_digest: installed?.tree_digest ?? null,
-        installed_at: installed?.installed_at ?? null,
-        deployment_id: installed?.deployment_id ?? null,
-        run_url: installed?.run_url ?? null,
-        ...(installed && !isFrom(installed, origin)
-            ? { origin: { contract: installed.contract, slug: installed.slug } }
-            : {}),
-    };
-}
-function newVersion({ run, origin }, thing) {
-    return {
-        ...origin,
-        kind: thing.shelf === 'plugins' ? 'plugin' : 'service',
-        id: thing.id,
-        version: thing.version,
-        artifact_sha256: thing.artifactSha256,
-        tree_digest: thing.record.digest,
-        installed_at: run.tools.now().toISOString(),
-        deployment_id: run.record.facts.deployment_id,
-        run_url: run.tools.run.url,
-    };
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/install.js
-
-
-
-
-
-
-
-/**
- * The state `installing` and what follows it: what the new version does not bring is taken away, then the plan's steps in
- * their order. Returns what is to be committed.
- */
-async function installThings(run, order, deployment) {
-    const context = describeContext(run, order, deployment);
-    tellUnsetSettings({ ...context, steps: order.steps });
-    await run.enter('installing');
-    await deployment.transaction.noteHealthchecks(restoredChecks(order));
-    await runSteps([...order.oldThings.map(removalOf), ...order.steps], run.record, run.tools.signal, async (step) => {
-        if (step.action === 'remove')
-            return removeThing(context, step.thing);
-        await order.beforeStep(step);
-        return performStep(context, step);
-    });
-    return describeInstallation({ run, context, origin: order.origin, snapshot: order.snapshot });
-}
-/** What no plan says: it is told beside the plan's steps, under the name of the place, which no step can have. */
-function removalOf(thing) {
-    return { id: placeName(thing), action: 'remove', thing };
-}
-function describeContext(run, order, deployment) {
-    const { hostConfig, skipped, things, oldThings } = order;
-    return {
-        layout: run.layout,
-        transaction: deployment.transaction,
-        log: run.tools.log,
-        signal: run.tools.signal,
-        facts: run.record.facts,
-        hostConfig,
-        skipped,
-        keepPaths: run.request.keepPaths,
-        variables: run.tools.variables,
-        stagingFolder: deployment.stagingFolder,
-        things,
-        oldThings,
-        replaced: new Map(),
-    };
-}
-/** By what the old versions are checked, should this one be taken back. */
-function restoredChecks({ steps, things, hostConfig, skipped }) {
-    if (hostConfig === undefined)
-        return [];
-    const previous = new Map(things.map(thing => [thing.id, thing.previous.version]));
-    return steps
-        .flatMap(step => step.action === 'healthcheck' && !skipped.has(step.id)
-        ? healthchecksOf(step, hostConfig, [...previous.keys()])
-        : [])
-        .map(check => ({ ...check, previous_version: previous.get(check.id) ?? null }));
-}
-
-;// CONCATENATED MODULE: ./build/marketplace/install-prepared.js
-
-
-
-/** The states `installing` and `healthchecking`: the plan's steps in their order. Returns what is to be committed. */
-async function installPrepared(run, prepared, previous, deployment) {
-    const { steps, snapshot, hostConfig, skipped } = prepared.ready;
-    const order = {
-        steps,
-        snapshot,
-        hostConfig,
-        skipped,
-        things: [describeThing(run, prepared, previous)],
-        oldThings: [],
-        origin: originOf(run),
-        async beforeStep({ action }) {
-            if (action === 'healthcheck' && run.machine.current === 'installing')
-                await run.enter('healthchecking');
-        },
-    };
-    const installation = await installThings(run, order, deployment);
-    if (run.machine.current === 'installing')
-        await run.enter('healthchecking');
-    return installation;
-}
-function describeThing(run, prepared, previous) {
-    let record;
-    return {
-        shelf: run.shelf,
-        id: prepared.ready.id,
-        version: prepared.version,
-        artifactSha256: prepared.artifactSha256,
-        staged: prepared.staged,
-        get record() {
-            record ??= buildTreeRecord(prepared.tree, run.request.keepPaths);
-            return record;
-        },
-        environment: prepared.pluginYaml?.environment ?? { required: [], optional: [] },
-        previous,
-    };
-}
-
-;// CONCATENATED MODULE: ./build/core/state-machine.js
-function createStateMachine(transitions, initial, now) {
-    let current = initial;
-    const history = [{ state: initial, at: now().toISOString() }];
-    return {
-        get current() {
-            return current;
-        },
-        history,
-        enter(state) {
-            if (!transitions[current].includes(state))
-                throw new Error(`No transition from ${current} to ${state}.`);
-            current = state;
-            const change = { state, at: now().toISOString() };
-            history.push(change);
-            return change;
-        },
-    };
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/report-timeout.js
-const REPORT_TIMEOUT_MS = 10_000;
-/** After a cancel the runner kills within 10 s of its first signal; what is not told by then waits in the outbox. */
-const CANCELLED_REPORT_TIMEOUT_MS = 2000;
-/** How long telling the hub may take in all, retries included: little once the run is cancelled. */
-function reportTimeout(signal) {
-    return () => (signal?.aborted ? CANCELLED_REPORT_TIMEOUT_MS : REPORT_TIMEOUT_MS);
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/deployment.js
-
-
-
-
-
-function startDeployment(request, tools, { transitions, initial, facts, sender }) {
-    const machine = createStateMachine(transitions, initial, tools.now);
-    const layout = layoutOf(request.projectRoot);
-    const record = createDeploymentRecord(facts, machine.history);
-    return {
-        request,
-        tools,
-        layout,
-        host: { layout, log: tools.log, redact: tools.redact, sender, reportTimeoutMs: reportTimeout(tools.signal) },
-        record,
-        machine,
-        async enter(state) {
-            // What one state computes may take its time; a cancel is heard before the next.
-            await hearSignals();
-            const change = machine.enter(state);
-            tools.log.group(state);
-            await record.enter(change);
-        },
-    };
-}
-
-;// CONCATENATED MODULE: ./build/marketplace/hub-report.js
-
-
-
-const MAX_ERROR_MESSAGE_CHARS = 2000;
-const RETRIED_STATUSES = new Set([408, 429]);
-/** Tells the hub of deployments of one plugin or service, best-effort (contract 4.3, rules 7 and 8). */
-function createReportSender(client, deploymentsBase, subject) {
-    return {
-        address: reportAddress(deploymentsBase, subject),
-        async send(report, { retry, timeoutMs }) {
-            try {
-                const { status, body, attempts } = await client.sendReport(buildReportBody(report, subject), retry, timeoutMs);
-                if (status >= 200 && status < 300)
-                    return { accepted: true, attempts };
-                const told = parseErrorText(body);
-                const error = `the hub answered ${status}${told === undefined ? '' : ` (${cleanForeignText(told)})`}`;
-                return { accepted: false, attempts, status, error, final: status < 500 && !RETRIED_STATUSES.has(status) };
-            }
-            catch (error) {
-                return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false };
-            }
-        },
-    };
-}
-function buildReportBody(report, { kind, slug }) {
-    return {
-        kind,
-        slug,
-        version: report.version ?? report.requested_version ?? 'unknown',
-        status: report.status,
-        started_at: report.started_at,
-        completed_at: report.completed_at,
-        host_id: report.host_id,
-        repo: report.repo,
-        error_message: report.error === null ? null : report.error.message.slice(0, MAX_ERROR_MESSAGE_CHARS),
-    };
-}
-function reportAddress(deploymentsBase, { kind, slug }) {
-    return `${deploymentsBase.replace(/\/+$/, '')}/deployments/report ${kind} ${slug}`;
-}
-
-;// CONCATENATED MODULE: ./build/marketplace/states.js
-/** The marketplace flow. No way leads to `installing` that does not pass `verifying_signature`. */
-const DEPLOY_TRANSITIONS = {
-    pending: ['fetching'],
-    fetching: ['verifying_signature', 'failed'],
-    verifying_signature: ['extracting', 'failed'],
-    extracting: ['loading_plan', 'failed'],
-    loading_plan: ['resolving_sequence', 'failed'],
-    resolving_sequence: ['installing', 'failed'],
-    installing: ['healthchecking', 'failed', 'rolled_back'],
-    healthchecking: ['succeeded', 'failed', 'rolled_back'],
-    succeeded: [],
-    failed: [],
-    rolled_back: [],
-};
-
-;// CONCATENATED MODULE: ./build/marketplace/run.js
-
-
-
-
-
-function startRun(request, tools) {
-    const reporter = createMarketplaceClient(tools.reportWire, request.bases, request, request.apiKey);
-    const start = {
-        transitions: DEPLOY_TRANSITIONS,
-        initial: 'pending',
-        facts: initialFacts(request, tools),
-        sender: createReportSender(reporter, request.bases.deployments, request),
-    };
-    return {
-        ...startDeployment(request, tools, start),
-        request,
-        shelf: shelfOf(request.kind),
-        client: createMarketplaceClient(tools.wire, request.bases, request, request.apiKey),
-    };
-}
-/** What is known of a deployment before it starts. */
-function initialFacts(known, tools) {
-    return {
-        deployment_id: tools.deploymentId,
-        contract: 'marketplace',
-        kind: known.kind ?? null,
-        slug: known.slug ?? null,
-        id: null,
-        requested_version: known.version ?? null,
-        version: null,
-        version_source: null,
-        previous_version: null,
-        artifact_sha256: null,
-        artifact_size: null,
-        repo: null,
-        host_id: known.hostId,
-        started_at: tools.now().toISOString(),
-        run: tools.run,
-    };
+/** What `installed.json` says of everything that this deployment installs. */
+function originOf({ request }) {
+    return { contract: 'marketplace', slug: request.slug, project_version: null };
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/deploy.js
@@ -26147,36 +26110,71 @@ function initialFacts(known, tools) {
 
 
 
+
+
 /**
  * Deploys one plugin or service by the marketplace contract. However it ends, the host runs exactly the old version or
- * exactly the new one (or the outcome says `inconsistent`), the local report says which, and the hub is told as best it
- * can be (contract 4.3). Never throws for what happens on the way: it is in the result.
+ * exactly the new one (or the outcome says `inconsistent`), the local report says which, and the hub gets a report,
+ * best-effort (contract 4.3). A dry run is the same flow, which ends before it installs. Never throws for what happens
+ * on the way: it is in the result.
  */
 async function deploy(request, tools) {
-    const run = startRun(request, tools);
-    return request.dryRun ? dryRun(run) : deployOnHost(run);
+    const deployment = deployment_startDeployment(request, tools);
+    const flow = new MarketplaceFlow(deployment);
+    return request.dryRun ? await rehearseDeployment(deployment, flow) : await runDeployment(deployment, flow);
 }
-async function deployOnHost(run) {
-    let ready;
-    const ended = await runDeployment(run, {
-        async prepare() {
-            await noteInstalledVersion(run);
-            ready = readyArtifactPlan(run.request);
-            await run.record.update({ id: ready.id });
-        },
-        install: deployment => deploy_install(run, ready, deployment),
-    });
-    return {
-        ...ended,
-        installPath: ready && installPath(run.layout, { shelf: run.shelf, id: ready.id }),
-        plannedSteps: ready?.steps.map(({ id, action }) => ({ id, action })) ?? [],
-    };
-}
-async function deploy_install(run, ready, deployment) {
-    const previous = await notePrevious(run, ready.id);
-    checkHost(run.layout, { shelf: run.shelf, id: ready.id });
-    const prepared = await prepareArtifact(run, ready, deployment.stagingFolder, previous);
-    return installPrepared(run, prepared, previous, deployment);
+/** The states of the marketplace contract; each phase returns what the next one needs. */
+class MarketplaceFlow {
+    #deployment;
+    constructor(deployment) {
+        this.#deployment = deployment;
+    }
+    async check() {
+        const { request, record } = this.#deployment;
+        await noteInstalledVersion(this.#deployment);
+        const plan = readyArtifactPlan(request);
+        record.planSteps(plan.steps);
+        await record.update({ id: plan.id });
+        return plan;
+    }
+    async prepare(plan, folder) {
+        const deployment = this.#deployment;
+        const { tools } = deployment;
+        const target = await findTarget(deployment, plan);
+        const file = openPrivateFileSync(tools.runner.temporaryFolder);
+        try {
+            await deployment.enter('fetching');
+            const fetched = await fetchArtifact(deployment, target, file.fd);
+            await deployment.enter('verifying_signature');
+            const verified = await verifyArtifact(deployment, fetched);
+            await deployment.enter('extracting');
+            const extracted = await extractArtifact(deployment, verified, folder);
+            await deployment.enter('loading_plan');
+            const order = await orderInstallation(deployment, extracted);
+            await deployment.enter('resolving_sequence');
+            tools.log.info(`Steps: ${order.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
+            return order;
+        }
+        finally {
+            file.close();
+        }
+    }
+    async install(order, session) {
+        const deployment = this.#deployment;
+        const context = session.stepContext(order);
+        noticeUnsetSettings(context);
+        await deployment.enter('installing');
+        await runSteps(context, async ({ action }) => {
+            if (action === 'healthcheck' && deployment.state === 'installing')
+                await deployment.enter('healthchecking');
+        });
+        if (deployment.state === 'installing')
+            await deployment.enter('healthchecking');
+        return buildInstallation(context);
+    }
+    async end(state) {
+        await this.#deployment.enter(state);
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/refuse.js
@@ -26188,43 +26186,38 @@ async function deploy_install(run, ready, deployment) {
 
 
 
+
 /**
- * Ends a deployment that was refused before it began: with a local report when the project root is there, and a report to
+ * Ends a deployment that was refused before it began: with a local report when the project root exists, and a report to
  * the hub when there is a way to it (contract 4.3, rule 7). Creates no project root.
  */
-async function refuseDeployment({ error, facts, projectRoot, sender }, tools) {
+async function refuseDeployment(refusal, tools) {
+    const { error, facts, projectRoot, sender } = refusal;
     const record = createDeploymentRecord(facts, [{ state: 'pending', at: tools.now().toISOString() }]);
-    const end = refusedEnd(error, tools);
-    if (projectRoot === undefined || !isDirectory(projectRoot))
-        return { report: await closeWithoutHost(record, end, sender, tools), reportPath: undefined, error };
-    const { log, redact } = tools;
-    const host = { layout: layoutOf(projectRoot), log, redact, sender, reportTimeoutMs: reportTimeout() };
-    await prepareHost(host.layout, log).catch(() => { });
-    const told = await recoverBeforeRefusal(host, tools.run.url, end);
-    return { ...(await closeDeployment(host, record, told, sender?.address ?? null)), error };
+    const { code, message } = error;
+    const end = buildEnd(tools.now(), { outcome: 'failed', error: { code, message, step: null } });
+    if (projectRoot === undefined || !isDirectorySync(projectRoot)) {
+        const report = await reportToHub({ record, end }, sender, tools);
+        return { report, reportPath: undefined, plannedSteps: [], error };
+    }
+    const host = hostOf(tools, { projectRoot, sender });
+    await prepareHost(host.layout, tools.log).catch(() => { });
+    const known = await recoverBeforeRefusal(host, end);
+    return { ...(await closeDeployment(host, { record, end: known, address: sender?.address ?? null })), error };
 }
-function refusedEnd({ code, message }, { now }) {
-    return {
-        outcome: 'failed',
-        changed: false,
-        error: { code, message, step: null },
-        rollback: null,
-        completed_at: now().toISOString(),
-    };
-}
-/** Where no file can lie, the hub can still be told. */
-async function closeWithoutHost(record, end, sender, { log, redact }) {
-    const unsent = { accepted: false, attempts: 0, error: 'not sent' };
-    const report = redactReport(buildLocalReport(record, end, unsent), redact);
+/** Where no file can be written, the hub can still get a report. */
+async function reportToHub({ record, end }, sender, { log, secrets }) {
+    const report = redactReport(buildLocalReport(record, end, notSent('not sent')), secrets.redact);
     if (sender === undefined)
         return report;
     const delivery = await sender.send(report, { retry: true, timeoutMs: reportTimeout()() });
+    const { attempts } = delivery;
     if (delivery.accepted)
-        return { ...report, reported: { accepted: true, attempts: delivery.attempts, error: null } };
-    log.warning(`The hub was not told of this run: ${delivery.error}`);
-    return { ...report, reported: { accepted: false, attempts: delivery.attempts, error: redact(delivery.error) } };
+        return { ...report, reported: { accepted: true, attempts, error: null } };
+    log.warning(`The hub did not accept the report of this run: ${delivery.error}`);
+    return { ...report, reported: { accepted: false, attempts, error: secrets.redact(delivery.error) } };
 }
-function isDirectory(path) {
+function isDirectorySync(path) {
     try {
         return (0,external_node_fs_namespaceObject.statSync)(path).isDirectory();
     }
@@ -26238,26 +26231,35 @@ function isDirectory(path) {
 
 
 
+
+
 /**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run tells nobody, and one that may have been
- * meant as such does not tell the hub.
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run reports to nobody, and one that may
+ * have been meant as such does not report to the hub.
  */
 async function refuseRequest(request, error, tools) {
     const isReal = request.dryRun === false && request.hostId !== undefined;
     const refusal = {
         error,
-        facts: initialFacts({ ...request, hostId: request.hostId ?? '' }, tools),
+        facts: initialFacts(request, tools),
         projectRoot: request.dryRun === true ? undefined : request.projectRoot,
         sender: isReal ? senderFor(request, tools) : undefined,
     };
-    return { ...(await refuseDeployment(refusal, tools)), installPath: undefined, plannedSteps: [] };
+    return await refuseDeployment(refusal, tools);
+}
+/** Recovers the host of a run that was killed; undefined when it left nothing. Throws as `recoverHost` does. */
+async function finishInterrupted(request, tools) {
+    const { projectRoot } = request;
+    if (projectRoot === undefined)
+        return undefined;
+    return await recoverHost(hostOf(tools, { projectRoot, sender: senderFor(request, tools) }));
 }
 /** The way to the hub, when enough of the inputs is known. */
-function senderFor({ bases, slug, kind, apiKey }, tools) {
+function senderFor({ bases, slug, kind, apiKey }, { wires }) {
     if (bases === undefined || slug === undefined || kind === undefined || apiKey === undefined)
         return undefined;
-    const client = createMarketplaceClient(tools.reportWire, bases, { kind, slug }, apiKey);
-    return createReportSender(client, bases.deployments, { kind, slug });
+    const access = { bases, slug, kind, apiKey };
+    return createReportSender(createMarketplaceClient(wires.reportWire, access), access);
 }
 
 ;// CONCATENATED MODULE: external "os"
@@ -26958,7 +26960,7 @@ function exists(fsPath) {
         return true;
     });
 }
-function io_util_isDirectory(fsPath_1) {
+function isDirectory(fsPath_1) {
     return io_util_awaiter(this, arguments, void 0, function* (fsPath, useStat = false) {
         const stats = useStat ? yield stat(fsPath) : yield lstat(fsPath);
         return stats.isDirectory();
@@ -28411,13 +28413,13 @@ function getIDToken(aud) {
 //# sourceMappingURL=core.js.map
 ;// CONCATENATED MODULE: ./build/runner/rollback-problems.js
 /**
- * What is off after a rollback, one sentence each, for a reader who has just read the cause: where a restart fails on the
- * old files as it did on the new ones, its sentence is not told again. That a version is unhealthy is, because here it is
- * the old one.
+ * What is wrong after a rollback, one sentence each, for a reader who has just read the cause. Does not repeat the
+ * sentence of a restart that fails for the old version as for the new one; an unhealthy old version does get its own
+ * sentence.
  */
 function rollbackProblems({ rollback, error }) {
-    const told = error?.code === 'unhealthy' ? undefined : error?.message;
-    return (rollback?.problems ?? []).map(problem => (problem === told ? 'The same happened again.' : problem));
+    const cause = error?.code === 'unhealthy' ? undefined : error?.message;
+    return (rollback?.problems ?? []).map(problem => (problem === cause ? 'The same happened again.' : problem));
 }
 
 ;// CONCATENATED MODULE: ./build/runner/annotations.js
@@ -28426,47 +28428,58 @@ function rollbackProblems({ rollback, error }) {
 
 
 
-/** The runner shows ten annotations of a kind a step, and 4,096 characters of each. */
+/** The runner shows ten annotations of each kind for a step, and 4,096 characters of each. */
 const MAX_ANNOTATIONS = 10;
 const MAX_ANNOTATION_CHARS = 4000;
-/** One error annotation with the cause; a plan or host config with problems has each at its line instead. No stack for an operator's error. */
-function annotateFailure(error, report, redact) {
-    if (error instanceof SourceError) {
-        annotateSource(error, safely(redact));
-        return;
+/** Writes annotations without any secret. */
+class Annotator {
+    #redact;
+    constructor(redact) {
+        this.#redact = redact;
     }
-    const { code, message } = report.error ?? toDeployError(error);
-    annotateCause(error, code, `${message}${takingBack(report)}`, safely(redact));
-}
-function takingBack(report) {
-    const problems = rollbackProblems(report);
-    return problems.length === 0 ? '' : ` — While it was taken back: ${problems.join(' ')}`;
-}
-/** The same for what ended an action before it had a report. */
-function annotateError(thrown, redact) {
-    const { code, message } = toDeployError(thrown);
-    annotateCause(thrown, code, message, safely(redact));
-}
-function annotateCause(thrown, code, message, safe) {
-    core_error(safe(message), { title: code });
-    if (code === 'internal_error' && thrown instanceof Error)
-        info(safe(thrown.stack ?? ''));
-}
-function safely(redact) {
-    return text => cleanForeignText(redact(text), MAX_ANNOTATION_CHARS);
-}
-function annotateSource(error, safe) {
-    for (const [index, { message, file, line, column }] of error.problems.entries()) {
-        if (index < MAX_ANNOTATIONS)
-            core_error(safe(message), { title: error.code, file, startLine: line, startColumn: column });
-        else
-            info(`${safe(file)}:${line}:${column}: ${safe(message)}`);
+    /** One error annotation with the cause, or each problem of a plan or host config at its line. Shows no stack. */
+    annotateFailure(error, report) {
+        if (error instanceof SourceError) {
+            this.#annotateProblems(error);
+            return;
+        }
+        const { code, message } = report.error ?? toDeployError(error);
+        const problems = rollbackProblems(report);
+        const sentence = problems.length === 0 ? message : `${message} — During the rollback: ${problems.join(' ')}`;
+        this.#annotate(sentence, code);
+        if (code === 'internal_error')
+            this.#logStack(error);
+    }
+    /** The same for an action that ended before it had a report. */
+    annotateError(thrown) {
+        const { code, message } = toDeployError(thrown);
+        this.#annotate(message, code);
+        if (code === 'internal_error')
+            this.#logStack(thrown);
+    }
+    #annotateProblems(error) {
+        for (const [index, { message, file, line, column }] of error.problems.entries()) {
+            if (index < MAX_ANNOTATIONS)
+                core_error(this.#safe(message), { title: error.code, file, startLine: line, startColumn: column });
+            else
+                info(`${this.#safe(file)}:${line}:${column}: ${this.#safe(message)}`);
+        }
+    }
+    #annotate(message, title) {
+        core_error(this.#safe(message), { title });
+    }
+    #logStack(thrown) {
+        if (thrown instanceof Error)
+            info(this.#safe(thrown.stack ?? ''));
+    }
+    #safe(text) {
+        return cleanForeignText(this.#redact(text), MAX_ANNOTATION_CHARS);
     }
 }
 
 ;// CONCATENATED MODULE: ./build/runner/cancel.js
 
-/** The runner cancels a step with SIGINT and, 7.5 s later, SIGTERM: the first one heard cancels what is under way. */
+/** The runner cancels a step with SIGINT and, 7.5 s later, SIGTERM: the first one that arrives cancels the run. */
 function listenForCancel() {
     const controller = new AbortController();
     const cancel = (signal) => controller.abort(new DeploymentError('cancelled', `The run was cancelled (${signal}) before the new version was complete.`));
@@ -28481,10 +28494,251 @@ function listenForCancel() {
     };
 }
 
+;// CONCATENATED MODULE: ./build/runner/input-schemas.js
+
+
+const isBaseUrl = (text) => {
+    const url = URL.parse(text);
+    return (url !== null &&
+        (url.protocol === 'https:' || url.protocol === 'http:') &&
+        url.username === '' &&
+        url.password === '' &&
+        url.search === '' &&
+        url.hash === '');
+};
+const baseUrlSchema = pipe(schemas_string().check(refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' })), transform(text => text.replace(/\/+$/, '')));
+/** What an HTTP header carries unchanged. */
+const apiKeySchema = schemas_string()
+    .check(_regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' }));
+const booleanSchema = pipe(schemas_string().check(_regex(/^(true|false)$/i, { error: 'must be true or false' })), transform(text => text.toLowerCase() === 'true'));
+function integerSchema(least, most) {
+    const error = { error: `must be a whole number from ${least} to ${most}` };
+    return pipe(schemas_string().check(_regex(/^\d{1,16}$/, error)), transform(Number))
+        .check(refine(value => value >= least && value <= most, error));
+}
+const minutesSchema = pipe(schemas_string(), transform(Number))
+    .check(refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' }));
+const projectRootSchema = pipe(schemas_string().check(refine(path => (0,external_node_path_namespaceObject.isAbsolute)(path) && !path.includes('\0'), {
+    error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
+})), transform(path => (0,external_node_path_namespaceObject.normalize)(path).replace(/(?<=.)\/+$/, '')))
+    .check(refine(path => path !== '/', {
+    error: "must not be the file system's root: name the directory that contains plugins/ and extensions/",
+}));
+const hostIdSchema = schemas_string().check(_regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
+    error: 'must be 1 to 255 characters without control characters',
+}));
+const keepPathsSchema = pipe(schemas_string(), transform(text => text
+    .split(/\r?\n/)
+    .map(line => line.trim().replace(/(?<=[^/])\/+$/, ''))
+    .filter(line => line !== '')))
+    .check(refine(paths => paths.every(isKeepPath), {
+    error: 'must be relative paths inside the installed directory, one per line, without ".", ".." or backslashes',
+}));
+function isKeepPath(path) {
+    return (!(0,external_node_path_namespaceObject.isAbsolute)(path) &&
+        !/[\\\p{Cc}]/u.test(path) &&
+        path.split('/').every(part => part !== '' && part !== '.' && part !== '..'));
+}
+
+;// CONCATENATED MODULE: ./build/runner/connection.js
+
+
+const MAX_CA_BYTES = 1024 * 1024;
+/** How this action identifies itself to a hub. */
+const USER_AGENT = 'hub-deploy';
+function readConnection(read) {
+    return {
+        allowHttp: read.withDefault('allow-http', booleanSchema, false) ?? false,
+        ca: readAuthorities(read),
+    };
+}
+function wireOptions({ allowHttp, ca }, log) {
+    return {
+        allowHttp,
+        userAgent: USER_AGENT,
+        log: line => log.info(line),
+        ...(ca === undefined ? {} : { ca }),
+    };
+}
+function readAuthorities(read) {
+    const file = read.file('ca-file', MAX_CA_BYTES);
+    if (file === undefined)
+        return undefined;
+    if (Buffer.byteLength(file.text) > MAX_CA_BYTES) {
+        read.refuse('ca-file', `names ${file.path}, which is larger than ${MAX_CA_BYTES} bytes`);
+        return undefined;
+    }
+    try {
+        readTrust(file.text);
+        return file.text;
+    }
+    catch {
+        read.refuse('ca-file', `names ${file.path}, which contains no certificate in PEM form`);
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/runner/deploy-summary.js
+
+
+
+/** There are fewer annotations; the log has all of them. */
+const MAX_LISTED_PROBLEMS = 30;
+/** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
+function buildDeploySummary({ report, reportPath, plannedSteps, error }) {
+    const blocks = [
+        `### ${headline(report)}`,
+        table(['', ''], facts(report, reportPath)),
+        ...deploy_summary_failure(report, error),
+        ...problemList(error),
+        ...rollback(report),
+        table(['State', 'Entered', 'Duration'], states(report)),
+        ...(report.steps.length > 0 ? [table(['Step', 'Action', 'Result', 'Duration'], steps(report))] : []),
+        ...(plannedSteps.length > 0
+            ? [`Plan: ${plannedSteps.map(step => `${code(step.id)} ${step.action}`).join(' → ')}`]
+            : []),
+    ];
+    return `${blocks.join('\n\n')}\n`;
+}
+const WORDS = {
+    success: '✅ Deployed',
+    failed: '❌ Failed, nothing was changed',
+    rolled_back: '↩️ Rolled back, the old version is installed again',
+    interrupted: '⚠️ Interrupted',
+    inconsistent: '🛑 Inconsistent, this host needs attention',
+};
+function headline(report) {
+    const slug = cell(report.slug ?? 'unknown');
+    return `${wordFor(report)}: ${slug} ${move(report)}, on ${cell(report.host_id)}`;
+}
+/** A run that was refused early has not read what is installed, and says nothing about it. */
+function move(report) {
+    const before = report.previous_version;
+    const after = cell(report.version ?? report.requested_version ?? 'unknown');
+    if (report.outcome !== 'success')
+        return `${after}${before === null ? '' : ` (was ${cell(before)})`}`;
+    if (before === null)
+        return `first install of ${after}`;
+    return before === report.version ? `${after} was already installed` : `${cell(before)} → ${after}`;
+}
+function wordFor({ outcome, changed, state }) {
+    if (outcome !== 'success' || changed)
+        return WORDS[outcome];
+    return state === 'succeeded' ? '✅ Nothing to change' : '🔎 Dry run, nothing was done';
+}
+function facts(report, reportPath) {
+    const { accepted, error } = report.reported;
+    return [
+        [
+            'Artifact',
+            report.artifact_sha256 === null
+                ? 'not fetched'
+                : `sha256 ${code(report.artifact_sha256)}, ${report.artifact_size} bytes`,
+        ],
+        ...parts(report),
+        ['Deployment', code(report.deployment_id)],
+        ['Local report', reportPath === undefined ? 'none' : code(reportPath)],
+        ['Hub', accepted ? 'has the report' : `does not have the report (${cell(error ?? 'not sent')})`],
+    ];
+}
+/** The plugins of a project, and the key that signed it. */
+function parts({ plugins, signer_public_key: signer }) {
+    const versions = plugins?.map(({ id, version }) => `${cell(id)} ${cell(version)}`).join(', ');
+    return [
+        ...(signer === undefined ? [] : [['Signed by', code(signer)]]),
+        ...(versions === undefined ? [] : [['Plugins', versions]]),
+    ];
+}
+/** A run that succeeded may still have an error: a hub that refused the report. */
+function deploy_summary_failure(report, error) {
+    const cause = report.error ?? (error && { code: error.code, message: error.message, step: null });
+    if (cause === undefined)
+        return [];
+    const { code: errorCode, message, step } = cause;
+    return [`**${step === null ? '' : `Step ${code(step)}: `}${code(errorCode)}** ${cell(message)}`];
+}
+/** Everything wrong with a plan or host config, of which the failure's sentence names only the first. */
+function problemList(error) {
+    if (!(error instanceof SourceError) || error.problems.length < 2)
+        return [];
+    const lines = error.problems
+        .slice(0, MAX_LISTED_PROBLEMS)
+        .map(({ file, line, column, message }) => `- ${code(`${file}:${line}:${column}`)} ${cell(message)}`);
+    const more = error.problems.length - lines.length;
+    return [[...lines, ...(more > 0 ? [`- and ${more} more, which the log lists`] : [])].join('\n')];
+}
+function rollback(report) {
+    if (report.rollback === null)
+        return [];
+    const { restored, verified, healthy } = report.rollback;
+    const result = restored ? 'every change was undone' : 'not every change could be undone';
+    const check = verified === true ? ', and the restored files match their record' : '';
+    const lines = [
+        `Rollback: ${result}${check}.${healthSentence(healthy)}`,
+        ...rollbackProblems(report).map(found => `- ${cell(found)}`),
+    ];
+    return [lines.join('\n')];
+}
+function healthSentence(healthy) {
+    if (healthy === null)
+        return '';
+    return healthy ? ' The old version runs and is healthy.' : ' **The old version is not healthy: check this host.**';
+}
+function states(report) {
+    return report.states.map(({ state, at }, index) => {
+        const next = report.states[index + 1]?.at ?? report.completed_at;
+        return [cell(state), at, `${Math.max(0, Date.parse(next) - Date.parse(at))} ms`];
+    });
+}
+function steps(report) {
+    return report.steps.map(step => [code(step.id), step.action, result(step), `${step.duration_ms} ms`]);
+}
+/** The cause of a failed step is above; that of a warning is nowhere else. */
+function result({ status, error }) {
+    return status === 'warned' && error !== null ? `warned: ${cell(error)}` : status;
+}
+function table(head, rows) {
+    const line = (cells) => `| ${cells.join(' | ')} |`;
+    return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
+}
+/** Foreign text as Markdown that only shows it. */
+function cell(text) {
+    return cleanForeignText(text, 1500).replace(/[\\`*_{}[\]<>|#!~&@]/g, character => `&#${character.codePointAt(0)};`);
+}
+function code(text) {
+    return `<code>${cell(text)}</code>`;
+}
+
 ;// CONCATENATED MODULE: ./build/runner/environment.js
 
+
+/** Variables of the runner and the process, not of the step: an artifact's template must not get them. */
+const RUNNER_PREFIXES = ['ACTIONS_', 'GITHUB_', 'INPUT_', 'NODE_', 'RUNNER_', 'STATE_'];
+const PROCESS_NAMES = new Set([
+    'CI',
+    'HOME',
+    'LANG',
+    'LOGNAME',
+    'PATH',
+    'PWD',
+    'SHELL',
+    'TMPDIR',
+    'USER',
+]);
+/** The folder to which paths in inputs are relative. */
+function readWorkspace() {
+    return process.env['GITHUB_WORKSPACE'] ?? process.cwd();
+}
+/** What the runner's environment says of this process. */
+function readRunnerFacts(env) {
+    return {
+        workflow: readWorkflowRun(env),
+        temporaryFolder: env['RUNNER_TEMP'] || (0,external_node_os_namespaceObject.tmpdir)(),
+        variables: readStepVariables(env),
+    };
+}
 /** Which workflow run this is, from the runner's `GITHUB_*` variables; nulls outside one. */
-function readRunFacts(env) {
+function readWorkflowRun(env) {
     const read = (name) => (env[name] ? cleanForeignText(env[name], 300) : null);
     const [server, repository, runId] = [read('GITHUB_SERVER_URL'), read('GITHUB_REPOSITORY'), read('GITHUB_RUN_ID')];
     return {
@@ -28496,10 +28750,16 @@ function readRunFacts(env) {
         url: server && repository && runId ? `${server}/${repository}/actions/runs/${runId}` : null,
     };
 }
+/** The variables of the step's own `env:`, as far as the environment can show. */
+function readStepVariables(env) {
+    return Object.fromEntries(Object.entries(env).flatMap(([name, value]) => value === undefined || PROCESS_NAMES.has(name) || RUNNER_PREFIXES.some(prefix => name.startsWith(prefix))
+        ? []
+        : [[name, value]]));
+}
 
 ;// CONCATENATED MODULE: ./build/runner/runner-files.js
 
-/** Outputs in words of our own, or built of texts that were redacted one by one. */
+/** Outputs without foreign text, or built from texts that were redacted one by one. */
 const OWN_OUTPUTS = new Set([
     'outcome',
     'changed',
@@ -28541,165 +28801,6 @@ function createRunnerFiles(log, redact) {
             }
         },
     };
-}
-
-;// CONCATENATED MODULE: ./build/runner/step-variables.js
-/** What belongs to the runner and the process, not to the step: an artifact's template must not be able to ask for it. */
-const RUNNER_PREFIXES = ['ACTIONS_', 'GITHUB_', 'INPUT_', 'NODE_', 'RUNNER_', 'STATE_'];
-const PROCESS_NAMES = new Set([
-    'CI',
-    'HOME',
-    'LANG',
-    'LOGNAME',
-    'PATH',
-    'PWD',
-    'SHELL',
-    'TMPDIR',
-    'USER',
-]);
-/** The variables of the step's own `env:`, as far as the environment can tell. */
-function readStepVariables(env) {
-    return Object.fromEntries(Object.entries(env).flatMap(([name, value]) => value === undefined || PROCESS_NAMES.has(name) || RUNNER_PREFIXES.some(prefix => name.startsWith(prefix))
-        ? []
-        : [[name, value]]));
-}
-
-;// CONCATENATED MODULE: ./build/runner/user-agent.js
-/** How this action calls itself to a hub. */
-const USER_AGENT = 'hub-deploy';
-
-;// CONCATENATED MODULE: ./build/runner/wire-options.js
-
-function wireOptions({ allowHttp, ca }, log) {
-    return {
-        allowHttp,
-        userAgent: USER_AGENT,
-        log: line => log.info(line),
-        ...(ca === undefined ? {} : { ca }),
-    };
-}
-
-;// CONCATENATED MODULE: ./build/runner/deployment-tools.js
-
-
-
-
-
-
-
-
-/** What a deployment works with when the runner runs it. */
-function createDeploymentTools(connection, parts) {
-    const { secrets, log, signal, outputsOf } = parts;
-    const options = wireOptions(connection, log);
-    return {
-        wire: createWire({ ...options, signal }),
-        reportWire: createWire(options),
-        log,
-        signal,
-        now: () => new Date(),
-        redact: secrets.redact,
-        hide: secrets.hide,
-        run: readRunFacts(process.env),
-        deploymentId: (0,external_node_crypto_namespaceObject.randomUUID)(),
-        temporaryFolder: process.env['RUNNER_TEMP'] || (0,external_node_os_namespaceObject.tmpdir)(),
-        variables: readStepVariables(process.env),
-        onLocked(interrupted) {
-            const files = createRunnerFiles(log, secrets.redact);
-            files.saveState('locked', 'true');
-            files.setOutputs(outputsOf({ report: redactReport(interrupted, secrets.redact) }));
-        },
-        onCancelledEnd: closed => createRunnerFiles(log, secrets.redact).setOutputs(outputsOf(closed)),
-    };
-}
-
-;// CONCATENATED MODULE: ./build/runner/input-reader.js
-
-
-
-function createInputReader() {
-    const problems = [];
-    const secrets = [];
-    const refuse = (name, what) => {
-        problems.push({ kind: 'invalid', message: `${name} ${what}` });
-    };
-    const parse = (name, text, schema) => {
-        const parsed = schema.safeParse(text);
-        if (parsed.success)
-            return parsed.data;
-        refuse(name, `${parsed.error.issues[0]?.message ?? 'is malformed'}, found "${cleanForeignText(withoutUserinfo(text), 100)}"`);
-        return undefined;
-    };
-    const present = (name, text, found = 'was not given') => {
-        if (text === undefined)
-            problems.push({ kind: 'missing', message: `${name} is required and ${found}` });
-        return text;
-    };
-    const takeSecret = (name) => {
-        const secret = takeExactly(name);
-        if (secret !== undefined)
-            secrets.push(secret);
-        return masked(secret);
-    };
-    return {
-        problems,
-        secrets,
-        refuse,
-        required(name, schema) {
-            const text = present(name, take(name));
-            return text === undefined ? undefined : parse(name, text, schema);
-        },
-        optional(name, schema) {
-            const text = take(name);
-            return text === undefined ? undefined : parse(name, text, schema);
-        },
-        withDefault(name, schema, fallback) {
-            const text = take(name);
-            return text === undefined ? fallback : parse(name, text, schema);
-        },
-        requiredSecret(name, schema) {
-            const secret = present(name, takeSecret(name), EMPTY_SECRET);
-            const parsed = secret === undefined ? undefined : schema?.safeParse(secret);
-            if (parsed === undefined || parsed.success)
-                return secret;
-            refuse(name, parsed.error.issues[0]?.message ?? 'is malformed');
-            return undefined;
-        },
-        optionalSecret: takeSecret,
-    };
-}
-/** The runner gives an empty text for a secret that does not exist, or that this run may not read. */
-const EMPTY_SECRET = 'is empty (is the secret defined in this repository or environment?)';
-/** All problems as one error: `missing_input` when something is missing, else `invalid_input`. */
-function inputError(problems) {
-    const code = problems.some(problem => problem.kind === 'missing') ? 'missing_input' : 'invalid_input';
-    return new ConfigError(code, `${problems.map(problem => problem.message).join('; ')}. Correct the step's "with:".`);
-}
-function take(name) {
-    return takeRaw(name).trim() || undefined;
-}
-/** An editor or a shell ends a text with one line break; every other character may belong to the secret. */
-function takeExactly(name) {
-    const text = takeRaw(name);
-    return text.trim() === '' ? undefined : text.replace(/\r?\n$/, '');
-}
-/** Reads an input and removes it from the environment, which children inherit. */
-function takeRaw(name) {
-    const text = getInput(name, { trimWhitespace: false });
-    delete process.env[`INPUT_${name.toUpperCase()}`];
-    return text;
-}
-function masked(secret) {
-    if (secret === undefined)
-        return undefined;
-    for (const part of new Set([secret, ...secret.split(/\r?\n/)]))
-        if (part.trim() !== '')
-            core_setSecret(part);
-    return secret;
-}
-/** A URL may carry a password by mistake, which must not be told any further. */
-function withoutUserinfo(text) {
-    return text.replace(/\/\/[^/@\s]*@/g, '//***@');
 }
 
 ;// CONCATENATED MODULE: ./build/runner/runner-log.js
@@ -28780,9 +28881,10 @@ function commonLength(text, secret) {
 ;// CONCATENATED MODULE: ./build/runner/secret-keeper.js
 
 
-/** A hub that gives out words as tokens must not be able to blot them out of what a run says. */
+/** A hub that issues words as tokens must not be able to remove them from what a run says. */
 const SHORTEST_HIDDEN = 8;
-function keepSecrets(known) {
+/** Keeps these secrets, and those learned during the run, out of every log line, file and output. */
+function createSecretKeeper(known) {
     const secrets = [...known];
     let redact = createRedactor(secrets);
     return {
@@ -28797,288 +28899,93 @@ function keepSecrets(known) {
     };
 }
 
-;// CONCATENATED MODULE: ./build/runner/deploy-summary.js
-
-
-
-/** The annotations beside the summary are fewer; the log has them all. */
-const MAX_LISTED_PROBLEMS = 30;
-/** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
-function buildDeploySummary({ report, reportPath, plannedSteps, error }) {
-    const blocks = [
-        `### ${headline(report)}`,
-        table(['', ''], facts(report, reportPath)),
-        ...deploy_summary_failure(report, error),
-        ...problemList(error),
-        ...rollback(report),
-        table(['State', 'Entered', 'Duration'], states(report)),
-        ...(report.steps.length > 0 ? [table(['Step', 'Action', 'Result', 'Duration'], steps(report))] : []),
-        ...(plannedSteps.length > 0
-            ? [`Plan: ${plannedSteps.map(step => `${code(step.id)} ${step.action}`).join(' → ')}`]
-            : []),
-    ];
-    return `${blocks.join('\n\n')}\n`;
-}
-const WORDS = {
-    success: '✅ Deployed',
-    failed: '❌ Failed, nothing was changed',
-    rolled_back: '↩️ Rolled back, the old version is in place',
-    interrupted: '⚠️ Interrupted',
-    inconsistent: '🛑 Inconsistent, this host needs attention',
-};
-function headline(report) {
-    const slug = cell(report.slug ?? 'unknown');
-    return `${wordFor(report)}: ${slug} ${move(report)}, on ${cell(report.host_id)}`;
-}
-/** What was refused early did not look at what is installed, and then says nothing about it. */
-function move(report) {
-    const before = report.previous_version;
-    const after = cell(report.version ?? report.requested_version ?? 'unknown');
-    if (report.outcome !== 'success')
-        return `${after} was asked for${before === null ? '' : `, ${cell(before)} was there`}`;
-    return before === report.version ? `${after} was installed already` : `${cell(before ?? 'nothing')} → ${after}`;
-}
-function wordFor({ outcome, changed, state }) {
-    if (outcome !== 'success' || changed)
-        return WORDS[outcome];
-    return state === 'succeeded' ? '✅ Nothing to change' : '🔎 Dry run, nothing was done';
-}
-function facts(report, reportPath) {
-    const { accepted, error } = report.reported;
-    return [
-        [
-            'Artifact',
-            report.artifact_sha256 === null
-                ? 'not fetched'
-                : `sha256 ${code(report.artifact_sha256)}, ${report.artifact_size} bytes`,
-        ],
-        ...parts(report),
-        ['Deployment', code(report.deployment_id)],
-        ['Local report', reportPath === undefined ? 'none' : code(reportPath)],
-        ['Hub', accepted ? 'has the report' : `does not have the report (${cell(error ?? 'not sent')})`],
-    ];
-}
-/** What a project brings, and by whose key. */
-function parts({ plugins, signer_public_key: signer }) {
-    const versions = plugins?.map(({ id, version }) => `${cell(id)} ${cell(version)}`).join(', ');
-    return [
-        ...(signer === undefined ? [] : [['Signed by', code(signer)]]),
-        ...(versions === undefined ? [] : [['Plugins', versions]]),
-    ];
-}
-/** A run that succeeded may still have an error: a hub that refused the report. */
-function deploy_summary_failure(report, error) {
-    const told = report.error ?? (error && { code: error.code, message: error.message, step: null });
-    if (told === undefined)
-        return [];
-    const { code: errorCode, message, step } = told;
-    return [`**${step === null ? '' : `Step ${code(step)}: `}${code(errorCode)}** ${cell(message)}`];
-}
-/** Everything that is wrong with a plan or host config, where the failure's sentence tells only the first. */
-function problemList(error) {
-    if (!(error instanceof SourceError) || error.problems.length < 2)
-        return [];
-    const lines = error.problems
-        .slice(0, MAX_LISTED_PROBLEMS)
-        .map(({ file, line, column, message }) => `- ${code(`${file}:${line}:${column}`)} ${cell(message)}`);
-    const more = error.problems.length - lines.length;
-    return [[...lines, ...(more > 0 ? [`- and ${more} more, which the log lists`] : [])].join('\n')];
-}
-function rollback(report) {
-    if (report.rollback === null)
-        return [];
-    const { restored, verified, healthy } = report.rollback;
-    const result = restored ? 'Everything was taken back' : 'Taking back failed';
-    const check = verified === true ? ', and the restored files are as recorded' : '';
-    const lines = [
-        `Rollback: ${result}${check}.${healthSentence(healthy)}`,
-        ...rollbackProblems(report).map(found => `- ${cell(found)}`),
-    ];
-    return [lines.join('\n')];
-}
-function healthSentence(healthy) {
-    if (healthy === null)
-        return '';
-    return healthy ? ' The old version runs and is healthy.' : ' **The old version is not healthy, look at this host.**';
-}
-function states(report) {
-    return report.states.map(({ state, at }, index) => {
-        const next = report.states[index + 1]?.at ?? report.completed_at;
-        return [cell(state), at, `${Math.max(0, Date.parse(next) - Date.parse(at))} ms`];
-    });
-}
-function steps(report) {
-    return report.steps.map(step => [code(step.id), step.action, deploy_summary_result(step), `${step.duration_ms} ms`]);
-}
-/** Why a step failed stands above; why one only warned, nowhere else. */
-function deploy_summary_result({ status, error }) {
-    return status === 'warned' && error !== null ? `warned: ${cell(error)}` : status;
-}
-function table(head, rows) {
-    const line = (cells) => `| ${cells.join(' | ')} |`;
-    return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
-}
-/** Foreign text as Markdown that shows it and does nothing else. */
-function cell(text) {
-    return cleanForeignText(text, 1500).replace(/[\\`*_{}[\]<>|#!~&@]/g, character => `&#${character.codePointAt(0)};`);
-}
-function code(text) {
-    return `<code>${cell(text)}</code>`;
-}
-
-;// CONCATENATED MODULE: ./build/runner/tell-result.js
+;// CONCATENATED MODULE: ./build/runner/action-step.js
 
 
 
 
-/** Hands a deployment's result to the runner: outputs, summary, annotation. Fails the step unless everything went well. */
-async function tellResult(result, outputs, redact, log) {
-    log.end();
-    const files = createRunnerFiles(log, redact);
-    files.saveState('locked', 'false');
-    files.setOutputs(outputs);
-    await files.addSummary(buildDeploySummary(result));
-    const { outcome, previous_version: previous, version, error } = result.report;
-    log.info(`Outcome: ${outcome}${error === null ? `, ${previous ?? 'nothing'} → ${version}` : ''}.`);
-    if (outcome !== 'success' || result.error !== undefined) {
+
+
+
+
+
+
+
+
+/** One step of a workflow that runs a deployment: what the deployment works with, and how the step ends. */
+class ActionStep {
+    tools;
+    #log;
+    #annotator;
+    #files;
+    #outputsOf;
+    #cancel = listenForCancel();
+    constructor({ secrets, connection }, flows, outputsOf) {
+        const keeper = createSecretKeeper(secrets);
+        this.#log = createRunnerLog(keeper.redact);
+        this.#annotator = new Annotator(keeper.redact);
+        this.#files = createRunnerFiles(this.#log, keeper.redact);
+        this.#outputsOf = outputsOf;
+        const wire = wireOptions(connection, this.#log);
+        const { signal } = this.#cancel;
+        this.tools = {
+            wires: { wire: createWire({ ...wire, signal }), reportWire: createWire(wire) },
+            log: this.#log,
+            signal,
+            now: () => new Date(),
+            secrets: keeper,
+            runner: readRunnerFacts(process.env),
+            deploymentId: (0,external_node_crypto_namespaceObject.randomUUID)(),
+            observer: {
+                onLocked: interrupted => this.#noteLocked(redactReport(interrupted, keeper.redact)),
+                onCancelledEnd: closed => this.#setOutputs(closed),
+            },
+            flows,
+        };
+    }
+    /** Hands the result to the runner: outputs, summary, annotations. Fails the step unless everything succeeded. */
+    async finish(result) {
+        this.#log.end();
+        this.#files.saveState('locked', 'false');
+        this.#setOutputs(result);
+        await this.#files.addSummary(buildDeploySummary(result));
+        const { outcome, previous_version: previous, version, error } = result.report;
+        const change = previous === null ? `first install of ${version}` : `${previous} → ${version}`;
+        this.#log.info(`Outcome: ${outcome}${error === null ? `, ${change}` : ''}.`);
+        if (outcome !== 'success' || result.error !== undefined) {
+            process.exitCode = 1;
+            const cause = result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`);
+            this.#annotator.annotateFailure(cause, result.report);
+        }
+        if (result.unwritten !== undefined)
+            this.#log.warning(result.unwritten);
+    }
+    /** Adds the summary of a recovered deployment, if there was one. */
+    async finishPost(recovered) {
+        this.#log.end();
+        if (recovered !== undefined)
+            await this.#files.addSummary(buildDeploySummary(recovered));
+    }
+    /** Fails the step. */
+    fail(error) {
+        this.#log.end();
+        this.#annotator.annotateError(error);
         process.exitCode = 1;
-        const error = result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`);
-        annotateFailure(error, result.report, redact);
     }
-    if (result.unwritten !== undefined)
-        log.warning(result.unwritten);
-}
-
-;// CONCATENATED MODULE: ./build/runner/input-schemas.js
-
-
-const isBaseUrl = (text) => {
-    const url = URL.parse(text);
-    return (url !== null &&
-        (url.protocol === 'https:' || url.protocol === 'http:') &&
-        url.username === '' &&
-        url.password === '' &&
-        url.search === '' &&
-        url.hash === '');
-};
-const baseUrlSchema = pipe(schemas_string().check(refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' })), transform(text => text.replace(/\/+$/, '')));
-/** What an HTTP header carries unchanged. */
-const apiKeySchema = schemas_string()
-    .check(_regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' }));
-const booleanSchema = pipe(schemas_string().check(_regex(/^(true|false)$/i, { error: 'must be true or false' })), transform(text => text.toLowerCase() === 'true'));
-function integerSchema(least, most) {
-    const error = { error: `must be a whole number from ${least} to ${most}` };
-    return pipe(schemas_string().check(_regex(/^\d{1,16}$/, error)), transform(Number))
-        .check(refine(value => value >= least && value <= most, error));
-}
-const minutesSchema = pipe(schemas_string(), transform(Number))
-    .check(refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' }));
-const projectRootSchema = pipe(schemas_string().check(refine(path => (0,external_node_path_namespaceObject.isAbsolute)(path) && !path.includes('\0'), {
-    error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
-})), transform(path => (0,external_node_path_namespaceObject.normalize)(path).replace(/(?<=.)\/+$/, '')))
-    .check(refine(path => path !== '/', {
-    error: "must not be the file system's root: name the directory that holds plugins/ and extensions/",
-}));
-const hostIdSchema = schemas_string().check(_regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
-    error: 'must be 1 to 255 characters without control characters',
-}));
-const keepPathsSchema = pipe(schemas_string(), transform(text => text
-    .split(/\r?\n/)
-    .map(line => line.trim().replace(/(?<=[^/])\/+$/, ''))
-    .filter(line => line !== '')))
-    .check(refine(paths => paths.every(isKeepPath), {
-    error: 'must hold relative paths inside the installed directory, one a line, without ".", ".." or backslashes',
-}));
-function isKeepPath(path) {
-    return (!(0,external_node_path_namespaceObject.isAbsolute)(path) &&
-        !/[\\\p{Cc}]/u.test(path) &&
-        path.split('/').every(part => part !== '' && part !== '.' && part !== '..'));
-}
-
-;// CONCATENATED MODULE: ./build/runner/source-input.js
-
-
-
-/**
- * A regular file of the operator's; undefined, and a problem, when it is none or cannot be read. Never waits for the other
- * end of a pipe. One that is too large, or no UTF-8, is cut one byte beyond `maxBytes`, or gets U+FFFD: who parses it
- * complains of both, at its place.
- */
-function readSource(read, workspace, path, input, maxBytes) {
-    if (path === undefined)
-        return undefined;
-    const found = (0,external_node_path_namespaceObject.resolve)(workspace, path);
-    try {
-        return { path, text: source_input_readStart(found, maxBytes + 1).toString('utf8') };
+    /** Stops listening for a cancel. */
+    close() {
+        this.#cancel.stop();
     }
-    catch (error) {
-        read.refuse(input, `names ${path}, which cannot be read at ${found}: ${describeFailure(error)}`);
-        return undefined;
+    #noteLocked(interrupted) {
+        this.#files.saveState('locked', 'true');
+        this.#setOutputs({ report: interrupted });
     }
-}
-function describeFailure(error) {
-    switch (errnoOf(error)) {
-        case 'ENOENT':
-        case 'ENOTDIR':
-            return 'there is no such file (was the repository checked out?)';
-        case 'EISDIR':
-            return 'it is a directory (name a file in it)';
-        case 'EACCES':
-        case 'EPERM':
-            return "the runner's user may not read it";
-        default:
-            return error instanceof Error ? error.message : String(error);
-    }
-}
-/** The first bytes of a regular file, at most so many. */
-function source_input_readStart(path, maxBytes) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK);
-    try {
-        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
-        if (!stat.isFile() && !stat.isDirectory())
-            throw new Error('it is no regular file');
-        const bytes = Buffer.alloc(maxBytes);
-        let size = 0;
-        for (let count = -1; count !== 0 && size < maxBytes; size += count)
-            count = (0,external_node_fs_namespaceObject.readSync)(fd, bytes, size, maxBytes - size, null);
-        return bytes.subarray(0, size);
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-
-;// CONCATENATED MODULE: ./build/runner/connection.js
-
-
-
-
-const MAX_CA_BYTES = 1024 * 1024;
-function readConnection(read, workspace) {
-    return {
-        allowHttp: read.withDefault('allow-http', booleanSchema, false) ?? false,
-        ca: readAuthorities(read, workspace),
-    };
-}
-function readAuthorities(read, workspace) {
-    const path = read.optional('ca-file', schemas_string());
-    const ca = readSource(read, workspace, path, 'ca-file', MAX_CA_BYTES)?.text;
-    if (ca !== undefined && Buffer.byteLength(ca) > MAX_CA_BYTES) {
-        read.refuse('ca-file', `names ${path}, which is larger than ${MAX_CA_BYTES} bytes`);
-        return undefined;
-    }
-    try {
-        readTrust(ca);
-        return ca;
-    }
-    catch {
-        read.refuse('ca-file', `names ${path}, which holds no certificate in PEM form`);
-        return undefined;
+    #setOutputs(result) {
+        this.#files.setOutputs(this.#outputsOf(result));
     }
 }
 
 ;// CONCATENATED MODULE: ./build/runner/host-inputs.js
-
 
 
 
@@ -29090,13 +28997,13 @@ const TERABYTE = 1024 ** 4;
 const lockTimeoutSchema = pipe(integerSchema(0, 86_400), transform((seconds) => seconds * 1000));
 /** Milliseconds. */
 const downloadTimeoutSchema = pipe(minutesSchema, transform((minutes) => minutes * 60_000));
-/** The inputs of every action that installs: this host, what it allows, and the limits. */
-function readInstallInputs(read, workspace) {
+/** The inputs of every action that installs: this host, its rules and the limits. */
+function readHostInputs(read) {
     return {
         pluginSecretKey: read.optionalSecret('plugin-secret-key'),
         projectRoot: read.required('project-root', projectRootSchema),
         hostId: read.withDefault('host-id', hostIdSchema, (0,external_node_os_namespaceObject.hostname)()),
-        hostConfig: readSource(read, workspace, read.optional('host-config', schemas_string()), 'host-config', MAX_SMALL_FILE_BYTES),
+        hostConfig: read.file('host-config', MAX_SMALL_FILE_BYTES),
         artifactSha256: read.optional('artifact-sha256', sha256Schema),
         keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
         ...readChoices(read),
@@ -29122,43 +29029,180 @@ function readLimits(read) {
     };
 }
 
-;// CONCATENATED MODULE: ./build/actions/deploy-inputs.js
+;// CONCATENATED MODULE: ./build/runner/file-input.js
 
 
-
-
-
-
-
-
-/** Reads every input of the deploy action; what is wrong is collected, not thrown. Defaults stand in only for what was left out. */
-function readDeployInputs(workspace) {
-    const read = createInputReader();
-    const request = {
-        apiKey: read.requiredSecret('api-key', apiKeySchema),
-        signingSecret: read.requiredSecret('signing-secret'),
-        bases: readBases(read),
-        slug: read.required('slug', slugSchema),
-        kind: read.withDefault('kind', kindFromText, 'plugin'),
-        version: read.withDefault('version', identifiers_versionSchema, 'latest'),
-        plan: readSource(read, workspace, read.required('install-plan', schemas_string()), 'install-plan', MAX_SMALL_FILE_BYTES),
-        dryRun: read.withDefault('dry-run', booleanSchema, false),
-        ...readInstallInputs(read, workspace),
-    };
-    const connection = readConnection(read, workspace);
-    return { request, connection, secrets: read.secrets, problems: read.problems };
+/**
+ * The start of one of the operator's files, as text: at most `maxBytes` and one more, so that the parser sees a file
+ * that is too large; what is not UTF-8 becomes U+FFFD, which the parser reports at its place. Never waits for the other
+ * end of a pipe. Throws an Error with the reason, as part of a sentence, for anything but a readable regular file.
+ */
+function file_input_readStart(path, maxBytes) {
+    try {
+        return readBytes(path, maxBytes + 1).toString('utf8');
+    }
+    catch (error) {
+        throw new Error(file_input_reasonOf(error), { cause: error });
+    }
 }
-const kindFromText = pipe(schemas_string(), kindSchema);
-function readBases(read) {
-    const hub = read.required('hub-url', baseUrlSchema);
-    const services = read.withDefault('services-url', baseUrlSchema, hub);
-    const deployments = read.withDefault('deployments-url', baseUrlSchema, hub);
-    return hub && services && deployments ? { hub, services, deployments } : undefined;
+function file_input_reasonOf(error) {
+    switch (errnoOf(error)) {
+        case 'ENOENT':
+        case 'ENOTDIR':
+            return 'there is no such file (was the repository checked out?)';
+        case 'EISDIR':
+            return 'it is a directory (name a file in it)';
+        case 'EACCES':
+        case 'EPERM':
+            return "the runner's user may not read it";
+        default:
+            return error instanceof Error ? error.message : String(error);
+    }
+}
+function readBytes(path, maxBytes) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+    try {
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
+        if (!stat.isFile() && !stat.isDirectory())
+            throw new Error('it is not a regular file');
+        const bytes = Buffer.alloc(maxBytes);
+        let size = 0;
+        for (let count = -1; count !== 0 && size < maxBytes; size += count)
+            count = (0,external_node_fs_namespaceObject.readSync)(fd, bytes, size, maxBytes - size, null);
+        return bytes.subarray(0, size);
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
 }
 
-;// CONCATENATED MODULE: ./build/actions/deploy-outputs.js
-/** The outputs of action.yml, all of them, always; what is not known is empty. */
-function buildDeployOutputs({ report, reportPath, installPath }) {
+;// CONCATENATED MODULE: ./build/runner/input-reader.js
+
+
+
+
+
+/** The runner passes an empty text for a secret that does not exist, or that this run may not read. */
+const EMPTY_SECRET = 'is empty (is the secret defined in this repository or environment?)';
+/**
+ * Reads inputs one by one and collects what is wrong with them, so that one run reports all of it. An empty input
+ * counts as left out. An input that is missing or malformed is undefined, and a problem.
+ */
+class InputReader {
+    problems = [];
+    /** Every secret that was read, the malformed ones too. */
+    secrets = [];
+    #workspace;
+    /** Paths in inputs are relative to `workspace`. */
+    constructor(workspace) {
+        this.#workspace = workspace;
+    }
+    required(name, schema) {
+        const text = this.#present(name, take(name));
+        return text === undefined ? undefined : this.#parse(name, text, schema);
+    }
+    optional(name, schema) {
+        const text = take(name);
+        return text === undefined ? undefined : this.#parse(name, text, schema);
+    }
+    /** A malformed input stays undefined: nobody asked for the default. */
+    withDefault(name, schema, fallback) {
+        const text = take(name);
+        return text === undefined ? fallback : this.#parse(name, text, schema);
+    }
+    /**
+     * A secret: masked in the log as soon as it is read, and never quoted. White space belongs to it, except for one line
+     * break at the end.
+     */
+    requiredSecret(name, schema) {
+        const secret = this.#present(name, this.optionalSecret(name), EMPTY_SECRET);
+        const parsed = secret === undefined ? undefined : schema?.safeParse(secret);
+        if (parsed === undefined || parsed.success)
+            return secret;
+        this.refuse(name, parsed.error.issues[0]?.message ?? 'is malformed');
+        return undefined;
+    }
+    /** The same for a secret that may be left out. */
+    optionalSecret(name) {
+        const secret = takeExactly(name);
+        if (secret !== undefined)
+            this.secrets.push(secret);
+        return masked(secret);
+    }
+    /** The file that an input names, as `readStart` reads it. */
+    requiredFile(name, maxBytes) {
+        return this.#read(name, this.#present(name, take(name)), maxBytes);
+    }
+    /** The same for an input that may be left out. */
+    file(name, maxBytes) {
+        return this.#read(name, take(name), maxBytes);
+    }
+    /** Adds a problem; `reason` continues the sentence that the input's name begins. */
+    refuse(name, reason) {
+        this.problems.push({ kind: 'invalid', message: `${name} ${reason}` });
+    }
+    #present(name, text, found = 'was not given') {
+        if (text === undefined)
+            this.problems.push({ kind: 'missing', message: `${name} is required and ${found}` });
+        return text;
+    }
+    #parse(name, text, schema) {
+        const parsed = schema.safeParse(text);
+        if (parsed.success)
+            return parsed.data;
+        const expected = parsed.error.issues[0]?.message ?? 'is malformed';
+        this.refuse(name, `${expected}, found "${cleanForeignText(withoutUserinfo(text), 100)}"`);
+        return undefined;
+    }
+    #read(name, path, maxBytes) {
+        if (path === undefined)
+            return undefined;
+        const resolved = (0,external_node_path_namespaceObject.resolve)(this.#workspace, path);
+        try {
+            return { path, text: file_input_readStart(resolved, maxBytes) };
+        }
+        catch (error) {
+            const reason = error instanceof Error ? error.message : String(error);
+            this.refuse(name, `names ${path}, which cannot be read at ${resolved}: ${reason}`);
+            return undefined;
+        }
+    }
+}
+/** All problems as one error: `missing_input` when something is missing, else `invalid_input`. */
+function inputError(problems) {
+    const code = problems.some(problem => problem.kind === 'missing') ? 'missing_input' : 'invalid_input';
+    return new ConfigError(code, `${problems.map(problem => problem.message).join('; ')}. Correct the step's "with:".`);
+}
+function take(name) {
+    return takeRaw(name).trim() || undefined;
+}
+/** An editor or a shell ends a text with one line break; every other character may belong to the secret. */
+function takeExactly(name) {
+    const text = takeRaw(name);
+    return text.trim() === '' ? undefined : text.replace(/\r?\n$/, '');
+}
+/** Reads an input and removes it from the environment, which children inherit. */
+function takeRaw(name) {
+    const text = getInput(name, { trimWhitespace: false });
+    delete process.env[`INPUT_${name.toUpperCase()}`];
+    return text;
+}
+function masked(secret) {
+    if (secret === undefined)
+        return undefined;
+    for (const part of new Set([secret, ...secret.split(/\r?\n/)]))
+        if (part.trim() !== '')
+            core_setSecret(part);
+    return secret;
+}
+/** A URL may contain a password by mistake, which no message may repeat. */
+function withoutUserinfo(text) {
+    return text.replace(/\/\/[^/@\s]*@/g, '//***@');
+}
+
+;// CONCATENATED MODULE: ./build/runner/outputs.js
+/** The outputs that every action which deploys has, all of them, always; what is not known is empty. */
+function buildDeploymentOutputs({ report, reportPath, error }, installPath) {
     return {
         outcome: report.outcome,
         changed: String(report.changed),
@@ -29171,11 +29215,67 @@ function buildDeployOutputs({ report, reportPath, installPath }) {
         'report-path': reportPath ?? '',
         reported: String(report.reported.accepted),
         'failed-step': report.error?.step ?? '',
-        'error-code': report.error?.code ?? '',
+        'error-code': report.error?.code ?? error?.code ?? '',
         state: report.state,
         'duration-ms': String(report.duration_ms),
     };
 }
+
+;// CONCATENATED MODULE: ./build/runner/post-step.js
+
+
+
+/**
+ * A post step: recovers what a main step that was killed left on the host. After a main step that ended by itself there
+ * is nothing to do. Sets no outputs, because the runner drops them here. Fails the step when the host could not be
+ * restored; never throws.
+ */
+async function runPostStep(readInputs, flows, finish) {
+    if (getState('locked') !== 'true')
+        return;
+    const inputs = readInputs();
+    const step = new ActionStep(inputs, flows, () => ({}));
+    // There is nothing to cancel: a recovery is complete or repeated.
+    step.close();
+    try {
+        await step.finishPost(await finish(inputs.request, step.tools));
+    }
+    catch (error) {
+        const { projectRoot } = inputs.request;
+        step.fail(isSystemError(error) ? toHostError(error, `recovering ${projectRoot}`) : error);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/project/states.js
+/**
+ * The project flow. No way leads to `obtaining_key` that does not pass `verifying_signature`, and none to `installing`
+ * that does not pass `decrypting` and `verifying_manifest` as well.
+ */
+const PROJECT_TRANSITIONS = {
+    pending: ['authenticating'],
+    authenticating: ['requesting_artifact', 'failed'],
+    requesting_artifact: ['downloading', 'failed'],
+    downloading: ['verifying_signature', 'failed'],
+    verifying_signature: ['obtaining_key', 'failed'],
+    obtaining_key: ['decrypting', 'failed'],
+    decrypting: ['extracting', 'failed'],
+    extracting: ['verifying_manifest', 'failed'],
+    verifying_manifest: ['validating_project', 'failed'],
+    validating_project: ['resolving_sequence', 'failed'],
+    resolving_sequence: ['installing', 'failed'],
+    installing: ['healthchecking', 'failed', 'rolled_back'],
+    healthchecking: ['notifying', 'failed', 'rolled_back'],
+    notifying: ['succeeded', 'failed', 'rolled_back'],
+    succeeded: [],
+    failed: [],
+    rolled_back: [],
+};
+
+;// CONCATENATED MODULE: ./build/actions/flows.js
+
+
+/** A run recovers what a dead run left on its host, by whichever contract that one deployed. */
+const FLOWS = { marketplace: MARKETPLACE_TRANSITIONS, project: PROJECT_TRANSITIONS };
 
 ;// CONCATENATED MODULE: ./build/actions/deploy.js
 
@@ -29191,48 +29291,76 @@ function buildDeployOutputs({ report, reportPath, installPath }) {
 
 
 
-/** The deploy action: inputs in, one deployment, outputs and summary out. Fails the step unless the outcome is success. */
+
+
+
+
+
+/** The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success. */
 async function deploy_deploy() {
-    const inputs = readDeployInputs(process.env['GITHUB_WORKSPACE'] ?? process.cwd());
-    const secrets = keepSecrets(inputs.secrets);
-    const log = createRunnerLog(secrets.redact);
-    const cancel = listenForCancel();
+    const inputs = readDeployInputs(readWorkspace());
+    const step = new ActionStep(inputs, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot));
     try {
-        const tools = createDeploymentTools(inputs.connection, {
-            secrets,
-            log,
-            signal: cancel.signal,
-            outputsOf: buildDeployOutputs,
-        });
-        const result = await run(inputs, tools);
-        await tellResult(result, buildDeployOutputs(result), secrets.redact, log);
+        const refused = await refuse(inputs, step.tools);
+        // Without problems every required input was parsed; what is undefined may be.
+        await step.finish(refused ?? (await deploy(inputs.request, step.tools)));
     }
     catch (error) {
-        log.end();
-        annotateError(error, secrets.redact);
-        process.exitCode = 1;
+        step.fail(error);
     }
     finally {
-        cancel.stop();
+        step.close();
     }
 }
-async function run(inputs, tools) {
-    if (inputs.problems.length > 0)
-        return refuseRequest(inputs.request, inputError(inputs.problems), tools);
-    const insecure = findInsecureBase(inputs);
-    if (insecure !== undefined)
-        return refuseRequest({ ...inputs.request, bases: insecure.speakable }, insecure.error, tools);
-    // Without problems every required input was parsed; what is undefined may be.
-    return deploy(inputs.request, tools);
+/** The deploy action's post step; see `runPostStep`. */
+async function deployPost() {
+    await runPostStep(() => readDeployInputs(readWorkspace()), FLOWS, finishInterrupted);
 }
-/** A base that must not be spoken to refuses the run before anything is locked or sent; the report only if that base is its own. */
+/** Reads every input of the deploy action; collects what is wrong. Only an input that is left out has a default. */
+function readDeployInputs(workspace) {
+    const read = new InputReader(workspace);
+    const request = {
+        apiKey: read.requiredSecret('api-key', apiKeySchema),
+        signingSecret: read.requiredSecret('signing-secret'),
+        bases: readBases(read),
+        slug: read.required('slug', slugSchema),
+        kind: read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin'),
+        version: read.withDefault('version', versionSchema, 'latest'),
+        plan: read.requiredFile('install-plan', MAX_SMALL_FILE_BYTES),
+        dryRun: read.withDefault('dry-run', booleanSchema, false),
+        ...readHostInputs(read),
+    };
+    return { request, connection: readConnection(read), secrets: read.secrets, problems: read.problems };
+}
+/** The outputs of action.yml, all of them, always; what is not known is empty. */
+function buildDeployOutputs(result, projectRoot) {
+    const { kind, id } = result.report;
+    const isKnown = projectRoot !== undefined && id !== null && (kind === 'plugin' || kind === 'service');
+    return buildDeploymentOutputs(result, isKnown ? installPath(layoutOf(projectRoot), { shelf: shelfOf(kind), id }) : undefined);
+}
+function readBases(read) {
+    const hub = read.required('hub-url', baseUrlSchema);
+    const services = read.withDefault('services-url', baseUrlSchema, hub);
+    const deployments = read.withDefault('deployments-url', baseUrlSchema, hub);
+    return hub && services && deployments ? { hub, services, deployments } : undefined;
+}
+/** Ends a run whose inputs cannot be used; undefined when they can. */
+async function refuse(inputs, tools) {
+    if (inputs.problems.length > 0)
+        return await refuseRequest(inputs.request, inputError(inputs.problems), tools);
+    const insecure = findInsecureBase(inputs);
+    if (insecure === undefined)
+        return undefined;
+    return await refuseRequest({ ...inputs.request, bases: insecure.usable }, insecure.error, tools);
+}
+/** An insecure base refuses the run before anything is locked or sent; the report only if that base is its own. */
 function findInsecureBase({ request: { bases }, connection }) {
     if (bases === undefined)
         return undefined;
     const refusals = Object.values(bases).map(base => insecurityOf(base, connection));
     const error = refusals.find(refusal => refusal !== undefined);
-    const speakable = insecurityOf(bases.deployments, connection) === undefined ? bases : undefined;
-    return error === undefined ? undefined : { error, speakable };
+    const usable = insecurityOf(bases.deployments, connection) === undefined ? bases : undefined;
+    return error === undefined ? undefined : { error, usable };
 }
 function insecurityOf(base, connection) {
     try {
@@ -29244,98 +29372,910 @@ function insecurityOf(base, connection) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/finish-interrupted.js
-
-
-
-
-/** Recovers the host of a run that was killed; undefined when it left nothing. Throws as recoverHost does. */
-async function finishInterrupted(request, tools) {
-    if (request.projectRoot === undefined)
-        return undefined;
-    const { log, redact, runUrl } = tools;
-    const sender = senderFor(request, tools);
-    return recoverHost({ layout: layoutOf(request.projectRoot), log, redact, sender, reportTimeoutMs: reportTimeout() }, runUrl);
+;// CONCATENATED MODULE: ./build/core/trust/ed25519-key-check.js
+/** The prime of the curve's field, 2^255 - 19. */
+const FIELD_PRIME = 2n ** 255n - 19n;
+const SIGN_BIT = 2n ** 255n;
+const ORDER_8_Y = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7n;
+/** The y of every point whose order divides 8; each belongs to the points with x and -x. */
+const SMALL_ORDER_Y = new Set([0n, 1n, FIELD_PRIME - 1n, ORDER_8_Y, FIELD_PRIME - ORDER_8_Y]);
+/**
+ * Why an Ed25519 public key of 32 raw bytes must not be trusted, or undefined. Under a key of small order anyone can
+ * make signatures that many verifiers accept, including older Node versions; a key that is not in canonical form is a
+ * second spelling of another one.
+ */
+function publicKeyProblem(raw) {
+    const y = littleEndian(raw) % SIGN_BIT;
+    if (y >= FIELD_PRIME)
+        return 'is not in the canonical form';
+    if (SMALL_ORDER_Y.has(y))
+        return 'is of small order, so that anyone can sign for it';
+    return undefined;
+}
+function littleEndian(bytes) {
+    return BigInt(`0x${Buffer.from(bytes).reverse().toString('hex')}`);
 }
 
-;// CONCATENATED MODULE: ./build/runner/post-step.js
+;// CONCATENATED MODULE: ./build/core/trust/strict-base64.js
+/**
+ * The bytes of a base64 text, or undefined unless it is exactly `length` bytes in the one canonical form:
+ * standard alphabet, padded, no white space, no stray bits in the last character.
+ */
+function decodeBase64(text, length) {
+    if (text.length !== Math.ceil(length / 3) * 4)
+        return undefined;
+    const bytes = Buffer.from(text, 'base64');
+    return bytes.length === length && bytes.toString('base64') === text ? bytes : undefined;
+}
+
+;// CONCATENATED MODULE: ./build/core/trust/signer-keys.js
+
+
+
+
+const KEY_BYTES = 32;
+const HEX_FORM = /^[0-9a-fA-F]{64}$/;
+const PEM_BEGIN = '-----BEGIN PUBLIC KEY-----';
+const PRIVATE_PEM_BEGIN = /^-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----/;
+const PEM_END = '-----END PUBLIC KEY-----';
+/** The bytes before the raw key in its SubjectPublicKeyInfo (RFC 8410). */
+const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
+/**
+ * The keys of the input `signer-public-key`: one per line as base64 or hex of the raw 32 bytes, or PEM blocks (`BEGIN
+ * PUBLIC KEY`), in any mixture; at least one. Throws ConfigError `invalid_input`, naming the line and quoting nothing
+ * of it, for anything else, and for keys that are not in canonical form or of small order: those accept signatures that
+ * no private key made.
+ */
+function parseSignerKeys(text) {
+    const keys = splitKeys(text).map(parseKey);
+    if (keys.length === 0)
+        throw invalidKeys('it is empty');
+    return keys;
+}
+/**
+ * The pinned key that a hub offers (contract 2.2, `signer_public_key`: base64 of the raw 32 bytes).
+ * Throws SignatureError `untrusted_signer` when it is none of them or not in that form.
+ */
+function findPinnedKey(keys, offered) {
+    const raw = decodeBase64(offered, KEY_BYTES);
+    const pinned = keys.find(key => raw !== undefined && key.raw.equals(raw));
+    if (pinned !== undefined)
+        return pinned;
+    const found = raw === undefined ? 'something that is not base64 of 32 bytes' : `the key ${raw.toString('base64')}`;
+    throw new SignatureError('untrusted_signer', `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, but the hub says that the artifact is signed ` +
+        `with ${found}: nothing was downloaded. Ask the publisher whether the key changed, and pin the new one only if they confirm it.`);
+}
+function splitKeys(text) {
+    const keys = [];
+    const lines = text.split(/\r?\n/).map(line => line.trim());
+    for (let at = 0; at < lines.length; at++) {
+        const line = lines[at];
+        if (line === '')
+            continue;
+        const end = line === PEM_BEGIN ? lines.indexOf(PEM_END, at) : at;
+        if (end === -1)
+            throw invalidKeys(`the PEM block that begins on line ${at + 1} has no END PUBLIC KEY`);
+        keys.push({ text: lines.slice(at, end + 1).join('\n'), line: at + 1 });
+        at = end;
+    }
+    return keys;
+}
+function parseKey({ text, line }) {
+    if (PRIVATE_PEM_BEGIN.test(text))
+        throw privateKey(line);
+    const raw = decodeKey(text);
+    if (raw === undefined)
+        throw invalidKeys(`line ${line} is none of these`);
+    const problem = publicKeyProblem(raw);
+    if (problem !== undefined)
+        throw invalidKeys(`the key on line ${line} ${problem}`);
+    const key = (0,external_node_crypto_namespaceObject.createPublicKey)({ key: Buffer.concat([SPKI_PREFIX, raw]), format: 'der', type: 'spki' });
+    return { raw, base64: raw.toString('base64'), key };
+}
+function decodeKey(text) {
+    if (text.startsWith(PEM_BEGIN))
+        return decodePem(text);
+    return HEX_FORM.test(text) ? Buffer.from(text, 'hex') : decodeBase64(text, KEY_BYTES);
+}
+function decodePem(text) {
+    const base64 = text.slice(PEM_BEGIN.length, -PEM_END.length).replaceAll('\n', '');
+    const spki = decodeBase64(base64, SPKI_PREFIX.length + KEY_BYTES);
+    return spki?.subarray(0, SPKI_PREFIX.length).equals(SPKI_PREFIX) ? spki.subarray(SPKI_PREFIX.length) : undefined;
+}
+function invalidKeys(problem) {
+    return new ConfigError('invalid_input', 'signer-public-key must contain Ed25519 public keys, one per line as base64 or hex of the raw 32 bytes, or as PEM "BEGIN PUBLIC KEY", ' +
+        `but ${problem}: ask the publisher for the key.`);
+}
+function privateKey(line) {
+    return new ConfigError('invalid_input', `signer-public-key must contain public keys, but a private key begins on line ${line}: anyone who has it can sign as the publisher. ` +
+        'Remove it, give its public key instead, and have the publisher replace it if others could read it.');
+}
+
+;// CONCATENATED MODULE: ./build/core/trust/sealed-signature.js
+
+
+const SIGNATURE_BYTES = 64;
+/** Bytes of the largest artifact whose signature can be checked: OpenSSL accepts no more at once. */
+const MAX_SEALED_BYTES = 2 ** 31 - 1;
+/**
+ * The 64 bytes of an artifact descriptor's `signature` (contract 2.2, base64). Throws SignatureError
+ * `missing_signature` when there is none, `invalid_signature_format` when it is anything else.
+ */
+function parseSealedSignature(signature) {
+    if (signature === undefined || signature === '') {
+        throw new SignatureError('missing_signature', 'The hub sent no signature for the artifact, so nothing was installed: ask the publisher to sign it.');
+    }
+    const bytes = decodeBase64(signature, SIGNATURE_BYTES);
+    if (bytes !== undefined)
+        return bytes;
+    throw new SignatureError('invalid_signature_format', `The artifact's signature must be base64 of ${SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters of something else: ` +
+        'nothing was installed; ask the publisher to sign the artifact again.');
+}
+/**
+ * Vouches for a sealed artifact whose Ed25519 signature over its exact bytes, nonce and tag included, is the signer's
+ * (contract 5.2, rule 4) according to `check`. Throws SignatureError `missing_signature`, `invalid_signature_format` or
+ * `signature_mismatch`.
+ */
+async function verifySealedSignature(artifact, signer, check) {
+    const { bytes, sha256 } = artifact;
+    if ((await check(bytes, signer.key, parseSealedSignature(artifact.signature))) !== true) {
+        throw new SignatureError('signature_mismatch', `The artifact (${bytes.length} bytes, sha256 ${sha256}) is not signed with the pinned key ${signer.base64}: ` +
+            'nothing was installed and no key was requested. The bytes or the signature were changed in transit: ask the publisher.');
+    }
+    return { bytes, sha256, size: bytes.length };
+}
+
+;// CONCATENATED MODULE: ./build/project/bodies.js
+
+
+const MAX_TEXT_CHARS = 8192;
+const bodies_textSchema = schemas_string()
+    .check(_maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }));
+/** The answer of `POST /v1/auth` (contract 2.2). A token is visible ASCII, so that a header can contain it. */
+const authAnswerSchema = schemas_lazy(() => object({
+    access_token: bodies_textSchema.check(_regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' })),
+}));
+/** The answer of `GET .../versions/latest`; null where there is no published version. */
+const latestAnswerSchema = schemas_lazy(() => object({
+    version: pipe(pipe(schemas_nullish(schemas_string().check(_trim())), transform(version => version || null)), nullable(versionSchema)),
+}));
+/**
+ * The answer of `GET .../artifacts/{version}`; that signature and key are what they should be is checked by who uses
+ * them.
+ */
+const descriptorAnswerSchema = schemas_lazy(() => object({
+    download_url: bodies_textSchema.check(_minLength(1, { error: 'must be a URL' })),
+    signature: schemas_nullish(bodies_textSchema),
+    signer_public_key: bodies_textSchema,
+}));
+/** The answer of `POST /v1/deployments/authorize`. */
+const authorizeAnswerSchema = schemas_lazy(() => object({ dek: bodies_textSchema }));
+const bodies_errorSchema = schemas_lazy(() => object({ error: unknown() }));
+/** The `error` field of a refusal's JSON body: its text, or what is not text as JSON; undefined where there is none. */
+function bodies_parseErrorText(body) {
+    const error = bodies_errorSchema.safeParse(body).data?.error ?? undefined;
+    return error === undefined || typeof error === 'string' ? error : JSON.stringify(error);
+}
+
+;// CONCATENATED MODULE: ./build/project/answers.js
+
+
+
+/** Contract 7: what an answer other than 2xx means, with 401 and 403 (`denied`) and with every other status. */
+const ERROR_CLASSES = {
+    auth: { denied: AuthenticationError, other: DeploymentError },
+    latest: { denied: ArtifactError, other: ArtifactError },
+    artifact: { denied: ArtifactError, other: ArtifactError },
+    download: { denied: ArtifactError, other: ArtifactError },
+    authorize: { denied: AuthenticationError, other: ArtifactError },
+    report: { denied: DeploymentError, other: DeploymentError },
+};
+/**
+ * What a 2xx answer says. Throws the error of contract 7 for any other status, and `bad_response` for a body that does
+ * not match the schema.
+ */
+function parseAnswer(call, answer, schema) {
+    if (answer.status < 200 || answer.status > 299)
+        throw refusalOf(call, answer);
+    const parsed = schema.safeParse(answer.body);
+    if (parsed.success)
+        return parsed.data;
+    const [issue] = parsed.error.issues;
+    const field = issue?.path.join('.') ?? '';
+    throw malformedAnswer(call, field === '' ? 'a JSON object' : `JSON with a valid "${field}"`);
+}
+/**
+ * The error that an answer other than 2xx to this call means (contract 7). Its message contains the HTTP status and the
+ * answer's `error`, cleaned, when there is one. Codes: `authentication_failed`, `report_refused`, `not_found` for 404,
+ * else `artifact_unavailable`.
+ */
+function refusalOf({ call, subject }, answer) {
+    const isDenied = answer.status === 401 || answer.status === 403;
+    const Refusal = ERROR_CLASSES[call][isDenied ? 'denied' : 'other'];
+    const code = codeOf(call, answer.status, Refusal);
+    const reason = bodies_parseErrorText(answer.body);
+    const quoted = reason === undefined ? '' : ` (${cleanForeignText(reason)})`;
+    const said = `${withoutQuery(answer.url)} answered ${answer.status}${quoted}`;
+    return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${remedyOf(call, isDenied, answer.status)}`);
+}
+/**
+ * `bad_response`, in the class of the call's other errors. Quotes nothing of the answer: it may contain a token or key.
+ */
+function malformedAnswer({ call, subject }, expected) {
+    const message = `${PURPOSES[call]} ${subject}: the hub should answer with ${expected} and does not. Check hub-url; if it is right, report this to the hub's operator.`;
+    return new ERROR_CLASSES[call].other('bad_response', message);
+}
+/** A signed URL has its permission in the query. */
+function withoutQuery(url) {
+    const { origin, pathname } = new URL(url);
+    return origin + pathname;
+}
+const PURPOSES = {
+    auth: 'Authenticating for',
+    latest: 'Asking for the latest version of',
+    artifact: 'Asking for the artifact of',
+    download: 'Downloading the artifact of',
+    authorize: 'Asking for the key to the artifact of',
+    report: 'Reporting the deployment of',
+};
+function codeOf(call, status, Refusal) {
+    if (Refusal === AuthenticationError)
+        return 'authentication_failed';
+    if (call === 'report')
+        return 'report_refused';
+    return status === 404 ? 'not_found' : 'artifact_unavailable';
+}
+function remedyOf(call, isDenied, status) {
+    if (call === 'auth' && isDenied)
+        return 'Check devkey and project-id: the key may be wrong, revoked or for another project.';
+    if (call === 'authorize' && isDenied) {
+        return 'Check deployment-credential: it, or the version, may be revoked, or it may be wrong or for another project. Nothing was installed.';
+    }
+    if (call === 'download' && isDenied)
+        return "Run again, for a fresh download_url; if that is refused too, ask the hub's operator.";
+    if (isDenied)
+        return "The hub took the token but does not let it do this: ask the hub's operator.";
+    if (status === 404)
+        return call === 'auth' ? 'Check hub-url.' : 'Check project-id, version and hub-url.';
+    return "Try again later, or ask the hub's operator.";
+}
+
+;// CONCATENATED MODULE: ./build/project/download-url.js
+
+
+/**
+ * Where the artifact is: the descriptor's `download_url`, which a hub may also give relative to its own answer. Plain
+ * http on the https hub's own host becomes https, as a hub behind a proxy cannot know better: the hub's own port stays,
+ * none stays none. Another port is another service, and is left for the wire to refuse as any plain http. Throws
+ * ArtifactError `bad_response` when it is no URL, ConfigError `insecure_url` when a hub elsewhere names this host
+ * itself.
+ */
+function resolveDownloadUrl(downloadUrl, answerUrl, hub) {
+    if (!URL.canParse(downloadUrl, answerUrl)) {
+        const message = `The download_url that ${hub.origin} gives is not a URL: report this to the hub's operator.`;
+        throw new ArtifactError('bad_response', message);
+    }
+    const url = new URL(downloadUrl, answerUrl);
+    const secured = withHttps(url);
+    // Judged as a redirect, but for plain http: whether that may be used is the wire's to say.
+    refuseInsecureHop(hub, secured);
+    return isHubWithoutTls(url, hub) ? secured : url;
+}
+function isHubWithoutTls(url, hub) {
+    const isOnHub = url.hostname === hub.hostname && (url.port === '' || url.port === hub.port);
+    return hub.protocol === 'https:' && url.protocol === 'http:' && isOnHub;
+}
+function withHttps(url) {
+    const secured = new URL(url);
+    secured.protocol = 'https:';
+    return secured;
+}
+
+;// CONCATENATED MODULE: ./build/project/session.js
 
 
 
 
 
+/** One project's access to its hub: where the routes are, and the access token, which is kept only in memory. */
+class HubSession {
+    hub;
+    projectId;
+    wire;
+    #access;
+    #token;
+    /** Throws ConfigError `invalid_input` for a hub URL or project id that cannot be used. */
+    constructor(access, wire, token = { text: undefined }) {
+        this.#access = access;
+        this.#token = token;
+        this.wire = wire;
+        this.hub = parseHubUrl(access.hubUrl);
+        this.projectId = verifyProjectId(access.projectId);
+    }
+    /** The same session, with the same token, over another wire. */
+    over(wire) {
+        return new HubSession(this.#access, wire, this.#token);
+    }
+    get hasToken() {
+        return this.#token.text !== undefined;
+    }
+    /** Exchanges the devkey for an access token (contract 5.2, rule 1). Not repeated once it was sent. */
+    async authenticate(timeoutMs) {
+        const { devkey, hide } = this.#access;
+        const body = { xdevkey: devkey, project_id: this.projectId };
+        const url = this.#routeOf(['auth']);
+        const answer = await this.wire.requestJson({ method: 'POST', url, body, retry: 'connection-only', timeoutMs });
+        const call = { call: 'auth', subject: `project ${this.projectId}` };
+        const { access_token: token } = parseAnswer(call, answer, authAnswerSchema);
+        hide(token);
+        this.#token.text = token;
+        return token;
+    }
+    /** Sends a request with the token (contract 5.2, rule 2); authenticates first where there is none yet. */
+    async request(route, request) {
+        const endsAt = performance.now() + request.timeoutMs;
+        const credentials = await this.credentialsFor(this.hub, request.timeoutMs);
+        const timeoutMs = Math.max(1, endsAt - performance.now());
+        return await this.wire.requestJson({ ...request, url: this.#routeOf(route), credentials, timeoutMs });
+    }
+    /** The token as a header, for a URL of the hub's own origin; nothing for any other (contract 2.2, `download_url`). */
+    async credentialsFor(url, timeoutMs) {
+        if (url.origin !== this.hub.origin)
+            return {};
+        return { Authorization: `Bearer ${this.#token.text ?? (await this.authenticate(timeoutMs))}` };
+    }
+    #routeOf(parts) {
+        return [this.#access.hubUrl.replace(/\/+$/, ''), 'v1', ...parts.map(encodeURIComponent)].join('/');
+    }
+}
+function parseHubUrl(text) {
+    if (URL.canParse(text))
+        return new URL(text);
+    throw new ConfigError('invalid_input', 'hub-url must be an absolute https URL: correct it.');
+}
+/** A URL's path loses "." and "..", however they are encoded, so that the next part would become the project. */
+function verifyProjectId(projectId) {
+    if (projectIdSchema.safeParse(projectId).success && !/^\.{1,2}$/.test(projectId))
+        return projectId;
+    throw new ConfigError('invalid_input', `project-id must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor "..", found "${cleanForeignText(projectId, 60)}".`);
+}
+
+;// CONCATENATED MODULE: ./build/project/client.js
+
+
+
+
+
+
+
+
+
+const CALL_TIMEOUT_MS = 60_000;
+const DEK_BYTES = 32;
+/**
+ * The client side of the project contract for one project. Answers other than 2xx become the errors of contract 7,
+ * other answers that do not match the contract `bad_response`; it also throws what the wire throws. A call without a
+ * token authenticates first. Throws ConfigError `invalid_input` for a project id or version that must not become part
+ * of a path.
+ */
+function createProjectClient({ wire, reportWire }, access) {
+    const session = new HubSession(access, wire);
+    const reporting = session.over(reportWire);
+    return {
+        async authenticate() {
+            await session.authenticate(CALL_TIMEOUT_MS);
+        },
+        readLatestVersion: async () => await readLatestVersion(session),
+        readDescriptor: async (version) => await readDescriptor(session, version),
+        downloadArtifact: async (descriptor, download) => await downloadArtifact(session, descriptor, download),
+        async authorize(deploymentCredential, signature) {
+            const text = await requestDek(session, {
+                deployment_credential: deploymentCredential,
+                artifact_signature: signature,
+            });
+            const dek = decodeDek(text, session.projectId);
+            access.hide(text);
+            return dek;
+        },
+        sendReport: async (report) => await sendReport(reporting, report),
+    };
+}
+async function readLatestVersion(session) {
+    const subject = `project ${session.projectId}`;
+    const answer = await read(session, ['versions', 'latest']);
+    const { version } = parseAnswer({ call: 'latest', subject }, answer, latestAnswerSchema);
+    if (version !== null)
+        return version;
+    throw new ArtifactError('no_published_version', `The hub has no published version of ${subject}: publish one, or name a version.`);
+}
+async function readDescriptor(session, version) {
+    verifyVersion(version);
+    const answer = await read(session, ['artifacts', version]);
+    const call = { call: 'artifact', subject: artifactOf(session, version) };
+    const descriptor = parseAnswer(call, answer, descriptorAnswerSchema);
+    const signature = descriptor.signature ?? '';
+    parseSealedSignature(signature);
+    const downloadUrl = resolveDownloadUrl(descriptor.download_url, answer.url, session.hub);
+    return { version, downloadUrl, signature, signerPublicKey: descriptor.signer_public_key };
+}
+async function downloadArtifact(session, { version, downloadUrl }, { fd, maxBytes, timeoutMs, onProgress }) {
+    const credentials = await session.credentialsFor(downloadUrl, CALL_TIMEOUT_MS);
+    const url = downloadUrl.href;
+    const answer = await session.wire.download({ url, credentials, fd, maxBytes, timeoutMs, onProgress });
+    if (!answer.ok)
+        throw refusalOf({ call: 'download', subject: artifactOf(session, version) }, answer);
+    return { fd, size: answer.size, sha256: answer.sha256 };
+}
+async function requestDek(session, body) {
+    const answer = await session.request(['deployments', 'authorize'], {
+        method: 'POST',
+        body,
+        retry: 'connection-only',
+        timeoutMs: CALL_TIMEOUT_MS,
+    });
+    const call = { call: 'authorize', subject: `project ${session.projectId}` };
+    return parseAnswer(call, answer, authorizeAnswerSchema).dek;
+}
+function decodeDek(dek, projectId) {
+    const bytes = decodeBase64(dek, DEK_BYTES);
+    if (bytes !== undefined)
+        return bytes;
+    throw new ArtifactError('decryption_failed', `The hub released a key for project ${projectId} that is not base64 of ${DEK_BYTES} bytes: nothing was installed. Report this to the hub's operator.`);
+}
+async function sendReport(session, { body, retry, timeoutMs }) {
+    const endsAt = performance.now() + timeoutMs;
+    const remainingMs = () => Math.max(1, endsAt - performance.now());
+    const isFromEarlier = session.hasToken;
+    const send = async () => await session.request(['deployments', 'report'], {
+        method: 'POST',
+        body,
+        retry: retry ? 'transient' : 'never',
+        timeoutMs: remainingMs(),
+    });
+    const first = await send();
+    if (first.status !== 401 || !isFromEarlier || !(await renewToken(session, remainingMs())))
+        return first;
+    const second = await send();
+    return { ...second, attempts: first.attempts + second.attempts };
+}
+/** Whether the hub still accepts the devkey. */
+async function renewToken(session, timeoutMs) {
+    try {
+        await session.authenticate(timeoutMs);
+        return true;
+    }
+    catch (error) {
+        if (error instanceof AuthenticationError)
+            return false;
+        throw error;
+    }
+}
+async function read(session, route) {
+    const request = { method: 'GET', retry: 'transient', timeoutMs: CALL_TIMEOUT_MS };
+    return await session.request(['projects', session.projectId, ...route], request);
+}
+function verifyVersion(version) {
+    if (versionSchema.safeParse(version).success)
+        return;
+    throw new ConfigError('invalid_input', `"${cleanForeignText(version, 60)}" is not a version: name another one.`);
+}
+function artifactOf(session, version) {
+    return `version ${version} of project ${session.projectId}`;
+}
+
+;// CONCATENATED MODULE: ./build/project/hub-report.js
+
+
+const hub_report_RETRIED_STATUSES = new Set([408, 429]);
+/** Reports deployments of one project to the hub (contract 4.2). A sender without a token gets one by itself. */
+function hub_report_createReportSender(client, { hubUrl, projectId }) {
+    return {
+        address: `${hubUrl.replace(/\/+$/, '')}/v1/deployments/report ${projectId}`,
+        async send(report, limits) {
+            try {
+                const answer = await client.sendReport({ body: hub_report_buildReportBody(report, projectId), ...limits });
+                const { status, attempts } = answer;
+                if (status >= 200 && status < 300)
+                    return { accepted: true, attempts };
+                const error = refusalOf({ call: 'report', subject: `project ${projectId}` }, answer).message;
+                return { accepted: false, attempts, status, error, final: status < 500 && !hub_report_RETRIED_STATUSES.has(status) };
+            }
+            catch (error) {
+                return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false };
+            }
+        },
+    };
+}
+/** The body of a report with the fields of contract 2.2; `version` is the one that the run deployed or tried to. */
+function hub_report_buildReportBody(report, projectId) {
+    return {
+        project_id: projectId,
+        deployment_id: report.deployment_id,
+        status: report.status,
+        version: report.version ?? report.requested_version ?? 'unknown',
+        started_at: report.started_at,
+        completed_at: report.completed_at,
+        plugins: (report.plugins ?? []).map(({ id, version }) => ({ id, version })),
+    };
+}
+
+;// CONCATENATED MODULE: ./build/project/deployment.js
+
+
+
+
+function project_deployment_startDeployment(request, tools) {
+    const client = createProjectClient(tools.wires, { ...request, hide: tools.secrets.hide });
+    const start = {
+        transitions: PROJECT_TRANSITIONS,
+        facts: deployment_initialFacts(request, tools),
+        sender: hub_report_createReportSender(client, request),
+    };
+    return Object.assign(startDeployment(request, tools, start), { request, client });
+}
+/** What is known of a deployment before it starts. */
+function deployment_initialFacts(known, { deploymentId, now, runner }) {
+    return {
+        deployment_id: deploymentId,
+        contract: 'project',
+        kind: null,
+        slug: known.projectId ?? null,
+        id: null,
+        requested_version: known.version ?? null,
+        version: null,
+        version_source: null,
+        previous_version: null,
+        artifact_sha256: null,
+        artifact_size: null,
+        repo: null,
+        host_id: known.hostId ?? '',
+        started_at: now().toISOString(),
+        run: runner.workflow,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/project/installed-parts.js
+
+
+/** The parts of a project that this host has, by our own record, each of any version. */
+function readInstalledParts({ layout }, projectId) {
+    const rows = readInstalled(layout).filter(row => row.contract === 'project' && row.slug === projectId);
+    return rows.map(installed => ({ shelf: shelfOf(installed.kind), id: installed.id, installed }));
+}
+/** Records which version of the project this host runs by our own record: that of the part installed last. */
+async function installed_parts_noteInstalledVersion(deployment) {
+    const rows = readInstalledParts(deployment, deployment.request.projectId).map(({ installed }) => installed);
+    const newest = rows.toSorted((a, b) => (a.installed_at ?? '').localeCompare(b.installed_at ?? '')).at(-1);
+    await deployment.record.update({ previous_version: newest?.project_version ?? null });
+}
+/**
+ * Checks what can be checked of the host before the artifact's content is known: both shelves, and the installed parts.
+ * Throws DeploymentError `host_not_writable` or `disk_full`.
+ */
+function checkInstalledParts({ layout, request }) {
+    for (const shelf of ['plugins', 'extensions'])
+        checkShelf(layout, shelf);
+    for (const part of readInstalledParts({ layout }, request.projectId))
+        checkHost(layout, part);
+}
+
+;// CONCATENATED MODULE: ./build/project/offer.js
+
+
+/**
+ * Asks for the version's artifact. Refuses one that no pinned key has signed before anything is downloaded:
+ * SignatureError `untrusted_signer`. A `latest` older than the installed version: DeploymentError `downgrade_refused`.
+ */
+async function requestArtifact(deployment) {
+    const { request, client, tools } = deployment;
+    const version = await chooseVersion(deployment);
+    const descriptor = await client.readDescriptor(version);
+    const pinned = findPinnedKey(request.signerKeys, descriptor.signerPublicKey);
+    tools.log.info(`The hub offers version ${version}, signed by the pinned key ${pinned.base64}.`);
+    return { version, descriptor, pinned };
+}
+async function chooseVersion({ request, client, record, tools }) {
+    const note = async (version) => await record.update({ version, version_source: 'requested' });
+    if (request.version !== 'latest') {
+        await note(request.version);
+        return request.version;
+    }
+    const latest = await client.readLatestVersion();
+    tools.log.info(`The hub's latest version is ${latest}.`);
+    await note(latest);
+    if (!request.allowDowngrade)
+        refuseDowngrade(latest, record.facts.previous_version);
+    return latest;
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/project-plan.js
 
 
 
 
 
 /**
- * A post step: ends what a main step that was killed left on the host. After one that ended by itself there is nothing to
- * do. Sets no outputs, because the runner drops them here. Fails the step when the host could not be brought back; never
- * throws.
+ * Binds a project's own plan to its manifest: both belong to one project, the manifest lists every part that a step
+ * names, at least one part is installed and none twice, templates come from installed parts, and no step that needs a
+ * part's files runs before they exist; a step without `plugin` needs those of all. Throws PlanError `invalid_plan` with
+ * every problem.
  */
-async function runPostStep(readInputs, finish) {
-    if (getState('locked') !== 'true')
-        return;
-    const { request, connection, secrets } = readInputs(process.env['GITHUB_WORKSPACE'] ?? process.cwd());
-    const { redact, hide } = keepSecrets(secrets);
-    const log = createRunnerLog(redact);
-    try {
-        const reportWire = createWire(wireOptions(connection, log));
-        const recovered = await finish(request, { reportWire, log, redact, hide, runUrl: readRunFacts(process.env).url });
-        log.end();
-        if (recovered === undefined)
-            return;
-        await createRunnerFiles(log, redact).addSummary(buildDeploySummary({ ...recovered, plannedSteps: [] }));
+function bindPlanToProject(plan, manifest) {
+    const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) });
+    const problems = [
+        ...foreignPlanProblems(plan, "the project's id", manifest.projectId),
+        ...project_plan_installProblems({ ...plan, steps }, manifest),
+        ...project_plan_strangerProblems(steps, manifest),
+        ...project_plan_templateProblems(steps),
+        ...prematureProblems(steps, needs),
+    ];
+    if (problems.length > 0)
+        throw new PlanError(problems);
+    const installSteps = steps.filter(isInstallStep);
+    const installed = new Set(installSteps.map(project_plan_placeOf));
+    const isInstalled = (part) => installed.has(`${part.shelf}/${part.id}`);
+    return {
+        steps,
+        parts: installSteps.flatMap(step => manifest.parts.filter(part => isPartOf(part, step))),
+        snapshot: steps.some(step => step.snapshot),
+        notInstalled: manifest.parts.filter(part => !isInstalled(part)),
+    };
+}
+function withHostPath(step, pluginsDirname) {
+    if (step.action !== 'write_env' || !step.from.startsWith(`${pluginsDirname}/`))
+        return step;
+    return { ...step, from: `plugins/${step.from.slice(pluginsDirname.length + 1)}` };
+}
+function project_plan_shelfOf(step) {
+    return step.action === 'install_plugin' ? 'plugins' : 'extensions';
+}
+function project_plan_placeOf(step) {
+    return `${project_plan_shelfOf(step)}/${installedId(step)}`;
+}
+function isPartOf(part, step) {
+    return part.shelf === project_plan_shelfOf(step) && part.id === installedId(step);
+}
+function project_plan_installProblems({ steps, positions }, manifest) {
+    const installSteps = steps.filter(isInstallStep);
+    if (installSteps.length === 0) {
+        const message = 'no step installs anything: add one with action install_plugin or install_extension';
+        return [problemAt(positions.steps, message)];
     }
-    catch (error) {
-        log.end();
-        annotateError(isSystemError(error) ? toHostError(error, `recovering ${request.projectRoot}`) : error, redact);
-        process.exitCode = 1;
-    }
+    return [
+        ...unknownPartProblems(installSteps, manifest),
+        ...repeatedIdProblems(installSteps),
+        ...settingsNameProblems(installSteps),
+    ];
+}
+function unknownPartProblems(installSteps, manifest) {
+    return installSteps.flatMap(step => {
+        if (manifest.parts.some(part => isPartOf(part, step)))
+            return [];
+        const ids = manifest.parts.filter(({ shelf }) => shelf === project_plan_shelfOf(step)).map(({ id }) => id);
+        const message = `the manifest has no "${installedId(step)}" among its ${project_plan_shelfOf(step)}${didYouMean(installedId(step), ids)}`;
+        return [stepProblem(step, message)];
+    });
+}
+/** An id must not be in both shelves either: steps and services know parts by their id alone. */
+function repeatedIdProblems(installSteps) {
+    const first = new Map();
+    return installSteps.flatMap(step => {
+        const other = first.get(installedId(step));
+        if (other === undefined)
+            first.set(installedId(step), step);
+        if (other === undefined)
+            return [];
+        return [stepProblem(step, `"${installedId(step)}" is installed once, and step "${other.id}" already installs it`)];
+    });
+}
+function project_plan_strangerProblems(steps, manifest) {
+    const known = new Set(manifest.parts.map(({ id }) => id));
+    const installed = new Set(steps.filter(isInstallStep).map(installedId));
+    return steps.flatMap(step => {
+        const id = subjectIdOf(step);
+        if (id === undefined)
+            return [];
+        if (!known.has(id)) {
+            return [stepProblem(step, `the manifest has nothing with the id "${id}"${didYouMean(id, known)}`)];
+        }
+        if (!needsFiles(step) || installed.has(id))
+            return [];
+        return [stepProblem(step, `${step.action} needs "${id}", which no step of this plan installs`)];
+    });
+}
+/** A template's first component also says which shelf the settings are for, so their part must be installed there. */
+function project_plan_templateProblems(steps) {
+    const places = new Set(steps.filter(isInstallStep).map(project_plan_placeOf));
+    return steps.flatMap(step => {
+        if (step.action !== 'write_env')
+            return [];
+        const place = templatePlaceOf(step);
+        const [shelf] = place.split('/');
+        if (places.has(place) && places.has(`${shelf}/${step.plugin}`))
+            return [];
+        const rule = places.has(place)
+            ? `must be in the same directory as "${step.plugin}", plugins/ or extensions/`
+            : 'must begin with plugins/<id>/ or extensions/<id>/ of a part that this plan installs';
+        return [stepProblem(step, `from ${rule}, found "${step.from}"`)];
+    });
+}
+function needs(step, install) {
+    const id = subjectIdOf(step);
+    return (id === undefined ||
+        id === installedId(install) ||
+        (step.action === 'write_env' && templatePlaceOf(step) === project_plan_placeOf(install)));
+}
+function templatePlaceOf(step) {
+    return step.from.split('/', 2).join('/');
 }
 
-;// CONCATENATED MODULE: ./build/actions/deploy-post.js
+;// CONCATENATED MODULE: ./build/project/part.js
 
 
 
-/** The deploy action's post step; see `runPostStep`. */
-async function deployPost() {
-    return runPostStep(readDeployInputs, finishInterrupted);
+
+
+/** One plugin or extension of a project, signed for this host. Throws as `orderInstallation` does. */
+async function stagePart({ layout, request, tools }, { content, tree, artifactSha256 }, { shelf, id, version, folder, environment }) {
+    const place = { shelf, id };
+    const staged = (0,external_node_path_namespaceObject.join)(content, folder);
+    const shipped = treeBelow(tree, folder);
+    const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPluginYaml(staged) : undefined;
+    const previous = readPreviousInstall(layout, place);
+    const origin = { contract: 'project', slug: request.projectId };
+    const leftBehind = findLeftBehind(layout, previous, origin);
+    const installed = leftBehind ?? installPath(layout, place);
+    const toSign = { id, staged, tree: shipped, installed, keepPaths: request.keepPaths, log: tools.log };
+    const signed = pluginYaml ? await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey) : shipped;
+    warnOfTakeover(previous, origin, tools.log);
+    return {
+        ...place,
+        version,
+        artifactSha256,
+        staged,
+        tree: signed,
+        environment: {
+            required: part_union(environment.required, pluginYaml?.environment.required),
+            optional: part_union(environment.optional, pluginYaml?.environment.optional),
+        },
+        previous,
+        leftBehind,
+    };
+}
+/** What is below a folder, with paths relative to it. */
+function treeBelow({ files, symlinks }, folder) {
+    const below = (entries) => entries
+        .filter(({ path }) => path.startsWith(`${folder}/`))
+        .map(entry => ({ ...entry, path: entry.path.slice(folder.length + 1) }));
+    return { files: below(files), symlinks: below(symlinks) };
+}
+/** Both manifest and plugin.yaml may name what a plugin needs. */
+function part_union(names, more = []) {
+    return [...new Set([...names, ...more])];
+}
+function hasPluginYaml({ files, symlinks }) {
+    return [...files, ...symlinks].some(({ path }) => path === 'plugin.yaml');
 }
 
-;// CONCATENATED MODULE: ./build/project/install-project.js
+;// CONCATENATED MODULE: ./build/project/plan.js
 
-/** The states `installing`, `healthchecking` and `notifying`: the plan's steps in their order, all in one transaction. */
-async function installProject(run, prepared, deployment) {
-    const { bound, things, oldThings, hostConfig, skipped, manifest } = prepared;
-    const firstOfTail = bound.steps.findLastIndex(step => step.action !== 'notify') + 1;
-    const tail = new Set(bound.steps.slice(firstOfTail));
-    const order = {
+
+
+
+
+
+
+
+
+
+const PLAN = 'deployment/install.yaml';
+/**
+ * Binds the plan in the artifact to its manifest, its files and what this host can do; signs plugins for this host.
+ * Throws PlanError `invalid_plan`, ArtifactError `not_a_plugin`, DeploymentError `host_not_writable`.
+ */
+async function plan_orderInstallation(deployment, project, hostConfig) {
+    const { layout, tools, record, request } = deployment;
+    const { manifest } = project;
+    const { bound, skipped } = bindPlan(deployment, project, hostConfig);
+    for (const place of bound.parts)
+        checkHost(layout, place);
+    for (const { shelf, id } of bound.notInstalled)
+        tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`);
+    const installed = readInstalledParts(deployment, request.projectId);
+    for (const part of installed)
+        if (isAmong(bound.notInstalled, part))
+            warnOfRemaining(deployment, part);
+    await record.update({ plugins: pluginsOf(bound.parts) });
+    const parts = [];
+    for (const part of bound.parts)
+        parts.push(await stagePart(deployment, project, part));
+    return {
         steps: bound.steps,
         snapshot: bound.snapshot,
         hostConfig,
         skipped,
-        things,
-        oldThings,
-        origin: { contract: 'project', slug: run.request.projectId, project_version: manifest.version },
-        async beforeStep(step) {
-            if (step.action === 'healthcheck' || tail.has(step))
-                await reach(run, 'healthchecking');
-            if (tail.has(step))
-                await reach(run, 'notifying');
-        },
+        parts,
+        removals: installed.filter(part => !isAmong(manifest.parts, part)),
+        origin: { contract: 'project', slug: request.projectId, project_version: manifest.version },
     };
-    const installation = await installThings(run, order, deployment);
-    await reach(run, 'healthchecking');
-    await reach(run, 'notifying');
-    return installation;
 }
-/** Whatever steps the plan has, the flow passes each of its states once. */
-async function reach(run, state) {
-    const before = state === 'healthchecking' ? 'installing' : 'healthchecking';
-    if (run.machine.current === before)
-        await run.enter(state);
+/** No file in the operator's repository has the plan's lines, so its problems go to the log and into one sentence. */
+function bindPlan({ request, tools }, { manifest, content, tree }, hostConfig) {
+    try {
+        const plan = readPlan(content);
+        const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest));
+        const files = new Set(tree.files.map(file => file.path));
+        const hasFile = (from) => files.has(pathInArchive(from, manifest));
+        verifyTemplates(ready.bound.steps, request.keepPaths, hasFile);
+        return ready;
+    }
+    catch (error) {
+        if (!(error instanceof PlanError))
+            throw error;
+        for (const { file, line, column, message } of error.problems)
+            tools.log.info(`${file}:${line}:${column}: ${message}`);
+        throw new ConfigError('invalid_plan', `Project ${manifest.projectId} ${manifest.version} contains its plan, ${PLAN}. ${error.message} Nothing was installed. Add what your host config lacks; the publisher must fix everything else.`);
+    }
+}
+/** Only the author of the plan knows why it does not install a part that the manifest has, so the part stays. */
+function warnOfRemaining({ tools }, { shelf, id, installed }) {
+    tools.log.warning(`${shelf}/${id} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: it stays unchanged. Remove it by hand if it must not run any more.`);
+}
+function isAmong(places, part) {
+    return places.some(({ shelf, id }) => shelf === part.shelf && id === part.id);
+}
+function pluginsOf(parts) {
+    return parts.flatMap(({ shelf, id, version }) => (shelf === 'plugins' ? [{ id, version }] : []));
+}
+function readPlan(content) {
+    const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, PLAN), MAX_SMALL_FILE_BYTES);
+    if (text !== undefined)
+        return parsePlan(text, PLAN);
+    throw new ArtifactError('invalid_manifest', `The project has no ${PLAN}, a file of at most ${MAX_SMALL_FILE_BYTES} bytes: nothing was installed. Its publisher must seal it with its plan.`);
+}
+/** A bound plan says `plugins/`, also where the archive has another name for that directory. */
+function pathInArchive(from, { pluginsDirname }) {
+    return from.startsWith('plugins/') ? `${pluginsDirname}/${from.slice('plugins/'.length)}` : from;
+}
+
+;// CONCATENATED MODULE: ./build/install/archive/ed25519-check.js
+
+/** Up to here the check takes a few milliseconds, less than starting a thread for it. */
+const MAX_BYTES_AT_ONCE = 8 * 1024 * 1024;
+const IN_A_THREAD = `
+  const { parentPort, workerData } = require('node:worker_threads')
+  const { verify } = require('node:crypto')
+  const { bytes, key, signature } = workerData
+  parentPort.postMessage(verify(null, bytes, key, signature))
+`;
+/**
+ * Whether an Ed25519 signature holds for all of the bytes. Many of them are checked in a thread of its own, so that signals
+ * are heard meanwhile; they are not copied when they lie in shared memory (Node's own asynchronous form does copy).
+ * Throws the signal's reason once it is aborted.
+ */
+async function checkEd25519(bytes, key, signature, signal) {
+    signal?.throwIfAborted();
+    return bytes.length > MAX_BYTES_AT_ONCE
+        ? checkInThread(bytes, key, signature, signal)
+        : (0,external_node_crypto_namespaceObject.verify)(null, bytes, key, signature);
+}
+async function checkInThread(bytes, key, signature, signal) {
+    // Loaded only here: most runs check nothing so large.
+    const { Worker } = await Promise.resolve(/* import() */).then(__nccwpck_require__.t.bind(__nccwpck_require__, 5919, 19));
+    signal?.throwIfAborted();
+    const worker = new Worker(IN_A_THREAD, { eval: true, workerData: { bytes, key, signature }, env: {} });
+    const stop = () => void worker.terminate();
+    signal?.addEventListener('abort', stop);
+    try {
+        return await new Promise((resolve, reject) => {
+            worker.once('message', isValid => resolve(isValid === true));
+            worker.once('error', reject);
+            worker.once('exit', code => reject(signal?.reason ?? new Error(`The checking thread ended with ${code}.`)));
+        });
+    }
+    finally {
+        signal?.removeEventListener('abort', stop);
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/core/trust/streamed-digest.js
@@ -30044,7 +30984,7 @@ async function writeMember(target, file, reader) {
 
 
 
-const DEK_BYTES = 32;
+const unseal_DEK_BYTES = 32;
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 const unseal_PIECE_BYTES = 1024 * 1024;
@@ -30073,8 +31013,8 @@ function ciphertextOf({ bytes, size }) {
     throw decryptionFailed(`it is only ${size} bytes long, too short to hold anything`);
 }
 function createDecipher(sealed, dek) {
-    if (dek.length !== DEK_BYTES) {
-        throw decryptionFailed(`the hub released a key of ${dek.length} bytes where ${DEK_BYTES} were expected`);
+    if (dek.length !== unseal_DEK_BYTES) {
+        throw decryptionFailed(`the hub released a key of ${dek.length} bytes where ${unseal_DEK_BYTES} were expected`);
     }
     // Without authTagLength a tag cut to 4 bytes would do.
     const decipher = (0,external_node_crypto_namespaceObject.createDecipheriv)('aes-256-gcm', dek, sealed.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES });
@@ -30102,191 +31042,7 @@ function decryptionFailed(problem, cause) {
     return new ArtifactError('decryption_failed', `The signed artifact could not be decrypted, ${problem}: nothing was installed; the publisher must publish this version again.`, { cause });
 }
 
-;// CONCATENATED MODULE: ./build/core/plan/project-plan.js
-
-
-
-
-
-/**
- * Binds a project's own plan to its manifest: both belong to one project, the manifest lists every part that a step
- * names, at least one part is installed and none twice, templates come from installed parts, and no step that needs a
- * part's files runs before they exist; a step without `plugin` needs those of all. Throws PlanError `invalid_plan` with
- * every problem.
- */
-function bindPlanToProject(plan, manifest) {
-    const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) });
-    const problems = [
-        ...foreignPlanProblems(plan, "the project's id", manifest.projectId),
-        ...project_plan_installProblems({ ...plan, steps }, manifest),
-        ...project_plan_strangerProblems(steps, manifest),
-        ...project_plan_templateProblems(steps),
-        ...prematureProblems(steps, needs),
-    ];
-    if (problems.length > 0)
-        throw new PlanError(problems);
-    const installSteps = steps.filter(isInstallStep);
-    const installed = new Set(installSteps.map(project_plan_placeOf));
-    const isInstalled = (part) => installed.has(`${part.shelf}/${part.id}`);
-    return {
-        steps,
-        parts: installSteps.flatMap(step => manifest.parts.filter(part => isPartOf(part, step))),
-        snapshot: steps.some(step => step.snapshot),
-        notInstalled: manifest.parts.filter(part => !isInstalled(part)),
-    };
-}
-function withHostPath(step, pluginsDirname) {
-    if (step.action !== 'write_env' || !step.from.startsWith(`${pluginsDirname}/`))
-        return step;
-    return { ...step, from: `plugins/${step.from.slice(pluginsDirname.length + 1)}` };
-}
-function project_plan_shelfOf(step) {
-    return step.action === 'install_plugin' ? 'plugins' : 'extensions';
-}
-function project_plan_placeOf(step) {
-    return `${project_plan_shelfOf(step)}/${installedId(step)}`;
-}
-function isPartOf(part, step) {
-    return part.shelf === project_plan_shelfOf(step) && part.id === installedId(step);
-}
-function project_plan_installProblems({ steps, positions }, manifest) {
-    const installSteps = steps.filter(isInstallStep);
-    if (installSteps.length === 0) {
-        const message = 'no step installs anything: add one with action install_plugin or install_extension';
-        return [problemAt(positions.steps, message)];
-    }
-    return [
-        ...unknownPartProblems(installSteps, manifest),
-        ...repeatedIdProblems(installSteps),
-        ...settingsNameProblems(installSteps),
-    ];
-}
-function unknownPartProblems(installSteps, manifest) {
-    return installSteps.flatMap(step => {
-        if (manifest.parts.some(part => isPartOf(part, step)))
-            return [];
-        const ids = manifest.parts.filter(({ shelf }) => shelf === project_plan_shelfOf(step)).map(({ id }) => id);
-        const message = `the manifest has no "${installedId(step)}" among its ${project_plan_shelfOf(step)}${didYouMean(installedId(step), ids)}`;
-        return [stepProblem(step, message)];
-    });
-}
-/** An id must not be in both shelves either: steps and services know parts by their id alone. */
-function repeatedIdProblems(installSteps) {
-    const first = new Map();
-    return installSteps.flatMap(step => {
-        const other = first.get(installedId(step));
-        if (other === undefined)
-            first.set(installedId(step), step);
-        if (other === undefined)
-            return [];
-        return [stepProblem(step, `"${installedId(step)}" is installed once, and step "${other.id}" already installs it`)];
-    });
-}
-function project_plan_strangerProblems(steps, manifest) {
-    const known = new Set(manifest.parts.map(({ id }) => id));
-    const installed = new Set(steps.filter(isInstallStep).map(installedId));
-    return steps.flatMap(step => {
-        const id = subjectIdOf(step);
-        if (id === undefined)
-            return [];
-        if (!known.has(id)) {
-            return [stepProblem(step, `the manifest has nothing with the id "${id}"${didYouMean(id, known)}`)];
-        }
-        if (!needsFiles(step) || installed.has(id))
-            return [];
-        return [stepProblem(step, `${step.action} needs "${id}", which no step of this plan installs`)];
-    });
-}
-/** A template's first component also says which shelf the settings are for, so their part must be installed there. */
-function project_plan_templateProblems(steps) {
-    const places = new Set(steps.filter(isInstallStep).map(project_plan_placeOf));
-    return steps.flatMap(step => {
-        if (step.action !== 'write_env')
-            return [];
-        const place = templatePlaceOf(step);
-        const [shelf] = place.split('/');
-        if (places.has(place) && places.has(`${shelf}/${step.plugin}`))
-            return [];
-        const rule = places.has(place)
-            ? `must be in the same directory as "${step.plugin}", plugins/ or extensions/`
-            : 'must begin with plugins/<id>/ or extensions/<id>/ of a part that this plan installs';
-        return [stepProblem(step, `from ${rule}, found "${step.from}"`)];
-    });
-}
-function needs(step, install) {
-    const id = subjectIdOf(step);
-    return (id === undefined ||
-        id === installedId(install) ||
-        (step.action === 'write_env' && templatePlaceOf(step) === project_plan_placeOf(install)));
-}
-function templatePlaceOf(step) {
-    return step.from.split('/', 2).join('/');
-}
-
-;// CONCATENATED MODULE: ./build/project/installed-parts.js
-
-/** The parts that this host has of a project, by our own record, whichever version each came with. */
-function readInstalledParts(layout, projectId) {
-    const rows = readInstalled(layout).filter(row => row.contract === 'project' && row.slug === projectId);
-    return rows.map(installed => ({ shelf: shelfOf(installed.kind), id: installed.id, installed }));
-}
-
-;// CONCATENATED MODULE: ./build/project/project-part.js
-
-
-
-
-
-
-/** One plugin or extension of a project, ready to be put in its place. Throws as `bindProject` does. */
-async function describePart(run, { content, tree }, { shelf, id, version, folder, environment }, artifactSha256) {
-    const staged = (0,external_node_path_namespaceObject.join)(content, folder);
-    const shipped = treeBelow(tree, folder);
-    const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPluginYaml(staged) : undefined;
-    const previous = readPreviousInstall(run.layout, { shelf, id });
-    const origin = { contract: 'project', slug: run.request.projectId };
-    const leftBehind = findLeftBehind(run.layout, previous, origin);
-    const signed = await project_part_sign(run, { id, staged, tree: shipped, pluginYaml, leftBehind });
-    warnOfTakeover(previous, origin, run.tools.log);
-    return {
-        shelf,
-        id,
-        version,
-        artifactSha256,
-        staged,
-        record: buildTreeRecord(signed, run.request.keepPaths),
-        environment: {
-            required: project_part_union(environment.required, pluginYaml?.environment.required),
-            optional: project_part_union(environment.optional, pluginYaml?.environment.optional),
-        },
-        previous,
-        leftBehind,
-    };
-}
-/** What lies below a folder, with paths relative to it. */
-function treeBelow({ files, symlinks }, folder) {
-    const below = (entries) => entries
-        .filter(({ path }) => path.startsWith(`${folder}/`))
-        .map(entry => ({ ...entry, path: entry.path.slice(folder.length + 1) }));
-    return { files: below(files), symlinks: below(symlinks) };
-}
-/** Manifest and plugin.yaml may both name what a plugin needs. */
-function project_part_union(names, more = []) {
-    return [...new Set([...names, ...more])];
-}
-function hasPluginYaml({ files, symlinks }) {
-    return [...files, ...symlinks].some(({ path }) => path === 'plugin.yaml');
-}
-async function project_part_sign({ request, tools, layout }, part) {
-    const { pluginYaml, leftBehind, ...unsigned } = part;
-    if (pluginYaml === undefined)
-        return unsigned.tree;
-    const installed = leftBehind ?? installPath(layout, { shelf: 'plugins', id: part.id });
-    const kept = { installed, keepPaths: request.keepPaths, log: tools.log };
-    return signForHost({ ...unsigned, pluginYaml, ...kept }, request.pluginSecretKey);
-}
-
-;// CONCATENATED MODULE: ./build/project/bind-project.js
+;// CONCATENATED MODULE: ./build/project/sealed.js
 
 
 
@@ -30297,303 +31053,11 @@ async function project_part_sign({ request, tools, layout }, part) {
 
 
 
-const PLAN = 'deployment/install.yaml';
-/**
- * Binds the plan that the artifact brings to its manifest, its files and what this host can do; signs plugins for this
- * host. Throws PlanError `invalid_plan`, ArtifactError `not_a_plugin`, DeploymentError `host_not_writable`.
- */
-async function bindProject(run, project, artifactSha256, hostConfig) {
-    const { manifest } = project;
-    const { bound, skipped } = bindPlan(run, project, hostConfig);
-    for (const place of bound.parts)
-        checkHost(run.layout, place);
-    for (const { shelf, id } of bound.notInstalled)
-        run.tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`);
-    const parts = readInstalledParts(run.layout, run.request.projectId);
-    for (const part of parts)
-        if (isAmong(bound.notInstalled, part))
-            warnOfLeft(part, run);
-    const oldThings = parts.filter(part => !isAmong(manifest.parts, part));
-    await run.record.update({ plugins: pluginsOf(bound.parts) });
-    const things = [];
-    for (const thing of bound.parts)
-        things.push(await describePart(run, project, thing, artifactSha256));
-    return { manifest, bound, things, oldThings, hostConfig, skipped };
-}
-/** The plan's lines are in no file of the operator's repository, so its problems are told in the log and by one sentence. */
-function bindPlan({ request, tools }, { manifest, content, tree }, hostConfig) {
-    try {
-        const plan = readPlan(content);
-        const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest));
-        const files = new Set(tree.files.map(file => file.path));
-        const hasFile = (from) => files.has(pathInArchive(from, manifest));
-        verifyTemplates(ready.bound.steps, request.keepPaths, hasFile);
-        return ready;
-    }
-    catch (error) {
-        if (!(error instanceof PlanError))
-            throw error;
-        for (const { file, line, column, message } of error.problems)
-            tools.log.info(`${file}:${line}:${column}: ${message}`);
-        throw new ConfigError('invalid_plan', `Project ${manifest.projectId} ${manifest.version} brings its plan, ${PLAN}. ${error.message} Nothing was installed. What the host config lacks is yours to add; everything else the publisher must mend.`);
-    }
-}
-/** What a version brings and its plan does not install is not taken away: only who wrote the plan knows why. */
-function warnOfLeft({ shelf, id, installed }, { tools }) {
-    tools.log.warning(`${shelf}/${id} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: it stays as it is. Remove it by hand if it is not to run any more.`);
-}
-function isAmong(places, thing) {
-    return places.some(({ shelf, id }) => shelf === thing.shelf && id === thing.id);
-}
-function pluginsOf(parts) {
-    return parts.flatMap(({ shelf, id, version }) => (shelf === 'plugins' ? [{ id, version }] : []));
-}
-function readPlan(content) {
-    const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, PLAN), MAX_SMALL_FILE_BYTES);
-    if (text !== undefined)
-        return parsePlan(text, PLAN);
-    throw new ArtifactError('invalid_manifest', `The project has no ${PLAN}, a file of at most ${MAX_SMALL_FILE_BYTES} bytes: nothing was installed; its publisher must seal it with its plan.`);
-}
-/** A bound plan says `plugins/`, whatever the archive calls that directory. */
-function pathInArchive(from, { pluginsDirname }) {
-    return from.startsWith('plugins/') ? `${pluginsDirname}/${from.slice('plugins/'.length)}` : from;
-}
-
-;// CONCATENATED MODULE: ./build/core/trust/ed25519-key-check.js
-/** The prime of the curve's field, 2^255 - 19. */
-const FIELD_PRIME = 2n ** 255n - 19n;
-const SIGN_BIT = 2n ** 255n;
-const ORDER_8_Y = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7n;
-/** The y of every point whose order divides 8; each belongs to the points with x and -x. */
-const SMALL_ORDER_Y = new Set([0n, 1n, FIELD_PRIME - 1n, ORDER_8_Y, FIELD_PRIME - ORDER_8_Y]);
-/**
- * Why an Ed25519 public key of 32 raw bytes must not be trusted, or undefined. Under a key of small order anyone can
- * make signatures that many verifiers accept, including older Node versions; a key that is not in canonical form is a
- * second spelling of another one.
- */
-function publicKeyProblem(raw) {
-    const y = littleEndian(raw) % SIGN_BIT;
-    if (y >= FIELD_PRIME)
-        return 'is not in the canonical form';
-    if (SMALL_ORDER_Y.has(y))
-        return 'is of small order, so that anyone can sign for it';
-    return undefined;
-}
-function littleEndian(bytes) {
-    return BigInt(`0x${Buffer.from(bytes).reverse().toString('hex')}`);
-}
-
-;// CONCATENATED MODULE: ./build/core/trust/strict-base64.js
-/**
- * The bytes of a base64 text, or undefined unless it is exactly `length` bytes in the one canonical form:
- * standard alphabet, padded, no white space, no stray bits in the last character.
- */
-function decodeBase64(text, length) {
-    if (text.length !== Math.ceil(length / 3) * 4)
-        return undefined;
-    const bytes = Buffer.from(text, 'base64');
-    return bytes.length === length && bytes.toString('base64') === text ? bytes : undefined;
-}
-
-;// CONCATENATED MODULE: ./build/core/trust/signer-keys.js
 
 
-
-
-const KEY_BYTES = 32;
-const HEX_FORM = /^[0-9a-fA-F]{64}$/;
-const PEM_BEGIN = '-----BEGIN PUBLIC KEY-----';
-const PRIVATE_PEM_BEGIN = /^-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----/;
-const PEM_END = '-----END PUBLIC KEY-----';
-/** The bytes before the raw key in its SubjectPublicKeyInfo (RFC 8410). */
-const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
-/**
- * The keys of the input `signer-public-key`: one per line as base64 or hex of the raw 32 bytes, or PEM blocks (`BEGIN
- * PUBLIC KEY`), in any mixture; at least one. Throws ConfigError `invalid_input`, naming the line and quoting nothing
- * of it, for anything else, and for keys that are not in canonical form or of small order: those accept signatures that
- * no private key made.
- */
-function parseSignerKeys(text) {
-    const keys = splitKeys(text).map(parseKey);
-    if (keys.length === 0)
-        throw invalidKeys('it is empty');
-    return keys;
-}
-/**
- * The pinned key that a hub offers (contract 2.2, `signer_public_key`: base64 of the raw 32 bytes).
- * Throws SignatureError `untrusted_signer` when it is none of them or not in that form.
- */
-function findPinnedKey(keys, offered) {
-    const raw = decodeBase64(offered, KEY_BYTES);
-    const pinned = keys.find(key => raw !== undefined && key.raw.equals(raw));
-    if (pinned !== undefined)
-        return pinned;
-    const found = raw === undefined ? 'something that is not base64 of 32 bytes' : `the key ${raw.toString('base64')}`;
-    throw new SignatureError('untrusted_signer', `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, but the hub says that the artifact is signed ` +
-        `with ${found}: nothing was downloaded. Ask the publisher whether the key changed, and pin the new one only if they confirm it.`);
-}
-function splitKeys(text) {
-    const keys = [];
-    const lines = text.split(/\r?\n/).map(line => line.trim());
-    for (let at = 0; at < lines.length; at++) {
-        const line = lines[at];
-        if (line === '')
-            continue;
-        const end = line === PEM_BEGIN ? lines.indexOf(PEM_END, at) : at;
-        if (end === -1)
-            throw invalidKeys(`the PEM block that begins on line ${at + 1} has no END PUBLIC KEY`);
-        keys.push({ text: lines.slice(at, end + 1).join('\n'), line: at + 1 });
-        at = end;
-    }
-    return keys;
-}
-function parseKey({ text, line }) {
-    if (PRIVATE_PEM_BEGIN.test(text))
-        throw privateKey(line);
-    const raw = decodeKey(text);
-    if (raw === undefined)
-        throw invalidKeys(`line ${line} is none of these`);
-    const problem = publicKeyProblem(raw);
-    if (problem !== undefined)
-        throw invalidKeys(`the key on line ${line} ${problem}`);
-    const key = (0,external_node_crypto_namespaceObject.createPublicKey)({ key: Buffer.concat([SPKI_PREFIX, raw]), format: 'der', type: 'spki' });
-    return { raw, base64: raw.toString('base64'), key };
-}
-function decodeKey(text) {
-    if (text.startsWith(PEM_BEGIN))
-        return decodePem(text);
-    return HEX_FORM.test(text) ? Buffer.from(text, 'hex') : decodeBase64(text, KEY_BYTES);
-}
-function decodePem(text) {
-    const base64 = text.slice(PEM_BEGIN.length, -PEM_END.length).replaceAll('\n', '');
-    const spki = decodeBase64(base64, SPKI_PREFIX.length + KEY_BYTES);
-    return spki?.subarray(0, SPKI_PREFIX.length).equals(SPKI_PREFIX) ? spki.subarray(SPKI_PREFIX.length) : undefined;
-}
-function invalidKeys(problem) {
-    return new ConfigError('invalid_input', 'signer-public-key must contain Ed25519 public keys, one per line as base64 or hex of the raw 32 bytes, or as PEM "BEGIN PUBLIC KEY", ' +
-        `but ${problem}: ask the publisher for the key.`);
-}
-function privateKey(line) {
-    return new ConfigError('invalid_input', `signer-public-key must contain public keys, but a private key begins on line ${line}: anyone who has it can sign as the publisher. ` +
-        'Remove it, give its public key instead, and have the publisher replace it if others could read it.');
-}
-
-;// CONCATENATED MODULE: ./build/project/request-artifact.js
-
-
-/**
- * Asks for the version's artifact. What is not signed by a pinned key is refused before anything is downloaded: SignatureError
- * `untrusted_signer`. A `latest` older than the installed version: DeploymentError `downgrade_refused`.
- */
-async function requestArtifact(run) {
-    const { request, client, tools } = run;
-    const version = await chooseVersion(run);
-    const descriptor = await client.readDescriptor(version);
-    const pinned = findPinnedKey(request.signerKeys, descriptor.signerPublicKey);
-    tools.log.info(`Version ${version} is offered under the pinned key ${pinned.base64}.`);
-    return { version, descriptor, pinned };
-}
-async function chooseVersion({ request, client, record, tools }) {
-    const note = (version) => record.update({ version, version_source: 'requested' });
-    if (request.version !== 'latest') {
-        await note(request.version);
-        return request.version;
-    }
-    const latest = await client.readLatestVersion();
-    tools.log.info(`The hub's latest version is ${latest}.`);
-    await note(latest);
-    if (!request.allowDowngrade)
-        refuseDowngrade(latest, record.facts.previous_version);
-    return latest;
-}
-
-;// CONCATENATED MODULE: ./build/core/trust/sealed-signature.js
-
-
-const SIGNATURE_BYTES = 64;
-/** Bytes of the largest artifact whose signature can be checked: OpenSSL accepts no more at once. */
-const MAX_SEALED_BYTES = 2 ** 31 - 1;
-/**
- * The 64 bytes of an artifact descriptor's `signature` (contract 2.2, base64). Throws SignatureError
- * `missing_signature` when there is none, `invalid_signature_format` when it is anything else.
- */
-function parseSealedSignature(signature) {
-    if (signature === undefined || signature === '') {
-        throw new SignatureError('missing_signature', 'The hub sent no signature for the artifact, so nothing was installed: ask the publisher to sign it.');
-    }
-    const bytes = decodeBase64(signature, SIGNATURE_BYTES);
-    if (bytes !== undefined)
-        return bytes;
-    throw new SignatureError('invalid_signature_format', `The artifact's signature must be base64 of ${SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters of something else: ` +
-        'nothing was installed; ask the publisher to sign the artifact again.');
-}
-/**
- * Vouches for a sealed artifact whose Ed25519 signature over its exact bytes, nonce and tag included, is the signer's
- * (contract 5.2, rule 4) according to `check`. Throws SignatureError `missing_signature`, `invalid_signature_format` or
- * `signature_mismatch`.
- */
-async function verifySealedSignature(artifact, signer, check) {
-    const { bytes, sha256 } = artifact;
-    if ((await check(bytes, signer.key, parseSealedSignature(artifact.signature))) !== true) {
-        throw new SignatureError('signature_mismatch', `The artifact (${bytes.length} bytes, sha256 ${sha256}) is not signed with the pinned key ${signer.base64}: ` +
-            'nothing was installed and no key was requested. The bytes or the signature were changed in transit: ask the publisher.');
-    }
-    return { bytes, sha256, size: bytes.length };
-}
-
-;// CONCATENATED MODULE: ./build/install/archive/ed25519-check.js
-
-/** Up to here the check takes a few milliseconds, less than starting a thread for it. */
-const MAX_BYTES_AT_ONCE = 8 * 1024 * 1024;
-const IN_A_THREAD = `
-  const { parentPort, workerData } = require('node:worker_threads')
-  const { verify } = require('node:crypto')
-  const { bytes, key, signature } = workerData
-  parentPort.postMessage(verify(null, bytes, key, signature))
-`;
-/**
- * Whether an Ed25519 signature holds for all of the bytes. Many of them are checked in a thread of its own, so that signals
- * are heard meanwhile; they are not copied when they lie in shared memory (Node's own asynchronous form does copy).
- * Throws the signal's reason once it is aborted.
- */
-async function checkEd25519(bytes, key, signature, signal) {
-    signal?.throwIfAborted();
-    return bytes.length > MAX_BYTES_AT_ONCE
-        ? checkInThread(bytes, key, signature, signal)
-        : (0,external_node_crypto_namespaceObject.verify)(null, bytes, key, signature);
-}
-async function checkInThread(bytes, key, signature, signal) {
-    // Loaded only here: most runs check nothing so large.
-    const { Worker } = await Promise.resolve(/* import() */).then(__nccwpck_require__.t.bind(__nccwpck_require__, 5919, 19));
-    signal?.throwIfAborted();
-    const worker = new Worker(IN_A_THREAD, { eval: true, workerData: { bytes, key, signature }, env: {} });
-    const stop = () => void worker.terminate();
-    signal?.addEventListener('abort', stop);
-    try {
-        return await new Promise((resolve, reject) => {
-            worker.once('message', isValid => resolve(isValid === true));
-            worker.once('error', reject);
-            worker.once('exit', code => reject(signal?.reason ?? new Error(`The checking thread ended with ${code}.`)));
-        });
-    }
-    finally {
-        signal?.removeEventListener('abort', stop);
-    }
-}
-
-;// CONCATENATED MODULE: ./build/project/sealed-artifact.js
-
-
-
-
-
-
-
-
-/** Downloads the sealed file to a private file, then into memory, whole and once: its signature is over all of it. */
-async function downloadSealed(run, { descriptor }) {
-    const { request, client, tools } = run;
-    const file = openPrivateFileSync(tools.temporaryFolder);
+/** Downloads the sealed file to a private file, then into memory, whole and once: its signature covers all of it. */
+async function downloadSealed({ request, client, tools, record }, { descriptor }) {
+    const file = openPrivateFileSync(tools.runner.temporaryFolder);
     try {
         const { size, sha256 } = await client.downloadArtifact(descriptor, {
             fd: file.fd,
@@ -30601,7 +31065,7 @@ async function downloadSealed(run, { descriptor }) {
             timeoutMs: request.downloadTimeoutMs,
             onProgress: watchDownload(tools),
         });
-        await run.record.update({ artifact_sha256: sha256, artifact_size: size });
+        await record.update({ artifact_sha256: sha256, artifact_size: size });
         const bytes = Buffer.from(new SharedArrayBuffer(size));
         await readWhole(file.fd, bytes);
         return { bytes, sha256, signature: descriptor.signature };
@@ -30610,25 +31074,44 @@ async function downloadSealed(run, { descriptor }) {
         file.close();
     }
 }
-/** Vouches for the sealed file by the pinned key, the pinned digest, and what this host knows of its version. */
-async function verifySealed(run, offer, sealed) {
-    const { pinned, version } = offer;
-    const check = (bytes, key, signature) => checkEd25519(bytes, key, signature, run.tools.signal);
+/** Vouches for the sealed file: the pinned key, the pinned digest, and that its version never had other bytes. */
+async function verifySealed(deployment, { pinned, version }, sealed) {
+    const { request, tools, record } = deployment;
+    const check = (bytes, key, signature) => checkEd25519(bytes, key, signature, tools.signal);
     const verified = await verifySealedSignature(sealed, pinned, check);
-    const { artifactSha256, projectId } = run.request;
+    const { artifactSha256 } = request;
     if (artifactSha256 !== undefined)
         verifyPinnedDigest(verified, artifactSha256);
-    const { installed, removed } = readHostRecord(run.layout);
-    const origin = { contract: 'project', slug: projectId };
+    refuseReusedVersion({ version, sha256: verified.sha256 }, knownVersions(deployment), artifactSha256);
+    await record.update({ signer_public_key: pinned.base64 });
+    tools.log.info(`The signature by the pinned key ${pinned.base64} is valid for ${verified.size} bytes, sha256 ${verified.sha256}.`);
+    return verified;
+}
+/** Decrypts a verified file, and wipes the key. */
+async function openSealed({ tools }, verified, dek) {
+    try {
+        return await unseal(verified, dek, tools.signal);
+    }
+    finally {
+        dek.fill(0);
+    }
+}
+async function extractSealed({ request, tools }, opened, folder) {
+    const content = (0,external_node_path_namespaceObject.join)(folder, 'content');
+    makeOpenDirectorySync(content);
+    const tree = await extractTar(opened, content, request.extraction, tools.signal);
+    tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes.`);
+    return { content, tree };
+}
+/** The versions of this project that the host has or retains. */
+function knownVersions({ layout, request }) {
+    const origin = { contract: 'project', slug: request.projectId };
+    const { installed, removed } = readHostRecord(layout);
     const snapshots = [...installed, ...removed].flatMap(row => snapshotsFrom(row, origin));
-    const known = [...installed.filter(row => isFrom(row, origin)), ...snapshots].map(row => ({
+    return [...installed.filter(row => isFrom(row, origin)), ...snapshots].map(row => ({
         version: row.project_version,
         artifact_sha256: row.artifact_sha256,
     }));
-    refuseReusedVersion({ version, sha256: verified.sha256 }, known, artifactSha256);
-    await run.record.update({ signer_public_key: pinned.base64 });
-    run.tools.log.info(`The signature of the pinned key ${pinned.base64} holds for ${verified.size} bytes, sha256 ${verified.sha256}.`);
-    return verified;
 }
 
 // EXTERNAL MODULE: ./node_modules/semver/functions/valid.js
@@ -30675,11 +31158,11 @@ function iso_duration(params) {
 
 const MAX_PARTS_OF_A_KIND = 1000;
 const MAX_VARIABLES = 1000;
-const MAX_TEXT_CHARS = 256;
+const manifest_schema_MAX_TEXT_CHARS = 256;
 const lineSchema = schemas_lazy(() => schemas_string()
-    .check(_minLength(1, { error: 'must not be empty' }), _maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }), _regex(/^[^\p{Cc}]*$/u, { error: 'must be one line' })));
+    .check(_minLength(1, { error: 'must not be empty' }), _maxLength(manifest_schema_MAX_TEXT_CHARS, { error: `must be at most ${manifest_schema_MAX_TEXT_CHARS} characters` }), _regex(/^[^\p{Cc}]*$/u, { error: 'must be one line' })));
 const variablesSchema = schemas_lazy(() => pipe(schemas_nullish(array(lineSchema).check(_maxLength(MAX_VARIABLES, { error: `must contain at most ${MAX_VARIABLES} names` }))), transform(names => names ?? [])));
-const semverSchema = schemas_lazy(() => identifiers_versionSchema.check(refine(text => valid(text) !== null, {
+const semverSchema = schemas_lazy(() => versionSchema.check(refine(text => valid(text) !== null, {
     error: 'must be a semantic version such as 1.4.0',
 })));
 /** A directory in the archive's root, next to those that every project has. */
@@ -30690,7 +31173,7 @@ const pluginsDirnameSchema = schemas_lazy(() => schemas_string().check(_regex(/^
 const partKeys = { id: idSchema, sha256: schemas_nullish(sha256Schema), source: optional(unknown()) };
 const pluginSchema = schemas_lazy(() => object({
     ...partKeys,
-    version: identifiers_versionSchema,
+    version: versionSchema,
     environment: schemas_nullish(object({ required: variablesSchema, optional: variablesSchema })),
 })
     .check(refine(({ sha256, source }) => (sha256 ?? source ?? null) !== null, {
@@ -30912,519 +31395,32 @@ function folderOf(path) {
     return path.split('/', 2).join('/');
 }
 
-;// CONCATENATED MODULE: ./build/project/verify-project.js
+;// CONCATENATED MODULE: ./build/project/verify.js
 
 
 
 
 
 /**
- * Reads the manifest and checks by it what was extracted: project, version, content digest. Throws ArtifactError
+ * Reads the manifest and checks the extracted files against it: project, version, content digest. Throws ArtifactError
  * `invalid_manifest`, `version_mismatch`, `content_mismatch` or `source_not_supported`.
  */
-async function verifyProject(run, version, content, tree) {
-    const manifest = parseManifest(readManifest(content));
-    verifyManifest(manifest, { projectId: run.request.projectId, version });
-    const { warnings, unnamed } = verifyContent(manifest, tree);
+async function verifyProject({ request, tools, record }, version, extracted) {
+    const manifest = parseManifest(readManifest(extracted.content));
+    verifyManifest(manifest, { projectId: request.projectId, version });
+    const { warnings, unnamed } = verifyContent(manifest, extracted.tree);
     for (const warning of warnings)
-        run.tools.log.warning(warning);
+        tools.log.warning(warning);
     for (const folder of unnamed)
-        run.tools.log.notice(`The manifest does not name ${folder}: it is not installed.`);
-    await run.record.update({ version: manifest.version, version_source: 'manifest' });
-    return { manifest, content, tree };
+        tools.log.notice(`The manifest does not name ${folder}: it is not installed.`);
+    await record.update({ version: manifest.version, version_source: 'manifest' });
+    return { ...extracted, manifest };
 }
 function readManifest(content) {
     const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, 'manifest.json'), MAX_MANIFEST_BYTES);
     if (text !== undefined)
         return text;
-    throw new ArtifactError('invalid_manifest', `The artifact has no manifest.json at its root, a file of at most ${MAX_MANIFEST_BYTES} bytes: nothing was installed; its publisher must seal it again.`);
-}
-
-;// CONCATENATED MODULE: ./build/project/prepare.js
-
-
-
-
-
-
-
-
-
-
-/**
- * The states from `authenticating` to `resolving_sequence`, each trusting only what the one before has vouched for; touches
- * nothing but `folder`, which must exist and be private. Nothing of the plaintext is used before its tag has held.
- */
-async function prepareProject(run, hostConfig, folder) {
-    const { request, client, tools } = run;
-    checkInstalledParts(run);
-    await run.enter('authenticating');
-    await client.authenticate();
-    await run.enter('requesting_artifact');
-    const offer = await requestArtifact(run);
-    await run.enter('downloading');
-    const sealed = await downloadSealed(run, offer);
-    await run.enter('verifying_signature');
-    const verified = await verifySealed(run, offer, sealed);
-    await run.enter('obtaining_key');
-    checkInstalledParts(run);
-    const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature);
-    await run.enter('decrypting');
-    const opened = await unseal(verified, dek, tools.signal).finally(() => dek.fill(0));
-    await run.enter('extracting');
-    const content = (0,external_node_path_namespaceObject.join)(folder, 'content');
-    makeOpenDirectorySync(content);
-    const tree = await extractTar(opened, content, request.extraction, tools.signal);
-    tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes.`);
-    await run.enter('verifying_manifest');
-    const project = await verifyProject(run, offer.version, content, tree);
-    await run.enter('validating_project');
-    const ready = await bindProject(run, project, verified.sha256, hostConfig);
-    await run.enter('resolving_sequence');
-    for (const { shelf, id } of ready.oldThings)
-        tools.log.info(`This version does not bring ${shelf}/${id}: it goes.`);
-    tools.log.info(`Steps: ${ready.bound.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
-    return ready;
-}
-/** What can be said of the host before it is known what the artifact brings: both shelves, and the parts that are there. */
-function checkInstalledParts({ layout, request }) {
-    for (const shelf of ['plugins', 'extensions'])
-        checkShelf(layout, shelf);
-    const parts = readInstalledParts(layout, request.projectId);
-    for (const place of parts)
-        checkHost(layout, place);
-}
-
-;// CONCATENATED MODULE: ./build/project/previous.js
-
-/** Notes which version of the project this host runs by our own record: that of the part that was installed last. */
-async function previous_noteInstalledVersion({ layout, request, record }) {
-    const rows = readInstalledParts(layout, request.projectId).map(({ installed }) => installed);
-    const newest = rows.toSorted((a, b) => (a.installed_at ?? '').localeCompare(b.installed_at ?? '')).at(-1);
-    await record.update({ previous_version: newest?.project_version ?? null });
-}
-
-;// CONCATENATED MODULE: ./build/project/bodies.js
-
-
-const bodies_MAX_TEXT_CHARS = 8192;
-const bodies_textSchema = schemas_string()
-    .check(_maxLength(bodies_MAX_TEXT_CHARS, { error: `must be at most ${bodies_MAX_TEXT_CHARS} characters` }));
-/** The answer of `POST /v1/auth` (contract 2.2). A token is visible ASCII, so that it can stand in a header. */
-const authAnswerSchema = schemas_lazy(() => object({
-    access_token: bodies_textSchema.check(_regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' })),
-}));
-/** The answer of `GET .../versions/latest`; null where there is no published version. */
-const latestAnswerSchema = schemas_lazy(() => object({
-    version: pipe(pipe(schemas_nullish(schemas_string().check(_trim())), transform(version => version || null)), nullable(identifiers_versionSchema)),
-}));
-/** The answer of `GET .../artifacts/{version}`; that signature and key are what they should be is checked by who uses them. */
-const descriptorAnswerSchema = schemas_lazy(() => object({
-    download_url: bodies_textSchema.check(_minLength(1, { error: 'must be a URL' })),
-    signature: schemas_nullish(bodies_textSchema),
-    signer_public_key: bodies_textSchema,
-}));
-/** The answer of `POST /v1/deployments/authorize`. */
-const authorizeAnswerSchema = schemas_lazy(() => object({ dek: bodies_textSchema }));
-const bodies_errorSchema = schemas_lazy(() => object({ error: unknown() }));
-/** The `error` field of a refusal's JSON body: its text, or what is not text as JSON; undefined where there is none. */
-function bodies_parseErrorText(body) {
-    const error = bodies_errorSchema.safeParse(body).data?.error ?? undefined;
-    return error === undefined || typeof error === 'string' ? error : JSON.stringify(error);
-}
-
-;// CONCATENATED MODULE: ./build/project/answers.js
-
-
-
-/** Contract 7: what an answer other than 2xx means, with 401 and 403 (`denied`) and with every other status. */
-const ERROR_CLASSES = {
-    auth: { denied: AuthenticationError, other: DeploymentError },
-    latest: { denied: ArtifactError, other: ArtifactError },
-    artifact: { denied: ArtifactError, other: ArtifactError },
-    download: { denied: ArtifactError, other: ArtifactError },
-    authorize: { denied: AuthenticationError, other: ArtifactError },
-    report: { denied: DeploymentError, other: DeploymentError },
-};
-/**
- * The error that an answer other than 2xx to this call stands for (contract 7). Its message holds the HTTP status and the
- * answer's `error`, cleaned, when there is one. Codes: `authentication_failed`, `report_refused`, `not_found` for 404, else
- * `artifact_unavailable`.
- */
-function refusalOf(call, answer, subject) {
-    const isDenied = answer.status === 401 || answer.status === 403;
-    const Refusal = ERROR_CLASSES[call][isDenied ? 'denied' : 'other'];
-    const code = codeOf(call, answer.status, Refusal);
-    const told = bodies_parseErrorText(answer.body);
-    const said = `${withoutQuery(answer.url)} answered ${answer.status}${told === undefined ? '' : ` (${cleanForeignText(told)})`}`;
-    return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${remedyOf(call, isDenied, answer.status)}`);
-}
-/**
- * `bad_response` for a 2xx answer that is not `expected`, in the class of the call's other errors. Nothing of the answer is
- * quoted: it may hold a token or a key.
- */
-function malformedAnswer(call, expected, subject) {
-    const message = `${PURPOSES[call]} ${subject}: the hub should answer with ${expected} and does not. Check hub-url; if it is right, tell who runs the hub.`;
-    return new ERROR_CLASSES[call].other('bad_response', message);
-}
-/** A signed URL carries its permission in the query. */
-function withoutQuery(url) {
-    const { origin, pathname } = new URL(url);
-    return origin + pathname;
-}
-const PURPOSES = {
-    auth: 'Authenticating for',
-    latest: 'Asking for the latest version of',
-    artifact: 'Asking for the artifact of',
-    download: 'Downloading the artifact of',
-    authorize: 'Asking for the key to the artifact of',
-    report: 'Reporting the deployment of',
-};
-function codeOf(call, status, Refusal) {
-    if (Refusal === AuthenticationError)
-        return 'authentication_failed';
-    if (call === 'report')
-        return 'report_refused';
-    return status === 404 ? 'not_found' : 'artifact_unavailable';
-}
-function remedyOf(call, isDenied, status) {
-    if (call === 'auth' && isDenied)
-        return 'Check devkey and project-id: the key may be wrong, revoked or for another project.';
-    if (call === 'authorize' && isDenied) {
-        return 'Check deployment-credential: it, or the version, may be revoked, or it may be wrong or for another project. Nothing was installed.';
-    }
-    if (call === 'download' && isDenied)
-        return 'Run again, for a fresh download_url; if that is refused too, ask who runs the hub.';
-    if (isDenied)
-        return 'The hub took the token but does not let it do this: ask who runs the hub.';
-    if (status === 404)
-        return call === 'auth' ? 'Check hub-url.' : 'Check project-id, version and hub-url.';
-    return 'Try again later, or ask who runs the hub.';
-}
-
-;// CONCATENATED MODULE: ./build/project/download-url.js
-
-
-/**
- * Where the artifact is: the descriptor's `download_url`, which a hub may also give relative to its own answer. Plain http
- * on the https hub's own host becomes https, as a hub behind a proxy cannot know better: the hub's own port stays, none
- * stays none. Another port is another service, and is left for the wire to refuse as any plain http.
- * Throws ArtifactError `bad_response` when it is no URL, ConfigError `insecure_url` when a hub elsewhere names this host itself.
- */
-function resolveDownloadUrl(downloadUrl, answerUrl, hub) {
-    if (!URL.canParse(downloadUrl, answerUrl)) {
-        const message = `The download_url that ${hub.origin} gives is no URL: tell who runs the hub.`;
-        throw new ArtifactError('bad_response', message);
-    }
-    const url = new URL(downloadUrl, answerUrl);
-    const secured = withHttps(url);
-    // Judged as a redirect, but for plain http: whether that may be used is the wire's to say.
-    refuseInsecureHop(hub, secured);
-    return isHubWithoutTls(url, hub) ? secured : url;
-}
-function isHubWithoutTls(url, hub) {
-    const isOnHub = url.hostname === hub.hostname && (url.port === '' || url.port === hub.port);
-    return hub.protocol === 'https:' && url.protocol === 'http:' && isOnHub;
-}
-function withHttps(url) {
-    const secured = new URL(url);
-    secured.protocol = 'https:';
-    return secured;
-}
-
-;// CONCATENATED MODULE: ./build/project/parse-answer.js
-
-/**
- * What a 2xx answer says. Throws the error of contract 7 for any other status, and `bad_response` for a body that is not
- * what the call's schema wants.
- */
-function parseAnswer(call, answer, schema, subject) {
-    if (answer.status < 200 || answer.status > 299)
-        throw refusalOf(call, answer, subject);
-    const parsed = schema.safeParse(answer.body);
-    if (parsed.success)
-        return parsed.data;
-    const [issue] = parsed.error.issues;
-    const field = issue?.path.join('.') ?? '';
-    throw malformedAnswer(call, field === '' ? 'a JSON object' : `JSON that holds a proper "${field}"`, subject);
-}
-
-;// CONCATENATED MODULE: ./build/project/session.js
-
-
-
-
-
-/** One project's standing with its hub: where the routes are, and the access token, which is kept in memory only. */
-class HubSession {
-    hub;
-    projectId;
-    #access;
-    #token;
-    /** Throws ConfigError `invalid_input` for a hub URL that is none and a project id that must not get into a path. */
-    constructor(access) {
-        this.#access = access;
-        this.hub = parseHubUrl(access.hubUrl);
-        this.projectId = verifyProjectId(access.projectId);
-    }
-    get hasToken() {
-        return this.#token !== undefined;
-    }
-    /** Exchanges the devkey for an access token (contract 5.2, rule 1). Not repeated once it was sent. */
-    async authenticate(wire, timeoutMs) {
-        const { devkey, hide } = this.#access;
-        const body = { xdevkey: devkey, project_id: this.projectId };
-        const url = this.#routeOf(['auth']);
-        const answer = await wire.requestJson({ method: 'POST', url, body, retry: 'connection-only', timeoutMs });
-        const { access_token: token } = parseAnswer('auth', answer, authAnswerSchema, `project ${this.projectId}`);
-        hide(token);
-        this.#token = token;
-        return token;
-    }
-    /** Asks the hub, with the token (contract 5.2, rule 2); authenticates first where there is none yet. */
-    async request(wire, route, request) {
-        const endsAt = performance.now() + request.timeoutMs;
-        const credentials = await this.credentialsFor(this.hub, wire, request.timeoutMs);
-        const timeoutMs = Math.max(1, endsAt - performance.now());
-        return wire.requestJson({ ...request, url: this.#routeOf(route), credentials, timeoutMs });
-    }
-    /** The token as a header, for a URL of the hub's own origin; nothing for any other (contract 2.2, `download_url`). */
-    async credentialsFor(url, wire, timeoutMs) {
-        if (url.origin !== this.hub.origin)
-            return {};
-        return { Authorization: `Bearer ${this.#token ?? (await this.authenticate(wire, timeoutMs))}` };
-    }
-    #routeOf(parts) {
-        return [this.#access.hubUrl.replace(/\/+$/, ''), 'v1', ...parts.map(encodeURIComponent)].join('/');
-    }
-}
-function parseHubUrl(text) {
-    if (URL.canParse(text))
-        return new URL(text);
-    throw new ConfigError('invalid_input', 'hub-url must be an absolute https URL: correct it.');
-}
-/** A URL's path loses "." and "..", however they are encoded, so that the next part would take their place. */
-function verifyProjectId(projectId) {
-    if (projectIdSchema.safeParse(projectId).success && !/^\.{1,2}$/.test(projectId))
-        return projectId;
-    throw new ConfigError('invalid_input', `project-id must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor "..", found "${cleanForeignText(projectId, 60)}".`);
-}
-
-;// CONCATENATED MODULE: ./build/project/client.js
-
-
-
-
-
-
-
-
-
-
-const CALL_TIMEOUT_MS = 60_000;
-const client_DEK_BYTES = 32;
-/**
- * The client side of the project contract for one project. Answers other than 2xx become the errors of contract 7, other
- * answers that are not what the contract says `bad_response`; besides, what the wire throws. A call without a token
- * authenticates first. Throws ConfigError `invalid_input` for a project id or version that must not get into a path.
- */
-function createProjectClient({ wire, reportWire }, access) {
-    const session = new HubSession(access);
-    return {
-        async authenticate() {
-            await session.authenticate(wire, CALL_TIMEOUT_MS);
-        },
-        readLatestVersion: () => readLatestVersion(session, wire),
-        readDescriptor: version => readDescriptor(session, wire, version),
-        downloadArtifact: (descriptor, download) => downloadArtifact(session, wire, descriptor, download),
-        authorize: async (credential, signature) => {
-            const text = await requestDek(session, wire, credential, signature);
-            const dek = decodeDek(text, session.projectId);
-            access.hide(text);
-            return dek;
-        },
-        sendReport: (body, retry, timeoutMs) => sendReport(session, reportWire, { body, retry, timeoutMs }),
-    };
-}
-async function readLatestVersion(session, wire) {
-    const subject = `project ${session.projectId}`;
-    const answer = await read(session, wire, 'versions', 'latest');
-    const { version } = parseAnswer('latest', answer, latestAnswerSchema, subject);
-    if (version !== null)
-        return version;
-    throw new ArtifactError('no_published_version', `The hub has no published version of ${subject}: publish one, or name a version.`);
-}
-async function readDescriptor(session, wire, version) {
-    verifyVersion(version);
-    const answer = await read(session, wire, 'artifacts', version);
-    const descriptor = parseAnswer('artifact', answer, descriptorAnswerSchema, artifactOf(session, version));
-    const signature = descriptor.signature ?? '';
-    parseSealedSignature(signature);
-    const downloadUrl = resolveDownloadUrl(descriptor.download_url, answer.url, session.hub);
-    return { version, downloadUrl, signature, signerPublicKey: descriptor.signer_public_key };
-}
-async function downloadArtifact(session, wire, { version, downloadUrl }, { fd, maxBytes, timeoutMs, onProgress }) {
-    const credentials = await session.credentialsFor(downloadUrl, wire, CALL_TIMEOUT_MS);
-    const answer = await wire.download({ url: downloadUrl.href, credentials, fd, maxBytes, timeoutMs, onProgress });
-    if (!answer.ok)
-        throw refusalOf('download', answer, artifactOf(session, version));
-    return { fd, size: answer.size, sha256: answer.sha256 };
-}
-async function requestDek(session, wire, credential, signature) {
-    const answer = await session.request(wire, ['deployments', 'authorize'], {
-        method: 'POST',
-        body: { deployment_credential: credential, artifact_signature: signature },
-        retry: 'connection-only',
-        timeoutMs: CALL_TIMEOUT_MS,
-    });
-    return parseAnswer('authorize', answer, authorizeAnswerSchema, `project ${session.projectId}`).dek;
-}
-function decodeDek(dek, projectId) {
-    const bytes = decodeBase64(dek, client_DEK_BYTES);
-    if (bytes !== undefined)
-        return bytes;
-    throw new ArtifactError('decryption_failed', `The key that the hub released for project ${projectId} must be base64 of ${client_DEK_BYTES} bytes and is not: nothing was installed. Tell who runs the hub.`);
-}
-async function sendReport(session, wire, { body, retry, timeoutMs }) {
-    const endsAt = performance.now() + timeoutMs;
-    const remainingMs = () => Math.max(1, endsAt - performance.now());
-    const isFromEarlier = session.hasToken;
-    const send = () => session.request(wire, ['deployments', 'report'], {
-        method: 'POST',
-        body,
-        retry: retry ? 'transient' : 'never',
-        timeoutMs: remainingMs(),
-    });
-    const first = await send();
-    if (first.status !== 401 || !isFromEarlier || !(await renewToken(session, wire, remainingMs())))
-        return first;
-    const second = await send();
-    return { ...second, attempts: first.attempts + second.attempts };
-}
-/** Whether the hub still takes the devkey. */
-async function renewToken(session, wire, timeoutMs) {
-    try {
-        await session.authenticate(wire, timeoutMs);
-        return true;
-    }
-    catch (error) {
-        if (error instanceof AuthenticationError)
-            return false;
-        throw error;
-    }
-}
-function read(session, wire, ...parts) {
-    const request = { method: 'GET', retry: 'transient', timeoutMs: CALL_TIMEOUT_MS };
-    return session.request(wire, ['projects', session.projectId, ...parts], request);
-}
-function verifyVersion(version) {
-    if (identifiers_versionSchema.safeParse(version).success)
-        return;
-    throw new ConfigError('invalid_input', `"${cleanForeignText(version, 60)}" is not a version: name another one.`);
-}
-function artifactOf(session, version) {
-    return `version ${version} of project ${session.projectId}`;
-}
-
-;// CONCATENATED MODULE: ./build/project/hub-report.js
-
-
-const hub_report_RETRIED_STATUSES = new Set([408, 429]);
-/** Tells the hub of deployments of one project (contract 4.2). A sender without a token gets one by itself. */
-function hub_report_createReportSender(client, hubUrl, projectId) {
-    return {
-        address: `${hubUrl.replace(/\/+$/, '')}/v1/deployments/report ${projectId}`,
-        async send(report, { retry, timeoutMs }) {
-            try {
-                const answer = await client.sendReport(hub_report_buildReportBody(report, projectId), retry, timeoutMs);
-                const { status, attempts } = answer;
-                if (status >= 200 && status < 300)
-                    return { accepted: true, attempts };
-                const error = refusalOf('report', answer, `project ${projectId}`).message;
-                return { accepted: false, attempts, status, error, final: status < 500 && !hub_report_RETRIED_STATUSES.has(status) };
-            }
-            catch (error) {
-                return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false };
-            }
-        },
-    };
-}
-/** The body of a report, its fields those of contract 2.2; `version` is what the run was about. */
-function hub_report_buildReportBody(report, projectId) {
-    return {
-        project_id: projectId,
-        deployment_id: report.deployment_id,
-        status: report.status,
-        version: report.version ?? report.requested_version ?? 'unknown',
-        started_at: report.started_at,
-        completed_at: report.completed_at,
-        plugins: (report.plugins ?? []).map(({ id, version }) => ({ id, version })),
-    };
-}
-
-;// CONCATENATED MODULE: ./build/project/states.js
-/**
- * The project flow. No way leads to `obtaining_key` that does not pass `verifying_signature`, and none to `installing`
- * that does not pass `decrypting` and `verifying_manifest` as well.
- */
-const PROJECT_TRANSITIONS = {
-    pending: ['authenticating'],
-    authenticating: ['requesting_artifact', 'failed'],
-    requesting_artifact: ['downloading', 'failed'],
-    downloading: ['verifying_signature', 'failed'],
-    verifying_signature: ['obtaining_key', 'failed'],
-    obtaining_key: ['decrypting', 'failed'],
-    decrypting: ['extracting', 'failed'],
-    extracting: ['verifying_manifest', 'failed'],
-    verifying_manifest: ['validating_project', 'failed'],
-    validating_project: ['resolving_sequence', 'failed'],
-    resolving_sequence: ['installing', 'failed'],
-    installing: ['healthchecking', 'failed', 'rolled_back'],
-    healthchecking: ['notifying', 'failed', 'rolled_back'],
-    notifying: ['succeeded', 'failed', 'rolled_back'],
-    succeeded: [],
-    failed: [],
-    rolled_back: [],
-};
-
-;// CONCATENATED MODULE: ./build/project/run.js
-
-
-
-
-function run_startRun(request, tools) {
-    const client = createProjectClient(tools, { ...request, hide: tools.hide });
-    const start = {
-        transitions: PROJECT_TRANSITIONS,
-        initial: 'pending',
-        facts: run_initialFacts(request, tools),
-        sender: hub_report_createReportSender(client, request.hubUrl, request.projectId),
-    };
-    return {
-        ...startDeployment(request, tools, start),
-        request,
-        client,
-    };
-}
-/** What is known of a deployment before it starts. */
-function run_initialFacts(known, tools) {
-    return {
-        deployment_id: tools.deploymentId,
-        contract: 'project',
-        kind: null,
-        slug: known.projectId ?? null,
-        id: null,
-        requested_version: known.version ?? null,
-        version: null,
-        version_source: null,
-        previous_version: null,
-        artifact_sha256: null,
-        artifact_size: null,
-        repo: null,
-        host_id: known.hostId,
-        started_at: tools.now().toISOString(),
-        run: tools.run,
-    };
+    throw new ArtifactError('invalid_manifest', `The artifact has no manifest.json at its root, a file of at most ${MAX_MANIFEST_BYTES} bytes: nothing was installed. Its publisher must seal it again.`);
 }
 
 ;// CONCATENATED MODULE: ./build/project/deploy.js
@@ -31435,39 +31431,103 @@ function run_initialFacts(known, tools) {
 
 
 
+
+
+
+
+
 /**
- * Deploys one project by the proposed contract: all its plugins and extensions as one transaction. However it ends, the
+ * Deploys one project by the proposed contract: all its plugins and extensions in one transaction. However it ends, the
  * host runs exactly the old version or exactly the new one (or the outcome says `inconsistent`). A report that the hub
- * refused is an error, though the new version stays (contract 7). Never throws for what happens on the way: it is in the result.
+ * refused is an error, although the new version stays (contract 7). Never throws for what happens on the way: it is in
+ * the result.
  */
 async function deployProject(request, tools) {
-    const run = run_startRun(request, tools);
-    let hostConfig;
-    let prepared;
-    const ended = await runDeployment(run, {
-        async prepare() {
-            await previous_noteInstalledVersion(run);
-            hostConfig = request.hostConfig && parseHostConfig(request.hostConfig.text, request.hostConfig.path);
-        },
-        async install(deployment) {
-            // Another run may have installed one, or been recovered, before the host was ours.
-            await previous_noteInstalledVersion(run);
-            prepared = await prepareProject(run, hostConfig, deployment.stagingFolder);
-            return installProject(run, prepared, deployment);
-        },
-    });
-    const plannedSteps = prepared?.bound.steps.map(({ id, action }) => ({ id, action })) ?? [];
-    return { ...ended, error: ended.error ?? refusedReport(ended), plannedSteps };
+    const deployment = project_deployment_startDeployment(request, tools);
+    const ended = await runDeployment(deployment, new ProjectFlow(deployment));
+    return { ...ended, error: ended.error ?? refusedReport(ended) };
 }
-/** The hub answered that it does not take the report; one that could not be reached at all gets it from a later run. */
+/** Each state trusts only what the one before has verified; the plaintext is not used before its tag matches. */
+class ProjectFlow {
+    #deployment;
+    constructor(deployment) {
+        this.#deployment = deployment;
+    }
+    async check() {
+        const { request } = this.#deployment;
+        await installed_parts_noteInstalledVersion(this.#deployment);
+        return request.hostConfig && parseHostConfig(request.hostConfig.text, request.hostConfig.path);
+    }
+    async prepare(hostConfig, folder) {
+        const deployment = this.#deployment;
+        const { request, client, tools, record } = deployment;
+        // Another run may have installed a version, or been recovered, before the host was ours.
+        await installed_parts_noteInstalledVersion(deployment);
+        checkInstalledParts(deployment);
+        await deployment.enter('authenticating');
+        await client.authenticate();
+        await deployment.enter('requesting_artifact');
+        const offer = await requestArtifact(deployment);
+        await deployment.enter('downloading');
+        const sealed = await downloadSealed(deployment, offer);
+        await deployment.enter('verifying_signature');
+        const verified = await verifySealed(deployment, offer, sealed);
+        await deployment.enter('obtaining_key');
+        checkInstalledParts(deployment);
+        const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature);
+        await deployment.enter('decrypting');
+        const opened = await openSealed(deployment, verified, dek);
+        await deployment.enter('extracting');
+        const extracted = await extractSealed(deployment, opened, folder);
+        await deployment.enter('verifying_manifest');
+        const project = await verifyProject(deployment, offer.version, extracted);
+        await deployment.enter('validating_project');
+        const order = await plan_orderInstallation(deployment, { ...project, artifactSha256: verified.sha256 }, hostConfig);
+        record.planSteps(order.steps);
+        await deployment.enter('resolving_sequence');
+        for (const { shelf, id } of order.removals)
+            tools.log.info(`This version does not contain ${shelf}/${id}, so it will be removed.`);
+        tools.log.info(`Steps: ${order.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
+        return order;
+    }
+    async install(order, session) {
+        const deployment = this.#deployment;
+        const context = session.stepContext(order);
+        const notifications = new Set(order.steps.slice(order.steps.findLastIndex(isNoNotification) + 1));
+        noticeUnsetSettings(context);
+        await deployment.enter('installing');
+        await runSteps(context, async (step) => {
+            const isNotification = notifications.has(step);
+            const isCheck = step.action === 'healthcheck' || isNotification;
+            if (isCheck && deployment.state === 'installing')
+                await deployment.enter('healthchecking');
+            if (isNotification && deployment.state === 'healthchecking')
+                await deployment.enter('notifying');
+        });
+        if (deployment.state === 'installing')
+            await deployment.enter('healthchecking');
+        if (deployment.state === 'healthchecking')
+            await deployment.enter('notifying');
+        return buildInstallation(context);
+    }
+    async end(state) {
+        await this.#deployment.enter(state);
+    }
+}
+function isNoNotification({ action }) {
+    return action !== 'notify';
+}
+/** The hub answered with a refusal. A hub that did not answer gets the report from a later run. */
 function refusedReport({ report, delivery }) {
     if (report.outcome !== 'success' || delivery === undefined || delivery.accepted || delivery.status === null) {
         return undefined;
     }
-    return new DeploymentError('report_refused', `Version ${report.version} is installed and stays, but the hub did not take the report of it, which the next run sends again. ${delivery.error}`);
+    return new DeploymentError('report_refused', `Version ${report.version} is installed and stays, but the hub refused its report, which the next run sends again. ${delivery.error}`);
 }
 
 ;// CONCATENATED MODULE: ./build/project/refuse.js
+
+
 
 
 
@@ -31476,73 +31536,25 @@ function refusedReport({ report, delivery }) {
 async function refuseProject(request, error, tools) {
     const refusal = {
         error,
-        facts: run_initialFacts({ ...request, hostId: request.hostId ?? '' }, tools),
+        facts: deployment_initialFacts(request, tools),
         projectRoot: request.projectRoot,
         sender: request.hostId === undefined ? undefined : refuse_senderFor(request, tools),
     };
-    return { ...(await refuseDeployment(refusal, tools)), plannedSteps: [] };
+    return await refuseDeployment(refusal, tools);
+}
+/** Recovers the host of a run that was killed; undefined when it left nothing. Throws as `recoverHost` does. */
+async function refuse_finishInterrupted(request, tools) {
+    const { projectRoot } = request;
+    if (projectRoot === undefined)
+        return undefined;
+    return await recoverHost(hostOf(tools, { projectRoot, sender: refuse_senderFor(request, tools) }));
 }
 /** The way to the hub, when enough of the inputs is known. */
-function refuse_senderFor({ hubUrl, devkey, projectId }, tools) {
+function refuse_senderFor({ hubUrl, devkey, projectId }, { wires, secrets }) {
     if (hubUrl === undefined || devkey === undefined || projectId === undefined)
         return undefined;
-    const { reportWire, hide } = tools;
-    const client = createProjectClient({ wire: reportWire, reportWire }, { hubUrl, devkey, projectId, hide });
-    return hub_report_createReportSender(client, hubUrl, projectId);
-}
-
-;// CONCATENATED MODULE: ./build/actions/project-inputs.js
-
-
-
-
-
-
-
-/** Reads every input of the project action; what is wrong is collected, not thrown. Defaults stand in only for what was left out. */
-function readProjectInputs(workspace) {
-    const read = createInputReader();
-    const request = {
-        devkey: read.requiredSecret('devkey'),
-        deploymentCredential: read.requiredSecret('deployment-credential'),
-        hubUrl: read.required('hub-url', baseUrlSchema),
-        projectId: read.required('project-id', projectIdSchema),
-        signerKeys: readSignerKeys(read),
-        version: read.withDefault('version', identifiers_versionSchema, 'latest'),
-        ...readInstallInputs(read, workspace),
-    };
-    refuseDryRun(read);
-    return { request, connection: readConnection(read, workspace), secrets: read.secrets, problems: read.problems };
-}
-function readSignerKeys(read) {
-    const text = read.required('signer-public-key', schemas_string());
-    try {
-        return text === undefined ? undefined : parseSignerKeys(text);
-    }
-    catch (error) {
-        // A sentence of its own there, a part of the list of problems here.
-        const sentence = error instanceof Error ? error.message : String(error);
-        read.refuse('signer-public-key', sentence.replace(/^signer-public-key |\.$/g, ''));
-        return undefined;
-    }
-}
-/** Not an input of this action; the runner passes it all the same, and whoever gives it expects that nothing is changed. */
-function refuseDryRun(read) {
-    if (read.withDefault('dry-run', booleanSchema, false) !== false)
-        read.refuse('dry-run', 'is not an input of the project action, which would deploy for real: leave it out');
-}
-
-;// CONCATENATED MODULE: ./build/actions/project-outputs.js
-
-/** The outputs of project/action.yml, all of them, always; what is not known is empty. */
-function buildProjectOutputs(outcome) {
-    const { report, error } = outcome;
-    return {
-        ...buildDeployOutputs(outcome),
-        'error-code': report.error?.code ?? error?.code ?? '',
-        'project-id': report.slug ?? '',
-        plugins: JSON.stringify(report.plugins ?? []),
-    };
+    const access = { hubUrl, devkey, projectId, hide: secrets.hide };
+    return hub_report_createReportSender(createProjectClient({ wire: wires.reportWire, reportWire: wires.reportWire }, access), access);
 }
 
 ;// CONCATENATED MODULE: ./build/actions/project.js
@@ -31559,72 +31571,89 @@ function buildProjectOutputs(outcome) {
 
 
 
-/** The project action: inputs in, one deployment, outputs and summary out. Fails the step unless all of it went well. */
+
+
+
+/** The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless all of it succeeded. */
 async function project() {
-    const inputs = readProjectInputs(process.env['GITHUB_WORKSPACE'] ?? process.cwd());
-    const secrets = keepSecrets(inputs.secrets);
-    const log = createRunnerLog(secrets.redact);
-    const cancel = listenForCancel();
-    const installPath = inputs.request.projectRoot;
-    const outputsOf = (outcome) => buildProjectOutputs({ ...outcome, installPath });
+    const inputs = readProjectInputs(readWorkspace());
+    const step = new ActionStep(inputs, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot));
     try {
-        const tools = createDeploymentTools(inputs.connection, { secrets, log, signal: cancel.signal, outputsOf });
-        const result = await project_run(inputs, tools);
-        await tellResult(result, outputsOf(result), secrets.redact, log);
+        const refused = await project_refuse(inputs, step.tools);
+        // Without problems every required input was parsed; what is undefined may be.
+        await step.finish(refused ?? (await deployProject(inputs.request, step.tools)));
     }
     catch (error) {
-        log.end();
-        annotateError(error, secrets.redact);
-        process.exitCode = 1;
+        step.fail(error);
     }
     finally {
-        cancel.stop();
+        step.close();
     }
 }
-async function project_run({ request, connection, problems }, tools) {
+/** The project action's post step; see `runPostStep`. */
+async function projectPost() {
+    await runPostStep(() => readProjectInputs(readWorkspace()), FLOWS, refuse_finishInterrupted);
+}
+/** Reads every input of the project action; collects what is wrong. Only an input that is left out has a default. */
+function readProjectInputs(workspace) {
+    const read = new InputReader(workspace);
+    const request = {
+        devkey: read.requiredSecret('devkey'),
+        deploymentCredential: read.requiredSecret('deployment-credential'),
+        hubUrl: read.required('hub-url', baseUrlSchema),
+        projectId: read.required('project-id', projectIdSchema),
+        signerKeys: readSignerKeys(read),
+        version: read.withDefault('version', versionSchema, 'latest'),
+        ...readHostInputs(read),
+    };
+    refuseDryRun(read);
+    return { request, connection: readConnection(read), secrets: read.secrets, problems: read.problems };
+}
+/** The outputs of project/action.yml, all of them, always; what is not known is empty. */
+function buildProjectOutputs(result, projectRoot) {
+    return {
+        ...buildDeploymentOutputs(result, projectRoot),
+        'project-id': result.report.slug ?? '',
+        plugins: JSON.stringify(result.report.plugins ?? []),
+    };
+}
+function readSignerKeys(read) {
+    const text = read.required('signer-public-key', schemas_string());
+    try {
+        return text === undefined ? undefined : parseSignerKeys(text);
+    }
+    catch (error) {
+        // The sentence becomes an item in the list of problems.
+        const sentence = error instanceof Error ? error.message : String(error);
+        read.refuse('signer-public-key', sentence.replace(/^signer-public-key |\.$/g, ''));
+        return undefined;
+    }
+}
+/** Not an input of this action, but the runner passes it, and an operator who sets it expects that nothing changes. */
+function refuseDryRun(read) {
+    if (read.withDefault('dry-run', booleanSchema, false) !== false)
+        read.refuse('dry-run', 'is not an input of the project action, which would deploy for real: leave it out');
+}
+/** Ends a run whose inputs cannot be used; undefined when they can. */
+async function project_refuse(inputs, tools) {
+    const { request, connection, problems } = inputs;
     if (problems.length > 0)
-        return refuseProject(request, inputError(problems), tools);
+        return await refuseProject(request, inputError(problems), tools);
     try {
         if (request.hubUrl !== undefined)
             parseRequestUrl(request.hubUrl, connection);
+        return undefined;
     }
     catch (error) {
-        // A hub that must not be spoken to is not told either.
-        return refuseProject({ ...request, hubUrl: undefined }, toDeployError(error), tools);
+        // An insecure hub gets no report either.
+        return await refuseProject({ ...request, hubUrl: undefined }, toDeployError(error), tools);
     }
-    // Without problems every required input was parsed; what is undefined may be.
-    return deployProject(request, tools);
-}
-
-;// CONCATENATED MODULE: ./build/project/finish-interrupted.js
-
-
-
-
-/** Recovers the host of a run that was killed; undefined when it left nothing. Throws as recoverHost does. */
-async function finish_interrupted_finishInterrupted(request, tools) {
-    if (request.projectRoot === undefined)
-        return undefined;
-    const { log, redact, runUrl } = tools;
-    const sender = refuse_senderFor(request, tools);
-    return recoverHost({ layout: layoutOf(request.projectRoot), log, redact, sender, reportTimeoutMs: reportTimeout() }, runUrl);
-}
-
-;// CONCATENATED MODULE: ./build/actions/project-post.js
-
-
-
-/** The project action's post step; see `runPostStep`. */
-async function projectPost() {
-    return runPostStep(readProjectInputs, finish_interrupted_finishInterrupted);
 }
 
 ;// CONCATENATED MODULE: ./build/main.js
 
 
-
-
-// When the runner goes away its end of our output closes; a deployment must not die of that in the middle.
+// When the runner disappears, our output closes; that must not kill a deployment half-way.
 process.stdout.on('error', () => { });
 process.stderr.on('error', () => { });
 

@@ -1,8 +1,6 @@
-export { deploy } from './actions/deploy.ts'
-export { deployPost } from './actions/deploy-post.ts'
-export { project } from './actions/project.ts'
-export { projectPost } from './actions/project-post.ts'
+export { deploy, deployPost } from './actions/deploy.ts'
+export { project, projectPost } from './actions/project.ts'
 
-// When the runner goes away its end of our output closes; a deployment must not die of that in the middle.
+// When the runner disappears, our output closes; that must not kill a deployment half-way.
 process.stdout.on('error', () => {})
 process.stderr.on('error', () => {})

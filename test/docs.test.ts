@@ -6,7 +6,7 @@ import { describe, it } from 'node:test'
 import { manifestSchema } from '../src/core/content/manifest-schema.ts'
 import { ERROR_CODES } from '../src/core/errors.ts'
 import { localReportSchema } from '../src/install/reports/local-report.ts'
-import { DEPLOY_TRANSITIONS } from '../src/marketplace/states.ts'
+import { MARKETPLACE_TRANSITIONS } from '../src/marketplace/states.ts'
 import { PROJECT_TRANSITIONS } from '../src/project/states.ts'
 
 const ROOT = join(import.meta.dirname, '..')
@@ -34,7 +34,7 @@ describe('docs/contracts.md', () => {
   })
 
   for (const [subject, names] of [
-    ['state of the deploy action', Object.keys(DEPLOY_TRANSITIONS)],
+    ['state of the deploy action', Object.keys(MARKETPLACE_TRANSITIONS)],
     ['state of the project action', Object.keys(PROJECT_TRANSITIONS)],
     ['field of manifest.json', Object.keys(manifestSchema.def.getter().shape)],
     ['field of the local report', Object.keys(localReportSchema.def.getter().shape)],

@@ -1,60 +1,96 @@
+import { z } from 'zod/mini'
 import { type DeployError, toDeployError } from '../core/errors.ts'
+import { kindSchema, slugSchema, versionSchema } from '../core/identifiers.ts'
+import { MAX_SMALL_FILE_BYTES } from '../core/limits.ts'
 import type { DeploymentTools } from '../install/deployment/deployment.ts'
-import { deploy as runDeploy } from '../marketplace/deploy.ts'
-import { refuseRequest } from '../marketplace/refuse.ts'
-import type { DeployRequest, DeployResult } from '../marketplace/request.ts'
+import type { EndedDeployment } from '../install/deployment/run.ts'
+import { shelfOf } from '../install/host/installed.ts'
+import { installPath, layoutOf } from '../install/host/layout.ts'
+import { deploy as deployArtifact } from '../marketplace/deploy.ts'
+import { finishInterrupted, refuseRequest } from '../marketplace/refuse.ts'
+import type { DeployRequest, IncompleteRequest } from '../marketplace/request.ts'
 import { parseRequestUrl } from '../net/url-policy.ts'
-import { annotateError } from '../runner/annotations.ts'
-import { listenForCancel } from '../runner/cancel.ts'
-import type { Connection } from '../runner/connection.ts'
-import { createDeploymentTools } from '../runner/deployment-tools.ts'
-import { inputError } from '../runner/input-reader.ts'
-import { createRunnerLog } from '../runner/runner-log.ts'
-import { keepSecrets } from '../runner/secret-keeper.ts'
-import { tellResult } from '../runner/tell-result.ts'
-import { type DeployInputs, readDeployInputs } from './deploy-inputs.ts'
-import { buildDeployOutputs } from './deploy-outputs.ts'
+import { ActionStep, type KnownResult, type StepInputs } from '../runner/action-step.ts'
+import { type Connection, readConnection } from '../runner/connection.ts'
+import { readWorkspace } from '../runner/environment.ts'
+import { readHostInputs } from '../runner/host-inputs.ts'
+import { InputReader, inputError } from '../runner/input-reader.ts'
+import { apiKeySchema, baseUrlSchema, booleanSchema } from '../runner/input-schemas.ts'
+import { buildDeploymentOutputs } from '../runner/outputs.ts'
+import { runPostStep } from '../runner/post-step.ts'
+import { FLOWS } from './flows.ts'
 
-/** The deploy action: inputs in, one deployment, outputs and summary out. Fails the step unless the outcome is success. */
+export type DeployInputs = StepInputs<IncompleteRequest>
+
+/** The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success. */
 export async function deploy(): Promise<void> {
-  const inputs = readDeployInputs(process.env['GITHUB_WORKSPACE'] ?? process.cwd())
-  const secrets = keepSecrets(inputs.secrets)
-  const log = createRunnerLog(secrets.redact)
-  const cancel = listenForCancel()
+  const inputs = readDeployInputs(readWorkspace())
+  const step = new ActionStep(inputs, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot))
   try {
-    const tools = createDeploymentTools(inputs.connection, {
-      secrets,
-      log,
-      signal: cancel.signal,
-      outputsOf: buildDeployOutputs,
-    })
-    const result = await run(inputs, tools)
-    await tellResult(result, buildDeployOutputs(result), secrets.redact, log)
+    const refused = await refuse(inputs, step.tools)
+    // Without problems every required input was parsed; what is undefined may be.
+    await step.finish(refused ?? (await deployArtifact(inputs.request as DeployRequest, step.tools)))
   } catch (error) {
-    log.end()
-    annotateError(error, secrets.redact)
-    process.exitCode = 1
+    step.fail(error)
   } finally {
-    cancel.stop()
+    step.close()
   }
 }
 
-async function run(inputs: DeployInputs, tools: DeploymentTools): Promise<DeployResult> {
-  if (inputs.problems.length > 0) return refuseRequest(inputs.request, inputError(inputs.problems), tools)
-  const insecure = findInsecureBase(inputs)
-  if (insecure !== undefined)
-    return refuseRequest({ ...inputs.request, bases: insecure.speakable }, insecure.error, tools)
-  // Without problems every required input was parsed; what is undefined may be.
-  return runDeploy(inputs.request as DeployRequest, tools)
+/** The deploy action's post step; see `runPostStep`. */
+export async function deployPost(): Promise<void> {
+  await runPostStep(() => readDeployInputs(readWorkspace()), FLOWS, finishInterrupted)
 }
 
-/** A base that must not be spoken to refuses the run before anything is locked or sent; the report only if that base is its own. */
+/** Reads every input of the deploy action; collects what is wrong. Only an input that is left out has a default. */
+export function readDeployInputs(workspace: string): DeployInputs {
+  const read = new InputReader(workspace)
+  const request = {
+    apiKey: read.requiredSecret('api-key', apiKeySchema),
+    signingSecret: read.requiredSecret('signing-secret'),
+    bases: readBases(read),
+    slug: read.required('slug', slugSchema),
+    kind: read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin'),
+    version: read.withDefault('version', versionSchema, 'latest'),
+    plan: read.requiredFile('install-plan', MAX_SMALL_FILE_BYTES),
+    dryRun: read.withDefault('dry-run', booleanSchema, false),
+    ...readHostInputs(read),
+  }
+  return { request, connection: readConnection(read), secrets: read.secrets, problems: read.problems }
+}
+
+/** The outputs of action.yml, all of them, always; what is not known is empty. */
+export function buildDeployOutputs(result: KnownResult, projectRoot: string | undefined): Record<string, string> {
+  const { kind, id } = result.report
+  const isKnown = projectRoot !== undefined && id !== null && (kind === 'plugin' || kind === 'service')
+  return buildDeploymentOutputs(
+    result,
+    isKnown ? installPath(layoutOf(projectRoot), { shelf: shelfOf(kind), id }) : undefined,
+  )
+}
+
+function readBases(read: InputReader): DeployRequest['bases'] | undefined {
+  const hub = read.required('hub-url', baseUrlSchema)
+  const services = read.withDefault<string | undefined>('services-url', baseUrlSchema, hub)
+  const deployments = read.withDefault<string | undefined>('deployments-url', baseUrlSchema, hub)
+  return hub && services && deployments ? { hub, services, deployments } : undefined
+}
+
+/** Ends a run whose inputs cannot be used; undefined when they can. */
+async function refuse(inputs: DeployInputs, tools: DeploymentTools): Promise<EndedDeployment | undefined> {
+  if (inputs.problems.length > 0) return await refuseRequest(inputs.request, inputError(inputs.problems), tools)
+  const insecure = findInsecureBase(inputs)
+  if (insecure === undefined) return undefined
+  return await refuseRequest({ ...inputs.request, bases: insecure.usable }, insecure.error, tools)
+}
+
+/** An insecure base refuses the run before anything is locked or sent; the report only if that base is its own. */
 function findInsecureBase({ request: { bases }, connection }: DeployInputs) {
   if (bases === undefined) return undefined
   const refusals = Object.values(bases).map(base => insecurityOf(base, connection))
   const error = refusals.find(refusal => refusal !== undefined)
-  const speakable = insecurityOf(bases.deployments, connection) === undefined ? bases : undefined
-  return error === undefined ? undefined : { error, speakable }
+  const usable = insecurityOf(bases.deployments, connection) === undefined ? bases : undefined
+  return error === undefined ? undefined : { error, usable }
 }
 
 function insecurityOf(base: string, connection: Connection): DeployError | undefined {

@@ -1,48 +1,97 @@
+import { z } from 'zod/mini'
 import { toDeployError } from '../core/errors.ts'
+import { projectIdSchema, versionSchema } from '../core/identifiers.ts'
+import { parseSignerKeys } from '../core/trust/signer-keys.ts'
 import type { DeploymentTools } from '../install/deployment/deployment.ts'
+import type { EndedDeployment } from '../install/deployment/run.ts'
 import { parseRequestUrl } from '../net/url-policy.ts'
 import { deployProject } from '../project/deploy.ts'
-import { refuseProject } from '../project/refuse.ts'
-import type { ProjectRequest, ProjectResult } from '../project/request.ts'
-import { annotateError } from '../runner/annotations.ts'
-import { listenForCancel } from '../runner/cancel.ts'
-import { createDeploymentTools } from '../runner/deployment-tools.ts'
-import { inputError } from '../runner/input-reader.ts'
-import { createRunnerLog } from '../runner/runner-log.ts'
-import { keepSecrets } from '../runner/secret-keeper.ts'
-import { tellResult } from '../runner/tell-result.ts'
-import { type ProjectInputs, readProjectInputs } from './project-inputs.ts'
-import { buildProjectOutputs, type ProjectOutcome } from './project-outputs.ts'
+import { finishInterrupted, refuseProject } from '../project/refuse.ts'
+import type { IncompleteProjectRequest, ProjectRequest } from '../project/request.ts'
+import { ActionStep, type KnownResult, type StepInputs } from '../runner/action-step.ts'
+import { readConnection } from '../runner/connection.ts'
+import { readWorkspace } from '../runner/environment.ts'
+import { readHostInputs } from '../runner/host-inputs.ts'
+import { InputReader, inputError } from '../runner/input-reader.ts'
+import { baseUrlSchema, booleanSchema } from '../runner/input-schemas.ts'
+import { buildDeploymentOutputs } from '../runner/outputs.ts'
+import { runPostStep } from '../runner/post-step.ts'
+import { FLOWS } from './flows.ts'
 
-/** The project action: inputs in, one deployment, outputs and summary out. Fails the step unless all of it went well. */
+export type ProjectInputs = StepInputs<IncompleteProjectRequest>
+
+/** The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless all of it succeeded. */
 export async function project(): Promise<void> {
-  const inputs = readProjectInputs(process.env['GITHUB_WORKSPACE'] ?? process.cwd())
-  const secrets = keepSecrets(inputs.secrets)
-  const log = createRunnerLog(secrets.redact)
-  const cancel = listenForCancel()
-  const installPath = inputs.request.projectRoot
-  const outputsOf = (outcome: ProjectOutcome) => buildProjectOutputs({ ...outcome, installPath })
+  const inputs = readProjectInputs(readWorkspace())
+  const step = new ActionStep(inputs, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot))
   try {
-    const tools = createDeploymentTools(inputs.connection, { secrets, log, signal: cancel.signal, outputsOf })
-    const result = await run(inputs, tools)
-    await tellResult(result, outputsOf(result), secrets.redact, log)
+    const refused = await refuse(inputs, step.tools)
+    // Without problems every required input was parsed; what is undefined may be.
+    await step.finish(refused ?? (await deployProject(inputs.request as ProjectRequest, step.tools)))
   } catch (error) {
-    log.end()
-    annotateError(error, secrets.redact)
-    process.exitCode = 1
+    step.fail(error)
   } finally {
-    cancel.stop()
+    step.close()
   }
 }
 
-async function run({ request, connection, problems }: ProjectInputs, tools: DeploymentTools): Promise<ProjectResult> {
-  if (problems.length > 0) return refuseProject(request, inputError(problems), tools)
+/** The project action's post step; see `runPostStep`. */
+export async function projectPost(): Promise<void> {
+  await runPostStep(() => readProjectInputs(readWorkspace()), FLOWS, finishInterrupted)
+}
+
+/** Reads every input of the project action; collects what is wrong. Only an input that is left out has a default. */
+export function readProjectInputs(workspace: string): ProjectInputs {
+  const read = new InputReader(workspace)
+  const request = {
+    devkey: read.requiredSecret('devkey'),
+    deploymentCredential: read.requiredSecret('deployment-credential'),
+    hubUrl: read.required('hub-url', baseUrlSchema),
+    projectId: read.required('project-id', projectIdSchema),
+    signerKeys: readSignerKeys(read),
+    version: read.withDefault('version', versionSchema, 'latest'),
+    ...readHostInputs(read),
+  }
+  refuseDryRun(read)
+  return { request, connection: readConnection(read), secrets: read.secrets, problems: read.problems }
+}
+
+/** The outputs of project/action.yml, all of them, always; what is not known is empty. */
+export function buildProjectOutputs(result: KnownResult, projectRoot: string | undefined): Record<string, string> {
+  return {
+    ...buildDeploymentOutputs(result, projectRoot),
+    'project-id': result.report.slug ?? '',
+    plugins: JSON.stringify(result.report.plugins ?? []),
+  }
+}
+
+function readSignerKeys(read: InputReader): IncompleteProjectRequest['signerKeys'] {
+  const text = read.required('signer-public-key', z.string())
+  try {
+    return text === undefined ? undefined : parseSignerKeys(text)
+  } catch (error) {
+    // The sentence becomes an item in the list of problems.
+    const sentence = error instanceof Error ? error.message : String(error)
+    read.refuse('signer-public-key', sentence.replace(/^signer-public-key |\.$/g, ''))
+    return undefined
+  }
+}
+
+/** Not an input of this action, but the runner passes it, and an operator who sets it expects that nothing changes. */
+function refuseDryRun(read: InputReader): void {
+  if (read.withDefault('dry-run', booleanSchema, false) !== false)
+    read.refuse('dry-run', 'is not an input of the project action, which would deploy for real: leave it out')
+}
+
+/** Ends a run whose inputs cannot be used; undefined when they can. */
+async function refuse(inputs: ProjectInputs, tools: DeploymentTools): Promise<EndedDeployment | undefined> {
+  const { request, connection, problems } = inputs
+  if (problems.length > 0) return await refuseProject(request, inputError(problems), tools)
   try {
     if (request.hubUrl !== undefined) parseRequestUrl(request.hubUrl, connection)
+    return undefined
   } catch (error) {
-    // A hub that must not be spoken to is not told either.
-    return refuseProject({ ...request, hubUrl: undefined }, toDeployError(error), tools)
+    // An insecure hub gets no report either.
+    return await refuseProject({ ...request, hubUrl: undefined }, toDeployError(error), tools)
   }
-  // Without problems every required input was parsed; what is undefined may be.
-  return deployProject(request as ProjectRequest, tools)
 }

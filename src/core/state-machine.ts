@@ -35,3 +35,15 @@ export function createStateMachine<State extends string>(
     },
   }
 }
+
+/**
+ * The states to enter from `from` until `to`, `to` included, by the shortest way through the table; empty when they are
+ * the same or no way leads there.
+ */
+export function statesBetween(transitions: Transitions<string>, from: string, to: string): string[] {
+  const ways = new Map<string, string[]>([[from, []]])
+  for (const [state, way] of ways) {
+    for (const next of transitions[state] ?? []) if (!ways.has(next)) ways.set(next, [...way, next])
+  }
+  return ways.get(to) ?? []
+}

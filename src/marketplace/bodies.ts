@@ -24,7 +24,7 @@ const errorSchema = z.lazy(() =>
   }),
 )
 
-/** What a marketplace answer says of its error: `error`, else `detail`, else `message` of its JSON body. */
+/** The reason in a marketplace error: `error`, else `detail`, else `message` of its JSON body. */
 export function parseErrorText(body: unknown): string | undefined {
   const parsed = errorSchema.safeParse(body)
   return parsed.success ? (parsed.data.error ?? parsed.data.detail ?? parsed.data.message) : undefined

@@ -7,7 +7,7 @@ import { detailSchema, parseErrorText, type ReportBody } from './bodies.ts'
 
 const DETAIL_TIMEOUT_MS = 60_000
 
-/** Where a hub mounts the three groups of routes; each base may carry a path. */
+/** Where a hub mounts the three groups of routes; each base may contain a path. */
 export interface HubBases {
   hub: string
   services: string
@@ -17,6 +17,12 @@ export interface HubBases {
 export interface MarketplaceSubject {
   kind: Kind
   slug: string
+}
+
+/** What a client needs to know of a plugin or service and its hub. */
+export interface MarketplaceAccess extends MarketplaceSubject {
+  bases: HubBases
+  apiKey: string
 }
 
 export interface ArtifactRequest {
@@ -29,7 +35,7 @@ export interface ArtifactRequest {
   onProgress: (received: number, total: number | undefined) => void
 }
 
-/** An artifact as the hub served it, nothing of it verified. */
+/** An artifact as the hub served it; nothing of it is verified. */
 export interface ServedArtifact {
   artifact: FetchedArtifact
   /** HMAC-SHA256 of the bytes under the signing secret. */
@@ -46,8 +52,8 @@ export interface MarketplaceClient {
   readLatestVersion(): Promise<string>
   /** Fetches one version's artifact with the key (contract 4.3, rule 2). `latest` lets the hub choose. */
   fetchArtifact(request: ArtifactRequest): Promise<ServedArtifact>
-  /** Sends one report (contract 4.1). Resolves with the answer whatever its status. */
-  sendReport(body: ReportBody, retry: boolean, timeoutMs: number): Promise<JsonAnswer>
+  /** Sends one report (contract 4.1). Resolves with the answer, also with a refusal. */
+  sendReport(body: ReportBody, limits: { retry: boolean; timeoutMs: number }): Promise<JsonAnswer>
 }
 
 /**
@@ -55,13 +61,9 @@ export interface MarketplaceClient {
  * `authentication_failed` for 401 and 403, ArtifactError `not_found` for 404, `no_published_version`,
  * `artifact_unavailable` for other refusals, and what the wire throws.
  */
-export function createMarketplaceClient(
-  wire: Wire,
-  bases: HubBases,
-  subject: MarketplaceSubject,
-  apiKey: string,
-): MarketplaceClient {
-  const detailUrl = routeOf(subject.kind === 'plugin' ? bases.hub : bases.services, `${subject.kind}s`, subject.slug)
+export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess): MarketplaceClient {
+  const { bases, kind, slug, apiKey } = subject
+  const detailUrl = routeOf(kind === 'plugin' ? bases.hub : bases.services, `${kind}s`, slug)
   const credentials = { 'X-API-Key': apiKey }
   return {
     async readLatestVersion() {
@@ -89,11 +91,11 @@ export function createMarketplaceClient(
         artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256 },
         hmac: answer.hmacSha256 as Buffer,
         signatureHeader: answer.headers['x-signature'],
-        headerVersion: parseHeaderVersion(answer.headers[subject.kind === 'plugin' ? 'x-plugin' : 'x-service']),
+        headerVersion: parseHeaderVersion(answer.headers[kind === 'plugin' ? 'x-plugin' : 'x-service']),
         repo: parseRepo(answer.headers['x-repo']),
       }
     },
-    sendReport: (body, retry, timeoutMs) =>
+    sendReport: (body, { retry, timeoutMs }) =>
       wire.requestJson({
         method: 'POST',
         url: routeOf(bases.deployments, 'deployments', 'report'),
@@ -105,7 +107,7 @@ export function createMarketplaceClient(
   }
 }
 
-/** Whether a fetch failed because the hub does not serve this version, which a hub may still list as its latest. */
+/** Whether a fetch failed because the hub does not serve this version; a hub may still list it as its latest. */
 export function isNotServed(error: unknown): boolean {
   return error instanceof ArtifactError && error.code === 'not_found'
 }
@@ -119,7 +121,7 @@ function parseLatestVersion(body: unknown, { kind, slug }: MarketplaceSubject): 
   if (!parsed.success) {
     throw new ArtifactError(
       'bad_response',
-      `The hub's record of ${kind} ${slug} is not the JSON object with latest_version that was expected: check hub-url.`,
+      `The hub's record of ${kind} ${slug} is not a JSON object with latest_version: check hub-url.`,
     )
   }
   const latest = parsed.data.latest_version?.trim()
@@ -132,7 +134,7 @@ function parseLatestVersion(body: unknown, { kind, slug }: MarketplaceSubject): 
   if (!versionSchema.safeParse(latest).success) {
     throw new ArtifactError(
       'bad_response',
-      `The hub's latest_version of ${kind} ${slug} is "${cleanForeignText(latest, 60)}", which is not a version: tell who runs the hub.`,
+      `The hub's latest_version of ${kind} ${slug} is "${cleanForeignText(latest, 60)}", which is not a version: report this to the hub's operator.`,
     )
   }
   return latest
@@ -143,8 +145,8 @@ function refusal(
   { kind, slug }: MarketplaceSubject,
   wanted: string,
 ): DeployError {
-  const told = parseErrorText(answer.body)
-  const said = `the hub answered ${answer.status}${told === undefined ? '' : ` (${cleanForeignText(told)})`}`
+  const reason = parseErrorText(answer.body)
+  const said = `the hub answered ${answer.status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`
   switch (answer.status) {
     case 401:
       return new AuthenticationError(
@@ -164,7 +166,7 @@ function refusal(
     default:
       return new ArtifactError(
         'artifact_unavailable',
-        `Fetching ${wanted} of ${kind} ${slug}: ${said}. Try again later, or ask who runs the hub.`,
+        `Fetching ${wanted} of ${kind} ${slug}: ${said}. Try again later, or ask the hub's operator.`,
       )
   }
 }

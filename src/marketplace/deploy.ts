@@ -1,47 +1,84 @@
-import type { DeploymentTools } from '../install/deployment/deployment.ts'
-import { runDeployment } from '../install/deployment/run.ts'
-import type { OpenDeployment } from '../install/deployment/session.ts'
+import type { DeploymentTools, TerminalState } from '../install/deployment/deployment.ts'
+import { buildInstallation } from '../install/deployment/installation.ts'
+import { rehearseDeployment } from '../install/deployment/rehearse.ts'
+import { type EndedDeployment, type Flow, runDeployment } from '../install/deployment/run.ts'
+import type { HostSession } from '../install/deployment/session.ts'
+import { openPrivateFileSync } from '../install/files/private-file.ts'
 import type { Installation } from '../install/host/installed.ts'
-import { installPath } from '../install/host/layout.ts'
-import { checkHost } from '../install/host/readiness.ts'
-import { dryRun } from './dry-run.ts'
-import { installPrepared } from './install-prepared.ts'
+import { runSteps } from '../install/steps/run-steps.ts'
+import type { InstallOrder } from '../install/steps/step-context.ts'
+import { noticeUnsetSettings } from '../install/steps/unset-settings.ts'
+import { type ArtifactDeployment, startDeployment } from './deployment.ts'
+import { fetchArtifact } from './fetch.ts'
+import { noteInstalledVersion } from './installed-version.ts'
 import { type ReadyArtifactPlan, readyArtifactPlan } from './plan.ts'
-import { prepareArtifact } from './prepare.ts'
-import { noteInstalledVersion, notePrevious } from './previous.ts'
-import type { DeployRequest, DeployResult } from './request.ts'
-import { type Run, startRun } from './run.ts'
+import { extractArtifact, findTarget, orderInstallation, verifyArtifact } from './prepare.ts'
+import type { DeployRequest } from './request.ts'
 
 /**
  * Deploys one plugin or service by the marketplace contract. However it ends, the host runs exactly the old version or
- * exactly the new one (or the outcome says `inconsistent`), the local report says which, and the hub is told as best it
- * can be (contract 4.3). Never throws for what happens on the way: it is in the result.
+ * exactly the new one (or the outcome says `inconsistent`), the local report says which, and the hub gets a report,
+ * best-effort (contract 4.3). A dry run is the same flow, which ends before it installs. Never throws for what happens
+ * on the way: it is in the result.
  */
-export async function deploy(request: DeployRequest, tools: DeploymentTools): Promise<DeployResult> {
-  const run = startRun(request, tools)
-  return request.dryRun ? dryRun(run) : deployOnHost(run)
+export async function deploy(request: DeployRequest, tools: DeploymentTools): Promise<EndedDeployment> {
+  const deployment = startDeployment(request, tools)
+  const flow = new MarketplaceFlow(deployment)
+  return request.dryRun ? await rehearseDeployment(deployment, flow) : await runDeployment(deployment, flow)
 }
 
-async function deployOnHost(run: Run): Promise<DeployResult> {
-  let ready: ReadyArtifactPlan | undefined
-  const ended = await runDeployment(run, {
-    async prepare() {
-      await noteInstalledVersion(run)
-      ready = readyArtifactPlan(run.request)
-      await run.record.update({ id: ready.id })
-    },
-    install: deployment => install(run, ready as ReadyArtifactPlan, deployment),
-  })
-  return {
-    ...ended,
-    installPath: ready && installPath(run.layout, { shelf: run.shelf, id: ready.id }),
-    plannedSteps: ready?.steps.map(({ id, action }) => ({ id, action })) ?? [],
+/** The states of the marketplace contract; each phase returns what the next one needs. */
+class MarketplaceFlow implements Flow<ReadyArtifactPlan> {
+  readonly #deployment: ArtifactDeployment
+
+  constructor(deployment: ArtifactDeployment) {
+    this.#deployment = deployment
   }
-}
 
-async function install(run: Run, ready: ReadyArtifactPlan, deployment: OpenDeployment): Promise<Installation> {
-  const previous = await notePrevious(run, ready.id)
-  checkHost(run.layout, { shelf: run.shelf, id: ready.id })
-  const prepared = await prepareArtifact(run, ready, deployment.stagingFolder, previous)
-  return installPrepared(run, prepared, previous, deployment)
+  async check(): Promise<ReadyArtifactPlan> {
+    const { request, record } = this.#deployment
+    await noteInstalledVersion(this.#deployment)
+    const plan = readyArtifactPlan(request)
+    record.planSteps(plan.steps)
+    await record.update({ id: plan.id })
+    return plan
+  }
+
+  async prepare(plan: ReadyArtifactPlan, folder: string): Promise<InstallOrder> {
+    const deployment = this.#deployment
+    const { tools } = deployment
+    const target = await findTarget(deployment, plan)
+    const file = openPrivateFileSync(tools.runner.temporaryFolder)
+    try {
+      await deployment.enter('fetching')
+      const fetched = await fetchArtifact(deployment, target, file.fd)
+      await deployment.enter('verifying_signature')
+      const verified = await verifyArtifact(deployment, fetched)
+      await deployment.enter('extracting')
+      const extracted = await extractArtifact(deployment, verified, folder)
+      await deployment.enter('loading_plan')
+      const order = await orderInstallation(deployment, extracted)
+      await deployment.enter('resolving_sequence')
+      tools.log.info(`Steps: ${order.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`)
+      return order
+    } finally {
+      file.close()
+    }
+  }
+
+  async install(order: InstallOrder, session: HostSession): Promise<Installation> {
+    const deployment = this.#deployment
+    const context = session.stepContext(order)
+    noticeUnsetSettings(context)
+    await deployment.enter('installing')
+    await runSteps(context, async ({ action }) => {
+      if (action === 'healthcheck' && deployment.state === 'installing') await deployment.enter('healthchecking')
+    })
+    if (deployment.state === 'installing') await deployment.enter('healthchecking')
+    return buildInstallation(context)
+  }
+
+  async end(state: TerminalState): Promise<void> {
+    await this.#deployment.enter(state)
+  }
 }

@@ -3,25 +3,24 @@ import { cleanForeignText } from '../core/foreign-text.ts'
 import type { LocalReport } from '../install/reports/local-report.ts'
 import type { Delivery, ReportSender } from '../install/reports/outbox.ts'
 import { parseErrorText, type ReportBody } from './bodies.ts'
-import type { MarketplaceClient, MarketplaceSubject } from './client.ts'
+import type { MarketplaceAccess, MarketplaceClient, MarketplaceSubject } from './client.ts'
 
 const MAX_ERROR_MESSAGE_CHARS = 2000
 const RETRIED_STATUSES: ReadonlySet<number> = new Set([408, 429])
 
-/** Tells the hub of deployments of one plugin or service, best-effort (contract 4.3, rules 7 and 8). */
+/** Reports deployments of one plugin or service to the hub, best-effort (contract 4.3, rules 7 and 8). */
 export function createReportSender(
-  client: MarketplaceClient,
-  deploymentsBase: string,
-  subject: MarketplaceSubject,
+  client: Pick<MarketplaceClient, 'sendReport'>,
+  subject: Omit<MarketplaceAccess, 'apiKey'>,
 ): ReportSender {
   return {
-    address: reportAddress(deploymentsBase, subject),
-    async send(report, { retry, timeoutMs }): Promise<Delivery> {
+    address: reportAddress(subject),
+    async send(report, limits): Promise<Delivery> {
       try {
-        const { status, body, attempts } = await client.sendReport(buildReportBody(report, subject), retry, timeoutMs)
+        const { status, body, attempts } = await client.sendReport(buildReportBody(report, subject), limits)
         if (status >= 200 && status < 300) return { accepted: true, attempts }
-        const told = parseErrorText(body)
-        const error = `the hub answered ${status}${told === undefined ? '' : ` (${cleanForeignText(told)})`}`
+        const reason = parseErrorText(body)
+        const error = `the hub answered ${status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`
         return { accepted: false, attempts, status, error, final: status < 500 && !RETRIED_STATUSES.has(status) }
       } catch (error) {
         return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false }
@@ -44,6 +43,6 @@ export function buildReportBody(report: LocalReport, { kind, slug }: Marketplace
   }
 }
 
-function reportAddress(deploymentsBase: string, { kind, slug }: MarketplaceSubject): string {
-  return `${deploymentsBase.replace(/\/+$/, '')}/deployments/report ${kind} ${slug}`
+function reportAddress({ bases, kind, slug }: Omit<MarketplaceAccess, 'apiKey'>): string {
+  return `${bases.deployments.replace(/\/+$/, '')}/deployments/report ${kind} ${slug}`
 }

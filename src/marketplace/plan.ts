@@ -3,7 +3,7 @@ import { type HostConfig, HostConfigError, parseHostConfig } from '../core/plan/
 import { type Plan, PlanError, parsePlan } from '../core/plan/plan.ts'
 import { readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
 import { type BoundPlan, bindPlanToArtifact } from '../core/plan/single-artifact-plan.ts'
-import type { ExtractedTree } from '../install/files/extracted-tree.ts'
+import type { PartTree } from '../install/steps/part.ts'
 import type { DeployRequest } from './request.ts'
 
 export interface ReadyArtifactPlan extends BoundPlan {
@@ -14,8 +14,9 @@ export interface ReadyArtifactPlan extends BoundPlan {
 }
 
 /**
- * The operator's plan, bound to what is deployed and to what this host can do, before anything is fetched (contract 4.3, rule 6).
- * Throws PlanError `invalid_plan` (or HostConfigError `invalid_host_config` when only that file is wrong) with every problem at its place.
+ * The operator's plan, bound to what is deployed and to what this host can do, before anything is fetched (contract
+ * 4.3, rule 6). Throws PlanError `invalid_plan` (or HostConfigError `invalid_host_config` when only that file is wrong)
+ * with the position of every problem.
  */
 export function readyArtifactPlan(request: DeployRequest): ReadyArtifactPlan {
   const { plan, hostConfig } = parseSources(request)
@@ -24,7 +25,7 @@ export function readyArtifactPlan(request: DeployRequest): ReadyArtifactPlan {
 }
 
 /** Checks what the plan takes from the artifact. Throws PlanError `invalid_plan`. */
-export function bindToTree(ready: ReadyArtifactPlan, tree: ExtractedTree, keepPaths: readonly string[]): void {
+export function bindToTree(ready: ReadyArtifactPlan, tree: PartTree, keepPaths: readonly string[]): void {
   const files = new Set(tree.files.map(file => file.path))
   const hasFile = (from: string): boolean => files.has(from.split('/').slice(2).join('/'))
   verifyTemplates(ready.steps, keepPaths, hasFile)

@@ -6,120 +6,151 @@ import { isSameVersion } from '../core/trust/versions.ts'
 import { extractZip } from '../install/archive/extract-zip.ts'
 import { makeOpenDirectorySync } from '../install/files/durable-files.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
-import { openPrivateFileSync } from '../install/files/private-file.ts'
 import { installPath } from '../install/host/layout.ts'
-import type { PreviousInstall } from '../install/host/previous-install.ts'
-import { versionsFrom } from '../install/host/previous-install.ts'
+import {
+  type PreviousInstall,
+  readPreviousInstall,
+  versionsFrom,
+  warnOfTakeover,
+} from '../install/host/previous-install.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
+import { checkHost } from '../install/host/readiness.ts'
 import { signForHost } from '../install/host/sign-for-host.ts'
-import { type FetchedVersion, fetchArtifact } from './fetch-artifact.ts'
+import type { PartTree } from '../install/steps/part.ts'
+import type { InstallOrder } from '../install/steps/step-context.ts'
+import type { ArtifactDeployment } from './deployment.ts'
+import type { FetchedVersion } from './fetch.ts'
 import { bindToTree, type ReadyArtifactPlan } from './plan.ts'
-import { originOf } from './previous.ts'
-import type { Run } from './run.ts'
-import { type DeployedVersion, decideVersion } from './version.ts'
+import { decideVersion } from './version.ts'
 
-/** A verified artifact, extracted and signed for this host, ready to be put in its place. */
-export interface Prepared {
-  ready: ReadyArtifactPlan
-  version: string
-  artifactSha256: string
-  /** The folder that holds the new tree. */
-  staged: string
-  tree: Pick<ExtractedTree, 'files' | 'symlinks'>
+/** What an artifact replaces, by which plan. */
+export interface Target {
+  readonly plan: ReadyArtifactPlan
+  readonly previous: PreviousInstall
+}
+
+/** A fetched artifact whose signature, pin and version history are right. */
+export interface VerifiedVersion extends FetchedVersion {
+  readonly verified: VerifiedArtifact
+}
+
+/** A verified artifact, extracted, with the version that it really is. */
+export interface ExtractedVersion extends VerifiedVersion {
+  /** The folder that contains the new tree. */
+  readonly staged: string
+  readonly tree: ExtractedTree
   /** Undefined for a service. */
-  pluginYaml: PluginYaml | undefined
+  readonly pluginYaml: PluginYaml | undefined
+  readonly version: string
 }
 
-/** The states from `fetching` to `resolving_sequence`: touches nothing but `folder`, which must exist and be private. */
-export async function prepareArtifact(
-  run: Run,
-  ready: ReadyArtifactPlan,
-  folder: string,
-  previous: PreviousInstall,
-): Promise<Prepared> {
-  const file = openPrivateFileSync(run.tools.temporaryFolder)
-  try {
-    await run.enter('fetching')
-    const fetched = await fetchArtifact(run, file.fd, previous.version)
-    await run.enter('verifying_signature')
-    const artifact = await verify(run, fetched, previous)
-    await run.enter('extracting')
-    const staged = join(folder, 'tree')
-    const tree = await extract(run, artifact, staged)
-    const pluginYaml = run.request.kind === 'plugin' ? readPluginYaml(staged) : undefined
-    const { version } = await checkVersion(run, fetched, pluginYaml, previous)
-    await run.enter('loading_plan')
-    bindToTree(ready, tree, run.request.keepPaths)
-    const signed = await sign(run, ready.id, staged, tree, pluginYaml)
-    await run.enter('resolving_sequence')
-    run.tools.log.info(`Steps: ${ready.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`)
-    return { ready, version, artifactSha256: artifact.sha256, staged, tree: signed, pluginYaml }
-  } finally {
-    file.close()
-  }
+/**
+ * Reads what the deployment replaces, and checks that this host can replace it; a dry run only reads. Throws
+ * DeploymentError `host_not_writable` or `disk_full`.
+ */
+export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArtifactPlan): Promise<Target> {
+  const { layout, shelf, request, record, tools } = deployment
+  const place = { shelf, id: plan.id }
+  const previous = readPreviousInstall(layout, place)
+  warnOfTakeover(previous, originOf(deployment), tools.log)
+  await record.update({ previous_version: previous.version })
+  if (!request.dryRun) checkHost(layout, place)
+  return { plan, previous }
 }
 
-async function verify(
-  run: Run,
-  { served, asked }: FetchedVersion,
-  previous: PreviousInstall,
-): Promise<VerifiedArtifact> {
-  const { artifact, hmac, signatureHeader, repo } = served
-  await run.record.update({ artifact_sha256: artifact.sha256, artifact_size: artifact.size, repo: repo ?? null })
+/** Vouches for the artifact: HMAC (contract 4.3, rule 3), pinned digest, and that its version never had other bytes. */
+export async function verifyArtifact(
+  deployment: ArtifactDeployment,
+  fetched: FetchedVersion,
+): Promise<VerifiedVersion> {
+  const { record, request, tools } = deployment
+  const { artifact, hmac, signatureHeader, repo } = fetched.served
+  await record.update({ artifact_sha256: artifact.sha256, artifact_size: artifact.size, repo: repo ?? null })
   const verified = verifyHmacSignature(artifact, hmac, signatureHeader)
-  const pinned = run.request.artifactSha256
-  if (pinned !== undefined) verifyPinnedDigest(verified, pinned)
-  run.tools.log.info(`The signature holds for ${artifact.size} bytes, sha256 ${artifact.sha256}.`)
-  if (asked !== undefined)
-    refuseReusedVersion({ version: asked, sha256: artifact.sha256 }, versionsFrom(previous, originOf(run)), pinned)
-  return verified
+  if (request.artifactSha256 !== undefined) verifyPinnedDigest(verified, request.artifactSha256)
+  tools.log.info(`The signature is valid for ${artifact.size} bytes, sha256 ${artifact.sha256}.`)
+  if (fetched.asked !== undefined) refuseReused(deployment, fetched, fetched.asked)
+  return { ...fetched, verified }
 }
 
-async function extract(run: Run, artifact: VerifiedArtifact, staged: string): Promise<ExtractedTree> {
+/**
+ * Extracts the artifact into `folder` and finds out which version it is. Throws ArchiveError, ArtifactError
+ * `not_a_plugin`, `version_mismatch` or `version_reused`, DeploymentError `downgrade_refused`.
+ */
+export async function extractArtifact(
+  deployment: ArtifactDeployment,
+  verified: VerifiedVersion,
+  folder: string,
+): Promise<ExtractedVersion> {
+  const { request, tools } = deployment
+  const staged = join(folder, 'tree')
   makeOpenDirectorySync(staged)
-  const tree = await extractZip(artifact, staged, run.request.extraction, run.tools.signal)
-  const flattened = tree.flattened === null ? '' : `, out of the top-level directory ${tree.flattened}`
-  run.tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`)
-  return tree
+  const tree = await extractZip(verified.verified, staged, request.extraction, tools.signal)
+  const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`
+  tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`)
+  const pluginYaml = request.kind === 'plugin' ? readPluginYaml(staged) : undefined
+  const version = await checkVersion(deployment, verified, pluginYaml)
+  return { ...verified, staged, tree, pluginYaml, version }
+}
+
+/** Binds the plan to the extracted artifact, and signs a plugin for this host. Throws PlanError `invalid_plan`. */
+export async function orderInstallation(
+  deployment: ArtifactDeployment,
+  extracted: ExtractedVersion,
+): Promise<InstallOrder> {
+  const { target, staged, version, verified, pluginYaml } = extracted
+  const { plan, previous } = target
+  bindToTree(plan, extracted.tree, deployment.request.keepPaths)
+  const tree = await sign(deployment, extracted)
+  const environment = pluginYaml?.environment ?? { required: [], optional: [] }
+  const part = { ...previous.place, version, artifactSha256: verified.sha256, staged, tree, environment, previous }
+  const { steps, snapshot, hostConfig, skipped } = plan
+  return { steps, snapshot, hostConfig, skipped, parts: [part], removals: [], origin: originOf(deployment) }
 }
 
 async function checkVersion(
-  run: Run,
+  deployment: ArtifactDeployment,
   fetched: FetchedVersion,
   pluginYaml: PluginYaml | undefined,
-  previous: PreviousInstall,
-): Promise<DeployedVersion> {
-  const { asked, served } = fetched
+): Promise<string> {
+  const { asked, served, target } = fetched
   const decided = decideVersion(asked, served.headerVersion, pluginYaml)
-  await run.record.update({ version: decided.version, version_source: decided.source })
-  tellOtherVersion(run, fetched, decided.version)
-  const { version, allowDowngrade, artifactSha256 } = run.request
-  if (version === 'latest' && !allowDowngrade) refuseDowngrade(decided.version, previous.version)
-  refuseReusedVersion(
-    { version: decided.version, sha256: served.artifact.sha256 },
-    versionsFrom(previous, originOf(run)),
-    artifactSha256,
-  )
-  return decided
+  await deployment.record.update({ version: decided.version, version_source: decided.source })
+  noticeOtherVersion(deployment, fetched, decided.version)
+  const { version, allowDowngrade } = deployment.request
+  if (version === 'latest' && !allowDowngrade) refuseDowngrade(decided.version, target.previous.version)
+  refuseReused(deployment, fetched, decided.version)
+  return decided.version
 }
 
-function tellOtherVersion({ tools }: Run, { asked, unserved }: FetchedVersion, came: string): void {
+function noticeOtherVersion(
+  { tools }: ArtifactDeployment,
+  { asked, unserved }: FetchedVersion,
+  received: string,
+): void {
   if (unserved !== undefined)
-    tools.log.notice(`The hub lists ${unserved} as latest but does not serve it; it served ${came} instead.`)
-  if (asked !== undefined && !isSameVersion(came, asked))
-    tools.log.notice(`Version ${asked} was asked for; by the hub's header, which is not signed, ${came} came.`)
+    tools.log.notice(`The hub lists ${unserved} as latest but does not serve it; it served ${received} instead.`)
+  if (asked !== undefined && !isSameVersion(received, asked))
+    tools.log.notice(`You asked for version ${asked}; the hub's header, which is not signed, says ${received}.`)
 }
 
-async function sign(
-  { request, tools, layout, shelf }: Run,
-  id: string,
-  staged: string,
-  tree: ExtractedTree,
-  pluginYaml: PluginYaml | undefined,
-): Promise<Prepared['tree']> {
-  const secret = request.pluginSecretKey
-  const kept = { installed: installPath(layout, { shelf, id }), keepPaths: request.keepPaths, log: tools.log }
-  if (pluginYaml !== undefined) return signForHost({ id, staged, tree, pluginYaml, ...kept }, secret)
-  if (secret !== undefined) tools.log.notice('plugin-secret-key has no effect for a service.')
+function refuseReused(deployment: ArtifactDeployment, { served, target }: FetchedVersion, version: string): void {
+  const known = versionsFrom(target.previous, originOf(deployment))
+  refuseReusedVersion({ version, sha256: served.artifact.sha256 }, known, deployment.request.artifactSha256)
+}
+
+async function sign({ request, tools, layout }: ArtifactDeployment, extracted: ExtractedVersion): Promise<PartTree> {
+  const { target, staged, tree, pluginYaml } = extracted
+  const { pluginSecretKey, keepPaths } = request
+  if (pluginYaml !== undefined) {
+    const kept = { installed: installPath(layout, target.previous.place), keepPaths, log: tools.log }
+    return await signForHost({ id: target.previous.place.id, staged, tree, pluginYaml, ...kept }, pluginSecretKey)
+  }
+  if (pluginSecretKey !== undefined) tools.log.notice('plugin-secret-key has no effect for a service.')
   return tree
+}
+
+/** What `installed.json` says of everything that this deployment installs. */
+function originOf({ request }: ArtifactDeployment): InstallOrder['origin'] {
+  return { contract: 'marketplace', slug: request.slug, project_version: null }
 }

@@ -1,37 +1,50 @@
 import type { DeployError } from '../core/errors.ts'
-import type { DeploymentTools } from '../install/deployment/deployment.ts'
-import { type RefuseTools, refuseDeployment } from '../install/deployment/refuse.ts'
+import { type DeploymentTools, hostOf } from '../install/deployment/deployment.ts'
+import { recoverHost } from '../install/deployment/recover-host.ts'
+import { refuseDeployment } from '../install/deployment/refuse.ts'
+import type { EndedDeployment } from '../install/deployment/run.ts'
+import type { ClosedDeployment } from '../install/reports/close.ts'
 import type { ReportSender } from '../install/reports/outbox.ts'
 import { createMarketplaceClient } from './client.ts'
+import { initialFacts } from './deployment.ts'
 import { createReportSender } from './hub-report.ts'
-import type { DeployResult, IncompleteRequest } from './request.ts'
-import { initialFacts } from './run.ts'
+import type { IncompleteRequest } from './request.ts'
 
 /**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run tells nobody, and one that may have been
- * meant as such does not tell the hub.
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run reports to nobody, and one that may
+ * have been meant as such does not report to the hub.
  */
 export async function refuseRequest(
   request: IncompleteRequest,
   error: DeployError,
-  tools: RefuseTools,
-): Promise<DeployResult> {
+  tools: DeploymentTools,
+): Promise<EndedDeployment> {
   const isReal = request.dryRun === false && request.hostId !== undefined
   const refusal = {
     error,
-    facts: initialFacts({ ...request, hostId: request.hostId ?? '' }, tools),
+    facts: initialFacts(request, tools),
     projectRoot: request.dryRun === true ? undefined : request.projectRoot,
     sender: isReal ? senderFor(request, tools) : undefined,
   }
-  return { ...(await refuseDeployment(refusal, tools)), installPath: undefined, plannedSteps: [] }
+  return await refuseDeployment(refusal, tools)
+}
+
+/** Recovers the host of a run that was killed; undefined when it left nothing. Throws as `recoverHost` does. */
+export async function finishInterrupted(
+  request: IncompleteRequest,
+  tools: DeploymentTools,
+): Promise<ClosedDeployment | undefined> {
+  const { projectRoot } = request
+  if (projectRoot === undefined) return undefined
+  return await recoverHost(hostOf(tools, { projectRoot, sender: senderFor(request, tools) }))
 }
 
 /** The way to the hub, when enough of the inputs is known. */
-export function senderFor(
+function senderFor(
   { bases, slug, kind, apiKey }: IncompleteRequest,
-  tools: Pick<DeploymentTools, 'reportWire'>,
+  { wires }: DeploymentTools,
 ): ReportSender | undefined {
   if (bases === undefined || slug === undefined || kind === undefined || apiKey === undefined) return undefined
-  const client = createMarketplaceClient(tools.reportWire, bases, { kind, slug }, apiKey)
-  return createReportSender(client, bases.deployments, { kind, slug })
+  const access = { bases, slug, kind, apiKey }
+  return createReportSender(createMarketplaceClient(wires.reportWire, access), access)
 }

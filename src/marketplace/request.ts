@@ -1,8 +1,7 @@
 import type { ExtractionLimits } from '../core/archive/archive-limits.ts'
 import type { SourceFile } from '../core/document/source-file.ts'
 import type { Kind } from '../core/identifiers.ts'
-import type { HostRequest } from '../install/deployment/deployment.ts'
-import type { EndedDeployment } from '../install/deployment/run.ts'
+import type { HostRequest } from '../install/transaction/context.ts'
 import type { HubBases } from './client.ts'
 
 /** Everything that the operator asks for; parsed, and independent of where it was read. */
@@ -27,9 +26,3 @@ export interface DeployRequest extends HostRequest {
 
 /** A request of which some inputs are missing or malformed. */
 export type IncompleteRequest = { [K in keyof DeployRequest]: DeployRequest[K] | undefined }
-
-export interface DeployResult extends EndedDeployment {
-  installPath: string | undefined
-  /** In the order of their running; empty when the plan was refused. */
-  plannedSteps: readonly { id: string; action: string }[]
-}

@@ -14,7 +14,7 @@ export type DeployState =
   | 'rolled_back'
 
 /** The marketplace flow. No way leads to `installing` that does not pass `verifying_signature`. */
-export const DEPLOY_TRANSITIONS: Transitions<DeployState> = {
+export const MARKETPLACE_TRANSITIONS: Transitions<DeployState> = {
   pending: ['fetching'],
   fetching: ['verifying_signature', 'failed'],
   verifying_signature: ['extracting', 'failed'],

@@ -6,15 +6,15 @@ import { isSameVersion } from '../core/trust/versions.ts'
 
 export interface DeployedVersion {
   version: string
-  /** Who says so: only `plugin.yaml` is covered by the signature. */
+  /** Where the version comes from: the signature covers only `plugin.yaml`. */
   source: 'plugin.yaml' | 'header' | 'requested'
 }
 
 /**
- * Which version an artifact really is. A plugin's own `plugin.yaml` decides and must agree with what was asked for; for a
- * service, or where it names none, the hub's header, which is informative and may differ, else what was asked for.
+ * Which version an artifact really is. A plugin's own `plugin.yaml` decides and must match the requested version. For a
+ * service, or where it names none, the hub's header decides, which is informative and may differ, else the request.
  * `asked` is undefined when the hub chose.
- * Throws ArtifactError `version_mismatch`, or `no_published_version` when nobody says which version it is.
+ * Throws ArtifactError `version_mismatch`, or `no_published_version` when nothing says which version it is.
  */
 export function decideVersion(
   asked: string | undefined,
@@ -39,6 +39,6 @@ export function decideVersion(
 function mismatch(asked: string | undefined, found: string): ArtifactError {
   return new ArtifactError(
     'version_mismatch',
-    `Version ${asked ?? 'latest'} was asked for, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": nothing was installed. Have the publisher correct plugin.yaml and publish again, or name another version.`,
+    `You asked for version ${asked ?? 'latest'}, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": nothing was installed. Have the publisher correct plugin.yaml and publish again, or name another version.`,
   )
 }

@@ -1,3 +1,4 @@
+import type { z } from 'zod/mini'
 import {
   ArtifactError,
   AuthenticationError,
@@ -6,6 +7,7 @@ import {
   type ErrorCode,
 } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
+import type { JsonAnswer } from '../net/wire.ts'
 import { parseErrorText } from './bodies.ts'
 
 /** The calls of the project contract (contract 4.2), in their order. */
@@ -14,7 +16,7 @@ export type HubCall = 'auth' | 'latest' | 'artifact' | 'download' | 'authorize' 
 export interface RefusedAnswer {
   status: number
   body: unknown
-  /** Where the answer came from; its query is not told. */
+  /** Where the answer came from; no message shows its query. */
   url: string
 }
 
@@ -30,30 +32,53 @@ const ERROR_CLASSES: Readonly<Record<HubCall, { denied: ErrorClass; other: Error
   report: { denied: DeploymentError, other: DeploymentError },
 }
 
+/** One call, and whom it is about: `project shop`, `version 1.0.0 of project shop`. */
+export interface CallSubject {
+  readonly call: HubCall
+  readonly subject: string
+}
+
 /**
- * The error that an answer other than 2xx to this call stands for (contract 7). Its message holds the HTTP status and the
- * answer's `error`, cleaned, when there is one. Codes: `authentication_failed`, `report_refused`, `not_found` for 404, else
- * `artifact_unavailable`.
+ * What a 2xx answer says. Throws the error of contract 7 for any other status, and `bad_response` for a body that does
+ * not match the schema.
  */
-export function refusalOf(call: HubCall, answer: RefusedAnswer, subject: string): DeployError {
+export function parseAnswer<Schema extends z.ZodMiniType>(
+  call: CallSubject,
+  answer: JsonAnswer,
+  schema: Schema,
+): z.infer<Schema> {
+  if (answer.status < 200 || answer.status > 299) throw refusalOf(call, answer)
+  const parsed = schema.safeParse(answer.body)
+  if (parsed.success) return parsed.data
+  const [issue] = parsed.error.issues
+  const field = issue?.path.join('.') ?? ''
+  throw malformedAnswer(call, field === '' ? 'a JSON object' : `JSON with a valid "${field}"`)
+}
+
+/**
+ * The error that an answer other than 2xx to this call means (contract 7). Its message contains the HTTP status and the
+ * answer's `error`, cleaned, when there is one. Codes: `authentication_failed`, `report_refused`, `not_found` for 404,
+ * else `artifact_unavailable`.
+ */
+export function refusalOf({ call, subject }: CallSubject, answer: RefusedAnswer): DeployError {
   const isDenied = answer.status === 401 || answer.status === 403
   const Refusal = ERROR_CLASSES[call][isDenied ? 'denied' : 'other']
   const code = codeOf(call, answer.status, Refusal)
-  const told = parseErrorText(answer.body)
-  const said = `${withoutQuery(answer.url)} answered ${answer.status}${told === undefined ? '' : ` (${cleanForeignText(told)})`}`
+  const reason = parseErrorText(answer.body)
+  const quoted = reason === undefined ? '' : ` (${cleanForeignText(reason)})`
+  const said = `${withoutQuery(answer.url)} answered ${answer.status}${quoted}`
   return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${remedyOf(call, isDenied, answer.status)}`)
 }
 
 /**
- * `bad_response` for a 2xx answer that is not `expected`, in the class of the call's other errors. Nothing of the answer is
- * quoted: it may hold a token or a key.
+ * `bad_response`, in the class of the call's other errors. Quotes nothing of the answer: it may contain a token or key.
  */
-export function malformedAnswer(call: HubCall, expected: string, subject: string): DeployError {
-  const message = `${PURPOSES[call]} ${subject}: the hub should answer with ${expected} and does not. Check hub-url; if it is right, tell who runs the hub.`
+function malformedAnswer({ call, subject }: CallSubject, expected: string): DeployError {
+  const message = `${PURPOSES[call]} ${subject}: the hub should answer with ${expected} and does not. Check hub-url; if it is right, report this to the hub's operator.`
   return new ERROR_CLASSES[call].other('bad_response', message)
 }
 
-/** A signed URL carries its permission in the query. */
+/** A signed URL has its permission in the query. */
 function withoutQuery(url: string): string {
   const { origin, pathname } = new URL(url)
   return origin + pathname
@@ -81,8 +106,8 @@ function remedyOf(call: HubCall, isDenied: boolean, status: number): string {
     return 'Check deployment-credential: it, or the version, may be revoked, or it may be wrong or for another project. Nothing was installed.'
   }
   if (call === 'download' && isDenied)
-    return 'Run again, for a fresh download_url; if that is refused too, ask who runs the hub.'
-  if (isDenied) return 'The hub took the token but does not let it do this: ask who runs the hub.'
+    return "Run again, for a fresh download_url; if that is refused too, ask the hub's operator."
+  if (isDenied) return "The hub took the token but does not let it do this: ask the hub's operator."
   if (status === 404) return call === 'auth' ? 'Check hub-url.' : 'Check project-id, version and hub-url.'
-  return 'Try again later, or ask who runs the hub.'
+  return "Try again later, or ask the hub's operator."
 }

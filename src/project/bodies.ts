@@ -6,7 +6,7 @@ const textSchema = z
   .string()
   .check(z.maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }))
 
-/** The answer of `POST /v1/auth` (contract 2.2). A token is visible ASCII, so that it can stand in a header. */
+/** The answer of `POST /v1/auth` (contract 2.2). A token is visible ASCII, so that a header can contain it. */
 export const authAnswerSchema = z.lazy(() =>
   z.object({
     access_token: textSchema.check(z.regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' })),
@@ -26,7 +26,10 @@ export const latestAnswerSchema = z.lazy(() =>
   }),
 )
 
-/** The answer of `GET .../artifacts/{version}`; that signature and key are what they should be is checked by who uses them. */
+/**
+ * The answer of `GET .../artifacts/{version}`; that signature and key are what they should be is checked by who uses
+ * them.
+ */
 export const descriptorAnswerSchema = z.lazy(() =>
   z.object({
     download_url: textSchema.check(z.minLength(1, { error: 'must be a URL' })),

@@ -4,29 +4,23 @@ import { versionSchema } from '../core/identifiers.ts'
 import { parseSealedSignature } from '../core/trust/sealed-signature.ts'
 import type { FetchedArtifact } from '../core/trust/signature.ts'
 import { decodeBase64 } from '../core/trust/strict-base64.ts'
-import type { JsonAnswer, Wire } from '../net/wire.ts'
-import { refusalOf } from './answers.ts'
+import type { HubWires } from '../install/deployment/deployment.ts'
+import type { JsonAnswer } from '../net/wire.ts'
+import { parseAnswer, refusalOf } from './answers.ts'
 import { authorizeAnswerSchema, descriptorAnswerSchema, latestAnswerSchema, type ReportBody } from './bodies.ts'
 import { resolveDownloadUrl } from './download-url.ts'
-import { parseAnswer } from './parse-answer.ts'
 import { HubSession, type ProjectAccess } from './session.ts'
 
 const CALL_TIMEOUT_MS = 60_000
 const DEK_BYTES = 32
 
-/** What the hub is spoken to with; a report must also go out after a cancel. */
-export interface HubWires {
-  wire: Wire
-  reportWire: Wire
-}
-
-/** Where an artifact is and who vouches for it, as the hub says; nothing of it is verified. */
+/** Where an artifact is and who signed it, as the hub says; nothing of it is verified. */
 export interface ArtifactDescriptor {
   version: string
   downloadUrl: URL
   /** Base64 of 64 bytes. */
   signature: string
-  /** To be compared with the pinned keys. */
+  /** To compare with the pinned keys. */
   signerPublicKey: string
 }
 
@@ -49,45 +43,54 @@ export interface ProjectClient {
   /** Saves the artifact. The token goes along to the hub's own origin only (contract 2.2, `download_url`). */
   downloadArtifact(descriptor: ArtifactDescriptor, download: ArtifactDownload): Promise<FetchedArtifact>
   /**
-   * The 32 bytes of the artifact's key, the caller's to wipe (contract 5.2, rule 3). Throws ArtifactError
+   * The 32 bytes of the artifact's key, which the caller wipes (contract 5.2, rule 3). Throws ArtifactError
    * `decryption_failed` as well, when the hub released something else.
    */
   authorize(deploymentCredential: string, signature: string): Promise<Buffer>
-  /**
-   * Sends one report and resolves with the answer, whatever its status. Where a token from earlier is refused, it authenticates
-   * once more and sends the report again. `timeoutMs` is for all of it.
-   */
-  sendReport(body: ReportBody, retry: boolean, timeoutMs: number): Promise<JsonAnswer>
+  /** Sends one report and resolves with the answer, also with a refusal; renews a token that was refused, once. */
+  sendReport(report: OutgoingReport): Promise<JsonAnswer>
+}
+
+export interface OutgoingReport {
+  readonly body: ReportBody
+  readonly retry: boolean
+  /** For all of it: authenticating, sending, sending again. */
+  readonly timeoutMs: number
 }
 
 /**
- * The client side of the project contract for one project. Answers other than 2xx become the errors of contract 7, other
- * answers that are not what the contract says `bad_response`; besides, what the wire throws. A call without a token
- * authenticates first. Throws ConfigError `invalid_input` for a project id or version that must not get into a path.
+ * The client side of the project contract for one project. Answers other than 2xx become the errors of contract 7,
+ * other answers that do not match the contract `bad_response`; it also throws what the wire throws. A call without a
+ * token authenticates first. Throws ConfigError `invalid_input` for a project id or version that must not become part
+ * of a path.
  */
 export function createProjectClient({ wire, reportWire }: HubWires, access: ProjectAccess): ProjectClient {
-  const session = new HubSession(access)
+  const session = new HubSession(access, wire)
+  const reporting = session.over(reportWire)
   return {
     async authenticate() {
-      await session.authenticate(wire, CALL_TIMEOUT_MS)
+      await session.authenticate(CALL_TIMEOUT_MS)
     },
-    readLatestVersion: () => readLatestVersion(session, wire),
-    readDescriptor: version => readDescriptor(session, wire, version),
-    downloadArtifact: (descriptor, download) => downloadArtifact(session, wire, descriptor, download),
-    authorize: async (credential, signature) => {
-      const text = await requestDek(session, wire, credential, signature)
+    readLatestVersion: async () => await readLatestVersion(session),
+    readDescriptor: async version => await readDescriptor(session, version),
+    downloadArtifact: async (descriptor, download) => await downloadArtifact(session, descriptor, download),
+    async authorize(deploymentCredential, signature) {
+      const text = await requestDek(session, {
+        deployment_credential: deploymentCredential,
+        artifact_signature: signature,
+      })
       const dek = decodeDek(text, session.projectId)
       access.hide(text)
       return dek
     },
-    sendReport: (body, retry, timeoutMs) => sendReport(session, reportWire, { body, retry, timeoutMs }),
+    sendReport: async report => await sendReport(reporting, report),
   }
 }
 
-async function readLatestVersion(session: HubSession, wire: Wire): Promise<string> {
+async function readLatestVersion(session: HubSession): Promise<string> {
   const subject = `project ${session.projectId}`
-  const answer = await read(session, wire, 'versions', 'latest')
-  const { version } = parseAnswer('latest', answer, latestAnswerSchema, subject)
+  const answer = await read(session, ['versions', 'latest'])
+  const { version } = parseAnswer({ call: 'latest', subject }, answer, latestAnswerSchema)
   if (version !== null) return version
   throw new ArtifactError(
     'no_published_version',
@@ -95,10 +98,11 @@ async function readLatestVersion(session: HubSession, wire: Wire): Promise<strin
   )
 }
 
-async function readDescriptor(session: HubSession, wire: Wire, version: string): Promise<ArtifactDescriptor> {
+async function readDescriptor(session: HubSession, version: string): Promise<ArtifactDescriptor> {
   verifyVersion(version)
-  const answer = await read(session, wire, 'artifacts', version)
-  const descriptor = parseAnswer('artifact', answer, descriptorAnswerSchema, artifactOf(session, version))
+  const answer = await read(session, ['artifacts', version])
+  const call = { call: 'artifact', subject: artifactOf(session, version) } as const
+  const descriptor = parseAnswer(call, answer, descriptorAnswerSchema)
   const signature = descriptor.signature ?? ''
   parseSealedSignature(signature)
   const downloadUrl = resolveDownloadUrl(descriptor.download_url, answer.url, session.hub)
@@ -107,24 +111,25 @@ async function readDescriptor(session: HubSession, wire: Wire, version: string):
 
 async function downloadArtifact(
   session: HubSession,
-  wire: Wire,
   { version, downloadUrl }: ArtifactDescriptor,
   { fd, maxBytes, timeoutMs, onProgress }: ArtifactDownload,
 ): Promise<FetchedArtifact> {
-  const credentials = await session.credentialsFor(downloadUrl, wire, CALL_TIMEOUT_MS)
-  const answer = await wire.download({ url: downloadUrl.href, credentials, fd, maxBytes, timeoutMs, onProgress })
-  if (!answer.ok) throw refusalOf('download', answer, artifactOf(session, version))
+  const credentials = await session.credentialsFor(downloadUrl, CALL_TIMEOUT_MS)
+  const url = downloadUrl.href
+  const answer = await session.wire.download({ url, credentials, fd, maxBytes, timeoutMs, onProgress })
+  if (!answer.ok) throw refusalOf({ call: 'download', subject: artifactOf(session, version) }, answer)
   return { fd, size: answer.size, sha256: answer.sha256 }
 }
 
-async function requestDek(session: HubSession, wire: Wire, credential: string, signature: string): Promise<string> {
-  const answer = await session.request(wire, ['deployments', 'authorize'], {
+async function requestDek(session: HubSession, body: Record<string, string>): Promise<string> {
+  const answer = await session.request(['deployments', 'authorize'], {
     method: 'POST',
-    body: { deployment_credential: credential, artifact_signature: signature },
+    body,
     retry: 'connection-only',
     timeoutMs: CALL_TIMEOUT_MS,
   })
-  return parseAnswer('authorize', answer, authorizeAnswerSchema, `project ${session.projectId}`).dek
+  const call = { call: 'authorize', subject: `project ${session.projectId}` } as const
+  return parseAnswer(call, answer, authorizeAnswerSchema).dek
 }
 
 function decodeDek(dek: string, projectId: string): Buffer {
@@ -132,37 +137,31 @@ function decodeDek(dek: string, projectId: string): Buffer {
   if (bytes !== undefined) return bytes
   throw new ArtifactError(
     'decryption_failed',
-    `The key that the hub released for project ${projectId} must be base64 of ${DEK_BYTES} bytes and is not: nothing was installed. Tell who runs the hub.`,
+    `The hub released a key for project ${projectId} that is not base64 of ${DEK_BYTES} bytes: nothing was installed. Report this to the hub's operator.`,
   )
 }
 
-interface Report {
-  body: ReportBody
-  retry: boolean
-  timeoutMs: number
-}
-
-async function sendReport(session: HubSession, wire: Wire, { body, retry, timeoutMs }: Report): Promise<JsonAnswer> {
+async function sendReport(session: HubSession, { body, retry, timeoutMs }: OutgoingReport): Promise<JsonAnswer> {
   const endsAt = performance.now() + timeoutMs
   const remainingMs = () => Math.max(1, endsAt - performance.now())
   const isFromEarlier = session.hasToken
-  const send = () =>
-    session.request(wire, ['deployments', 'report'], {
+  const send = async () =>
+    await session.request(['deployments', 'report'], {
       method: 'POST',
       body,
       retry: retry ? 'transient' : 'never',
       timeoutMs: remainingMs(),
     })
   const first = await send()
-  if (first.status !== 401 || !isFromEarlier || !(await renewToken(session, wire, remainingMs()))) return first
+  if (first.status !== 401 || !isFromEarlier || !(await renewToken(session, remainingMs()))) return first
   const second = await send()
   return { ...second, attempts: first.attempts + second.attempts }
 }
 
-/** Whether the hub still takes the devkey. */
-async function renewToken(session: HubSession, wire: Wire, timeoutMs: number): Promise<boolean> {
+/** Whether the hub still accepts the devkey. */
+async function renewToken(session: HubSession, timeoutMs: number): Promise<boolean> {
   try {
-    await session.authenticate(wire, timeoutMs)
+    await session.authenticate(timeoutMs)
     return true
   } catch (error) {
     if (error instanceof AuthenticationError) return false
@@ -170,9 +169,9 @@ async function renewToken(session: HubSession, wire: Wire, timeoutMs: number): P
   }
 }
 
-function read(session: HubSession, wire: Wire, ...parts: string[]): Promise<JsonAnswer> {
+async function read(session: HubSession, route: readonly string[]): Promise<JsonAnswer> {
   const request = { method: 'GET', retry: 'transient', timeoutMs: CALL_TIMEOUT_MS } as const
-  return session.request(wire, ['projects', session.projectId, ...parts], request)
+  return await session.request(['projects', session.projectId, ...route], request)
 }
 
 function verifyVersion(version: string): void {

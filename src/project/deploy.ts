@@ -1,46 +1,113 @@
 import { DeploymentError } from '../core/errors.ts'
 import { type HostConfig, parseHostConfig } from '../core/plan/host-config.ts'
-import type { DeploymentTools } from '../install/deployment/deployment.ts'
-import { type EndedDeployment, runDeployment } from '../install/deployment/run.ts'
-import type { ReadyProject } from './bind-project.ts'
-import { installProject } from './install-project.ts'
-import { prepareProject } from './prepare.ts'
-import { noteInstalledVersion } from './previous.ts'
-import type { ProjectRequest, ProjectResult } from './request.ts'
-import { startRun } from './run.ts'
+import type { DeploymentTools, TerminalState } from '../install/deployment/deployment.ts'
+import { buildInstallation } from '../install/deployment/installation.ts'
+import { type EndedDeployment, type Flow, runDeployment } from '../install/deployment/run.ts'
+import type { HostSession } from '../install/deployment/session.ts'
+import type { Installation } from '../install/host/installed.ts'
+import { runSteps } from '../install/steps/run-steps.ts'
+import type { InstallOrder } from '../install/steps/step-context.ts'
+import { noticeUnsetSettings } from '../install/steps/unset-settings.ts'
+import { type ProjectDeployment, startDeployment } from './deployment.ts'
+import { checkInstalledParts, noteInstalledVersion } from './installed-parts.ts'
+import { requestArtifact } from './offer.ts'
+import { orderInstallation } from './plan.ts'
+import type { ProjectRequest } from './request.ts'
+import { downloadSealed, extractSealed, openSealed, verifySealed } from './sealed.ts'
+import { verifyProject } from './verify.ts'
 
 /**
- * Deploys one project by the proposed contract: all its plugins and extensions as one transaction. However it ends, the
+ * Deploys one project by the proposed contract: all its plugins and extensions in one transaction. However it ends, the
  * host runs exactly the old version or exactly the new one (or the outcome says `inconsistent`). A report that the hub
- * refused is an error, though the new version stays (contract 7). Never throws for what happens on the way: it is in the result.
+ * refused is an error, although the new version stays (contract 7). Never throws for what happens on the way: it is in
+ * the result.
  */
-export async function deployProject(request: ProjectRequest, tools: DeploymentTools): Promise<ProjectResult> {
-  const run = startRun(request, tools)
-  let hostConfig: HostConfig | undefined
-  let prepared: ReadyProject | undefined
-  const ended = await runDeployment(run, {
-    async prepare() {
-      await noteInstalledVersion(run)
-      hostConfig = request.hostConfig && parseHostConfig(request.hostConfig.text, request.hostConfig.path)
-    },
-    async install(deployment) {
-      // Another run may have installed one, or been recovered, before the host was ours.
-      await noteInstalledVersion(run)
-      prepared = await prepareProject(run, hostConfig, deployment.stagingFolder)
-      return installProject(run, prepared, deployment)
-    },
-  })
-  const plannedSteps = prepared?.bound.steps.map(({ id, action }) => ({ id, action })) ?? []
-  return { ...ended, error: ended.error ?? refusedReport(ended), plannedSteps }
+export async function deployProject(request: ProjectRequest, tools: DeploymentTools): Promise<EndedDeployment> {
+  const deployment = startDeployment(request, tools)
+  const ended = await runDeployment(deployment, new ProjectFlow(deployment))
+  return { ...ended, error: ended.error ?? refusedReport(ended) }
 }
 
-/** The hub answered that it does not take the report; one that could not be reached at all gets it from a later run. */
+/** Each state trusts only what the one before has verified; the plaintext is not used before its tag matches. */
+class ProjectFlow implements Flow<HostConfig | undefined> {
+  readonly #deployment: ProjectDeployment
+
+  constructor(deployment: ProjectDeployment) {
+    this.#deployment = deployment
+  }
+
+  async check(): Promise<HostConfig | undefined> {
+    const { request } = this.#deployment
+    await noteInstalledVersion(this.#deployment)
+    return request.hostConfig && parseHostConfig(request.hostConfig.text, request.hostConfig.path)
+  }
+
+  async prepare(hostConfig: HostConfig | undefined, folder: string): Promise<InstallOrder> {
+    const deployment = this.#deployment
+    const { request, client, tools, record } = deployment
+    // Another run may have installed a version, or been recovered, before the host was ours.
+    await noteInstalledVersion(deployment)
+    checkInstalledParts(deployment)
+    await deployment.enter('authenticating')
+    await client.authenticate()
+    await deployment.enter('requesting_artifact')
+    const offer = await requestArtifact(deployment)
+    await deployment.enter('downloading')
+    const sealed = await downloadSealed(deployment, offer)
+    await deployment.enter('verifying_signature')
+    const verified = await verifySealed(deployment, offer, sealed)
+    await deployment.enter('obtaining_key')
+    checkInstalledParts(deployment)
+    const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature)
+    await deployment.enter('decrypting')
+    const opened = await openSealed(deployment, verified, dek)
+    await deployment.enter('extracting')
+    const extracted = await extractSealed(deployment, opened, folder)
+    await deployment.enter('verifying_manifest')
+    const project = await verifyProject(deployment, offer.version, extracted)
+    await deployment.enter('validating_project')
+    const order = await orderInstallation(deployment, { ...project, artifactSha256: verified.sha256 }, hostConfig)
+    record.planSteps(order.steps)
+    await deployment.enter('resolving_sequence')
+    for (const { shelf, id } of order.removals)
+      tools.log.info(`This version does not contain ${shelf}/${id}, so it will be removed.`)
+    tools.log.info(`Steps: ${order.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`)
+    return order
+  }
+
+  async install(order: InstallOrder, session: HostSession): Promise<Installation> {
+    const deployment = this.#deployment
+    const context = session.stepContext(order)
+    const notifications = new Set(order.steps.slice(order.steps.findLastIndex(isNoNotification) + 1))
+    noticeUnsetSettings(context)
+    await deployment.enter('installing')
+    await runSteps(context, async step => {
+      const isNotification = notifications.has(step)
+      const isCheck = step.action === 'healthcheck' || isNotification
+      if (isCheck && deployment.state === 'installing') await deployment.enter('healthchecking')
+      if (isNotification && deployment.state === 'healthchecking') await deployment.enter('notifying')
+    })
+    if (deployment.state === 'installing') await deployment.enter('healthchecking')
+    if (deployment.state === 'healthchecking') await deployment.enter('notifying')
+    return buildInstallation(context)
+  }
+
+  async end(state: TerminalState): Promise<void> {
+    await this.#deployment.enter(state)
+  }
+}
+
+function isNoNotification({ action }: { action: string }): boolean {
+  return action !== 'notify'
+}
+
+/** The hub answered with a refusal. A hub that did not answer gets the report from a later run. */
 function refusedReport({ report, delivery }: EndedDeployment): DeploymentError | undefined {
   if (report.outcome !== 'success' || delivery === undefined || delivery.accepted || delivery.status === null) {
     return undefined
   }
   return new DeploymentError(
     'report_refused',
-    `Version ${report.version} is installed and stays, but the hub did not take the report of it, which the next run sends again. ${delivery.error}`,
+    `Version ${report.version} is installed and stays, but the hub refused its report, which the next run sends again. ${delivery.error}`,
   )
 }

@@ -4,23 +4,23 @@ import type { Delivery, ReportSender } from '../install/reports/outbox.ts'
 import { refusalOf } from './answers.ts'
 import type { ReportBody } from './bodies.ts'
 import type { ProjectClient } from './client.ts'
+import type { ProjectAccess } from './session.ts'
 
 const RETRIED_STATUSES: ReadonlySet<number> = new Set([408, 429])
 
-/** Tells the hub of deployments of one project (contract 4.2). A sender without a token gets one by itself. */
+/** Reports deployments of one project to the hub (contract 4.2). A sender without a token gets one by itself. */
 export function createReportSender(
   client: Pick<ProjectClient, 'sendReport'>,
-  hubUrl: string,
-  projectId: string,
+  { hubUrl, projectId }: Pick<ProjectAccess, 'hubUrl' | 'projectId'>,
 ): ReportSender {
   return {
     address: `${hubUrl.replace(/\/+$/, '')}/v1/deployments/report ${projectId}`,
-    async send(report, { retry, timeoutMs }): Promise<Delivery> {
+    async send(report, limits): Promise<Delivery> {
       try {
-        const answer = await client.sendReport(buildReportBody(report, projectId), retry, timeoutMs)
+        const answer = await client.sendReport({ body: buildReportBody(report, projectId), ...limits })
         const { status, attempts } = answer
         if (status >= 200 && status < 300) return { accepted: true, attempts }
-        const error = refusalOf('report', answer, `project ${projectId}`).message
+        const error = refusalOf({ call: 'report', subject: `project ${projectId}` }, answer).message
         return { accepted: false, attempts, status, error, final: status < 500 && !RETRIED_STATUSES.has(status) }
       } catch (error) {
         return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false }
@@ -29,7 +29,7 @@ export function createReportSender(
   }
 }
 
-/** The body of a report, its fields those of contract 2.2; `version` is what the run was about. */
+/** The body of a report with the fields of contract 2.2; `version` is the one that the run deployed or tried to. */
 export function buildReportBody(report: LocalReport, projectId: string): ReportBody {
   return {
     project_id: projectId,

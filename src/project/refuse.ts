@@ -1,34 +1,49 @@
 import type { DeployError } from '../core/errors.ts'
-import type { DeploymentTools } from '../install/deployment/deployment.ts'
-import { type RefuseTools, refuseDeployment } from '../install/deployment/refuse.ts'
+import { type DeploymentTools, hostOf } from '../install/deployment/deployment.ts'
+import { recoverHost } from '../install/deployment/recover-host.ts'
+import { refuseDeployment } from '../install/deployment/refuse.ts'
+import type { EndedDeployment } from '../install/deployment/run.ts'
+import type { ClosedDeployment } from '../install/reports/close.ts'
 import type { ReportSender } from '../install/reports/outbox.ts'
 import { createProjectClient } from './client.ts'
+import { initialFacts } from './deployment.ts'
 import { createReportSender } from './hub-report.ts'
-import type { IncompleteProjectRequest, ProjectResult } from './request.ts'
-import { initialFacts } from './run.ts'
+import type { IncompleteProjectRequest } from './request.ts'
 
 /** Ends a run whose inputs cannot be used, as `refuseDeployment` does. */
 export async function refuseProject(
   request: IncompleteProjectRequest,
   error: DeployError,
-  tools: RefuseTools & Pick<DeploymentTools, 'hide'>,
-): Promise<ProjectResult> {
+  tools: DeploymentTools,
+): Promise<EndedDeployment> {
   const refusal = {
     error,
-    facts: initialFacts({ ...request, hostId: request.hostId ?? '' }, tools),
+    facts: initialFacts(request, tools),
     projectRoot: request.projectRoot,
     sender: request.hostId === undefined ? undefined : senderFor(request, tools),
   }
-  return { ...(await refuseDeployment(refusal, tools)), plannedSteps: [] }
+  return await refuseDeployment(refusal, tools)
+}
+
+/** Recovers the host of a run that was killed; undefined when it left nothing. Throws as `recoverHost` does. */
+export async function finishInterrupted(
+  request: IncompleteProjectRequest,
+  tools: DeploymentTools,
+): Promise<ClosedDeployment | undefined> {
+  const { projectRoot } = request
+  if (projectRoot === undefined) return undefined
+  return await recoverHost(hostOf(tools, { projectRoot, sender: senderFor(request, tools) }))
 }
 
 /** The way to the hub, when enough of the inputs is known. */
-export function senderFor(
+function senderFor(
   { hubUrl, devkey, projectId }: IncompleteProjectRequest,
-  tools: Pick<DeploymentTools, 'reportWire' | 'hide'>,
+  { wires, secrets }: DeploymentTools,
 ): ReportSender | undefined {
   if (hubUrl === undefined || devkey === undefined || projectId === undefined) return undefined
-  const { reportWire, hide } = tools
-  const client = createProjectClient({ wire: reportWire, reportWire }, { hubUrl, devkey, projectId, hide })
-  return createReportSender(client, hubUrl, projectId)
+  const access = { hubUrl, devkey, projectId, hide: secrets.hide }
+  return createReportSender(
+    createProjectClient({ wire: wires.reportWire, reportWire: wires.reportWire }, access),
+    access,
+  )
 }

@@ -1,8 +1,7 @@
 import type { ExtractionLimits } from '../core/archive/archive-limits.ts'
 import type { SourceFile } from '../core/document/source-file.ts'
 import type { SignerKey } from '../core/trust/signer-keys.ts'
-import type { HostRequest } from '../install/deployment/deployment.ts'
-import type { EndedDeployment } from '../install/deployment/run.ts'
+import type { HostRequest } from '../install/transaction/context.ts'
 
 /** Everything that the operator asks for; parsed, and independent of where it was read. */
 export interface ProjectRequest extends HostRequest {
@@ -26,8 +25,3 @@ export interface ProjectRequest extends HostRequest {
 
 /** A request of which some inputs are missing or malformed. */
 export type IncompleteProjectRequest = { [K in keyof ProjectRequest]: ProjectRequest[K] | undefined }
-
-export interface ProjectResult extends EndedDeployment {
-  /** In the order of their running; empty when the run ended before the plan was known. */
-  plannedSteps: readonly { id: string; action: string }[]
-}

@@ -2,62 +2,71 @@ import { ConfigError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { projectIdSchema } from '../core/identifiers.ts'
 import type { JsonAnswer, Wire } from '../net/wire.ts'
+import { parseAnswer } from './answers.ts'
 import { authAnswerSchema } from './bodies.ts'
-import { parseAnswer } from './parse-answer.ts'
 
 export interface ProjectAccess {
-  /** May carry a path, below which every route lies. */
+  /** May contain a path, below which all routes are. */
   hubUrl: string
   projectId: string
   devkey: string
-  /** Is told each access token and key as soon as it is known, to have it masked. */
+  /** Masks each access token and key as soon as it is known. */
   hide: (secret: string) => void
 }
 
 type Request = Omit<Parameters<Wire['requestJson']>[0], 'url' | 'credentials'>
 
-/** One project's standing with its hub: where the routes are, and the access token, which is kept in memory only. */
+/** One project's access to its hub: where the routes are, and the access token, which is kept only in memory. */
 export class HubSession {
   readonly hub: URL
   readonly projectId: string
+  readonly wire: Wire
   readonly #access: ProjectAccess
-  #token: string | undefined
+  readonly #token: { text: string | undefined }
 
-  /** Throws ConfigError `invalid_input` for a hub URL that is none and a project id that must not get into a path. */
-  constructor(access: ProjectAccess) {
+  /** Throws ConfigError `invalid_input` for a hub URL or project id that cannot be used. */
+  constructor(access: ProjectAccess, wire: Wire, token: { text: string | undefined } = { text: undefined }) {
     this.#access = access
+    this.#token = token
+    this.wire = wire
     this.hub = parseHubUrl(access.hubUrl)
     this.projectId = verifyProjectId(access.projectId)
   }
 
+  /** The same session, with the same token, over another wire. */
+  over(wire: Wire): HubSession {
+    return new HubSession(this.#access, wire, this.#token)
+  }
+
   get hasToken(): boolean {
-    return this.#token !== undefined
+    return this.#token.text !== undefined
   }
 
   /** Exchanges the devkey for an access token (contract 5.2, rule 1). Not repeated once it was sent. */
-  async authenticate(wire: Wire, timeoutMs: number): Promise<string> {
+  async authenticate(timeoutMs: number): Promise<string> {
     const { devkey, hide } = this.#access
     const body = { xdevkey: devkey, project_id: this.projectId }
     const url = this.#routeOf(['auth'])
-    const answer = await wire.requestJson({ method: 'POST', url, body, retry: 'connection-only', timeoutMs })
-    const { access_token: token } = parseAnswer('auth', answer, authAnswerSchema, `project ${this.projectId}`)
+    const answer = await this.wire.requestJson({ method: 'POST', url, body, retry: 'connection-only', timeoutMs })
+    const call = { call: 'auth', subject: `project ${this.projectId}` } as const
+    const { access_token: token } = parseAnswer(call, answer, authAnswerSchema)
     hide(token)
-    this.#token = token
+    this.#token.text = token
     return token
   }
 
-  /** Asks the hub, with the token (contract 5.2, rule 2); authenticates first where there is none yet. */
-  async request(wire: Wire, route: readonly string[], request: Request): Promise<JsonAnswer> {
+  /** Sends a request with the token (contract 5.2, rule 2); authenticates first where there is none yet. */
+  async request(route: readonly string[], request: Request): Promise<JsonAnswer> {
     const endsAt = performance.now() + request.timeoutMs
-    const credentials = await this.credentialsFor(this.hub, wire, request.timeoutMs)
+    const credentials = await this.credentialsFor(this.hub, request.timeoutMs)
     const timeoutMs = Math.max(1, endsAt - performance.now())
-    return wire.requestJson({ ...request, url: this.#routeOf(route), credentials, timeoutMs })
+    return await this.wire.requestJson({ ...request, url: this.#routeOf(route), credentials, timeoutMs })
   }
 
   /** The token as a header, for a URL of the hub's own origin; nothing for any other (contract 2.2, `download_url`). */
-  async credentialsFor(url: URL, wire: Wire, timeoutMs: number): Promise<Record<string, string>> {
+  async credentialsFor(url: URL, timeoutMs: number): Promise<Record<string, string>> {
     if (url.origin !== this.hub.origin) return {}
-    return { Authorization: `Bearer ${this.#token ?? (await this.authenticate(wire, timeoutMs))}` }
+    return { Authorization: `Bearer ${this.#token.text ?? (await this.authenticate(timeoutMs))}` }
   }
 
   #routeOf(parts: readonly string[]): string {
@@ -70,7 +79,7 @@ function parseHubUrl(text: string): URL {
   throw new ConfigError('invalid_input', 'hub-url must be an absolute https URL: correct it.')
 }
 
-/** A URL's path loses "." and "..", however they are encoded, so that the next part would take their place. */
+/** A URL's path loses "." and "..", however they are encoded, so that the next part would become the project. */
 function verifyProjectId(projectId: string): string {
   if (projectIdSchema.safeParse(projectId).success && !/^\.{1,2}$/.test(projectId)) return projectId
   throw new ConfigError(

@@ -3,17 +3,18 @@ import type { DeployError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Outcome } from '../core/outcome.ts'
 import type { LocalReport } from '../install/reports/local-report.ts'
+import type { PlannedStep } from '../install/transaction/record.ts'
 import { rollbackProblems } from './rollback-problems.ts'
 
 export interface SummaryFacts {
   report: LocalReport
   reportPath?: string | undefined
-  plannedSteps: readonly { id: string; action: string }[]
+  plannedSteps: readonly PlannedStep[]
   /** What failed, as it was thrown. */
   error?: DeployError | undefined
 }
 
-/** The annotations beside the summary are fewer; the log has them all. */
+/** There are fewer annotations; the log has all of them. */
 const MAX_LISTED_PROBLEMS = 30
 
 /** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
@@ -36,7 +37,7 @@ export function buildDeploySummary({ report, reportPath, plannedSteps, error }: 
 const WORDS: Record<Outcome, string> = {
   success: '✅ Deployed',
   failed: '❌ Failed, nothing was changed',
-  rolled_back: '↩️ Rolled back, the old version is in place',
+  rolled_back: '↩️ Rolled back, the old version is installed again',
   interrupted: '⚠️ Interrupted',
   inconsistent: '🛑 Inconsistent, this host needs attention',
 }
@@ -46,13 +47,13 @@ function headline(report: LocalReport): string {
   return `${wordFor(report)}: ${slug} ${move(report)}, on ${cell(report.host_id)}`
 }
 
-/** What was refused early did not look at what is installed, and then says nothing about it. */
+/** A run that was refused early has not read what is installed, and says nothing about it. */
 function move(report: LocalReport): string {
   const before = report.previous_version
   const after = cell(report.version ?? report.requested_version ?? 'unknown')
-  if (report.outcome !== 'success')
-    return `${after} was asked for${before === null ? '' : `, ${cell(before)} was there`}`
-  return before === report.version ? `${after} was installed already` : `${cell(before ?? 'nothing')} → ${after}`
+  if (report.outcome !== 'success') return `${after}${before === null ? '' : ` (was ${cell(before)})`}`
+  if (before === null) return `first install of ${after}`
+  return before === report.version ? `${after} was already installed` : `${cell(before)} → ${after}`
 }
 
 function wordFor({ outcome, changed, state }: LocalReport): string {
@@ -76,7 +77,7 @@ function facts(report: LocalReport, reportPath: string | undefined): string[][] 
   ]
 }
 
-/** What a project brings, and by whose key. */
+/** The plugins of a project, and the key that signed it. */
 function parts({ plugins, signer_public_key: signer }: LocalReport): string[][] {
   const versions = plugins?.map(({ id, version }) => `${cell(id)} ${cell(version)}`).join(', ')
   return [
@@ -87,13 +88,13 @@ function parts({ plugins, signer_public_key: signer }: LocalReport): string[][] 
 
 /** A run that succeeded may still have an error: a hub that refused the report. */
 function failure(report: LocalReport, error: DeployError | undefined): string[] {
-  const told = report.error ?? (error && { code: error.code, message: error.message, step: null })
-  if (told === undefined) return []
-  const { code: errorCode, message, step } = told
+  const cause = report.error ?? (error && { code: error.code, message: error.message, step: null })
+  if (cause === undefined) return []
+  const { code: errorCode, message, step } = cause
   return [`**${step === null ? '' : `Step ${code(step)}: `}${code(errorCode)}** ${cell(message)}`]
 }
 
-/** Everything that is wrong with a plan or host config, where the failure's sentence tells only the first. */
+/** Everything wrong with a plan or host config, of which the failure's sentence names only the first. */
 function problemList(error: DeployError | undefined): string[] {
   if (!(error instanceof SourceError) || error.problems.length < 2) return []
   const lines = error.problems
@@ -106,8 +107,8 @@ function problemList(error: DeployError | undefined): string[] {
 function rollback(report: LocalReport): string[] {
   if (report.rollback === null) return []
   const { restored, verified, healthy } = report.rollback
-  const result = restored ? 'Everything was taken back' : 'Taking back failed'
-  const check = verified === true ? ', and the restored files are as recorded' : ''
+  const result = restored ? 'every change was undone' : 'not every change could be undone'
+  const check = verified === true ? ', and the restored files match their record' : ''
   const lines = [
     `Rollback: ${result}${check}.${healthSentence(healthy)}`,
     ...rollbackProblems(report).map(found => `- ${cell(found)}`),
@@ -117,7 +118,7 @@ function rollback(report: LocalReport): string[] {
 
 function healthSentence(healthy: boolean | null): string {
   if (healthy === null) return ''
-  return healthy ? ' The old version runs and is healthy.' : ' **The old version is not healthy, look at this host.**'
+  return healthy ? ' The old version runs and is healthy.' : ' **The old version is not healthy: check this host.**'
 }
 
 function states(report: LocalReport): string[][] {
@@ -131,7 +132,7 @@ function steps(report: LocalReport): string[][] {
   return report.steps.map(step => [code(step.id), step.action, result(step), `${step.duration_ms} ms`])
 }
 
-/** Why a step failed stands above; why one only warned, nowhere else. */
+/** The cause of a failed step is above; that of a warning is nowhere else. */
 function result({ status, error }: LocalReport['steps'][number]): string {
   return status === 'warned' && error !== null ? `warned: ${cell(error)}` : status
 }
@@ -141,7 +142,7 @@ function table(head: string[], rows: string[][]): string {
   return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
 }
 
-/** Foreign text as Markdown that shows it and does nothing else. */
+/** Foreign text as Markdown that only shows it. */
 function cell(text: string): string {
   return cleanForeignText(text, 1500).replace(/[\\`*_{}[\]<>|#!~&@]/g, character => `&#${character.codePointAt(0)};`)
 }

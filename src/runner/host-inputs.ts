@@ -16,7 +16,6 @@ import {
   minutesSchema,
   projectRootSchema,
 } from './input-schemas.ts'
-import { readSource } from './source-input.ts'
 
 const DEFAULT_KEEP_PATHS = ['.env', 'data']
 const TERABYTE = 1024 ** 4
@@ -31,19 +30,13 @@ const downloadTimeoutSchema = z.pipe(
   z.transform((minutes: number) => minutes * 60_000),
 )
 
-/** The inputs of every action that installs: this host, what it allows, and the limits. */
-export function readInstallInputs(read: InputReader, workspace: string) {
+/** The inputs of every action that installs: this host, its rules and the limits. */
+export function readHostInputs(read: InputReader) {
   return {
     pluginSecretKey: read.optionalSecret('plugin-secret-key'),
     projectRoot: read.required('project-root', projectRootSchema),
     hostId: read.withDefault('host-id', hostIdSchema, hostname()),
-    hostConfig: readSource(
-      read,
-      workspace,
-      read.optional('host-config', z.string()),
-      'host-config',
-      MAX_SMALL_FILE_BYTES,
-    ),
+    hostConfig: read.file('host-config', MAX_SMALL_FILE_BYTES),
     artifactSha256: read.optional('artifact-sha256', sha256Schema),
     keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
     ...readChoices(read),

@@ -1,86 +1,111 @@
+import { resolve } from 'node:path'
 import * as core from '@actions/core'
 import type { z } from 'zod/mini'
+import type { SourceFile } from '../core/document/source-file.ts'
 import { ConfigError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
+import { readStart } from './file-input.ts'
 
 export interface InputProblem {
   kind: 'missing' | 'invalid'
   message: string
 }
 
-/** Reads inputs one by one and collects what is wrong with them, so that all of it is told at once. */
-export interface InputReader {
-  readonly problems: readonly InputProblem[]
-  /** Every secret that was read, the malformed ones too. */
-  readonly secrets: readonly string[]
-  /** An input that must be given. Undefined, and a problem, when it is missing or malformed. */
-  required<T>(name: string, schema: z.ZodMiniType<T, string>): T | undefined
-  /** An input that may be left out; an empty one counts as left out. */
-  optional<T>(name: string, schema: z.ZodMiniType<T, string>): T | undefined
-  /** The same with a default for one that is left out. A malformed one stays undefined: nobody asked for the default. */
-  withDefault<T>(name: string, schema: z.ZodMiniType<T, string>, fallback: T): T | undefined
-  /**
-   * As `required` and `optional`, for secrets: masked in the log as soon as they are read, and never quoted. Taken as
-   * they are, white space included, but for one line break at the end.
-   */
-  requiredSecret(name: string, schema?: z.ZodMiniType<string, string>): string | undefined
-  optionalSecret(name: string): string | undefined
-  refuse(name: string, what: string): void
-}
+type TextSchema<T> = z.ZodMiniType<T, string>
 
-export function createInputReader(): InputReader {
-  const problems: InputProblem[] = []
-  const secrets: string[] = []
-  const refuse = (name: string, what: string): void => {
-    problems.push({ kind: 'invalid', message: `${name} ${what}` })
+/** The runner passes an empty text for a secret that does not exist, or that this run may not read. */
+const EMPTY_SECRET = 'is empty (is the secret defined in this repository or environment?)'
+
+/**
+ * Reads inputs one by one and collects what is wrong with them, so that one run reports all of it. An empty input
+ * counts as left out. An input that is missing or malformed is undefined, and a problem.
+ */
+export class InputReader {
+  readonly problems: InputProblem[] = []
+  /** Every secret that was read, the malformed ones too. */
+  readonly secrets: string[] = []
+  readonly #workspace: string
+
+  /** Paths in inputs are relative to `workspace`. */
+  constructor(workspace: string) {
+    this.#workspace = workspace
   }
-  const parse = <T>(name: string, text: string, schema: z.ZodMiniType<T, string>): T | undefined => {
-    const parsed = schema.safeParse(text)
-    if (parsed.success) return parsed.data
-    refuse(
-      name,
-      `${parsed.error.issues[0]?.message ?? 'is malformed'}, found "${cleanForeignText(withoutUserinfo(text), 100)}"`,
-    )
+
+  required<T>(name: string, schema: TextSchema<T>): T | undefined {
+    const text = this.#present(name, take(name))
+    return text === undefined ? undefined : this.#parse(name, text, schema)
+  }
+
+  optional<T>(name: string, schema: TextSchema<T>): T | undefined {
+    const text = take(name)
+    return text === undefined ? undefined : this.#parse(name, text, schema)
+  }
+
+  /** A malformed input stays undefined: nobody asked for the default. */
+  withDefault<T>(name: string, schema: TextSchema<T>, fallback: T): T | undefined {
+    const text = take(name)
+    return text === undefined ? fallback : this.#parse(name, text, schema)
+  }
+
+  /**
+   * A secret: masked in the log as soon as it is read, and never quoted. White space belongs to it, except for one line
+   * break at the end.
+   */
+  requiredSecret(name: string, schema?: TextSchema<string>): string | undefined {
+    const secret = this.#present(name, this.optionalSecret(name), EMPTY_SECRET)
+    const parsed = secret === undefined ? undefined : schema?.safeParse(secret)
+    if (parsed === undefined || parsed.success) return secret
+    this.refuse(name, parsed.error.issues[0]?.message ?? 'is malformed')
     return undefined
   }
-  const present = (name: string, text: string | undefined, found = 'was not given'): string | undefined => {
-    if (text === undefined) problems.push({ kind: 'missing', message: `${name} is required and ${found}` })
-    return text
-  }
-  const takeSecret = (name: string): string | undefined => {
+
+  /** The same for a secret that may be left out. */
+  optionalSecret(name: string): string | undefined {
     const secret = takeExactly(name)
-    if (secret !== undefined) secrets.push(secret)
+    if (secret !== undefined) this.secrets.push(secret)
     return masked(secret)
   }
-  return {
-    problems,
-    secrets,
-    refuse,
-    required(name, schema) {
-      const text = present(name, take(name))
-      return text === undefined ? undefined : parse(name, text, schema)
-    },
-    optional(name, schema) {
-      const text = take(name)
-      return text === undefined ? undefined : parse(name, text, schema)
-    },
-    withDefault(name, schema, fallback) {
-      const text = take(name)
-      return text === undefined ? fallback : parse(name, text, schema)
-    },
-    requiredSecret(name, schema) {
-      const secret = present(name, takeSecret(name), EMPTY_SECRET)
-      const parsed = secret === undefined ? undefined : schema?.safeParse(secret)
-      if (parsed === undefined || parsed.success) return secret
-      refuse(name, parsed.error.issues[0]?.message ?? 'is malformed')
+
+  /** The file that an input names, as `readStart` reads it. */
+  requiredFile(name: string, maxBytes: number): SourceFile | undefined {
+    return this.#read(name, this.#present(name, take(name)), maxBytes)
+  }
+
+  /** The same for an input that may be left out. */
+  file(name: string, maxBytes: number): SourceFile | undefined {
+    return this.#read(name, take(name), maxBytes)
+  }
+
+  /** Adds a problem; `reason` continues the sentence that the input's name begins. */
+  refuse(name: string, reason: string): void {
+    this.problems.push({ kind: 'invalid', message: `${name} ${reason}` })
+  }
+
+  #present(name: string, text: string | undefined, found = 'was not given'): string | undefined {
+    if (text === undefined) this.problems.push({ kind: 'missing', message: `${name} is required and ${found}` })
+    return text
+  }
+
+  #parse<T>(name: string, text: string, schema: TextSchema<T>): T | undefined {
+    const parsed = schema.safeParse(text)
+    if (parsed.success) return parsed.data
+    const expected = parsed.error.issues[0]?.message ?? 'is malformed'
+    this.refuse(name, `${expected}, found "${cleanForeignText(withoutUserinfo(text), 100)}"`)
+    return undefined
+  }
+
+  #read(name: string, path: string | undefined, maxBytes: number): SourceFile | undefined {
+    if (path === undefined) return undefined
+    const resolved = resolve(this.#workspace, path)
+    try {
+      return { path, text: readStart(resolved, maxBytes) }
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error)
+      this.refuse(name, `names ${path}, which cannot be read at ${resolved}: ${reason}`)
       return undefined
-    },
-    optionalSecret: takeSecret,
+    }
   }
 }
-
-/** The runner gives an empty text for a secret that does not exist, or that this run may not read. */
-const EMPTY_SECRET = 'is empty (is the secret defined in this repository or environment?)'
 
 /** All problems as one error: `missing_input` when something is missing, else `invalid_input`. */
 export function inputError(problems: readonly InputProblem[]): ConfigError {
@@ -111,7 +136,7 @@ function masked(secret: string | undefined): string | undefined {
   return secret
 }
 
-/** A URL may carry a password by mistake, which must not be told any further. */
+/** A URL may contain a password by mistake, which no message may repeat. */
 function withoutUserinfo(text: string): string {
   return text.replace(/\/\/[^/@\s]*@/g, '//***@')
 }

@@ -50,7 +50,7 @@ export const projectRootSchema = z
   )
   .check(
     z.refine(path => path !== '/', {
-      error: "must not be the file system's root: name the directory that holds plugins/ and extensions/",
+      error: "must not be the file system's root: name the directory that contains plugins/ and extensions/",
     }),
   )
 
@@ -72,7 +72,7 @@ export const keepPathsSchema = z
   )
   .check(
     z.refine(paths => paths.every(isKeepPath), {
-      error: 'must hold relative paths inside the installed directory, one a line, without ".", ".." or backslashes',
+      error: 'must be relative paths inside the installed directory, one per line, without ".", ".." or backslashes',
     }),
   )
 

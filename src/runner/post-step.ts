@@ -2,46 +2,28 @@ import * as core from '@actions/core'
 import type { DeploymentTools } from '../install/deployment/deployment.ts'
 import { isSystemError, toHostError } from '../install/files/system-errors.ts'
 import type { ClosedDeployment } from '../install/reports/close.ts'
-import { createWire } from '../net/wire.ts'
-import { annotateError } from './annotations.ts'
-import type { Connection } from './connection.ts'
-import { buildDeploySummary } from './deploy-summary.ts'
-import { readRunFacts } from './environment.ts'
-import { createRunnerFiles } from './runner-files.ts'
-import { createRunnerLog } from './runner-log.ts'
-import { keepSecrets } from './secret-keeper.ts'
-import { wireOptions } from './wire-options.ts'
-
-export interface PostInputs<Request> {
-  request: Request & { projectRoot: string | undefined }
-  connection: Connection
-  secrets: readonly string[]
-}
-
-export type PostTools = Pick<DeploymentTools, 'reportWire' | 'log' | 'redact' | 'hide'> & { runUrl: string | null }
+import type { Flows } from '../install/reports/host.ts'
+import { ActionStep, type StepInputs } from './action-step.ts'
 
 /**
- * A post step: ends what a main step that was killed left on the host. After one that ended by itself there is nothing to
- * do. Sets no outputs, because the runner drops them here. Fails the step when the host could not be brought back; never
- * throws.
+ * A post step: recovers what a main step that was killed left on the host. After a main step that ended by itself there
+ * is nothing to do. Sets no outputs, because the runner drops them here. Fails the step when the host could not be
+ * restored; never throws.
  */
-export async function runPostStep<Request>(
-  readInputs: (workspace: string) => PostInputs<Request>,
-  finish: (request: Request, tools: PostTools) => Promise<ClosedDeployment | undefined>,
+export async function runPostStep<Request extends { projectRoot: string | undefined }>(
+  readInputs: () => StepInputs<Request>,
+  flows: Flows,
+  finish: (request: Request, tools: DeploymentTools) => Promise<ClosedDeployment | undefined>,
 ): Promise<void> {
   if (core.getState('locked') !== 'true') return
-  const { request, connection, secrets } = readInputs(process.env['GITHUB_WORKSPACE'] ?? process.cwd())
-  const { redact, hide } = keepSecrets(secrets)
-  const log = createRunnerLog(redact)
+  const inputs = readInputs()
+  const step = new ActionStep(inputs, flows, () => ({}))
+  // There is nothing to cancel: a recovery is complete or repeated.
+  step.close()
   try {
-    const reportWire = createWire(wireOptions(connection, log))
-    const recovered = await finish(request, { reportWire, log, redact, hide, runUrl: readRunFacts(process.env).url })
-    log.end()
-    if (recovered === undefined) return
-    await createRunnerFiles(log, redact).addSummary(buildDeploySummary({ ...recovered, plannedSteps: [] }))
+    await step.finishPost(await finish(inputs.request, step.tools))
   } catch (error) {
-    log.end()
-    annotateError(isSystemError(error) ? toHostError(error, `recovering ${request.projectRoot}`) : error, redact)
-    process.exitCode = 1
+    const { projectRoot } = inputs.request
+    step.fail(isSystemError(error) ? toHostError(error, `recovering ${projectRoot}`) : error)
   }
 }

@@ -1,11 +1,11 @@
 import type { LocalReport } from '../install/reports/local-report.ts'
 
 /**
- * What is off after a rollback, one sentence each, for a reader who has just read the cause: where a restart fails on the
- * old files as it did on the new ones, its sentence is not told again. That a version is unhealthy is, because here it is
- * the old one.
+ * What is wrong after a rollback, one sentence each, for a reader who has just read the cause. Does not repeat the
+ * sentence of a restart that fails for the old version as for the new one; an unhealthy old version does get its own
+ * sentence.
  */
 export function rollbackProblems({ rollback, error }: Pick<LocalReport, 'rollback' | 'error'>): string[] {
-  const told = error?.code === 'unhealthy' ? undefined : error?.message
-  return (rollback?.problems ?? []).map(problem => (problem === told ? 'The same happened again.' : problem))
+  const cause = error?.code === 'unhealthy' ? undefined : error?.message
+  return (rollback?.problems ?? []).map(problem => (problem === cause ? 'The same happened again.' : problem))
 }

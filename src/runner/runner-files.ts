@@ -1,7 +1,7 @@
 import * as core from '@actions/core'
 import type { Log } from '../core/log.ts'
 
-/** Outputs in words of our own, or built of texts that were redacted one by one. */
+/** Outputs without foreign text, or built from texts that were redacted one by one. */
 const OWN_OUTPUTS: ReadonlySet<string> = new Set([
   'outcome',
   'changed',
@@ -13,7 +13,7 @@ const OWN_OUTPUTS: ReadonlySet<string> = new Set([
   'plugins',
 ])
 
-/** The files through which a step speaks to the runner. What cannot be written there is a warning and changes no outcome. */
+/** The files that a step writes for the runner. A failure to write one is a warning and changes no outcome. */
 export interface RunnerFiles {
   setOutputs(outputs: Readonly<Record<string, string>>): void
   /** For the post step. */

@@ -1,16 +1,12 @@
 import * as core from '@actions/core'
 import { createRedactor } from '../core/secrets.ts'
+import type { SecretKeeper } from '../install/transaction/context.ts'
 
-/** A hub that gives out words as tokens must not be able to blot them out of what a run says. */
+/** A hub that issues words as tokens must not be able to remove them from what a run says. */
 const SHORTEST_HIDDEN = 8
 
-/** What no log line, file or output may show; secrets that are learned on the way are added as soon as they are known. */
-export interface SecretKeeper {
-  redact(text: string): string
-  hide(secret: string): void
-}
-
-export function keepSecrets(known: readonly string[]): SecretKeeper {
+/** Keeps these secrets, and those learned during the run, out of every log line, file and output. */
+export function createSecretKeeper(known: readonly string[]): SecretKeeper {
   const secrets = [...known]
   let redact = createRedactor(secrets)
   return {

@@ -5,7 +5,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { parse } from 'yaml'
-import { type DeployInputs, readDeployInputs } from '../../src/actions/deploy-inputs.ts'
+import { type DeployInputs, readDeployInputs } from '../../src/actions/deploy.ts'
 import { HostConfigError, parseHostConfig } from '../../src/core/plan/host-config.ts'
 import { PlanError, parsePlan } from '../../src/core/plan/plan.ts'
 import type { DeployRequest } from '../../src/marketplace/request.ts'
@@ -33,7 +33,7 @@ function problemsWith(more: Readonly<Record<string, string>>): string[] {
 }
 
 describe('readDeployInputs', () => {
-  it('needs exactly the inputs that action.yml calls required, and tells all that are missing at once', () => {
+  it('requires exactly the inputs that action.yml calls required, and reports all missing ones at once', () => {
     const required = Object.keys(DEFINITION.inputs).filter(name => DEFINITION.inputs[name]?.required)
     const { problems } = withInputs({}, workspace => readDeployInputs(workspace)).result
     assert.deepEqual(problems.map(({ message }) => message.split(' ')[0]).toSorted(), required.toSorted())
@@ -41,7 +41,7 @@ describe('readDeployInputs', () => {
     assert.equal(inputError(problems).code, 'missing_input')
   })
 
-  it('has the defaults of action.yml for what the runner leaves out', () => {
+  it('uses the defaults of action.yml for inputs that the runner leaves out', () => {
     const defaults = Object.fromEntries(
       Object.entries(DEFINITION.inputs).flatMap(([name, input]) =>
         input.default === undefined ? [] : [[name, input.default]],
@@ -81,18 +81,18 @@ describe('readDeployInputs', () => {
     })
   })
 
-  it('tells a secret that is empty from an input that is not there', () => {
+  it('distinguishes an empty secret from a missing input', () => {
     const { problems } = readInputs({ 'api-key': '', slug: '' })
     assert.deepEqual(problems.map(({ message }) => /secret/.test(message)).toSorted(), [false, true])
   })
 
   const unreadable: Record<string, (path: string) => void> = {
     'a directory': path => mkdirSync(path),
-    'a pipe that nobody writes to': path => execFileSync('mkfifo', [path]),
-    'a link to nothing': path => symlinkSync('nowhere', path),
+    'a pipe without a writer': path => execFileSync('mkfifo', [path]),
+    'a dangling link': path => symlinkSync('nowhere', path),
   }
   for (const [name, make] of Object.entries(unreadable)) {
-    it(`refuses ${name} for a plan in words, without waiting for anything`, () => {
+    it(`refuses ${name} as a plan, in words and without waiting`, () => {
       const { result } = withInputs({ ...REQUIRED, 'install-plan': 'plan.yaml' }, workspace => {
         make(join(workspace, 'plan.yaml'))
         return readDeployInputs(workspace)
@@ -109,7 +109,7 @@ describe('readDeployInputs', () => {
     assert.deepEqual(readInputs().request.plan, { path: 'install.yaml', text: 'steps: []\n' })
   })
 
-  it('takes bases elsewhere, with a path, without a slash at the end', () => {
+  it('accepts other bases, with a path, and drops the slashes at their end', () => {
     const more = {
       'hub-url': 'https://hub.example/api/',
       'services-url': 'https://s.example/x//',
@@ -122,7 +122,7 @@ describe('readDeployInputs', () => {
     })
   })
 
-  it('tells all that is missing or malformed at once', () => {
+  it('reports every missing or malformed input at once', () => {
     const more = {
       slug: '',
       kind: 'theme',
@@ -142,14 +142,14 @@ describe('readDeployInputs', () => {
     assert.equal(inputError(readInputs({ kind: 'theme' }).problems).code, 'invalid_input')
   })
 
-  it('masks every secret, each line of it, and hands them on for redaction', () => {
+  it('masks every line of every secret, and returns the secrets for redaction', () => {
     const secrets = { 'api-key': 'key-1', 'signing-secret': 'first\nsecond', 'plugin-secret-key': 'key-3' }
     const { result, output } = withInputs({ ...REQUIRED, ...secrets }, workspace => readDeployInputs(workspace))
     for (const secret of ['key-1', 'first', 'second', 'key-3']) assert.ok(output.includes(`::add-mask::${secret}`))
     assert.deepEqual(result.secrets, ['key-1', 'first\nsecond', 'key-3'])
   })
 
-  it('takes a secret as it is, but for one line break at the end', () => {
+  it('keeps a secret unchanged except for one line break at the end', () => {
     const taken: [string, string][] = [
       [' a b\t', ' a b\t'],
       ['a\n', 'a'],
@@ -164,7 +164,7 @@ describe('readDeployInputs', () => {
     assert.equal(readInputs({ 'api-key': 'key\r\n' }).request.apiKey, 'key')
   })
 
-  it('has no default for what is malformed', () => {
+  it('does not replace a malformed input with its default', () => {
     const malformed = {
       kind: 'theme',
       version: '../1',
@@ -213,7 +213,7 @@ describe('readDeployInputs', () => {
     assert.doesNotMatch(problem?.message ?? '', /::|[\r\n]/)
   })
 
-  const borders: Record<
+  const bounds: Record<
     string,
     { good: Record<string, unknown>; bad: string[]; of: (request: DeployRequest) => unknown }
   > = {
@@ -300,7 +300,7 @@ describe('readDeployInputs', () => {
     'install-plan': { good: {}, bad: ['none.yaml', '.'], of: () => undefined },
     'ca-file': { good: {}, bad: ['none.pem', 'install.yaml'], of: () => undefined },
   }
-  for (const [name, { good, bad, of }] of Object.entries(borders)) {
+  for (const [name, { good, bad, of }] of Object.entries(bounds)) {
     for (const [text, value] of Object.entries(good)) {
       it(`reads ${name} ${JSON.stringify(text.slice(0, 30))}`, () => {
         const { request, problems } = readInputs({ [name]: text })
@@ -318,7 +318,7 @@ describe('readDeployInputs', () => {
   for (const [name, bytes] of [
     ['is not UTF-8', Buffer.concat([Buffer.from('# '), Buffer.from([0xff, 0xfe]), Buffer.from('\nsteps: []\n')])],
     ['is larger than 256 KiB', Buffer.alloc(256 * 1024 + 1, 0x20)],
-    ['is far larger, with a character across the border', Buffer.alloc(1024 * 1024, 'ü')],
+    ['is far larger, with a character across the limit', Buffer.alloc(1024 * 1024, 'ü')],
   ] as const) {
     it(`leaves a plan or host config that ${name} to its parser, which refuses it at its first line`, () => {
       const { result } = withInputs({ ...REQUIRED, 'host-config': 'install.yaml' }, workspace => {

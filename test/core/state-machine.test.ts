@@ -1,8 +1,16 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { createStateMachine } from '../../src/core/state-machine.ts'
+import { createStateMachine, statesBetween, type Transitions } from '../../src/core/state-machine.ts'
 
 const LIGHTS = { red: ['green'], green: ['red'], off: [] } as const
+/** Two ways lead to `done`, and none out of it. */
+const TRIP: Transitions<string> = {
+  home: ['walk', 'ride'],
+  walk: ['rest', 'home'],
+  rest: ['done'],
+  ride: ['done'],
+  done: [],
+}
 
 describe('createStateMachine', () => {
   it('records each state with its time', () => {
@@ -22,4 +30,23 @@ describe('createStateMachine', () => {
     assert.equal(machine.current, 'red')
     assert.equal(machine.history.length, 1)
   })
+})
+
+describe('statesBetween', () => {
+  const ways: [from: string, to: string, way: string[]][] = [
+    ['home', 'walk', ['walk']],
+    ['home', 'rest', ['walk', 'rest']],
+    ['home', 'done', ['ride', 'done']],
+    ['walk', 'done', ['rest', 'done']],
+    ['walk', 'ride', ['home', 'ride']],
+    ['walk', 'walk', []],
+    ['done', 'home', []],
+    ['home', 'nowhere', []],
+    ['nowhere', 'home', []],
+  ]
+  for (const [from, to, way] of ways) {
+    it(`finds ${way.join(', ') || 'nothing'} from ${from} to ${to}`, () => {
+      assert.deepEqual(statesBetween(TRIP, from, to), way)
+    })
+  }
 })

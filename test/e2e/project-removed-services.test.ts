@@ -88,7 +88,7 @@ describe('the service of a part that a new version no longer includes', () => {
     it(`is unknown, with a notice, under the host config "${hostConfig.trim()}"`, async () => {
       const { exitCode, log } = await update({ included: WITHOUT_MAILER }, hostConfig)
       assert.deepEqual([exitCode, changed(), isThere()], [0, [], false], log)
-      assert.match(commandsIn(log, 'notice').join(), /nothing of extensions\/mailer was stopped/)
+      assert.match(commandsIn(log, 'notice').join(), /extensions\/mailer was not stopped/)
     })
   }
 

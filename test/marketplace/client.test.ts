@@ -24,6 +24,7 @@ const REPORT = {
   repo: null,
   error_message: null,
 } as const
+const ONCE = { retry: false, timeoutMs: 10_000 }
 
 function clientOf(
   url: string,
@@ -31,7 +32,7 @@ function clientOf(
   kind: 'plugin' | 'service' = 'plugin',
 ): MarketplaceClient {
   const all = { hub: url, services: url, deployments: url, ...bases }
-  return createMarketplaceClient(createTestedWire(), all, { kind, slug: 'greeter' }, 'the key')
+  return createMarketplaceClient(createTestedWire(), { bases: all, kind, slug: 'greeter', apiKey: 'the key' })
 }
 
 async function withHub(
@@ -67,7 +68,7 @@ describe('MarketplaceClient', () => {
     })
     await client.readLatestVersion()
     await client.fetchArtifact(artifactRequest(t, '1.0.0'))
-    await client.sendReport(REPORT, false, 10_000)
+    await client.sendReport(REPORT, ONCE)
     assert.deepEqual(calls(server), [
       ['GET', '/plugins/greeter', undefined],
       ['GET', '/plugins/greeter/install?version=1.0.0', 'the key'],
@@ -75,7 +76,7 @@ describe('MarketplaceClient', () => {
     ])
   })
 
-  it('asks for services and reports where they are mounted, a path included', async t => {
+  it('requests services and reports below their own bases, paths included', async t => {
     const hub = await serve(t, answering(500, ''))
     const services = await serve(t, answering(200, '{"latest_version":"1.0.0"}'))
     const deployments = await serve(t, answering(201, '{}'))
@@ -83,7 +84,7 @@ describe('MarketplaceClient', () => {
     const client = clientOf(hub.url, bases, 'service')
     await client.readLatestVersion()
     await client.fetchArtifact(artifactRequest(t, 'latest'))
-    await client.sendReport(REPORT, false, 10_000)
+    await client.sendReport(REPORT, ONCE)
     assert.deepEqual(
       services.requests.map(({ url }) => url),
       ['/market/v2/services/greeter', '/market/v2/services/greeter/install?version=latest'],
@@ -95,7 +96,7 @@ describe('MarketplaceClient', () => {
     assert.deepEqual(hub.requests, [])
   })
 
-  it('asks for plugins at the hub itself, whatever the base of services', async t => {
+  it('requests plugins from the hub itself, even when services have a base of their own', async t => {
     const hub = await serve(t, answering(200, '{"latest_version":"1.0.0"}'))
     await clientOf(`${hub.url}/api/`, { services: 'http://127.0.0.1:1' }).readLatestVersion()
     assert.equal(hub.requests[0]?.url, '/api/plugins/greeter')
@@ -114,7 +115,7 @@ describe('readLatestVersion', () => {
     '{"latest_version":" v2 ","other":[1]}': 'v2',
   }
   for (const [body, version] of Object.entries(latest)) {
-    it(`reads ${version} of ${body}`, async t => {
+    it(`reads ${version} from ${body}`, async t => {
       const { client } = await withHub(t, answering(200, body))
       assert.equal(await client.readLatestVersion(), version)
     })
@@ -155,7 +156,7 @@ describe('a refusal', () => {
     [500, 'artifact_unavailable', ArtifactError],
   ] as const
   for (const [status, code, type] of statuses) {
-    it(`with ${status} is ${code}, with the status and what the hub says`, async t => {
+    it(`with ${status} becomes ${code} and quotes the status and the hub's reason`, async t => {
       const { client } = await withHub(t, answering(status, '{"error":"because of this"}'))
       for (const act of [async () => client.readLatestVersion(), () => client.fetchArtifact(artifactRequest(t, '1'))]) {
         const error = await refusalOf(act)
@@ -171,18 +172,18 @@ describe('a refusal', () => {
     'error before detail and message': ['{"message":"c","detail":"b","error":"aaa"}', /\(aaa\)/],
     'detail before message': ['{"message":"c","detail":"bbb"}', /\(bbb\)/],
     message: ['{"message":"ccc"}', /\(ccc\)/],
-    'detail where error is no text': ['{"error":{"code":1},"detail":"bbb"}', /\(bbb\)/],
-    'nothing of a list': ['[{"error":"x"}]', /answered 403\./],
-    'nothing of HTML': ['<h1>no</h1>', /answered 403\./],
+    'detail when error is not text': ['{"error":{"code":1},"detail":"bbb"}', /\(bbb\)/],
+    'nothing from a list': ['[{"error":"x"}]', /answered 403\./],
+    'nothing from HTML': ['<h1>no</h1>', /answered 403\./],
   } as const
   for (const [name, [body, said]] of Object.entries(bodies)) {
-    it(`tells ${name}`, async t => {
+    it(`quotes ${name}`, async t => {
       const { client } = await withHub(t, answering(403, body))
       assert.match((await refusalOf(() => client.readLatestVersion())).message, said)
     })
   }
 
-  it('is told in clean text, cut', async t => {
+  it('quotes the hub in clean text of limited length', async t => {
     const error = `\u001b[31m::error::x\r\n##[group]${'y'.repeat(5000)}`
     const { client } = await withHub(t, answering(403, JSON.stringify({ error })))
     const { message } = await refusalOf(() => client.readLatestVersion())
@@ -192,7 +193,7 @@ describe('a refusal', () => {
 })
 
 describe('fetchArtifact', () => {
-  it('gives digest, signature header and what the other headers say', async t => {
+  it('returns the digest, the signature header and what the other headers say', async t => {
     const headers = {
       'X-Signature': 'hmac_sha256:00',
       'X-Plugin': 'greeter@1.4.0',
@@ -207,7 +208,7 @@ describe('fetchArtifact', () => {
     )
   })
 
-  it('reads the version of a service from its own header', async t => {
+  it("reads a service's version from the service header", async t => {
     const server = await serve(t, answering(200, 'zip', { 'X-Plugin': 'greeter@1', 'X-Service': 'greeter@2' }))
     const served = await clientOf(server.url, {}, 'service').fetchArtifact(artifactRequest(t, '2'))
     assert.equal(served.headerVersion, '2')
@@ -215,14 +216,14 @@ describe('fetchArtifact', () => {
 
   const unusable = ['greeter', 'greeter@', 'greeter@../1', 'greeter@1 2', '@scope/greeter']
   for (const header of unusable) {
-    it(`takes no version from X-Plugin: ${header}`, async t => {
+    it(`finds no version in X-Plugin: ${header}`, async t => {
       const { client } = await withHub(t, answering(200, 'zip', { 'X-Plugin': header }))
       assert.equal((await client.fetchArtifact(artifactRequest(t, '1'))).headerVersion, undefined)
     })
   }
 
   for (const header of ['example', 'a/b/c@1', 'a b/c', 'a/b@1 2', `a/${'b'.repeat(400)}`]) {
-    it(`takes no repository from X-Repo: ${header.slice(0, 20)}`, async t => {
+    it(`finds no repository in X-Repo: ${header.slice(0, 20)}`, async t => {
       const { client } = await withHub(t, answering(200, 'zip', { 'X-Repo': header }))
       assert.equal((await client.fetchArtifact(artifactRequest(t, '1'))).repo, undefined)
     })

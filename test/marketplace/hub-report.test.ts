@@ -9,13 +9,8 @@ import { createTestedWire } from '../net/tested-wire.ts'
 const GREETER = { kind: 'plugin', slug: 'greeter' } as const
 
 function senderTo(url: string) {
-  const client = createMarketplaceClient(
-    createTestedWire(),
-    { hub: url, services: url, deployments: url },
-    GREETER,
-    'key',
-  )
-  return createReportSender(client, url, GREETER)
+  const access = { ...GREETER, bases: { hub: url, services: url, deployments: url }, apiKey: 'key' }
+  return createReportSender(createMarketplaceClient(createTestedWire(), access), access)
 }
 
 describe('createReportSender', () => {
@@ -32,7 +27,7 @@ describe('createReportSender', () => {
     [503, { accepted: false, final: false }],
   ]
   for (const [status, expected] of answers) {
-    it(`takes ${status} for ${JSON.stringify(expected)}`, async t => {
+    it(`turns ${status} into ${JSON.stringify(expected)}`, async t => {
       const handler: Handler = (_, response) => response.writeHead(status, { Location: '/' }).end('{"error":"why"}')
       const server = await serve(t, handler)
       assert.partialDeepStrictEqual(
@@ -43,7 +38,7 @@ describe('createReportSender', () => {
     })
   }
 
-  it('never throws, and lets a report wait that reached nobody', async () => {
+  it('lets a report wait when no hub answers, without throwing', async () => {
     const sender = senderTo(`http://127.0.0.1:${await closedPort()}`)
     assert.partialDeepStrictEqual(await sender.send(reportOf(), { retry: false, timeoutMs: 10_000 }), {
       accepted: false,
@@ -52,7 +47,7 @@ describe('createReportSender', () => {
     })
   })
 
-  it('retries a report of this run, and sends one that waited once', async t => {
+  it('retries the report of this run, but sends a waiting report once', async t => {
     const handler: Handler = (_, response, nth) => response.writeHead(nth % 2 === 1 ? 503 : 201).end('{}')
     const server = await serve(t, handler)
     assert.deepEqual(await senderTo(server.url).send(reportOf(), { retry: true, timeoutMs: 10_000 }), {
@@ -65,14 +60,14 @@ describe('createReportSender', () => {
     })
   })
 
-  it('has an address of hub, kind and slug, whatever slashes the base ends with', () => {
+  it('builds its address from hub, kind and slug, without the slashes that end the base', () => {
     assert.equal(senderTo('https://hub.example/').address, senderTo('https://hub.example').address)
     assert.notEqual(senderTo('https://hub.example').address, senderTo('https://other.example').address)
   })
 })
 
 describe('buildReportBody', () => {
-  it('is what the contract names, and nothing else', () => {
+  it('has the fields of the contract and no others', () => {
     assert.deepEqual(buildReportBody(reportOf({ repo: 'example/greeter@v2' }), GREETER), {
       kind: 'plugin',
       slug: 'greeter',
@@ -86,7 +81,7 @@ describe('buildReportBody', () => {
     })
   })
 
-  it('names the version asked for where none was found, and cuts the error', () => {
+  it('names the requested version when none was found, and shortens the error', () => {
     const error = { code: 'network' as const, message: 'x'.repeat(5000), step: null }
     const body = buildReportBody(reportOf({ version: null, requested_version: '3.0.0', error }), GREETER)
     assert.deepEqual([body.version, body.error_message?.length], ['3.0.0', 2000])

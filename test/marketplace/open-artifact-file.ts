@@ -3,7 +3,7 @@ import type { TestContext } from 'node:test'
 import { openPrivateFileSync } from '../../src/install/files/private-file.ts'
 import type { ArtifactRequest } from '../../src/marketplace/client.ts'
 
-/** A fetch of one version into a file without a name that ends with the test. */
+/** A request to fetch one version into an unnamed file, which closes when the test ends. */
 export function artifactRequest(t: TestContext, version: string): ArtifactRequest {
   const file = openPrivateFileSync(tmpdir())
   t.after(() => file.close())

@@ -2,7 +2,12 @@ import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { AuthenticationError } from '../../src/core/errors.ts'
 import { verifyHmacSignature } from '../../src/core/trust/signature.ts'
-import { createMarketplaceClient, isNotServed, type MarketplaceClient } from '../../src/marketplace/client.ts'
+import {
+  createMarketplaceClient,
+  type HubBases,
+  isNotServed,
+  type MarketplaceClient,
+} from '../../src/marketplace/client.ts'
 import { createReportSender } from '../../src/marketplace/hub-report.ts'
 import { openStage, pluginFiles, SIGNING_SECRET, type Stage } from '../e2e/harness/stage.ts'
 import { reportOf } from '../install/prepared-host.ts'
@@ -21,39 +26,46 @@ describe('the marketplace client with the reference hub', () => {
   after(() => stage.close())
 
   function client(apiKey = stage.apiKey): MarketplaceClient {
-    const { url } = stage.hub
-    return createMarketplaceClient(createTestedWire(), { hub: url, services: url, deployments: url }, GREETER, apiKey)
+    return createMarketplaceClient(createTestedWire(), { ...GREETER, bases: bases(), apiKey })
   }
 
-  it('reads the latest version without a key that the hub knows', async () => {
+  function bases(): HubBases {
+    const { url } = stage.hub
+    return { hub: url, services: url, deployments: url }
+  }
+
+  it('reads the latest version, even with a key that the hub does not know', async () => {
     assert.equal(await client('unknown').readLatestVersion(), '1.1.0')
   })
 
-  it('fetches a version whose signature holds', async t => {
+  it('fetches a version with a valid signature', async t => {
     const request = { ...artifactRequest(t, '1.0.0'), signingSecret: SIGNING_SECRET }
     const served = await client().fetchArtifact(request)
     verifyHmacSignature(served.artifact, served.hmac, served.signatureHeader)
     assert.equal(served.headerVersion, '1.0.0')
   })
 
-  it('is refused with a key that the hub does not know', async t => {
+  it('is refused when the hub does not know its key', async t => {
     const request = artifactRequest(t, '1.0.0')
     await assert.rejects(client('unknown').fetchArtifact(request), AuthenticationError)
   })
 
-  it('is told that a version is not served', async t => {
+  it('recognizes a version that the hub does not serve', async t => {
     const request = artifactRequest(t, '9.0.0')
     await assert.rejects(client().fetchArtifact(request), isNotServed)
   })
 
-  it('has its report accepted, once for each deployment, and refused for good with another key', async () => {
+  it('has a report accepted, and refused for good with a key that the hub does not know', async () => {
     const report = reportOf({
       error: { code: 'network', message: 'm', step: null },
       status: 'failed',
       outcome: 'failed',
     })
     const deliveryWith = (apiKey?: string) =>
-      createReportSender(client(apiKey), stage.hub.url, GREETER).send(report, { retry: false, timeoutMs: 10_000 })
+      createReportSender(client(apiKey), { ...GREETER, bases: bases() }).send(report, {
+        retry: false,
+        timeoutMs: 10_000,
+      })
     assert.deepEqual(await deliveryWith(), { accepted: true, attempts: 1 })
     const refused = await deliveryWith('unknown')
     assert.ok(!refused.accepted && refused.final && refused.error.includes('401'))

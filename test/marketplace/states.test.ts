@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { createStateMachine } from '../../src/core/state-machine.ts'
-import { DEPLOY_TRANSITIONS, type DeployState } from '../../src/marketplace/states.ts'
+import { type DeployState, MARKETPLACE_TRANSITIONS } from '../../src/marketplace/states.ts'
 
-/** Written from the contract's flow, not from the table. */
+/** Taken from the contract's flow, not from the table. */
 const ALLOWED: readonly [DeployState, DeployState][] = [
   ['pending', 'fetching'],
   ['fetching', 'verifying_signature'],
@@ -23,10 +23,10 @@ const ALLOWED: readonly [DeployState, DeployState][] = [
   ['healthchecking', 'failed'],
   ['healthchecking', 'rolled_back'],
 ]
-const STATES = Object.keys(DEPLOY_TRANSITIONS) as DeployState[]
+const STATES = Object.keys(MARKETPLACE_TRANSITIONS) as DeployState[]
 
 function canEnter(from: DeployState, to: DeployState): boolean {
-  const machine = createStateMachine(DEPLOY_TRANSITIONS, from, () => new Date(0))
+  const machine = createStateMachine(MARKETPLACE_TRANSITIONS, from, () => new Date(0))
   try {
     machine.enter(to)
     return true
@@ -43,7 +43,7 @@ function reachableWithout(avoided: DeployState): Set<DeployState> {
   return seen
 }
 
-describe('DEPLOY_TRANSITIONS', () => {
+describe('MARKETPLACE_TRANSITIONS', () => {
   for (const from of STATES) {
     for (const to of STATES) {
       const isAllowed = ALLOWED.some(([a, b]) => a === from && b === to)
@@ -58,12 +58,12 @@ describe('DEPLOY_TRANSITIONS', () => {
     'loading_plan',
     'resolving_sequence',
   ] as const) {
-    it(`has no way to installing around ${avoided}`, () => {
+    it(`cannot reach installing without ${avoided}`, () => {
       assert.ok(!reachableWithout(avoided).has('installing'))
     })
   }
 
-  it('has no way to succeeded around installing and healthchecking', () => {
+  it('cannot reach succeeded without installing and healthchecking', () => {
     for (const avoided of ['installing', 'healthchecking'] as const) {
       assert.ok(!reachableWithout(avoided).has('succeeded'))
     }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { z } from 'zod/mini'
 import {
   ArtifactError,
   AuthenticationError,
@@ -7,7 +8,8 @@ import {
   DeploymentError,
   type ErrorCode,
 } from '../../src/core/errors.ts'
-import { type HubCall, malformedAnswer, refusalOf } from '../../src/project/answers.ts'
+import type { JsonAnswer } from '../../src/net/wire.ts'
+import { type HubCall, parseAnswer, refusalOf } from '../../src/project/answers.ts'
 
 type Row = [call: HubCall, statuses: number[], type: new (...args: never[]) => DeployError, code: ErrorCode]
 
@@ -29,13 +31,13 @@ const ROWS: Row[] = [
 ]
 
 function refuse(call: HubCall, status: number, body: unknown): DeployError {
-  return refusalOf(call, { status, body, url: 'https://hub.example/x?token=SIGNED' }, 'project shop')
+  return refusalOf({ call, subject: 'project shop' }, { status, body, url: 'https://hub.example/x?token=SIGNED' })
 }
 
 describe('refusalOf', () => {
   for (const [call, statuses, type, code] of ROWS) {
     for (const status of statuses) {
-      it(`makes ${status} of ${call} a ${type.name} ${code} (contract 7)`, () => {
+      it(`turns ${status} of ${call} into ${type.name} ${code} (contract 7)`, () => {
         const error = refuse(call, status, { error: 'because of this' })
         assert.equal(error.constructor, type)
         assert.equal(error.code, code)
@@ -45,18 +47,18 @@ describe('refusalOf', () => {
   }
 
   const bodies: Record<string, [unknown, RegExp]> = {
-    'nothing more where there is no body': [undefined, /answered 500\./],
-    'nothing more of HTML': ['<h1>no</h1>', /answered 500\./],
-    'nothing more of a list': [[{ error: 'x' }], /answered 500\./],
-    'nothing of detail and message': [{ detail: 'x', message: 'x' }, /answered 500\./],
-    'nothing more where error is null': [{ error: null }, /answered 500\./],
-    'an error that is no text as JSON': [{ error: { code: 7 } }, /answered 500 \(\{"code":7\}\)/],
+    'nothing without a body': [undefined, /answered 500\./],
+    'nothing from HTML': ['<h1>no</h1>', /answered 500\./],
+    'nothing from a list': [[{ error: 'x' }], /answered 500\./],
+    'nothing from detail and message': [{ detail: 'x', message: 'x' }, /answered 500\./],
+    'nothing when error is null': [{ error: null }, /answered 500\./],
+    'an error that is not text as JSON': [{ error: { code: 7 } }, /answered 500 \(\{"code":7\}\)/],
   }
   for (const [name, [body, said]] of Object.entries(bodies)) {
-    it(`tells ${name}`, () => assert.match(refuse('latest', 500, body).message, said))
+    it(`quotes ${name}`, () => assert.match(refuse('latest', 500, body).message, said))
   }
 
-  it('tells clean text, cut, and no query of the URL', () => {
+  it('quotes clean text of limited length, and no query of the URL', () => {
     const error = `\u001b[31m::error::x\r\n##[group]${'y'.repeat(5000)}`
     const { message } = refuse('download', 500, { error })
     assert.doesNotMatch(message, /::|##\[|[\p{Cc}]|SIGNED/u)
@@ -65,12 +67,51 @@ describe('refusalOf', () => {
   })
 })
 
-describe('malformedAnswer', () => {
+describe('parseAnswer', () => {
+  const SCHEMA = z.object({ token: z.string() })
+
+  it('returns what a 2xx answer contains', () => {
+    const call = { call: 'latest', subject: 'project shop' } as const
+    for (const status of [200, 201, 299]) assert.deepEqual(parseAnswer(call, answerOf(status), SCHEMA), { token: 'T1' })
+  })
+
   for (const call of ['auth', 'latest', 'artifact', 'authorize'] as const) {
-    it(`is bad_response of the class of the other errors of ${call}`, () => {
-      const error = malformedAnswer(call, 'a JSON object', 'project shop')
-      assert.equal(error.constructor, call === 'auth' ? DeploymentError : ArtifactError)
-      assert.equal(error.code, 'bad_response')
+    const other = call === 'auth' ? DeploymentError : ArtifactError
+
+    it(`refuses an unexpected body of ${call} as bad_response, in the class of the call's other errors`, () => {
+      for (const body of [[], null, { token: 7 }]) {
+        const error = thrownBy(() => parseAnswer({ call, subject: 'project shop' }, answerOf(200, body), SCHEMA))
+        assert.equal(error.constructor, other)
+        assert.equal(error.code, 'bad_response')
+      }
+    })
+
+    it(`refuses a status other than 2xx of ${call} with the error of contract 7`, () => {
+      for (const status of [199, 300, 500]) {
+        const error = thrownBy(() => parseAnswer({ call, subject: 'project shop' }, answerOf(status), SCHEMA))
+        assert.deepEqual([error.constructor, error.code], [other, 'artifact_unavailable'])
+      }
     })
   }
+
+  it('names the field that is wrong, and quotes nothing of the answer', () => {
+    const call = { call: 'auth', subject: 'project shop' } as const
+    const { message } = thrownBy(() => parseAnswer(call, answerOf(200, { token: ['hunter22'] }), SCHEMA))
+    assert.match(message, /"token"/)
+    assert.doesNotMatch(message, /hunter22|SIGNED/)
+  })
 })
+
+function answerOf(status: number, body: unknown = { token: 'T1' }): JsonAnswer {
+  const text = JSON.stringify(body) ?? ''
+  return { status, body, headers: {}, url: 'https://hub.example/x?token=SIGNED', decoded: text, text, attempts: 1 }
+}
+
+function thrownBy(act: () => unknown): DeployError {
+  try {
+    act()
+  } catch (error) {
+    return error as DeployError
+  }
+  return assert.fail('was not refused')
+}

@@ -19,6 +19,8 @@ const LATEST = 'GET /v1/projects/shop/versions/latest'
 const ARTIFACT = 'GET /v1/projects/shop/artifacts/1.0.0'
 const AUTHORIZE = 'POST /v1/deployments/authorize'
 const SENT_REPORT = 'POST /v1/deployments/report'
+const ONCE = { body: REPORT, retry: false, timeoutMs: 10_000 }
+const RETRIED = { ...ONCE, retry: true }
 
 describe('retries', () => {
   const flaky: Answer[] = [
@@ -29,7 +31,7 @@ describe('retries', () => {
     [LATEST, (client: ProjectClient) => client.readLatestVersion()],
     [ARTIFACT, (client: ProjectClient) => client.readDescriptor('1.0.0')],
   ] as const) {
-    it(`asks again after 503 and 429 from ${route}`, async t => {
+    it(`repeats ${route} after 503 and 429`, async t => {
       const good: Answer = [200, route === LATEST ? { version: '1.0.0' } : descriptorWith({})]
       const { client, calls } = await withHub(t, { [route]: [...flaky, good] })
       await act(client)
@@ -41,20 +43,20 @@ describe('retries', () => {
     ['POST /v1/auth', (client: ProjectClient) => client.authenticate()],
     [AUTHORIZE, (client: ProjectClient) => client.authorize('c', SIGNATURE)],
   ] as const) {
-    it(`sends ${route} once, whatever the answer`, async t => {
+    it(`sends ${route} once, even if the hub answers 503`, async t => {
       const { client, calls } = await withHub(t, { [route]: [503, {}] })
       await refusalOf(() => act(client))
       assert.equal(calls.filter(call => call.route === route).length, 1)
     })
   }
 
-  it('does not send the devkey again over a connection that broke after it', async t => {
+  it('does not send the devkey again after the connection broke', async t => {
     const server = await serveSocket(t, socket => socket.once('data', () => socket.destroy()))
     assert.equal((await refusalOf(clientOf(server.url).authenticate)).code, 'network')
     assert.equal(server.connections(), 1)
   })
 
-  it('connects again where nobody listened', async () => {
+  it('connects again when nothing listens', async () => {
     const wire = createTestedWire()
     const access = { hubUrl: `http://127.0.0.1:${await closedPort()}`, projectId: 'shop', devkey: 'k', hide: () => {} }
     const client = createProjectClient({ wire, reportWire: wire }, access)
@@ -66,14 +68,14 @@ describe('retries', () => {
 describe('sendReport', () => {
   const routesOf = (calls: { route: string }[]) => calls.map(({ route }) => route)
 
-  it('authenticates by itself where there is no token', async t => {
+  it('authenticates first when there is no token', async t => {
     const { client, calls } = await withHub(t)
-    await client.sendReport(REPORT, false, 10_000)
-    await client.sendReport(REPORT, false, 10_000)
+    await client.sendReport(ONCE)
+    await client.sendReport(ONCE)
     assert.deepEqual(routesOf(calls), ['POST /v1/auth', SENT_REPORT, SENT_REPORT])
   })
 
-  it('authenticates once more where the token has expired, and sends the report again', async t => {
+  it('authenticates again when the token has expired, then repeats the report', async t => {
     const { client, calls } = await withHub(t, {
       'POST /v1/auth': [
         [200, { access_token: 'old' }],
@@ -85,7 +87,7 @@ describe('sendReport', () => {
       ],
     })
     await client.authenticate()
-    const { status, attempts } = await client.sendReport(REPORT, false, 10_000)
+    const { status, attempts } = await client.sendReport(ONCE)
     assert.deepEqual([status, attempts], [201, 2])
     assert.deepEqual(
       calls.map(call => [call.route, call.authorization]),
@@ -99,20 +101,20 @@ describe('sendReport', () => {
     assert.deepEqual(client.hidden, ['old', 'new'])
   })
 
-  it('takes a 401 for the answer where the token is new', async t => {
+  it('accepts 401 as the answer when the token is new', async t => {
     const { client, calls } = await withHub(t, { [SENT_REPORT]: [401, {}] })
-    assert.equal((await client.sendReport(REPORT, true, 10_000)).status, 401)
+    assert.equal((await client.sendReport(RETRIED)).status, 401)
     assert.deepEqual(routesOf(calls), ['POST /v1/auth', SENT_REPORT])
   })
 
-  it('sends twice at most', async t => {
+  it('sends a report at most twice', async t => {
     const { client, calls } = await withHub(t, { [SENT_REPORT]: [401, {}] })
     await client.authenticate()
-    assert.equal((await client.sendReport(REPORT, true, 10_000)).status, 401)
+    assert.equal((await client.sendReport(RETRIED)).status, 401)
     assert.equal(calls.filter(({ route }) => route === SENT_REPORT).length, 2)
   })
 
-  it('gives the 401 of the report where the devkey is refused by then', async t => {
+  it("returns the report's 401 when the hub no longer accepts the devkey", async t => {
     const { client } = await withHub(t, {
       'POST /v1/auth': [
         [200, { access_token: TOKEN }],
@@ -121,18 +123,18 @@ describe('sendReport', () => {
       [SENT_REPORT]: [401, { error: 'expired' }],
     })
     await client.authenticate()
-    const { status, body } = await client.sendReport(REPORT, true, 10_000)
+    const { status, body } = await client.sendReport(RETRIED)
     assert.deepEqual([status, body], [401, { error: 'expired' }])
   })
 
-  it('tries again after 503 only where it is asked to', async t => {
+  it('retries after 503 only if asked to', async t => {
     const unsteady = (): Routes => ({
       [SENT_REPORT]: [
         [503, {}],
         [201, {}],
       ],
     })
-    assert.equal((await (await withHub(t, unsteady())).client.sendReport(REPORT, true, 10_000)).status, 201)
-    assert.equal((await (await withHub(t, unsteady())).client.sendReport(REPORT, false, 10_000)).status, 503)
+    assert.equal((await (await withHub(t, unsteady())).client.sendReport(RETRIED)).status, 201)
+    assert.equal((await (await withHub(t, unsteady())).client.sendReport(ONCE)).status, 503)
   })
 })

@@ -33,7 +33,7 @@ function download(t: TestContext, client: ProjectClient, descriptor: ArtifactDes
 }
 
 describe('ProjectClient', () => {
-  it('makes the calls of the contract in their form, each after the first with the token (contract 4.2, 5.2)', async t => {
+  it('makes the calls of the contract, each but the first with the token (contract 4.2, 5.2)', async t => {
     const { client, calls } = await withHub(t)
     await client.authenticate()
     assert.equal(await client.readLatestVersion(), '1.0.0')
@@ -41,7 +41,7 @@ describe('ProjectClient', () => {
     const artifact = await download(t, client, descriptor)
     assert.deepEqual([artifact.size, artifact.sha256], [6, hash('sha256', 'sealed')])
     assert.deepEqual(await client.authorize('the credential', descriptor.signature), DEK)
-    assert.equal((await client.sendReport(REPORT, false, 10_000)).status, 201)
+    assert.equal((await client.sendReport({ body: REPORT, retry: false, timeoutMs: 10_000 })).status, 201)
     assert.deepEqual(calls, [
       { route: 'POST /v1/auth', authorization: undefined, body: { xdevkey: 'the devkey', project_id: 'shop' } },
       { route: LATEST, authorization: BEARER, body: undefined },
@@ -66,7 +66,7 @@ describe('ProjectClient', () => {
     assert.equal(calls.length, 2)
   })
 
-  it('has tokens and keys hidden as soon as it knows them', async t => {
+  it('hides tokens and keys as soon as it knows them', async t => {
     const { client } = await withHub(t)
     await client.authorize('the credential', SIGNATURE)
     assert.deepEqual(client.hidden, [TOKEN, DEK.toString('base64')])
@@ -82,7 +82,7 @@ describe('ProjectClient', () => {
   }
 
   for (const version of ['', '..', '../x', '1/2', '1?x', '1 2']) {
-    it(`asks for nothing with the version ${JSON.stringify(version)}`, async t => {
+    it(`refuses the version ${JSON.stringify(version)} before it sends anything`, async t => {
       const { client, calls } = await withHub(t)
       assert.equal((await refusalOf(() => client.readDescriptor(version))).code, 'invalid_input')
       assert.deepEqual(calls, [])
@@ -97,7 +97,7 @@ describe('ProjectClient', () => {
 })
 
 describe('the token', () => {
-  it('does not go to a download_url elsewhere (contract 2.2)', async t => {
+  it('is not sent to a download_url of another origin (contract 2.2)', async t => {
     const blob = answering({ 'GET /a': [200, 'sealed'] })
     const { url } = await serve(t, blob.handler)
     const { client } = await withHub(t, { [ARTIFACT]: [200, descriptorWith({ download_url: `${url}/a` })] })
@@ -105,7 +105,7 @@ describe('the token', () => {
     assert.deepEqual(blob.calls, [{ route: 'GET /a', authorization: undefined, body: undefined }])
   })
 
-  it('does not follow a redirect of the download or of a question elsewhere', async t => {
+  it('is not sent to another origin after a redirect of a download or a query', async t => {
     const blob = answering({ 'GET /a': [200, 'sealed'], 'GET /latest': [200, { version: '1.0.0' }] })
     const { url } = await serve(t, blob.handler)
     const { client } = await withHub(t, {
@@ -123,7 +123,7 @@ describe('the token', () => {
     )
   })
 
-  it('and the devkey and credential go nowhere by a redirected POST', async t => {
+  it('is not sent with a redirected POST, nor are the devkey and the credential', async t => {
     const elsewhere = answering({})
     const { url } = await serve(t, elsewhere.handler)
     const away: Answer = [307, '', { Location: url }]
@@ -135,15 +135,16 @@ describe('the token', () => {
       refusals.map(({ code }) => code),
       ['artifact_unavailable', 'artifact_unavailable'],
     )
-    assert.equal((await (await withHub(t, { [SENT_REPORT]: away })).client.sendReport(REPORT, true, 5000)).status, 307)
+    const { client } = await withHub(t, { [SENT_REPORT]: away })
+    assert.equal((await client.sendReport({ body: REPORT, retry: true, timeoutMs: 5000 })).status, 307)
     assert.deepEqual(elsewhere.calls, [])
   })
 })
 
 describe('download_url', () => {
   const certificate = makeCertificate()
-  it('in plain http on the https hub itself is fetched with https, and with the token', {
-    skip: certificate === undefined && 'there is no openssl',
+  it('with plain http on the https hub itself is fetched over https, with the token', {
+    skip: certificate === undefined && 'openssl is not installed',
   }, async t => {
     const routes: Routes = { 'POST /v1/auth': [200, { access_token: TOKEN }], 'GET /download': [200, 'sealed'] }
     const { handler, calls } = answering(routes)
@@ -157,7 +158,7 @@ describe('download_url', () => {
   })
 
   for (const url of ['http://blob.example/a', 'file:///etc/passwd', 'https://user:pass@blob.example/a']) {
-    it(`${url} is refused as insecure_url`, async t => {
+    it(`such as ${url} is refused as insecure_url`, async t => {
       const { client } = await withHub(t, { [ARTIFACT]: [200, descriptorWith({ download_url: url })] })
       const descriptor = await client.readDescriptor('1.0.0')
       assert.equal((await refusalOf(() => download(t, client, descriptor))).code, 'insecure_url')
@@ -186,7 +187,7 @@ describe('a refusal', () => {
   }
   for (const [name, { route, act, denied, other }] of Object.entries(calls)) {
     for (const status of [400, 401, 403, 404, 500]) {
-      it(`of ${name} with ${status} is the error of contract 7, with the status and what the hub says`, async t => {
+      it(`of ${name} with ${status} is the error of contract 7 and quotes the status and the hub's reason`, async t => {
         const { client } = await withHub(t, { [route]: [status, { error: 'because of this' }] })
         const error = await refusalOf(() => act(client, t))
         assert.equal(error.constructor, status === 401 || status === 403 ? denied : other)
@@ -196,7 +197,7 @@ describe('a refusal', () => {
   }
 })
 
-describe('an answer of 2xx that is not what the contract says', () => {
+describe('a 2xx answer that breaks the contract', () => {
   const cases: [route: string, body: unknown, code: string][] = [
     ['POST /v1/auth', {}, 'bad_response'],
     ['POST /v1/auth', '<html>', 'bad_response'],

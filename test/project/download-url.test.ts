@@ -11,7 +11,7 @@ describe('resolveDownloadUrl', () => {
   const cases: { name: string; given: string; hub?: string; expected: string }[] = [
     { name: 'keeps another host', given: 'https://blob.example/a?sig=1', expected: 'https://blob.example/a?sig=1' },
     { name: 'upgrades the hub itself', given: 'http://hub.example/a?b=1', expected: 'https://hub.example/a?b=1' },
-    { name: 'upgrades port 80, written out', given: 'http://hub.example:80/a', expected: 'https://hub.example/a' },
+    { name: 'upgrades an explicit port 80', given: 'http://hub.example:80/a', expected: 'https://hub.example/a' },
     {
       name: "upgrades the hub's own port",
       given: 'http://hub.example:8443/a',
@@ -19,7 +19,7 @@ describe('resolveDownloadUrl', () => {
       expected: 'https://hub.example:8443/a',
     },
     {
-      name: 'takes the default port where none is written',
+      name: 'uses the default port when none is written',
       given: 'http://hub.example/a',
       hub: 'https://hub.example:8443',
       expected: 'https://hub.example/a',
@@ -28,12 +28,12 @@ describe('resolveDownloadUrl', () => {
     { name: 'leaves another port plain', given: 'http://hub.example:8080/a', expected: 'http://hub.example:8080/a' },
     { name: 'leaves another host plain', given: 'http://blob.example/a', expected: 'http://blob.example/a' },
     {
-      name: 'leaves a host that only begins alike plain',
+      name: "leaves a host plain that only starts with the hub's name",
       given: 'http://hub.example.evil.example/a',
       expected: 'http://hub.example.evil.example/a',
     },
     {
-      name: 'leaves the hub plain that is plain itself',
+      name: 'leaves a plain hub plain',
       given: 'http://127.0.0.1:8080/a',
       hub: 'http://127.0.0.1:8080',
       expected: 'http://127.0.0.1:8080/a',
@@ -45,12 +45,12 @@ describe('resolveDownloadUrl', () => {
       expected: 'https://hub.example/download/1',
     },
     {
-      name: 'resolves a relative path beside the answer',
+      name: 'resolves a relative path against the URL of the answer',
       given: 'file',
       expected: 'https://hub.example/v1/projects/shop/artifacts/file',
     },
     {
-      name: 'lets a hub on this host name another service of it',
+      name: 'lets a hub on this host name another service on this host',
       given: 'http://127.0.0.1:9000/a',
       hub: 'https://127.0.0.1:8443',
       expected: 'http://127.0.0.1:9000/a',
@@ -75,7 +75,7 @@ describe('resolveDownloadUrl', () => {
     'file:///etc/passwd',
   ]
   for (const given of thisHost) {
-    it(`refuses ${given} from a hub elsewhere as insecure_url`, () => {
+    it(`refuses ${given} from a hub on another host as insecure_url`, () => {
       assert.throws(
         () => resolve(given),
         (error: ConfigError) => error instanceof ConfigError && error.code === 'insecure_url',

@@ -9,7 +9,7 @@ const ROUTE = 'POST /v1/deployments/report'
 const ONCE = { retry: false, timeoutMs: 10_000 }
 
 function senderTo(url: string) {
-  return createReportSender(clientOf(url), url, 'shop')
+  return createReportSender(clientOf(url), { hubUrl: url, projectId: 'shop' })
 }
 
 describe('createReportSender', () => {
@@ -26,7 +26,7 @@ describe('createReportSender', () => {
     [500, { accepted: false, final: false }],
   ]
   for (const [status, expected] of answers) {
-    it(`takes ${status} for ${JSON.stringify(expected)}`, async t => {
+    it(`turns ${status} into ${JSON.stringify(expected)}`, async t => {
       const { server } = await serveHub(t, { [ROUTE]: [status, status === 204 ? '' : { error: 'because of this' }] })
       const delivery = await senderTo(server.url).send(reportOf(), ONCE)
       assert.partialDeepStrictEqual(delivery, status < 300 ? expected : { ...expected, status })
@@ -34,19 +34,19 @@ describe('createReportSender', () => {
     })
   }
 
-  it('lets a report wait where the devkey is not taken', async t => {
+  it('lets a report wait when the hub refuses the devkey', async t => {
     const { server, calls } = await serveHub(t, { 'POST /v1/auth': [403, { error: 'revoked' }] })
     const delivery = await senderTo(server.url).send(reportOf(), ONCE)
     assert.partialDeepStrictEqual(delivery, { accepted: false, status: null, final: false })
     assert.equal(calls.length, 1)
   })
 
-  it('never throws, and lets a report wait that reached nobody', async () => {
+  it('lets a report wait when no hub answers, without throwing', async () => {
     const delivery = await senderTo(`http://127.0.0.1:${await closedPort()}`).send(reportOf(), ONCE)
     assert.partialDeepStrictEqual(delivery, { accepted: false, status: null, final: false })
   })
 
-  it('has an address of hub and project, whatever slashes the base ends with', () => {
+  it('builds its address from hub and project, without the slashes that end the base', () => {
     assert.equal(senderTo('https://hub.example/').address, senderTo('https://hub.example').address)
     assert.notEqual(senderTo('https://hub.example').address, senderTo('https://other.example').address)
     assert.equal(senderTo('https://hub.example/x').address, 'https://hub.example/x/v1/deployments/report shop')
@@ -54,7 +54,7 @@ describe('createReportSender', () => {
 })
 
 describe('buildReportBody', () => {
-  it('is what the contract names, and nothing else (contract 2.2)', () => {
+  it('has the fields of the contract and no others (contract 2.2)', () => {
     const report = reportOf({ plugins: [{ id: 'cart', version: '2.0.0' }] })
     assert.deepEqual(buildReportBody(report, 'shop'), {
       project_id: 'shop',
@@ -67,7 +67,7 @@ describe('buildReportBody', () => {
     })
   })
 
-  it('has no plugins where none are known, and the version asked for', () => {
+  it('has no plugins when none are known, and names the requested version', () => {
     const body = buildReportBody(reportOf({ version: null, requested_version: 'latest' }), 'shop')
     assert.deepEqual([body.plugins, body.version], [[], 'latest'])
     assert.equal(buildReportBody(reportOf({ version: null, requested_version: null }), 'shop').version, 'unknown')

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test'
 import { createStateMachine } from '../../src/core/state-machine.ts'
 import { PROJECT_TRANSITIONS, type ProjectState } from '../../src/project/states.ts'
 
-/** Written from the flow, not from the table. */
+/** Taken from the contract's flow, not from the table. */
 const FLOW: readonly ProjectState[] = [
   'pending',
   'authenticating',
@@ -49,7 +49,7 @@ function reachableWithout(avoided: ProjectState): Set<ProjectState> {
 }
 
 describe('PROJECT_TRANSITIONS', () => {
-  it('knows the states of the flow and how it ends, and no other', () => {
+  it('has the states of the flow and its ends, and no others', () => {
     assert.deepEqual(STATES.toSorted(), [...FLOW, 'failed', 'rolled_back'].toSorted())
   })
 
@@ -61,14 +61,14 @@ describe('PROJECT_TRANSITIONS', () => {
   }
 
   for (const avoided of FLOW.slice(1, FLOW.indexOf('installing'))) {
-    it(`has no way to installing around ${avoided}`, () => assert.ok(!reachableWithout(avoided).has('installing')))
+    it(`cannot reach installing without ${avoided}`, () => assert.ok(!reachableWithout(avoided).has('installing')))
   }
 
-  it('has no way to the key around the signature', () => {
+  it('cannot reach the key without the signature', () => {
     assert.ok(!reachableWithout('verifying_signature').has('obtaining_key'))
   })
 
   for (const avoided of ['installing', 'healthchecking', 'notifying'] as const) {
-    it(`has no way to succeeded around ${avoided}`, () => assert.ok(!reachableWithout(avoided).has('succeeded')))
+    it(`cannot reach succeeded without ${avoided}`, () => assert.ok(!reachableWithout(avoided).has('succeeded')))
   }
 })

@@ -13,7 +13,7 @@ export const TOKEN = 'token-1'
 export const SIGNATURE = Buffer.alloc(64, 7).toString('base64')
 export const DEK = Buffer.alloc(32, 9)
 
-/** A report as the contract names it. */
+/** A report with every field of the contract. */
 export const REPORT: ReportBody = {
   project_id: 'shop',
   deployment_id: '0b6f2f6e-43f5-4a4c-9d0c-9a2f3b1c7d10',
@@ -26,7 +26,7 @@ export const REPORT: ReportBody = {
 
 /** What a hub answers on a route: a status and a body, which is sent as JSON unless it is text. */
 export type Answer = [status: number, body: unknown, headers?: Record<string, string>]
-/** By `METHOD /path`; a list gives one answer after the other, the last one for ever. */
+/** By `METHOD /path`; a list gives one answer after the other and repeats the last one. */
 export type Routes = Record<string, Answer | Answer[]>
 
 export interface Call {
@@ -49,19 +49,19 @@ const GOOD: Routes = {
   'POST /v1/deployments/report': [201, { deployment_id: 'd' }],
 }
 
-/** A hub on loopback that answers as the contract says, but for `routes`. */
+/** A hub on loopback that answers as the contract says, except on `routes`. */
 export async function serveHub(t: TestContext, routes: Routes = {}): Promise<StubHub> {
   const answer = answering({ ...GOOD, ...routes })
   return { calls: answer.calls, server: await serve(t, answer.handler) }
 }
 
-/** The same with a client of it. */
+/** The same, with a client. */
 export async function withHub(t: TestContext, routes: Routes = {}) {
   const hub = await serveHub(t, routes)
   return { ...hub, client: clientOf(hub.server.url) }
 }
 
-/** A handler that answers as `serveHub` does, and the calls that it got. */
+/** A handler that answers on these routes, and the calls it received. */
 export function answering(routes: Routes): { calls: Call[]; handler: Handler } {
   const calls: Call[] = []
   const handler = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
@@ -74,7 +74,7 @@ export function answering(routes: Routes): { calls: Call[]; handler: Handler } {
   return { calls, handler }
 }
 
-/** A client of the project `shop`, and the secrets that it hid. */
+/** A client for the project `shop`, with the secrets that it hid. */
 export function clientOf(hubUrl: string, more: Partial<ProjectAccess> = {}): ProjectClient & { hidden: string[] } {
   const hidden: string[] = []
   const access = {
@@ -88,7 +88,7 @@ export function clientOf(hubUrl: string, more: Partial<ProjectAccess> = {}): Pro
   return { ...createProjectClient(wires, access), hidden }
 }
 
-/** What the hub says of an artifact, but for `more`. */
+/** What the hub says of an artifact, changed by `more`. */
 export function descriptorWith(more: object): object {
   return { download_url: '/download', signature: SIGNATURE, signer_public_key: 'a2V5', ...more }
 }

@@ -3,12 +3,13 @@ import { describe, it } from 'node:test'
 import { SourceError } from '../../src/core/document/source-problem.ts'
 import { ArtifactError } from '../../src/core/errors.ts'
 import type { LocalReport } from '../../src/install/reports/local-report.ts'
-import { annotateFailure } from '../../src/runner/annotations.ts'
+import { Annotator } from '../../src/runner/annotations.ts'
 import { NO_REDACTION, reportOf } from '../install/prepared-host.ts'
 import { capturedOutput } from './action-environment.ts'
 
 function linesOf(error: Error, report: Partial<LocalReport> = {}, redact = NO_REDACTION): string[] {
-  const { output } = capturedOutput(() => annotateFailure(error, reportOf({ outcome: 'failed', ...report }), redact))
+  const failed = reportOf({ outcome: 'failed', ...report })
+  const { output } = capturedOutput(() => new Annotator(redact).annotateFailure(error, failed))
   return output.split('\n').filter(line => line !== '')
 }
 
@@ -28,13 +29,13 @@ function problems(count: number) {
   }))
 }
 
-describe('annotateFailure', () => {
-  it('makes one error annotation with code and cause, and no stack', () => {
+describe('Annotator', () => {
+  it('writes one error annotation with code and cause, and no stack', () => {
     const lines = linesOf(new ArtifactError('not_found', 'gone'), failureOf('not_found', 'gone'))
     assert.deepEqual(lines, ['::error title=not_found::gone'])
   })
 
-  it('puts each problem of a plan at its file, line and column', () => {
+  it('annotates each problem of a plan at its file, line and column', () => {
     const lines = linesOf(new SourceError('invalid_plan', 'The plan', problems(2)))
     assert.equal(lines.length, 2)
     for (const [index, line] of lines.entries()) {
@@ -42,7 +43,7 @@ describe('annotateFailure', () => {
     }
   })
 
-  it('makes at most the ten annotations that a runner shows, and logs the rest', () => {
+  it('writes at most the ten annotations that the runner shows, and logs the rest', () => {
     const lines = linesOf(new SourceError('invalid_plan', 'The plan', problems(13)))
     assert.equal(lines.filter(line => line.startsWith('::error')).length, 10)
     assert.deepEqual(lines.slice(10), [
@@ -52,17 +53,17 @@ describe('annotateFailure', () => {
     ])
   })
 
-  it('tells what could not be undone after the cause', () => {
+  it('names what could not be undone after the cause', () => {
     const rollback = { restored: false, problems: ['a is off.', 'b is off.'], verified: null, healthy: null }
     const [line] = linesOf(new Error('x'), { ...failureOf('not_found', 'the cause.'), rollback })
-    assert.ok(line?.endsWith('::the cause. — While it was taken back: a is off. b is off.'))
+    assert.ok(line?.endsWith('::the cause. — During the rollback: a is off. b is off.'))
   })
 
   for (const [code, times, what] of [
-    ['step_failed', 1, 'that a step has failed with'],
-    ['unhealthy', 2, 'that says of both versions that they are not healthy'],
+    ['step_failed', 1, 'the sentence with which a step failed'],
+    ['unhealthy', 2, 'the sentence that calls both versions unhealthy'],
   ] as const) {
-    it(`tells ${times === 1 ? 'once' : 'twice'} a sentence ${what}`, () => {
+    it(`writes ${times === 1 ? 'once' : 'twice'} ${what}`, () => {
       const rollback = { restored: true, problems: ['it said no.', 'b is off.'], verified: true, healthy: false }
       const [line = ''] = linesOf(new Error('x'), { ...failureOf(code, 'it said no.'), rollback })
       assert.equal(line.split('it said no.').length - 1, times, line)
@@ -70,7 +71,7 @@ describe('annotateFailure', () => {
     })
   }
 
-  it('redacts and cleans what it tells', () => {
+  it('redacts and cleans what it writes', () => {
     const message = 'key hunter22\r\n::stop-commands::x\n##[error]y'
     const lines = linesOf(new Error(message), failureOf('not_found', message), text =>
       text.replaceAll('hunter22', '***'),
@@ -79,13 +80,13 @@ describe('annotateFailure', () => {
     assert.doesNotMatch(lines[0] ?? '', /hunter22|::stop|##\[/)
   })
 
-  it('is within the 4,096 characters of an annotation', () => {
+  it('stays within the 4,096 characters of an annotation', () => {
     const message = 'x'.repeat(10_000)
     const [line] = linesOf(new Error(message), failureOf('not_found', message))
     assert.ok((line?.length ?? 0) <= 4096)
   })
 
-  it('gives the stack of an error that is ours', () => {
+  it('logs the stack of an internal error', () => {
     const lines = linesOf(new TypeError('a bug'), failureOf('internal_error', 'a bug'))
     assert.equal(lines.length, 2)
     assert.match(lines[1] ?? '', /annotations\.test/)

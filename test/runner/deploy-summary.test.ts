@@ -31,13 +31,13 @@ function hostileFacts(): SummaryFacts {
   }
 }
 
-/** What the same summary holds of each character when nothing in it is hostile. */
+/** How many of these characters a text contains. */
 function countIn(text: string, characters: RegExp): number {
   return text.match(characters)?.length ?? 0
 }
 
 describe('buildDeploySummary', () => {
-  it('lets hostile text in any field show and do nothing', () => {
+  it('shows hostile text in any field without giving it any effect', () => {
     const hostile = buildDeploySummary(hostileFacts())
     const harmless = buildDeploySummary(
       JSON.parse(JSON.stringify(hostileFacts()).replaceAll(JSON.stringify(HOSTILE), '"plain"')),
@@ -51,6 +51,13 @@ describe('buildDeploySummary', () => {
   it('starts with the outcome, the versions and the host', () => {
     const [headline] = buildDeploySummary({ report: reportOf(), plannedSteps: [] }).split('\n')
     for (const part of ['Deployed', 'greeter', '1.0.0 → 2.0.0', 'host-1']) assert.ok(headline?.includes(part), part)
+  })
+
+  it('calls a deployment onto a host without a previous version a first install', () => {
+    const [headline] = buildDeploySummary({ report: reportOf({ previous_version: null }), plannedSteps: [] }).split(
+      '\n',
+    )
+    assert.match(headline ?? '', /Deployed: greeter first install of 2\.0\.0/)
   })
 
   const words = {
@@ -67,7 +74,7 @@ describe('buildDeploySummary', () => {
     })
   }
 
-  it('tells a sentence once that is both the cause and what could not be undone', () => {
+  it('writes a sentence once that is both the cause and a problem of the rollback', () => {
     const rollback = { restored: true, problems: ['it said no'], verified: true, healthy: false }
     const error = { code: 'step_failed' as const, message: 'it said no', step: 'restart' }
     const summary = buildDeploySummary({
@@ -80,9 +87,9 @@ describe('buildDeploySummary', () => {
   for (const [healthy, sentence] of [
     [true, /The old version runs and is healthy/],
     [false, /The old version is not healthy/],
-    [null, /^Rollback: Everything was taken back, and the restored files are as recorded\.$/m],
+    [null, /^Rollback: every change was undone, and the restored files match their record\.$/m],
   ] as const) {
-    it(`says of the old version's health after a rollback: ${healthy}`, () => {
+    it(`describes the old version's health after a rollback: ${healthy}`, () => {
       const rollback = { restored: true, problems: ['it answers 500'], verified: true, healthy }
       const summary = buildDeploySummary({ report: reportOf({ outcome: 'rolled_back', rollback }), plannedSteps: [] })
       assert.match(summary, sentence)
@@ -102,21 +109,21 @@ describe('buildDeploySummary', () => {
       return buildDeploySummary({ report: reportOf({ outcome: 'failed' }), plannedSteps: [], error })
     }
 
-    it('lists every problem with its place', () => {
+    it('lists every problem with its position', () => {
       assert.match(
         summaryOf(2),
         /^- <code>install\.yaml:1:3<\/code> problem 1 &#124; x\n- <code>install\.yaml:2:3<\/code> problem 2 &#124; x$/m,
       )
     })
 
-    it('lists thirty at most and says how many more there are', () => {
+    it('lists at most thirty problems and says how many more there are', () => {
       assert.equal(summaryOf(30).match(/^- /gm)?.length, 30)
       assert.match(summaryOf(33), /problem 30 .*\n- and 3 more/)
       assert.doesNotMatch(summaryOf(33), /problem 31/)
     })
   })
 
-  it('tells a run that changed nothing from a dry run', () => {
+  it('distinguishes a run that changed nothing from a dry run', () => {
     const summaryOf = (state: string): string =>
       buildDeploySummary({ report: reportOf({ changed: false, state }), plannedSteps: [] })
     assert.match(summaryOf('succeeded'), /Nothing to change/)

@@ -24,7 +24,7 @@ describe('createRunnerLog', () => {
   })
 
   for (const level of ['group', 'info', 'notice', 'warning'] as const) {
-    it(`writes a ${level} as one redacted line without commands of others`, () => {
+    it(`writes a ${level} as one redacted line without foreign commands`, () => {
       const [line, ...rest] = written(log => log[level]('a hunter22\r\n::error::b ##[error]c \u001b[31m'))
       assert.deepEqual(rest, [])
       assert.ok(line?.endsWith('a *** :·:error:·:b #·#[error]c'), line)

@@ -1,10 +1,11 @@
 import { DeploymentError, toDeployError } from '../../core/errors.ts'
-import type { Outcome } from '../../core/outcome.ts'
+import { statesBetween } from '../../core/state-machine.ts'
 import { cleanStaging, finishCommitted, removeStrayTemporaries } from '../host/cleanup.ts'
 import { removeDeadMarks } from '../host/lock.ts'
-import { type ClosedDeployment, type ClosingHost, closeDeployment } from '../reports/close.ts'
+import { type ClosedDeployment, closeDeployment } from '../reports/close.ts'
+import type { Host } from '../reports/host.ts'
 import { placesIn } from '../transaction/change.ts'
-import type { DeploymentEnd, RollbackFacts } from '../transaction/end.ts'
+import { buildEnd, type DeploymentEnd, type RollbackFacts } from '../transaction/end.ts'
 import {
   type Journal,
   type JournalRecord,
@@ -14,7 +15,7 @@ import {
   removeJournal,
 } from '../transaction/journal.ts'
 import { type DeploymentRecord, recordFromJournal } from '../transaction/record.ts'
-import { firstChangeOf, takeBack } from '../transaction/rollback.ts'
+import { firstChangeOf, rollBack } from '../transaction/rollback.ts'
 import { undoChanges } from '../transaction/transaction.ts'
 
 const MAX_RECOVERIES = 5
@@ -22,12 +23,21 @@ const MAX_RECOVERIES = 5
 type Begin = Extract<JournalRecord, { record: 'begin' }>
 type Commit = Extract<JournalRecord, { record: 'commit' }>
 
+/** A deployment whose run is dead, according to its journal. */
+interface DeadRun {
+  readonly begin: Begin
+  readonly records: readonly JournalRecord[]
+  /** Open, to continue it. */
+  readonly journal: Journal
+  readonly record: DeploymentRecord
+}
+
 /**
- * Ends what a dead run left: before its commit by taking everything back, after it by finishing the cleanup. Reports the
- * dead run's outcome in its own name. The caller holds the lock. Returns undefined when nothing was left.
- * Throws DeploymentError `inconsistent` when the host could not be brought back, or after 5 failed tries.
+ * Ends what a dead run left: before its commit by a rollback, after it by finishing the cleanup. Reports the dead run's
+ * outcome in its name. The caller holds the lock. Returns undefined when nothing was left.
+ * Throws DeploymentError `inconsistent` when the host could not be restored, or after 5 failed attempts.
  */
-export async function recover(host: ClosingHost): Promise<ClosedDeployment | undefined> {
+export async function recover(host: Host): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
   await removeStrayTemporaries(layout, log)
   removeDeadMarks(layout.lock)
@@ -41,35 +51,28 @@ export async function recover(host: ClosingHost): Promise<ClosedDeployment | und
   log.group('Recovering an interrupted deployment')
   const journal = await openJournal(layout.journal)
   try {
-    return await recoverDeployment(host, begin, records, journal)
+    return await recoverRun(host, { begin, records, journal, record: recordFromJournal(begin.facts, records) })
   } finally {
     journal.close()
   }
 }
 
-async function recoverDeployment(
-  host: ClosingHost,
-  begin: Begin,
-  records: readonly JournalRecord[],
-  journal: Journal,
-): Promise<ClosedDeployment> {
-  const tried = records.filter(record => record.record === 'recovery').length
-  if (tried >= MAX_RECOVERIES) throw givenUp(host.layout.journal, begin)
+async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
+  const { begin, records, journal, record } = run
+  const attempts = records.filter(({ record }) => record === 'recovery').length
+  if (attempts >= MAX_RECOVERIES) throw givenUp(host.layout.journal, begin)
   await journal.append({ record: 'recovery', at: new Date().toISOString() })
-  const record = recordFromJournal(begin.facts, records)
   host.log.info(
     `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} was cut off in state ${lastState(record)}.`,
   )
   const commit = findCommit(records)
-  const end =
-    commit === undefined
-      ? await endBack(host, begin, record, records, journal)
-      : await endCommitted(host, commit, records)
-  const wasToldBefore = tried > 0 && end === findEnd(records)
-  if (wasToldBefore && end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
-  if (end !== findEnd(records)) await journal.append({ record: 'end', end })
-  await enterTerminal(record, end)
-  const closed = await closeDeployment(host, record, end, begin.report_address)
+  const known = findEnd(records)
+  const end = commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit)
+  const wasReported = attempts > 0 && end === known
+  if (wasReported && end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
+  if (end !== known) await journal.append({ record: 'end', end })
+  await enterTerminal(host, record, end)
+  const closed = await closeDeployment(host, { record, end, address: begin.report_address })
   if (closed.unwritten !== undefined) host.log.warning(closed.unwritten)
   if (end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
   await removeJournal(host.layout.journal)
@@ -78,19 +81,13 @@ async function recoverDeployment(
   return closed
 }
 
-/** The run died before its commit, or could not take itself back. */
-async function endBack(
-  host: ClosingHost,
-  begin: Begin,
-  record: DeploymentRecord,
-  records: readonly JournalRecord[],
-  journal: Journal,
-): Promise<DeploymentEnd> {
-  const { layout, log } = host
-  const told = findEnd(records)
+/** The run died before its commit, or could not roll back. */
+async function endRolledBack({ layout, log }: Host, run: DeadRun): Promise<DeploymentEnd> {
+  const { begin, records, journal, record } = run
+  const known = findEnd(records)
   const wasUndone =
-    told?.outcome === 'rolled_back' || records.some(entry => entry.record === 'undone' && entry.was_made)
-  const taken = await takeBack({
+    known?.outcome === 'rolled_back' || records.some(entry => entry.record === 'undone' && entry.was_made)
+  const rolledBack = await rollBack({
     layout,
     log,
     places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
@@ -98,50 +95,50 @@ async function endBack(
     since: firstChangeOf(record),
     services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
     healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
-    undo: async () => (await undoChanges(layout.root, pendingChanges(records), journal, log)) || wasUndone,
+    undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,
   })
-  if (told?.outcome === taken.outcome) return told
-  const ended = taken.outcome === 'failed' ? 'before it had changed anything' : 'and taken back afterwards'
+  if (known?.outcome === rolledBack.outcome) return known
+  const ended = rolledBack.outcome === 'failed' ? 'before it had changed anything' : 'and rolled back afterwards'
   const message = `The run was cut off in state ${lastState(record)} ${ended}.`
-  return {
-    ...taken,
-    changed: taken.rollback?.restored === false,
-    completed_at: new Date().toISOString(),
-    error: told?.error ?? { code: 'interrupted', message, step: null },
-  }
+  return buildEnd(new Date(), {
+    ...rolledBack,
+    changed: rolledBack.rollback?.restored === false,
+    error: known?.error ?? { code: 'interrupted', message, step: null },
+  })
 }
 
 /** The run died after its commit: the new version stays. */
-async function endCommitted(
-  host: ClosingHost,
-  commit: Commit,
-  records: readonly JournalRecord[],
-): Promise<DeploymentEnd> {
-  await finishCommitted(host.layout, host.log, { removed: [], ...commit })
+async function endCommitted({ layout, log }: Host, { records }: DeadRun, commit: Commit): Promise<DeploymentEnd> {
+  await finishCommitted(layout, log, { removed: [], ...commit })
   const changed = records.some(entry => entry.record === 'change' && entry.change.type !== 'make_directory')
-  const told = findEnd(records)
-  return told ?? { outcome: 'success', changed, error: null, rollback: null, completed_at: new Date().toISOString() }
+  return findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed })
 }
 
-/** A commit whose record could not be made durable was taken back by the run itself, which the journal then shows. */
+/** A run rolls back itself when its commit record could not be made durable; the journal then shows the undo. */
 function findCommit(records: readonly JournalRecord[]): Commit | undefined {
-  const wasTakenBack = records.some(entry => entry.record === 'undone')
-  return wasTakenBack ? undefined : records.find(entry => entry.record === 'commit')
+  const wasUndone = records.some(entry => entry.record === 'undone')
+  return wasUndone ? undefined : records.find(entry => entry.record === 'commit')
 }
 
 function findEnd(records: readonly JournalRecord[]): DeploymentEnd | undefined {
   return records.findLast(entry => entry.record === 'end')?.end
 }
 
-async function enterTerminal(record: DeploymentRecord, end: DeploymentEnd): Promise<void> {
-  const state = terminalState(end.outcome, record)
-  if (state !== lastState(record)) await record.enter({ state, at: end.completed_at })
+/**
+ * Ends the dead run's flow by the table of its contract. Enters too what the journal had no room for, and ends a flow
+ * anew that had failed because it could not roll back.
+ */
+async function enterTerminal({ flows }: Host, record: DeploymentRecord, end: DeploymentEnd): Promise<void> {
+  const flow = flows[record.facts.contract]
+  const running = record.states.findLast(({ state }) => flow[state]?.length !== 0)?.state ?? 'pending'
+  const terminal = terminalState(end)
+  if ((running === 'pending' && terminal === 'failed') || lastState(record) === terminal) return
+  for (const state of statesBetween(flow, running, terminal)) await record.enter({ state, at: end.completed_at })
 }
 
-function terminalState(outcome: Outcome, record: DeploymentRecord): string {
+function terminalState({ outcome }: DeploymentEnd): string {
   if (outcome === 'success') return 'succeeded'
-  if (outcome === 'rolled_back') return 'rolled_back'
-  return lastState(record) === 'pending' ? 'pending' : 'failed'
+  return outcome === 'rolled_back' ? 'rolled_back' : 'failed'
 }
 
 function lastState(record: DeploymentRecord): string {
@@ -154,7 +151,7 @@ function readRecords(path: string): readonly JournalRecord[] {
   } catch (error) {
     throw new DeploymentError(
       'inconsistent',
-      `The journal ${path} of an interrupted deployment is damaged, so it cannot be taken back by itself: compare plugins/ and extensions/ with ${path} and the snapshots, then remove it.`,
+      `The journal ${path} of an interrupted deployment is damaged, so the deployment cannot be rolled back automatically: compare plugins/ and extensions/ with ${path} and the snapshots, then remove it.`,
       { cause: toDeployError(error) },
     )
   }
@@ -163,13 +160,13 @@ function readRecords(path: string): readonly JournalRecord[] {
 function givenUp(path: string, begin: Begin): DeploymentError {
   return new DeploymentError(
     'inconsistent',
-    `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be taken back ${MAX_RECOVERIES} times, so nothing more is tried: see its report and ${path}, repair by hand, then remove that file.`,
+    `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report and ${path}, repair the host by hand, then remove that file.`,
   )
 }
 
 function stillInconsistent(begin: Begin, rollback: RollbackFacts): DeploymentError {
   return new DeploymentError(
     'inconsistent',
-    `The interrupted deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be taken back, so nothing new is deployed: ${rollback.problems.join(' ')}`,
+    `The interrupted deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back, so nothing new is deployed: ${rollback.problems.join(' ')}`,
   )
 }

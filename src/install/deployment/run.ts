@@ -5,18 +5,23 @@ import { cleanStaging } from '../host/cleanup.ts'
 import type { Installation } from '../host/installed.ts'
 import { prepareHost } from '../host/readiness.ts'
 import { type ClosedDeployment, closeDeployment } from '../reports/close.ts'
-import { buildLocalReport, type LocalReport } from '../reports/local-report.ts'
-import type { DeploymentEnd } from '../transaction/end.ts'
-import { firstChangeOf, takeBack } from '../transaction/rollback.ts'
-import type { DeploymentRun } from './deployment.ts'
-import { type HostSession, type OpenDeployment, openHostSession, recoverBeforeRefusal } from './session.ts'
+import type { InstallOrder } from '../steps/step-context.ts'
+import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
+import { firstChangeOf, rollBack } from '../transaction/rollback.ts'
+import type { RunningDeployment, TerminalState } from './deployment.ts'
+import { recoverBeforeRefusal } from './recover-host.ts'
+import { type HostSession, type LockedHost, lockHost } from './session.ts'
 
-/** What a contract's flow puts into the frame that every deployment has. */
-export interface Flow {
-  /** Whatever can be refused before the host is locked. */
-  prepare(): Promise<void>
-  /** Everything up to the commit; what it changes goes through the deployment's transaction. */
-  install(deployment: OpenDeployment): Promise<Installation>
+/** A contract's part of a deployment, phase by phase; each takes what the one before returned. */
+export interface Flow<Checked> {
+  /** Refuses what can be refused before the host is locked. */
+  check(): Promise<Checked>
+  /** From the fetch to verified, staged parts. Changes nothing but `folder`, which exists and is private. */
+  prepare(checked: Checked, folder: string): Promise<InstallOrder>
+  /** Runs the plan; makes every change through the session's transaction. Returns what to commit. */
+  install(order: InstallOrder, session: HostSession): Promise<Installation>
+  /** Enters the last state. */
+  end(state: TerminalState): Promise<void>
 }
 
 export interface EndedDeployment extends ClosedDeployment {
@@ -25,138 +30,149 @@ export interface EndedDeployment extends ClosedDeployment {
 }
 
 /**
- * Runs a deployment on its host: lock, recovery of what a dead run left, the flow, commit or rollback, reports. However it
- * ends, the host runs exactly the old version or exactly the new one, or the outcome says `inconsistent`. Never throws
- * for what happens on the way: it is in the result.
+ * Runs a deployment on its host: lock, recovery of what a dead run left, the contract's flow, commit or rollback,
+ * reports. However it ends, the host runs exactly the old version or exactly the new one, or the outcome says
+ * `inconsistent`. Never throws for what happens on the way: it is in the result.
  */
-export async function runDeployment(run: DeploymentRun, flow: Flow): Promise<EndedDeployment> {
-  let session: HostSession | undefined
+export async function runDeployment<Checked>(
+  deployment: RunningDeployment,
+  flow: Flow<Checked>,
+): Promise<EndedDeployment> {
+  let locked: LockedHost | undefined
   try {
-    await prepareHost(run.layout, run.tools.log)
-    await flow.prepare()
-    session = await openHostSession({
-      host: run.host,
-      lockTimeoutMs: run.request.lockTimeoutMs,
-      runUrl: run.tools.run.url,
-      signal: run.tools.signal,
-      onLocked: () => run.tools.onLocked(interruptedReport(run)),
-    })
-    return await runInSession(run, flow, session)
+    await prepareHost(deployment.layout, deployment.tools.log)
+    const checked = await flow.check()
+    locked = await lockHost(deployment)
+    return await runLocked(await locked.openSession(), checked, { deployment, flow })
   } catch (error) {
-    const cause = causeOf(run, error)
-    const failed = failedEnd(run, cause)
-    const end = session === undefined ? await recoverBeforeRefusal(run.host, run.tools.run.url, failed) : failed
-    return conclude(run, { end, error: cause })
+    const cause = causeOf(deployment, error)
+    const failed = failedEnd(deployment, cause)
+    const end = locked === undefined ? await recoverBeforeRefusal(deployment.host, failed) : failed
+    return await conclude(deployment, { end, error: cause })
   } finally {
-    session?.release()
+    await locked?.release()
   }
 }
 
-interface Ending {
-  end: DeploymentEnd
-  error: DeployError | undefined
+/** How a deployment ended, before it is reported. */
+export interface Ending {
+  readonly end: DeploymentEnd
+  readonly error: DeployError | undefined
 }
 
-async function runInSession(run: DeploymentRun, flow: Flow, session: HostSession): Promise<EndedDeployment> {
-  const deployment = await session.begin(run.record, run.request.keepPaths)
-  const ending = await attempt(run, flow, deployment)
-  const isNoted = await deployment.noteEnd(ending.end)
-  const result = await conclude(run, ending)
-  const isTold = result.reportPath !== undefined
-  // Without a local report the next run writes it, if the journal tells how this one ended.
-  if (ending.settled && (isTold || !isNoted)) await deployment.settle()
-  else deployment.abandon()
+/** `settled` means that nothing is left to recover. */
+type SettledEnding = Ending & { readonly settled: boolean }
+
+interface Running<Checked> {
+  readonly deployment: RunningDeployment
+  readonly flow: Flow<Checked>
+}
+
+async function runLocked<Checked>(
+  session: HostSession,
+  checked: Checked,
+  { deployment, flow }: Running<Checked>,
+): Promise<EndedDeployment> {
+  let ending: SettledEnding
+  try {
+    const order = await flow.prepare(checked, session.stagingFolder)
+    const installation = await flow.install(order, session)
+    ending = await commit(deployment, session, installation)
+    await flow.end('succeeded')
+  } catch (error) {
+    ending = await undo(deployment, session, causeOf(deployment, error))
+    if (deployment.state !== 'pending') await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed')
+  }
+  const isNoted = await session.noteEnd(ending.end)
+  const result = await conclude(deployment, ending)
+  const isReported = result.reportPath !== undefined
+  // Without a local report, the next run writes it, if the journal says how this one ended.
+  if (ending.settled && (isReported || !isNoted)) await session.settle()
+  else session.abandon()
   return result
 }
 
-async function attempt(
-  run: DeploymentRun,
-  flow: Flow,
-  deployment: OpenDeployment,
-): Promise<Ending & { settled: boolean }> {
-  try {
-    const installation = await flow.install(deployment)
-    await hearSignals()
-    run.tools.signal.throwIfAborted()
-    await deployment.transaction.commit(installation)
-    const settled = await finish(run, () => deployment.finish(installation))
-    await run.enter('succeeded')
-    return { end: successEnd(run, deployment.transaction.changed), error: undefined, settled }
-  } catch (error) {
-    return endFailed(run, deployment, causeOf(run, error))
-  }
+/** Commits what the steps have done. Hears a cancel one last time before. */
+async function commit(
+  deployment: RunningDeployment,
+  session: HostSession,
+  installation: Installation,
+): Promise<SettledEnding> {
+  await hearSignals()
+  deployment.tools.signal.throwIfAborted()
+  await session.transaction.commit(installation)
+  const settled = await cleanUp(deployment, session, installation)
+  const { changed } = session.transaction
+  return { end: buildEnd(deployment.tools.now(), { outcome: 'success', changed }), error: undefined, settled }
 }
 
 /** The new version is committed: what fails from here on is left to the next run and changes no outcome. */
-async function finish(run: DeploymentRun, clean: () => Promise<boolean>): Promise<boolean> {
+async function cleanUp(
+  { tools }: RunningDeployment,
+  session: HostSession,
+  installation: Installation,
+): Promise<boolean> {
   try {
-    return await clean()
+    return await session.finish(installation)
   } catch (error) {
-    run.tools.log.warning(
-      `The new version is in place, but the cleanup is left to the next run: ${toDeployError(error).message}`,
-    )
+    const { message } = toDeployError(error)
+    tools.log.warning(`The new version is installed. The next run finishes the cleanup, which failed: ${message}`)
     return false
   }
 }
 
-async function endFailed(
-  run: DeploymentRun,
-  { transaction }: OpenDeployment,
+async function undo(
+  deployment: RunningDeployment,
+  { transaction }: HostSession,
   cause: DeployError,
-): Promise<Ending & { settled: boolean }> {
-  const taken = await takeBack({
-    layout: run.layout,
-    log: run.tools.log,
+): Promise<SettledEnding> {
+  const { layout, tools, request, record } = deployment
+  const { outcome, rollback } = await rollBack({
+    layout,
+    log: tools.log,
     places: transaction.places,
-    keepPaths: run.request.keepPaths,
-    since: firstChangeOf(run.record),
+    keepPaths: request.keepPaths,
+    since: firstChangeOf(record),
     services: transaction.services,
     healthchecks: transaction.healthchecks,
     undo: () => transaction.rollback(),
   })
-  const settled = taken.rollback?.restored !== false
-  if (settled && cause.code === 'disk_full') await makeRoom(run)
-  if (run.machine.current !== 'pending') await run.enter(taken.outcome === 'rolled_back' ? 'rolled_back' : 'failed')
-  return { end: { ...failedEnd(run, cause), ...taken, changed: !settled }, error: cause, settled }
+  const settled = rollback?.restored !== false
+  if (settled && cause.code === 'disk_full') await makeRoom(deployment)
+  return { end: { ...failedEnd(deployment, cause), outcome, rollback, changed: !settled }, error: cause, settled }
 }
 
-/** What filled the disk may be the staged tree, which nothing needs any more; how the run ended needs some room to be told. */
-async function makeRoom({ layout, tools }: DeploymentRun): Promise<void> {
+/** The staged tree may be what fills the disk. Nothing needs it any more, and the reports need some room. */
+async function makeRoom({ layout, tools }: RunningDeployment): Promise<void> {
   await cleanStaging(layout, tools.log).catch(error =>
     tools.log.warning(`The staging folder could not be emptied: ${toDeployError(error).message}`),
   )
 }
 
-function successEnd(run: DeploymentRun, changed: boolean): DeploymentEnd {
-  return { outcome: 'success', changed, error: null, rollback: null, completed_at: run.tools.now().toISOString() }
-}
-
 /** Nothing of this run is on the host, though an earlier one may have left it neither old nor new. */
-function failedEnd(run: DeploymentRun, { code, message }: DeployError): DeploymentEnd {
-  const step = run.record.steps.find(({ status }) => status === 'failed')?.id ?? null
+function failedEnd({ record, tools }: RunningDeployment, { code, message }: DeployError): DeploymentEnd {
+  const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null
   const outcome = code === 'inconsistent' ? code : 'failed'
-  return { ...successEnd(run, false), outcome, error: { code, message, step } }
+  return buildEnd(tools.now(), { outcome, error: { code, message, step } })
 }
 
-/** Why a run fails: the cancel rather than what it led to; asked before the undo, which a later cancel does not explain. */
-function causeOf({ tools, layout }: DeploymentRun, thrown: unknown): DeployError {
+/**
+ * Why a run fails: the cancel rather than its consequences. Asked before the undo, which a later cancel does not
+ * explain.
+ */
+function causeOf({ tools, layout }: RunningDeployment, thrown: unknown): DeployError {
   if (tools.signal.aborted) return toDeployError(tools.signal.reason)
   return isSystemError(thrown) ? toHostError(thrown, `deploying below ${layout.root}`) : toDeployError(thrown)
 }
 
-function interruptedReport(run: DeploymentRun): LocalReport {
-  const end = { ...successEnd(run, false), outcome: 'interrupted' as const }
-  return buildLocalReport(run.record, end, { accepted: false, attempts: 0, error: null })
-}
-
-async function conclude(run: DeploymentRun, { end, error }: Ending): Promise<EndedDeployment> {
-  const address = run.host.sender?.address ?? null
-  const { signal, onCancelledEnd } = run.tools
-  const untilTold = new AbortController()
-  const closed = await closeDeployment(run.host, run.record, end, address, known => {
-    if (signal.aborted) onCancelledEnd(known)
-    signal.addEventListener('abort', () => onCancelledEnd(known), { signal: untilTold.signal })
+async function conclude({ host, record, tools }: RunningDeployment, { end, error }: Ending): Promise<EndedDeployment> {
+  const { signal, observer } = tools
+  const untilReported = new AbortController()
+  const address = host.sender?.address ?? null
+  const closed = await closeDeployment(host, { record, end, address }, known => {
+    if (signal.aborted) observer.onCancelledEnd(known)
+    signal.addEventListener('abort', () => observer.onCancelledEnd(known), { signal: untilReported.signal })
   })
-  untilTold.abort()
+  untilReported.abort()
   return { ...closed, error }
 }

@@ -1,20 +1,16 @@
 import { closeSync, fstatSync, openSync, readSync, writeFileSync } from 'node:fs'
 import { syncFile } from '../files/durable-files.ts'
-import { auditPath, type Layout } from '../host/layout.ts'
-import { type LocalReport, redactReport } from './local-report.ts'
+import { auditPath } from '../host/layout.ts'
+import { type LocalReport, type ReportFolder, redactReport } from './local-report.ts'
 
-/** How far back a line is looked for that a dead run wrote before its recovery repeats it. */
+/** How far back to look for a line that a dead run has already written. */
 const TAIL_BYTES = 64 * 1024
 
 /**
- * Appends the one line that stays for ever of a finished deployment, durably. One that stands there already, because the
- * run died just after it, is not repeated; a line that was cut off by a crash does not damage the next.
+ * Appends one line for a finished deployment, durably; it stays for ever. Does not repeat a line that is already there,
+ * because the run died just after it. A line that a crash cut off does not damage the next.
  */
-export async function appendAudit(
-  layout: Layout,
-  report: LocalReport,
-  redact: (text: string) => string,
-): Promise<void> {
+export async function appendAudit({ layout, redact }: ReportFolder, report: LocalReport): Promise<void> {
   const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id, run } =
     redactReport(report, redact)
   const line = {

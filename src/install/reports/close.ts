@@ -1,37 +1,36 @@
 import { toDeployError } from '../../core/errors.ts'
-import type { Log } from '../../core/log.ts'
 import { isSystemError, toHostError } from '../files/system-errors.ts'
-import type { Layout } from '../host/layout.ts'
 import type { DeploymentEnd } from '../transaction/end.ts'
-import type { DeploymentRecord } from '../transaction/record.ts'
+import type { DeploymentRecord, PlannedStep } from '../transaction/record.ts'
 import { appendAudit } from './audit.ts'
+import type { Host } from './host.ts'
 import {
   buildLocalReport,
   type LocalReport,
+  notSent,
   type Reported,
   redactReport,
   rewriteLocalReport,
   writeLocalReport,
 } from './local-report.ts'
-import { type Delivery, keepInOutbox, type ReportSender } from './outbox.ts'
+import { type Delivery, keepInOutbox } from './outbox.ts'
 
-export interface ClosingHost {
-  layout: Layout
-  log: Log
-  redact: (text: string) => string
-  /** Undefined when there is no hub to tell. */
-  sender: ReportSender | undefined
-  /** For one report, retries included. */
-  reportTimeoutMs: () => number
+/** A deployment that is over and not reported yet. */
+export interface Conclusion {
+  readonly record: DeploymentRecord
+  readonly end: DeploymentEnd
+  /** Where its report belongs (see `ReportSender`); null when there is no hub to report to. */
+  readonly address: string | null
 }
 
 export interface ClosedDeployment {
   report: LocalReport
   /** Undefined when it could not be written. */
   reportPath: string | undefined
+  plannedSteps: readonly PlannedStep[]
   /** What became of the report to the hub; undefined when it was not sent. */
   delivery?: Delivery | undefined
-  /** What could not be written here and why, one sentence; for whoever tells how the deployment ended, below its cause. */
+  /** What could not be written here and why, as one sentence to show below the cause. */
   unwritten?: string | undefined
 }
 
@@ -39,67 +38,49 @@ export interface ClosedDeployment {
 type Failures = Map<string, string>
 
 const LOCAL_REPORT = 'the local report'
-const UNSENT: Reported = { accepted: false, attempts: 0, error: 'not sent' }
 
 /**
- * Tells how a deployment ended: the local report first, always; then the hub, as best it can (contract 4.3, rules 7 and 8);
- * what the hub did not accept waits in the outbox; one audit line. `address` is where the report of that deployment belongs,
- * null when there is no hub to tell. `beforeTelling` is called as soon as the host's own part is done: telling the hub may take
- * longer than a cancelled run has. Never throws: what cannot be written is in the result
- * and changes no outcome.
+ * Reports how a deployment ended: always the local report first, then the hub, best-effort (contract 4.3, rules 7
+ * and 8); what the hub did not accept waits in the outbox; then one audit line. Calls `onLocalReport` between the two,
+ * because a report to the hub may take longer than a cancelled run has. Never throws: what cannot be written is in the
+ * result and changes no outcome.
  */
 export async function closeDeployment(
-  host: ClosingHost,
-  record: DeploymentRecord,
-  end: DeploymentEnd,
-  address: string | null,
-  beforeTelling: (closed: ClosedDeployment) => void = () => {},
+  host: Host,
+  { record, end, address }: Conclusion,
+  onLocalReport: (closed: ClosedDeployment) => void = () => {},
 ): Promise<ClosedDeployment> {
+  const { plannedSteps } = record
   const failures: Failures = new Map()
-  const unsent = redactReport(buildLocalReport(record, end, UNSENT), host.redact)
-  const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host.layout, unsent, host.redact))
-  beforeTelling({ report: unsent, reportPath: written })
-  const { reported, delivery } = await tellHub(host, unsent, address, failures)
+  const unsent = redactReport(buildLocalReport(record, end, notSent('not sent')), host.redact)
+  const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent))
+  onLocalReport({ report: unsent, reportPath: written, plannedSteps })
+  const { reported, delivery } = address === null ? { reported: unsent.reported } : await send(host, address, unsent)
+  if (address !== null && !reported.accepted)
+    await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, address, unsent))
   const report = { ...unsent, reported }
   const reportPath = await orNote(failures, LOCAL_REPORT, () =>
-    written === undefined
-      ? writeLocalReport(host.layout, report, host.redact)
-      : rewriteLocalReport(written, report, host.redact),
+    written === undefined ? writeLocalReport(host, report) : rewriteLocalReport(host, written, report),
   )
-  await orNote(failures, 'the audit line', () => appendAudit(host.layout, report, host.redact))
-  return { report, reportPath, delivery, unwritten: describeFailures(failures) }
+  await orNote(failures, 'the audit line', () => appendAudit(host, report))
+  return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures) }
 }
 
-async function tellHub(
-  host: ClosingHost,
+async function send(
+  { sender, log, redact, reportTimeoutMs }: Host,
+  address: string,
   report: LocalReport,
-  address: string | null,
-  failures: Failures,
 ): Promise<{ reported: Reported; delivery?: Delivery }> {
-  const { sender, log, redact } = host
-  if (address === null) return { reported: UNSENT }
-  if (sender?.address !== address) {
-    await keepForLater(host, address, report, failures)
-    return { reported: { ...UNSENT, error: 'waits in the outbox for a run that talks to its hub' } }
-  }
-  const delivery = await sender.send(report, { retry: true, timeoutMs: host.reportTimeoutMs() })
+  if (sender?.address !== address)
+    return { reported: notSent('waits in the outbox for a run that reports to the same hub') }
+  const delivery = await sender.send(report, { retry: true, timeoutMs: reportTimeoutMs() })
   const { attempts } = delivery
   if (delivery.accepted) return { reported: { accepted: true, attempts, error: null }, delivery }
-  log.warning(`The hub was not told of this deployment, which changes nothing on the host: ${delivery.error}`)
-  await keepForLater(host, address, report, failures)
+  log.warning(`The hub did not accept the report of this deployment. Nothing on the host changes. ${delivery.error}`)
   return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery }
 }
 
-async function keepForLater(
-  { layout, redact }: ClosingHost,
-  address: string,
-  report: LocalReport,
-  failures: Failures,
-): Promise<void> {
-  await orNote(failures, 'the report in the outbox', () => keepInOutbox(layout, address, report, redact))
-}
-
-/** A later try that works makes up for an earlier one. */
+/** A later attempt that succeeds makes up for an earlier one. */
 async function orNote<T>(failures: Failures, what: string, write: () => Promise<T>): Promise<T | undefined> {
   try {
     const written = await write()
@@ -111,8 +92,8 @@ async function orNote<T>(failures: Failures, what: string, write: () => Promise<
   }
 }
 
-/** What makes one of them fail makes the others fail as a rule, so the first reason is enough. */
-function describeFailures(failures: Failures): string | undefined {
+/** Usually one cause makes all of them fail, so the first reason is enough. */
+function summarise(failures: Failures): string | undefined {
   const [reason] = failures.values()
   return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`
 }

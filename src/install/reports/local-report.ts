@@ -11,9 +11,10 @@ import type { DeploymentRecord } from '../transaction/record.ts'
 const reportedSchema = z.lazy(() =>
   z.object({ accepted: z.boolean(), attempts: z.number(), error: z.nullable(z.string()) }),
 )
+/** What became of the report to the hub. */
 export type Reported = z.infer<typeof reportedSchema>
 
-/** A deployment's report on this host (docs/contracts.md, "Local report"). Holds no secret. */
+/** A deployment's report on this host (docs/contracts.md, "Local report"). It contains no secret. */
 export const localReportSchema = z.lazy(() =>
   z.extend(deploymentFactsSchema.def.getter(), {
     ...deploymentEndSchema.def.getter().shape,
@@ -27,6 +28,11 @@ export const localReportSchema = z.lazy(() =>
   }),
 )
 export type LocalReport = z.infer<typeof localReportSchema>
+
+/** A report that was not sent, or not yet. */
+export function notSent(reason: string | null): Reported {
+  return { accepted: false, attempts: 0, error: reason }
+}
 
 export function buildLocalReport(record: DeploymentRecord, end: DeploymentEnd, reported: Reported): LocalReport {
   const { facts, states, steps } = record
@@ -43,7 +49,7 @@ export function buildLocalReport(record: DeploymentRecord, end: DeploymentEnd, r
   }
 }
 
-/** Facts in words of our own, which hold no foreign text and must stay readable whatever a secret looks like. */
+/** Fields that contain no foreign text, and must stay readable whatever a secret looks like. */
 const OWN_WORDS: ReadonlySet<string> = new Set([
   'deployment_id',
   'contract',
@@ -59,8 +65,8 @@ const OWN_WORDS: ReadonlySet<string> = new Set([
 ])
 
 /**
- * The report without any secret in any of its texts. Done text by text and never to JSON: a hub could give out a token
- * whose removal breaks it.
+ * The report without any secret in its texts. Redacts text by text, never the JSON: a hub could issue a token whose
+ * removal breaks the syntax.
  */
 export function redactReport(report: LocalReport, redact: (text: string) => string): LocalReport {
   return redactTexts(report, redact) as LocalReport
@@ -76,15 +82,14 @@ function redactTexts(value: unknown, redact: (text: string) => string): unknown 
   )
 }
 
+/** Where reports are written, and what no file may contain. */
+export type ReportFolder = { readonly layout: Layout; readonly redact: (text: string) => string }
+
 /**
- * Writes the report, redacted, by rename and 0600; returns its path, which is the same for whoever writes it, so that
- * there is exactly one. Of deployments that started in one millisecond, the later ones have their id in the name.
+ * Writes the report, redacted, by rename and 0600. Returns its path, which every process derives alike, so that there
+ * is exactly one report. Of deployments that started in the same millisecond, the later ones have their id in the name.
  */
-export async function writeLocalReport(
-  layout: Layout,
-  report: LocalReport,
-  redact: (text: string) => string,
-): Promise<string> {
+export async function writeLocalReport({ layout, redact }: ReportFolder, report: LocalReport): Promise<string> {
   const text = textOf(report, redact)
   const { started_at, slug, deployment_id: id } = report
   const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`
@@ -95,12 +100,8 @@ export async function writeLocalReport(
   return own
 }
 
-/** Writes the report anew where `writeLocalReport` has just put it. */
-export async function rewriteLocalReport(
-  path: string,
-  report: LocalReport,
-  redact: (text: string) => string,
-): Promise<string> {
+/** Replaces the report that `writeLocalReport` has just written at this path. */
+export async function rewriteLocalReport({ redact }: ReportFolder, path: string, report: LocalReport): Promise<string> {
   await replaceFile(path, textOf(report, redact))
   return path
 }

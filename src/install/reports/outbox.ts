@@ -5,7 +5,7 @@ import { z } from 'zod/mini'
 import type { Log } from '../../core/log.ts'
 import { replaceFile } from '../files/durable-files.ts'
 import type { Layout } from '../host/layout.ts'
-import { type LocalReport, localReportSchema, redactReport } from './local-report.ts'
+import { type LocalReport, localReportSchema, type ReportFolder, redactReport } from './local-report.ts'
 
 const MAX_WAITING = 200
 const OUTBOX_TIMEOUT_MS = 10_000
@@ -20,19 +20,20 @@ export type Delivery =
   | { accepted: true; attempts: number }
   | { accepted: false; attempts: number; status: number | null; error: string; final: boolean }
 
-/** How reports reach the hub; each contract brings its own. Never throws: reporting changes no outcome (contract 4.3, rule 8). */
+/**
+ * How reports reach the hub, one for each contract. Never throws: reporting changes no outcome (contract 4.3, rule 8).
+ */
 export interface ReportSender {
-  /** Names the hub and what the credentials are good for: a waiting report goes only to where it was meant to go. */
+  /** Names the hub and the subject of the credentials: a waiting report goes only where it was meant to go. */
   readonly address: string
   send(report: LocalReport, options: { retry: boolean; timeoutMs: number }): Promise<Delivery>
 }
 
 /** Keeps a report that the hub has not accepted, for the next run that talks to the same address. */
 export async function keepInOutbox(
-  layout: Layout,
+  { layout, redact }: ReportFolder,
   address: string,
   report: LocalReport,
-  redact: (text: string) => string,
 ): Promise<void> {
   const text = JSON.stringify({ schema: 1, address, report: redactReport(report, redact) }, null, 2)
   await replaceFile(
@@ -41,11 +42,18 @@ export async function keepInOutbox(
   )
 }
 
+/** Where reports wait, and who takes them. */
+export interface Outbox {
+  readonly layout: Layout
+  readonly log: Log
+  readonly sender: ReportSender
+}
+
 /**
- * Sends each waiting report of this address once, oldest first, for 10 s in all. What is accepted or finally refused
- * leaves the outbox; at the first one that cannot be delivered, or at a cancel, the rest wait for the next run.
+ * Sends each waiting report of this address once, oldest first, for 10 s in all. A report that is accepted or finally
+ * refused leaves the outbox. After the first that cannot be delivered, or a cancel, the rest wait for the next run.
  */
-export async function sendOutbox(layout: Layout, sender: ReportSender, log: Log, signal: AbortSignal): Promise<void> {
+export async function sendOutbox({ layout, log, sender }: Outbox, signal: AbortSignal): Promise<void> {
   const deadline = performance.now() + OUTBOX_TIMEOUT_MS
   const names = readdirSync(layout.outbox)
     .filter(name => name.endsWith('.json'))
@@ -55,29 +63,22 @@ export async function sendOutbox(layout: Layout, sender: ReportSender, log: Log,
     const path = join(layout.outbox, name)
     const waiting = readWaiting(path)
     if (waiting === undefined) {
-      log.warning(`${path} is not a report of ours and is left alone.`)
+      log.warning(`${path} is not a report that this action wrote: it stays where it is.`)
       continue
     }
     if (waiting.address !== sender.address) continue
     const timeoutMs = deadline - performance.now()
     if (signal.aborted || timeoutMs < 1) return
-    if (!(await deliver(path, waiting.report, timeoutMs, sender, log))) return
+    const delivery = await sender.send(waiting.report, { retry: false, timeoutMs })
+    logDelivery(log, waiting.report, delivery)
+    if (!delivery.accepted && !delivery.final) return
+    unlinkSync(path)
   }
 }
 
-async function deliver(
-  path: string,
-  report: LocalReport,
-  timeoutMs: number,
-  sender: ReportSender,
-  log: Log,
-): Promise<boolean> {
-  const delivery = await sender.send(report, { retry: false, timeoutMs })
-  if (delivery.accepted) log.info(`The hub has now accepted the report of ${report.started_at}.`)
-  else log.warning(`The report of ${report.started_at} was not accepted: ${delivery.error}`)
-  if (!delivery.accepted && !delivery.final) return false
-  unlinkSync(path)
-  return true
+function logDelivery(log: Log, { started_at }: LocalReport, delivery: Delivery): void {
+  if (delivery.accepted) log.info(`The hub has now accepted the report of ${started_at}.`)
+  else log.warning(`The hub did not accept the report of ${started_at}: ${delivery.error}`)
 }
 
 function readWaiting(path: string): z.infer<typeof schema> | undefined {

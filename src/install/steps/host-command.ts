@@ -1,42 +1,39 @@
 import { performance } from 'node:perf_hooks'
 import { DeploymentError } from '../../core/errors.ts'
-import type { Log } from '../../core/log.ts'
 import type { HostCommand } from '../../core/plan/host-config.ts'
 import { allowedEnvironment, runChild } from '../files/child-process.ts'
 import { describeEnd } from '../services/supervise.ts'
+import type { Deployment } from '../transaction/context.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
 
 export interface HostCommandRequest {
-  /** What the host config calls it: `provision.greeter`. */
+  /** Its key in the host config: `provision.greeter`. */
   name: string
   command: HostCommand
   /** Appended to the command's own arguments. */
   args: readonly string[]
-  /** What this command is told beside the deployment's facts. */
+  /** For this command only, along with the deployment's facts. */
   variables: Readonly<Record<string, string>>
-  facts: DeploymentFacts
-  log: Log
-  signal: AbortSignal
 }
 
 /**
- * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed,
- * and tells what ran well and how long. Throws DeploymentError `step_failed` with its exit code and the first of its
- * output, or `step_timed_out`.
+ * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed, and
+ * logs how long it took. Throws DeploymentError `step_failed` with its exit code and the beginning of its output, or
+ * `step_timed_out`.
  */
-export async function runHostCommand(request: HostCommandRequest): Promise<void> {
+export async function runHostCommand({ tools, record }: Deployment, request: HostCommandRequest): Promise<void> {
   const { command, env, timeoutSeconds } = request.command
   const [program, ...args] = command
   const started = performance.now()
   const end = await runChild({
     command: [program, ...args, ...request.args],
-    env: allowedEnvironment({ ...factVariables(request.facts), ...env, ...request.variables }),
+    env: allowedEnvironment({ ...factVariables(record.facts), ...env, ...request.variables }),
     timeoutMs: timeoutSeconds * 1000,
-    signal: request.signal,
+    signal: tools.signal,
   })
   if (end.kind === 'exited' && end.code === 0) {
     const took = Math.round(performance.now() - started)
-    return request.log.info(`${request.name} of the host config ran ${program}, which ended well after ${took} ms.`)
+    return tools.log.info(`${request.name} of the host config ran ${program}, which succeeded after ${took} ms.`)
   }
   const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed'
   throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (time-out ${timeoutSeconds} s).`)

@@ -1,8 +1,8 @@
 import { dirname, join, relative } from 'node:path'
 import { makePrivateDirectories } from '../files/durable-files.ts'
-import { installPath, type Layout, type Place, snapshotsPath } from '../host/layout.ts'
+import { installPath, type Place, snapshotsPath } from '../host/layout.ts'
 import { nextSnapshotName } from '../host/snapshots.ts'
-import type { Transaction } from '../transaction/transaction.ts'
+import type { StepContext } from './step-context.ts'
 
 export interface Snapshot {
   name: string
@@ -10,15 +10,16 @@ export interface Snapshot {
   path: string
 }
 
-/** Moves what is in a place to the snapshots, under the next number and its version. */
+/** Moves what is installed at a place to the snapshots, under the next number and its version. */
 export async function moveToSnapshot(
-  { layout, transaction }: { layout: Layout; transaction: Transaction },
+  { deployment, transaction }: Pick<StepContext, 'deployment' | 'transaction'>,
   place: Place,
   version: string | null,
 ): Promise<Snapshot> {
+  const { layout } = deployment
   const folder = snapshotsPath(layout, place)
   const name = nextSnapshotName(folder, version)
-  // Ours alone, and nothing while they are empty: these need no journal.
+  // Only ours, and nothing while they are empty: these need no journal.
   await makePrivateDirectories(dirname(folder))
   await makePrivateDirectories(folder)
   const [from, path] = [installPath(layout, place), join(folder, name)]

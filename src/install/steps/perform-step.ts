@@ -1,22 +1,27 @@
 import { DeploymentError } from '../../core/errors.ts'
-import type { HostCommand, HostConfig } from '../../core/plan/host-config.ts'
+import type { HostConfig } from '../../core/plan/host-config.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
-import { installPath, placeName } from '../host/layout.ts'
-import { compareTree, writeTreeRecord } from '../host/tree-record.ts'
+import { placeName } from '../host/layout.ts'
 import { checkHealth } from '../services/check-health.ts'
 import type { ServiceAction } from '../services/commands.ts'
 import { healthchecksOf } from '../services/healthchecks.ts'
 import { describeService, projectServiceOf, type Service, serviceOf } from '../services/service.ts'
 import { runHostCommand } from './host-command.ts'
-import { installTree } from './install-tree.ts'
+import { installPart } from './install-part.ts'
+import type { Part } from './part.ts'
 import type { StepEnd } from './run-steps.ts'
-import type { NewThing, StepContext } from './step-context.ts'
+import type { StepContext } from './step-context.ts'
 import { writeEnv } from './write-env.ts'
 
-/** Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says. */
+type Step<Action extends PlanStep['action']> = Extract<PlanStep, { action: Action }>
+
+/**
+ * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says.
+ */
 export async function performStep(context: StepContext, step: PlanStep): Promise<StepEnd> {
-  if (context.skipped.has(step.id)) {
-    context.log.notice(`Step ${step.id} (${step.action}) is skipped: the host config says supervisor: none.`)
+  if (context.order.skipped.has(step.id)) {
+    const { log } = context.deployment.tools
+    log.notice(`Step ${step.id} (${step.action}) is skipped: the host config says supervisor: none.`)
     return 'skipped'
   }
   switch (step.action) {
@@ -27,146 +32,91 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
     case 'configure_plugin':
       return 'done'
     case 'install_plugin':
-      return install(context, findThing(context, `plugins/${step.plugin}`))
+      return await installPart(context, findPart(context, `plugins/${step.plugin}`))
     case 'install_extension':
-      return install(context, findThing(context, `extensions/${step.extension}`))
+      return await installPart(context, findPart(context, `extensions/${step.extension}`))
     case 'write_env':
-      return writeSettings(context, step.plugin, step.from)
+      return await writeEnv(context, findPart(context, `${step.from.split('/')[0]}/${step.plugin}`), step.from)
     case 'provision':
-      return provision(context, step.plugin)
+      return await provision(context, step)
     case 'start':
     case 'stop':
     case 'restart':
-      return supervise(context, step.action, step.plugin)
+      return await supervise(context, step.action, step.plugin)
     case 'healthcheck':
-      return verifyHealth(context, step)
+      return await verifyHealth(context, step)
     case 'notify':
-      return notify(context, step)
+      return await notify(context, step)
   }
 }
 
-async function install(context: StepContext, thing: NewThing): Promise<StepEnd> {
-  const { layout, transaction, log, keepPaths, signal } = context
-  const { shelf, id, version, staged, previous } = thing
-  if (await isInstalledAlready(context, thing)) {
-    await writeTreeRecord(layout, thing.record)
-    log.info(`${placeName(thing)} is ${version} with these bytes already, and intact: nothing to change.`)
-    return 'unchanged'
-  }
-  const previousVersion = previous.version
-  const snapshot = await installTree({
-    layout,
-    transaction,
-    log,
-    shelf,
-    id,
-    staged,
-    get record() {
-      return thing.record
-    },
-    previousVersion,
-    leftBehind: thing.leftBehind,
-    keepPaths,
-    signal,
-  })
-  if (snapshot !== undefined) context.replaced.set(placeName(thing), snapshot)
-  log.info(`${installPath(layout, thing)} is now ${version} (tree digest ${thing.record.digest}).`)
-  return 'done'
-}
-
-async function isInstalledAlready(context: StepContext, thing: NewThing): Promise<boolean> {
-  const { installed } = thing.previous
-  if (installed?.artifact_sha256 !== thing.artifactSha256 || installed.tree_digest !== thing.record.digest) return false
-  const tree = { root: installPath(context.layout, thing), keepPaths: context.keepPaths }
-  const { missing, changed } = await compareTree(tree, thing.record, context.signal)
-  return missing.length === 0 && changed.length === 0
-}
-
-async function writeSettings(context: StepContext, id: string, from: string): Promise<StepEnd> {
-  const { layout, transaction, log, variables, stagingFolder } = context
-  const { shelf, environment } = findThing(context, `${from.split('/')[0]}/${id}`)
-  return writeEnv({ layout, transaction, log, shelf, id, from, environment, variables, stagingFolder })
-}
-
-async function provision(context: StepContext, id: string): Promise<StepEnd> {
+async function provision(context: StepContext, { plugin: id }: { readonly plugin: string }): Promise<StepEnd> {
   const name = `provision.${id}`
-  await runHostCommand({
-    name,
-    command: requireEntry(context.hostConfig?.provision.get(id), name),
-    args: [id],
-    variables: { PROVISION_PLUGIN_ID: id },
-    facts: context.facts,
-    log: context.log,
-    signal: context.signal,
-  })
+  const command = requireEntry(context.order.hostConfig?.provision.get(id), name)
+  await runHostCommand(context.deployment, { name, command, args: [id], variables: { PROVISION_PLUGIN_ID: id } })
   return 'done'
 }
 
 async function supervise(context: StepContext, action: ServiceAction, plugin: string | undefined): Promise<StepEnd> {
-  const ids = plugin === undefined ? context.things.map(thing => thing.id) : [plugin]
-  for (const service of servicesOf(requireConfig(context), ids, plugin === undefined)) {
-    context.log.info(`${action} ${describeService(service)}`)
-    await context.transaction.supervise(service, action, context.signal)
+  const { log, signal } = context.deployment.tools
+  for (const service of servicesOf(context, plugin)) {
+    log.info(`${action} ${describeService(service)}`)
+    await context.transaction.supervise(service, action, signal)
   }
   return 'done'
 }
 
-/** One project-wide unit, or the service of each id. */
-function servicesOf(config: HostConfig, ids: readonly string[], isProjectWide: boolean): Service[] {
-  const findService = isProjectWide ? projectServiceOf : serviceOf
-  const services = ids.map(id => requireEntry(findService(config, id), 'supervisor'))
+/** The service of one plugin; without a plugin, one project-wide unit or the service of each part. */
+function servicesOf(context: StepContext, plugin: string | undefined): Service[] {
+  const config = requireConfig(context)
+  const ids = plugin === undefined ? context.order.parts.map(part => part.id) : [plugin]
+  const find = plugin === undefined ? projectServiceOf : serviceOf
+  const services = ids.map(id => requireEntry(find(config, id), 'supervisor'))
   return [...new Map(services.map(service => [JSON.stringify(service), service])).values()]
 }
 
-async function verifyHealth(
-  context: StepContext,
-  step: Extract<PlanStep, { action: 'healthcheck' }>,
-): Promise<StepEnd> {
-  const { things, log, signal } = context
-  const ids = things.map(thing => thing.id)
+async function verifyHealth(context: StepContext, step: Step<'healthcheck'>): Promise<StepEnd> {
+  const { log, signal } = context.deployment.tools
+  const { parts } = context.order
+  const ids = parts.map(part => part.id)
   for (const healthcheck of healthchecksOf(step, requireConfig(context), ids)) {
-    const version = things.find(thing => thing.id === healthcheck.id)?.version ?? null
+    const version = parts.find(part => part.id === healthcheck.id)?.version ?? null
     log.info(`${healthcheck.id} is healthy. ${await checkHealth({ healthcheck, version, log, signal })}`)
   }
   return 'done'
 }
 
-/** A team that could not be told is no reason to take a healthy version back. */
-async function notify(context: StepContext, step: Extract<PlanStep, { action: 'notify' }>): Promise<StepEnd> {
-  const message = step.message ?? ''
-  const name = `notify.${step.event}`
+/** A failed notification is no reason to roll back a healthy version. */
+async function notify(context: StepContext, step: Step<'notify'>): Promise<StepEnd> {
+  const { log, signal } = context.deployment.tools
+  const { event, message = '' } = step
+  const name = `notify.${event}`
+  const variables = { NOTIFY_EVENT: event, NOTIFY_MESSAGE: message }
   try {
-    await runHostCommand({
-      name,
-      command: requireEntry(context.hostConfig?.notify.get(step.event), name),
-      args: [step.event, message],
-      variables: { NOTIFY_EVENT: step.event, NOTIFY_MESSAGE: message },
-      facts: context.facts,
-      log: context.log,
-      signal: context.signal,
-    })
+    const command = requireEntry(context.order.hostConfig?.notify.get(event), name)
+    await runHostCommand(context.deployment, { name, command, args: [event, message], variables })
     return 'done'
   } catch (error) {
-    context.signal.throwIfAborted()
-    const warning = `nobody was told. ${error instanceof Error ? error.message : String(error)}`
-    context.log.warning(`Step ${step.id}: ${warning}`)
+    signal.throwIfAborted()
+    const warning = `the notification failed. ${error instanceof Error ? error.message : String(error)}`
+    log.warning(`Step ${step.id}: ${warning}`)
     return { warning }
   }
 }
 
-function findThing(context: StepContext, place: string): NewThing {
+function findPart(context: StepContext, name: string): Part {
   return requireEntry(
-    context.things.find(thing => placeName(thing) === place),
-    place,
+    context.order.parts.find(part => placeName(part) === name),
+    name,
   )
 }
 
-function requireConfig({ hostConfig }: StepContext): HostConfig {
-  return requireEntry(hostConfig, 'host-config')
+function requireConfig({ order }: StepContext): HostConfig {
+  return requireEntry(order.hostConfig, 'host-config')
 }
 
 /** The plan was compared with the host config before anything was fetched, so nothing is missing here. */
-function requireEntry<T extends HostCommand | object>(entry: T | undefined, what: string): T {
-  if (entry === undefined) throw new DeploymentError('step_failed', `The host config has no ${what}.`)
+function requireEntry<T extends object>(entry: T | undefined, name: string): T {
+  if (entry === undefined) throw new DeploymentError('step_failed', `The host config has no ${name}.`)
   return entry
 }

@@ -1,39 +1,74 @@
 import { performance } from 'node:perf_hooks'
+import type { PlanStep } from '../../core/plan/plan-step.ts'
+import { placeName } from '../host/layout.ts'
+import { healthchecksOf, type RestoredCheck } from '../services/healthchecks.ts'
 import type { StepEntry } from '../transaction/facts.ts'
-import type { DeploymentRecord } from '../transaction/record.ts'
+import type { InstalledPart } from './part.ts'
+import { performStep } from './perform-step.ts'
+import { removePart } from './remove-part.ts'
+import type { InstallOrder, StepContext } from './step-context.ts'
 
-/** How a step ended that did not fail; a warning is why one did not do its work, though the plan goes on. */
+/** How a step ended that did not fail; a warning says why it did not do its work, though the plan continues. */
 export type StepEnd = 'done' | 'unchanged' | 'skipped' | { warning: string }
 
+/** No plan has this step: it is reported with the plan's steps, under the part's name, which no step's id can be. */
+interface Removal {
+  readonly id: string
+  readonly action: 'remove'
+  readonly part: InstalledPart
+}
+
 /**
- * Runs steps in the given order and records each with its duration. At the first that throws, the others are recorded
- * as not run and its error is thrown as it is.
+ * Removes what the new version does not contain, then runs the plan's steps in their order, and records each with its
+ * duration; calls `beforeStep` before each of the plan's. After the first that throws, records the others as not run
+ * and throws its error as it is.
  */
-export async function runSteps<Step extends Pick<StepEntry, 'id' | 'action'>>(
-  steps: readonly Step[],
-  record: DeploymentRecord,
-  signal: AbortSignal,
-  perform: (step: Step) => Promise<StepEnd>,
-): Promise<void> {
+export async function runSteps(context: StepContext, beforeStep: (step: PlanStep) => Promise<void>): Promise<void> {
+  const { order, deployment, transaction } = context
+  await transaction.noteHealthchecks(restoredChecks(order))
+  const steps = [...order.removals.map(removalOf), ...order.steps]
   for (const [index, step] of steps.entries()) {
-    const started = performance.now()
-    const entry = (status: StepEntry['status'], error: string | null): StepEntry => ({
-      id: step.id,
-      action: step.action,
-      status,
-      duration_ms: Math.round(performance.now() - started),
-      error,
-    })
+    const finish = startEntry(step)
     try {
-      signal.throwIfAborted()
-      const end = await perform(step)
-      await record.addStep(typeof end === 'string' ? entry(end, null) : entry('warned', end.warning))
+      deployment.tools.signal.throwIfAborted()
+      if (step.action !== 'remove') await beforeStep(step)
+      const end = step.action === 'remove' ? await removePart(context, step.part) : await performStep(context, step)
+      await deployment.record.addStep(finish(end))
     } catch (error) {
-      await record.addStep(entry('failed', error instanceof Error ? error.message : String(error)))
-      for (const { id, action } of steps.slice(index + 1)) {
-        await record.addStep({ id, action, status: 'not_run', duration_ms: 0, error: null })
-      }
+      await deployment.record.addStep(finish({ failed: error instanceof Error ? error.message : String(error) }))
+      for (const left of steps.slice(index + 1)) await deployment.record.addStep(notRun(left))
       throw error
     }
   }
+}
+
+function startEntry({ id, action }: PlanStep | Removal): (end: StepEnd | { failed: string }) => StepEntry {
+  const started = performance.now()
+  return end => {
+    const duration_ms = Math.round(performance.now() - started)
+    if (typeof end === 'string') return { id, action, status: end, duration_ms, error: null }
+    if ('failed' in end) return { id, action, status: 'failed', duration_ms, error: end.failed }
+    return { id, action, status: 'warned', duration_ms, error: end.warning }
+  }
+}
+
+function notRun({ id, action }: PlanStep | Removal): StepEntry {
+  return { id, action, status: 'not_run', duration_ms: 0, error: null }
+}
+
+function removalOf(part: InstalledPart): Removal {
+  return { id: placeName(part), action: 'remove', part }
+}
+
+/** How to check the old versions after a rollback. */
+function restoredChecks({ steps, parts, hostConfig, skipped }: InstallOrder): RestoredCheck[] {
+  if (hostConfig === undefined) return []
+  const previous = new Map(parts.map(part => [part.id, part.previous.version]))
+  return steps
+    .flatMap(step =>
+      step.action === 'healthcheck' && !skipped.has(step.id)
+        ? healthchecksOf(step, hostConfig, [...previous.keys()])
+        : [],
+    )
+    .map(check => ({ ...check, previous_version: previous.get(check.id) ?? null }))
 }

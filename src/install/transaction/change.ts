@@ -20,16 +20,16 @@ export const changeSchema = z.lazy(() =>
       type: z.literal('move'),
       from: relativePathSchema,
       to: relativePathSchema,
-      /** Inode of what is moved, which tells it from whatever else has come to lie at the other path. */
+      /** Inode of what is moved, which distinguishes it from anything else at the other path. */
       ino: z.optional(z.string()),
     }),
-    /** A second name for a complete staged file, which stays in staging as the proof that the file is ours. */
+    /** A second name for a complete staged file, whose first name stays in staging as proof that the file is ours. */
     z.object({ type: z.literal('create_file'), staged: relativePathSchema, path: relativePathSchema }),
   ]),
 )
 export type Change = z.infer<typeof changeSchema>
 
-/** The places that changes move a tree out of or into, each once. */
+/** The places out of which or into which changes move a tree, each once. */
 export function placesIn(changes: readonly Change[]): Place[] {
   const paths = changes.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []))
   return [...new Set(paths)].flatMap(path => {
@@ -40,9 +40,8 @@ export function placesIn(changes: readonly Change[]): Place[] {
 }
 
 /**
- * A change as it is announced: with the identity of what it moves. Throws DeploymentError `step_failed` when it cannot be
- * made, because its source is missing or its target is taken; an undo of what was never possible could not tell the
- * host's own things from ours.
+ * A change as it is announced: with the identity of what it moves. Throws DeploymentError `step_failed` when its source
+ * is missing or its target is taken: after a change that was never possible, an undo might move the host's own files.
  */
 export function announceable(root: string, change: Change): Change {
   const target = change.type === 'move' ? change.to : change.path
@@ -52,7 +51,7 @@ export function announceable(root: string, change: Change): Change {
   if (ino === null)
     throw new DeploymentError(
       'step_failed',
-      `${change.from} was there a moment ago and is gone: another process works on it. Stop it and run again.`,
+      `${change.from} has just disappeared: another process works in this directory. Stop that process and run again.`,
     )
   return { ...change, ino }
 }
@@ -72,16 +71,15 @@ export async function applyChange(root: string, change: Change): Promise<void> {
 }
 
 export interface Undone {
-  /** Whether what the host runs had been changed and is now back; a directory that was only made does not count. */
+  /** Whether the change had been made and is now undone; a directory that was only made does not count. */
   wasMade: boolean
-  /** Where something was put that had come to lie in the place of what was moved back. */
+  /** Where this undo put another process's files that were in the way. */
   setAside: string | null
 }
 
 /**
- * Takes a change back, whether it was made, half made or not made at all, and any number of times. What another process
- * has put in the place meanwhile is set aside, never removed.
- * Throws when nothing is found where it was nor where it was moved to.
+ * Undoes a change, whether it was made, half made or not made at all, any number of times. Sets aside, and never
+ * removes, what another process has put there in the meantime. Throws when what was moved is at neither path.
  */
 export async function undoChange(root: string, change: Change): Promise<Undone> {
   switch (change.type) {
@@ -95,7 +93,7 @@ export async function undoChange(root: string, change: Change): Promise<Undone> 
   }
 }
 
-/** One sentence on a change, for an operator who has to see to it by hand. */
+/** A change in words, for an operator who has to undo it by hand. */
 export function describeChange(change: Change): string {
   switch (change.type) {
     case 'make_directory':
@@ -118,7 +116,7 @@ async function moveBack(root: string, change: Extract<Change, { type: 'move' }>)
   const [before, after] = [join(root, change.from), join(root, change.to)]
   const [inoBefore, inoAfter] = [inodeOf(before), inodeOf(after)]
   if (inoBefore === null && inoAfter === null) {
-    throw new Error(`what was moved from ${change.from} to ${change.to} is at neither place`)
+    throw new Error(`what was moved from ${change.from} to ${change.to} is at neither path`)
   }
   if (inoAfter === null || inoBefore === change.ino) return { wasMade: false, setAside: null }
   const setAside = inoBefore === null ? null : await putAside(root, change.from)
@@ -126,7 +124,7 @@ async function moveBack(root: string, change: Extract<Change, { type: 'move' }>)
   return { wasMade: true, setAside }
 }
 
-/** Another process, the old version itself perhaps, made something where the old version has to go back to. */
+/** Another process, perhaps the old version itself, made something where the old version belongs. */
 async function putAside(root: string, path: string): Promise<string> {
   const aside = join('.hub-deploy', 'snapshots', 'set-aside', `${Date.now()}-${path.replaceAll('/', '_').slice(-100)}`)
   await makePrivateDirectories(dirname(join(root, aside)))
@@ -146,7 +144,7 @@ function inodeOf(path: string): string | null {
 function taken(path: string): DeploymentError {
   return new DeploymentError(
     'step_failed',
-    `${path} exists already, though it was free a moment ago: another process writes there. Stop it and run again.`,
+    `${path} has just appeared: another process writes in this directory. Stop that process and run again.`,
   )
 }
 

@@ -3,19 +3,19 @@ import { ERROR_CODES } from '../../core/errors.ts'
 
 const rollbackSchema = z.lazy(() =>
   z.object({
-    /** Whether every change was taken back. */
+    /** Whether every change was undone. */
     restored: z.boolean(),
-    /** What is off, one sentence each. */
+    /** What is wrong, one sentence each. */
     problems: z.array(z.string()),
-    /** Whether the restored tree is what its record says; null when there was nothing to compare. */
+    /** Whether the restored tree matches its record; null when there was nothing to compare. */
     verified: z.nullable(z.boolean()),
-    /** Whether the old version is healthy again; null when there is nothing to check it by, or it did not run. */
+    /** Whether the old version is healthy again; null when it has no check, or did not run before. */
     healthy: z.nullable(z.boolean()),
   }),
 )
 export type RollbackFacts = z.infer<typeof rollbackSchema>
 
-/** How a deployment ended, as written to the journal and the local report. */
+/** How a deployment ended, as the journal and the local report contain it. */
 export const deploymentEndSchema = z.lazy(() =>
   z.object({
     outcome: z.enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
@@ -26,3 +26,8 @@ export const deploymentEndSchema = z.lazy(() =>
   }),
 )
 export type DeploymentEnd = z.infer<typeof deploymentEndSchema>
+
+/** An end at this time: nothing changed, nothing failed and nothing was rolled back, unless `known` says otherwise. */
+export function buildEnd(at: Date, known: Pick<DeploymentEnd, 'outcome'> & Partial<DeploymentEnd>): DeploymentEnd {
+  return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known }
+}

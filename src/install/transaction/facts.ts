@@ -1,7 +1,7 @@
 import { z } from 'zod/mini'
 
-/** Where the run came from, from `GITHUB_*`; nulls outside a workflow. */
-export const runFactsSchema = z.lazy(() =>
+/** The workflow run that deploys, from `GITHUB_*`; nulls outside a workflow. */
+export const workflowRunSchema = z.lazy(() =>
   z.object({
     workflow: z.nullable(z.string()),
     run_id: z.nullable(z.string()),
@@ -11,16 +11,16 @@ export const runFactsSchema = z.lazy(() =>
     url: z.nullable(z.string()),
   }),
 )
-export type RunFacts = z.infer<typeof runFactsSchema>
+export type WorkflowRun = z.infer<typeof workflowRunSchema>
 
-/** What is known of a deployment; the nulls are filled as it goes. As written to the journal and the local report. */
+/** What is known of a deployment, as the journal and the local report contain it; nulls are what is not known yet. */
 export const deploymentFactsSchema = z.lazy(() =>
   z.object({
     deployment_id: z.uuid(),
     contract: z.enum(['marketplace', 'project']),
-    /** Null for a project, which may bring both. */
+    /** Null for a project, which may contain both. */
     kind: z.nullable(z.string()),
-    /** A project's id stands here as well. */
+    /** For a project, its id. */
     slug: z.nullable(z.string()),
     id: z.nullable(z.string()),
     requested_version: z.nullable(z.string()),
@@ -32,11 +32,11 @@ export const deploymentFactsSchema = z.lazy(() =>
     repo: z.nullable(z.string()),
     /** The plugins that a project installs, once they are known. */
     plugins: z.exactOptional(z.array(z.object({ id: z.string(), version: z.string() }))),
-    /** The pinned key that the signature of a project held for: base64 of the 32 bytes. */
+    /** The pinned key that signed a project: base64 of the 32 bytes. */
     signer_public_key: z.exactOptional(z.string()),
     host_id: z.string(),
     started_at: z.string(),
-    run: runFactsSchema,
+    run: workflowRunSchema,
   }),
 )
 export type DeploymentFacts = z.infer<typeof deploymentFactsSchema>

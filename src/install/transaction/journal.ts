@@ -10,7 +10,7 @@ import { type Change, changeSchema, relativePathSchema } from './change.ts'
 import { deploymentEndSchema } from './end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './facts.ts'
 
-/** What stands in `journal.jsonl`, one record a line, oldest first. */
+/** The records of `journal.jsonl`, one in each line, oldest first. */
 const recordSchema = z.lazy(() =>
   z.discriminatedUnion('record', [
     z.object({
@@ -27,9 +27,9 @@ const recordSchema = z.lazy(() =>
     z.object({ record: z.literal('change'), change: changeSchema }),
     /** Announces that a service is about to be started, stopped or restarted. */
     z.object({ record: z.literal('service'), change: serviceChangeSchema }),
-    /** By what the old version is checked after a rollback. */
+    /** How to check the old version after a rollback. */
     z.object({ record: z.literal('healthchecks'), checks: z.array(restoredCheckSchema) }),
-    /** The newest change that was not taken back yet is taken back; `was_made` says whether it had been made at all. */
+    /** The newest change that is not undone yet is undone; `was_made` says whether it had been made at all. */
     z.object({ record: z.literal('undone'), change: changeSchema, was_made: z.boolean() }),
     /** The point of no return: the new version is what this host runs. */
     z.object({
@@ -39,7 +39,7 @@ const recordSchema = z.lazy(() =>
       removed: z.exactOptional(z.array(removedRowSchema)),
       discard: z.array(relativePathSchema),
     }),
-    /** How the run itself said that it ended, before it told anybody. */
+    /** How the run ended by its own account, written before it reports to anybody. */
     z.object({ record: z.literal('end'), end: deploymentEndSchema }),
     z.object({ record: z.literal('recovery'), at: z.string() }),
   ]),
@@ -47,8 +47,8 @@ const recordSchema = z.lazy(() =>
 export type JournalRecord = z.infer<typeof recordSchema>
 
 /**
- * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The others
- * only tell more, and are given up when there is no room for them: taking back must not need any.
+ * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
+ * others add detail and are given up when there is no room for them: a rollback must not need any.
  */
 const DURABLE: ReadonlySet<JournalRecord['record']> = new Set(['begin', 'change', 'service', 'commit', 'recovery'])
 const SYNCED: ReadonlySet<JournalRecord['record']> = new Set([...DURABLE, 'undone'])
@@ -59,13 +59,13 @@ export interface Journal {
   close(): void
 }
 
-/** Opens the journal for appending behind its last whole record, creating it (0600) when there is none. */
+/** Opens the journal to append after its last whole record; creates it (0600) when there is none. */
 export async function openJournal(path: string): Promise<Journal> {
   const fd = openSync(path, 'a+', 0o600)
   let length = readFileSync(fd).lastIndexOf('\n') + 1
   ftruncateSync(fd, length)
   await syncDirectory(dirname(path))
-  // Whether something may stand behind the last whole record, which has to go before the next one is written.
+  // Whether a torn record may follow the last whole one. It has to go before the next one is written.
   let isTorn = false
   const cut = (): void => {
     ftruncateSync(fd, length)
@@ -100,19 +100,19 @@ export async function openJournal(path: string): Promise<Journal> {
 }
 
 /**
- * The records of the journal, or undefined when there is no journal or it was killed before its first record was
- * whole. A torn last line is one whose change was never made, and is left out. Throws when an earlier line is damaged, or
- * the first one is not a beginning.
+ * The records of the journal, or undefined when there is none or the run was killed before its first record was whole.
+ * Leaves out a torn last line, whose change was never made. Throws when an earlier line is damaged, or the first one
+ * does not begin a deployment.
  */
 export function readJournal(path: string): JournalRecord[] | undefined {
   const lines = readText(path).split('\n').slice(0, -1)
   if (lines.length === 0) return undefined
   const records = lines.map(line => recordSchema.parse(JSON.parse(line)))
-  if (records[0]?.record !== 'begin') throw new Error('it does not start with the beginning of a deployment')
+  if (records[0]?.record !== 'begin') throw new Error('its first record does not begin a deployment')
   return records
 }
 
-/** The changes that were announced and not taken back yet, oldest first. */
+/** The changes that were announced and not undone yet, oldest first. */
 export function pendingChanges(records: readonly JournalRecord[]): Change[] {
   const pending: Change[] = []
   for (const record of records) {

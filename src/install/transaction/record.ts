@@ -2,14 +2,20 @@ import type { StateChange } from '../../core/state-machine.ts'
 import type { DeploymentFacts, StepEntry } from './facts.ts'
 import type { Journal, JournalRecord } from './journal.ts'
 
-/** All that is known of a deployment while it goes on. From the moment it has a journal, all of it is journaled. */
+/** One step of a plan, as people see it. */
+export type PlannedStep = Pick<StepEntry, 'id' | 'action'>
+
+/** Everything known of a deployment while it runs. Once it has a journal, all of it is journaled. */
 export interface DeploymentRecord {
   readonly facts: Readonly<DeploymentFacts>
   readonly states: readonly StateChange<string>[]
   readonly steps: readonly StepEntry[]
+  /** In the order in which they run; empty until the plan is known. Not journaled. */
+  readonly plannedSteps: readonly PlannedStep[]
   update(facts: Partial<DeploymentFacts>): Promise<void>
   enter(change: StateChange<string>): Promise<void>
   addStep(step: StepEntry): Promise<void>
+  planSteps(steps: readonly PlannedStep[]): void
   /** Writes what is known so far as the journal's beginning. */
   startJournal(journal: Journal, extra: { reportAddress: string | null; keepPaths: readonly string[] }): Promise<void>
 }
@@ -20,13 +26,12 @@ export function createDeploymentRecord(
 ): DeploymentRecord {
   let facts = initial
   let journal: Journal | undefined
-  const known = { states: [...states], steps: [] as StepEntry[] }
+  const known = { states: [...states], steps: [] as StepEntry[], plannedSteps: [] as PlannedStep[] }
   return {
     get facts() {
       return facts
     },
-    states: known.states,
-    steps: known.steps,
+    ...known,
     async update(more) {
       facts = { ...facts, ...more }
       await journal?.append({ record: 'facts', facts: more })
@@ -38,6 +43,9 @@ export function createDeploymentRecord(
     async addStep(step) {
       known.steps.push(step)
       await journal?.append({ record: 'step', ...step })
+    },
+    planSteps(steps) {
+      known.plannedSteps.push(...steps.map(({ id, action }) => ({ id, action })))
     },
     async startJournal(started, { reportAddress, keepPaths }) {
       await started.append({ record: 'begin', facts, report_address: reportAddress, keep_paths: [...keepPaths] })

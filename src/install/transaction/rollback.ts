@@ -15,28 +15,29 @@ import type { DeploymentRecord } from './record.ts'
 export interface RollbackRequest {
   layout: Layout
   log: Log
-  /** What a tree was moved out of or into, or was about to be. */
+  /** Out of which or into which a tree was moved, or was about to be. */
   places: readonly Place[]
   keepPaths: readonly string[]
-  /** When changes can have begun: what differed before is the host's own doing. */
+  /** The earliest time of a change: what differed before is the host's own doing. */
   since: Date
   services: readonly ServiceChange[]
   healthchecks: readonly RestoredCheck[]
-  /** Takes the changes of files back; resolves to whether there were any. */
+  /** Undoes the changes of files; resolves to whether there were any. */
   undo(): Promise<boolean>
 }
 
-export interface TakenBack {
+export interface RolledBack {
   outcome: 'failed' | 'rolled_back' | 'inconsistent'
   /** Null when nothing had been changed. */
   rollback: RollbackFacts | null
 }
 
 /**
- * Takes a deployment back: files first, then the services as they were, on the old files. Checks the restored tree against
- * its record, and by the plan's health checks that the old version runs again. Never throws: what is off is told.
+ * Rolls a deployment back: first the files, then the services as they were, which then run the old files. Compares the
+ * restored tree with its record, and runs the plan's health checks on the old version. Never throws: what is wrong is
+ * in the result.
  */
-export async function takeBack(request: RollbackRequest): Promise<TakenBack> {
+export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
   let wasChanged: boolean
   try {
     wasChanged = await request.undo()
@@ -46,22 +47,24 @@ export async function takeBack(request: RollbackRequest): Promise<TakenBack> {
   }
   if (!wasChanged && request.services.length === 0) return { outcome: 'failed', rollback: null }
   const damage = await findDamage(request).catch(error => [
-    `The restored tree could not be checked: ${toDeployError(error).message}`,
+    `The restored files could not be compared with their record: ${toDeployError(error).message}`,
   ])
   const verified = damage === undefined ? null : damage.length === 0
-  const { healthy, problems } = await bringServicesBack(request)
+  const { healthy, problems } = await restoreAndCheckServices(request)
   return {
     outcome: verified === false ? 'inconsistent' : 'rolled_back',
     rollback: { restored: true, problems: [...(damage ?? []), ...problems], verified, healthy },
   }
 }
 
-/** No change is made before the steps run. */
+/** The steps have not run before this time, so nothing was changed before it. */
 export function firstChangeOf({ states, facts }: DeploymentRecord): Date {
   return new Date(states.find(({ state }) => state === 'installing')?.at ?? facts.started_at)
 }
 
-async function bringServicesBack(request: RollbackRequest): Promise<{ healthy: boolean | null; problems: string[] }> {
+async function restoreAndCheckServices(
+  request: RollbackRequest,
+): Promise<{ healthy: boolean | null; problems: string[] }> {
   const { services, log } = request
   const { isRunning, problems } = await restoreServices(services, log)
   if (problems.length > 0) return { healthy: false, problems }
@@ -72,14 +75,14 @@ async function bringServicesBack(request: RollbackRequest): Promise<{ healthy: b
   return { healthy: findings.length === 0, problems: findings }
 }
 
-/** On files that are neither old nor new a restart would make things worse. */
+/** With files that are neither old nor new, a restart would make things worse. */
 function leftAlone({ action, service }: ServiceChange): string {
-  return `After the ${action} that the plan asked for, ${describeService(service)} was left alone, because the old files are not back.`
+  return `${describeService(service)} was not restored after the plan's ${action}, because the old files are not back.`
 }
 
 /**
- * What of the recorded old version is missing or other than recorded, and became so since the first change; what
- * was so before is the host's own doing and only told. Undefined when there is no record to compare with.
+ * The recorded files of the old version that are missing or different, and became so since the first change; earlier
+ * differences are the host's own and only logged. Undefined when there is no record to compare with.
  */
 async function findDamage(request: RollbackRequest): Promise<string[] | undefined> {
   const found = await Promise.all(request.places.map(place => findDamageIn(place, request)))
@@ -96,28 +99,36 @@ async function findDamageIn(
   if (record === undefined) return undefined
   const root = installPath(layout, place)
   const { missing, changed } = await compareTree({ root, keepPaths }, record)
-  const moved = foldersOfKept(root, keepPaths)
-  const damage = [...missing, ...changed].filter(path => hasChangedSince(root, path, since, moved))
-  const drift = missing.length + changed.length - damage.length
+  const different = [...missing, ...changed]
+  const restored = { root, since, moved: foldersOfKept(root, keepPaths) }
+  const damage = different.filter(path => hasChanged(restored, path))
+  const drift = different.length - damage.length
   if (drift > 0)
     log.notice(`${drift} files of the restored version had been changed on this host before this deployment.`)
   return damage.map(path => `${place.shelf}/${place.id}/${path} is not as it was installed`)
 }
 
-/** The folders, relative to the root, that carrying the kept paths over has changed itself. */
+/** The folders, relative to the root, that change when kept paths move in and out of them. */
 function foldersOfKept(root: string, keepPaths: readonly string[]): Set<string> {
   return new Set(keepPaths.filter(path => pathExistsSync(join(root, path))).map(path => dirname(path)))
 }
 
+interface RestoredTree {
+  readonly root: string
+  readonly since: Date
+  readonly moved: ReadonlySet<string>
+}
+
 /**
- * A rename leaves the change time of what is inside a directory alone; a write, chmod or removal does not. Where a
- * folder's own time says nothing because kept paths were moved in it, what is missing counts as missing before.
+ * Whether a path has changed since the first change of the deployment. A rename does not touch the change time of what
+ * is inside a directory; a write, chmod or removal does. Where kept paths moved in a folder, its own time says nothing,
+ * and what is missing counts as missing before.
  */
-function hasChangedSince(root: string, path: string, start: Date, moved: ReadonlySet<string>): boolean {
+function hasChanged({ root, since, moved }: RestoredTree, path: string): boolean {
   const stat = lstatIfPresentSync(join(root, path))
-  if (stat !== undefined) return stat.ctimeMs >= start.getTime()
+  if (stat !== undefined) return stat.ctimeMs >= since.getTime()
   let folder = dirname(path)
   while (folder !== '.' && !pathExistsSync(join(root, folder))) folder = dirname(folder)
   const found = lstatIfPresentSync(join(root, folder))
-  return found === undefined || (!moved.has(folder) && found.mtimeMs >= start.getTime())
+  return found === undefined || (!moved.has(folder) && found.mtimeMs >= since.getTime())
 }

@@ -11,30 +11,39 @@ import { superviseService } from '../services/supervise.ts'
 import { announceable, applyChange, type Change, describeChange, placesIn, undoChange } from './change.ts'
 import type { Journal } from './journal.ts'
 
-/** What a deployment does to the host outside its staging folder: all of it is kept, or all of it is taken back. */
+/** Where changes are made, and where they are announced. */
+export interface ChangeLog {
+  /** The project root, absolute. */
+  readonly root: string
+  readonly journal: Journal
+  readonly log: Log
+}
+
+/** What a deployment does to the host outside its staging folder: all of it stays, or all of it is undone. */
 export interface Transaction {
   /** Whether anything that the host runs was changed so far. */
   readonly changed: boolean
-  /** Announces a change in the journal, durably, then makes it. One that cannot be made is refused unannounced. */
+  /** Announces a change in the journal, durably, then makes it. Refuses one that cannot be made, unannounced. */
   apply(change: Change): Promise<void>
-  /** Announces in the journal, durably, what is done to a service and how it was before, then has it done. */
+  /** Announces in the journal, durably, an action on a service and how the service was before, then performs it. */
   supervise(service: Service, action: ServiceAction, signal: AbortSignal): Promise<void>
-  /** Notes by what the old version is to be checked, should this one be taken back. */
+  /** Records how to check the old version after a rollback. */
   noteHealthchecks(checks: readonly RestoredCheck[]): Promise<void>
-  /** What a tree was moved out of or into, or was about to be. */
+  /** Out of which or into which a tree was moved, or was about to be. */
   readonly places: readonly Place[]
   readonly services: readonly ServiceChange[]
   readonly healthchecks: readonly RestoredCheck[]
   /** The point of no return: one durable record. */
   commit(installation: Installation): Promise<void>
   /**
-   * Takes every change back, newest first; returns whether there was anything to take back.
+   * Undoes every change, newest first; returns whether there was anything to undo.
    * Throws RollbackError `rollback_failed` with all that could not be undone.
    */
   rollback(): Promise<boolean>
 }
 
-export function beginTransaction(root: string, journal: Journal, log: Log): Transaction {
+export function beginTransaction(changeLog: ChangeLog): Transaction {
+  const { root, journal } = changeLog
   const changes: Change[] = []
   const places: Place[] = []
   const services: ServiceChange[] = []
@@ -69,23 +78,26 @@ export function beginTransaction(root: string, journal: Journal, log: Log): Tran
       const at = new Date().toISOString()
       await journal.append({ record: 'commit', at, rows: [...rows], removed: [...removed], discard: [...discard] })
     },
-    rollback: () => undoChanges(root, changes, journal, log),
+    async rollback() {
+      return await undoChanges(changeLog, changes)
+    },
   }
 }
 
 /**
- * Takes announced changes back, newest first, whether or not they were made, and removes each from `pending` once it is;
- * so a repetition goes on where the last one stopped. Returns whether any of them had been made. Notes each in the
- * journal: undone twice, a change could take the restored version for its own.
- * Stops at the first that cannot be undone, because the older ones build on it; throws RollbackError `rollback_failed` naming what remains.
+ * Undoes announced changes, newest first, whether or not they were made, and removes each from `pending` once it is
+ * undone, so that a repetition continues where the last one stopped. Returns whether any of them had been made. Records
+ * each in the journal: undone twice, a change could mistake the restored version for its own.
+ * Stops at the first that cannot be undone, because the older ones build on it: RollbackError `rollback_failed` names
+ * what remains.
  */
-export async function undoChanges(root: string, pending: Change[], journal: Journal, log: Log): Promise<boolean> {
+export async function undoChanges({ root, journal, log }: ChangeLog, pending: Change[]): Promise<boolean> {
   let wasChanged = false
   for (let change = pending.at(-1); change !== undefined; change = pending.at(-1)) {
     try {
       const { wasMade, setAside } = await undoChange(root, change)
       if (setAside !== null)
-        log.warning(`Another process had put something in the place of the old version; it is now in ${setAside}.`)
+        log.warning(`Another process put something where the old version belongs. It is now in ${setAside}.`)
       await journal.append({ record: 'undone', change, was_made: wasMade })
       wasChanged ||= wasMade
     } catch (error) {
@@ -101,7 +113,7 @@ function rollbackFailed(pending: readonly Change[], error: unknown): RollbackErr
   const left = pending.map(describeChange).reverse().join('; ')
   return new RollbackError(
     'rollback_failed',
-    `The host could not be brought back to the old version: ${found}. Still as the new version left it: ${left}. ` +
+    `The old version could not be restored: ${found}. Not undone: ${left}. ` +
       'Remove the cause and run the deployment again: it repairs this first.',
     { cause: error },
   )

@@ -11,11 +11,11 @@ import { recordOf } from '../host/recorded-tree.ts'
 import { removedRowOf, rowOf } from '../prepared-host.ts'
 import { announced, begun, makeScene, SNAPSHOT, UPDATE } from './recovery-scene.ts'
 
-/** A deployment that only takes something away. */
+/** A deployment that only removes a part. */
 const REMOVAL = UPDATE.slice(0, 1)
 
 describe('recover, after a removal', () => {
-  it('finishes what was committed, and repeats it to the same record', async t => {
+  it('finishes what was committed, twice with the same result', async t => {
     const scene = await makeScene(t)
     for (const change of REMOVAL) await applyChange(scene.layout.root, change)
     const removed = removedRowOf()
@@ -29,7 +29,7 @@ describe('recover, after a removal', () => {
     }
   })
 
-  it('checks what was taken away and is back', async t => {
+  it('verifies the removed part after the rollback', async t => {
     const scene = await makeScene(t)
     const record = recordOf({ 'main.py': 'old' }, {}, ['data'])
     await writeTreeRecord(scene.layout, record)

@@ -3,20 +3,15 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import type { Layout } from '../../../src/install/host/layout.ts'
-import type { ClosingHost } from '../../../src/install/reports/close.ts'
+import type { Host } from '../../../src/install/reports/host.ts'
 import type { LocalReport } from '../../../src/install/reports/local-report.ts'
 import type { Change } from '../../../src/install/transaction/change.ts'
+import type { DeploymentFacts } from '../../../src/install/transaction/facts.ts'
 import type { JournalRecord } from '../../../src/install/transaction/journal.ts'
 import { listTree } from '../archive/directory-listing.ts'
 import { type CollectedLog, collectLog } from '../collected-log.ts'
-import {
-  DEPLOYMENT_ID,
-  factsOf,
-  NO_REDACTION,
-  prepareTemporaryHost,
-  type RecordingSender,
-  senderThat,
-} from '../prepared-host.ts'
+import { hostOf } from '../prepared-deployment.ts'
+import { DEPLOYMENT_ID, factsOf, prepareTemporaryHost, type RecordingSender, senderThat } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
 
 export const STAGING = `.hub-deploy/staging/${DEPLOYMENT_ID}`
@@ -33,7 +28,7 @@ export const UPDATE: readonly Change[] = [
 /** A host in the middle of an update, with its journal still to be written. */
 export interface Scene {
   layout: Layout
-  host: ClosingHost
+  host: Host
   log: CollectedLog
   sender: RecordingSender
   /** What the host runs. */
@@ -59,7 +54,7 @@ export async function makeScene(t: TestContext): Promise<Scene> {
     layout,
     log,
     sender,
-    host: { layout, log, sender, redact: NO_REDACTION, reportTimeoutMs: () => 10_000 },
+    host: hostOf(layout, { log, sender }),
     plugins: () => listTree(join(layout.root, 'plugins')),
     writeJournal: (records, torn = '') =>
       writeFileSync(layout.journal, `${records.map(record => `${JSON.stringify(record)}\n`).join('')}${torn}`),
@@ -72,9 +67,10 @@ export async function makeScene(t: TestContext): Promise<Scene> {
 export function begun(
   sender: RecordingSender,
   states: readonly string[] = ['pending', 'fetching', 'installing'],
+  facts: DeploymentFacts = factsOf(),
 ): JournalRecord[] {
   return [
-    { record: 'begin', facts: factsOf(), report_address: sender.address, keep_paths: ['data'] },
+    { record: 'begin', facts, report_address: sender.address, keep_paths: ['data'] },
     ...states.map(state => ({ record: 'state' as const, state, at: '2026-01-02T03:04:06.000Z' })),
   ]
 }
@@ -83,13 +79,20 @@ export function announced(changes: readonly Change[]): JournalRecord[] {
   return changes.map(change => ({ record: 'change', change }))
 }
 
+/** The states of the only report, without their times. */
+export function reportedStates(scene: Scene): string[] {
+  const [report, ...others] = scene.reports()
+  assert.equal(others.length, 0)
+  return report?.states.map(({ state }) => state) ?? []
+}
+
 /** Nothing is left to recover. */
 export function assertSettled({ layout }: Scene): void {
   assert.ok(!existsSync(layout.journal))
   assert.deepEqual(readdirSync(layout.staging), [])
 }
 
-/** There is exactly one report, on this host and at the hub, and it says this. */
+/** There is exactly one report, here and at the hub, with these fields. */
 export function assertReported(scene: Scene, expected: Partial<LocalReport>): void {
   const reports = scene.reports()
   assert.equal(reports.length, 1)

@@ -27,7 +27,7 @@ function inconsistent(error: unknown): boolean {
 }
 
 describe('recover', () => {
-  it('does nothing without a journal but clean the staging folder', async t => {
+  it('only cleans the staging folder when there is no journal', async t => {
     const scene = await makeScene(t)
     const before = scene.plugins()
     assert.equal(await recover(scene.host), undefined)
@@ -36,7 +36,7 @@ describe('recover', () => {
     assert.deepEqual(scene.reports(), [])
   })
 
-  it('takes a journal whose beginning is torn for none', async t => {
+  it('treats a journal whose first record is torn as none', async t => {
     const scene = await makeScene(t)
     scene.writeJournal([], '{"record":"begin","fac')
     assert.equal(await recover(scene.host), undefined)
@@ -82,8 +82,8 @@ describe('recover', () => {
 
   for (let undone = 0; undone <= UPDATE.length; undone++) {
     for (const isLastNoted of undone > 0 ? [true, false] : [true]) {
-      const name = `${undone} changes were taken back${isLastNoted ? '' : ', the last one unnoted'}`
-      it(`ends what a run that died while taking back began: ${name}`, async t => {
+      const name = `${undone} changes undone${isLastNoted ? '' : ', the last one not recorded'}`
+      it(`finishes the rollback of a run that died in it: ${name}`, async t => {
         const scene = await makeScene(t)
         const before = scene.plugins()
         for (const change of UPDATE) await applyChange(scene.layout.root, change)
@@ -103,7 +103,7 @@ describe('recover', () => {
     }
   }
 
-  it('does not take the restored version for the new one when the staged tree is gone', async t => {
+  it('does not mistake the restored version for the new one when the staged tree is gone', async t => {
     const scene = await makeScene(t)
     const before = scene.plugins()
     rmSync(join(scene.layout.root, STAGING), { recursive: true })
@@ -117,7 +117,7 @@ describe('recover', () => {
     assertReported(scene, { outcome: 'rolled_back' })
   })
 
-  it('leaves a torn last line out, because its change was never made', async t => {
+  it('leaves out a torn last line, because its change was never made', async t => {
     const scene = await makeScene(t)
     const before = scene.plugins()
     scene.writeJournal(begun(scene.sender), JSON.stringify({ record: 'change', change: UPDATE[0] }))
@@ -162,7 +162,7 @@ describe('recover', () => {
     assert.equal(scene.reports().length, 1)
   })
 
-  it('says what the run itself had said of its end', async t => {
+  it('reports the end that the run itself recorded', async t => {
     const scene = await makeScene(t)
     const error = { code: 'step_failed' as const, message: 'the cause', step: 'env' }
     const rollback = { restored: true, problems: [], verified: null, healthy: null }
@@ -183,7 +183,7 @@ describe('recover', () => {
     assertReported(scene, { outcome: 'rolled_back', error, completed_at: end.completed_at })
   })
 
-  it('keeps the journal while undoing is impossible, and repairs once the cause is gone', async t => {
+  it('keeps the journal while it cannot roll back, and rolls back once the cause is gone', async t => {
     const scene = await makeScene(t)
     const before = scene.plugins()
     for (const change of UPDATE) await applyChange(scene.layout.root, change)
@@ -207,7 +207,7 @@ describe('recover', () => {
     )
   })
 
-  it('stops after 5 failed recoveries, touching nothing any more', async t => {
+  it('changes nothing any more after 5 failed attempts', async t => {
     const scene = await makeScene(t)
     scene.writeJournal([...begun(scene.sender), ...announced(UPDATE.slice(0, 1))])
     renameSync(join(scene.layout.root, 'plugins/greeter'), join(scene.layout.root, 'elsewhere'))
@@ -217,7 +217,7 @@ describe('recover', () => {
     await assert.rejects(recover(scene.host), inconsistent)
     assert.equal(scene.journalText(), journal)
     assert.ok(existsSync(join(scene.layout.root, SNAPSHOT)))
-    assert.equal(scene.sender.sent.length, 1, 'the hub is told once')
+    assert.equal(scene.sender.sent.length, 1, 'the hub gets one report')
   })
 
   const foreign = {
@@ -227,7 +227,7 @@ describe('recover', () => {
     'a discarded root': `${JSON.stringify({ record: 'commit', at: 'x', rows: [rowOf()], discard: ['.'] })}\n`,
   }
   for (const [name, line] of Object.entries(foreign)) {
-    it(`refuses a journal with ${name} and touches nothing`, async t => {
+    it(`refuses a journal with ${name} and changes nothing`, async t => {
       const scene = await makeScene(t)
       const before = listTree(scene.layout.root)
       scene.writeJournal(begun(scene.sender), line)
@@ -245,7 +245,7 @@ describe('recover', () => {
     assert.equal(readdirSync(scene.layout.outbox).length, 1)
   })
 
-  it('does not remove a settings file that is not of the dead run', async t => {
+  it('does not remove a settings file that the dead run has not written', async t => {
     const scene = await makeScene(t)
     linkSync(join(scene.layout.root, 'plugins/other/main.py'), join(scene.layout.root, 'plugins/greeter.env'))
     scene.writeJournal([...begun(scene.sender), ...announced(UPDATE.slice(3))])
@@ -253,7 +253,7 @@ describe('recover', () => {
     assert.ok(existsSync(join(scene.layout.root, 'plugins/greeter.env')))
   })
 
-  it('removes what killed processes were just writing, and nothing of living ones', async t => {
+  it('removes the temporary files of killed processes, and none of living ones', async t => {
     const scene = await makeScene(t)
     const name = (pid: number): string => join(scene.layout.reports, `x.json.${pid}.${DEPLOYMENT_ID}.tmp`)
     for (const path of [name(2 ** 31 - 1), name(process.pid)]) writeFileSync(path, '')
@@ -261,7 +261,7 @@ describe('recover', () => {
     assert.deepEqual([existsSync(name(2 ** 31 - 1)), existsSync(name(process.pid))], [false, true])
   })
 
-  it('leaves the file with which a process of another host waits for the lock', async t => {
+  it('keeps the file with which a process of another host waits for the lock', async t => {
     const scene = await makeScene(t)
     const path = `${scene.layout.lock}.${2 ** 31 - 1}.${DEPLOYMENT_ID}.tmp`
     const waiter = {

@@ -3,83 +3,96 @@ import { existsSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
-import { type HostSession, openHostSession } from '../../../src/install/deployment/session.ts'
+import { type DeploymentStart, startDeployment } from '../../../src/install/deployment/deployment.ts'
+import { type LockedHost, lockHost } from '../../../src/install/deployment/session.ts'
 import type { Layout } from '../../../src/install/host/layout.ts'
-import { createDeploymentRecord } from '../../../src/install/transaction/record.ts'
-import { collectLog } from '../collected-log.ts'
-import { factsOf, NO_REDACTION, prepareTemporaryHost, type RecordingSender, senderThat } from '../prepared-host.ts'
+import type { LocalReport } from '../../../src/install/reports/local-report.ts'
+import { readJournal } from '../../../src/install/transaction/journal.ts'
+import { type DeployState, MARKETPLACE_TRANSITIONS } from '../../../src/marketplace/states.ts'
+import { requestOf, toolsOf } from '../prepared-deployment.ts'
+import { factsOf, prepareTemporaryHost, type RecordingSender, senderThat } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
 
 interface Scene {
   layout: Layout
   sender: RecordingSender
-  lockedCalls: () => number
-  open(): Promise<HostSession>
+  /** What the observer heard when the host was locked, each time. */
+  interrupted: LocalReport[]
+  lock(): Promise<LockedHost>
 }
 
 async function makeScene(t: TestContext): Promise<Scene> {
   const layout = await prepareTemporaryHost(t)
   const sender = senderThat({ accepted: true, attempts: 1 })
-  const host = { layout, log: collectLog(), redact: NO_REDACTION, sender, reportTimeoutMs: () => 10_000 }
-  let calls = 0
-  const onLocked = (): void => void calls++
-  const open = () =>
-    openHostSession({ host, lockTimeoutMs: 0, runUrl: null, signal: new AbortController().signal, onLocked })
-  return { layout, sender, lockedCalls: () => calls, open }
+  const interrupted: LocalReport[] = []
+  const observer = { onLocked: (report: LocalReport) => void interrupted.push(report), onCancelledEnd: () => {} }
+  const start: DeploymentStart<DeployState> = { transitions: MARKETPLACE_TRANSITIONS, facts: factsOf(), sender }
+  const request = requestOf(layout, { keepPaths: ['data'] })
+  const lock = async () => await lockHost(startDeployment(request, toolsOf({ observer }), start))
+  return { layout, sender, interrupted, lock }
 }
 
-function newRecord() {
-  return createDeploymentRecord(factsOf(), [{ state: 'pending', at: factsOf().started_at }])
-}
-
-describe('openHostSession', () => {
-  it('holds the host until it is released', async t => {
+describe('lockHost', () => {
+  it('locks the host until it is released', async t => {
     const scene = await makeScene(t)
-    const session = await scene.open()
-    assert.equal(scene.lockedCalls(), 1)
-    await assert.rejects(scene.open(), { code: 'locked' })
-    session.release()
-    const next = await scene.open()
-    next.release()
+    const locked = await scene.lock()
+    assert.equal(scene.interrupted.length, 1)
+    assert.equal(scene.interrupted[0]?.outcome, 'interrupted')
+    await assert.rejects(scene.lock(), { code: 'locked' })
+    await locked.release()
+    const next = await scene.lock()
+    await next.release()
   })
 
-  it('gives the host back when it cannot recover it', async t => {
+  it('releases the lock when it cannot recover the host', async t => {
     const scene = await makeScene(t)
     writeFileSync(scene.layout.journal, '{\n')
     for (let time = 0; time < 2; time++) {
-      await assert.rejects(scene.open(), error => error instanceof DeploymentError && error.code === 'inconsistent')
+      await assert.rejects(scene.lock(), error => error instanceof DeploymentError && error.code === 'inconsistent')
       assert.ok(!existsSync(scene.layout.lock))
     }
   })
 
-  it('takes back what a run that died left, in its name, before anything new', async t => {
+  it('rolls back what a dead run left, in its name, before anything new', async t => {
     const scene = await makeScene(t)
     writeTree(scene.layout.root, { 'plugins/greeter/main': 'old' })
-    const dead = await scene.open()
-    const { transaction, stagingFolder, abandon } = await dead.begin(newRecord(), [])
+    const dead = await scene.lock()
+    const { transaction, stagingFolder, abandon } = await dead.openSession()
     await transaction.apply({ type: 'move', from: 'plugins/greeter', to: '.hub-deploy/snapshots/greeter' })
     abandon()
-    dead.release()
-    const session = await scene.open()
+    await dead.release()
+    const locked = await scene.lock()
     assert.ok(existsSync(join(scene.layout.root, 'plugins/greeter/main')))
     assert.ok(!existsSync(stagingFolder))
     assert.deepEqual(
       scene.sender.sent.map(({ report }) => report.outcome),
       ['rolled_back'],
     )
-    session.release()
+    await locked.release()
   })
 })
 
-describe('OpenDeployment', () => {
+describe('HostSession', () => {
+  it('begins a journal that a recovery can report and roll back from', async t => {
+    const scene = await makeScene(t)
+    const locked = await scene.lock()
+    const session = await locked.openSession()
+    session.abandon()
+    await locked.release()
+    const begin = { facts: factsOf(), report_address: scene.sender.address, keep_paths: ['data'] }
+    const [first, second] = readJournal(scene.layout.journal) ?? []
+    assert.deepEqual(first, { record: 'begin', ...begin })
+    assert.equal(second?.record === 'state' && second.state, 'pending')
+  })
+
   it('leaves nothing to recover once it is settled', async t => {
     const scene = await makeScene(t)
-    const session = await scene.open()
-    const deployment = await session.begin(newRecord(), [])
+    const locked = await scene.lock()
+    const session = await locked.openSession()
     assert.ok(existsSync(scene.layout.journal))
-    writeTree(deployment.stagingFolder, { 'tree/main': 'new' })
-    await deployment.settle()
-    session.release()
+    writeTree(session.stagingFolder, { 'tree/main': 'new' })
+    await session.settle()
+    await locked.release()
     assert.ok(!existsSync(scene.layout.journal))
     assert.deepEqual(readdirSync(scene.layout.staging), [])
     assert.deepEqual(scene.sender.sent, [])

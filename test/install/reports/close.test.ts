@@ -1,25 +1,33 @@
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { createRedactor } from '../../../src/core/secrets.ts'
 import { auditPath, type Layout } from '../../../src/install/host/layout.ts'
 import { type ClosedDeployment, closeDeployment } from '../../../src/install/reports/close.ts'
-import { localReportSchema } from '../../../src/install/reports/local-report.ts'
+import { localReportSchema, notSent } from '../../../src/install/reports/local-report.ts'
 import type { Delivery } from '../../../src/install/reports/outbox.ts'
-import type { DeploymentEnd } from '../../../src/install/transaction/end.ts'
+import { buildEnd } from '../../../src/install/transaction/end.ts'
 import { createDeploymentRecord } from '../../../src/install/transaction/record.ts'
 import { type CollectedLog, collectLog } from '../collected-log.ts'
+import { hostOf, newRecord } from '../prepared-deployment.ts'
 import { DEPLOYMENT_ID, factsOf, prepareTemporaryHost, type RecordingSender, senderThat } from '../prepared-host.ts'
 
 const SECRET = 'hunter22'
 const ACCEPTED: Delivery = { accepted: true, attempts: 2 }
-const FAILED: DeploymentEnd = {
+const REFUSED: Delivery = { accepted: false, attempts: 1, status: 403, error: `no such key: ${SECRET}`, final: true }
+const HUB_DOWN: Delivery = { accepted: false, attempts: 4, status: 500, error: 'the hub is down', final: false }
+const FAILED = buildEnd(new Date('2026-01-02T03:04:07.678Z'), {
   outcome: 'failed',
-  changed: false,
   error: { code: 'authentication_failed', message: `the hub says: key ${SECRET} is unknown`, step: null },
-  rollback: null,
-  completed_at: '2026-01-02T03:04:07.678Z',
+})
+
+interface Setting {
+  delivery?: Delivery
+  address?: string | null
+  secret?: string
+  /** Runs on the host before the deployment is closed. */
+  prepare?: (layout: Layout) => void
 }
 
 interface Closing {
@@ -29,22 +37,21 @@ interface Closing {
   closed: ClosedDeployment
 }
 
-async function close(
-  t: TestContext,
-  delivery: Delivery = ACCEPTED,
-  address: string | null = 'http://hub greeter',
-  prepare: (layout: Layout) => void = () => {},
-  secret = SECRET,
-): Promise<Closing> {
+async function close(t: TestContext, setting: Setting = {}): Promise<Closing> {
+  const { delivery = ACCEPTED, address = 'http://hub greeter', secret = SECRET, prepare } = setting
   const layout = await prepareTemporaryHost(t)
-  prepare(layout)
+  prepare?.(layout)
   const [log, sender] = [collectLog(), senderThat(delivery)]
   const record = createDeploymentRecord(factsOf(), [
     { state: 'pending', at: factsOf().started_at },
     { state: 'failed', at: FAILED.completed_at },
   ])
-  const host = { layout, log, sender, redact: createRedactor([secret]), reportTimeoutMs: () => 10_000 }
-  return { layout, log, sender, closed: await closeDeployment(host, record, FAILED, address) }
+  const host = hostOf(layout, { log, sender, redact: createRedactor([secret]) })
+  return { layout, log, sender, closed: await closeDeployment(host, { record, end: FAILED, address }) }
+}
+
+function removeOwnFolder({ own }: Layout): void {
+  rmSync(own, { recursive: true })
 }
 
 function textsBelow(layout: Layout): string[] {
@@ -55,7 +62,7 @@ function textsBelow(layout: Layout): string[] {
 }
 
 describe('closeDeployment', () => {
-  it('writes one local report, 0600, of the agreed form', async t => {
+  it('writes one valid local report, 0600', async t => {
     const { layout, closed } = await close(t)
     assert.deepEqual(readdirSync(layout.reports), ['2026-01-02T03-04-05.678Z-greeter.json'])
     assert.equal(statSync(closed.reportPath as string).mode & 0o777, 0o600)
@@ -66,23 +73,15 @@ describe('closeDeployment', () => {
     )
   })
 
-  it('lets no secret into a file or over the wire', async t => {
-    const refused: Delivery = {
-      accepted: false,
-      attempts: 1,
-      status: 403,
-      error: `no such key: ${SECRET}`,
-      final: true,
-    }
-    const { layout, sender } = await close(t, refused)
+  it('keeps secrets out of every file and off the wire', async t => {
+    const { layout, sender } = await close(t, { delivery: REFUSED })
     assert.equal(sender.sent.length, 1)
     for (const text of [...textsBelow(layout), JSON.stringify(sender.sent)]) assert.ok(!text.includes(SECRET), text)
   })
 
   for (const secret of ['"outcome":', 'null,', 'true', 'failed']) {
     it(`stays readable when a hub gives out ${secret} as a token`, async t => {
-      const refused: Delivery = { accepted: false, attempts: 1, status: 500, error: 'no', final: false }
-      const { layout } = await close(t, refused, undefined, undefined, secret)
+      const { layout } = await close(t, { delivery: HUB_DOWN, secret })
       for (const text of textsBelow(layout)) {
         const { report = JSON.parse(text) } = JSON.parse(text)
         assert.equal(report.outcome, 'failed')
@@ -91,9 +90,8 @@ describe('closeDeployment', () => {
   }
 
   it('appends one audit line, 0600', async t => {
-    const { layout } = await close(t, ACCEPTED, null, host =>
-      writeFileSync(auditPath(host), 'earlier\n', { mode: 0o600 }),
-    )
+    const prepare = (host: Layout): void => writeFileSync(auditPath(host), 'earlier\n', { mode: 0o600 })
+    const { layout } = await close(t, { address: null, prepare })
     const [first, second, ...rest] = readFileSync(auditPath(layout), 'utf8').split('\n')
     assert.equal(first, 'earlier')
     assert.deepEqual(rest, [''])
@@ -106,47 +104,61 @@ describe('closeDeployment', () => {
   })
 
   it('makes a refused report one warning and an outbox file, and changes no outcome', async t => {
-    const { layout, log, closed } = await close(t, {
-      accepted: false,
-      attempts: 4,
-      status: 500,
-      error: 'the hub is down',
-      final: false,
-    })
+    const { layout, log, closed } = await close(t, { delivery: HUB_DOWN })
     assert.equal(log.lines.filter(line => line.startsWith('warning')).length, 1)
     assert.equal(readdirSync(layout.outbox).length, 1)
     assert.equal(closed.report.outcome, 'failed')
     assert.deepEqual(closed.report.reported, { accepted: false, attempts: 4, error: 'the hub is down' })
   })
 
-  it('tells nobody when there is no hub to tell', async t => {
-    const { layout, sender } = await close(t, ACCEPTED, null)
+  it('sends nothing when there is no hub to report to', async t => {
+    const { layout, sender } = await close(t, { address: null })
     assert.deepEqual([sender.sent, readdirSync(layout.outbox)], [[], []])
   })
 
-  it('keeps a report for the hub where it belongs', async t => {
-    const { layout, sender } = await close(t, ACCEPTED, 'http://other greeter')
+  it('keeps a report in the outbox when it belongs to another hub', async t => {
+    const { layout, sender } = await close(t, { address: 'http://other greeter' })
     assert.deepEqual(sender.sent, [])
     const [name] = readdirSync(layout.outbox)
     assert.equal(JSON.parse(readFileSync(join(layout.outbox, name as string), 'utf8')).address, 'http://other greeter')
   })
 
-  it('tells once what could not be written, for below the cause', async t => {
-    const down: Delivery = { accepted: false, attempts: 1, status: null, error: 'the hub is down', final: false }
-    const { log, closed } = await close(t, down, undefined, ({ own }) => rmSync(own, { recursive: true }))
+  it('says once what could not be written, in the result and not in the log', async t => {
+    const { log, closed } = await close(t, { delivery: HUB_DOWN, prepare: removeOwnFolder })
     assert.equal(log.lines.length, 1)
     assert.ok(!log.lines[0]?.includes('Could not write'), log.lines[0])
-    const told = /^Could not write the local report, the report in the outbox, the audit line: [^:]/
-    assert.match(closed.unwritten ?? '', told)
+    assert.match(
+      closed.unwritten ?? '',
+      /^Could not write the local report, the report in the outbox, the audit line: [^:]/,
+    )
   })
 
-  it('has nothing to tell where all was written', async t => {
-    const { closed } = await close(t, ACCEPTED)
+  it('hands over the local report before it sends one to the hub', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const sender = senderThat(ACCEPTED)
+    const known: unknown[] = []
+    const host = hostOf(layout, { sender })
+    const { reportPath } = await closeDeployment(
+      host,
+      { record: newRecord(), end: FAILED, address: sender.address },
+      closed =>
+        known.push([
+          closed.reportPath,
+          closed.report.reported,
+          existsSync(String(closed.reportPath)),
+          sender.sent.length,
+        ]),
+    )
+    assert.deepEqual(known, [[reportPath, notSent('not sent'), true, 0]])
+  })
+
+  it('reports no failure when everything was written', async t => {
+    const { closed } = await close(t)
     assert.equal(closed.unwritten, undefined)
   })
 
   it('throws nothing when nothing can be written', async t => {
-    const { log, closed, sender } = await close(t, ACCEPTED, undefined, ({ own }) => rmSync(own, { recursive: true }))
+    const { log, closed, sender } = await close(t, { prepare: removeOwnFolder })
     assert.equal(closed.reportPath, undefined)
     assert.equal(sender.sent.length, 1)
     assert.deepEqual(log.lines, [])

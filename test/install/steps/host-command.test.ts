@@ -3,35 +3,39 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError, type ErrorCode } from '../../../src/core/errors.ts'
+import type { HostCommand } from '../../../src/core/plan/host-config.ts'
+import type { DeploymentTools } from '../../../src/install/deployment/deployment.ts'
+import { layoutOf } from '../../../src/install/host/layout.ts'
 import { type HostCommandRequest, runHostCommand } from '../../../src/install/steps/host-command.ts'
 import { collectLog } from '../collected-log.ts'
-import { factsOf } from '../prepared-host.ts'
+import { deploymentOf } from '../prepared-deployment.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
 import { waitUntil } from '../wait-until.ts'
 
-function requestFor(script: string, more: Partial<HostCommandRequest> = {}, timeoutSeconds = 60): HostCommandRequest {
-  return {
-    name: 'notify.deployed',
-    command: { command: ['/bin/sh', '-c', script], env: {}, timeoutSeconds },
-    args: [],
-    variables: {},
-    facts: factsOf(),
-    log: collectLog(),
-    signal: new AbortController().signal,
-    ...more,
-  }
+/** This shell script, unless `more` names another program. */
+function commandOf(script: string, more: Partial<HostCommand> = {}): HostCommand {
+  return { command: ['/bin/sh', '-c', script], env: {}, timeoutSeconds: 60, ...more }
 }
 
-function failsWith(code: ErrorCode, told: RegExp): (error: unknown) => boolean {
+function requestFor(command: HostCommand, more: Partial<HostCommandRequest> = {}): HostCommandRequest {
+  return { name: 'notify.deployed', command, args: [], variables: {}, ...more }
+}
+
+/** Runs it for a deployment below a folder that does not matter. */
+async function run(request: HostCommandRequest, tools: Partial<DeploymentTools> = {}): Promise<void> {
+  await runHostCommand(deploymentOf(layoutOf('/nowhere'), { tools }), request)
+}
+
+function failsWith(code: ErrorCode, message: RegExp): (error: unknown) => boolean {
   return error => {
     assert.ok(error instanceof DeploymentError)
     assert.equal(error.code, code)
-    assert.match(error.message, told)
+    assert.match(error.message, message)
     return true
   }
 }
 
-/** Puts these into the environment of this process, as a runner does, until the test has ended. */
+/** Adds these to the environment of this process, as a runner does, until the test ends. */
 function pollute(t: TestContext, variables: Record<string, string>): void {
   Object.assign(process.env, variables)
   t.after(() => {
@@ -40,20 +44,19 @@ function pollute(t: TestContext, variables: Record<string, string>): void {
 }
 
 describe('runHostCommand', () => {
-  it('gives the command its arguments behind its own, without a shell', async t => {
+  it("appends its arguments to the command's own, without a shell", async t => {
     const seen = join(temporaryDirectory(t), 'seen')
     const command = ['/bin/sh', '-c', `printf '%s\\n' "$@" > '${seen}'`, 'sh', 'own'] as const
-    const request = requestFor('', { args: ['deployed', '$(id); *'] })
-    await runHostCommand({ ...request, command: { ...request.command, command } })
+    await run(requestFor(commandOf('', { command }), { args: ['deployed', '$(id); *'] }))
     assert.equal(readFileSync(seen, 'utf8'), 'own\ndeployed\n$(id); *\n')
   })
 
-  it('tells in one line what ran well and how long, and nothing of what failed', async () => {
-    const [well, failed] = [collectLog(), collectLog()]
-    await runHostCommand(requestFor('exit 0', { log: well, args: ['a secret'] }))
-    await assert.rejects(runHostCommand(requestFor('exit 1', { log: failed })))
-    assert.equal(well.lines.length, 1)
-    assert.match(well.lines[0] ?? '', /^info notify\.deployed .*\/bin\/sh.* \d+ ms\.$/)
+  it('logs one line with its duration for a command that succeeded, and none for one that failed', async () => {
+    const [succeeded, failed] = [collectLog(), collectLog()]
+    await run(requestFor(commandOf('exit 0'), { args: ['a secret'] }), { log: succeeded })
+    await assert.rejects(run(requestFor(commandOf('exit 1')), { log: failed }))
+    assert.equal(succeeded.lines.length, 1)
+    assert.match(succeeded.lines[0] ?? '', /^info notify\.deployed .*\/bin\/sh.* \d+ ms\.$/)
     assert.deepEqual(failed.lines, [])
   })
 
@@ -68,9 +71,8 @@ describe('runHostCommand', () => {
     })
     const seen = join(temporaryDirectory(t), 'seen')
     const env = { PGHOST: 'db', DEPLOYMENT_VERSION: 'not this', PATH: '/usr/bin:/bin' }
-    const request = requestFor('', { variables: { PROVISION_PLUGIN_ID: 'greeter' } })
-    const command = ['/bin/sh', '-c', `exec env > '${seen}'`] as const
-    await runHostCommand({ ...request, command: { ...request.command, command, env } })
+    const variables = { PROVISION_PLUGIN_ID: 'greeter' }
+    await run(requestFor(commandOf(`exec env > '${seen}'`, { env }), { variables }))
     const names = readFileSync(seen, 'utf8')
       .split('\n')
       .map(line => line.split('=')[0])
@@ -90,12 +92,12 @@ describe('runHostCommand', () => {
   })
 
   it('closes its standard input', async () => {
-    await runHostCommand(requestFor('[ "$(readlink /proc/self/fd/0)" = /dev/null ] || [ ! -e /proc/self/fd ]'))
+    await run(requestFor(commandOf('[ "$(readlink /proc/self/fd/0)" = /dev/null ] || [ ! -e /proc/self/fd ]')))
   })
 
-  it('tells the exit code and the first of the output', async () => {
+  it('reports the exit code and the beginning of the output', async () => {
     const script = 'echo "::error::no database"; yes y | head -c 9000; exit 4'
-    await assert.rejects(runHostCommand(requestFor(script)), error => {
+    await assert.rejects(run(requestFor(commandOf(script))), error => {
       failsWith('step_failed', /exit code 4.*no database/)(error)
       assert.ok((error as Error).message.length < 2500)
       assert.doesNotMatch((error as Error).message, /::/)
@@ -103,31 +105,33 @@ describe('runHostCommand', () => {
     })
   })
 
-  it('tells which signal ended it', async () => {
-    await assert.rejects(runHostCommand(requestFor('kill -USR2 $$')), failsWith('step_failed', /SIGUSR2/))
+  it('names the signal that ended it', async () => {
+    await assert.rejects(run(requestFor(commandOf('kill -USR2 $$'))), failsWith('step_failed', /SIGUSR2/))
   })
 
-  it('tells that it could not be started', async () => {
-    const request = requestFor('')
-    const command = { ...request.command, command: ['/no/such/program'] as const }
-    await assert.rejects(runHostCommand({ ...request, command }), failsWith('step_failed', /ENOENT/))
+  it('reports that it could not be started', async () => {
+    const command = ['/no/such/program'] as const
+    await assert.rejects(run(requestFor(commandOf('', { command }))), failsWith('step_failed', /ENOENT/))
   })
 
-  it('first asks a command that takes too long, and all that it started, to end', async t => {
+  it('asks a command that takes too long, and every process that it started, to end', async t => {
     const seen = join(temporaryDirectory(t), 'seen')
     const script = `(trap 'echo child >> "${seen}"; exit' TERM; while :; do sleep 0.05; done) &
       trap 'wait; echo parent >> "${seen}"; exit' TERM; echo begun; while :; do sleep 0.05; done`
-    await assert.rejects(runHostCommand(requestFor(script, {}, 10)), failsWith('step_timed_out', /begun/))
+    await assert.rejects(
+      run(requestFor(commandOf(script, { timeoutSeconds: 10 }))),
+      failsWith('step_timed_out', /begun/),
+    )
     assert.equal(readFileSync(seen, 'utf8'), 'child\nparent\n')
   })
 
-  it('then ends by force one that ignores SIGTERM', async t => {
+  it('kills a cancelled command that ignores the request to end', async t => {
     const deaf = join(temporaryDirectory(t), 'deaf')
     const script = `trap "" TERM; touch "${deaf}"; while :; do sleep 0.05; done`
     const controller = new AbortController()
     const reason = new Error('cancelled')
     const running = assert.rejects(
-      runHostCommand(requestFor(script, { signal: controller.signal })),
+      run(requestFor(commandOf(script)), { signal: controller.signal }),
       error => error === reason,
     )
     await waitUntil('the command ignores SIGTERM', () => existsSync(deaf))

@@ -1,70 +1,118 @@
 import assert from 'node:assert/strict'
-import { describe, it } from 'node:test'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { parseHostConfig } from '../../../src/core/plan/host-config.ts'
 import type { PlanStep } from '../../../src/core/plan/plan-step.ts'
+import { installPath, type Place } from '../../../src/install/host/layout.ts'
 import { runSteps } from '../../../src/install/steps/run-steps.ts'
-import { createDeploymentRecord } from '../../../src/install/transaction/record.ts'
-import { factsOf } from '../prepared-host.ts'
+import type { InstallOrder, StepContext } from '../../../src/install/steps/step-context.ts'
+import { contextOf, deploymentOf } from '../prepared-deployment.ts'
+import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
+import { writeTree } from '../temporary-directory.ts'
 
-const STEPS: PlanStep[] = ['one', 'two', 'three'].map(id => ({
-  id,
-  action: 'prepare',
-  dependsOn: [],
-  snapshot: false,
-  file: 'install.yaml',
-  line: 1,
-  column: 1,
-}))
+const COMMON = { dependsOn: [], snapshot: false, file: 'install.yaml', line: 1, column: 1 }
+const STEPS: PlanStep[] = ['one', 'two', 'three'].map(id => ({ ...COMMON, id, action: 'prepare' }))
+const NOTIFY: PlanStep = { ...COMMON, id: 'two', action: 'notify', event: 'deployed' }
+const GONE: Place = { shelf: 'extensions', id: 'gone' }
 
-function results(record: ReturnType<typeof createDeploymentRecord>): unknown[] {
-  return record.steps.map(({ id, status, error }) => [id, status, error])
+async function contextWith(t: TestContext, order: Partial<InstallOrder> = {}, signal?: AbortSignal) {
+  const layout = await prepareTemporaryHost(t)
+  const deployment = deploymentOf(layout, signal === undefined ? {} : { tools: { signal } })
+  return await contextOf(t, deployment, { steps: STEPS, ...order })
 }
 
+function results({ deployment }: StepContext): unknown[] {
+  return deployment.record.steps.map(({ id, status, error }) => [id, status, error])
+}
+
+async function doNothing(): Promise<void> {}
+
 describe('runSteps', () => {
-  it('records each step as it ended, in their order', async () => {
-    const record = createDeploymentRecord(factsOf(), [])
-    await runSteps(STEPS, record, new AbortController().signal, async step => (step.id === 'two' ? 'skipped' : 'done'))
-    assert.deepEqual(results(record), [
+  it('records each step as it ended, in their order', async t => {
+    const context = await contextWith(t, { skipped: new Set(['two']) })
+    await runSteps(context, doNothing)
+    assert.deepEqual(results(context), [
       ['one', 'done', null],
       ['two', 'skipped', null],
       ['three', 'done', null],
     ])
   })
 
-  it('goes on after a step that only warns, and records why it did', async () => {
-    const record = createDeploymentRecord(factsOf(), [])
-    await runSteps(STEPS, record, new AbortController().signal, async step =>
-      step.id === 'two' ? { warning: 'nobody was told' } : 'done',
-    )
-    assert.deepEqual(results(record), [
+  it('continues after a step that only warns, and records its reason', async t => {
+    const [one, , three] = STEPS as [PlanStep, PlanStep, PlanStep]
+    const hostConfig = parseHostConfig('version: 1\nnotify:\n  deployed: { command: [/bin/false] }\n', 'host.yaml')
+    const context = await contextWith(t, { steps: [one, NOTIFY, three], hostConfig })
+    await runSteps(context, doNothing)
+    const warning = context.deployment.record.steps[1]?.error
+    assert.match(warning ?? '', /\/bin\/false/)
+    assert.deepEqual(results(context), [
       ['one', 'done', null],
-      ['two', 'warned', 'nobody was told'],
+      ['two', 'warned', warning],
       ['three', 'done', null],
     ])
   })
 
-  it('stops at the first that throws, and throws that', async () => {
-    const record = createDeploymentRecord(factsOf(), [])
+  it('stops at the first that throws, and throws its error', async t => {
+    const context = await contextWith(t)
     const cause = new Error('no')
-    const perform = async (step: PlanStep) => {
+    const beforeStep = async (step: PlanStep) => {
       if (step.id === 'two') throw cause
-      return 'done' as const
     }
-    await assert.rejects(runSteps(STEPS, record, new AbortController().signal, perform), error => error === cause)
-    assert.deepEqual(results(record), [
+    await assert.rejects(runSteps(context, beforeStep), error => error === cause)
+    assert.deepEqual(results(context), [
       ['one', 'done', null],
       ['two', 'failed', 'no'],
       ['three', 'not_run', null],
     ])
   })
 
-  it('starts no step once the run is cancelled', async () => {
-    const record = createDeploymentRecord(factsOf(), [])
-    const signal = AbortSignal.abort(new Error('cancelled'))
-    await assert.rejects(runSteps(STEPS, record, signal, async () => assert.fail('was run')))
-    assert.deepEqual(results(record), [
+  it('stops at a step that fails itself, with its code', async t => {
+    const install: PlanStep = { ...COMMON, id: 'files', action: 'install_plugin', plugin: 'unknown' }
+    const context = await contextWith(t, { steps: [install, ...STEPS] })
+    await assert.rejects(runSteps(context, doNothing), { code: 'step_failed' })
+    assert.deepEqual(
+      context.deployment.record.steps.map(({ id, status }) => [id, status]),
+      [
+        ['files', 'failed'],
+        ['one', 'not_run'],
+        ['two', 'not_run'],
+        ['three', 'not_run'],
+      ],
+    )
+  })
+
+  it('starts no step once the run is cancelled', async t => {
+    const context = await contextWith(t, {}, AbortSignal.abort(new Error('cancelled')))
+    await assert.rejects(runSteps(context, async () => assert.fail('was run')))
+    assert.deepEqual(results(context), [
       ['one', 'failed', 'cancelled'],
       ['two', 'not_run', null],
       ['three', 'not_run', null],
     ])
+  })
+
+  it('removes what the new version does not contain before the first step', async t => {
+    const context = await contextWith(t, { removals: [{ ...GONE, installed: rowOf({ id: GONE.id }) }] })
+    const { layout } = context.deployment
+    const path = installPath(layout, GONE)
+    writeTree(path, { main: 'old' })
+    const found: [string, boolean][] = []
+    await runSteps(context, async ({ id }) => void found.push([id, existsSync(path)]))
+    assert.deepEqual(found, [
+      ['one', false],
+      ['two', false],
+      ['three', false],
+    ])
+    assert.ok(existsSync(join(layout.snapshots, 'extensions/gone/1-2.0.0/main')))
+    assert.deepEqual(context.results.get('extensions/gone'), { snapshot: '1-2.0.0' })
+    assert.deepEqual(results(context)[0], ['extensions/gone', 'done', null])
+  })
+
+  it('removes only the record of what is gone already', async t => {
+    const context = await contextWith(t, { removals: [{ ...GONE, installed: rowOf({ id: GONE.id }) }] })
+    await runSteps(context, doNothing)
+    assert.deepEqual(results(context)[0], ['extensions/gone', 'unchanged', null])
+    assert.equal(context.transaction.changed, false)
   })
 })

@@ -13,46 +13,43 @@ import {
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
-import { type SettingsSeed, writeEnv } from '../../../src/install/steps/write-env.ts'
-import { openJournal } from '../../../src/install/transaction/journal.ts'
-import { beginTransaction, type Transaction } from '../../../src/install/transaction/transaction.ts'
-import { collectLog } from '../collected-log.ts'
+import type { PartEnvironment } from '../../../src/install/steps/part.ts'
+import { writeEnv } from '../../../src/install/steps/write-env.ts'
+import type { Transaction } from '../../../src/install/transaction/transaction.ts'
+import { contextOf, deploymentOf, partOf, toolsOf } from '../prepared-deployment.ts'
 import { prepareTemporaryHost } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
+
+/** What differs from `plugins/x/.env.template` without settings that it requires. */
+interface Setting {
+  from?: string
+  environment?: PartEnvironment
+  variables?: Record<string, string>
+}
 
 interface Scene {
   root: string
   target: string
   template: string
   transaction: Transaction
-  write(more?: Partial<SettingsSeed>): Promise<'done' | 'unchanged'>
+  write(setting?: Setting): Promise<'done' | 'unchanged'>
 }
 
 async function makeScene(t: TestContext, template = 'A=1\n'): Promise<Scene> {
   const layout = await prepareTemporaryHost(t)
-  const journal = await openJournal(layout.journal)
-  t.after(() => journal.close())
-  const stagingFolder = join(layout.staging, 'one')
-  mkdirSync(stagingFolder)
   writeTree(layout.root, { 'plugins/x/.env.template': template })
-  const transaction = beginTransaction(layout.root, journal, collectLog())
-  const seed: SettingsSeed = {
-    layout,
-    transaction,
-    log: collectLog(),
-    shelf: 'plugins',
-    id: 'x',
-    from: 'plugins/x/.env.template',
-    environment: { required: [], optional: [] },
-    variables: {},
-    stagingFolder,
-  }
+  const part = partOf(layout)
+  const context = await contextOf(t, deploymentOf(layout))
   return {
     root: layout.root,
     target: join(layout.root, 'plugins/x.env'),
     template: join(layout.root, 'plugins/x/.env.template'),
-    transaction,
-    write: more => writeEnv({ ...seed, ...more }),
+    transaction: context.transaction,
+    async write({ from = 'plugins/x/.env.template', environment = part.environment, variables = {} } = {}) {
+      const { runner } = toolsOf()
+      const deployment = deploymentOf(layout, { tools: { runner: { ...runner, variables } } })
+      return await writeEnv({ ...context, deployment }, { ...part, environment }, from)
+    },
   }
 }
 
@@ -62,7 +59,7 @@ function stepFailed(error: unknown): boolean {
 
 describe('writeEnv', () => {
   for (const umask of [0o000, 0o077]) {
-    it(`writes the settings 0600 under umask ${umask.toString(8)}, and takes them back`, async t => {
+    it(`writes the settings 0600 under umask ${umask.toString(8)}, and removes them on a rollback`, async t => {
       const scene = await makeScene(t, 'TOKEN=\n')
       const before = process.umask(umask)
       t.after(() => process.umask(before))
@@ -74,7 +71,7 @@ describe('writeEnv', () => {
     })
   }
 
-  it('never changes an existing file, nor removes it on the way back', async t => {
+  it('neither changes an existing file nor removes it on a rollback', async t => {
     const scene = await makeScene(t)
     writeFileSync(scene.target, 'A=mine', { mode: 0o640 })
     assert.equal(
@@ -86,7 +83,7 @@ describe('writeEnv', () => {
     assert.equal(statSync(scene.target).mode & 0o777, 0o640)
   })
 
-  it('fails on an existing file without a required key, and leaves it as it is', async t => {
+  it('fails on an existing file without a required key, and does not change it', async t => {
     const scene = await makeScene(t)
     writeFileSync(scene.target, 'A=\n')
     await assert.rejects(
@@ -96,7 +93,7 @@ describe('writeEnv', () => {
     assert.equal(readFileSync(scene.target, 'utf8'), 'A=\n')
   })
 
-  it('reads existing settings through a symlink of the host, and leaves both', async t => {
+  it('reads existing settings through a symlink of the host, and changes neither', async t => {
     const scene = await makeScene(t)
     const theirs = join(scene.root, 'theirs')
     writeFileSync(theirs, 'A=mine\n')
@@ -107,25 +104,25 @@ describe('writeEnv', () => {
 
   const inTheWay: Record<string, (scene: Scene) => void> = {
     'a symlink to nothing': ({ root, target }) => symlinkSync(join(root, 'elsewhere'), target),
-    'a pipe that nobody writes to': ({ target }) => execFileSync('mkfifo', [target]),
+    'a pipe without a writer': ({ target }) => execFileSync('mkfifo', [target]),
     'a symlink to such a pipe': ({ root, target }) => {
       execFileSync('mkfifo', [join(root, 'pipe')])
       symlinkSync(join(root, 'pipe'), target)
     },
     'a directory': ({ target }) => mkdirSync(target),
   }
-  for (const [name, place] of Object.entries(inTheWay)) {
-    it(`fails on ${name} in the place of the settings, and writes nothing`, async t => {
+  for (const [name, put] of Object.entries(inTheWay)) {
+    it(`fails on ${name} at the path of the settings, and writes nothing`, async t => {
       const scene = await makeScene(t)
-      place(scene)
+      put(scene)
       await assert.rejects(scene.write(), stepFailed)
       assert.ok(!existsSync(join(scene.root, 'elsewhere')))
       assert.equal(scene.transaction.changed, false)
     })
   }
 
-  const unusable: Record<string, (scene: Scene) => Partial<SettingsSeed>> = {
-    'a template that is not there': () => ({ from: 'plugins/x/none' }),
+  const unusable: Record<string, (scene: Scene) => Setting> = {
+    'a template that does not exist': () => ({ from: 'plugins/x/none' }),
     'a template that is a directory': () => ({ from: 'plugins/x' }),
     'a template that is a symlink': ({ root }) => {
       symlinkSync('/etc/hostname', join(root, 'plugins/x/link'))

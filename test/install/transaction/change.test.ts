@@ -51,7 +51,7 @@ describe('undoChange', () => {
     })
   }
 
-  it('leaves a directory that somebody uses by now', async t => {
+  it('keeps a directory that another process uses by now', async t => {
     const root = makeRoot(t)
     const change: Change = { type: 'make_directory', path: 'plugins' }
     await applyChange(root, change)
@@ -60,7 +60,7 @@ describe('undoChange', () => {
     assert.ok('plugins/theirs' in listTree(root))
   })
 
-  it('does not remove a file of somebody else in the place of ours', async t => {
+  it("does not remove another process's file at the path of ours", async t => {
     const root = makeRoot(t)
     const change: Change = { type: 'create_file', staged: 'old/tree/file', path: 'new/file' }
     writeFileSync(join(root, 'new/file'), 'kept')
@@ -68,7 +68,7 @@ describe('undoChange', () => {
     assert.ok('new/file' in listTree(root))
   })
 
-  it('does not remove a created file without the staged one that proves it ours', async t => {
+  it('does not remove a created file without the staged one that proves that it is ours', async t => {
     const root = makeRoot(t)
     writeFileSync(join(root, 'new/file'), '')
     await undoChange(root, { type: 'create_file', staged: 'old/gone', path: 'new/file' })
@@ -76,7 +76,7 @@ describe('undoChange', () => {
   })
 
   const move: Change = { type: 'move', from: 'old/tree', to: 'new/tree' }
-  it('sets aside what another process has put in the place of what is moved back', async t => {
+  it('sets aside what another process has put where a tree is moved back', async t => {
     const root = makeRoot(t)
     mkdirSync(join(root, '.hub-deploy/snapshots'), { recursive: true })
     const announced = announceable(root, move)
@@ -88,14 +88,14 @@ describe('undoChange', () => {
     assert.equal(readFileSync(join(root, String(setAside), 'file'), 'utf8'), 'theirs')
   })
 
-  it('goes by what lies where on a copied host, whose inodes are others', async t => {
+  it('ignores the inodes on a copied host, where all of them differ', async t => {
     const root = makeRoot(t)
     await applyChange(root, move)
     assert.equal((await undoChange(root, { ...move, ino: '1' })).wasMade, true)
     assert.equal((await undoChange(root, { ...move, ino: '1' })).wasMade, false)
   })
 
-  it('knows what is back already by its inode, whatever lies at the other end', async t => {
+  it('recognises by its inode what is already back, even if something is at the other path', async t => {
     const root = makeRoot(t)
     const announced = announceable(root, move)
     writeTree(root, { 'new/tree/other': 'theirs' })
@@ -104,7 +104,7 @@ describe('undoChange', () => {
     assert.deepEqual(listTree(root), before)
   })
 
-  it('throws when neither end of a move exists', async t => {
+  it('throws when neither path of a move exists', async t => {
     await assert.rejects(undoChange(temporaryDirectory(t), move))
   })
 })
@@ -130,11 +130,11 @@ describe('applyChange', () => {
 })
 
 describe('announceable', () => {
-  it('refuses a move of what is not there', t => {
+  it('refuses to move what does not exist', t => {
     assert.throws(() => announceable(makeRoot(t), { type: 'move', from: 'gone', to: 'new/x' }))
   })
 
-  it('lets everything else pass', t => {
+  it('accepts every other change', t => {
     const root = makeRoot(t)
     for (const { change } of KINDS) announceable(root, change)
   })
@@ -143,7 +143,7 @@ describe('announceable', () => {
 describe('changeSchema', () => {
   const outside = ['', '.', '..', '../x', 'a/../../x', 'a/../b', '/etc', './a', 'a//b', 'a/', 'a/.', '../../tmp/x']
   for (const path of outside) {
-    it(`refuses ${JSON.stringify(path)} in every place`, () => {
+    it(`refuses ${JSON.stringify(path)} in every path`, () => {
       const changes = [
         { type: 'make_directory', path },
         { type: 'move', from: path, to: 'a' },
@@ -156,12 +156,12 @@ describe('changeSchema', () => {
   }
 
   for (const path of ['a', 'plugins/greeter', '.hub-deploy/snapshots/plugins/x/1-1.0', 'a/..b', 'a/b..']) {
-    it(`takes ${path}`, () => assert.ok(changeSchema.safeParse({ type: 'make_directory', path }).success))
+    it(`accepts ${path}`, () => assert.ok(changeSchema.safeParse({ type: 'make_directory', path }).success))
   }
 })
 
 describe('placesIn', () => {
-  it('are what trees are moved into or out of, each once', () => {
+  it('lists the places into or out of which trees are moved, each once', () => {
     const changes: Change[] = [
       { type: 'move', from: 'extensions/gone', to: '.hub-deploy/snapshots/extensions/gone/1-1.0' },
       { type: 'make_directory', path: 'plugins/x' },

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { appendFileSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
+import type { DeploymentEnd } from '../../../src/install/transaction/end.ts'
 import {
   type JournalRecord,
   openJournal,
@@ -24,6 +25,17 @@ function textOf(...records: unknown[]): string {
   return records.map(record => `${JSON.stringify(record)}\n`).join('')
 }
 
+function endThat(restored: boolean): JournalRecord {
+  const end: DeploymentEnd = {
+    outcome: restored ? 'rolled_back' : 'inconsistent',
+    changed: !restored,
+    completed_at: '2026-01-02T03:04:07.000Z',
+    error: null,
+    rollback: { restored, problems: [], verified: null, healthy: null },
+  }
+  return { record: 'end', end }
+}
+
 describe('openJournal', () => {
   it('keeps records in their order, in a file of mode 0600', async t => {
     const path = pathIn(t)
@@ -35,7 +47,7 @@ describe('openJournal', () => {
   })
 
   for (const torn of ['{', '{"record":"change","change":{"type":"mo', JSON.stringify(CHANGE)]) {
-    it(`appends behind the last whole record, over the torn ${torn.slice(0, 12)}`, async t => {
+    it(`appends after the last whole record, over the torn ${torn.slice(0, 12)}`, async t => {
       const path = pathIn(t)
       writeFileSync(path, `${textOf(BEGIN)}${torn}`)
       const journal = await openJournal(path)
@@ -45,7 +57,7 @@ describe('openJournal', () => {
     })
   }
 
-  it('goes on behind what another one wrote', async t => {
+  it('continues after what an earlier process wrote', async t => {
     const path = pathIn(t)
     for (const record of [BEGIN, CHANGE]) {
       const journal = await openJournal(path)
@@ -57,7 +69,7 @@ describe('openJournal', () => {
 })
 
 describe('readJournal', () => {
-  it('knows nothing when there is none, or it is empty, or its first record is torn', t => {
+  it('returns undefined for a missing journal, an empty one and one whose first record is torn', t => {
     const path = pathIn(t)
     assert.equal(readJournal(path), undefined)
     for (const text of ['', '{"record":"begin"', JSON.stringify(BEGIN)]) {
@@ -66,7 +78,7 @@ describe('readJournal', () => {
     }
   })
 
-  it('knows a commit as the version before wrote it, and one that takes something away', t => {
+  it('reads a commit of the previous version, and one that removes a part', t => {
     const path = pathIn(t)
     const before = { record: 'commit', at: 'x', rows: [rowOf()], discard: [] } as const
     const now = { ...before, removed: [removedRowOf()] }
@@ -74,7 +86,7 @@ describe('readJournal', () => {
     assert.deepEqual(readJournal(path)?.slice(1), [before, now])
   })
 
-  it('leaves a torn last line out', t => {
+  it('leaves out a torn last line', t => {
     const path = pathIn(t)
     writeFileSync(path, textOf(BEGIN, STATE))
     appendFileSync(path, JSON.stringify(CHANGE))
@@ -115,7 +127,7 @@ describe('readJournal', () => {
 })
 
 describe('pendingChanges', () => {
-  it('are those announced and not yet taken back, oldest first', () => {
+  it('are those announced and not undone yet, oldest first', () => {
     const second = { type: 'make_directory', path: 'plugins' } as const
     const records: JournalRecord[] = [
       BEGIN,
@@ -127,10 +139,18 @@ describe('pendingChanges', () => {
     assert.deepEqual(pendingChanges(records), [CHANGE.record === 'change' && CHANGE.change])
     assert.deepEqual(pendingChanges([BEGIN]), [])
   })
+
+  it('are none after an end that restored everything, though there was no room to record each undo', () => {
+    assert.deepEqual(pendingChanges([CHANGE, endThat(true)]), [])
+  })
+
+  it('remain after an end that could not restore everything', () => {
+    assert.deepEqual(pendingChanges([CHANGE, endThat(false)]), [CHANGE.record === 'change' && CHANGE.change])
+  })
 })
 
 describe('removeJournal', () => {
-  it('removes it, any number of times', async t => {
+  it('succeeds any number of times', async t => {
     const path = pathIn(t)
     writeFileSync(path, '')
     await removeJournal(path)

@@ -6,7 +6,7 @@ import { RollbackError } from '../../../src/core/errors.ts'
 import { recordInstalled } from '../../../src/install/host/installed.ts'
 import type { Layout } from '../../../src/install/host/layout.ts'
 import { writeTreeRecord } from '../../../src/install/host/tree-record.ts'
-import { type TakenBack, takeBack } from '../../../src/install/transaction/rollback.ts'
+import { type RolledBack, rollBack } from '../../../src/install/transaction/rollback.ts'
 import { collectLog } from '../collected-log.ts'
 import { recordOf } from '../host/recorded-tree.ts'
 import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
@@ -15,7 +15,7 @@ import { waitUntil } from '../wait-until.ts'
 
 const FILES = { 'main.py': 'old', 'README.md': 'read', 'lib/a.py': 'a', 'lib/deep/b.py': 'b' }
 
-/** An installed version with a record, as it is after its trees were moved away and back. */
+/** An installed version with a record, as after its trees were moved away and back. */
 async function makeRestored(t: TestContext): Promise<{ layout: Layout; place: string }> {
   const layout = await prepareTemporaryHost(t)
   const place = join(layout.root, 'plugins/greeter')
@@ -27,10 +27,10 @@ async function makeRestored(t: TestContext): Promise<{ layout: Layout; place: st
   return { layout, place }
 }
 
-async function takenBack(layout: Layout, startedAt: Date, undo: () => Promise<boolean>): Promise<TakenBack> {
+async function rolledBack(layout: Layout, since: Date, undo: () => Promise<boolean>): Promise<RolledBack> {
   const places = [{ shelf: 'plugins', id: 'greeter' } as const]
-  const nothingRan = { services: [], healthchecks: [] }
-  return takeBack({ layout, log: collectLog(), places, keepPaths: ['data'], since: startedAt, undo, ...nothingRan })
+  const noServices = { services: [], healthchecks: [] }
+  return await rollBack({ layout, log: collectLog(), places, keepPaths: ['data'], since, undo, ...noServices })
 }
 
 /** A moment after every change so far and before those to come; the times of files lag behind the clock. */
@@ -47,31 +47,31 @@ async function later({ staging }: Layout): Promise<Date> {
   return now
 }
 
-describe('takeBack', () => {
-  it('says failed when there was nothing to take back', async t => {
+describe('rollBack', () => {
+  it('reports failed when there was nothing to undo', async t => {
     const { layout } = await makeRestored(t)
-    assert.deepEqual(await takenBack(layout, new Date(), async () => false), { outcome: 'failed', rollback: null })
+    assert.deepEqual(await rolledBack(layout, new Date(), async () => false), { outcome: 'failed', rollback: null })
   })
 
   it('verifies the restored tree against its record', async t => {
     const { layout } = await makeRestored(t)
-    const { outcome, rollback } = await takenBack(layout, await later(layout), async () => true)
+    const { outcome, rollback } = await rolledBack(layout, await later(layout), async () => true)
     assert.deepEqual([outcome, rollback?.restored, rollback?.verified], ['rolled_back', true, true])
   })
 
-  it('says inconsistent, with the reason, when undoing fails', async t => {
+  it('reports inconsistent, with the reason, when undoing fails', async t => {
     const { layout } = await makeRestored(t)
-    const taken = await takenBack(layout, new Date(), async () => {
+    const result = await rolledBack(layout, new Date(), async () => {
       throw new RollbackError('rollback_failed', 'in the way')
     })
-    assert.equal(taken.outcome, 'inconsistent')
-    assert.deepEqual([taken.rollback?.restored, taken.rollback?.problems], [false, ['in the way']])
+    assert.equal(result.outcome, 'inconsistent')
+    assert.deepEqual([result.rollback?.restored, result.rollback?.problems], [false, ['in the way']])
   })
 
-  it('leaves services alone, and says so, when the old files are not back', async t => {
+  it('does not restore services, and says so, when the old files are not back', async t => {
     const { layout } = await makeRestored(t)
     const service = { supervisor: 'systemd', scope: 'system', unit: 'no-such-unit.service' } as const
-    const { rollback } = await takeBack({
+    const { rollback } = await rollBack({
       layout,
       log: collectLog(),
       places: [{ shelf: 'plugins', id: 'greeter' }],
@@ -83,7 +83,7 @@ describe('takeBack', () => {
         throw new RollbackError('rollback_failed', 'in the way')
       },
     })
-    assert.match(rollback?.problems[1] ?? '', /no-such-unit\.service was left alone/)
+    assert.match(rollback?.problems[1] ?? '', /no-such-unit\.service was not restored/)
   })
 
   const damages: Record<string, (place: string) => void> = {
@@ -93,23 +93,23 @@ describe('takeBack', () => {
     'a removed directory': place => rmSync(join(place, 'lib/deep'), { recursive: true }),
   }
   for (const [name, damage] of Object.entries(damages)) {
-    it(`says inconsistent after ${name} since the start`, async t => {
+    it(`reports inconsistent after ${name} since the first change`, async t => {
       const { layout, place } = await makeRestored(t)
       const start = await later(layout)
       damage(place)
-      const { outcome, rollback } = await takenBack(layout, start, async () => true)
+      const { outcome, rollback } = await rolledBack(layout, start, async () => true)
       assert.deepEqual([outcome, rollback?.restored, rollback?.verified], ['inconsistent', true, false])
       assert.equal(rollback?.problems.length, 1)
     })
 
-    it(`takes ${name} from before the start for the host's own doing`, async t => {
+    it(`treats ${name} from before the first change as the host's own`, async t => {
       const { layout, place } = await makeRestored(t)
       damage(place)
-      assert.equal((await takenBack(layout, await later(layout), async () => true)).outcome, 'rolled_back')
+      assert.equal((await rolledBack(layout, await later(layout), async () => true)).outcome, 'rolled_back')
     })
   }
 
-  it('does not take what was missing before for damage because kept paths were moved beside it', async t => {
+  it('does not report an earlier missing file as damage because kept paths moved in the same folder', async t => {
     const { layout, place } = await makeRestored(t)
     rmSync(join(place, 'README.md'))
     const start = await later(layout)
@@ -119,28 +119,28 @@ describe('takeBack', () => {
       renameSync(aside, join(place, 'data'))
       return true
     }
-    assert.equal((await takenBack(layout, start, undo)).outcome, 'rolled_back')
+    assert.equal((await rolledBack(layout, start, undo)).outcome, 'rolled_back')
   })
 
-  it('does not look at kept paths, nor at what the host added', async t => {
+  it('ignores kept paths and what the host added', async t => {
     const { layout, place } = await makeRestored(t)
     const start = await later(layout)
     writeTree(place, { 'data/db': 'other', 'log/today': 'x' })
-    assert.equal((await takenBack(layout, start, async () => true)).outcome, 'rolled_back')
+    assert.equal((await rolledBack(layout, start, async () => true)).outcome, 'rolled_back')
   })
 
-  it('compares with nothing when nothing is recorded', async t => {
+  it('verifies nothing when there is no record', async t => {
     const layout = await prepareTemporaryHost(t)
     mkdirSync(join(layout.root, 'plugins/greeter'), { recursive: true })
-    const { outcome, rollback } = await takenBack(layout, new Date(), async () => true)
+    const { outcome, rollback } = await rolledBack(layout, new Date(), async () => true)
     assert.deepEqual([outcome, rollback?.verified], ['rolled_back', null])
   })
 
-  it('is not fooled by a file whose modification time was set back', async t => {
+  it('detects a changed file whose modification time was set back', async t => {
     const { layout, place } = await makeRestored(t)
     const start = await later(layout)
     writeFileSync(join(place, 'main.py'), 'bad')
     utimesSync(join(place, 'main.py'), new Date(0), new Date(0))
-    assert.equal((await takenBack(layout, start, async () => true)).outcome, 'inconsistent')
+    assert.equal((await rolledBack(layout, start, async () => true)).outcome, 'inconsistent')
   })
 })

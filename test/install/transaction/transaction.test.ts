@@ -5,13 +5,18 @@ import { describe, it } from 'node:test'
 import { RollbackError } from '../../../src/core/errors.ts'
 import type { Change } from '../../../src/install/transaction/change.ts'
 import { openJournal } from '../../../src/install/transaction/journal.ts'
-import { beginTransaction, type Transaction, undoChanges } from '../../../src/install/transaction/transaction.ts'
+import {
+  beginTransaction,
+  type ChangeLog,
+  type Transaction,
+  undoChanges,
+} from '../../../src/install/transaction/transaction.ts'
 import { listTree } from '../archive/directory-listing.ts'
 import { collectLog } from '../collected-log.ts'
 import { rowOf } from '../prepared-host.ts'
 import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
-/** An update as the steps make it: old tree aside, kept path over, new tree in, settings written. */
+/** An update as the steps make it: old tree out, kept path over, new tree in, settings written. */
 const UPDATE: readonly Change[] = [
   { type: 'move', from: 'plugins/x', to: 'aside/x' },
   { type: 'move', from: 'aside/x/data', to: 'staged/x/data' },
@@ -23,7 +28,7 @@ interface Scene {
   root: string
   journalPath: string
   transaction: Transaction
-  journal: Awaited<ReturnType<typeof openJournal>>
+  changeLog: ChangeLog
   listing(): Record<string, string>
 }
 
@@ -40,11 +45,12 @@ async function makeScene(t: Parameters<typeof temporaryDirectory>[0]): Promise<S
   const journalPath = join(folder, 'journal.jsonl')
   const journal = await openJournal(journalPath)
   t.after(() => journal.close())
+  const changeLog = { root, journal, log: collectLog() }
   return {
     root,
     journalPath,
-    journal,
-    transaction: beginTransaction(root, journal, collectLog()),
+    changeLog,
+    transaction: beginTransaction(changeLog),
     listing: () => listTree(root),
   }
 }
@@ -59,7 +65,7 @@ function recordsOf(path: string): { record: string; change?: Change }[] {
 
 describe('Transaction', () => {
   for (let made = 0; made <= UPDATE.length; made++) {
-    it(`takes back ${made} of ${UPDATE.length} changes to the exact tree, twice`, async t => {
+    it(`rolls ${made} of ${UPDATE.length} changes back to the exact tree, twice`, async t => {
       const { transaction, listing } = await makeScene(t)
       const before = listing()
       for (const change of UPDATE.slice(0, made)) await transaction.apply(change)
@@ -71,7 +77,7 @@ describe('Transaction', () => {
     })
   }
 
-  it('announces each change before it is made and takes them back newest first', async t => {
+  it('announces each change before it makes it, and rolls back newest first', async t => {
     const { transaction, journalPath } = await makeScene(t)
     for (const change of UPDATE) await transaction.apply(change)
     await transaction.rollback()
@@ -81,7 +87,7 @@ describe('Transaction', () => {
     )
   })
 
-  it('has announced a change that then cannot be made by the file system', async t => {
+  it('has announced a change that the file system then refuses', async t => {
     const { transaction, journalPath } = await makeScene(t)
     const change: Change = { type: 'move', from: 'plugins/x', to: 'no/such/folder' }
     await assert.rejects(transaction.apply(change))
@@ -92,7 +98,7 @@ describe('Transaction', () => {
   for (const [name, change] of [
     ['its target is taken', { type: 'move', from: 'plugins/x', to: 'aside' }],
     ['its source is missing', { type: 'move', from: 'plugins/gone', to: 'aside/gone' }],
-    ['its directory is there', { type: 'make_directory', path: 'aside' }],
+    ['its directory exists', { type: 'make_directory', path: 'aside' }],
   ] as const) {
     it(`does not announce a change that is impossible because ${name}`, async t => {
       const { transaction, journalPath, listing } = await makeScene(t)
@@ -104,14 +110,14 @@ describe('Transaction', () => {
     })
   }
 
-  it('does not call a made directory a change of what the host runs', async t => {
+  it('does not count a made directory as a change of what the host runs', async t => {
     const { transaction } = await makeScene(t)
     await transaction.apply({ type: 'make_directory', path: 'extensions' })
     assert.equal(transaction.changed, false)
     assert.equal(await transaction.rollback(), false)
   })
 
-  it('commits by one record', async t => {
+  it('commits with one record', async t => {
     const { transaction, journalPath } = await makeScene(t)
     await transaction.commit({ rows: [rowOf()], removed: [], discard: ['.hub-deploy/snapshots/plugins/greeter/1-1.0'] })
     assert.deepEqual(
@@ -122,13 +128,13 @@ describe('Transaction', () => {
 })
 
 describe('undoChanges', () => {
-  it('stops at the first that cannot be undone, names the rest, and goes on once the cause is gone', async t => {
-    const { root, transaction, journal, listing } = await makeScene(t)
+  it('stops at the first that cannot be undone, names the rest, and continues once the cause is gone', async t => {
+    const { root, transaction, changeLog, listing } = await makeScene(t)
     const before = listing()
     for (const change of UPDATE) await transaction.apply(change)
     renameSync(join(root, 'plugins/x/data'), join(root, 'elsewhere'))
     const pending = [...UPDATE]
-    await assert.rejects(undoChanges(root, pending, journal, collectLog()), error => {
+    await assert.rejects(undoChanges(changeLog, pending), error => {
       assert.ok(error instanceof RollbackError)
       assert.equal(error.code, 'rollback_failed')
       assert.match(error.message, /plugins\/x was moved to aside\/x/)
@@ -137,7 +143,7 @@ describe('undoChanges', () => {
     })
     renameSync(join(root, 'elsewhere'), join(root, 'staged/x/data'))
     assert.deepEqual(pending, UPDATE.slice(0, 2))
-    assert.equal(await undoChanges(root, pending, journal, collectLog()), true)
+    assert.equal(await undoChanges(changeLog, pending), true)
     assert.deepEqual(listing(), before)
   })
 })

@@ -1,0 +1,150 @@
+import { join } from 'node:path'
+import {
+  handOver,
+  type Installation,
+  type InstalledRow,
+  isFrom,
+  type RemovedRow,
+  type SnapshotRow,
+} from '../host/installed.ts'
+import { presentPaths } from '../host/keep-paths.ts'
+import { type Place, placeName, snapshotsPath } from '../host/layout.ts'
+import { chooseRetained, existingSnapshots, type Retention, withKeptPaths } from '../host/snapshots.ts'
+import type { InstalledPart, Part } from '../steps/part.ts'
+import type { StepContext } from '../steps/step-context.ts'
+import type { Deployment } from '../transaction/context.ts'
+
+/** What to commit after the steps: what is installed from now on, what is not any more, and which snapshots stay. */
+export function buildInstallation(context: StepContext): Installation {
+  const { parts, removals } = context.order
+  const installed = parts.map(part => buildRow(context, part))
+  const removed = removals.map(part => buildRemovedRow(context, part))
+  return {
+    rows: installed.map(({ row }) => row),
+    removed: removed.map(({ row }) => row),
+    discard: [...installed, ...removed].flatMap(({ discard }) => discard),
+  }
+}
+
+/** A row of `installed.json`, and the snapshots that go. */
+interface Retained<Row> {
+  row: Row
+  discard: string[]
+}
+
+/** A part's row changes when anything that the host runs was changed, by whichever part. */
+function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
+  const { order, transaction } = context
+  const { installed, removed, version } = part.previous
+  const replaced = findReplaced(context, part, { installed, version })
+  const before = installed ?? removed
+  const recorded = before === undefined ? [] : handOver(before, order.origin)
+  const isRetained = order.snapshot || replaced?.artifact_sha256 === null
+  const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained })
+  const isUnchanged = replaced === undefined && installed !== undefined && !transaction.changed
+  return { row: isUnchanged ? { ...installed, snapshots } : { ...newVersion(context, part), snapshots }, discard }
+}
+
+/** What was removed always stays as a snapshot: nothing newer replaced it. */
+function buildRemovedRow(context: StepContext, part: InstalledPart): Retained<RemovedRow> {
+  const { id, installed } = part
+  const moved = findReplaced(context, part, { installed, version: installed.version })
+  const replaced = moved && withHostFiles(context.deployment, part, moved)
+  const recorded = installed.snapshots
+  const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained: true })
+  const { contract, kind, slug } = installed
+  return { row: { contract, kind, slug, id, snapshots }, discard }
+}
+
+/** No newer version takes over the host's own files, so they stay in the snapshot. */
+function withHostFiles({ layout, request, tools }: Deployment, part: Place, snapshot: SnapshotRow): SnapshotRow {
+  const path = join(snapshotsPath(layout, part), snapshot.name)
+  const kept = presentPaths(path, request.keepPaths)
+  if (kept.length > 0) {
+    const message = `${kept.join(', ')} of ${placeName(part)} belong to this host: they stay in ${path} and return with it.`
+    tools.log.notice(message)
+  }
+  return withKeptPaths(snapshot, kept)
+}
+
+/** The snapshots of a place before retention. */
+interface Candidates {
+  readonly recorded: readonly SnapshotRow[]
+  /** The one to which this deployment moved the old tree. */
+  readonly replaced: SnapshotRow | undefined
+  /** Whether that one may stay. */
+  readonly isRetained: boolean
+}
+
+/** Which snapshots of a place stay; those that go are removed only after the commit. */
+function retain(
+  { deployment }: StepContext,
+  place: Place,
+  { recorded, replaced, isRetained }: Candidates,
+): { snapshots: SnapshotRow[]; discard: string[] } {
+  const known = existingSnapshots(snapshotsPath(deployment.layout, place), recorded)
+  const retention = chooseRetained(
+    replaced && isRetained ? [...known, replaced] : known,
+    deployment.request.keepSnapshots,
+  )
+  logRetention(deployment, place, retention)
+  const discarded = replaced && !isRetained ? [...retention.discard, replaced] : retention.discard
+  return {
+    snapshots: retention.keep,
+    discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${placeName(place)}/${name}`),
+  }
+}
+
+/** Why each snapshot stays or goes. */
+function logRetention({ request, tools }: Deployment, place: Place, { keep, discard }: Retention): void {
+  const rule = `keep-snapshots is ${request.keepSnapshots}`
+  const newest = keep.at(-1)
+  for (const row of keep) {
+    const reason = whyIrreplaceable(row) ?? (row === newest ? 'it is the last good one' : rule)
+    tools.log.info(`Snapshot ${row.name} of ${placeName(place)} stays: ${reason}.`)
+  }
+  for (const { name } of discard) tools.log.info(`Snapshot ${name} of ${placeName(place)} will be removed: ${rule}.`)
+}
+
+function whyIrreplaceable({ kept_paths: kept, artifact_sha256: sha256 }: SnapshotRow): string | undefined {
+  if (kept !== undefined) return `it contains ${kept.join(', ')} of this host`
+  return sha256 === null ? 'no hub can supply it again' : undefined
+}
+
+/** The row of the snapshot to which the part's old tree was moved, if it was. */
+function findReplaced(
+  { results, order }: StepContext,
+  part: Place,
+  { installed, version }: { installed: InstalledRow | undefined; version: string | null },
+): SnapshotRow | undefined {
+  const name = results.get(placeName(part))?.snapshot
+  if (name === undefined) return undefined
+  return {
+    name,
+    version,
+    project_version: installed?.project_version ?? null,
+    artifact_sha256: installed?.artifact_sha256 ?? null,
+    tree_digest: installed?.tree_digest ?? null,
+    installed_at: installed?.installed_at ?? null,
+    deployment_id: installed?.deployment_id ?? null,
+    run_url: installed?.run_url ?? null,
+    ...(installed && !isFrom(installed, order.origin)
+      ? { origin: { contract: installed.contract, slug: installed.slug } }
+      : {}),
+  }
+}
+
+function newVersion({ deployment, order, results }: StepContext, part: Part): Omit<InstalledRow, 'snapshots'> {
+  const { tools, record } = deployment
+  return {
+    ...order.origin,
+    kind: part.shelf === 'plugins' ? 'plugin' : 'service',
+    id: part.id,
+    version: part.version,
+    artifact_sha256: part.artifactSha256,
+    tree_digest: results.get(placeName(part))?.record?.digest ?? null,
+    installed_at: tools.now().toISOString(),
+    deployment_id: record.facts.deployment_id,
+    run_url: tools.runner.workflow.url,
+  }
+}

@@ -1,0 +1,40 @@
+import { toDeployError } from '../../core/errors.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
+import type { ClosedDeployment } from '../reports/close.ts'
+import type { Host } from '../reports/host.ts'
+import type { DeploymentEnd } from '../transaction/end.ts'
+import { recover } from './recovery.ts'
+import { holdLock } from './session.ts'
+
+const RECOVERY_LOCK_TIMEOUT_MS = 5000
+
+/**
+ * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits 5 s for the lock at most:
+ * a live holder recovers by itself. Throws DeploymentError `locked`, `inconsistent`, or what the disk says.
+ */
+export async function recoverHost(host: Host): Promise<ClosedDeployment | undefined> {
+  if (!pathExistsSync(host.layout.journal)) return undefined
+  const lock = await holdLock(host, RECOVERY_LOCK_TIMEOUT_MS)
+  try {
+    return await recover(host)
+  } finally {
+    await lock.release()
+  }
+}
+
+/**
+ * Recovers what a dead run left before another is refused for reasons of its own. Where that fails, the returned end
+ * says `inconsistent`, because the host may run neither version whole; a live holder of the lock recovers by itself.
+ */
+export async function recoverBeforeRefusal(host: Host, end: DeploymentEnd): Promise<DeploymentEnd> {
+  try {
+    await recoverHost(host)
+    return end
+  } catch (error) {
+    const { code, message } = toDeployError(error)
+    const isInDoubt = code !== 'locked' && pathExistsSync(host.layout.journal)
+    if (!isInDoubt || end.error === null) return end
+    const both = `${end.error.message} Also: ${message}`
+    return { ...end, outcome: 'inconsistent', error: { ...end.error, message: both } }
+  }
+}

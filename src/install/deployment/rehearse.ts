@@ -1,0 +1,101 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { toDeployError } from '../../core/errors.ts'
+import { isSystemError, toHostError } from '../files/system-errors.ts'
+import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
+import { installPath } from '../host/layout.ts'
+import { buildTreeRecord, compareTree } from '../host/tree-record.ts'
+import { buildLocalReport, notSent, redactReport } from '../reports/local-report.ts'
+import type { Part } from '../steps/part.ts'
+import type { InstallOrder } from '../steps/step-context.ts'
+import { buildEnd } from '../transaction/end.ts'
+import type { RunningDeployment } from './deployment.ts'
+import type { EndedDeployment, Flow } from './run.ts'
+
+/**
+ * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
+ * from those that are installed. Writes nothing below the project root and reports nothing.
+ */
+export async function rehearseDeployment<Checked>(
+  deployment: RunningDeployment,
+  flow: Flow<Checked>,
+): Promise<EndedDeployment> {
+  try {
+    const checked = await flow.check()
+    await rehearse(deployment, folder => flow.prepare(checked, folder))
+    return conclude(deployment, undefined)
+  } catch (error) {
+    if (deployment.state !== 'pending') await flow.end('failed')
+    return conclude(deployment, causeOf(deployment, error))
+  }
+}
+
+async function rehearse(
+  deployment: RunningDeployment,
+  prepare: (folder: string) => Promise<InstallOrder>,
+): Promise<void> {
+  const { tools, layout, record } = deployment
+  const folder = await makeFolder(tools.runner.temporaryFolder)
+  try {
+    if (pathExistsSync(layout.journal))
+      tools.log.notice('An interrupted deployment waits for its recovery: a real run would do that first.')
+    const { steps, parts } = await prepare(folder)
+    tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`)
+    for (const [index, step] of steps.entries()) tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`)
+    for (const part of parts) await logDifferences(deployment, part)
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+function changeOf(before: string | null, after: string | null): string {
+  return before === null ? `first install of ${after}` : `${before} → ${after}`
+}
+
+async function makeFolder(parent: string): Promise<string> {
+  try {
+    return await mkdtemp(join(parent, 'hub-deploy-dry-run-'))
+  } catch (error) {
+    throw toHostError(error, `making a folder in ${parent}`)
+  }
+}
+
+async function logDifferences({ tools, layout, request }: RunningDeployment, part: Part): Promise<void> {
+  const { log, signal } = tools
+  const path = installPath(layout, part)
+  const record = buildTreeRecord(part.tree, request.keepPaths)
+  const { missing, extra, changed } = await compareTree({ root: path, keepPaths: request.keepPaths }, record, signal)
+  const newSizes = new Map(record.files.map(file => [file.path, file.size]))
+  const sizeOnHost = (file: string): string => sizeInWords(lstatIfPresentSync(join(path, file))?.size)
+  const newSize = (file: string): string => sizeInWords(newSizes.get(file))
+  for (const file of missing) log.info(`added    ${file} (${newSize(file)})`)
+  for (const file of extra) log.info(`removed  ${file} (${sizeOnHost(file)})`)
+  for (const file of changed) log.info(`changed  ${file} (${sizeOnHost(file)} → ${newSize(file)})`)
+  log.info(`${missing.length} added, ${extra.length} removed, ${changed.length} changed. Nothing was done.`)
+}
+
+function sizeInWords(size: number | bigint | undefined): string {
+  return size === undefined ? 'symlink' : `${size} bytes`
+}
+
+function causeOf({ tools, layout }: RunningDeployment, thrown: unknown): unknown {
+  if (tools.signal.aborted) return tools.signal.reason
+  return isSystemError(thrown) ? toHostError(thrown, `rehearsing a deployment below ${layout.root}`) : thrown
+}
+
+function conclude({ record, tools }: RunningDeployment, thrown: unknown): EndedDeployment {
+  const error = thrown === undefined ? undefined : toDeployError(thrown)
+  const end = buildEnd(
+    tools.now(),
+    error === undefined
+      ? { outcome: 'success' }
+      : { outcome: 'failed', error: { code: error.code, message: error.message, step: null } },
+  )
+  const report = buildLocalReport(record, end, notSent('a dry run reports nothing'))
+  return {
+    report: redactReport(report, tools.secrets.redact),
+    reportPath: undefined,
+    plannedSteps: record.plannedSteps,
+    error,
+  }
+}

@@ -1,0 +1,31 @@
+import type { Log } from '../../core/log.ts'
+import type { Transitions } from '../../core/state-machine.ts'
+import type { Layout } from '../host/layout.ts'
+import type { DeploymentFacts } from '../transaction/facts.ts'
+import type { ReportSender } from './outbox.ts'
+
+const REPORT_TIMEOUT_MS = 10_000
+/** After a cancel the runner kills within 10 s of its first signal; a report not sent by then waits in the outbox. */
+const CANCELLED_REPORT_TIMEOUT_MS = 2000
+
+/** The state table of each contract. */
+export type Flows = Readonly<Record<DeploymentFacts['contract'], Transitions<string>>>
+
+/** A project root, and how to log and report what happens there: all that ends a deployment, or recovers one. */
+export interface Host {
+  readonly layout: Layout
+  readonly log: Log
+  readonly redact: (text: string) => string
+  /** Undefined when there is no hub to report to. */
+  readonly sender: ReportSender | undefined
+  /** For one report, retries included. */
+  readonly reportTimeoutMs: () => number
+  /** The workflow run, which the lock names while it holds the host. */
+  readonly runUrl: string | null
+  readonly flows: Flows
+}
+
+/** How long a report to the hub may take in all, retries included: little once the run is cancelled. */
+export function reportTimeout(signal?: AbortSignal): () => number {
+  return () => (signal?.aborted ? CANCELLED_REPORT_TIMEOUT_MS : REPORT_TIMEOUT_MS)
+}

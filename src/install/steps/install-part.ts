@@ -1,0 +1,100 @@
+import { dirname, join, relative } from 'node:path'
+import { makeOpenDirectorySync, syncTree } from '../files/durable-files.ts'
+import { hearSignals } from '../files/time-slice.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
+import { dropShipped, findKeptPaths } from '../host/keep-paths.ts'
+import { installPath, placeName } from '../host/layout.ts'
+import { buildTreeRecord, compareTree, type TreeRecord, writeTreeRecord } from '../host/tree-record.ts'
+import { moveToSnapshot } from './move-to-snapshot.ts'
+import type { Part } from './part.ts'
+import type { StepEnd } from './run-steps.ts'
+import type { StepContext } from './step-context.ts'
+
+/**
+ * Installs a staged part: makes its tree and record durable, moves the old tree to the snapshots, moves the kept paths
+ * into the new one (where there is no old tree, from the snapshot that was left behind), and moves the new tree into
+ * place. A part that is installed already, with the same bytes and intact, stays as it is.
+ */
+export async function installPart(context: StepContext, part: Part): Promise<StepEnd> {
+  const { layout, tools } = context.deployment
+  const path = installPath(layout, part)
+  const intact = await findIntact(context, part)
+  if (intact !== undefined) {
+    context.results.set(placeName(part), { record: intact })
+    await writeTreeRecord(layout, intact)
+    tools.log.info(`${placeName(part)} is already ${part.version} with these bytes, and intact: nothing to change.`)
+    return 'unchanged'
+  }
+  const isThere = pathExistsSync(path)
+  const keeper = isThere ? path : part.leftBehind
+  const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper)
+  const [record] = await Promise.all([recordTree(context, part), syncTree(part.staged, tools.signal)])
+  tools.signal.throwIfAborted()
+  if (!pathExistsSync(dirname(path))) await context.transaction.apply({ type: 'make_directory', path: part.shelf })
+  const snapshot = pathExistsSync(path) ? await moveToSnapshot(context, part, part.previous.version) : undefined
+  context.results.set(placeName(part), { record, snapshot: snapshot?.name })
+  await carryOver(context, part, { from: isThere ? snapshot?.path : part.leftBehind, kept })
+  await context.transaction.apply({ type: 'move', from: relative(layout.root, part.staged), to: placeName(part) })
+  tools.log.info(`${path} is now ${part.version} (tree digest ${record.digest}).`)
+  return 'done'
+}
+
+/** The record of the installed tree, if that is the part's, with no file missing or changed. */
+async function findIntact({ deployment }: StepContext, part: Part): Promise<TreeRecord | undefined> {
+  const { layout, request, tools } = deployment
+  const { installed } = part.previous
+  if (installed?.artifact_sha256 !== part.artifactSha256) return undefined
+  const record = buildTreeRecord(part.tree, request.keepPaths)
+  if (installed.tree_digest !== record.digest) return undefined
+  const tree = { root: installPath(layout, part), keepPaths: request.keepPaths }
+  const { missing, changed } = await compareTree(tree, record, tools.signal)
+  return missing.length === 0 && changed.length === 0 ? record : undefined
+}
+
+/** Computed while the sync runs, which takes its time in a process of its own. */
+async function recordTree({ deployment }: StepContext, part: Part): Promise<TreeRecord> {
+  await hearSignals()
+  const record = buildTreeRecord(part.tree, deployment.request.keepPaths)
+  await writeTreeRecord(deployment.layout, record)
+  return record
+}
+
+async function prepareKeptPaths({ deployment }: StepContext, { staged }: Part, keeper: string): Promise<string[]> {
+  const { request, tools } = deployment
+  const kept = findKeptPaths({ root: keeper, keepPaths: request.keepPaths }, staged)
+  for (const path of await dropShipped(staged, kept)) {
+    tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`)
+  }
+  for (const path of kept) makeParents(staged, path)
+  return kept
+}
+
+function makeParents(staged: string, path: string): void {
+  const parts = path.split('/').slice(0, -1)
+  for (let depth = 1; depth <= parts.length; depth++) {
+    const parent = join(staged, ...parts.slice(0, depth))
+    if (!pathExistsSync(parent)) makeOpenDirectorySync(parent)
+  }
+}
+
+interface KeptPaths {
+  /** The tree that has them; absolute. */
+  readonly from: string | undefined
+  readonly kept: readonly string[]
+}
+
+async function carryOver(
+  { deployment, transaction }: StepContext,
+  part: Part,
+  { from, kept }: KeptPaths,
+): Promise<void> {
+  if (from === undefined) return
+  const { root } = deployment.layout
+  for (const path of kept) {
+    await transaction.apply({
+      type: 'move',
+      from: relative(root, join(from, path)),
+      to: relative(root, join(part.staged, path)),
+    })
+  }
+}

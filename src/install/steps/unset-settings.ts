@@ -1,0 +1,39 @@
+import { cleanForeignText } from '../../core/foreign-text.ts'
+import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
+import { unsetSettings } from '../../core/plan/env-template.ts'
+import { readSmallFileSync } from '../files/read-small-file.ts'
+import { isAbsent } from '../files/tree-walk.ts'
+import { placeName, settingsPath } from '../host/layout.ts'
+import type { StepContext } from './step-context.ts'
+
+const MAX_NAME_CHARS = 60
+
+/**
+ * Logs by name the required settings that the host lacks, for parts without a `write_env` step; that step refuses for
+ * itself. Logs nothing where the settings cannot be read. Never throws.
+ */
+export function noticeUnsetSettings({ deployment, order }: Pick<StepContext, 'deployment' | 'order'>): void {
+  const written = new Set(
+    order.steps.flatMap(step => (step.action === 'write_env' ? [`${step.from.split('/')[0]}/${step.plugin}`] : [])),
+  )
+  for (const part of order.parts.filter(other => !written.has(placeName(other)))) {
+    const { required } = part.environment
+    const path = settingsPath(deployment.layout, part)
+    const text = required.length === 0 ? undefined : readSettings(path)
+    const unset = text === undefined ? [] : unsetSettings(text, required)
+    if (unset.length === 0) continue
+    const names = unset.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ')
+    deployment.tools.log.notice(
+      `${placeName(part)} requires ${names}. ${path} does not set them, and the plan has no write_env step for it.`,
+    )
+  }
+}
+
+/** Empty where there is no file, undefined where it cannot be read. */
+function readSettings(path: string): string | undefined {
+  try {
+    return readSmallFileSync(path, MAX_SMALL_FILE_BYTES)
+  } catch (error) {
+    return isAbsent(error) ? '' : undefined
+  }
+}

@@ -1,0 +1,50 @@
+import type { Log } from '../../core/log.ts'
+import type { Layout } from '../host/layout.ts'
+import type { WorkflowRun } from './facts.ts'
+import type { DeploymentRecord } from './record.ts'
+
+/** What the operator asks of a host, whatever the contract. */
+export interface HostRequest {
+  projectRoot: string
+  hostId: string
+  keepSnapshots: number
+  lockTimeoutMs: number
+  keepPaths: readonly string[]
+}
+
+/** Keeps secrets out of what a run writes. */
+export interface SecretKeeper {
+  /** The text with every known secret replaced by `***`. */
+  redact(text: string): string
+  /** Masks a secret that the run has just learned. */
+  hide(secret: string): void
+}
+
+/** What the process that runs a deployment was given. */
+export interface RunnerFacts {
+  readonly workflow: WorkflowRun
+  /** Where private files for one run go. */
+  readonly temporaryFolder: string
+  /** The step's own environment, from which write_env may take settings. */
+  readonly variables: Readonly<Record<string, string | undefined>>
+}
+
+/** What every part of a deployment works with. */
+export interface Tools {
+  readonly log: Log
+  /** Aborted when the run is cancelled. */
+  readonly signal: AbortSignal
+  readonly now: () => Date
+  readonly secrets: SecretKeeper
+  readonly runner: RunnerFacts
+  /** A UUID. */
+  readonly deploymentId: string
+}
+
+/** One deployment: what is asked, what it works with, where, and what is known of it so far. */
+export interface Deployment {
+  readonly request: HostRequest
+  readonly tools: Tools
+  readonly layout: Layout
+  readonly record: DeploymentRecord
+}

@@ -1,0 +1,55 @@
+import type { DeploymentTools } from '../install/deployment/deployment.ts'
+import { type RunningDeployment, startDeployment as startOnHost } from '../install/deployment/deployment.ts'
+import { shelfOf } from '../install/host/installed.ts'
+import type { Shelf } from '../install/host/layout.ts'
+import type { DeploymentFacts } from '../install/transaction/facts.ts'
+import { createMarketplaceClient, type MarketplaceClient } from './client.ts'
+import { createReportSender } from './hub-report.ts'
+import type { DeployRequest } from './request.ts'
+import { type DeployState, MARKETPLACE_TRANSITIONS } from './states.ts'
+
+/** One deployment of a plugin or service from the marketplace. */
+export interface ArtifactDeployment extends RunningDeployment<DeployState> {
+  readonly request: DeployRequest
+  readonly shelf: Shelf
+  readonly client: MarketplaceClient
+}
+
+export function startDeployment(request: DeployRequest, tools: DeploymentTools): ArtifactDeployment {
+  const start = {
+    transitions: MARKETPLACE_TRANSITIONS,
+    facts: initialFacts(request, tools),
+    sender: createReportSender(createMarketplaceClient(tools.wires.reportWire, request), request),
+  }
+  return Object.assign(startOnHost<DeployState>(request, tools, start), {
+    request,
+    shelf: shelfOf(request.kind),
+    client: createMarketplaceClient(tools.wires.wire, request),
+  })
+}
+
+type Known = { [K in 'kind' | 'slug' | 'version' | 'hostId']?: DeployRequest[K] | undefined }
+
+/** What is known of a deployment before it starts. */
+export function initialFacts(
+  known: Known,
+  { deploymentId, now, runner }: Pick<DeploymentTools, 'deploymentId' | 'now' | 'runner'>,
+): DeploymentFacts {
+  return {
+    deployment_id: deploymentId,
+    contract: 'marketplace',
+    kind: known.kind ?? null,
+    slug: known.slug ?? null,
+    id: null,
+    requested_version: known.version ?? null,
+    version: null,
+    version_source: null,
+    previous_version: null,
+    artifact_sha256: null,
+    artifact_size: null,
+    repo: null,
+    host_id: known.hostId ?? '',
+    started_at: now().toISOString(),
+    run: runner.workflow,
+  }
+}

@@ -1,0 +1,52 @@
+import {
+  type DeploymentTools,
+  type RunningDeployment,
+  startDeployment as startOnHost,
+} from '../install/deployment/deployment.ts'
+import type { DeploymentFacts } from '../install/transaction/facts.ts'
+import { createProjectClient, type ProjectClient } from './client.ts'
+import { createReportSender } from './hub-report.ts'
+import type { ProjectRequest } from './request.ts'
+import { PROJECT_TRANSITIONS, type ProjectState } from './states.ts'
+
+/** One deployment of a project. */
+export interface ProjectDeployment extends RunningDeployment<ProjectState> {
+  readonly request: ProjectRequest
+  readonly client: ProjectClient
+}
+
+export function startDeployment(request: ProjectRequest, tools: DeploymentTools): ProjectDeployment {
+  const client = createProjectClient(tools.wires, { ...request, hide: tools.secrets.hide })
+  const start = {
+    transitions: PROJECT_TRANSITIONS,
+    facts: initialFacts(request, tools),
+    sender: createReportSender(client, request),
+  }
+  return Object.assign(startOnHost<ProjectState>(request, tools, start), { request, client })
+}
+
+type Known = { [K in 'projectId' | 'version' | 'hostId']?: ProjectRequest[K] | undefined }
+
+/** What is known of a deployment before it starts. */
+export function initialFacts(
+  known: Known,
+  { deploymentId, now, runner }: Pick<DeploymentTools, 'deploymentId' | 'now' | 'runner'>,
+): DeploymentFacts {
+  return {
+    deployment_id: deploymentId,
+    contract: 'project',
+    kind: null,
+    slug: known.projectId ?? null,
+    id: null,
+    requested_version: known.version ?? null,
+    version: null,
+    version_source: null,
+    previous_version: null,
+    artifact_sha256: null,
+    artifact_size: null,
+    repo: null,
+    host_id: known.hostId ?? '',
+    started_at: now().toISOString(),
+    run: runner.workflow,
+  }
+}

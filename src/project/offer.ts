@@ -1,0 +1,37 @@
+import { findPinnedKey, type SignerKey } from '../core/trust/signer-keys.ts'
+import { refuseDowngrade } from '../core/trust/version-rules.ts'
+import type { ArtifactDescriptor } from './client.ts'
+import type { ProjectDeployment } from './deployment.ts'
+
+/** What the hub offers, and the pinned key that must have signed it. */
+export interface Offer {
+  version: string
+  descriptor: ArtifactDescriptor
+  pinned: SignerKey
+}
+
+/**
+ * Asks for the version's artifact. Refuses one that no pinned key has signed before anything is downloaded:
+ * SignatureError `untrusted_signer`. A `latest` older than the installed version: DeploymentError `downgrade_refused`.
+ */
+export async function requestArtifact(deployment: ProjectDeployment): Promise<Offer> {
+  const { request, client, tools } = deployment
+  const version = await chooseVersion(deployment)
+  const descriptor = await client.readDescriptor(version)
+  const pinned = findPinnedKey(request.signerKeys, descriptor.signerPublicKey)
+  tools.log.info(`The hub offers version ${version}, signed by the pinned key ${pinned.base64}.`)
+  return { version, descriptor, pinned }
+}
+
+async function chooseVersion({ request, client, record, tools }: ProjectDeployment): Promise<string> {
+  const note = async (version: string) => await record.update({ version, version_source: 'requested' })
+  if (request.version !== 'latest') {
+    await note(request.version)
+    return request.version
+  }
+  const latest = await client.readLatestVersion()
+  tools.log.info(`The hub's latest version is ${latest}.`)
+  await note(latest)
+  if (!request.allowDowngrade) refuseDowngrade(latest, record.facts.previous_version)
+  return latest
+}

@@ -1,0 +1,103 @@
+import { join } from 'node:path'
+import type { Manifest, ManifestPart } from '../core/content/manifest.ts'
+import { ArtifactError, ConfigError } from '../core/errors.ts'
+import { MAX_SMALL_FILE_BYTES } from '../core/limits.ts'
+import type { HostConfig } from '../core/plan/host-config.ts'
+import { type Plan, PlanError, parsePlan } from '../core/plan/plan.ts'
+import { type BoundProject, bindPlanToProject } from '../core/plan/project-plan.ts'
+import { type ReadyPlan, readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
+import { tryReadSmallFileSync } from '../install/files/read-small-file.ts'
+import type { Place } from '../install/host/layout.ts'
+import { checkHost } from '../install/host/readiness.ts'
+import type { InstalledPart, Part } from '../install/steps/part.ts'
+import type { InstallOrder } from '../install/steps/step-context.ts'
+import type { ProjectDeployment } from './deployment.ts'
+import { readInstalledParts } from './installed-parts.ts'
+import { type PartSource, stagePart } from './part.ts'
+import type { VerifiedProject } from './verify.ts'
+
+const PLAN = 'deployment/install.yaml'
+
+/**
+ * Binds the plan in the artifact to its manifest, its files and what this host can do; signs plugins for this host.
+ * Throws PlanError `invalid_plan`, ArtifactError `not_a_plugin`, DeploymentError `host_not_writable`.
+ */
+export async function orderInstallation(
+  deployment: ProjectDeployment,
+  project: PartSource,
+  hostConfig: HostConfig | undefined,
+): Promise<InstallOrder> {
+  const { layout, tools, record, request } = deployment
+  const { manifest } = project
+  const { bound, skipped } = bindPlan(deployment, project, hostConfig)
+  for (const place of bound.parts) checkHost(layout, place)
+  for (const { shelf, id } of bound.notInstalled)
+    tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`)
+  const installed = readInstalledParts(deployment, request.projectId)
+  for (const part of installed) if (isAmong(bound.notInstalled, part)) warnOfRemaining(deployment, part)
+  await record.update({ plugins: pluginsOf(bound.parts) })
+  const parts: Part[] = []
+  for (const part of bound.parts) parts.push(await stagePart(deployment, project, part))
+  return {
+    steps: bound.steps,
+    snapshot: bound.snapshot,
+    hostConfig,
+    skipped,
+    parts,
+    removals: installed.filter(part => !isAmong(manifest.parts, part)),
+    origin: { contract: 'project', slug: request.projectId, project_version: manifest.version },
+  }
+}
+
+/** No file in the operator's repository has the plan's lines, so its problems go to the log and into one sentence. */
+function bindPlan(
+  { request, tools }: ProjectDeployment,
+  { manifest, content, tree }: VerifiedProject,
+  hostConfig: HostConfig | undefined,
+): ReadyPlan<BoundProject> {
+  try {
+    const plan = readPlan(content)
+    const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest))
+    const files = new Set(tree.files.map(file => file.path))
+    const hasFile = (from: string): boolean => files.has(pathInArchive(from, manifest))
+    verifyTemplates(ready.bound.steps, request.keepPaths, hasFile)
+    return ready
+  } catch (error) {
+    if (!(error instanceof PlanError)) throw error
+    for (const { file, line, column, message } of error.problems)
+      tools.log.info(`${file}:${line}:${column}: ${message}`)
+    throw new ConfigError(
+      'invalid_plan',
+      `Project ${manifest.projectId} ${manifest.version} contains its plan, ${PLAN}. ${error.message} Nothing was installed. Add what your host config lacks; the publisher must fix everything else.`,
+    )
+  }
+}
+
+/** Only the author of the plan knows why it does not install a part that the manifest has, so the part stays. */
+function warnOfRemaining({ tools }: ProjectDeployment, { shelf, id, installed }: InstalledPart): void {
+  tools.log.warning(
+    `${shelf}/${id} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: it stays unchanged. Remove it by hand if it must not run any more.`,
+  )
+}
+
+function isAmong(places: readonly Place[], part: Place): boolean {
+  return places.some(({ shelf, id }) => shelf === part.shelf && id === part.id)
+}
+
+function pluginsOf(parts: readonly ManifestPart[]): { id: string; version: string }[] {
+  return parts.flatMap(({ shelf, id, version }) => (shelf === 'plugins' ? [{ id, version }] : []))
+}
+
+function readPlan(content: string): Plan {
+  const text = tryReadSmallFileSync(join(content, PLAN), MAX_SMALL_FILE_BYTES)
+  if (text !== undefined) return parsePlan(text, PLAN)
+  throw new ArtifactError(
+    'invalid_manifest',
+    `The project has no ${PLAN}, a file of at most ${MAX_SMALL_FILE_BYTES} bytes: nothing was installed. Its publisher must seal it with its plan.`,
+  )
+}
+
+/** A bound plan says `plugins/`, also where the archive has another name for that directory. */
+function pathInArchive(from: string, { pluginsDirname }: Manifest): string {
+  return from.startsWith('plugins/') ? `${pluginsDirname}/${from.slice('plugins/'.length)}` : from
+}

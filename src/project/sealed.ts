@@ -1,0 +1,101 @@
+import { join } from 'node:path'
+import {
+  type Ed25519Check,
+  MAX_SEALED_BYTES,
+  type SealedArtifact,
+  type VerifiedSealedArtifact,
+  verifySealedSignature,
+} from '../core/trust/sealed-signature.ts'
+import { verifyPinnedDigest } from '../core/trust/signature.ts'
+import { refuseReusedVersion } from '../core/trust/version-rules.ts'
+import { checkEd25519 } from '../install/archive/ed25519-check.ts'
+import { extractTar } from '../install/archive/extract-tar.ts'
+import { readWhole } from '../install/archive/read-exactly.ts'
+import { unseal } from '../install/archive/unseal.ts'
+import { watchDownload } from '../install/deployment/download-progress.ts'
+import { makeOpenDirectorySync } from '../install/files/durable-files.ts'
+import type { ExtractedTree } from '../install/files/extracted-tree.ts'
+import { openPrivateFileSync } from '../install/files/private-file.ts'
+import { isFrom, readHostRecord, snapshotsFrom } from '../install/host/installed.ts'
+import type { ProjectDeployment } from './deployment.ts'
+import type { Offer } from './offer.ts'
+
+/** The artifact of a verified project, in the staging folder. */
+export interface ExtractedProject {
+  /** The folder that contains it. */
+  readonly content: string
+  readonly tree: ExtractedTree
+}
+
+/** Downloads the sealed file to a private file, then into memory, whole and once: its signature covers all of it. */
+export async function downloadSealed(
+  { request, client, tools, record }: ProjectDeployment,
+  { descriptor }: Offer,
+): Promise<SealedArtifact> {
+  const file = openPrivateFileSync(tools.runner.temporaryFolder)
+  try {
+    const { size, sha256 } = await client.downloadArtifact(descriptor, {
+      fd: file.fd,
+      maxBytes: Math.min(request.maxArtifactBytes, MAX_SEALED_BYTES),
+      timeoutMs: request.downloadTimeoutMs,
+      onProgress: watchDownload(tools),
+    })
+    await record.update({ artifact_sha256: sha256, artifact_size: size })
+    const bytes = Buffer.from(new SharedArrayBuffer(size))
+    await readWhole(file.fd, bytes)
+    return { bytes, sha256, signature: descriptor.signature }
+  } finally {
+    file.close()
+  }
+}
+
+/** Vouches for the sealed file: the pinned key, the pinned digest, and that its version never had other bytes. */
+export async function verifySealed(
+  deployment: ProjectDeployment,
+  { pinned, version }: Offer,
+  sealed: SealedArtifact,
+): Promise<VerifiedSealedArtifact> {
+  const { request, tools, record } = deployment
+  const check: Ed25519Check = (bytes, key, signature) => checkEd25519(bytes, key, signature, tools.signal)
+  const verified = await verifySealedSignature(sealed, pinned, check)
+  const { artifactSha256 } = request
+  if (artifactSha256 !== undefined) verifyPinnedDigest(verified, artifactSha256)
+  refuseReusedVersion({ version, sha256: verified.sha256 }, knownVersions(deployment), artifactSha256)
+  await record.update({ signer_public_key: pinned.base64 })
+  tools.log.info(
+    `The signature by the pinned key ${pinned.base64} is valid for ${verified.size} bytes, sha256 ${verified.sha256}.`,
+  )
+  return verified
+}
+
+/** Decrypts a verified file, and wipes the key. */
+export async function openSealed({ tools }: ProjectDeployment, verified: VerifiedSealedArtifact, dek: Buffer) {
+  try {
+    return await unseal(verified, dek, tools.signal)
+  } finally {
+    dek.fill(0)
+  }
+}
+
+export async function extractSealed(
+  { request, tools }: ProjectDeployment,
+  opened: Awaited<ReturnType<typeof openSealed>>,
+  folder: string,
+): Promise<ExtractedProject> {
+  const content = join(folder, 'content')
+  makeOpenDirectorySync(content)
+  const tree = await extractTar(opened, content, request.extraction, tools.signal)
+  tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes.`)
+  return { content, tree }
+}
+
+/** The versions of this project that the host has or retains. */
+function knownVersions({ layout, request }: ProjectDeployment) {
+  const origin = { contract: 'project' as const, slug: request.projectId }
+  const { installed, removed } = readHostRecord(layout)
+  const snapshots = [...installed, ...removed].flatMap(row => snapshotsFrom(row, origin))
+  return [...installed.filter(row => isFrom(row, origin)), ...snapshots].map(row => ({
+    version: row.project_version,
+    artifact_sha256: row.artifact_sha256,
+  }))
+}

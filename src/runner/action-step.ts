@@ -1,0 +1,109 @@
+import { randomUUID } from 'node:crypto'
+import { DeployError } from '../core/errors.ts'
+import type { DeploymentTools } from '../install/deployment/deployment.ts'
+import type { EndedDeployment } from '../install/deployment/run.ts'
+import type { ClosedDeployment } from '../install/reports/close.ts'
+import type { Flows } from '../install/reports/host.ts'
+import { type LocalReport, redactReport } from '../install/reports/local-report.ts'
+import { createWire } from '../net/wire.ts'
+import { Annotator } from './annotations.ts'
+import { listenForCancel } from './cancel.ts'
+import { type Connection, wireOptions } from './connection.ts'
+import { buildDeploySummary } from './deploy-summary.ts'
+import { readRunnerFacts } from './environment.ts'
+import type { InputProblem } from './input-reader.ts'
+import { createRunnerFiles, type RunnerFiles } from './runner-files.ts'
+import { createRunnerLog, type RunnerLog } from './runner-log.ts'
+import { createSecretKeeper } from './secret-keeper.ts'
+
+/** Everything that was read of a step's inputs; the problems stand for what is missing or malformed. */
+export interface StepInputs<Request> {
+  readonly request: Request
+  readonly connection: Connection
+  readonly secrets: readonly string[]
+  readonly problems: readonly InputProblem[]
+}
+
+/** What is known of a run when its outputs are written. */
+export type KnownResult = Partial<EndedDeployment> & { report: LocalReport }
+
+/** The action's outputs for what is known of a run. */
+export type OutputsOf = (result: KnownResult) => Record<string, string>
+
+/** One step of a workflow that runs a deployment: what the deployment works with, and how the step ends. */
+export class ActionStep {
+  readonly tools: DeploymentTools
+  readonly #log: RunnerLog
+  readonly #annotator: Annotator
+  readonly #files: RunnerFiles
+  readonly #outputsOf: OutputsOf
+  readonly #cancel = listenForCancel()
+
+  constructor({ secrets, connection }: StepInputs<unknown>, flows: Flows, outputsOf: OutputsOf) {
+    const keeper = createSecretKeeper(secrets)
+    this.#log = createRunnerLog(keeper.redact)
+    this.#annotator = new Annotator(keeper.redact)
+    this.#files = createRunnerFiles(this.#log, keeper.redact)
+    this.#outputsOf = outputsOf
+    const wire = wireOptions(connection, this.#log)
+    const { signal } = this.#cancel
+    this.tools = {
+      wires: { wire: createWire({ ...wire, signal }), reportWire: createWire(wire) },
+      log: this.#log,
+      signal,
+      now: () => new Date(),
+      secrets: keeper,
+      runner: readRunnerFacts(process.env),
+      deploymentId: randomUUID(),
+      observer: {
+        onLocked: interrupted => this.#noteLocked(redactReport(interrupted, keeper.redact)),
+        onCancelledEnd: closed => this.#setOutputs(closed),
+      },
+      flows,
+    }
+  }
+
+  /** Hands the result to the runner: outputs, summary, annotations. Fails the step unless everything succeeded. */
+  async finish(result: EndedDeployment): Promise<void> {
+    this.#log.end()
+    this.#files.saveState('locked', 'false')
+    this.#setOutputs(result)
+    await this.#files.addSummary(buildDeploySummary(result))
+    const { outcome, previous_version: previous, version, error } = result.report
+    const change = previous === null ? `first install of ${version}` : `${previous} → ${version}`
+    this.#log.info(`Outcome: ${outcome}${error === null ? `, ${change}` : ''}.`)
+    if (outcome !== 'success' || result.error !== undefined) {
+      process.exitCode = 1
+      const cause = result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`)
+      this.#annotator.annotateFailure(cause, result.report)
+    }
+    if (result.unwritten !== undefined) this.#log.warning(result.unwritten)
+  }
+
+  /** Adds the summary of a recovered deployment, if there was one. */
+  async finishPost(recovered: ClosedDeployment | undefined): Promise<void> {
+    this.#log.end()
+    if (recovered !== undefined) await this.#files.addSummary(buildDeploySummary(recovered))
+  }
+
+  /** Fails the step. */
+  fail(error: unknown): void {
+    this.#log.end()
+    this.#annotator.annotateError(error)
+    process.exitCode = 1
+  }
+
+  /** Stops listening for a cancel. */
+  close(): void {
+    this.#cancel.stop()
+  }
+
+  #noteLocked(interrupted: LocalReport): void {
+    this.#files.saveState('locked', 'true')
+    this.#setOutputs({ report: interrupted })
+  }
+
+  #setOutputs(result: KnownResult): void {
+    this.#files.setOutputs(this.#outputsOf(result))
+  }
+}

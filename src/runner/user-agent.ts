@@ -1,2 +1,0 @@
-/** How this action calls itself to a hub. */
-export const USER_AGENT = 'hub-deploy'

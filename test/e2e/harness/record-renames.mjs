@@ -1,0 +1,12 @@
+// Preloaded into an action: writes the stack of each rename into STACKS, one JSON line each.
+import fs from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
+
+Error.stackTraceLimit = 100
+const rename = fs.renameSync
+fs.renameSync = (from, to) => {
+  const { stack } = new Error()
+  fs.appendFileSync(process.env.STACKS, `${JSON.stringify({ to: String(to), stack })}\n`)
+  rename(from, to)
+}
+syncBuiltinESMExports()

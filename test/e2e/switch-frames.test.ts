@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import type { ActionResult, ActionRun } from '../../local/runner.ts'
+import { openProjectStage, projectFiles } from './harness/project-stage.ts'
+import { openStage, pluginFiles } from './harness/stage.ts'
+
+const MAX_FRAMES = 12
+const PRELOADED = join(import.meta.dirname, 'harness/record-renames.mjs')
+
+/** From the action to the rename that switches: the functions that both contracts share, and each one's own. */
+const FRAMES = {
+  marketplace: ['deploy', 'deploy', 'runDeployment', 'runLocked', 'MarketplaceFlow.install'],
+  project: ['project', 'deployProject', 'runDeployment', 'runLocked', 'ProjectFlow.install'],
+}
+const SHARED = ['runSteps', 'performStep', 'installPart', 'apply', 'applyChange', 'moveDurably']
+
+type Deploy = (inputs: Record<string, string>, run: Partial<ActionRun>) => Promise<ActionResult>
+
+/** The functions on the stack of the rename that puts a new tree at `to`, from the action down. */
+async function framesOf(deploy: Deploy, folder: string, to: string): Promise<string[]> {
+  const stacks = join(folder, 'stacks')
+  const { exitCode, log } = await deploy({}, { env: { STACKS: stacks, NODE_OPTIONS: `--import=${PRELOADED}` } })
+  assert.equal(exitCode, 0, log)
+  const lines = readFileSync(stacks, 'utf8').trimEnd().split('\n')
+  const renames: { to: string; stack: string }[] = lines.map(line => JSON.parse(line))
+  const switching = renames.find(rename => rename.to === to)
+  assert.ok(switching, `nothing was renamed to ${to}`)
+  const names = [...switching.stack.matchAll(/^ +at (?:async )?(\S+) \(/gm)].map(([, name = '']) => plainName(name))
+  return names.slice(names.indexOf('fs.renameSync') + 1).reverse()
+}
+
+/** A function's name as it is in its source: the bundle puts the file's name before one that is not unique. */
+function plainName(name: string): string {
+  return name.replace(/^Object\./, '').replace(/^\w+_(?=[a-z]\w*$)/, '')
+}
+
+describe('the stack of the rename that switches', () => {
+  let marketplace: Awaited<ReturnType<typeof openStage>>
+  let project: Awaited<ReturnType<typeof openProjectStage>>
+
+  before(async () => {
+    marketplace = await openStage()
+    project = await openProjectStage()
+    await marketplace.publish('1.0.0', pluginFiles('1.0.0'))
+    await project.publish('1.0.0', projectFiles('1.0.0'))
+  })
+
+  after(async () => {
+    await marketplace.close()
+    await project.close()
+  })
+
+  it(`names every function of the marketplace flow, at most ${MAX_FRAMES} with the rename`, async () => {
+    const { deploy, folder, root } = marketplace
+    const frames = await framesOf(deploy, folder, join(root, 'plugins/greeter'))
+    assert.deepEqual(frames, [...FRAMES.marketplace, ...SHARED])
+    assert.ok(frames.length + 1 <= MAX_FRAMES)
+  })
+
+  it(`names every function of the project flow, at most ${MAX_FRAMES} with the rename`, async () => {
+    const { deploy, folder, root } = project
+    const frames = await framesOf(deploy, folder, join(root, 'plugins/cart'))
+    assert.deepEqual(frames, [...FRAMES.project, ...SHARED])
+    assert.ok(frames.length + 1 <= MAX_FRAMES)
+  })
+})

@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict'
+import { existsSync, writeFileSync } from 'node:fs'
+import { describe, it } from 'node:test'
+import { recoverBeforeRefusal, recoverHost } from '../../../src/install/deployment/recover-host.ts'
+import { holdLock } from '../../../src/install/deployment/session.ts'
+import { applyChange } from '../../../src/install/transaction/change.ts'
+import { buildEnd } from '../../../src/install/transaction/end.ts'
+import { announced, assertReported, assertSettled, begun, makeScene, type Scene, UPDATE } from './recovery-scene.ts'
+
+const REFUSED = buildEnd(new Date(), {
+  outcome: 'failed',
+  error: { code: 'invalid_input', message: 'version is not a version.', step: null },
+})
+
+async function interruptUpdate({ layout, sender, writeJournal }: Scene): Promise<void> {
+  for (const change of UPDATE) await applyChange(layout.root, change)
+  writeJournal([...begun(sender), ...announced(UPDATE)])
+}
+
+describe('recoverHost', () => {
+  it('does not wait for the lock when there is nothing to recover', async t => {
+    const scene = await makeScene(t)
+    const held = await holdLock(scene.host, 0)
+    assert.equal(await recoverHost(scene.host), undefined)
+    held.release()
+  })
+
+  it('rolls back what a dead run left, and releases the lock', async t => {
+    const scene = await makeScene(t)
+    const before = scene.plugins()
+    await interruptUpdate(scene)
+    const closed = await recoverHost(scene.host)
+    assert.equal(closed?.report.outcome, 'rolled_back')
+    assert.deepEqual(scene.plugins(), before)
+    assertSettled(scene)
+    assert.ok(!existsSync(scene.layout.lock))
+  })
+
+  it('releases the lock when the recovery fails', async t => {
+    const scene = await makeScene(t)
+    writeFileSync(scene.layout.journal, '{\n')
+    await assert.rejects(recoverHost(scene.host), { code: 'inconsistent' })
+    assert.ok(!existsSync(scene.layout.lock))
+  })
+})
+
+describe('recoverBeforeRefusal', () => {
+  it('recovers the host and does not change the end', async t => {
+    const scene = await makeScene(t)
+    const before = scene.plugins()
+    await interruptUpdate(scene)
+    assert.equal(await recoverBeforeRefusal(scene.host, REFUSED), REFUSED)
+    assert.deepEqual(scene.plugins(), before)
+    assertReported(scene, { outcome: 'rolled_back' })
+  })
+
+  it('makes the end inconsistent when the host cannot be recovered, and gives both reasons', async t => {
+    const scene = await makeScene(t)
+    writeFileSync(scene.layout.journal, '{\n')
+    const { outcome, error, ...end } = await recoverBeforeRefusal(scene.host, REFUSED)
+    assert.deepEqual([outcome, error?.code], ['inconsistent', 'invalid_input'])
+    assert.ok(error?.message.startsWith('version is not a version. Also: '), error?.message)
+    assert.ok(error?.message.includes(scene.layout.journal), error?.message)
+    const { outcome: _, error: __, ...expected } = REFUSED
+    assert.deepEqual(end, expected)
+  })
+})

@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict'
+import { mkdirSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import { FLOWS } from '../../src/actions/flows.ts'
+import type { DeploymentTools } from '../../src/install/deployment/deployment.ts'
+import { type Layout, type Place, stagingPath } from '../../src/install/host/layout.ts'
+import type { PreviousInstall } from '../../src/install/host/previous-install.ts'
+import type { Host } from '../../src/install/reports/host.ts'
+import type { Part } from '../../src/install/steps/part.ts'
+import type { InstallOrder, StepContext } from '../../src/install/steps/step-context.ts'
+import type { Deployment, HostRequest } from '../../src/install/transaction/context.ts'
+import { openJournal } from '../../src/install/transaction/journal.ts'
+import { createDeploymentRecord, type DeploymentRecord } from '../../src/install/transaction/record.ts'
+import { beginTransaction } from '../../src/install/transaction/transaction.ts'
+import type { Wire } from '../../src/net/wire.ts'
+import { collectLog } from './collected-log.ts'
+import { DEPLOYMENT_ID, factsOf, NO_REDACTION } from './prepared-host.ts'
+
+const NO_WIRE: Wire = {
+  requestJson: async () => assert.fail('called the hub'),
+  download: async () => assert.fail('called the hub'),
+}
+
+/** A host without a hub to report to, with the state tables of both contracts. */
+export function hostOf(layout: Layout, more: Partial<Host> = {}): Host {
+  return {
+    layout,
+    log: collectLog(),
+    redact: NO_REDACTION,
+    sender: undefined,
+    reportTimeoutMs: () => 10_000,
+    runUrl: null,
+    flows: FLOWS,
+    ...more,
+  }
+}
+
+export function requestOf(layout: Layout, more: Partial<HostRequest> = {}): HostRequest {
+  return { projectRoot: layout.root, hostId: 'host-1', keepSnapshots: 3, lockTimeoutMs: 0, keepPaths: [], ...more }
+}
+
+/** Tools that cannot reach a hub, of a run that is not cancelled. */
+export function toolsOf(more: Partial<DeploymentTools> = {}): DeploymentTools {
+  return {
+    log: collectLog(),
+    signal: new AbortController().signal,
+    now: () => new Date(),
+    secrets: { redact: NO_REDACTION, hide: () => {} },
+    runner: { workflow: factsOf().run, temporaryFolder: tmpdir(), variables: {} },
+    deploymentId: DEPLOYMENT_ID,
+    wires: { wire: NO_WIRE, reportWire: NO_WIRE },
+    observer: { onLocked: () => {}, onCancelledEnd: () => {} },
+    flows: FLOWS,
+    ...more,
+  }
+}
+
+/** The record of a deployment that has only begun. */
+export function newRecord(): DeploymentRecord {
+  const facts = factsOf()
+  return createDeploymentRecord(facts, [{ state: 'pending', at: facts.started_at }])
+}
+
+/** A deployment that has only begun, without a journal. */
+export function deploymentOf(
+  layout: Layout,
+  more: { request?: Partial<HostRequest>; tools?: Partial<DeploymentTools> } = {},
+): Deployment {
+  return {
+    request: requestOf(layout, more.request),
+    tools: toolsOf(more.tools),
+    layout,
+    record: newRecord(),
+  }
+}
+
+/** What the steps of a plan work with: an order without steps or parts, an open journal, an empty staging folder. */
+export async function contextOf(
+  t: TestContext,
+  deployment: Deployment,
+  order: Partial<InstallOrder> = {},
+): Promise<StepContext> {
+  const { layout, tools } = deployment
+  const journal = await openJournal(layout.journal)
+  t.after(() => journal.close())
+  const stagingFolder = stagingPath(layout, tools.deploymentId)
+  mkdirSync(stagingFolder)
+  return {
+    deployment,
+    order: {
+      steps: [],
+      parts: [],
+      removals: [],
+      origin: { contract: 'marketplace', slug: 'greeter', project_version: null },
+      snapshot: true,
+      hostConfig: undefined,
+      skipped: new Set(),
+      ...order,
+    },
+    transaction: beginTransaction({ root: layout.root, journal, log: tools.log }),
+    stagingFolder,
+    results: new Map(),
+  }
+}
+
+/** What a deployment finds in a place of which this host has no record. */
+export function previousOf(place: Place, more: Partial<PreviousInstall> = {}): PreviousInstall {
+  return { place, installed: undefined, removed: undefined, version: null, ...more }
+}
+
+/** Version 2.0.0 of `plugins/x`, of which this host has no record, staged in `tree` below the staging folder. */
+export function partOf(layout: Layout, more: Partial<Part> = {}): Part {
+  const place: Place = { shelf: 'plugins', id: 'x' }
+  return {
+    ...place,
+    version: '2.0.0',
+    artifactSha256: 'ab'.repeat(32),
+    staged: join(stagingPath(layout, DEPLOYMENT_ID), 'tree'),
+    tree: { files: [], symlinks: [] },
+    environment: { required: [], optional: [] },
+    previous: previousOf(place),
+    ...more,
+  }
+}

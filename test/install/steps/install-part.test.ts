@@ -1,0 +1,254 @@
+import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
+import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { DeploymentError } from '../../../src/core/errors.ts'
+import type { InstalledRow } from '../../../src/install/host/installed.ts'
+import { installPath, type Layout, type Place } from '../../../src/install/host/layout.ts'
+import { buildTreeRecord, readTreeRecord } from '../../../src/install/host/tree-record.ts'
+import { installPart } from '../../../src/install/steps/install-part.ts'
+import type { Part, PartTree } from '../../../src/install/steps/part.ts'
+import type { Transaction } from '../../../src/install/transaction/transaction.ts'
+import { listTree } from '../archive/directory-listing.ts'
+import { type CollectedLog, collectLog } from '../collected-log.ts'
+import { contextOf, deploymentOf, partOf, previousOf } from '../prepared-deployment.ts'
+import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
+import { writeTree } from '../temporary-directory.ts'
+
+const PLACE: Place = { shelf: 'plugins', id: 'x' }
+
+/** What differs from an installation of `plugins/x` over version 1.0.0 that keeps `.env` and `data`. */
+interface Setting {
+  keepPaths?: readonly string[]
+  signal?: AbortSignal
+  part?: Partial<Part>
+}
+
+interface Scene {
+  layout: Layout
+  log: CollectedLog
+  transaction: Transaction
+  staged: string
+  listing(): Record<string, string>
+  /** Resolves to the snapshot of the replaced tree. */
+  install(setting?: Setting): Promise<string | undefined>
+}
+
+async function makeScene(
+  t: TestContext,
+  installed: Record<string, string> | undefined,
+  shipped: Record<string, string>,
+): Promise<Scene> {
+  const layout = await prepareTemporaryHost(t)
+  const log = collectLog()
+  const context = await contextOf(t, deploymentOf(layout, { tools: { log } }))
+  const part = partOf(layout, { previous: previousOf(PLACE, { version: '1.0.0' }) })
+  mkdirSync(part.staged)
+  writeTree(part.staged, shipped)
+  if (installed !== undefined) writeTree(installPath(layout, PLACE), installed)
+  return {
+    layout,
+    log,
+    transaction: context.transaction,
+    staged: part.staged,
+    listing: () => withoutModes(listTree(join(layout.root, 'plugins'))),
+    async install({ keepPaths = ['.env', 'data'], signal, part: more } = {}) {
+      const tools = signal === undefined ? { log } : { log, signal }
+      const deployment = deploymentOf(layout, { request: { keepPaths }, tools })
+      assert.equal(await installPart({ ...context, deployment }, { ...part, ...more }), 'done')
+      return context.results.get('plugins/x')?.snapshot
+    },
+  }
+}
+
+/** Files by their content; directories left out. */
+function withoutModes(listing: Record<string, string>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(listing).flatMap(([path, what]) =>
+      what.endsWith(' directory') ? [] : [[path, what.replace(/^\d+ /, '')]],
+    ),
+  )
+}
+
+function stepFailed(error: unknown): boolean {
+  return error instanceof DeploymentError && error.code === 'step_failed'
+}
+
+describe('installPart', () => {
+  it('installs into an empty place, and rolls back to nothing', async t => {
+    const scene = await makeScene(t, undefined, { main: 'new' })
+    assert.equal(await scene.install(), undefined)
+    assert.deepEqual(scene.listing(), { 'x/main': 'new' })
+    assert.equal(await scene.transaction.rollback(), true)
+    assert.deepEqual(
+      Object.keys(listTree(scene.layout.root)).filter(path => path.startsWith('plugins')),
+      [],
+    )
+  })
+
+  it('moves the whole replaced tree to a snapshot, under the next number and its version', async t => {
+    const scene = await makeScene(t, { main: 'old', 'lib/a': '1' }, { main: 'new' })
+    assert.equal(await scene.install(), '1-1.0.0')
+    assert.deepEqual(scene.listing(), { 'x/main': 'new' })
+    assert.deepEqual(withoutModes(listTree(join(scene.layout.snapshots, 'plugins/x/1-1.0.0'))), {
+      main: 'old',
+      'lib/a': '1',
+    })
+  })
+
+  it('keeps a directory of unknown origin as a snapshot named unknown', async t => {
+    const scene = await makeScene(t, { mine: 'old' }, { main: 'new' })
+    assert.equal(await scene.install({ part: { previous: previousOf(PLACE) } }), '1-unknown')
+    assert.deepEqual(withoutModes(listTree(join(scene.layout.snapshots, 'plugins/x/1-unknown'))), { mine: 'old' })
+  })
+
+  const kept = {
+    'a file and a directory': { installed: { '.env': 'A=1', 'data/db': 'rows' }, keepPaths: ['.env', 'data'] },
+    'a nested path, with the parents it needs': { installed: { 'var/lib/db': 'rows' }, keepPaths: ['var/lib'] },
+    'one inside another': { installed: { 'data/db': 'rows', 'data/x': '1' }, keepPaths: ['data', 'data/db'] },
+    'one inside another, which is named first': { installed: { 'data/db': 'rows' }, keepPaths: ['data/db', 'data'] },
+    'one named twice': { installed: { 'data/db': 'rows' }, keepPaths: ['data', 'data'] },
+    'names that only begin alike': {
+      installed: { 'data/db': 'rows', 'data2/db': 'more' },
+      keepPaths: ['data', 'data2'],
+    },
+  }
+  for (const [name, { installed, keepPaths }] of Object.entries(kept)) {
+    it(`carries over ${name}, and moves it back on a rollback`, async t => {
+      const scene = await makeScene(t, { main: 'old', ...installed }, { main: 'new' })
+      const before = scene.listing()
+      await scene.install({ keepPaths })
+      const carried = Object.entries(installed).map(([path, text]) => [`x/${path}`, text])
+      assert.deepEqual(scene.listing(), { 'x/main': 'new', ...Object.fromEntries(carried) })
+      await scene.transaction.rollback()
+      assert.deepEqual(scene.listing(), before)
+    })
+  }
+
+  it("keeps the host's own file where the artifact contains the same path, and says so", async t => {
+    const scene = await makeScene(
+      t,
+      { 'data/db': 'rows' },
+      { main: 'new', 'data/db': 'empty', 'data/seed': 'x', '.env': 'A=' },
+    )
+    await scene.install()
+    assert.deepEqual(scene.listing(), { 'x/main': 'new', 'x/data/db': 'rows', 'x/.env': 'A=' })
+    assert.equal(scene.log.lines.filter(line => line.startsWith('notice')).length, 1)
+  })
+
+  it('carries a symlink over without following it', async t => {
+    const scene = await makeScene(t, { main: 'old' }, { main: 'new' })
+    symlinkSync('/var/lib/x', join(scene.layout.root, 'plugins/x/data'))
+    await scene.install()
+    assert.deepEqual(scene.listing(), { 'x/main': 'new', 'x/data': '-> /var/lib/x' })
+  })
+
+  const left = { 'left/main': 'older', 'left/data/db': 'rows', 'left/other': '1' }
+
+  it('carries over what was left behind when the place is empty, and moves it back on a rollback', async t => {
+    const scene = await makeScene(t, undefined, { main: 'new', 'data/seed': 'x' })
+    writeTree(scene.layout.root, left)
+    const leftBehind = join(scene.layout.root, 'left')
+    assert.equal(await scene.install({ part: { leftBehind } }), undefined)
+    assert.deepEqual(scene.listing(), { 'x/main': 'new', 'x/data/db': 'rows' })
+    assert.deepEqual(withoutModes(listTree(leftBehind)), { main: 'older', other: '1' })
+    await scene.transaction.rollback()
+    assert.deepEqual(withoutModes(listTree(leftBehind)), { main: 'older', 'data/db': 'rows', other: '1' })
+  })
+
+  it('leaves what was left behind alone when the place is not empty', async t => {
+    const scene = await makeScene(t, { main: 'old', '.env': 'A=1' }, { main: 'new' })
+    writeTree(scene.layout.root, left)
+    await scene.install({ part: { leftBehind: join(scene.layout.root, 'left') } })
+    assert.deepEqual(scene.listing(), { 'x/main': 'new', 'x/.env': 'A=1' })
+    assert.equal(withoutModes(listTree(join(scene.layout.root, 'left')))['data/db'], 'rows')
+  })
+
+  it('refuses a kept path behind a symlink on the host, before anything is changed', async t => {
+    const scene = await makeScene(t, { main: 'old', 'real/lib/db': 'rows' }, { main: 'new' })
+    symlinkSync('real', join(scene.layout.root, 'plugins/x/var'))
+    const before = scene.listing()
+    await assert.rejects(scene.install({ keepPaths: ['var/lib'] }), stepFailed)
+    assert.deepEqual(scene.listing(), before)
+    assert.equal(scene.transaction.changed, false)
+  })
+
+  it('refuses a kept path whose parent is a symlink or a file in the artifact', async t => {
+    for (const make of [(path: string) => symlinkSync('/tmp', path), (path: string) => writeFileSync(path, '')]) {
+      const scene = await makeScene(t, { 'var/lib/db': 'rows' }, { main: 'new' })
+      make(join(scene.staged, 'var'))
+      await assert.rejects(scene.install({ keepPaths: ['var/lib'] }), stepFailed)
+      assert.equal(scene.transaction.changed, false)
+    }
+  })
+
+  it('refuses to carry anything out of a place that is a symlink itself', async t => {
+    const scene = await makeScene(t, undefined, { main: 'new' })
+    writeTree(scene.layout.root, { 'releases/1/data/db': 'rows' })
+    mkdirSync(join(scene.layout.root, 'plugins'))
+    symlinkSync('../releases/1', join(scene.layout.root, 'plugins/x'))
+    await assert.rejects(scene.install(), stepFailed)
+    assert.deepEqual(scene.listing(), { x: '-> ../releases/1' })
+  })
+
+  it('changes nothing once the run is cancelled', async t => {
+    const scene = await makeScene(t, { main: 'old' }, { main: 'new' })
+    const reason = new Error('cancelled')
+    await assert.rejects(scene.install({ signal: AbortSignal.abort(reason) }), error => error === reason)
+    assert.equal(scene.transaction.changed, false)
+  })
+
+  describe('over the same version', () => {
+    const files = { main: 'same', 'lib/a': '1' }
+    const tree: PartTree = {
+      files: Object.entries(files).map(([path, text]) => ({
+        path,
+        size: text.length,
+        mode: 0o644,
+        sha256: hash('sha256', text),
+      })),
+      symlinks: [],
+    }
+    const record = buildTreeRecord(tree, [])
+
+    /** Installs the version that this host's record says is installed, over files of which these differ. */
+    async function reinstall(t: TestContext, different: Record<string, string>, more: Partial<InstalledRow> = {}) {
+      const layout = await prepareTemporaryHost(t)
+      const context = await contextOf(t, deploymentOf(layout, { request: { keepPaths: ['data'] } }))
+      const row = rowOf({ id: 'x', tree_digest: record.digest, ...more })
+      const previous = previousOf(PLACE, { installed: row, version: row.version })
+      const part = partOf(layout, { previous, tree })
+      for (const [root, texts] of [
+        [part.staged, files],
+        [installPath(layout, PLACE), { ...files, ...different }],
+      ] as const) {
+        writeTree(root, texts)
+        for (const path of Object.keys(files)) chmodSync(join(root, path), 0o644)
+      }
+      const end = await installPart(context, part)
+      return { end, context }
+    }
+
+    it('changes nothing when it is intact, and records the tree again', async t => {
+      const { end, context } = await reinstall(t, { 'data/db': 'rows', 'log/today': 'x' })
+      assert.equal(end, 'unchanged')
+      assert.equal(context.transaction.changed, false)
+      assert.deepEqual(context.results.get('plugins/x'), { record })
+      assert.deepEqual(readTreeRecord(context.deployment.layout, record.digest), record)
+    })
+
+    const replaced: Record<string, [Record<string, string>, Partial<InstalledRow>?]> = {
+      'a file was changed': [{ main: 'changed' }],
+      'the recorded artifact differs': [{}, { artifact_sha256: 'cd'.repeat(32) }],
+      'the recorded tree differs': [{}, { tree_digest: 'cd'.repeat(32) }],
+    }
+    for (const [name, [different, more]] of Object.entries(replaced)) {
+      it(`installs it again when ${name}`, async t => {
+        const { end, context } = await reinstall(t, different, more)
+        assert.equal(end, 'done')
+        assert.deepEqual(context.results.get('plugins/x'), { record, snapshot: '1-2.0.0' })
+      })
+    }
+  })
+})

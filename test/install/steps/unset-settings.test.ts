@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict'
+import { mkdirSync } from 'node:fs'
+import { describe, it, type TestContext } from 'node:test'
+import { parsePlan } from '../../../src/core/plan/plan.ts'
+import { noticeUnsetSettings } from '../../../src/install/steps/unset-settings.ts'
+import { collectLog } from '../collected-log.ts'
+import { contextOf, deploymentOf, partOf } from '../prepared-deployment.ts'
+import { prepareTemporaryHost } from '../prepared-host.ts'
+import { writeTree } from '../temporary-directory.ts'
+
+const INSTALL = '{ id: a, action: install_plugin, plugin: x }'
+const WRITE = '{ id: b, action: write_env, plugin: x, from: plugins/x/.env.template }'
+
+interface Scene {
+  required?: string[]
+  /** The host's `plugins/x.env`; null when it has none. */
+  settings?: string | null
+  steps?: string[]
+}
+
+async function noticesOf(t: TestContext, scene: Scene): Promise<string[]> {
+  const { required = ['A', 'B'], settings = null, steps = [INSTALL] } = scene
+  const layout = await prepareTemporaryHost(t)
+  if (settings !== null) writeTree(layout.root, { 'plugins/x.env': settings })
+  const plan = parsePlan(
+    `format_version: "1"\nproject_id: x\nversion: 1.0.0\nsteps: [${steps.join(', ')}]\n`,
+    'install.yaml',
+  )
+  const parts = [partOf(layout, { environment: { required, optional: ['O'] } })]
+  const log = collectLog()
+  const context = await contextOf(t, deploymentOf(layout, { tools: { log } }), { parts, steps: plan.steps })
+  noticeUnsetSettings(context)
+  return log.lines
+}
+
+describe('noticeUnsetSettings', () => {
+  const rows: [string, Scene, string[]][] = [
+    ['all of them when the host has no settings', {}, ['A', 'B']],
+    ['what the settings lack', { settings: 'A=hunter22\n' }, ['B']],
+    ['what the settings leave empty', { settings: 'A=\nB=hunter22\n' }, ['A']],
+    ['nothing that the settings contain', { settings: 'export A=hunter22\nB="x"\n' }, []],
+    ['nothing when nothing is required', { required: [] }, []],
+    ['nothing that the plan writes', { steps: [INSTALL, WRITE] }, []],
+  ]
+  for (const [name, scene, unset] of rows) {
+    it(`names ${name}`, async t => {
+      const lines = await noticesOf(t, scene)
+      assert.equal(lines.length, unset.length > 0 ? 1 : 0)
+      if (unset.length > 0) assert.ok(lines[0]?.startsWith(`notice plugins/x requires ${unset.join(', ')}. `), lines[0])
+      assert.doesNotMatch(lines.join(), /hunter22/)
+    })
+  }
+
+  it('cleans a name that is not valid for a variable', async t => {
+    const [line = ''] = await noticesOf(t, { required: ['A\u001b[31m::error::'] })
+    assert.ok(line.startsWith('notice ') && !line.includes('\u001b') && !line.includes('::'), line)
+  })
+
+  it('says nothing when the settings are not a file', async t => {
+    const layout = await prepareTemporaryHost(t)
+    mkdirSync(`${layout.root}/plugins/x.env`, { recursive: true })
+    const parts = [partOf(layout, { environment: { required: ['A'], optional: [] } })]
+    const log = collectLog()
+    noticeUnsetSettings(await contextOf(t, deploymentOf(layout, { tools: { log } }), { parts }))
+    assert.deepEqual(log.lines, [])
+  })
+})
