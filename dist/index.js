@@ -17073,13 +17073,13 @@ function signalGroup(pid, signal) {
 
 /** Milliseconds of synchronous work before signals and timers get their turn. */
 const SLICE_MS = 25;
-/** One whole turn of the event loop: every signal that has come by now is heard. */
+/** One whole turn of the event loop: every signal that has arrived by now is handled. */
 async function hearSignals() {
-    // The first may be over before the loop has asked for signals, where it is called from what a file or a socket answered.
+    // The first one may end before the loop has polled for signals, where a file's or a socket's callback called this.
     await (0,external_node_timers_promises_namespaceObject.setImmediate)();
     await (0,external_node_timers_promises_namespaceObject.setImmediate)();
 }
-/** Cuts long synchronous work into slices, so that a cancellation is heard: `if (slice.isOver()) await slice.giveBack()`. */
+/** Cuts long synchronous work into slices, so that a cancel is noticed: `if (slice.isOver()) await slice.giveBack()`. */
 class TimeSlice {
     #signal;
     #endsAt = performance.now() + SLICE_MS;
@@ -17089,11 +17089,27 @@ class TimeSlice {
     isOver() {
         return performance.now() >= this.#endsAt;
     }
-    /** Lets the event loop turn once and starts the next slice. Throws the signal's reason when it has been aborted. */
+    /** Lets the event loop turn once and starts the next slice. Throws the signal's reason once it is aborted. */
     async giveBack() {
         await (0,external_node_timers_promises_namespaceObject.setImmediate)();
         this.#signal?.throwIfAborted();
         this.#endsAt = performance.now() + SLICE_MS;
+    }
+    /** Calls `act` with each item, and gives back the event loop whenever the slice is over. Throws as `giveBack` does. */
+    async forEach(items, act) {
+        for (const item of items) {
+            act(item);
+            if (this.isOver())
+                await this.giveBack();
+        }
+    }
+    /** The same pieces; gives back the event loop before one whenever the slice is over. Throws as `giveBack` does. */
+    async *pace(pieces) {
+        for await (const piece of pieces) {
+            if (this.isOver())
+                await this.giveBack();
+            yield piece;
+        }
     }
 }
 
@@ -17871,10 +17887,11 @@ function buildTreeRecord(tree, keepPaths) {
     const isOurs = ({ path }) => !keepPaths.some(kept => path === kept || path.startsWith(`${kept}/`));
     const files = tree.files.filter(isOurs);
     const symlinks = tree.symlinks.filter(isOurs);
-    const hashes = new Map(tree.files.map(file => [file.path, file.sha256]));
-    const throughLinks = symlinks.flatMap(({ path, target }) => {
-        const sha256 = hashes.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(path), target));
-        return sha256 === undefined ? [] : [{ path, sha256 }];
+    const linkedTo = new Set(symlinks.map(resolveTarget));
+    const hashes = new Map(tree.files.filter(({ path }) => linkedTo.has(path)).map(({ path, sha256 }) => [path, sha256]));
+    const throughLinks = symlinks.flatMap(symlink => {
+        const sha256 = hashes.get(resolveTarget(symlink));
+        return sha256 === undefined ? [] : [{ path: symlink.path, sha256 }];
     });
     return { digest: treeDigest([...files, ...throughLinks]), files, symlinks };
 }
@@ -17936,6 +17953,10 @@ function isAlike(entry, expected) {
     if ('target' in expected)
         return entry.type === 'symlink' && entry.target === expected.target;
     return entry.type === 'file' && entry.size === expected.size && entry.mode === expected.mode;
+}
+/** Relative to the tree's root, like the symlink's own path. */
+function resolveTarget({ path, target }) {
+    return external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(path), target);
 }
 
 ;// CONCATENATED MODULE: ./build/core/outcome.js
@@ -24334,51 +24355,8 @@ function verifyPinnedDigest(artifact, pinnedSha256) {
     return artifact;
 }
 
-;// CONCATENATED MODULE: ./build/install/files/in-slices.js
-/** Makes something of each item, giving the event loop back whenever a slice is over. Throws the signal's reason once it is aborted. */
-async function eachInSlices(items, slice, make) {
-    for (const item of items) {
-        make(item);
-        if (slice.isOver())
-            await slice.giveBack();
-    }
-}
-/** The same pieces, giving the event loop back before one whenever a slice is over. Throws the signal's reason once it is aborted. */
-async function* inSlices(pieces, slice) {
-    for await (const piece of pieces) {
-        if (slice.isOver())
-            await slice.giveBack();
-        yield piece;
-    }
-}
-
 ;// CONCATENATED MODULE: external "node:zlib"
 const external_node_zlib_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:zlib");
-;// CONCATENATED MODULE: ./build/core/archive/free-buffer.js
-/**
- * Gives a buffer's memory back at once: left to the garbage collector, megabytes in use for moments pile up to a
- * hundred. Only for a buffer that has all of its memory to itself (not from Node.js' pool for small ones) and that
- * nobody looks at any more.
- */
-function freeBuffer(buffer) {
-    ;
-    buffer.buffer.transfer(0);
-}
-/**
- * Frees a piece that a zlib stream of `chunkSize` has given out, once it is used: but only the last one in the buffer
- * that the stream fills, which the stream has done with; a piece before the last shares its memory with pieces to come.
- */
-function freeZlibPiece(piece, chunkSize) {
-    const { buffer, byteOffset, length } = piece;
-    if (buffer.byteLength === chunkSize && byteOffset + length === chunkSize)
-        freeBuffer(piece);
-}
-/** Frees a chunk of a stream, once it is used, that has its memory to itself; leaves one that may share it. */
-function freeChunk(chunk) {
-    if (chunk.buffer.byteLength === chunk.length)
-        freeBuffer(chunk);
-}
-
 ;// CONCATENATED MODULE: ./build/core/archive/archive-entry.js
 
 
@@ -24429,34 +24407,38 @@ const readAt = (0,external_node_util_namespaceObject.promisify)(external_node_fs
 ;// CONCATENATED MODULE: ./build/install/archive/read-window.js
 
 
-/** Bytes: the most that one look may ask for. */
+/** The most bytes that one look may ask for. */
 const read_window_WINDOW_BYTES = 1024 * 1024;
 /** A file seen through one reused buffer, wherever its descriptor's own position is. */
 class ReadWindow {
+    fileSize;
     #fd;
-    #fileSize;
     #buffer = Buffer.allocUnsafeSlow(read_window_WINDOW_BYTES);
     #start = 0;
     #end = 0;
     constructor(file) {
         this.#fd = file.fd;
-        this.#fileSize = file.size;
+        this.fileSize = file.size;
     }
     /**
-     * A view of `length` bytes (at most WINDOW_BYTES) that holds until the next look. When they have to be read, `ahead`
+     * A view of `length` bytes (at most WINDOW_BYTES) that is valid until the next look. When they have to be read, `ahead`
      * bytes are read at once for the looks to come. Throws ArchiveError `invalid_archive` when the file ends before.
      */
     look(position, length, ahead = length) {
+        if (position < 0 || position + length > this.fileSize)
+            throw invalidArchive('it refers to bytes beyond its end');
         if (position < this.#start || position + length > this.#end)
-            this.#fill(position, length, ahead);
+            this.#fill(position, Math.max(length, ahead));
         const from = position - this.#start;
         return this.#buffer.subarray(from, from + length);
     }
-    #fill(position, length, ahead) {
-        if (position < 0 || position + length > this.#fileSize)
-            throw invalidArchive('it refers to bytes beyond its end');
-        const wanted = Math.min(Math.max(length, ahead), read_window_WINDOW_BYTES, this.#fileSize - position);
-        readExactly(this.#fd, this.#buffer.subarray(0, wanted), position);
+    /** Fills a buffer of the caller's own. Throws ArchiveError `invalid_archive` when the file ends before. */
+    read(position, buffer) {
+        readExactly(this.#fd, buffer, position);
+    }
+    #fill(position, most) {
+        const wanted = Math.min(most, read_window_WINDOW_BYTES, this.fileSize - position);
+        this.read(position, this.#buffer.subarray(0, wanted));
         this.#start = position;
         this.#end = position + wanted;
     }
@@ -24465,46 +24447,67 @@ class ReadWindow {
 ;// CONCATENATED MODULE: ./build/install/archive/inflate-together.js
 
 
-
-/*
- * To inflate one small entry costs as much for setting up as for inflating. Many are inflated by one call, which the thread pool
- * works on while this thread writes what came of the call before: their packed bytes, one behind the other, are made the members
- * of a gzip file (RFC 1952), each with the CRC and the size that the directory gives as its trailer.
- */
 const MEMBER_MAGIC = Buffer.from([0x1f, 0x8b, 0x08]);
 const MEMBER_HEADER = Buffer.concat([MEMBER_MAGIC, Buffer.alloc(7)]);
 const MEMBER_TRAILER_BYTES = 8;
 const MEMBER_EXTRA_BYTES = MEMBER_HEADER.length + MEMBER_TRAILER_BYTES;
 /** Spare room, so that zlib sees the end without a second buffer. */
 const SPARE_BYTES = 64;
+/** Room for most batches; a batch that needs more gets a buffer of its own. */
+const MEMBERS_BYTES = 288 * 1024;
 /** Whether an entry can be one of many: without any bytes of its own it could hide behind the next. */
 function canInflateTogether(entry) {
     return entry.method === 'deflated' && entry.size > 0;
 }
 /**
- * All bytes of small entries for which `canInflateTogether` holds, one behind the other, in a buffer that the caller may free; or
- * undefined where they cannot be vouched for together, which says nothing about any of them: `readSmallEntry` does. Vouches that each
- * entry has its declared size and CRC, and that none of its packed bytes was left over: a member can begin only where the magic is,
- * so each must end before a header of ours; it ends with a trailer that fits it; and as the sizes add up, with its own.
+ * Inflates many small entries by one call. To inflate one costs as much for the setup as for the inflating, and the thread
+ * pool works on many while this thread writes those before: their packed bytes, one behind the other, become the members
+ * of a gzip file (RFC 1952), each with the CRC and the size that the directory gives as its trailer.
  */
-async function inflateTogether(window, entries) {
-    const members = buildMembers(window, entries);
-    if (countMagic(members) !== entries.length)
-        return undefined;
-    const size = entries.reduce((sum, entry) => sum + entry.size, 0);
-    const inflated = await gunzipWhole(members, size);
-    if (inflated?.bytes.length !== size || inflated.used !== members.length)
-        return undefined;
-    // Only now: after an error the thread pool may not have let go of them.
-    freeBuffer(members);
-    return inflated.bytes;
+class BatchInflater {
+    #window;
+    /** Buffers of MEMBERS_BYTES that zlib has used up. */
+    #free = [];
+    constructor(window) {
+        this.#window = window;
+    }
+    /**
+     * All bytes of small entries for which `canInflateTogether` holds, one behind the other; or undefined where they cannot
+     * be vouched for together, which says nothing about any of them: use `readSmallEntry`. Vouches that each entry has its
+     * declared size and CRC, and that none of its packed bytes was left over: a member can begin only where the magic is,
+     * so each must end before a header of ours; it ends with a trailer that fits it; and as the sizes add up, with its own.
+     */
+    async inflate(entries) {
+        const buffer = this.#free.pop() ?? Buffer.allocUnsafeSlow(MEMBERS_BYTES);
+        const members = this.#buildMembers(buffer, entries);
+        if (countMagic(members) !== entries.length)
+            return undefined;
+        const size = entries.reduce((sum, entry) => sum + entry.size, 0);
+        const inflated = await gunzipWhole(members, size);
+        if (inflated?.bytes.length !== size || inflated.used !== members.length)
+            return undefined;
+        // Only now: after an error the thread pool may still read it.
+        this.#free.push(buffer);
+        return inflated.bytes;
+    }
+    #buildMembers(buffer, entries) {
+        const length = entries.reduce((sum, { packedSize }) => sum + packedSize + MEMBER_EXTRA_BYTES, 0);
+        const members = length > buffer.length ? Buffer.allocUnsafeSlow(length) : buffer.subarray(0, length);
+        let at = 0;
+        for (const { dataOffset, packedSize, crc, size } of entries) {
+            at += MEMBER_HEADER.copy(members, at);
+            at += this.#window.look(dataOffset, packedSize, read_window_WINDOW_BYTES).copy(members, at);
+            at = members.writeUInt32LE(crc, at);
+            at = members.writeUInt32LE(size, at);
+        }
+        return members;
+    }
 }
 /** Undefined for what is not gzip or has more than `size` bytes. */
 function gunzipWhole(members, size) {
-    // Not from the pool that small buffers share: whoever uses the bytes frees them.
-    const chunkSize = Math.max(size + SPARE_BYTES, Buffer.poolSize);
+    const options = { info: true, maxOutputLength: size, chunkSize: size + SPARE_BYTES };
     return new Promise(resolve => {
-        (0,external_node_zlib_namespaceObject.gunzip)(members, { info: true, maxOutputLength: size, chunkSize }, (error, answer) => {
+        (0,external_node_zlib_namespaceObject.gunzip)(members, options, (error, answer) => {
             if (error !== null)
                 return resolve(undefined);
             // With `info` the answer is not the Buffer that the declared type says.
@@ -24512,18 +24515,6 @@ function gunzipWhole(members, size) {
             resolve({ bytes: buffer, used: engine.bytesWritten });
         });
     });
-}
-function buildMembers(window, entries) {
-    const length = entries.reduce((sum, { packedSize }) => sum + packedSize + MEMBER_EXTRA_BYTES, 0);
-    const members = Buffer.allocUnsafeSlow(length);
-    let at = 0;
-    for (const { dataOffset, packedSize, crc, size } of entries) {
-        at += MEMBER_HEADER.copy(members, at);
-        at += window.look(dataOffset, packedSize, read_window_WINDOW_BYTES).copy(members, at);
-        at = members.writeUInt32LE(crc, at);
-        at = members.writeUInt32LE(size, at);
-    }
-    return members;
 }
 function countMagic(bytes) {
     let count = 0;
@@ -24923,9 +24914,11 @@ function singleTopLevelDirectory(named) {
 }
 function flatten(named, top, platform) {
     verifyListedOnce(named, top);
-    return named
-        .filter(({ path }) => path !== top)
-        .map(({ path, type, entry }) => ({ path: parseEntryName(path.slice(top.length + 1), platform), type, entry }));
+    const below = named.filter(({ path }) => path !== top);
+    // Not copied: copies of a large listing would take megabytes.
+    for (const entry of below)
+        entry.path = parseEntryName(entry.path.slice(top.length + 1), platform);
+    return below;
 }
 function verifyListedOnce(named, top) {
     if (named.filter(({ path }) => path === top).length > 1)
@@ -24965,17 +24958,17 @@ const LOCATOR_SIGNATURE = 0x07064b50;
 const LOCATOR_BYTES = 20;
 const ZIP64_END_SIGNATURE = 0x06064b50;
 const ZIP64_END_BYTES = 56;
-/** What a zip64 record's own size field leaves out. */
+/** Bytes that a zip64 record's own size field leaves out. */
 const ZIP64_END_UNCOUNTED_BYTES = 12;
 const SATURATED_16 = 0xffff;
 const SATURATED_32 = 0xffffffff;
 /**
  * Finds the one central directory that a ZIP has: one end record whose comment ends with the file, zip64 only where a
  * field asks for it, one disk, the directory right before its end record. Throws ArchiveError `invalid_archive` for
- * anything that another reader might take for another directory, `empty_artifact` for a directory of nothing.
+ * anything in which another reader might find another directory, `empty_artifact` for an empty directory.
  */
-function locateDirectory(window, fileSize) {
-    const end = readEndRecord(window, fileSize);
+function locateDirectory(window) {
+    const end = readEndRecord(window);
     const zip64 = readZip64Record(window, end);
     const directory = zip64 ?? end;
     if (directory.offset + directory.size !== directory.position) {
@@ -24986,7 +24979,8 @@ function locateDirectory(window, fileSize) {
     }
     return directory;
 }
-function readEndRecord(window, fileSize) {
+function readEndRecord(window) {
+    const { fileSize } = window;
     const tailBytes = Math.min(fileSize, END_BYTES + MAX_COMMENT_BYTES);
     const tail = window.look(fileSize - tailBytes, tailBytes);
     const [at, another] = endRecordCandidates(tail);
@@ -24996,7 +24990,7 @@ function readEndRecord(window, fileSize) {
         throw invalidArchive('it has two end records');
     return parseEndRecord(tail.subarray(at), fileSize - tailBytes + at);
 }
-/** Other marks of an end record are no reason to refuse: a nested stored ZIP holds one. */
+/** Other marks of an end record are no reason to refuse: a nested stored ZIP contains one. */
 function endRecordCandidates(tail) {
     const candidates = [];
     for (let at = tail.indexOf(END_SIGNATURE); at !== -1; at = tail.indexOf(END_SIGNATURE, at + 1)) {
@@ -25009,12 +25003,12 @@ function endRecordCandidates(tail) {
 }
 function parseEndRecord(record, position) {
     const count = record.readUInt16LE(10);
-    verifyOneDisk(record.readUInt16LE(4), record.readUInt16LE(6), record.readUInt16LE(8) === count);
+    if (record.readUInt16LE(4) !== 0 || record.readUInt16LE(6) !== 0 || record.readUInt16LE(8) !== count)
+        throw oneOfSeveral();
     return { position, count, size: record.readUInt32LE(12), offset: record.readUInt32LE(16) };
 }
-function verifyOneDisk(disk, directoryDisk, isWholeHere) {
-    if (disk !== 0 || directoryDisk !== 0 || !isWholeHere)
-        throw invalidArchive('it is one part of several');
+function oneOfSeveral() {
+    return invalidArchive('it is one part of several');
 }
 function readZip64Record(window, end) {
     const position = end.position - LOCATOR_BYTES;
@@ -25026,7 +25020,7 @@ function readZip64Record(window, end) {
     if (!isSaturated(end))
         throw invalidArchive('it has a zip64 locator that no field of its end record asks for');
     if (locator.readUInt32LE(4) !== 0 || locator.readUInt32LE(16) > 1)
-        throw invalidArchive('it is one part of several');
+        throw oneOfSeveral();
     const record = parseZip64Record(window, readSafeInteger(locator, 8), position);
     verifyAgreement(end, record);
     return record;
@@ -25044,7 +25038,8 @@ function parseZip64Record(window, position, locatorPosition) {
     if (position + ZIP64_END_UNCOUNTED_BYTES + readSafeInteger(record, 4) !== locatorPosition)
         throw misplaced;
     const count = readSafeInteger(record, 32);
-    verifyOneDisk(record.readUInt32LE(16), record.readUInt32LE(20), readSafeInteger(record, 24) === count);
+    if (record.readUInt32LE(16) !== 0 || record.readUInt32LE(20) !== 0 || readSafeInteger(record, 24) !== count)
+        throw oneOfSeveral();
     return { position, count, size: readSafeInteger(record, 40), offset: readSafeInteger(record, 48) };
 }
 function verifyAgreement(end, zip64) {
@@ -25057,7 +25052,7 @@ function verifyAgreement(end, zip64) {
 function readSafeInteger(bytes, at) {
     const value = bytes.readBigUInt64LE(at);
     if (value > BigInt(Number.MAX_SAFE_INTEGER))
-        throw invalidArchive('a size or position in it is beyond all measure');
+        throw invalidArchive('a size or position in it is too large to be true');
     return Number(value);
 }
 
@@ -25103,64 +25098,81 @@ function unixMode(externalAttributes) {
 const ZIP64_ID = 0x0001;
 const UNICODE_PATH_ID = 0x7075;
 const UNICODE_PATH_VERSION = 1;
-/** A Unicode path's version and the CRC of the name that it stands for. */
+/** A Unicode path's version and the CRC of the name that it replaces. */
 const UNICODE_PATH_PREFIX_BYTES = 5;
 const FIELD_HEADER_BYTES = 4;
 const zip_extra_fields_SATURATED_32 = 0xffffffff;
-/** Throws ArchiveError `invalid_archive` when a field is cut short, or one that matters is there twice. */
-function parseExtraFields(extra, name) {
-    let zip64;
-    let unicodePath;
-    for (let at = 0; at + FIELD_HEADER_BYTES <= extra.length;) {
-        const id = extra.readUInt16LE(at);
-        const end = at + FIELD_HEADER_BYTES + extra.readUInt16LE(at + 2);
-        if (end > extra.length)
-            throw invalidEntry(name, 'has an extra field that is cut short');
-        if (id === ZIP64_ID)
-            zip64 = onlyOnce(zip64, extra.subarray(at + FIELD_HEADER_BYTES, end), name);
-        if (id === UNICODE_PATH_ID)
-            unicodePath = onlyOnce(unicodePath, extra.subarray(at + FIELD_HEADER_BYTES, end), name);
-        at = end;
+/** The extra fields of a header that change what its entry is. */
+class ZipExtraFields {
+    #name;
+    #zip64;
+    #unicodePath;
+    /**
+     * `name` is the entry's, for messages. Throws ArchiveError `invalid_archive` when a field is cut short, or one that
+     * matters is there twice.
+     */
+    constructor(extra, name) {
+        this.#name = name;
+        for (let at = 0; at + FIELD_HEADER_BYTES <= extra.length;) {
+            const id = extra.readUInt16LE(at);
+            const end = at + FIELD_HEADER_BYTES + extra.readUInt16LE(at + 2);
+            if (end > extra.length)
+                throw invalidEntry(name, 'has an extra field that is cut short');
+            const value = extra.subarray(at + FIELD_HEADER_BYTES, end);
+            if (id === ZIP64_ID)
+                this.#zip64 = this.#onlyOnce(this.#zip64, value);
+            if (id === UNICODE_PATH_ID)
+                this.#unicodePath = this.#onlyOnce(this.#unicodePath, value);
+            at = end;
+        }
     }
-    return { zip64, unicodePath };
-}
-/**
- * Throws ArchiveError `unsafe_archive` when a Unicode path says another name than the header: some tools would use it;
- * `invalid_archive` when it is of another version or made for another name. One that passes says that the name is UTF-8.
- */
-function verifyUnicodePath(unicodePath, rawName, name) {
-    if (unicodePath === undefined)
-        return;
-    const isWhole = unicodePath.length >= UNICODE_PATH_PREFIX_BYTES && unicodePath[0] === UNICODE_PATH_VERSION;
-    if (!isWhole || unicodePath.readUInt32LE(1) !== (0,external_node_zlib_namespaceObject.crc32)(rawName)) {
-        throw invalidEntry(name, 'has a Unicode path field of another version or for another name');
+    /** Whether a Unicode path says that the header's name is UTF-8. */
+    get hasUnicodePath() {
+        return this.#unicodePath !== undefined;
     }
-    if (!unicodePath.subarray(UNICODE_PATH_PREFIX_BYTES).equals(rawName)) {
-        throw unsafeEntry(name, 'has a second, different name in its Unicode path field');
+    /**
+     * Throws ArchiveError `unsafe_archive` when a Unicode path differs from the header's name: some tools would use it;
+     * `invalid_archive` when it is of another version or made for another name.
+     */
+    verifyUnicodePath(rawName) {
+        const path = this.#unicodePath;
+        if (path === undefined)
+            return;
+        const isWhole = path.length >= UNICODE_PATH_PREFIX_BYTES && path[0] === UNICODE_PATH_VERSION;
+        if (!isWhole || path.readUInt32LE(1) !== (0,external_node_zlib_namespaceObject.crc32)(rawName)) {
+            throw invalidEntry(this.#name, 'has a Unicode path field of another version or for another name');
+        }
+        if (!path.subarray(UNICODE_PATH_PREFIX_BYTES).equals(rawName)) {
+            throw unsafeEntry(this.#name, 'has a second, different name in its Unicode path field');
+        }
     }
-}
-/**
- * The true values of 32-bit fields, given in the order of the zip64 field: each one that is saturated is there in 64 bits.
- * Throws ArchiveError `invalid_archive` when one is missing or beyond all measure.
- */
-function resolveZip64(fields, zip64, name) {
-    let at = 0;
-    return fields.map(field => {
-        if (field !== zip_extra_fields_SATURATED_32)
-            return field;
-        if (zip64 === undefined || at + 8 > zip64.length)
-            throw invalidEntry(name, 'lacks its zip64 sizes');
-        const value = zip64.readBigUInt64LE(at);
-        at += 8;
+    /**
+     * The true values of 32-bit fields, given in the order of the zip64 field: each one that is saturated is there in 64
+     * bits. Throws ArchiveError `invalid_archive` when one is missing or larger than a JavaScript integer can be.
+     */
+    resolveZip64(fields) {
+        let at = 0;
+        return fields.map(field => {
+            if (field !== zip_extra_fields_SATURATED_32)
+                return field;
+            const value = this.#zip64At(at);
+            at += 8;
+            return value;
+        });
+    }
+    #zip64At(at) {
+        if (this.#zip64 === undefined || at + 8 > this.#zip64.length)
+            throw invalidEntry(this.#name, 'lacks its zip64 sizes');
+        const value = this.#zip64.readBigUInt64LE(at);
         if (value > BigInt(Number.MAX_SAFE_INTEGER))
-            throw invalidEntry(name, 'has a size beyond all measure');
+            throw invalidEntry(this.#name, 'has a size that is too large to be true');
         return Number(value);
-    });
-}
-function onlyOnce(before, value, name) {
-    if (before !== undefined)
-        throw invalidEntry(name, 'has the same extra field twice');
-    return value;
+    }
+    #onlyOnce(before, value) {
+        if (before !== undefined)
+            throw invalidEntry(this.#name, 'has the same extra field twice');
+        return value;
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip-directory.js
@@ -25184,19 +25196,19 @@ const METHODS = new Map([
     [8, 'deflated'],
 ]);
 /**
- * Lists a ZIP by its central directory alone, which must hold exactly the promised headers and nothing else.
+ * Lists a ZIP by its central directory alone, which must contain exactly the promised headers and nothing else.
  * Throws ArchiveError `invalid_archive` for damage, encryption and methods other than stored and deflate,
  * `unsafe_archive` for names in no or two encodings, `archive_too_large` above `max-entries`, `empty_artifact`.
  */
-async function readZipDirectory(window, fileSize, limits, slice) {
-    const location = locateDirectory(window, fileSize);
-    verifyEntryCount(location.count, limits);
+async function readZipDirectory({ window, rules, slice }) {
+    const location = locateDirectory(window);
+    verifyEntryCount(location.count, rules);
     const entries = [];
     const end = location.offset + location.size;
     let at = location.offset;
     while (at < end) {
         if (entries.length === location.count)
-            throw invalidArchive(`its directory holds more than the ${location.count} headers it promises`);
+            throw invalidArchive(`its directory contains more than the ${location.count} headers it promises`);
         const header = readHeader(window, at, end);
         entries.push(parseEntry(header));
         at += header.bytes;
@@ -25204,7 +25216,7 @@ async function readZipDirectory(window, fileSize, limits, slice) {
             await slice.giveBack();
     }
     if (entries.length !== location.count) {
-        throw invalidArchive(`its directory holds ${entries.length} headers where it promises ${location.count}`);
+        throw invalidArchive(`its directory contains ${entries.length} headers where it promises ${location.count}`);
     }
     return { ...location, entries };
 }
@@ -25229,7 +25241,7 @@ function readHeader(window, at, end) {
         throw invalidArchive('its directory is cut short');
     const fixed = window.look(at, HEADER_BYTES, read_window_WINDOW_BYTES);
     if (fixed.readUInt32LE(0) !== HEADER_SIGNATURE)
-        throw invalidArchive('its directory holds something that is no header');
+        throw invalidArchive('its directory contains something that is no header');
     const extraAt = HEADER_BYTES + fixed.readUInt16LE(28);
     const commentAt = extraAt + fixed.readUInt16LE(30);
     const bytes = commentAt + fixed.readUInt16LE(32);
@@ -25246,17 +25258,17 @@ function readHeader(window, at, end) {
 function parseEntry({ fixed, rawName, extra }) {
     const flags = fixed.readUInt16LE(8);
     const shown = rawName.toString('utf8');
-    const fields = parseExtraFields(extra, shown);
-    verifyUnicodePath(fields.unicodePath, rawName, shown);
-    const name = parseName(rawName, (flags & UTF8_NAME) !== 0 || fields.unicodePath !== undefined);
+    const fields = new ZipExtraFields(extra, shown);
+    fields.verifyUnicodePath(rawName);
+    const name = parseName(rawName, (flags & UTF8_NAME) !== 0 || fields.hasUnicodePath);
     verifyFlags(flags, name);
     if (fixed.readUInt16LE(34) !== 0)
-        throw invalidEntry(name, 'lies on another disk');
+        throw invalidEntry(name, 'is on another disk');
     const packed = [fixed.readUInt32LE(24), fixed.readUInt32LE(20), fixed.readUInt32LE(42)];
-    const [size = 0, packedSize = 0, headerOffset = 0] = resolveZip64(packed, fields.zip64, name);
+    const [size = 0, packedSize = 0, headerOffset = 0] = fields.resolveZip64(packed);
     const method = parseMethod(fixed.readUInt16LE(10), name);
     if (method === 'stored' && size !== packedSize)
-        throw invalidEntry(name, 'is stored, with two different sizes');
+        throw invalidEntry(name, 'is stored but has two different sizes');
     const attributes = fixed.readUInt32LE(38);
     const type = entryType(attributes, name);
     const executable = isOwnerExecutable(attributes);
@@ -25270,17 +25282,49 @@ function parseName(rawName, isUtf8) {
     return name;
 }
 
-;// CONCATENATED MODULE: external "node:stream"
-const external_node_stream_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:stream");
+;// CONCATENATED MODULE: ./build/install/archive/unpack-stream.js
+/**
+ * What a stream of node:zlib makes of the pieces, in pieces that are valid until the next one is requested. A piece that
+ * goes in may be overwritten once the next but one is requested: so two buffers in turn are enough.
+ * Throws what the stream or the pieces throw. Ends early where the packed data does: the stream's `bytesWritten` says so.
+ */
+async function* unpack(stream, pieces) {
+    void feed(stream, pieces);
+    yield* stream;
+}
+/** Never rejects: what fails is thrown to the stream's reader. */
+async function feed(stream, pieces) {
+    try {
+        let written = Promise.resolve();
+        for (const piece of pieces) {
+            await written;
+            written = write(stream, piece);
+            written.catch(() => { });
+        }
+        await written;
+        stream.end();
+    }
+    catch (error) {
+        stream.destroy(error);
+    }
+}
+/** Resolves when the stream has used the piece up. */
+function write(stream, piece) {
+    return new Promise((resolve, reject) => {
+        stream.write(piece, error => (error ? reject(error) : resolve()));
+    });
+}
+
 ;// CONCATENATED MODULE: ./build/install/archive/zip-entry-data.js
 
 
 
 
 
-
-
-/** Bytes of one piece of a large entry: half of it costs more turns of the event loop, twice as much does not stay in the processor's cache. */
+/**
+ * Bytes of one piece of a large entry: half of it costs more turns of the event loop, and twice as much does not stay in
+ * the processor's cache.
+ */
 const PIECE_BYTES = 256 * 1024;
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */
 const zip_entry_data_SPARE_BYTES = 64;
@@ -25299,14 +25343,14 @@ function readSmallEntry(window, entry) {
     return bytes;
 }
 /**
- * The bytes of an entry of any size, in pieces that hold until the next is asked for, in bounded memory. What it yields is vouched for only when it has
- * come to its end: it throws ArchiveError `invalid_archive` as soon as there are more bytes than declared, and at the
- * end for too few, another CRC or packed bytes left over.
+ * The bytes of an entry of any size, in bounded memory, in pieces that are valid until the next one is requested. They are
+ * vouched for only at the end: it throws ArchiveError `invalid_archive` as soon as there are more bytes than declared, and
+ * at the end for too few, another CRC or packed bytes left over.
  */
-async function* readLargeEntry(fd, entry) {
+async function* readLargeEntry(window, entry) {
     let size = 0;
     let crc = 0;
-    for await (const piece of entry.method === 'stored' ? readPacked(fd, entry) : inflateLarge(fd, entry)) {
+    for await (const piece of entry.method === 'stored' ? readPacked(window, entry) : inflateLarge(window, entry)) {
         size += piece.length;
         if (size > entry.size)
             throw invalidEntry(entry.name, `unpacks to more than the ${entry.size} bytes it declares`);
@@ -25327,30 +25371,24 @@ function inflateSmall(packed, entry) {
         throw toEntryError(error, entry);
     }
 }
-async function* inflateLarge(fd, entry) {
-    const packed = external_node_stream_namespaceObject.Readable.from(readPacked(fd, entry), { highWaterMark: 1 });
+async function* inflateLarge(window, entry) {
     const inflate = (0,external_node_zlib_namespaceObject.createInflateRaw)({ chunkSize: PIECE_BYTES });
-    packed.once('error', error => inflate.destroy(error));
     try {
-        for await (const piece of packed.pipe(inflate)) {
-            yield piece;
-            freeZlibPiece(piece, PIECE_BYTES);
-        }
+        yield* unpack(inflate, readPacked(window, entry));
         verifyUsedUp(entry, inflate.bytesWritten);
     }
     catch (error) {
         throw toEntryError(error, entry);
     }
-    finally {
-        packed.destroy();
-    }
 }
-/** Not a file stream: destroying one closes the descriptor, which is its owner's. */
-function* readPacked(fd, entry) {
+/** Packed bytes, in two buffers that take turns. */
+function* readPacked(window, entry) {
+    let [next, other] = [Buffer.allocUnsafeSlow(PIECE_BYTES), Buffer.allocUnsafeSlow(PIECE_BYTES)];
     for (let at = 0; at < entry.packedSize; at += PIECE_BYTES) {
-        const piece = Buffer.allocUnsafeSlow(Math.min(PIECE_BYTES, entry.packedSize - at));
-        readExactly(fd, piece, entry.dataOffset + at);
+        const piece = next.subarray(0, entry.packedSize - at);
+        window.read(entry.dataOffset + at, piece);
         yield piece;
+        [next, other] = [other, next];
     }
 }
 function verifyUsedUp(entry, used) {
@@ -25378,58 +25416,54 @@ function toEntryError(error, entry) {
 const zip_local_headers_HEADER_SIGNATURE = 0x04034b50;
 const zip_local_headers_HEADER_BYTES = 30;
 const HAS_DATA_DESCRIPTOR = 0x0008;
-/** Bytes: a header and, among small files, the next few; more calls cost more than the bytes between that nobody looks at. */
+/** Bytes: a header and, among small files, the next few; more calls cost more than to read the bytes between them. */
 const READ_AHEAD_BYTES = 64 * 1024;
 /**
- * The entries in the order of their data, each with a local header that says the same as the directory: name, method
- * and, without a data descriptor, CRC and sizes. Throws ArchiveError `invalid_archive` when one says something else, or
+ * The directory's entries in the order of their data, each with a local header that agrees with the directory: name,
+ * method and, without a data descriptor, CRC and sizes. Throws ArchiveError `invalid_archive` when one does not agree, or
  * when entries overlap each other or the directory.
  */
-async function locateEntries(window, directory, slice) {
+async function locateEntries({ window, slice }, directory) {
     const located = [];
     let free = 0;
-    for (const entry of directory.entries.toSorted((a, b) => a.headerOffset - b.headerOffset)) {
+    await slice.forEach(directory.entries.toSorted((a, b) => a.headerOffset - b.headerOffset), entry => {
         if (entry.headerOffset < free)
             throw invalidEntry(entry.name, 'overlaps another entry');
-        const dataOffset = verifyLocalHeader(window, entry);
+        const dataOffset = entry.headerOffset + verifyLocalHeader(window, entry);
         free = dataOffset + entry.packedSize;
         if (free > directory.offset)
             throw invalidEntry(entry.name, 'reaches into the directory');
-        located.push({ ...entry, dataOffset });
-        if (slice.isOver())
-            await slice.giveBack();
-    }
+        // Not copied: copies of a large listing would double the memory that it takes.
+        located.push(Object.assign(entry, { dataOffset }));
+    });
     return located;
 }
+/** Returns the header's length. */
 function verifyLocalHeader(window, entry) {
-    const fixed = window.look(entry.headerOffset, zip_local_headers_HEADER_BYTES, READ_AHEAD_BYTES);
-    if (fixed.readUInt32LE(0) !== zip_local_headers_HEADER_SIGNATURE)
-        throw invalidEntry(entry.name, 'has no local header where the directory says');
-    const extraAt = zip_local_headers_HEADER_BYTES + fixed.readUInt16LE(26);
-    const bytes = extraAt + fixed.readUInt16LE(28);
-    const header = window.look(entry.headerOffset, bytes, READ_AHEAD_BYTES);
-    verifyMeaning(header, entry);
-    verifyExtraFields(header, extraAt, entry);
-    return entry.headerOffset + bytes;
-}
-function verifyMeaning(header, entry) {
-    verifyFlags(header.readUInt16LE(6), entry.name);
-    if (parseMethod(header.readUInt16LE(8), entry.name) !== entry.method)
+    const header = zip_local_headers_readHeader(window, entry);
+    verifyFlags(header.fixed.readUInt16LE(6), entry.name);
+    if (parseMethod(header.fixed.readUInt16LE(8), entry.name) !== entry.method)
         throw contradiction(entry, 'method');
-}
-function verifyExtraFields(header, extraAt, entry) {
-    const rawName = header.subarray(zip_local_headers_HEADER_BYTES, extraAt);
-    if (!rawName.equals(Buffer.from(entry.name)))
+    if (!header.rawName.equals(Buffer.from(entry.name)))
         throw contradiction(entry, 'name');
-    const fields = parseExtraFields(header.subarray(extraAt), entry.name);
-    verifyUnicodePath(fields.unicodePath, rawName, entry.name);
-    if ((header.readUInt16LE(6) & HAS_DATA_DESCRIPTOR) === 0)
-        verifySizes(header, fields.zip64, entry);
+    header.fields.verifyUnicodePath(header.rawName);
+    if ((header.fixed.readUInt16LE(6) & HAS_DATA_DESCRIPTOR) === 0)
+        verifySizes(header, entry);
+    return header.bytes;
 }
-function verifySizes(header, zip64, entry) {
-    const fields = [header.readUInt32LE(22), header.readUInt32LE(18)];
-    const [size, packedSize] = resolveZip64(fields, zip64, entry.name);
-    if (header.readUInt32LE(14) !== entry.crc)
+function zip_local_headers_readHeader(window, { name, headerOffset }) {
+    const start = window.look(headerOffset, zip_local_headers_HEADER_BYTES, READ_AHEAD_BYTES);
+    if (start.readUInt32LE(0) !== zip_local_headers_HEADER_SIGNATURE)
+        throw invalidEntry(name, 'has no local header where the directory says');
+    const extraAt = zip_local_headers_HEADER_BYTES + start.readUInt16LE(26);
+    const bytes = extraAt + start.readUInt16LE(28);
+    const fixed = window.look(headerOffset, bytes, READ_AHEAD_BYTES);
+    const fields = new ZipExtraFields(fixed.subarray(extraAt), name);
+    return { fixed, rawName: fixed.subarray(zip_local_headers_HEADER_BYTES, extraAt), fields, bytes };
+}
+function verifySizes({ fixed, fields }, entry) {
+    const [size, packedSize] = fields.resolveZip64([fixed.readUInt32LE(22), fixed.readUInt32LE(18)]);
+    if (fixed.readUInt32LE(14) !== entry.crc)
         throw contradiction(entry, 'CRC');
     if (size !== entry.size || packedSize !== entry.packedSize)
         throw contradiction(entry, 'size');
@@ -25448,24 +25482,22 @@ function contradiction(entry, what) {
 
 /**
  * Reads a ZIP's whole listing, local headers and symlinks' targets included, and plans its extraction; writes nothing.
- * Declared sizes are judged before anything is unpacked. The files are in the order of their data.
+ * Declared sizes are checked before anything is unpacked. The files are in the order of their data.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`.
  */
-async function planZip(artifact, window, limits, platform, slice) {
-    const directory = await readZipDirectory(window, artifact.size, limits, slice);
-    verifyDeclaredSizes(directory.entries, limits);
-    const located = await locateEntries(window, directory, slice);
-    const complete = await readTargets(window, located, slice);
-    await slice.giveBack();
-    return planExtraction(complete, { ...limits, platform, shape: 'flattened' });
+async function planZip(zip) {
+    const directory = await readZipDirectory(zip);
+    verifyDeclaredSizes(directory.entries, zip.rules);
+    const located = await locateEntries(zip, directory);
+    const complete = await readTargets(zip, located);
+    await zip.slice.giveBack();
+    return planExtraction(complete, zip.rules);
 }
-async function readTargets(window, entries, slice) {
+async function readTargets({ window, slice }, entries) {
     const complete = [];
-    for (const entry of entries) {
+    await slice.forEach(entries, entry => {
         complete.push(entry.type === 'symlink' ? { ...entry, target: plan_zip_readTarget(window, entry) } : entry);
-        if (slice.isOver())
-            await slice.giveBack();
-    }
+    });
     return complete;
 }
 function plan_zip_readTarget(window, entry) {
@@ -25480,88 +25512,99 @@ function plan_zip_readTarget(window, entry) {
 
 
 
+
+
 const PERMISSION_BITS = 0o7777;
-/*
- * All of these make something new below `root`, never through or over what is there, with the given mode whatever the
- * umask. They throw DeploymentError `disk_full` or `host_not_writable` for what the host refuses, and ArchiveError
- * `unsafe_archive` where this file system takes a path for another one or for too long.
+/**
+ * Creates new files, directories and symlinks below a folder, never through or over what is there, with the given mode
+ * whatever the umask. Every method throws DeploymentError `disk_full` or `host_not_writable` for what the host refuses,
+ * and ArchiveError `unsafe_archive` where this file system treats two paths as one, or finds a path too long.
  */
-/** Makes a directory, mode 0755. */
-function makeDirectory(root, path) {
-    make(path, () => {
-        (0,external_node_fs_namespaceObject.mkdirSync)(`${root}/${path}`, 0o755);
-        (0,external_node_fs_namespaceObject.chmodSync)(`${root}/${path}`, 0o755);
-    });
-}
-/** Writes a file whole; `sha256` is that of its bytes, where it is known. */
-function writeFile(root, { path, mode }, bytes, sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', bytes, 'hex')) {
-    withNewFile(root, path, mode, fd => (0,external_node_fs_namespaceObject.writeFileSync)(fd, bytes));
-    return { path, size: bytes.length, mode, sha256 };
-}
-/** Writes a file piece by piece; what reading the pieces throws passes as it is. */
-async function writeFileFrom(root, { path, mode }, pieces) {
-    const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
-    let size = 0;
-    const fd = make(path, () => openNew(root, path, mode));
-    try {
-        for await (const piece of pieces) {
-            make(path, () => (0,external_node_fs_namespaceObject.writeFileSync)(fd, piece));
-            digest.update(piece);
-            size += piece.length;
-        }
+class TreeWriter {
+    #root;
+    #slice;
+    constructor(root, slice) {
+        this.#root = root;
+        this.#slice = slice;
     }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    /**
+     * Creates what a plan lists, if there is room for it: directories first, then what `writeFiles` writes, symlinks last.
+     * Throws the signal's reason once the slice's signal is aborted.
+     */
+    async writeTree({ files, directories, symlinks, bytes, flattened }, writeFiles) {
+        requireSpace(this.#root, bytes);
+        await this.#slice.forEach(directories, path => this.makeDirectory(path));
+        const written = await writeFiles(files);
+        await this.#slice.forEach(symlinks, symlink => this.makeSymlink(symlink));
+        return { files: inTreeOrder(written), symlinks, directories, bytes, flattened };
     }
-    return { path, size, mode, sha256: digest.digest('hex') };
-}
-function makeSymlink(root, { path, target }) {
-    make(path, () => (0,external_node_fs_namespaceObject.symlinkSync)(target, `${root}/${path}`));
-}
-function withNewFile(root, path, mode, use) {
-    make(path, () => {
-        const fd = openNew(root, path, mode);
+    /** Makes a directory, mode 0755. */
+    makeDirectory(path) {
+        asHostError(path, () => {
+            (0,external_node_fs_namespaceObject.mkdirSync)(this.#at(path), 0o755);
+            (0,external_node_fs_namespaceObject.chmodSync)(this.#at(path), 0o755);
+        });
+    }
+    makeSymlink({ path, target }) {
+        asHostError(path, () => (0,external_node_fs_namespaceObject.symlinkSync)(target, this.#at(path)));
+    }
+    /** Writes a file whole; `sha256` is that of its bytes, where it is known. */
+    writeFile({ path, mode }, bytes, sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', bytes, 'hex')) {
+        asHostError(path, () => {
+            const fd = this.#openNew(path, mode);
+            try {
+                (0,external_node_fs_namespaceObject.writeFileSync)(fd, bytes);
+            }
+            finally {
+                (0,external_node_fs_namespaceObject.closeSync)(fd);
+            }
+        });
+        return { path, size: bytes.length, mode, sha256 };
+    }
+    /** Writes a file piece by piece; an error from the pieces themselves passes unchanged. */
+    async writeFileFrom({ path, mode }, pieces) {
+        const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
+        let size = 0;
+        const fd = asHostError(path, () => this.#openNew(path, mode));
         try {
-            use(fd);
+            for await (const piece of pieces) {
+                asHostError(path, () => (0,external_node_fs_namespaceObject.writeFileSync)(fd, piece));
+                digest.update(piece);
+                size += piece.length;
+            }
         }
         finally {
             (0,external_node_fs_namespaceObject.closeSync)(fd);
         }
-    });
+        return { path, size, mode, sha256: digest.digest('hex') };
+    }
+    /** `wx` is O_EXCL: it fails on whatever is there, a symlink included. */
+    #openNew(path, mode) {
+        const fd = (0,external_node_fs_namespaceObject.openSync)(this.#at(path), 'wx', mode);
+        // The umask, or a default ACL, may have removed bits; to check costs an eighth of a change.
+        if (((0,external_node_fs_namespaceObject.fstatSync)(fd).mode & PERMISSION_BITS) !== mode)
+            (0,external_node_fs_namespaceObject.fchmodSync)(fd, mode);
+        return fd;
+    }
+    #at(path) {
+        return `${this.#root}/${path}`;
+    }
 }
-/** `wx` is O_EXCL: it fails on whatever is there, a symlink included. */
-function openNew(root, path, mode) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(`${root}/${path}`, 'wx', mode);
-    // The umask, or a default ACL, may have taken something away; to look costs an eighth of a change.
-    if (((0,external_node_fs_namespaceObject.fstatSync)(fd).mode & PERMISSION_BITS) !== mode)
-        (0,external_node_fs_namespaceObject.fchmodSync)(fd, mode);
-    return fd;
-}
-function make(path, action) {
+function asHostError(path, action) {
     try {
         return action();
     }
     catch (error) {
         const errno = errnoOf(error);
         if (errno === 'EEXIST')
-            throw unsafeEntry(path, 'has the same name as another entry to this file system');
+            throw unsafeEntry(path, 'has the same name as another entry on this file system');
         if (errno === 'ENAMETOOLONG')
             throw unsafeEntry(path, 'has a path that is too long for this file system');
         throw toHostError(error, `extracting "${path}"`);
     }
 }
 
-;// CONCATENATED MODULE: external "node:v8"
-const external_node_v8_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:v8");
-;// CONCATENATED MODULE: ./build/install/archive/young-generation.js
-
-/** What unpacking leaves behind is collected in small portions from here on: some 6 MB less at 3,000 files, 30 at 25,000, in the same time. */
-function keepYoungGenerationSmall() {
-    (0,external_node_v8_namespaceObject.setFlagsFromString)('--semi-space-growth-factor=1');
-}
-
 ;// CONCATENATED MODULE: ./build/install/archive/zip-small-files.js
-
 
 
 /** Bytes of one batch: fewer would mean more turns of the event loop, more would only take more memory. */
@@ -25569,17 +25612,18 @@ const MAX_BATCH_PACKED_BYTES = 256 * 1024;
 const MAX_BATCH_BYTES = 1024 * 1024;
 /** So that tiny ones do not take a whole slice of time to put together. */
 const MAX_BATCH_FILES = 1000;
-/** Batches that the thread pool is given ahead of the one in use: with one it would now and then wait for this thread. */
+/** Batches that the thread pool is given ahead of the one in use: with one it would sometimes wait for this thread. */
 const BATCHES_AHEAD = 2;
 /**
- * Small files for which `canInflateTogether` holds, in their order, with all of their bytes, which hold until the next file is asked for.
- * While a batch of files is used, the thread pool inflates the next ones. Vouches for declared sizes and CRCs, and that nothing packed was
- * left over. Throws ArchiveError `invalid_archive`.
+ * Small files for which `canInflateTogether` holds, in their order, with all of their bytes, which are valid until the next
+ * file is requested. While a batch of files is used, the thread pool inflates the next ones. Vouches for declared sizes and
+ * CRCs, and that nothing packed was left over. Throws ArchiveError `invalid_archive`.
  */
 async function* readInBatches(window, files) {
+    const inflater = new BatchInflater(window);
     const inflating = [];
     for (const batch of cutIntoBatches(files)) {
-        const inflated = inflateTogether(window, batch.map(toEntry));
+        const inflated = inflater.inflate(batch.map(toEntry));
         // Thrown where the batch is used; until then nobody else listens.
         inflated.catch(() => { });
         inflating.push({ batch, inflated });
@@ -25591,21 +25635,21 @@ async function* readInBatches(window, files) {
 }
 async function* readNext(window, inflating) {
     const next = inflating.shift();
-    if (next !== undefined)
-        yield* readBatch(window, next.batch, await next.inflated);
-}
-function* readBatch(window, batch, inflated) {
-    if (inflated === undefined) {
-        for (const file of batch)
-            yield { file, bytes: readSmallEntry(window, file.entry) };
+    if (next === undefined)
         return;
-    }
+    const inflated = await next.inflated;
+    yield* inflated === undefined ? readOneByOne(window, next.batch) : cutOut(next.batch, inflated);
+}
+function* readOneByOne(window, batch) {
+    for (const file of batch)
+        yield { file, bytes: readSmallEntry(window, file.entry) };
+}
+function* cutOut(batch, inflated) {
     let at = 0;
     for (const file of batch) {
         yield { file, bytes: inflated.subarray(at, at + file.entry.size) };
         at += file.entry.size;
     }
-    freeBuffer(inflated);
 }
 function* cutIntoBatches(files) {
     let batch = [];
@@ -25638,46 +25682,33 @@ function toEntry({ entry }) {
 
 
 
-
-
-
-
 /**
- * Extracts a ZIP into `target`, an existing, empty, private directory, leaving out a single top-level directory
- * (contract 4.3, rule 5). The whole listing is judged, and room found for it, before the first byte is written; each file is vouched for by
- * its declared size and CRC. Files become 0644 or 0755 and directories 0755, whatever the umask; symlinks come last.
- * Works in slices between which signals are heard. What was written stays when it throws: the caller removes `target`.
+ * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). The whole listing is checked, and room
+ * found for it, before the first byte is written; each file is vouched for by its declared size and CRC. Files become 0644
+ * or 0755 and directories 0755, whatever the umask; symlinks come last. Works in slices between which signals are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
  * `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
  */
-async function extractZip(artifact, target, limits, signal) {
+async function extractZip(artifact, { target, limits, signal }) {
     signal?.throwIfAborted();
-    keepYoungGenerationSmall();
-    const extraction = { fd: artifact.fd, target, window: new ReadWindow(artifact), slice: new TimeSlice(signal) };
-    const plan = await planZip(artifact, extraction.window, limits, process.platform, extraction.slice);
-    requireSpace(target, plan.bytes);
-    const files = await writeTree(extraction, plan);
-    const { directories, symlinks, bytes, flattened } = plan;
-    return { files: inTreeOrder(files), symlinks, directories, bytes, flattened };
+    const slice = new TimeSlice(signal);
+    const writer = new TreeWriter(target, slice);
+    const rules = { ...limits, platform: process.platform, shape: 'flattened' };
+    const extraction = { window: new ReadWindow(artifact), rules, slice, writer };
+    const plan = await planZip(extraction);
+    return await writer.writeTree(plan, files => writeFiles(extraction, files));
 }
-async function writeTree(extraction, plan) {
-    const { target, slice } = extraction;
-    await eachInSlices(plan.directories, slice, path => makeDirectory(target, path));
-    const files = await writeFiles(extraction, plan.files);
-    await eachInSlices(plan.symlinks, slice, symlink => makeSymlink(target, symlink));
-    return files;
-}
-async function writeFiles({ fd, target, window, slice }, planned) {
+async function writeFiles({ window, slice, writer }, planned) {
     const { batched = [], single = [], large = [] } = Object.groupBy(planned, ({ entry }) => howToRead(entry));
     const files = [];
     for await (const { file, bytes } of readInBatches(window, batched)) {
-        files.push(writeFile(target, file, bytes));
+        files.push(writer.writeFile(file, bytes));
         if (slice.isOver())
             await slice.giveBack();
     }
-    await eachInSlices(single, slice, file => files.push(writeFile(target, file, readSmallEntry(window, file.entry))));
+    await slice.forEach(single, file => files.push(writer.writeFile(file, readSmallEntry(window, file.entry))));
     for (const file of large) {
-        files.push(await writeFileFrom(target, file, inSlices(readLargeEntry(fd, file.entry), slice)));
+        files.push(await writer.writeFileFrom(file, slice.pace(readLargeEntry(window, file.entry))));
     }
     return files;
 }
@@ -26045,7 +26076,11 @@ async function extractArtifact(deployment, verified, folder) {
     const { request, tools } = deployment;
     const staged = (0,external_node_path_namespaceObject.join)(folder, 'tree');
     makeOpenDirectorySync(staged);
-    const tree = await extractZip(verified.verified, staged, request.extraction, tools.signal);
+    const tree = await extractZip(verified.verified, {
+        target: staged,
+        limits: request.extraction,
+        signal: tools.signal,
+    });
     const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`;
     tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`);
     const pluginYaml = request.kind === 'plugin' ? readPluginYaml(staged) : undefined;
@@ -26595,7 +26630,7 @@ var summary_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _
 };
 
 
-const { access, appendFile, writeFile: summary_writeFile } = external_fs_namespaceObject.promises;
+const { access, appendFile, writeFile } = external_fs_namespaceObject.promises;
 const SUMMARY_ENV_VAR = 'GITHUB_STEP_SUMMARY';
 const SUMMARY_DOCS_URL = 'https://docs.github.com/actions/using-workflows/workflow-commands-for-github-actions#adding-a-job-summary';
 class Summary {
@@ -26656,7 +26691,7 @@ class Summary {
         return summary_awaiter(this, void 0, void 0, function* () {
             const overwrite = !!(options === null || options === void 0 ? void 0 : options.overwrite);
             const filePath = yield this.filePath();
-            const writeFunc = overwrite ? summary_writeFile : appendFile;
+            const writeFunc = overwrite ? writeFile : appendFile;
             yield writeFunc(filePath, this._buffer, { encoding: 'utf8' });
             return this.emptyBuffer();
         });
@@ -29518,7 +29553,8 @@ function parseSealedSignature(signature) {
  */
 async function verifySealedSignature(artifact, signer, check) {
     const { bytes, sha256 } = artifact;
-    if ((await check(bytes, signer.key, parseSealedSignature(artifact.signature))) !== true) {
+    const signature = parseSealedSignature(artifact.signature);
+    if ((await check({ bytes, key: signer.key, signature })) !== true) {
         throw new SignatureError('signature_mismatch', `The artifact (${bytes.length} bytes, sha256 ${sha256}) is not signed with the pinned key ${signer.base64}: ` +
             'nothing was installed and no key was requested. The bytes or the signature were changed in transit: ask the publisher.');
     }
@@ -30249,17 +30285,16 @@ const IN_A_THREAD = `
   parentPort.postMessage(verify(null, bytes, key, signature))
 `;
 /**
- * Whether an Ed25519 signature holds for all of the bytes. Many of them are checked in a thread of its own, so that signals
- * are heard meanwhile; they are not copied when they lie in shared memory (Node's own asynchronous form does copy).
+ * Whether an Ed25519 signature is valid for all of the bytes. Large artifacts are checked in a thread of their own, so that
+ * signals are handled meanwhile; they are not copied when they are in shared memory (Node's own asynchronous form copies).
  * Throws the signal's reason once it is aborted.
  */
-async function checkEd25519(bytes, key, signature, signal) {
+async function checkEd25519(signed, signal) {
     signal?.throwIfAborted();
-    return bytes.length > MAX_BYTES_AT_ONCE
-        ? checkInThread(bytes, key, signature, signal)
-        : (0,external_node_crypto_namespaceObject.verify)(null, bytes, key, signature);
+    const { bytes, key, signature } = signed;
+    return bytes.length > MAX_BYTES_AT_ONCE ? await checkInThread(signed, signal) : (0,external_node_crypto_namespaceObject.verify)(null, bytes, key, signature);
 }
-async function checkInThread(bytes, key, signature, signal) {
+async function checkInThread({ bytes, key, signature }, signal) {
     // Loaded only here: most runs check nothing so large.
     const { Worker } = await Promise.resolve(/* import() */).then(__nccwpck_require__.t.bind(__nccwpck_require__, 5919, 19));
     signal?.throwIfAborted();
@@ -30270,7 +30305,7 @@ async function checkInThread(bytes, key, signature, signal) {
         return await new Promise((resolve, reject) => {
             worker.once('message', isValid => resolve(isValid === true));
             worker.once('error', reject);
-            worker.once('exit', code => reject(signal?.reason ?? new Error(`The checking thread ended with ${code}.`)));
+            worker.once('exit', code => reject(signal?.reason ?? new Error(`The checking thread ended with code ${code}.`)));
         });
     }
     finally {
@@ -30843,15 +30878,15 @@ function tooLarge(problem) {
 
 
 
-
 /** Of what goes into the decoder and of what comes out: with 16 KiB, Node's default, it takes five times as long. */
 const zstd_stream_PIECE_BYTES = 1024 * 1024;
 /** What a tar may need beyond its files' bytes: headers, long names and padding for each entry, zeros at the end. */
 const TAR_BYTES_PER_ENTRY = 4096;
 const TAR_TRAILER_BYTES = 1024 * 1024;
 /**
- * The tar that an opened artifact holds, in pieces of up to 1 MiB that hold until the next is asked for; it can be read as often as needed. Every frame
- * is found by its headers before the first is unpacked, and each must be used up and yield what it declares.
+ * The tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested; it can be read
+ * as often as needed. Every frame is found by its headers before the first is unpacked, and each must be used up and yield
+ * what it declares.
  * Throws ArchiveError `invalid_archive`, `archive_too_large` as soon as there is more than the limits and a tar's own
  * overhead allow, and `unsafe_archive` as soon as, above 1 MiB, there are 1,000 times the packed bytes.
  */
@@ -30879,27 +30914,21 @@ function verifyUnpackedBytes(bytes, { maxExtractedBytes, maxEntries }) {
         'nothing was installed; raise the input max-extracted-bytes if the artifact is meant to be that large.');
 }
 async function* unpackFrame(zstd, frame) {
-    const packedBytes = frame.end - frame.start;
-    const packed = external_node_stream_namespaceObject.Readable.from(cut(zstd.subarray(frame.start, frame.end)), { highWaterMark: 1 });
     const params = { [external_node_zlib_namespaceObject.constants.ZSTD_d_windowLogMax]: MAX_WINDOW_LOG };
-    const decoder = packed.pipe((0,external_node_zlib_namespaceObject.createZstdDecompress)({ chunkSize: zstd_stream_PIECE_BYTES, params }));
+    const decoder = (0,external_node_zlib_namespaceObject.createZstdDecompress)({ chunkSize: zstd_stream_PIECE_BYTES, params });
     let bytes = 0;
     try {
-        for await (const piece of decoder) {
+        for await (const piece of unpack(decoder, cut(zstd.subarray(frame.start, frame.end)))) {
             bytes += piece.length;
             verifyWindowUse(frame, bytes);
             yield piece;
-            freeZlibPiece(piece, zstd_stream_PIECE_BYTES);
         }
     }
     catch (error) {
         throw toArchiveError(error);
     }
-    finally {
-        packed.destroy();
-    }
-    // The decoder has verified size and checksum, where the frame has them, but does not tell when it stops early.
-    if (decoder.bytesWritten !== packedBytes)
+    // The decoder has verified size and checksum, where the frame has them, but does not say when it stops early.
+    if (decoder.bytesWritten !== frame.end - frame.start)
         throw invalidArchive('a zstd frame ends before its last block');
 }
 function* cut(bytes) {
@@ -30918,31 +30947,24 @@ function toArchiveError(error) {
 
 
 
-
-
-
-
 /** Up to here a file is written in one go. */
 const SMALL_FILE_BYTES = 1024 * 1024;
 /**
- * Extracts an opened artifact's tar into `target`, an existing, empty, private directory, everything where the tar has it; a leading
- * `./` aside. Unpacks twice: first to judge the whole listing, and to find room for it, then to write. Both readings are of the same bytes in
- * memory, and what is written lies where the listing found it. Files become 0644 or 0755 and directories 0755, whatever the umask;
- * symlinks come last. Works in slices between which signals are heard. What was written stays when it throws: the caller removes `target`.
+ * Extracts an opened artifact's tar, everything where the tar has it; a leading `./` aside. Unpacks twice: first to check
+ * the whole listing, and to find room for it, then to write. Both readings are of the same bytes in memory, and what is
+ * written is what the listing found there. Files become 0644 or 0755 and directories 0755, whatever the umask; symlinks
+ * come last. Works in slices between which signals are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
  * `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
  */
-async function extractTar(opened, target, limits, signal) {
+async function extractTar(opened, { target, limits, signal }) {
     signal?.throwIfAborted();
-    keepYoungGenerationSmall();
     const slice = new TimeSlice(signal);
-    const extraction = { target, slice, unpack: () => inSlices(unpackZstd(opened, limits), slice) };
+    const writer = new TreeWriter(target, slice);
+    const extraction = { writer, slice, unpack: () => slice.pace(unpackZstd(opened, limits)) };
     const members = (await listMembers(extraction, limits)).filter(entry => !isRoot(entry));
     const plan = planExtraction(members, { ...limits, platform: process.platform, shape: 'as packed' });
-    requireSpace(target, plan.bytes);
-    const files = await extract_tar_writeTree(extraction, plan);
-    const { directories, symlinks, bytes, flattened } = plan;
-    return { files: inTreeOrder(files), symlinks, directories, bytes, flattened };
+    return await writer.writeTree(plan, files => extract_tar_writeFiles(extraction, files));
 }
 async function listMembers({ unpack }, limits) {
     const listing = new TarListing(limits);
@@ -30950,19 +30972,16 @@ async function listMembers({ unpack }, limits) {
         listing.add(piece);
     return listing.finish();
 }
-async function extract_tar_writeTree(extraction, plan) {
-    const { target, slice } = extraction;
-    await eachInSlices(plan.directories, slice, path => makeDirectory(target, path));
-    const files = await extract_tar_writeFiles(extraction, plan.files);
-    await eachInSlices(plan.symlinks, slice, symlink => makeSymlink(target, symlink));
-    return files;
-}
-async function extract_tar_writeFiles({ target, slice, unpack }, planned) {
+async function extract_tar_writeFiles({ writer, slice, unpack }, planned) {
     const reader = new PieceReader(unpack());
     const files = [];
     try {
         for (const file of planned) {
-            files.push(await writeMember(target, file, reader));
+            const { dataOffset, size, sha256 } = file.entry;
+            const written = size > SMALL_FILE_BYTES
+                ? await writer.writeFileFrom(file, reader.stream(dataOffset, size))
+                : writer.writeFile(file, await reader.read(dataOffset, size), sha256);
+            files.push(written);
             if (slice.isOver())
                 await slice.giveBack();
         }
@@ -30972,15 +30991,8 @@ async function extract_tar_writeFiles({ target, slice, unpack }, planned) {
     }
     return files;
 }
-async function writeMember(target, file, reader) {
-    const { dataOffset, size, sha256 } = file.entry;
-    if (size > SMALL_FILE_BYTES)
-        return writeFileFrom(target, file, reader.stream(dataOffset, size));
-    return writeFile(target, file, await reader.read(dataOffset, size), sha256);
-}
 
 ;// CONCATENATED MODULE: ./build/install/archive/unseal.js
-
 
 
 
@@ -31024,7 +31036,6 @@ async function decryptInPlace(bytes, decipher, slice) {
     for (let at = 0; at < bytes.length; at += unseal_PIECE_BYTES) {
         const plain = decipher.update(bytes.subarray(at, at + unseal_PIECE_BYTES));
         plain.copy(bytes, at);
-        freeBuffer(plain);
         if (slice.isOver())
             await slice.giveBack();
     }
@@ -31077,7 +31088,7 @@ async function downloadSealed({ request, client, tools, record }, { descriptor }
 /** Vouches for the sealed file: the pinned key, the pinned digest, and that its version never had other bytes. */
 async function verifySealed(deployment, { pinned, version }, sealed) {
     const { request, tools, record } = deployment;
-    const check = (bytes, key, signature) => checkEd25519(bytes, key, signature, tools.signal);
+    const check = signed => checkEd25519(signed, tools.signal);
     const verified = await verifySealedSignature(sealed, pinned, check);
     const { artifactSha256 } = request;
     if (artifactSha256 !== undefined)
@@ -31099,7 +31110,7 @@ async function openSealed({ tools }, verified, dek) {
 async function extractSealed({ request, tools }, opened, folder) {
     const content = (0,external_node_path_namespaceObject.join)(folder, 'content');
     makeOpenDirectorySync(content);
-    const tree = await extractTar(opened, content, request.extraction, tools.signal);
+    const tree = await extractTar(opened, { target: content, limits: request.extraction, signal: tools.signal });
     tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes.`);
     return { content, tree };
 }

@@ -85,7 +85,11 @@ export async function extractArtifact(
   const { request, tools } = deployment
   const staged = join(folder, 'tree')
   makeOpenDirectorySync(staged)
-  const tree = await extractZip(verified.verified, staged, request.extraction, tools.signal)
+  const tree = await extractZip(verified.verified, {
+    target: staged,
+    limits: request.extraction,
+    signal: tools.signal,
+  })
   const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`
   tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`)
   const pluginYaml = request.kind === 'plugin' ? readPluginYaml(staged) : undefined

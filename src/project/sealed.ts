@@ -56,7 +56,7 @@ export async function verifySealed(
   sealed: SealedArtifact,
 ): Promise<VerifiedSealedArtifact> {
   const { request, tools, record } = deployment
-  const check: Ed25519Check = (bytes, key, signature) => checkEd25519(bytes, key, signature, tools.signal)
+  const check: Ed25519Check = signed => checkEd25519(signed, tools.signal)
   const verified = await verifySealedSignature(sealed, pinned, check)
   const { artifactSha256 } = request
   if (artifactSha256 !== undefined) verifyPinnedDigest(verified, artifactSha256)
@@ -84,7 +84,7 @@ export async function extractSealed(
 ): Promise<ExtractedProject> {
   const content = join(folder, 'content')
   makeOpenDirectorySync(content)
-  const tree = await extractTar(opened, content, request.extraction, tools.signal)
+  const tree = await extractTar(opened, { target: content, limits: request.extraction, signal: tools.signal })
   tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes.`)
   return { content, tree }
 }

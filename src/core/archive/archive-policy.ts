@@ -27,7 +27,7 @@ export interface ExtractionPlan<Entry> {
 }
 
 interface NamedEntry<Entry> {
-  readonly path: string
+  path: string
   readonly type: ExtractableType
   readonly entry: Entry
 }
@@ -110,9 +110,10 @@ function flatten<Entry extends ArchiveEntry>(
   platform: NodeJS.Platform,
 ): NamedEntry<Entry>[] {
   verifyListedOnce(named, top)
-  return named
-    .filter(({ path }) => path !== top)
-    .map(({ path, type, entry }) => ({ path: parseEntryName(path.slice(top.length + 1), platform), type, entry }))
+  const below = named.filter(({ path }) => path !== top)
+  // Not copied: copies of a large listing would take megabytes.
+  for (const entry of below) entry.path = parseEntryName(entry.path.slice(top.length + 1), platform)
+  return below
 }
 
 function verifyListedOnce(named: readonly NamedEntry<ArchiveEntry>[], top: string): void {

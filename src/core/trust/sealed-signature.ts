@@ -21,8 +21,15 @@ export type VerifiedSealedArtifact = Omit<SealedArtifact, 'signature'> & {
   readonly [verified]: true
 }
 
-/** Whether an Ed25519 signature of 64 bytes is valid for all of the bytes. */
-export type Ed25519Check = (bytes: Buffer, key: KeyObject, signature: Buffer) => Promise<boolean>
+/** Bytes with what may be the key's Ed25519 signature, of 64 bytes, over all of them. */
+export interface SignedBytes {
+  readonly bytes: Buffer
+  readonly key: KeyObject
+  readonly signature: Buffer
+}
+
+/** Whether the signature is the key's. */
+export type Ed25519Check = (signed: SignedBytes) => Promise<boolean>
 
 const SIGNATURE_BYTES = 64
 
@@ -60,7 +67,8 @@ export async function verifySealedSignature(
   check: Ed25519Check,
 ): Promise<VerifiedSealedArtifact> {
   const { bytes, sha256 } = artifact
-  if ((await check(bytes, signer.key, parseSealedSignature(artifact.signature))) !== true) {
+  const signature = parseSealedSignature(artifact.signature)
+  if ((await check({ bytes, key: signer.key, signature })) !== true) {
     throw new SignatureError(
       'signature_mismatch',
       `The artifact (${bytes.length} bytes, sha256 ${sha256}) is not signed with the pinned key ${signer.base64}: ` +

@@ -1,4 +1,5 @@
-import { type KeyObject, verify } from 'node:crypto'
+import { verify } from 'node:crypto'
+import type { SignedBytes } from '../../core/trust/sealed-signature.ts'
 
 /** Up to here the check takes a few milliseconds, less than starting a thread for it. */
 const MAX_BYTES_AT_ONCE = 8 * 1024 * 1024
@@ -11,28 +12,17 @@ const IN_A_THREAD = `
 `
 
 /**
- * Whether an Ed25519 signature holds for all of the bytes. Many of them are checked in a thread of its own, so that signals
- * are heard meanwhile; they are not copied when they lie in shared memory (Node's own asynchronous form does copy).
+ * Whether an Ed25519 signature is valid for all of the bytes. Large artifacts are checked in a thread of their own, so that
+ * signals are handled meanwhile; they are not copied when they are in shared memory (Node's own asynchronous form copies).
  * Throws the signal's reason once it is aborted.
  */
-export async function checkEd25519(
-  bytes: Buffer,
-  key: KeyObject,
-  signature: Buffer,
-  signal?: AbortSignal,
-): Promise<boolean> {
+export async function checkEd25519(signed: SignedBytes, signal?: AbortSignal): Promise<boolean> {
   signal?.throwIfAborted()
-  return bytes.length > MAX_BYTES_AT_ONCE
-    ? checkInThread(bytes, key, signature, signal)
-    : verify(null, bytes, key, signature)
+  const { bytes, key, signature } = signed
+  return bytes.length > MAX_BYTES_AT_ONCE ? await checkInThread(signed, signal) : verify(null, bytes, key, signature)
 }
 
-async function checkInThread(
-  bytes: Buffer,
-  key: KeyObject,
-  signature: Buffer,
-  signal: AbortSignal | undefined,
-): Promise<boolean> {
+async function checkInThread({ bytes, key, signature }: SignedBytes, signal?: AbortSignal): Promise<boolean> {
   // Loaded only here: most runs check nothing so large.
   const { Worker } = await import('node:worker_threads')
   signal?.throwIfAborted()
@@ -43,7 +33,7 @@ async function checkInThread(
     return await new Promise<boolean>((resolve, reject) => {
       worker.once('message', isValid => resolve(isValid === true))
       worker.once('error', reject)
-      worker.once('exit', code => reject(signal?.reason ?? new Error(`The checking thread ended with ${code}.`)))
+      worker.once('exit', code => reject(signal?.reason ?? new Error(`The checking thread ended with code ${code}.`)))
     })
   } finally {
     signal?.removeEventListener('abort', stop)

@@ -1,9 +1,8 @@
 import { invalidEntry } from '../../core/archive/archive-entry.ts'
-import { type ExtractionLimits, verifyDeclaredSizes } from '../../core/archive/archive-limits.ts'
+import { verifyDeclaredSizes } from '../../core/archive/archive-limits.ts'
 import { type ExtractionPlan, planExtraction } from '../../core/archive/archive-policy.ts'
 import { decodeEntryText } from '../../core/archive/entry-names.ts'
-import type { VerifiedArtifact } from '../../core/trust/signature.ts'
-import type { TimeSlice } from '../files/time-slice.ts'
+import type { OpenZip } from './open-zip.ts'
 import type { ReadWindow } from './read-window.ts'
 import { readZipDirectory } from './zip-directory.ts'
 import { isSmall, readSmallEntry } from './zip-entry-data.ts'
@@ -11,34 +10,26 @@ import { type LocatedZipEntry, locateEntries } from './zip-local-headers.ts'
 
 /**
  * Reads a ZIP's whole listing, local headers and symlinks' targets included, and plans its extraction; writes nothing.
- * Declared sizes are judged before anything is unpacked. The files are in the order of their data.
+ * Declared sizes are checked before anything is unpacked. The files are in the order of their data.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`.
  */
-export async function planZip(
-  artifact: VerifiedArtifact,
-  window: ReadWindow,
-  limits: ExtractionLimits,
-  platform: NodeJS.Platform,
-  slice: TimeSlice,
-): Promise<ExtractionPlan<LocatedZipEntry>> {
-  const directory = await readZipDirectory(window, artifact.size, limits, slice)
-  verifyDeclaredSizes(directory.entries, limits)
-  const located = await locateEntries(window, directory, slice)
-  const complete = await readTargets(window, located, slice)
-  await slice.giveBack()
-  return planExtraction(complete, { ...limits, platform, shape: 'flattened' })
+export async function planZip(zip: OpenZip): Promise<ExtractionPlan<LocatedZipEntry>> {
+  const directory = await readZipDirectory(zip)
+  verifyDeclaredSizes(directory.entries, zip.rules)
+  const located = await locateEntries(zip, directory)
+  const complete = await readTargets(zip, located)
+  await zip.slice.giveBack()
+  return planExtraction(complete, zip.rules)
 }
 
 async function readTargets(
-  window: ReadWindow,
+  { window, slice }: OpenZip,
   entries: readonly LocatedZipEntry[],
-  slice: TimeSlice,
 ): Promise<LocatedZipEntry[]> {
   const complete: LocatedZipEntry[] = []
-  for (const entry of entries) {
+  await slice.forEach(entries, entry => {
     complete.push(entry.type === 'symlink' ? { ...entry, target: readTarget(window, entry) } : entry)
-    if (slice.isOver()) await slice.giveBack()
-  }
+  })
   return complete
 }
 

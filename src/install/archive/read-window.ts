@@ -1,36 +1,41 @@
 import { invalidArchive } from '../../core/archive/archive-entry.ts'
 import { readExactly } from './read-exactly.ts'
 
-/** Bytes: the most that one look may ask for. */
+/** The most bytes that one look may ask for. */
 export const WINDOW_BYTES = 1024 * 1024
 
 /** A file seen through one reused buffer, wherever its descriptor's own position is. */
 export class ReadWindow {
+  readonly fileSize: number
   readonly #fd: number
-  readonly #fileSize: number
   readonly #buffer = Buffer.allocUnsafeSlow(WINDOW_BYTES)
   #start = 0
   #end = 0
 
   constructor(file: { readonly fd: number; readonly size: number }) {
     this.#fd = file.fd
-    this.#fileSize = file.size
+    this.fileSize = file.size
   }
 
   /**
-   * A view of `length` bytes (at most WINDOW_BYTES) that holds until the next look. When they have to be read, `ahead`
+   * A view of `length` bytes (at most WINDOW_BYTES) that is valid until the next look. When they have to be read, `ahead`
    * bytes are read at once for the looks to come. Throws ArchiveError `invalid_archive` when the file ends before.
    */
   look(position: number, length: number, ahead: number = length): Buffer {
-    if (position < this.#start || position + length > this.#end) this.#fill(position, length, ahead)
+    if (position < 0 || position + length > this.fileSize) throw invalidArchive('it refers to bytes beyond its end')
+    if (position < this.#start || position + length > this.#end) this.#fill(position, Math.max(length, ahead))
     const from = position - this.#start
     return this.#buffer.subarray(from, from + length)
   }
 
-  #fill(position: number, length: number, ahead: number): void {
-    if (position < 0 || position + length > this.#fileSize) throw invalidArchive('it refers to bytes beyond its end')
-    const wanted = Math.min(Math.max(length, ahead), WINDOW_BYTES, this.#fileSize - position)
-    readExactly(this.#fd, this.#buffer.subarray(0, wanted), position)
+  /** Fills a buffer of the caller's own. Throws ArchiveError `invalid_archive` when the file ends before. */
+  read(position: number, buffer: Buffer): void {
+    readExactly(this.#fd, buffer, position)
+  }
+
+  #fill(position: number, most: number): void {
+    const wanted = Math.min(most, WINDOW_BYTES, this.fileSize - position)
+    this.read(position, this.#buffer.subarray(0, wanted))
     this.#start = position
     this.#end = position + wanted
   }

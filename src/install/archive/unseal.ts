@@ -1,5 +1,4 @@
 import { createDecipheriv, type DecipherGCM } from 'node:crypto'
-import { freeBuffer } from '../../core/archive/free-buffer.ts'
 import { ArtifactError } from '../../core/errors.ts'
 import type { VerifiedSealedArtifact } from '../../core/trust/sealed-signature.ts'
 import { TimeSlice } from '../files/time-slice.ts'
@@ -59,7 +58,6 @@ async function decryptInPlace(bytes: Buffer, decipher: DecipherGCM, slice: TimeS
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
     const plain = decipher.update(bytes.subarray(at, at + PIECE_BYTES))
     plain.copy(bytes, at)
-    freeBuffer(plain)
     if (slice.isOver()) await slice.giveBack()
   }
   verifyTag(decipher)

@@ -1,12 +1,12 @@
 import { type ArchiveEntry, invalidArchive, invalidEntry, unsafeEntry } from '../../core/archive/archive-entry.ts'
-import { type ExtractionLimits, verifyEntryCount } from '../../core/archive/archive-limits.ts'
+import { verifyEntryCount } from '../../core/archive/archive-limits.ts'
 import { decodeEntryText } from '../../core/archive/entry-names.ts'
 import { MAX_PATH_BYTES } from '../../core/limits.ts'
-import type { TimeSlice } from '../files/time-slice.ts'
+import type { OpenZip } from './open-zip.ts'
 import { type ReadWindow, WINDOW_BYTES } from './read-window.ts'
 import { type DirectoryLocation, locateDirectory } from './zip-end-record.ts'
 import { entryType, isOwnerExecutable } from './zip-entry-type.ts'
-import { parseExtraFields, resolveZip64, verifyUnicodePath } from './zip-extra-fields.ts'
+import { ZipExtraFields } from './zip-extra-fields.ts'
 
 export type ZipMethod = 'stored' | 'deflated'
 
@@ -25,7 +25,7 @@ export interface ZipDirectory extends DirectoryLocation {
   readonly entries: readonly ZipEntry[]
 }
 
-/** The parts of a central header that have no size of their own in it. */
+/** A central header and its parts of variable length. */
 interface CentralHeader {
   readonly fixed: Buffer
   readonly rawName: Buffer
@@ -46,31 +46,26 @@ const METHODS: ReadonlyMap<number, ZipMethod> = new Map([
 ])
 
 /**
- * Lists a ZIP by its central directory alone, which must hold exactly the promised headers and nothing else.
+ * Lists a ZIP by its central directory alone, which must contain exactly the promised headers and nothing else.
  * Throws ArchiveError `invalid_archive` for damage, encryption and methods other than stored and deflate,
  * `unsafe_archive` for names in no or two encodings, `archive_too_large` above `max-entries`, `empty_artifact`.
  */
-export async function readZipDirectory(
-  window: ReadWindow,
-  fileSize: number,
-  limits: ExtractionLimits,
-  slice: TimeSlice,
-): Promise<ZipDirectory> {
-  const location = locateDirectory(window, fileSize)
-  verifyEntryCount(location.count, limits)
+export async function readZipDirectory({ window, rules, slice }: OpenZip): Promise<ZipDirectory> {
+  const location = locateDirectory(window)
+  verifyEntryCount(location.count, rules)
   const entries: ZipEntry[] = []
   const end = location.offset + location.size
   let at = location.offset
   while (at < end) {
     if (entries.length === location.count)
-      throw invalidArchive(`its directory holds more than the ${location.count} headers it promises`)
+      throw invalidArchive(`its directory contains more than the ${location.count} headers it promises`)
     const header = readHeader(window, at, end)
     entries.push(parseEntry(header))
     at += header.bytes
     if (slice.isOver()) await slice.giveBack()
   }
   if (entries.length !== location.count) {
-    throw invalidArchive(`its directory holds ${entries.length} headers where it promises ${location.count}`)
+    throw invalidArchive(`its directory contains ${entries.length} headers where it promises ${location.count}`)
   }
   return { ...location, entries }
 }
@@ -94,7 +89,7 @@ function readHeader(window: ReadWindow, at: number, end: number): CentralHeader 
   if (at + HEADER_BYTES > end) throw invalidArchive('its directory is cut short')
   const fixed = window.look(at, HEADER_BYTES, WINDOW_BYTES)
   if (fixed.readUInt32LE(0) !== HEADER_SIGNATURE)
-    throw invalidArchive('its directory holds something that is no header')
+    throw invalidArchive('its directory contains something that is no header')
   const extraAt = HEADER_BYTES + fixed.readUInt16LE(28)
   const commentAt = extraAt + fixed.readUInt16LE(30)
   const bytes = commentAt + fixed.readUInt16LE(32)
@@ -111,15 +106,15 @@ function readHeader(window: ReadWindow, at: number, end: number): CentralHeader 
 function parseEntry({ fixed, rawName, extra }: CentralHeader): ZipEntry {
   const flags = fixed.readUInt16LE(8)
   const shown = rawName.toString('utf8')
-  const fields = parseExtraFields(extra, shown)
-  verifyUnicodePath(fields.unicodePath, rawName, shown)
-  const name = parseName(rawName, (flags & UTF8_NAME) !== 0 || fields.unicodePath !== undefined)
+  const fields = new ZipExtraFields(extra, shown)
+  fields.verifyUnicodePath(rawName)
+  const name = parseName(rawName, (flags & UTF8_NAME) !== 0 || fields.hasUnicodePath)
   verifyFlags(flags, name)
-  if (fixed.readUInt16LE(34) !== 0) throw invalidEntry(name, 'lies on another disk')
+  if (fixed.readUInt16LE(34) !== 0) throw invalidEntry(name, 'is on another disk')
   const packed = [fixed.readUInt32LE(24), fixed.readUInt32LE(20), fixed.readUInt32LE(42)]
-  const [size = 0, packedSize = 0, headerOffset = 0] = resolveZip64(packed, fields.zip64, name)
+  const [size = 0, packedSize = 0, headerOffset = 0] = fields.resolveZip64(packed)
   const method = parseMethod(fixed.readUInt16LE(10), name)
-  if (method === 'stored' && size !== packedSize) throw invalidEntry(name, 'is stored, with two different sizes')
+  if (method === 'stored' && size !== packedSize) throw invalidEntry(name, 'is stored but has two different sizes')
   const attributes = fixed.readUInt32LE(38)
   const type = entryType(attributes, name)
   const executable = isOwnerExecutable(attributes)

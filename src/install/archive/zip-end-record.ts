@@ -21,7 +21,7 @@ const LOCATOR_SIGNATURE = 0x07064b50
 const LOCATOR_BYTES = 20
 const ZIP64_END_SIGNATURE = 0x06064b50
 const ZIP64_END_BYTES = 56
-/** What a zip64 record's own size field leaves out. */
+/** Bytes that a zip64 record's own size field leaves out. */
 const ZIP64_END_UNCOUNTED_BYTES = 12
 
 const SATURATED_16 = 0xffff
@@ -30,10 +30,10 @@ const SATURATED_32 = 0xffffffff
 /**
  * Finds the one central directory that a ZIP has: one end record whose comment ends with the file, zip64 only where a
  * field asks for it, one disk, the directory right before its end record. Throws ArchiveError `invalid_archive` for
- * anything that another reader might take for another directory, `empty_artifact` for a directory of nothing.
+ * anything in which another reader might find another directory, `empty_artifact` for an empty directory.
  */
-export function locateDirectory(window: ReadWindow, fileSize: number): DirectoryLocation {
-  const end = readEndRecord(window, fileSize)
+export function locateDirectory(window: ReadWindow): DirectoryLocation {
+  const end = readEndRecord(window)
   const zip64 = readZip64Record(window, end)
   const directory = zip64 ?? end
   if (directory.offset + directory.size !== directory.position) {
@@ -48,7 +48,8 @@ export function locateDirectory(window: ReadWindow, fileSize: number): Directory
   return directory
 }
 
-function readEndRecord(window: ReadWindow, fileSize: number): EndRecord {
+function readEndRecord(window: ReadWindow): EndRecord {
+  const { fileSize } = window
   const tailBytes = Math.min(fileSize, END_BYTES + MAX_COMMENT_BYTES)
   const tail = window.look(fileSize - tailBytes, tailBytes)
   const [at, another] = endRecordCandidates(tail)
@@ -58,7 +59,7 @@ function readEndRecord(window: ReadWindow, fileSize: number): EndRecord {
   return parseEndRecord(tail.subarray(at), fileSize - tailBytes + at)
 }
 
-/** Other marks of an end record are no reason to refuse: a nested stored ZIP holds one. */
+/** Other marks of an end record are no reason to refuse: a nested stored ZIP contains one. */
 function endRecordCandidates(tail: Buffer): number[] {
   const candidates: number[] = []
   for (let at = tail.indexOf(END_SIGNATURE); at !== -1; at = tail.indexOf(END_SIGNATURE, at + 1)) {
@@ -70,12 +71,13 @@ function endRecordCandidates(tail: Buffer): number[] {
 
 function parseEndRecord(record: Buffer, position: number): EndRecord {
   const count = record.readUInt16LE(10)
-  verifyOneDisk(record.readUInt16LE(4), record.readUInt16LE(6), record.readUInt16LE(8) === count)
+  if (record.readUInt16LE(4) !== 0 || record.readUInt16LE(6) !== 0 || record.readUInt16LE(8) !== count)
+    throw oneOfSeveral()
   return { position, count, size: record.readUInt32LE(12), offset: record.readUInt32LE(16) }
 }
 
-function verifyOneDisk(disk: number, directoryDisk: number, isWholeHere: boolean): void {
-  if (disk !== 0 || directoryDisk !== 0 || !isWholeHere) throw invalidArchive('it is one part of several')
+function oneOfSeveral(): ArchiveError {
+  return invalidArchive('it is one part of several')
 }
 
 function readZip64Record(window: ReadWindow, end: EndRecord): EndRecord | undefined {
@@ -84,7 +86,7 @@ function readZip64Record(window: ReadWindow, end: EndRecord): EndRecord | undefi
   const locator = window.look(position, LOCATOR_BYTES)
   if (locator.readUInt32LE(0) !== LOCATOR_SIGNATURE) return undefined
   if (!isSaturated(end)) throw invalidArchive('it has a zip64 locator that no field of its end record asks for')
-  if (locator.readUInt32LE(4) !== 0 || locator.readUInt32LE(16) > 1) throw invalidArchive('it is one part of several')
+  if (locator.readUInt32LE(4) !== 0 || locator.readUInt32LE(16) > 1) throw oneOfSeveral()
   const record = parseZip64Record(window, readSafeInteger(locator, 8), position)
   verifyAgreement(end, record)
   return record
@@ -101,7 +103,8 @@ function parseZip64Record(window: ReadWindow, position: number, locatorPosition:
   if (record.readUInt32LE(0) !== ZIP64_END_SIGNATURE) throw misplaced
   if (position + ZIP64_END_UNCOUNTED_BYTES + readSafeInteger(record, 4) !== locatorPosition) throw misplaced
   const count = readSafeInteger(record, 32)
-  verifyOneDisk(record.readUInt32LE(16), record.readUInt32LE(20), readSafeInteger(record, 24) === count)
+  if (record.readUInt32LE(16) !== 0 || record.readUInt32LE(20) !== 0 || readSafeInteger(record, 24) !== count)
+    throw oneOfSeveral()
   return { position, count, size: readSafeInteger(record, 40), offset: readSafeInteger(record, 48) }
 }
 
@@ -115,6 +118,6 @@ function verifyAgreement(end: EndRecord, zip64: EndRecord): void {
 
 function readSafeInteger(bytes: Buffer, at: number): number {
   const value = bytes.readBigUInt64LE(at)
-  if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw invalidArchive('a size or position in it is beyond all measure')
+  if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw invalidArchive('a size or position in it is too large to be true')
   return Number(value)
 }

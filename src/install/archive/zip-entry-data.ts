@@ -1,13 +1,14 @@
-import { Readable } from 'node:stream'
 import { crc32, createInflateRaw, type InflateRaw, inflateRawSync } from 'node:zlib'
 import { invalidEntry } from '../../core/archive/archive-entry.ts'
-import { freeZlibPiece } from '../../core/archive/free-buffer.ts'
 import { errnoOf } from '../../core/errors.ts'
-import { readExactly } from './read-exactly.ts'
 import { type ReadWindow, WINDOW_BYTES } from './read-window.ts'
+import { unpack } from './unpack-stream.ts'
 import type { LocatedZipEntry } from './zip-local-headers.ts'
 
-/** Bytes of one piece of a large entry: half of it costs more turns of the event loop, twice as much does not stay in the processor's cache. */
+/**
+ * Bytes of one piece of a large entry: half of it costs more turns of the event loop, and twice as much does not stay in
+ * the processor's cache.
+ */
 const PIECE_BYTES = 256 * 1024
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */
 const SPARE_BYTES = 64
@@ -29,14 +30,14 @@ export function readSmallEntry(window: ReadWindow, entry: LocatedZipEntry): Buff
 }
 
 /**
- * The bytes of an entry of any size, in pieces that hold until the next is asked for, in bounded memory. What it yields is vouched for only when it has
- * come to its end: it throws ArchiveError `invalid_archive` as soon as there are more bytes than declared, and at the
- * end for too few, another CRC or packed bytes left over.
+ * The bytes of an entry of any size, in bounded memory, in pieces that are valid until the next one is requested. They are
+ * vouched for only at the end: it throws ArchiveError `invalid_archive` as soon as there are more bytes than declared, and
+ * at the end for too few, another CRC or packed bytes left over.
  */
-export async function* readLargeEntry(fd: number, entry: LocatedZipEntry): AsyncGenerator<Buffer> {
+export async function* readLargeEntry(window: ReadWindow, entry: LocatedZipEntry): AsyncGenerator<Buffer> {
   let size = 0
   let crc = 0
-  for await (const piece of entry.method === 'stored' ? readPacked(fd, entry) : inflateLarge(fd, entry)) {
+  for await (const piece of entry.method === 'stored' ? readPacked(window, entry) : inflateLarge(window, entry)) {
     size += piece.length
     if (size > entry.size) throw invalidEntry(entry.name, `unpacks to more than the ${entry.size} bytes it declares`)
     crc = crc32(piece, crc)
@@ -57,29 +58,24 @@ function inflateSmall(packed: Buffer, entry: LocatedZipEntry): Buffer {
   }
 }
 
-async function* inflateLarge(fd: number, entry: LocatedZipEntry): AsyncGenerator<Buffer> {
-  const packed = Readable.from(readPacked(fd, entry), { highWaterMark: 1 })
+async function* inflateLarge(window: ReadWindow, entry: LocatedZipEntry): AsyncGenerator<Buffer> {
   const inflate = createInflateRaw({ chunkSize: PIECE_BYTES })
-  packed.once('error', error => inflate.destroy(error))
   try {
-    for await (const piece of packed.pipe(inflate) as AsyncIterable<Buffer>) {
-      yield piece
-      freeZlibPiece(piece, PIECE_BYTES)
-    }
+    yield* unpack(inflate, readPacked(window, entry))
     verifyUsedUp(entry, inflate.bytesWritten)
   } catch (error) {
     throw toEntryError(error, entry)
-  } finally {
-    packed.destroy()
   }
 }
 
-/** Not a file stream: destroying one closes the descriptor, which is its owner's. */
-function* readPacked(fd: number, entry: LocatedZipEntry): Generator<Buffer> {
+/** Packed bytes, in two buffers that take turns. */
+function* readPacked(window: ReadWindow, entry: LocatedZipEntry): Generator<Buffer> {
+  let [next, other] = [Buffer.allocUnsafeSlow(PIECE_BYTES), Buffer.allocUnsafeSlow(PIECE_BYTES)]
   for (let at = 0; at < entry.packedSize; at += PIECE_BYTES) {
-    const piece = Buffer.allocUnsafeSlow(Math.min(PIECE_BYTES, entry.packedSize - at))
-    readExactly(fd, piece, entry.dataOffset + at)
+    const piece = next.subarray(0, entry.packedSize - at)
+    window.read(entry.dataOffset + at, piece)
     yield piece
+    ;[next, other] = [other, next]
   }
 }
 

@@ -1,6 +1,5 @@
 import type { PlannedFile } from '../../core/archive/archive-policy.ts'
-import { freeBuffer } from '../../core/archive/free-buffer.ts'
-import { inflateTogether } from './inflate-together.ts'
+import { BatchInflater } from './inflate-together.ts'
 import type { ReadWindow } from './read-window.ts'
 import { readSmallEntry } from './zip-entry-data.ts'
 import type { LocatedZipEntry } from './zip-local-headers.ts'
@@ -12,25 +11,27 @@ export interface ReadFile {
   readonly bytes: Buffer
 }
 
-type Inflating = { readonly batch: readonly SmallFile[]; readonly inflated: Promise<Buffer | undefined> }
+type Batch = readonly SmallFile[]
+type Inflating = { readonly batch: Batch; readonly inflated: Promise<Buffer | undefined> }
 
 /** Bytes of one batch: fewer would mean more turns of the event loop, more would only take more memory. */
 const MAX_BATCH_PACKED_BYTES = 256 * 1024
 const MAX_BATCH_BYTES = 1024 * 1024
 /** So that tiny ones do not take a whole slice of time to put together. */
 const MAX_BATCH_FILES = 1000
-/** Batches that the thread pool is given ahead of the one in use: with one it would now and then wait for this thread. */
+/** Batches that the thread pool is given ahead of the one in use: with one it would sometimes wait for this thread. */
 const BATCHES_AHEAD = 2
 
 /**
- * Small files for which `canInflateTogether` holds, in their order, with all of their bytes, which hold until the next file is asked for.
- * While a batch of files is used, the thread pool inflates the next ones. Vouches for declared sizes and CRCs, and that nothing packed was
- * left over. Throws ArchiveError `invalid_archive`.
+ * Small files for which `canInflateTogether` holds, in their order, with all of their bytes, which are valid until the next
+ * file is requested. While a batch of files is used, the thread pool inflates the next ones. Vouches for declared sizes and
+ * CRCs, and that nothing packed was left over. Throws ArchiveError `invalid_archive`.
  */
-export async function* readInBatches(window: ReadWindow, files: readonly SmallFile[]): AsyncGenerator<ReadFile> {
+export async function* readInBatches(window: ReadWindow, files: Batch): AsyncGenerator<ReadFile> {
+  const inflater = new BatchInflater(window)
   const inflating: Inflating[] = []
   for (const batch of cutIntoBatches(files)) {
-    const inflated = inflateTogether(window, batch.map(toEntry))
+    const inflated = inflater.inflate(batch.map(toEntry))
     // Thrown where the batch is used; until then nobody else listens.
     inflated.catch(() => {})
     inflating.push({ batch, inflated })
@@ -41,27 +42,24 @@ export async function* readInBatches(window: ReadWindow, files: readonly SmallFi
 
 async function* readNext(window: ReadWindow, inflating: Inflating[]): AsyncGenerator<ReadFile> {
   const next = inflating.shift()
-  if (next !== undefined) yield* readBatch(window, next.batch, await next.inflated)
+  if (next === undefined) return
+  const inflated = await next.inflated
+  yield* inflated === undefined ? readOneByOne(window, next.batch) : cutOut(next.batch, inflated)
 }
 
-function* readBatch(
-  window: ReadWindow,
-  batch: readonly SmallFile[],
-  inflated: Buffer | undefined,
-): Generator<ReadFile> {
-  if (inflated === undefined) {
-    for (const file of batch) yield { file, bytes: readSmallEntry(window, file.entry) }
-    return
-  }
+function* readOneByOne(window: ReadWindow, batch: Batch): Generator<ReadFile> {
+  for (const file of batch) yield { file, bytes: readSmallEntry(window, file.entry) }
+}
+
+function* cutOut(batch: Batch, inflated: Buffer): Generator<ReadFile> {
   let at = 0
   for (const file of batch) {
     yield { file, bytes: inflated.subarray(at, at + file.entry.size) }
     at += file.entry.size
   }
-  freeBuffer(inflated)
 }
 
-function* cutIntoBatches(files: readonly SmallFile[]): Generator<readonly SmallFile[]> {
+function* cutIntoBatches(files: Batch): Generator<Batch> {
   let batch: SmallFile[] = []
   let packedBytes = 0
   let bytes = 0

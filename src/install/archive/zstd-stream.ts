@@ -1,10 +1,9 @@
-import { Readable } from 'node:stream'
 import { constants, createZstdDecompress } from 'node:zlib'
 import { invalidArchive } from '../../core/archive/archive-entry.ts'
 import { type ExtractionLimits, verifyRatio } from '../../core/archive/archive-limits.ts'
-import { freeZlibPiece } from '../../core/archive/free-buffer.ts'
 import { MAX_WINDOW_LOG, parseZstdFrames, verifyWindowUse, type ZstdFrame } from '../../core/archive/zstd-frames.ts'
 import { ArchiveError, errnoOf } from '../../core/errors.ts'
+import { unpack } from './unpack-stream.ts'
 import type { OpenedArtifact } from './unseal.ts'
 
 /** Of what goes into the decoder and of what comes out: with 16 KiB, Node's default, it takes five times as long. */
@@ -14,8 +13,9 @@ const TAR_BYTES_PER_ENTRY = 4096
 const TAR_TRAILER_BYTES = 1024 * 1024
 
 /**
- * The tar that an opened artifact holds, in pieces of up to 1 MiB that hold until the next is asked for; it can be read as often as needed. Every frame
- * is found by its headers before the first is unpacked, and each must be used up and yield what it declares.
+ * The tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested; it can be read
+ * as often as needed. Every frame is found by its headers before the first is unpacked, and each must be used up and yield
+ * what it declares.
  * Throws ArchiveError `invalid_archive`, `archive_too_large` as soon as there is more than the limits and a tar's own
  * overhead allow, and `unsafe_archive` as soon as, above 1 MiB, there are 1,000 times the packed bytes.
  */
@@ -48,25 +48,20 @@ function verifyUnpackedBytes(bytes: number, { maxExtractedBytes, maxEntries }: E
 }
 
 async function* unpackFrame(zstd: Buffer, frame: ZstdFrame): AsyncGenerator<Buffer> {
-  const packedBytes = frame.end - frame.start
-  const packed = Readable.from(cut(zstd.subarray(frame.start, frame.end)), { highWaterMark: 1 })
   const params = { [constants.ZSTD_d_windowLogMax]: MAX_WINDOW_LOG }
-  const decoder = packed.pipe(createZstdDecompress({ chunkSize: PIECE_BYTES, params }))
+  const decoder = createZstdDecompress({ chunkSize: PIECE_BYTES, params })
   let bytes = 0
   try {
-    for await (const piece of decoder as AsyncIterable<Buffer>) {
+    for await (const piece of unpack(decoder, cut(zstd.subarray(frame.start, frame.end)))) {
       bytes += piece.length
       verifyWindowUse(frame, bytes)
       yield piece
-      freeZlibPiece(piece, PIECE_BYTES)
     }
   } catch (error) {
     throw toArchiveError(error)
-  } finally {
-    packed.destroy()
   }
-  // The decoder has verified size and checksum, where the frame has them, but does not tell when it stops early.
-  if (decoder.bytesWritten !== packedBytes) throw invalidArchive('a zstd frame ends before its last block')
+  // The decoder has verified size and checksum, where the frame has them, but does not say when it stops early.
+  if (decoder.bytesWritten !== frame.end - frame.start) throw invalidArchive('a zstd frame ends before its last block')
 }
 
 function* cut(bytes: Buffer): Generator<Buffer> {

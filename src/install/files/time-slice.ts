@@ -3,14 +3,14 @@ import { setImmediate } from 'node:timers/promises'
 /** Milliseconds of synchronous work before signals and timers get their turn. */
 const SLICE_MS = 25
 
-/** One whole turn of the event loop: every signal that has come by now is heard. */
+/** One whole turn of the event loop: every signal that has arrived by now is handled. */
 export async function hearSignals(): Promise<void> {
-  // The first may be over before the loop has asked for signals, where it is called from what a file or a socket answered.
+  // The first one may end before the loop has polled for signals, where a file's or a socket's callback called this.
   await setImmediate()
   await setImmediate()
 }
 
-/** Cuts long synchronous work into slices, so that a cancellation is heard: `if (slice.isOver()) await slice.giveBack()`. */
+/** Cuts long synchronous work into slices, so that a cancel is noticed: `if (slice.isOver()) await slice.giveBack()`. */
 export class TimeSlice {
   readonly #signal: AbortSignal | undefined
   #endsAt = performance.now() + SLICE_MS
@@ -23,10 +23,26 @@ export class TimeSlice {
     return performance.now() >= this.#endsAt
   }
 
-  /** Lets the event loop turn once and starts the next slice. Throws the signal's reason when it has been aborted. */
+  /** Lets the event loop turn once and starts the next slice. Throws the signal's reason once it is aborted. */
   async giveBack(): Promise<void> {
     await setImmediate()
     this.#signal?.throwIfAborted()
     this.#endsAt = performance.now() + SLICE_MS
+  }
+
+  /** Calls `act` with each item, and gives back the event loop whenever the slice is over. Throws as `giveBack` does. */
+  async forEach<Item>(items: Iterable<Item>, act: (item: Item) => void): Promise<void> {
+    for (const item of items) {
+      act(item)
+      if (this.isOver()) await this.giveBack()
+    }
+  }
+
+  /** The same pieces; gives back the event loop before one whenever the slice is over. Throws as `giveBack` does. */
+  async *pace(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+    for await (const piece of pieces) {
+      if (this.isOver()) await this.giveBack()
+      yield piece
+    }
   }
 }

@@ -39,10 +39,11 @@ export function buildTreeRecord(
     !keepPaths.some(kept => path === kept || path.startsWith(`${kept}/`))
   const files = tree.files.filter(isOurs)
   const symlinks = tree.symlinks.filter(isOurs)
-  const hashes = new Map(tree.files.map(file => [file.path, file.sha256]))
-  const throughLinks = symlinks.flatMap(({ path, target }) => {
-    const sha256 = hashes.get(posix.join(posix.dirname(path), target))
-    return sha256 === undefined ? [] : [{ path, sha256 }]
+  const linkedTo = new Set(symlinks.map(resolveTarget))
+  const hashes = new Map(tree.files.filter(({ path }) => linkedTo.has(path)).map(({ path, sha256 }) => [path, sha256]))
+  const throughLinks = symlinks.flatMap(symlink => {
+    const sha256 = hashes.get(resolveTarget(symlink))
+    return sha256 === undefined ? [] : [{ path: symlink.path, sha256 }]
   })
   return { digest: treeDigest([...files, ...throughLinks]), files, symlinks }
 }
@@ -106,4 +107,9 @@ export async function compareTree(
 function isAlike(entry: TreeEntry, expected: TreeRecord['files'][number] | TreeRecord['symlinks'][number]): boolean {
   if ('target' in expected) return entry.type === 'symlink' && entry.target === expected.target
   return entry.type === 'file' && entry.size === expected.size && entry.mode === expected.mode
+}
+
+/** Relative to the tree's root, like the symlink's own path. */
+function resolveTarget({ path, target }: { path: string; target: string }): string {
+  return posix.join(posix.dirname(path), target)
 }

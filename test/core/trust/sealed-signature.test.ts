@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict'
-import { createHash, type KeyObject, verify } from 'node:crypto'
+import { createHash, verify } from 'node:crypto'
 import { describe, it } from 'node:test'
 import { SignatureError } from '../../../src/core/errors.ts'
-import { parseSealedSignature, verifySealedSignature } from '../../../src/core/trust/sealed-signature.ts'
+import {
+  parseSealedSignature,
+  type SignedBytes,
+  verifySealedSignature,
+} from '../../../src/core/trust/sealed-signature.ts'
 import { parseSignerKeys, type SignerKey } from '../../../src/core/trust/signer-keys.ts'
 import { ED25519_VECTORS } from './ed25519-vectors.ts'
 
@@ -14,7 +18,7 @@ function sealed(bytes: Buffer, signature: Buffer) {
   return { bytes, sha256, signature: signature.toString('base64') }
 }
 
-const check = async (bytes: Buffer, key: KeyObject, signature: Buffer) => verify(null, bytes, key, signature)
+const check = async ({ bytes, key, signature }: SignedBytes) => verify(null, bytes, key, signature)
 
 function keyOf(hex: string): SignerKey {
   return parseSignerKeys(hex).at(0) as SignerKey

@@ -12,29 +12,35 @@ function sharedBytes(size: number): Buffer {
 
 describe('checkEd25519', () => {
   for (const [name, size] of Object.entries(SIZES)) {
-    it(`tells a signature that holds for ${name} bytes from one that does not`, async () => {
+    it(`accepts a valid signature of ${name} bytes and no other`, async () => {
       const bytes = sharedBytes(size)
       const signature = sign(null, bytes, privateKey)
-      assert.equal(await checkEd25519(bytes, publicKey, signature), true)
+      assert.equal(await checkEd25519({ bytes, key: publicKey, signature }), true)
       bytes.writeUInt8(0, size - 1)
-      assert.equal(await checkEd25519(bytes, publicKey, signature), false)
+      assert.equal(await checkEd25519({ bytes, key: publicKey, signature }), false)
     })
 
     it(`ends a cancelled check of ${name} bytes with the reason`, async () => {
       const bytes = sharedBytes(size)
       const controller = new AbortController()
-      const checked = checkEd25519(bytes, publicKey, sign(null, bytes, privateKey), controller.signal)
+      const checked = checkEd25519(
+        { bytes, key: publicKey, signature: sign(null, bytes, privateKey) },
+        controller.signal,
+      )
       controller.abort(new Error('cancelled'))
       if (size === SIZES.many) await assert.rejects(checked, /cancelled/)
-      await assert.rejects(checkEd25519(bytes, publicKey, Buffer.alloc(64), controller.signal), /cancelled/)
+      await assert.rejects(
+        checkEd25519({ bytes, key: publicKey, signature: Buffer.alloc(64) }, controller.signal),
+        /cancelled/,
+      )
     })
   }
 
-  it('hears the event loop while it checks many bytes', async () => {
+  it('leaves the event loop free while it checks many bytes', async () => {
     const bytes = sharedBytes(256 * 1024 * 1024)
     let ticks = 0
     const timer = setInterval(() => ticks++, 5)
-    await checkEd25519(bytes, publicKey, Buffer.alloc(64))
+    await checkEd25519({ bytes, key: publicKey, signature: Buffer.alloc(64) })
     clearInterval(timer)
     assert.ok(ticks > 5, `the loop turned ${ticks} times`)
   })

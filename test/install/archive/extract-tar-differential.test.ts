@@ -68,7 +68,7 @@ function makeSample(t: TestContext, withLongNames = true): Sample {
 }
 
 async function compare({ source, target }: Sample, tar: Buffer): Promise<void> {
-  await extractTar(await openedTar(tar), target, LIMITS)
+  await extractTar(await openedTar(tar), { target, limits: LIMITS })
   assert.deepEqual(listTree(target), listTree(source))
 }
 
@@ -124,7 +124,7 @@ describe('extractTar, beside other tools', () => {
     it(`gives back what ${name} compressed`, { skip: lacking('tar', ...needs) }, async t => {
       const sample = makeSample(t)
       writeFileSync(join(sample.directory, 'made.tar'), shell(sample, 'tar -C source -cf - .'))
-      await extractTar(await openedZstd(shell(sample, line)), sample.target, LIMITS)
+      await extractTar(await openedZstd(shell(sample, line)), { target: sample.target, limits: LIMITS })
       assert.deepEqual(listTree(sample.target), listTree(sample.source))
     })
   }
@@ -132,21 +132,27 @@ describe('extractTar, beside other tools', () => {
   it('refuses a window of 256 MiB', { skip: lacking('tar', 'zstd') }, async t => {
     const sample = makeSample(t)
     const zstd = shell(sample, 'tar -C source -cf - . | zstd -q -c --long=28')
-    await assert.rejects(extractTar(await openedZstd(zstd), sample.target, LIMITS), { code: 'archive_too_large' })
+    await assert.rejects(extractTar(await openedZstd(zstd), { target: sample.target, limits: LIMITS }), {
+      code: 'archive_too_large',
+    })
   })
 
   it('refuses what GNU tar stores as sparse', { skip: lacking('tar', 'truncate') }, async t => {
     for (const format of ['gnu', 'pax']) {
       const sample = makeSample(t)
       const tar = shell(sample, `truncate -s 10M source/holes && tar --sparse --format=${format} -C source -cf - .`)
-      await assert.rejects(extractTar(await openedTar(tar), sample.target, LIMITS), { code: 'unsafe_archive' })
+      await assert.rejects(extractTar(await openedTar(tar), { target: sample.target, limits: LIMITS }), {
+        code: 'unsafe_archive',
+      })
     }
   })
 
   it('refuses a hard link by GNU tar', { skip: lacking('tar', 'ln') }, async t => {
     const sample = makeSample(t)
     const tar = shell(sample, 'ln source/manifest.json source/another && tar -C source -cf - .')
-    await assert.rejects(extractTar(await openedTar(tar), sample.target, LIMITS), { code: 'unsafe_archive' })
+    await assert.rejects(extractTar(await openedTar(tar), { target: sample.target, limits: LIMITS }), {
+      code: 'unsafe_archive',
+    })
   })
 
   it('gives back every tree that tar-stream packed', async t => {
@@ -165,7 +171,7 @@ describe('extractTar, beside other tools', () => {
       fc.asyncProperty(trees.filter(isTree), async tree => {
         const target = join(directory, `${run++}`)
         mkdirSync(target)
-        const { files } = await extractTar(await openedTar(await packed(tree)), target, LIMITS)
+        const { files } = await extractTar(await openedTar(await packed(tree)), { target, limits: LIMITS })
         assert.deepEqual(files.map(file => file.path).toSorted(), Object.keys(tree).toSorted())
         for (const { path } of files) assert.deepEqual(new Uint8Array(readFileSync(join(target, path))), tree[path])
       }),

@@ -16,7 +16,7 @@ describe('a hostile tar', () => {
       const target = join(directory, 'target')
       mkdirSync(target)
       const isExpected = (error: unknown) => error instanceof ArchiveError && error.code === code
-      await assert.rejects(extractTar(await openedTar(bytes()), target, HOSTILE_TAR_LIMITS), isExpected)
+      await assert.rejects(extractTar(await openedTar(bytes()), { target, limits: HOSTILE_TAR_LIMITS }), isExpected)
       assert.deepEqual([readdirSync(directory), readdirSync(target)], [['target'], []])
     })
   }

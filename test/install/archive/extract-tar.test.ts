@@ -24,7 +24,7 @@ function makeTarget(t: TestContext): string {
 }
 
 async function extract(items: TarItem[], target: string, signal?: AbortSignal): Promise<ExtractedTree> {
-  return extractTar(await openedTar(buildTar(items)), target, LIMITS, signal)
+  return extractTar(await openedTar(buildTar(items)), { target, limits: LIMITS, signal })
 }
 
 const accepted: { name: string; items: TarItem[]; listing: Record<string, string> }[] = [
@@ -125,7 +125,7 @@ describe('extractTar', () => {
       zstdCompressSync(part),
     )
     const target = makeTarget(t)
-    await extractTar(await openedZstd(Buffer.concat(frames)), target, LIMITS)
+    await extractTar(await openedZstd(Buffer.concat(frames)), { target, limits: LIMITS })
     assert.deepEqual(readdirSync(target), ['a', 'b'])
   })
 
@@ -133,7 +133,7 @@ describe('extractTar', () => {
     const frames = ['a', 'b'].map(name => zstdCompressSync(buildTar([file(name)])))
     const target = makeTarget(t)
     const isRefusal = (error: unknown) => error instanceof ArchiveError && error.code === 'invalid_archive'
-    await assert.rejects(extractTar(await openedZstd(Buffer.concat(frames)), target, LIMITS), isRefusal)
+    await assert.rejects(extractTar(await openedZstd(Buffer.concat(frames)), { target, limits: LIMITS }), isRefusal)
     assert.deepEqual(readdirSync(target), [])
   })
 
@@ -172,7 +172,7 @@ describe('extractTar', () => {
     const controller = new AbortController()
     setImmediate(() => controller.abort(new Error('cancelled')))
     await assert.rejects(
-      extractTar(opened, target, LIMITS, controller.signal),
+      extractTar(opened, { target, limits: LIMITS, signal: controller.signal }),
       error => error === controller.signal.reason,
     )
     assert.ok(readdirSync(target).length < items.length)

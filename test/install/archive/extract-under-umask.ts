@@ -7,6 +7,6 @@ const [umask = '', archive = '', target = ''] = process.argv.slice(2)
 await inTemporaryDirectory(directory =>
   withVerifiedArtifact(readFileSync(archive), directory, async artifact => {
     process.umask(Number.parseInt(umask, 8))
-    await extractZip(artifact, target, { maxExtractedBytes: 1000, maxEntries: 10 })
+    await extractZip(artifact, { target, limits: { maxExtractedBytes: 1000, maxEntries: 10 } })
   }),
 )

@@ -56,7 +56,7 @@ function writeSampleTree(root: string): void {
 async function extractTo(directory: string, name: string, bytes: Buffer): Promise<ExtractedTree> {
   const target = join(directory, name)
   mkdirSync(target)
-  return withVerifiedArtifact(bytes, directory, artifact => extractZip(artifact, target, LIMITS))
+  return withVerifiedArtifact(bytes, directory, artifact => extractZip(artifact, { target, limits: LIMITS }))
 }
 
 function contentsOf(listing: Record<string, string>): Record<string, string> {

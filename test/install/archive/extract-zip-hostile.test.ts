@@ -12,8 +12,9 @@ import { HOSTILE_LIMITS, HOSTILE_ZIPS, type HostileZip } from '../../archives/ho
 import { inTemporaryDirectory, withVerifiedArtifact } from './verified-artifact.ts'
 
 async function attack(hostile: HostileZip, artifact: VerifiedArtifact, target: string): Promise<unknown> {
-  if (hostile.platform === undefined) return extractZip(artifact, target, HOSTILE_LIMITS)
-  return planZip(artifact, new ReadWindow(artifact), HOSTILE_LIMITS, hostile.platform, new TimeSlice())
+  if (hostile.platform === undefined) return extractZip(artifact, { target, limits: HOSTILE_LIMITS })
+  const rules = { ...HOSTILE_LIMITS, platform: hostile.platform, shape: 'flattened' as const }
+  return planZip({ window: new ReadWindow(artifact), rules, slice: new TimeSlice() })
 }
 
 describe('a hostile archive', () => {

@@ -23,7 +23,7 @@ async function extractIn(directory: string, bytes: Buffer, signal?: AbortSignal)
   const target = join(directory, 'target')
   mkdirSync(target, { recursive: true })
   return withVerifiedArtifact(bytes, directory, async artifact => {
-    const tree = await extractZip(artifact, target, LIMITS, signal)
+    const tree = await extractZip(artifact, { target, limits: LIMITS, signal })
     assert.equal(fstatSync(artifact.fd).size, bytes.length)
     return tree
   })
@@ -55,7 +55,9 @@ describe('extractZip', () => {
     const target = mountMemory(t, 'size=1m')
     const bytes = buildZip([file('small'), { ...file('large', Buffer.alloc(2 * 1024 * 1024)), stored: true }])
     await inTemporaryDirectory(async directory => {
-      const extraction = withVerifiedArtifact(bytes, directory, artifact => extractZip(artifact, target, LIMITS))
+      const extraction = withVerifiedArtifact(bytes, directory, artifact =>
+        extractZip(artifact, { target, limits: LIMITS }),
+      )
       await assert.rejects(extraction, error => error instanceof DeploymentError && error.code === 'disk_full')
       assert.deepEqual(readdirSync(target), [])
     })
@@ -96,7 +98,7 @@ describe('extractZip', () => {
       mkdirSync(target)
       const bytes = buildZip([file('a', '12345'), file('b', '67890')])
       await withVerifiedArtifact(bytes, directory, artifact =>
-        extractZip(artifact, target, { maxExtractedBytes: 10, maxEntries: 2 }),
+        extractZip(artifact, { target, limits: { maxExtractedBytes: 10, maxEntries: 2 } }),
       )
       assert.deepEqual(readdirSync(target).sort(), ['a', 'b'])
     })

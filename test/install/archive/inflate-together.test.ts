@@ -4,7 +4,7 @@ import { closeSync, openSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { constants, crc32, deflateRawSync } from 'node:zlib'
-import { canInflateTogether, inflateTogether } from '../../../src/install/archive/inflate-together.ts'
+import { BatchInflater, canInflateTogether } from '../../../src/install/archive/inflate-together.ts'
 import { ReadWindow } from '../../../src/install/archive/read-window.ts'
 import type { LocatedZipEntry } from '../../../src/install/archive/zip-local-headers.ts'
 import { inTemporaryDirectory } from './verified-artifact.ts'
@@ -54,7 +54,7 @@ async function inflate(items: readonly Packed[]): Promise<Buffer | undefined> {
     assert.ok(entries.every(canInflateTogether))
     const fd = openSync(path, 'r')
     try {
-      const bytes = await inflateTogether(new ReadWindow({ fd, size: at }), entries)
+      const bytes = await new BatchInflater(new ReadWindow({ fd, size: at })).inflate(entries)
       return bytes === undefined ? undefined : Buffer.from(bytes)
     } finally {
       closeSync(fd)
@@ -107,7 +107,7 @@ const refused: Record<string, Packed[]> = {
   'far more than is declared': [pack(first), { ...pack(Buffer.alloc(4_000_000)), size: 10 }],
 }
 
-describe('inflateTogether', () => {
+describe('BatchInflater', () => {
   it('gives the bytes of one entry behind those of the other', async () => {
     const bytes = await inflate([pack(first), pack(second), pack(third)])
     assert.deepEqual(bytes, Buffer.concat([first, second, third]))

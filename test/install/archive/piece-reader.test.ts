@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { freeBuffer } from '../../../src/core/archive/free-buffer.ts'
 import { ArchiveError } from '../../../src/core/errors.ts'
 import { PieceReader } from '../../../src/install/archive/piece-reader.ts'
 
 const TEXT = 'abcdefghijklmnopqrstuvwxyz'
 
-/** The text in pieces, each of which is gone when the next is asked for. */
+/** The text in pieces, each of which is overwritten when the next is requested. */
 async function* piecesOf(sizes: readonly number[], onEnd = () => {}): AsyncGenerator<Buffer> {
   try {
     let at = 0
@@ -14,7 +13,7 @@ async function* piecesOf(sizes: readonly number[], onEnd = () => {}): AsyncGener
       const piece = Buffer.alloc(size, TEXT.slice(at, at + size))
       at += size
       yield piece
-      freeBuffer(piece)
+      piece.fill(0)
     }
   } finally {
     onEnd()

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { makeDirectory, makeSymlink, writeFile, writeFileFrom } from '../../../src/install/archive/tree-writer.ts'
+import { TreeWriter } from '../../../src/install/archive/tree-writer.ts'
+import { TimeSlice } from '../../../src/install/files/time-slice.ts'
 import { inTemporaryDirectory } from './verified-artifact.ts'
 
 const CONTENT = Buffer.from('content')
@@ -13,14 +14,18 @@ async function* pieces(): AsyncGenerator<Buffer> {
   yield CONTENT.subarray(3)
 }
 
-const WAYS = {
-  'a directory': async (root: string) => makeDirectory(root, 'a'),
-  'a file': async (root: string) => writeFile(root, TO_A, CONTENT),
-  'a file in pieces': (root: string) => writeFileFrom(root, TO_A, pieces()),
-  'a symlink': async (root: string) => makeSymlink(root, { path: 'a', target: 'b' }),
+function writerTo(root: string): TreeWriter {
+  return new TreeWriter(root, new TimeSlice())
 }
 
-describe('the tree writer', () => {
+const WAYS = {
+  'a directory': async (root: string) => writerTo(root).makeDirectory('a'),
+  'a file': async (root: string) => writerTo(root).writeFile(TO_A, CONTENT),
+  'a file in pieces': (root: string) => writerTo(root).writeFileFrom(TO_A, pieces()),
+  'a symlink': async (root: string) => writerTo(root).makeSymlink({ path: 'a', target: 'b' }),
+}
+
+describe('TreeWriter', () => {
   for (const [what, make] of Object.entries(WAYS)) {
     it(`refuses to make ${what} where a file is`, async () => {
       await inTemporaryDirectory(async root => {
@@ -38,7 +43,7 @@ describe('the tree writer', () => {
       })
     })
 
-    it(`tells a host that does not permit ${what}`, { skip: process.platform !== 'linux' }, async () => {
+    it(`reports a host that does not permit ${what}`, { skip: process.platform !== 'linux' }, async () => {
       await assert.rejects(make('/sys/kernel'), { code: 'host_not_writable' })
     })
   }
@@ -46,8 +51,9 @@ describe('the tree writer', () => {
   it('gives a file in pieces the digest and size of the whole', async () => {
     await inTemporaryDirectory(async root => {
       mkdirSync(join(root, 'd'))
-      const whole = writeFile(root, { path: 'd/whole', mode: 0o755 }, CONTENT)
-      const pieced = await writeFileFrom(root, { path: 'd/pieced', mode: 0o755 }, pieces())
+      const writer = writerTo(root)
+      const whole = writer.writeFile({ path: 'd/whole', mode: 0o755 }, CONTENT)
+      const pieced = await writer.writeFileFrom({ path: 'd/pieced', mode: 0o755 }, pieces())
       assert.deepEqual({ ...pieced, path: '' }, { ...whole, path: '' })
     })
   })

@@ -26,7 +26,7 @@ async function extract(items: readonly ZipItem[]): Promise<Map<string, Buffer>> 
   return inTemporaryDirectory(async directory => {
     const target = join(directory, 'target')
     mkdirSync(target)
-    await withVerifiedArtifact(buildZip(items), directory, artifact => extractZip(artifact, target, LIMITS))
+    await withVerifiedArtifact(buildZip(items), directory, artifact => extractZip(artifact, { target, limits: LIMITS }))
     return new Map(items.map(({ name }) => [name, readFileSync(join(target, name))]))
   })
 }

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { eachInSlices, inSlices } from '../../../src/install/files/in-slices.ts'
 import { TimeSlice } from '../../../src/install/files/time-slice.ts'
 
 const reason = new Error('cancelled')
 
-/** A slice that has just ended, of work that has just been cancelled. */
+/** A slice that is over, of work that has just been cancelled. */
 function endedSlice(): TimeSlice {
   const controller = new AbortController()
   const slice = new TimeSlice(controller.signal)
@@ -19,33 +18,33 @@ async function* pieces(): AsyncGenerator<Buffer> {
   yield Buffer.from('b')
 }
 
-describe('eachInSlices', () => {
-  it('makes something of each item, in order', async () => {
+describe('TimeSlice.forEach', () => {
+  it('acts on each item, in order', async () => {
     const made: number[] = []
-    await eachInSlices([1, 2, 3], new TimeSlice(), item => made.push(item))
+    await new TimeSlice().forEach([1, 2, 3], item => made.push(item))
     assert.deepEqual(made, [1, 2, 3])
   })
 
-  it('hears a signal between items', async () => {
+  it('notices an abort between items', async () => {
     const made: number[] = []
     await assert.rejects(
-      eachInSlices([1, 2, 3], endedSlice(), item => made.push(item)),
+      endedSlice().forEach([1, 2, 3], item => made.push(item)),
       reason,
     )
     assert.deepEqual(made, [1])
   })
 })
 
-describe('inSlices', () => {
+describe('TimeSlice.pace', () => {
   it('gives the same pieces', async () => {
     const seen: string[] = []
-    for await (const piece of inSlices(pieces(), new TimeSlice())) seen.push(piece.toString())
+    for await (const piece of new TimeSlice().pace(pieces())) seen.push(piece.toString())
     assert.deepEqual(seen, ['a', 'b'])
   })
 
-  it('hears a signal before a piece', async () => {
+  it('notices an abort before a piece', async () => {
     await assert.rejects(async () => {
-      for await (const _ of inSlices(pieces(), endedSlice())) assert.fail('no piece was to come')
+      for await (const _ of endedSlice().pace(pieces())) assert.fail('no piece was to come')
     }, reason)
   })
 })
