@@ -16963,13 +16963,15 @@ function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
 
 const KILL_AFTER_TERM_MS = 5000;
 const MAX_OUTPUT_BYTES = 2048;
-/** How long a child that has ended may keep its output open (a daemon that it left behind) before we stop reading. */
+/**
+ * How long the output of a child that has exited may stay open (a daemon that it left behind) before we stop reading.
+ */
 const DRAIN_MS = 200;
 /**
- * Runs a program in a process group of its own with stdin closed, and resolves when it has ended, however it ended.
+ * Runs a program in a process group of its own with stdin closed, and resolves when it has exited, with success or not.
  * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program
- * has ended; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and of
- * stdout alone for who reads an answer, and marks where it cut. Never blocks the event loop.
+ * has exited; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and
+ * of stdout alone for callers that parse it, and marks where it cut. Never blocks the event loop.
  */
 async function runChild(request) {
     request.signal?.throwIfAborted();
@@ -17002,7 +17004,7 @@ async function runChild(request) {
         ? { kind: 'signalled', signal: String(signal), output: output() }
         : { kind: 'exited', code, output: output(), stdout: stdout() };
 }
-/** What a child of ours may know of the environment: never the runner's inputs, tokens or tracking id. */
+/** The environment that a child of ours gets: never the runner's inputs, tokens or tracking id. */
 function allowedEnvironment(extra = {}) {
     const inherited = ['PATH', 'HOME', 'LANG', 'TZ'].flatMap(name => {
         const value = process.env[name];
@@ -17031,7 +17033,7 @@ function collectOutput(streams) {
         const bytes = Buffer.concat(chunks);
         if (size <= MAX_OUTPUT_BYTES)
             return bytes.toString('utf8');
-        // Of a character that the cut has divided nothing is kept.
+        // A character that the cut has divided is dropped.
         return `${new TextDecoder().decode(bytes, { stream: true })}${CUT_MARK}`;
     };
 }
@@ -17065,7 +17067,7 @@ function signalGroup(pid, signal) {
         process.kill(-pid, signal);
     }
     catch {
-        // The group is gone already.
+        // The group has exited already.
     }
 }
 
@@ -17075,11 +17077,13 @@ function signalGroup(pid, signal) {
 const SLICE_MS = 25;
 /** One whole turn of the event loop: every signal that has arrived by now is handled. */
 async function hearSignals() {
-    // The first one may end before the loop has polled for signals, where a file's or a socket's callback called this.
+    // When a file's or a socket's callback called this, the first one ends before the loop has polled for signals.
     await (0,external_node_timers_promises_namespaceObject.setImmediate)();
     await (0,external_node_timers_promises_namespaceObject.setImmediate)();
 }
-/** Cuts long synchronous work into slices, so that a cancel is noticed: `if (slice.isOver()) await slice.giveBack()`. */
+/**
+ * Cuts long synchronous work into slices, so that a cancel is noticed: `if (slice.isOver()) await slice.giveBack()`.
+ */
 class TimeSlice {
     #signal;
     #endsAt = performance.now() + SLICE_MS;
@@ -17095,7 +17099,7 @@ class TimeSlice {
         this.#signal?.throwIfAborted();
         this.#endsAt = performance.now() + SLICE_MS;
     }
-    /** Calls `act` with each item, and gives back the event loop whenever the slice is over. Throws as `giveBack` does. */
+    /** Calls `act` with each item; gives back the event loop whenever the slice is over. Throws as `giveBack` does. */
     async forEach(items, act) {
         for (const item of items) {
             act(item);
@@ -17152,8 +17156,9 @@ function rankAt(path, at) {
 
 
 /**
- * Every file, symlink and other thing below `root` (directories are implied), with paths relative to it, ordered by
- * path components. `skip` names top-level paths that are left out. Follows no symlink. Nothing there: an empty list.
+ * Every file, symlink and special file below `root` (directories are implied), with paths relative to it, ordered by
+ * path components. `skip` names paths to leave out. Follows no symlink. Where nothing is at `root`, the list is
+ * empty.
  */
 async function walkTree(root, skip = new Set()) {
     const found = [];
@@ -17213,8 +17218,8 @@ async function tree_walk_describe(root, path) {
 
 
 /**
- * Removes what is at the path, with all that is in it, following no symlink; where nothing is, there is nothing to do.
- * Works in slices between which signals are heard. Throws what the operating system says of the first that stays.
+ * Removes the file or the whole directory at the path, if there is one; follows no symlink. Works in slices between
+ * which signals are handled. Throws the system's error for the first entry that cannot be removed.
  */
 async function removeTree(path) {
     try {
@@ -17228,7 +17233,7 @@ async function removeTree(path) {
             throw error;
     }
 }
-/** Removes a file or a symlink if it can; returns whether it did. Never throws. */
+/** Removes a file or a symlink if possible; returns whether it did. Never throws. */
 function tryUnlinkSync(path) {
     try {
         (0,external_node_fs_namespaceObject.unlinkSync)(path);
@@ -17264,7 +17269,7 @@ const SYNC_TIMEOUT_MS = 10 * 60_000;
 const PARALLEL_SYNCS = 4;
 /** Makes an open file's bytes durable; may take its time, and leaves the event loop free meanwhile. */
 const syncFile = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fsync);
-/** Writes a file so that after a crash it holds either the old text or the new one; 0600. The directory must exist. */
+/** Replaces a file's text, 0600: after a crash it is either the old text or the new one. The directory must exist. */
 async function replaceFile(path, text) {
     const temporary = temporaryName(path);
     try {
@@ -17277,7 +17282,7 @@ async function replaceFile(path, text) {
     }
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
 }
-/** The same for a file that must not exist: whole and durable, or not there. Returns false when the name is taken. */
+/** Creates a file, 0600: whole and durable, or not at all. Resolves to false when the name is taken. */
 async function createFile(path, text) {
     const temporary = temporaryName(path);
     try {
@@ -17295,11 +17300,13 @@ async function createFile(path, text) {
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
     return true;
 }
-/** A name beside `path` that says which process it belongs to, so that what a killed one leaves can be told and removed. */
+/**
+ * A name next to `path` with the id of this process, so that the files of a killed process can be found and removed.
+ */
 function temporaryName(path) {
     return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
 }
-/** The process that a temporary name belongs to, or undefined for any other name. */
+/** The id of the process that a temporary name belongs to, or undefined for any other name. */
 function ownerOfTemporary(name) {
     const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
     return pid === undefined ? undefined : Number(pid);
@@ -17317,14 +17324,14 @@ async function writeNewFile(path, text, mode = 0o600) {
         (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
-/** Makes what was created, renamed or removed in a directory durable. */
+/** Makes durable what was created, renamed or removed in a directory. */
 async function syncDirectory(path) {
     await openAndSync(path, external_node_fs_namespaceObject.constants.O_DIRECTORY);
 }
 /**
- * Makes a whole tree durable: one syncfs of its file system by `sync -f` (coreutils), because an fsync a file costs
- * ten times the whole deployment; where that is missing or fails, an fsync of every file and directory.
- * Throws when the bytes could not be made durable.
+ * Makes a whole tree durable: with one syncfs of its file system by `sync -f` (coreutils), because an fsync of each
+ * file takes ten times as long as the whole deployment; where that is missing or fails, with an fsync of every file
+ * and directory. Throws when the bytes could not be made durable.
  */
 async function syncTree(root, signal) {
     const end = await runChild({
@@ -17339,7 +17346,10 @@ async function syncTree(root, signal) {
     await syncEveryFile(root);
     return 'fsync';
 }
-/** Creates directories, 0700, durably, where they are missing. Not their parents: Node's recursive mkdir never ends in some file systems. */
+/**
+ * Creates missing directories, 0700, durably; not their parents: Node's recursive mkdir never ends in some file
+ * systems.
+ */
 async function makePrivateDirectories(...paths) {
     const parents = new Set();
     for (const path of paths)
@@ -17348,7 +17358,7 @@ async function makePrivateDirectories(...paths) {
     for (const parent of parents)
         await syncDirectory(parent);
 }
-/** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */
+/** Creates a directory that all users may enter, 0755 whatever the umask; does not sync its parent. */
 function makeOpenDirectorySync(path) {
     (0,external_node_fs_namespaceObject.mkdirSync)(path, { mode: 0o755 });
     (0,external_node_fs_namespaceObject.chmodSync)(path, 0o755);
@@ -17392,13 +17402,13 @@ async function openAndSync(path, flags) {
 
 
 
-/** Whether the operating system refused something, as opposed to an error of this program. */
+/** Whether the operating system reported the error, as opposed to an error in this program. */
 function isSystemError(error) {
     return error instanceof Error && 'syscall' in error && 'errno' in error;
 }
 /**
- * A system error told as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`, naming what was
- * being done. A DeployError passes as it is.
+ * A system error as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`; the message names what
+ * was being done. A DeployError passes unchanged.
  */
 function toHostError(error, doing) {
     if (error instanceof DeployError)
@@ -17414,31 +17424,31 @@ function toHostError(error, doing) {
         case 'EPERM':
             return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user write access to the project root and everything in it.`, { cause: error });
         case 'EROFS':
-            return new DeploymentError('host_not_writable', `The file system is mounted read-only, which was found while ${doing} (${errno}): mount it writable, or correct project-root.`, { cause: error });
+            return new DeploymentError('host_not_writable', `The file system is mounted read-only; this was found while ${doing} (${errno}). Mount it writable, or correct project-root.`, { cause: error });
         default: {
             const found = error instanceof Error ? error.message : String(error);
             return new DeploymentError('step_failed', `Failed while ${doing}: ${cleanForeignText(found)}.`, { cause: error });
         }
     }
 }
-/** Who was refused, and whose the place is: that of what is at the path, or of the directory that it was to be made in. */
+/** The user who was refused, and the owner of the path, or of the directory in which it was to be created. */
 function usersOf(error) {
     const uid = process.getuid?.();
     if (uid === undefined)
         return '';
     const path = error instanceof Error && 'path' in error && typeof error.path === 'string' ? error.path : undefined;
-    return `; this runner works as uid ${uid}${path === undefined ? '' : ownerOf(path)}`;
+    return `; this runner runs as uid ${uid}${path === undefined ? '' : ownerOf(path)}`;
 }
 function ownerOf(path) {
     for (const candidate of [path, (0,external_node_path_namespaceObject.dirname)(path)]) {
-        const found = lookAt(candidate);
+        const found = tryLstatSync(candidate);
         if (found !== undefined)
             return `, ${cleanForeignText(candidate)} belongs to uid ${found.uid}`;
     }
     return '';
 }
-/** Undefined also where this user may not look. */
-function lookAt(path) {
+/** Undefined also where this user has no access. */
+function tryLstatSync(path) {
     try {
         return (0,external_node_fs_namespaceObject.lstatSync)(path);
     }
@@ -17837,9 +17847,9 @@ function newVersion({ deployment, order, results }, part) {
 
 
 const WINDOW_BYTES = 1024 * 1024;
-/** What has become a pipe or a symlink since it was looked at is neither waited for nor followed. */
+/** A file that was replaced by a pipe or a symlink in the meantime is neither waited for nor followed. */
 const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | (external_node_fs_namespaceObject.constants.O_NONBLOCK ?? 0) | (external_node_fs_namespaceObject.constants.O_NOFOLLOW ?? 0);
-/** Hashes many files one after another through one window, in slices between which signals are heard. */
+/** Hashes many files one after another through one window, in slices between which signals are handled. */
 class FileDigester {
     #window = Buffer.allocUnsafeSlow(WINDOW_BYTES);
     #slice;
@@ -18395,22 +18405,22 @@ function byteShortage(freeBytes, neededBytes) {
 
 
 
-/** Room for our own records; the artifact's own need is checked when its listing is known. */
+/** Enough for our own records; the artifact's own need is checked when its listing is known. */
 const MIN_FREE_INODES = 16;
 /** Throws DeploymentError `disk_full` unless `neededBytes` are free at the path. */
 function requireSpace(path, neededBytes) {
     const { bavail, bsize, files, ffree } = (0,external_node_fs_namespaceObject.statfsSync)(path);
     const free = bavail * bsize;
-    // A file system that makes inodes as it needs them says that it has none.
+    // A file system that creates inodes on demand reports none.
     if (files > 0 && ffree < MIN_FREE_INODES)
         throw outOfInodes(path, ffree);
     if (free >= neededBytes)
         return;
-    const told = byteShortage(free, neededBytes);
-    throw new DeploymentError('disk_full', `${path} has ${told.free} free, this deployment needs ${told.needed}: free some space and run again. Nothing was changed.`);
+    const shortage = byteShortage(free, neededBytes);
+    throw new DeploymentError('disk_full', `${path} has ${shortage.free} free, but this deployment needs ${shortage.needed}. Nothing was changed: free some space and run again.`);
 }
 function outOfInodes(path, free) {
-    return new DeploymentError('disk_full', `The file system of ${path} has ${free} inodes left, this deployment needs at least ${MIN_FREE_INODES}: remove some files and run again. Nothing was changed.`);
+    return new DeploymentError('disk_full', `The file system of ${path} has ${free} inodes left, but this deployment needs at least ${MIN_FREE_INODES}. Nothing was changed: remove some files and run again.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/reserve.js
@@ -18534,7 +18544,7 @@ async function requireOwnFolder(own) {
     }
     const uid = process.getuid?.();
     if (uid !== undefined && found.uid !== uid) {
-        throw new DeploymentError('host_not_writable', `${own} belongs to uid ${found.uid}, but this runner works as uid ${uid}. Deploy to this project root as one user only, or change the owner of that directory.`);
+        throw new DeploymentError('host_not_writable', `${own} belongs to uid ${found.uid}, but this runner runs as uid ${uid}. Deploy to this project root as one user only, or change the owner of that directory.`);
     }
     if ((found.mode & 0o077) !== 0)
         (0,external_node_fs_namespaceObject.chmodSync)(own, 0o700);
@@ -22138,8 +22148,8 @@ async function run_conclude({ host, record, tools }, { end, error }) {
 
 
 /**
- * An open file for a download: made in a private directory (0700) below `parent`, then unlinked, so that no other
- * job can reach it by a name and nothing stays behind, however this process ends.
+ * An open file for a download: created in a private directory (0700) below `parent`, then unlinked. So no other job can
+ * reach it by a name, and nothing stays behind, even if this process is killed.
  * Throws DeploymentError `disk_full` or `host_not_writable`.
  */
 function openPrivateFileSync(parent) {
@@ -22411,8 +22421,8 @@ function itOrThem(keys) {
 ;// CONCATENATED MODULE: ./build/install/files/read-small-file.js
 
 /**
- * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a pipe.
- * `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
+ * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a
+ * pipe. `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
  */
 function readSmallFileSync(path, maxBytes, flags = 0) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
@@ -24407,7 +24417,7 @@ const readAt = (0,external_node_util_namespaceObject.promisify)(external_node_fs
 ;// CONCATENATED MODULE: ./build/install/archive/read-window.js
 
 
-/** The most bytes that one look may ask for. */
+/** The most bytes that one look may request. */
 const read_window_WINDOW_BYTES = 1024 * 1024;
 /** A file seen through one reused buffer, wherever its descriptor's own position is. */
 class ReadWindow {
@@ -24421,8 +24431,9 @@ class ReadWindow {
         this.fileSize = file.size;
     }
     /**
-     * A view of `length` bytes (at most WINDOW_BYTES) that is valid until the next look. When they have to be read, `ahead`
-     * bytes are read at once for the looks to come. Throws ArchiveError `invalid_archive` when the file ends before.
+     * A view of `length` bytes (at most WINDOW_BYTES) that is valid until the next look. When they have to be read,
+     * `ahead` bytes are read at once for the looks to come. Throws ArchiveError `invalid_archive` when the file ends
+     * before.
      */
     look(position, length, ahead = length) {
         if (position < 0 || position + length > this.fileSize)
@@ -24460,9 +24471,9 @@ function canInflateTogether(entry) {
     return entry.method === 'deflated' && entry.size > 0;
 }
 /**
- * Inflates many small entries by one call. To inflate one costs as much for the setup as for the inflating, and the thread
- * pool works on many while this thread writes those before: their packed bytes, one behind the other, become the members
- * of a gzip file (RFC 1952), each with the CRC and the size that the directory gives as its trailer.
+ * Inflates many small entries by one call. To inflate one costs as much for the setup as for the inflating, and the
+ * thread pool works on many while this thread writes those before: their packed bytes, one behind the other, become
+ * the members of a gzip file (RFC 1952), each with the CRC and the size that the directory gives as its trailer.
  */
 class BatchInflater {
     #window;
@@ -24472,10 +24483,11 @@ class BatchInflater {
         this.#window = window;
     }
     /**
-     * All bytes of small entries for which `canInflateTogether` holds, one behind the other; or undefined where they cannot
-     * be vouched for together, which says nothing about any of them: use `readSmallEntry`. Vouches that each entry has its
-     * declared size and CRC, and that none of its packed bytes was left over: a member can begin only where the magic is,
-     * so each must end before a header of ours; it ends with a trailer that fits it; and as the sizes add up, with its own.
+     * All bytes of small entries that pass `canInflateTogether`, one behind the other; or undefined where they cannot
+     * be vouched for together, which says nothing about any single one: use `readSmallEntry`. Vouches that each entry
+     * has its declared size and CRC, and that none of its packed bytes was left over: a member can begin only where the
+     * magic is, so each must end before a header of ours; it ends with a trailer that fits it; and as the sizes add up,
+     * with its own.
      */
     async inflate(entries) {
         const buffer = this.#free.pop() ?? Buffer.allocUnsafeSlow(MEMBERS_BYTES);
@@ -24503,7 +24515,7 @@ class BatchInflater {
         return members;
     }
 }
-/** Undefined for what is not gzip or has more than `size` bytes. */
+/** Undefined when the bytes are not gzip or unpack to more than `size` bytes. */
 function gunzipWhole(members, size) {
     const options = { info: true, maxOutputLength: size, chunkSize: size + SPARE_BYTES };
     return new Promise(resolve => {
@@ -24985,7 +24997,7 @@ function readEndRecord(window) {
     const tail = window.look(fileSize - tailBytes, tailBytes);
     const [at, another] = endRecordCandidates(tail);
     if (at === undefined)
-        throw invalidArchive('no end record closes it: it is cut short, goes on after its end, or is no ZIP');
+        throw invalidArchive('it does not end with an end record: it is cut short, continues after its end, or is no ZIP');
     if (another !== undefined)
         throw invalidArchive('it has two end records');
     return parseEndRecord(tail.subarray(at), fileSize - tailBytes + at);
@@ -25072,8 +25084,9 @@ const UNIX_TYPES = new Map([
     [0o140000, 'socket'],
 ]);
 /**
- * What an entry is: its Unix type where there is one, whatever system is said to have made it, else a directory by its
- * final `/`. Throws ArchiveError `unsafe_archive` when the attributes call something a directory that its name does not.
+ * What an entry is: its Unix type where there is one, on whatever system it was made, else a directory by its final
+ * `/`.
+ * Throws ArchiveError `unsafe_archive` when the attributes call it a directory but its name does not.
  */
 function entryType(externalAttributes, name) {
     const unixType = unixMode(externalAttributes) & TYPE_MASK;
@@ -25220,7 +25233,7 @@ async function readZipDirectory({ window, rules, slice }) {
     }
     return { ...location, entries };
 }
-/** Throws ArchiveError `invalid_archive` for what cannot be read here: encrypted, patched and masked entries. */
+/** Throws ArchiveError `invalid_archive` for entries that cannot be read here: encrypted, patched and masked ones. */
 function verifyFlags(flags, name) {
     if ((flags & (ENCRYPTED | STRONGLY_ENCRYPTED)) !== 0)
         throw invalidEntry(name, 'is encrypted');
@@ -25284,15 +25297,16 @@ function parseName(rawName, isUtf8) {
 
 ;// CONCATENATED MODULE: ./build/install/archive/unpack-stream.js
 /**
- * What a stream of node:zlib makes of the pieces, in pieces that are valid until the next one is requested. A piece that
- * goes in may be overwritten once the next but one is requested: so two buffers in turn are enough.
- * Throws what the stream or the pieces throw. Ends early where the packed data does: the stream's `bytesWritten` says so.
+ * The output of a stream of node:zlib for these pieces, each piece of it valid until the next one is requested. A
+ * piece of the input is used up before the next but one is requested, so that two buffers in turn are enough. Ends
+ * early where the packed data does: the stream's `bytesWritten` shows it.
+ * Throws what the stream or the pieces throw.
  */
 async function* unpack(stream, pieces) {
     void feed(stream, pieces);
     yield* stream;
 }
-/** Never rejects: what fails is thrown to the stream's reader. */
+/** Never rejects: an error is thrown to the stream's reader. */
 async function feed(stream, pieces) {
     try {
         let written = Promise.resolve();
@@ -25308,7 +25322,7 @@ async function feed(stream, pieces) {
         stream.destroy(error);
     }
 }
-/** Resolves when the stream has used the piece up. */
+/** Resolves when the stream has used up the piece. */
 function write(stream, piece) {
     return new Promise((resolve, reject) => {
         stream.write(piece, error => (error ? reject(error) : resolve()));
@@ -25322,8 +25336,8 @@ function write(stream, piece) {
 
 
 /**
- * Bytes of one piece of a large entry: half of it costs more turns of the event loop, and twice as much does not stay in
- * the processor's cache.
+ * Bytes of one piece of a large entry: half of it costs more turns of the event loop, and twice as much does not stay
+ * in the processor's cache.
  */
 const PIECE_BYTES = 256 * 1024;
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */
@@ -25343,9 +25357,9 @@ function readSmallEntry(window, entry) {
     return bytes;
 }
 /**
- * The bytes of an entry of any size, in bounded memory, in pieces that are valid until the next one is requested. They are
- * vouched for only at the end: it throws ArchiveError `invalid_archive` as soon as there are more bytes than declared, and
- * at the end for too few, another CRC or packed bytes left over.
+ * The bytes of an entry of any size, in bounded memory, in pieces that are valid until the next one is requested.
+ * They are vouched for only at the end: it throws ArchiveError `invalid_archive` as soon as there are more bytes than
+ * declared, and at the end for too few, another CRC or packed bytes left over.
  */
 async function* readLargeEntry(window, entry) {
     let size = 0;
@@ -25420,8 +25434,8 @@ const HAS_DATA_DESCRIPTOR = 0x0008;
 const READ_AHEAD_BYTES = 64 * 1024;
 /**
  * The directory's entries in the order of their data, each with a local header that agrees with the directory: name,
- * method and, without a data descriptor, CRC and sizes. Throws ArchiveError `invalid_archive` when one does not agree, or
- * when entries overlap each other or the directory.
+ * method and, without a data descriptor, CRC and sizes. Throws ArchiveError `invalid_archive` when one does not
+ * agree, or when entries overlap each other or the directory.
  */
 async function locateEntries({ window, slice }, directory) {
     const located = [];
@@ -25528,7 +25542,8 @@ class TreeWriter {
         this.#slice = slice;
     }
     /**
-     * Creates what a plan lists, if there is room for it: directories first, then what `writeFiles` writes, symlinks last.
+     * Creates what a plan lists, if there is room for it: directories first, then what `writeFiles` writes, symlinks
+     * last.
      * Throws the signal's reason once the slice's signal is aborted.
      */
     async writeTree({ files, directories, symlinks, bytes, flattened }, writeFiles) {
@@ -25610,21 +25625,21 @@ function asHostError(path, action) {
 /** Bytes of one batch: fewer would mean more turns of the event loop, more would only take more memory. */
 const MAX_BATCH_PACKED_BYTES = 256 * 1024;
 const MAX_BATCH_BYTES = 1024 * 1024;
-/** So that tiny ones do not take a whole slice of time to put together. */
+/** So that collecting tiny ones does not take a whole slice of time. */
 const MAX_BATCH_FILES = 1000;
 /** Batches that the thread pool is given ahead of the one in use: with one it would sometimes wait for this thread. */
 const BATCHES_AHEAD = 2;
 /**
- * Small files for which `canInflateTogether` holds, in their order, with all of their bytes, which are valid until the next
- * file is requested. While a batch of files is used, the thread pool inflates the next ones. Vouches for declared sizes and
- * CRCs, and that nothing packed was left over. Throws ArchiveError `invalid_archive`.
+ * Small files that pass `canInflateTogether`, in their order, with all of their bytes, which are valid until the next
+ * file is requested. While a batch of files is used, the thread pool inflates the next ones. Vouches for declared
+ * sizes and CRCs, and that nothing packed was left over. Throws ArchiveError `invalid_archive`.
  */
 async function* readInBatches(window, files) {
     const inflater = new BatchInflater(window);
     const inflating = [];
     for (const batch of cutIntoBatches(files)) {
         const inflated = inflater.inflate(batch.map(toEntry));
-        // Thrown where the batch is used; until then nobody else listens.
+        // It is thrown where the batch is used; until then nothing else catches it.
         inflated.catch(() => { });
         inflating.push({ batch, inflated });
         if (inflating.length > BATCHES_AHEAD)
@@ -25683,9 +25698,10 @@ function toEntry({ entry }) {
 
 
 /**
- * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). The whole listing is checked, and room
- * found for it, before the first byte is written; each file is vouched for by its declared size and CRC. Files become 0644
- * or 0755 and directories 0755, whatever the umask; symlinks come last. Works in slices between which signals are handled.
+ * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). The whole listing is checked, and
+ * room found for it, before the first byte is written; each file is vouched for by its declared size and CRC. Files
+ * become 0644 or 0755 and directories 0755, whatever the umask; symlinks come last. Works in slices between which
+ * signals are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
  * `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
  */
@@ -30285,8 +30301,9 @@ const IN_A_THREAD = `
   parentPort.postMessage(verify(null, bytes, key, signature))
 `;
 /**
- * Whether an Ed25519 signature is valid for all of the bytes. Large artifacts are checked in a thread of their own, so that
- * signals are handled meanwhile; they are not copied when they are in shared memory (Node's own asynchronous form copies).
+ * Whether an Ed25519 signature is valid for all of the bytes. Large artifacts are checked in a thread of their own,
+ * so that signals are handled meanwhile; they are not copied when they are in shared memory (Node's own asynchronous
+ * form copies).
  * Throws the signal's reason once it is aborted.
  */
 async function checkEd25519(signed, signal) {
@@ -30677,7 +30694,9 @@ function memberType(type, name) {
 ;// CONCATENATED MODULE: ./build/install/archive/piece-reader.js
 
 const NOTHING = Buffer.alloc(0);
-/** Reads ranges of bytes that come in pieces, each behind the one before it, without copying what lies in one piece. */
+/**
+ * Reads ranges of a stream of pieces, each range after the one before it; copies only a range that spans two pieces.
+ */
 class PieceReader {
     #pieces;
     #piece = NOTHING;
@@ -30686,14 +30705,17 @@ class PieceReader {
     constructor(pieces) {
         this.#pieces = pieces[Symbol.asyncIterator]();
     }
-    /** `length` bytes from `position`, which hold until the next are read. Throws ArchiveError `invalid_archive` when they do not come. */
+    /**
+     * `length` bytes from `position`, valid until the next read. Throws ArchiveError `invalid_archive` when the stream
+     * ends.
+     */
     async read(position, length) {
         const parts = [];
         for await (const part of this.stream(position, length))
             parts.push(part.length < length ? Buffer.from(part) : part);
         return parts.length === 1 ? parts[0] : Buffer.concat(parts);
     }
-    /** The same bytes in parts as they come, each of which holds until the next is asked for. */
+    /** The same bytes in parts as they arrive, each of which is valid until the next one is requested. */
     async *stream(position, length) {
         const end = position + length;
         for (let at = position; at < end;) {
@@ -30704,7 +30726,7 @@ class PieceReader {
             yield part;
         }
     }
-    /** Lets go of the pieces that have not come. */
+    /** Ends the stream of pieces, read to its end or not. */
     async close() {
         await this.#pieces.return?.();
     }
@@ -30878,15 +30900,15 @@ function tooLarge(problem) {
 
 
 
-/** Of what goes into the decoder and of what comes out: with 16 KiB, Node's default, it takes five times as long. */
+/** Of the decoder's input and output: with 16 KiB, Node's default, it takes five times as long. */
 const zstd_stream_PIECE_BYTES = 1024 * 1024;
 /** What a tar may need beyond its files' bytes: headers, long names and padding for each entry, zeros at the end. */
 const TAR_BYTES_PER_ENTRY = 4096;
 const TAR_TRAILER_BYTES = 1024 * 1024;
 /**
- * The tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested; it can be read
- * as often as needed. Every frame is found by its headers before the first is unpacked, and each must be used up and yield
- * what it declares.
+ * The tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested; it can be
+ * read as often as needed. Every frame is found by its headers before the first is unpacked, and each must be used up
+ * and yield what it declares.
  * Throws ArchiveError `invalid_archive`, `archive_too_large` as soon as there is more than the limits and a tar's own
  * overhead allow, and `unsafe_archive` as soon as, above 1 MiB, there are 1,000 times the packed bytes.
  */
@@ -30910,8 +30932,8 @@ function verifyUnpackedBytes(bytes, { maxExtractedBytes, maxEntries }) {
     const most = maxExtractedBytes + maxEntries * TAR_BYTES_PER_ENTRY + TAR_TRAILER_BYTES;
     if (bytes <= most)
         return;
-    throw new ArchiveError('archive_too_large', `The archive unpacks to more than ${most} bytes, which is what max-extracted-bytes (${maxExtractedBytes}) and max-entries allow: ` +
-        'nothing was installed; raise the input max-extracted-bytes if the artifact is meant to be that large.');
+    throw new ArchiveError('archive_too_large', `The archive unpacks to more than ${most} bytes, which max-extracted-bytes (${maxExtractedBytes}) and max-entries allow. ` +
+        'Nothing was installed: raise the input max-extracted-bytes if the artifact is meant to be that large.');
 }
 async function* unpackFrame(zstd, frame) {
     const params = { [external_node_zlib_namespaceObject.constants.ZSTD_d_windowLogMax]: MAX_WINDOW_LOG };
@@ -30950,10 +30972,10 @@ function toArchiveError(error) {
 /** Up to here a file is written in one go. */
 const SMALL_FILE_BYTES = 1024 * 1024;
 /**
- * Extracts an opened artifact's tar, everything where the tar has it; a leading `./` aside. Unpacks twice: first to check
- * the whole listing, and to find room for it, then to write. Both readings are of the same bytes in memory, and what is
- * written is what the listing found there. Files become 0644 or 0755 and directories 0755, whatever the umask; symlinks
- * come last. Works in slices between which signals are handled.
+ * Extracts an opened artifact's tar, every path as the tar has it, without a leading `./`. Unpacks twice: first to
+ * check the whole listing, and to find room for it, then to write. Both readings are of the same bytes in memory, and
+ * what is written is what the listing found there. Files become 0644 or 0755 and directories 0755, whatever the
+ * umask; symlinks come last. Works in slices between which signals are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
  * `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
  */
@@ -31001,11 +31023,12 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 const unseal_PIECE_BYTES = 1024 * 1024;
 /**
- * Decrypts a sealed artifact (AES-256-GCM: 12 bytes of nonce, the ciphertext, 16 of tag; no associated data) in its own
- * buffer, so the sealed bytes are gone afterwards: call it once. Gives nothing back before the tag has held; when it throws, the
- * buffer has been overwritten with zeros. Works in slices between which signals are heard.
- * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes or not this artifact's and for a file that is too
- * short, and the signal's reason once it is aborted.
+ * Decrypts a sealed artifact (AES-256-GCM: 12 bytes of nonce, the ciphertext, 16 of tag; no associated data) in its
+ * own buffer, so the sealed bytes are gone afterwards: call it once. Returns nothing before the tag has been
+ * verified; when it throws, the buffer has been overwritten with zeros. Works in slices between which signals are
+ * handled.
+ * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes or not this artifact's and for a file
+ * that is too short, and the signal's reason once it is aborted.
  */
 async function unseal(artifact, dek, signal) {
     try {
@@ -31022,7 +31045,7 @@ async function unseal(artifact, dek, signal) {
 function ciphertextOf({ bytes, size }) {
     if (size > NONCE_BYTES + TAG_BYTES)
         return bytes.subarray(NONCE_BYTES, size - TAG_BYTES);
-    throw decryptionFailed(`it is only ${size} bytes long, too short to hold anything`);
+    throw decryptionFailed(`it is only ${size} bytes long, too short for any content`);
 }
 function createDecipher(sealed, dek) {
     if (dek.length !== unseal_DEK_BYTES) {
@@ -31050,7 +31073,7 @@ function verifyTag(decipher) {
     }
 }
 function decryptionFailed(problem, cause) {
-    return new ArtifactError('decryption_failed', `The signed artifact could not be decrypted, ${problem}: nothing was installed; the publisher must publish this version again.`, { cause });
+    return new ArtifactError('decryption_failed', `The signed artifact could not be decrypted, ${problem}. Nothing was installed: the publisher must publish this version again.`, { cause });
 }
 
 ;// CONCATENATED MODULE: ./build/project/sealed.js

@@ -12,8 +12,9 @@ const IN_A_THREAD = `
 `
 
 /**
- * Whether an Ed25519 signature is valid for all of the bytes. Large artifacts are checked in a thread of their own, so that
- * signals are handled meanwhile; they are not copied when they are in shared memory (Node's own asynchronous form copies).
+ * Whether an Ed25519 signature is valid for all of the bytes. Large artifacts are checked in a thread of their own,
+ * so that signals are handled meanwhile; they are not copied when they are in shared memory (Node's own asynchronous
+ * form copies).
  * Throws the signal's reason once it is aborted.
  */
 export async function checkEd25519(signed: SignedBytes, signal?: AbortSignal): Promise<boolean> {

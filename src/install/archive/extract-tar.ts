@@ -12,7 +12,7 @@ import { unpackZstd } from './zstd-stream.ts'
 /** Up to here a file is written in one go. */
 const SMALL_FILE_BYTES = 1024 * 1024
 
-/** A tar and who writes what is in it. */
+/** A tar, and the writer of its content. */
 interface TarExtraction {
   readonly writer: TreeWriter
   readonly slice: TimeSlice
@@ -21,10 +21,10 @@ interface TarExtraction {
 }
 
 /**
- * Extracts an opened artifact's tar, everything where the tar has it; a leading `./` aside. Unpacks twice: first to check
- * the whole listing, and to find room for it, then to write. Both readings are of the same bytes in memory, and what is
- * written is what the listing found there. Files become 0644 or 0755 and directories 0755, whatever the umask; symlinks
- * come last. Works in slices between which signals are handled.
+ * Extracts an opened artifact's tar, every path as the tar has it, without a leading `./`. Unpacks twice: first to
+ * check the whole listing, and to find room for it, then to write. Both readings are of the same bytes in memory, and
+ * what is written is what the listing found there. Files become 0644 or 0755 and directories 0755, whatever the
+ * umask; symlinks come last. Works in slices between which signals are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
  * `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
  */

@@ -17,9 +17,9 @@ export function canInflateTogether(entry: LocatedZipEntry): boolean {
 }
 
 /**
- * Inflates many small entries by one call. To inflate one costs as much for the setup as for the inflating, and the thread
- * pool works on many while this thread writes those before: their packed bytes, one behind the other, become the members
- * of a gzip file (RFC 1952), each with the CRC and the size that the directory gives as its trailer.
+ * Inflates many small entries by one call. To inflate one costs as much for the setup as for the inflating, and the
+ * thread pool works on many while this thread writes those before: their packed bytes, one behind the other, become
+ * the members of a gzip file (RFC 1952), each with the CRC and the size that the directory gives as its trailer.
  */
 export class BatchInflater {
   readonly #window: ReadWindow
@@ -31,10 +31,11 @@ export class BatchInflater {
   }
 
   /**
-   * All bytes of small entries for which `canInflateTogether` holds, one behind the other; or undefined where they cannot
-   * be vouched for together, which says nothing about any of them: use `readSmallEntry`. Vouches that each entry has its
-   * declared size and CRC, and that none of its packed bytes was left over: a member can begin only where the magic is,
-   * so each must end before a header of ours; it ends with a trailer that fits it; and as the sizes add up, with its own.
+   * All bytes of small entries that pass `canInflateTogether`, one behind the other; or undefined where they cannot
+   * be vouched for together, which says nothing about any single one: use `readSmallEntry`. Vouches that each entry
+   * has its declared size and CRC, and that none of its packed bytes was left over: a member can begin only where the
+   * magic is, so each must end before a header of ours; it ends with a trailer that fits it; and as the sizes add up,
+   * with its own.
    */
   async inflate(entries: readonly LocatedZipEntry[]): Promise<Buffer | undefined> {
     const buffer = this.#free.pop() ?? Buffer.allocUnsafeSlow(MEMBERS_BYTES)
@@ -62,7 +63,7 @@ export class BatchInflater {
   }
 }
 
-/** Undefined for what is not gzip or has more than `size` bytes. */
+/** Undefined when the bytes are not gzip or unpack to more than `size` bytes. */
 function gunzipWhole(members: Buffer, size: number): Promise<{ bytes: Buffer; used: number } | undefined> {
   const options = { info: true, maxOutputLength: size, chunkSize: size + SPARE_BYTES }
   return new Promise(resolve => {

@@ -2,7 +2,9 @@ import { invalidArchive } from '../../core/archive/archive-entry.ts'
 
 const NOTHING = Buffer.alloc(0)
 
-/** Reads ranges of bytes that come in pieces, each behind the one before it, without copying what lies in one piece. */
+/**
+ * Reads ranges of a stream of pieces, each range after the one before it; copies only a range that spans two pieces.
+ */
 export class PieceReader {
   readonly #pieces: AsyncIterator<Buffer>
   #piece: Buffer = NOTHING
@@ -13,14 +15,17 @@ export class PieceReader {
     this.#pieces = pieces[Symbol.asyncIterator]()
   }
 
-  /** `length` bytes from `position`, which hold until the next are read. Throws ArchiveError `invalid_archive` when they do not come. */
+  /**
+   * `length` bytes from `position`, valid until the next read. Throws ArchiveError `invalid_archive` when the stream
+   * ends.
+   */
   async read(position: number, length: number): Promise<Buffer> {
     const parts: Buffer[] = []
     for await (const part of this.stream(position, length)) parts.push(part.length < length ? Buffer.from(part) : part)
     return parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts)
   }
 
-  /** The same bytes in parts as they come, each of which holds until the next is asked for. */
+  /** The same bytes in parts as they arrive, each of which is valid until the next one is requested. */
   async *stream(position: number, length: number): AsyncGenerator<Buffer> {
     const end = position + length
     for (let at = position; at < end; ) {
@@ -31,7 +36,7 @@ export class PieceReader {
     }
   }
 
-  /** Lets go of the pieces that have not come. */
+  /** Ends the stream of pieces, read to its end or not. */
   async close(): Promise<void> {
     await this.#pieces.return?.()
   }

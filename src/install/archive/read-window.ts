@@ -1,7 +1,7 @@
 import { invalidArchive } from '../../core/archive/archive-entry.ts'
 import { readExactly } from './read-exactly.ts'
 
-/** The most bytes that one look may ask for. */
+/** The most bytes that one look may request. */
 export const WINDOW_BYTES = 1024 * 1024
 
 /** A file seen through one reused buffer, wherever its descriptor's own position is. */
@@ -18,8 +18,9 @@ export class ReadWindow {
   }
 
   /**
-   * A view of `length` bytes (at most WINDOW_BYTES) that is valid until the next look. When they have to be read, `ahead`
-   * bytes are read at once for the looks to come. Throws ArchiveError `invalid_archive` when the file ends before.
+   * A view of `length` bytes (at most WINDOW_BYTES) that is valid until the next look. When they have to be read,
+   * `ahead` bytes are read at once for the looks to come. Throws ArchiveError `invalid_archive` when the file ends
+   * before.
    */
   look(position: number, length: number, ahead: number = length): Buffer {
     if (position < 0 || position + length > this.fileSize) throw invalidArchive('it refers to bytes beyond its end')

@@ -29,7 +29,8 @@ export class TreeWriter {
   }
 
   /**
-   * Creates what a plan lists, if there is room for it: directories first, then what `writeFiles` writes, symlinks last.
+   * Creates what a plan lists, if there is room for it: directories first, then what `writeFiles` writes, symlinks
+   * last.
    * Throws the signal's reason once the slice's signal is aborted.
    */
   async writeTree<Entry>(

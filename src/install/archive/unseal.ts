@@ -5,9 +5,11 @@ import { TimeSlice } from '../files/time-slice.ts'
 
 declare const opened: unique symbol
 
-/** A sealed artifact that has been decrypted, and whose tag held: zstd of a tar. Only `unseal` makes one. */
+/**
+ * A sealed artifact that was decrypted and authenticated by its tag: a zstd-compressed tar. Only `unseal` makes one.
+ */
 export interface OpenedArtifact {
-  /** A part of the buffer that held the sealed bytes. */
+  /** A part of the buffer that contained the sealed bytes. */
   readonly zstd: Buffer
   readonly [opened]: true
 }
@@ -18,11 +20,12 @@ const TAG_BYTES = 16
 const PIECE_BYTES = 1024 * 1024
 
 /**
- * Decrypts a sealed artifact (AES-256-GCM: 12 bytes of nonce, the ciphertext, 16 of tag; no associated data) in its own
- * buffer, so the sealed bytes are gone afterwards: call it once. Gives nothing back before the tag has held; when it throws, the
- * buffer has been overwritten with zeros. Works in slices between which signals are heard.
- * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes or not this artifact's and for a file that is too
- * short, and the signal's reason once it is aborted.
+ * Decrypts a sealed artifact (AES-256-GCM: 12 bytes of nonce, the ciphertext, 16 of tag; no associated data) in its
+ * own buffer, so the sealed bytes are gone afterwards: call it once. Returns nothing before the tag has been
+ * verified; when it throws, the buffer has been overwritten with zeros. Works in slices between which signals are
+ * handled.
+ * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes or not this artifact's and for a file
+ * that is too short, and the signal's reason once it is aborted.
  */
 export async function unseal(
   artifact: VerifiedSealedArtifact,
@@ -42,7 +45,7 @@ export async function unseal(
 
 function ciphertextOf({ bytes, size }: VerifiedSealedArtifact): Buffer {
   if (size > NONCE_BYTES + TAG_BYTES) return bytes.subarray(NONCE_BYTES, size - TAG_BYTES)
-  throw decryptionFailed(`it is only ${size} bytes long, too short to hold anything`)
+  throw decryptionFailed(`it is only ${size} bytes long, too short for any content`)
 }
 
 function createDecipher(sealed: Buffer, dek: Buffer): DecipherGCM {
@@ -74,7 +77,7 @@ function verifyTag(decipher: DecipherGCM): void {
 function decryptionFailed(problem: string, cause?: unknown): ArtifactError {
   return new ArtifactError(
     'decryption_failed',
-    `The signed artifact could not be decrypted, ${problem}: nothing was installed; the publisher must publish this version again.`,
+    `The signed artifact could not be decrypted, ${problem}. Nothing was installed: the publisher must publish this version again.`,
     { cause },
   )
 }

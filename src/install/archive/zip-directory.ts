@@ -70,7 +70,7 @@ export async function readZipDirectory({ window, rules, slice }: OpenZip): Promi
   return { ...location, entries }
 }
 
-/** Throws ArchiveError `invalid_archive` for what cannot be read here: encrypted, patched and masked entries. */
+/** Throws ArchiveError `invalid_archive` for entries that cannot be read here: encrypted, patched and masked ones. */
 export function verifyFlags(flags: number, name: string): void {
   if ((flags & (ENCRYPTED | STRONGLY_ENCRYPTED)) !== 0) throw invalidEntry(name, 'is encrypted')
   if ((flags & PATCHED) !== 0) throw invalidEntry(name, 'is patch data')

@@ -54,7 +54,7 @@ function readEndRecord(window: ReadWindow): EndRecord {
   const tail = window.look(fileSize - tailBytes, tailBytes)
   const [at, another] = endRecordCandidates(tail)
   if (at === undefined)
-    throw invalidArchive('no end record closes it: it is cut short, goes on after its end, or is no ZIP')
+    throw invalidArchive('it does not end with an end record: it is cut short, continues after its end, or is no ZIP')
   if (another !== undefined) throw invalidArchive('it has two end records')
   return parseEndRecord(tail.subarray(at), fileSize - tailBytes + at)
 }

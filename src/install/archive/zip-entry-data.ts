@@ -6,8 +6,8 @@ import { unpack } from './unpack-stream.ts'
 import type { LocatedZipEntry } from './zip-local-headers.ts'
 
 /**
- * Bytes of one piece of a large entry: half of it costs more turns of the event loop, and twice as much does not stay in
- * the processor's cache.
+ * Bytes of one piece of a large entry: half of it costs more turns of the event loop, and twice as much does not stay
+ * in the processor's cache.
  */
 const PIECE_BYTES = 256 * 1024
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */
@@ -30,9 +30,9 @@ export function readSmallEntry(window: ReadWindow, entry: LocatedZipEntry): Buff
 }
 
 /**
- * The bytes of an entry of any size, in bounded memory, in pieces that are valid until the next one is requested. They are
- * vouched for only at the end: it throws ArchiveError `invalid_archive` as soon as there are more bytes than declared, and
- * at the end for too few, another CRC or packed bytes left over.
+ * The bytes of an entry of any size, in bounded memory, in pieces that are valid until the next one is requested.
+ * They are vouched for only at the end: it throws ArchiveError `invalid_archive` as soon as there are more bytes than
+ * declared, and at the end for too few, another CRC or packed bytes left over.
  */
 export async function* readLargeEntry(window: ReadWindow, entry: LocatedZipEntry): AsyncGenerator<Buffer> {
   let size = 0

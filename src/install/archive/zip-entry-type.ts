@@ -16,8 +16,9 @@ const UNIX_TYPES: ReadonlyMap<number, ArchiveEntry['type']> = new Map([
 ])
 
 /**
- * What an entry is: its Unix type where there is one, whatever system is said to have made it, else a directory by its
- * final `/`. Throws ArchiveError `unsafe_archive` when the attributes call something a directory that its name does not.
+ * What an entry is: its Unix type where there is one, on whatever system it was made, else a directory by its final
+ * `/`.
+ * Throws ArchiveError `unsafe_archive` when the attributes call it a directory but its name does not.
  */
 export function entryType(externalAttributes: number, name: string): ArchiveEntry['type'] {
   const unixType = unixMode(externalAttributes) & TYPE_MASK

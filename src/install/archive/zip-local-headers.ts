@@ -25,8 +25,8 @@ const READ_AHEAD_BYTES = 64 * 1024
 
 /**
  * The directory's entries in the order of their data, each with a local header that agrees with the directory: name,
- * method and, without a data descriptor, CRC and sizes. Throws ArchiveError `invalid_archive` when one does not agree, or
- * when entries overlap each other or the directory.
+ * method and, without a data descriptor, CRC and sizes. Throws ArchiveError `invalid_archive` when one does not
+ * agree, or when entries overlap each other or the directory.
  */
 export async function locateEntries({ window, slice }: OpenZip, directory: ZipDirectory): Promise<LocatedZipEntry[]> {
   const located: LocatedZipEntry[] = []

@@ -17,22 +17,22 @@ type Inflating = { readonly batch: Batch; readonly inflated: Promise<Buffer | un
 /** Bytes of one batch: fewer would mean more turns of the event loop, more would only take more memory. */
 const MAX_BATCH_PACKED_BYTES = 256 * 1024
 const MAX_BATCH_BYTES = 1024 * 1024
-/** So that tiny ones do not take a whole slice of time to put together. */
+/** So that collecting tiny ones does not take a whole slice of time. */
 const MAX_BATCH_FILES = 1000
 /** Batches that the thread pool is given ahead of the one in use: with one it would sometimes wait for this thread. */
 const BATCHES_AHEAD = 2
 
 /**
- * Small files for which `canInflateTogether` holds, in their order, with all of their bytes, which are valid until the next
- * file is requested. While a batch of files is used, the thread pool inflates the next ones. Vouches for declared sizes and
- * CRCs, and that nothing packed was left over. Throws ArchiveError `invalid_archive`.
+ * Small files that pass `canInflateTogether`, in their order, with all of their bytes, which are valid until the next
+ * file is requested. While a batch of files is used, the thread pool inflates the next ones. Vouches for declared
+ * sizes and CRCs, and that nothing packed was left over. Throws ArchiveError `invalid_archive`.
  */
 export async function* readInBatches(window: ReadWindow, files: Batch): AsyncGenerator<ReadFile> {
   const inflater = new BatchInflater(window)
   const inflating: Inflating[] = []
   for (const batch of cutIntoBatches(files)) {
     const inflated = inflater.inflate(batch.map(toEntry))
-    // Thrown where the batch is used; until then nobody else listens.
+    // It is thrown where the batch is used; until then nothing else catches it.
     inflated.catch(() => {})
     inflating.push({ batch, inflated })
     if (inflating.length > BATCHES_AHEAD) yield* readNext(window, inflating)

@@ -6,16 +6,16 @@ import { ArchiveError, errnoOf } from '../../core/errors.ts'
 import { unpack } from './unpack-stream.ts'
 import type { OpenedArtifact } from './unseal.ts'
 
-/** Of what goes into the decoder and of what comes out: with 16 KiB, Node's default, it takes five times as long. */
+/** Of the decoder's input and output: with 16 KiB, Node's default, it takes five times as long. */
 const PIECE_BYTES = 1024 * 1024
 /** What a tar may need beyond its files' bytes: headers, long names and padding for each entry, zeros at the end. */
 const TAR_BYTES_PER_ENTRY = 4096
 const TAR_TRAILER_BYTES = 1024 * 1024
 
 /**
- * The tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested; it can be read
- * as often as needed. Every frame is found by its headers before the first is unpacked, and each must be used up and yield
- * what it declares.
+ * The tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested; it can be
+ * read as often as needed. Every frame is found by its headers before the first is unpacked, and each must be used up
+ * and yield what it declares.
  * Throws ArchiveError `invalid_archive`, `archive_too_large` as soon as there is more than the limits and a tar's own
  * overhead allow, and `unsafe_archive` as soon as, above 1 MiB, there are 1,000 times the packed bytes.
  */
@@ -42,8 +42,8 @@ function verifyUnpackedBytes(bytes: number, { maxExtractedBytes, maxEntries }: E
   if (bytes <= most) return
   throw new ArchiveError(
     'archive_too_large',
-    `The archive unpacks to more than ${most} bytes, which is what max-extracted-bytes (${maxExtractedBytes}) and max-entries allow: ` +
-      'nothing was installed; raise the input max-extracted-bytes if the artifact is meant to be that large.',
+    `The archive unpacks to more than ${most} bytes, which max-extracted-bytes (${maxExtractedBytes}) and max-entries allow. ` +
+      'Nothing was installed: raise the input max-extracted-bytes if the artifact is meant to be that large.',
   )
 }
 

@@ -10,7 +10,7 @@ export interface ChildRequest {
   cwd?: string
   timeoutMs: number
   signal?: AbortSignal | undefined
-  /** What it prints goes nowhere; to read it costs a millisecond. */
+  /** Its output is discarded: to read it costs a millisecond. */
   isSilent?: true
 }
 
@@ -22,14 +22,16 @@ export type ChildEnd =
 
 const KILL_AFTER_TERM_MS = 5000
 const MAX_OUTPUT_BYTES = 2048
-/** How long a child that has ended may keep its output open (a daemon that it left behind) before we stop reading. */
+/**
+ * How long the output of a child that has exited may stay open (a daemon that it left behind) before we stop reading.
+ */
 const DRAIN_MS = 200
 
 /**
- * Runs a program in a process group of its own with stdin closed, and resolves when it has ended, however it ended.
+ * Runs a program in a process group of its own with stdin closed, and resolves when it has exited, with success or not.
  * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program
- * has ended; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and of
- * stdout alone for who reads an answer, and marks where it cut. Never blocks the event loop.
+ * has exited; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and
+ * of stdout alone for callers that parse it, and marks where it cut. Never blocks the event loop.
  */
 export async function runChild(request: ChildRequest): Promise<ChildEnd> {
   request.signal?.throwIfAborted()
@@ -62,7 +64,7 @@ export async function runChild(request: ChildRequest): Promise<ChildEnd> {
     : { kind: 'exited', code, output: output(), stdout: stdout() }
 }
 
-/** What a child of ours may know of the environment: never the runner's inputs, tokens or tracking id. */
+/** The environment that a child of ours gets: never the runner's inputs, tokens or tracking id. */
 export function allowedEnvironment(extra: Readonly<Record<string, string>> = {}): Record<string, string> {
   const inherited = ['PATH', 'HOME', 'LANG', 'TZ'].flatMap(name => {
     const value = process.env[name]
@@ -91,7 +93,7 @@ function collectOutput(streams: readonly NodeJS.ReadableStream[]): () => string 
   return () => {
     const bytes = Buffer.concat(chunks)
     if (size <= MAX_OUTPUT_BYTES) return bytes.toString('utf8')
-    // Of a character that the cut has divided nothing is kept.
+    // A character that the cut has divided is dropped.
     return `${new TextDecoder().decode(bytes, { stream: true })}${CUT_MARK}`
   }
 }
@@ -124,6 +126,6 @@ function signalGroup(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(-pid, signal)
   } catch {
-    // The group is gone already.
+    // The group has exited already.
   }
 }

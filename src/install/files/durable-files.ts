@@ -24,7 +24,7 @@ const PARALLEL_SYNCS = 4
 /** Makes an open file's bytes durable; may take its time, and leaves the event loop free meanwhile. */
 export const syncFile: (fd: number) => Promise<void> = promisify(fsync)
 
-/** Writes a file so that after a crash it holds either the old text or the new one; 0600. The directory must exist. */
+/** Replaces a file's text, 0600: after a crash it is either the old text or the new one. The directory must exist. */
 export async function replaceFile(path: string, text: string): Promise<void> {
   const temporary = temporaryName(path)
   try {
@@ -37,7 +37,7 @@ export async function replaceFile(path: string, text: string): Promise<void> {
   await syncDirectory(dirname(path))
 }
 
-/** The same for a file that must not exist: whole and durable, or not there. Returns false when the name is taken. */
+/** Creates a file, 0600: whole and durable, or not at all. Resolves to false when the name is taken. */
 export async function createFile(path: string, text: string): Promise<boolean> {
   const temporary = temporaryName(path)
   try {
@@ -53,12 +53,14 @@ export async function createFile(path: string, text: string): Promise<boolean> {
   return true
 }
 
-/** A name beside `path` that says which process it belongs to, so that what a killed one leaves can be told and removed. */
+/**
+ * A name next to `path` with the id of this process, so that the files of a killed process can be found and removed.
+ */
 export function temporaryName(path: string): string {
   return `${path}.${process.pid}.${randomUUID()}.tmp`
 }
 
-/** The process that a temporary name belongs to, or undefined for any other name. */
+/** The id of the process that a temporary name belongs to, or undefined for any other name. */
 export function ownerOfTemporary(name: string): number | undefined {
   const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1]
   return pid === undefined ? undefined : Number(pid)
@@ -76,15 +78,15 @@ export async function writeNewFile(path: string, text: string, mode = 0o600): Pr
   }
 }
 
-/** Makes what was created, renamed or removed in a directory durable. */
+/** Makes durable what was created, renamed or removed in a directory. */
 export async function syncDirectory(path: string): Promise<void> {
   await openAndSync(path, constants.O_DIRECTORY)
 }
 
 /**
- * Makes a whole tree durable: one syncfs of its file system by `sync -f` (coreutils), because an fsync a file costs
- * ten times the whole deployment; where that is missing or fails, an fsync of every file and directory.
- * Throws when the bytes could not be made durable.
+ * Makes a whole tree durable: with one syncfs of its file system by `sync -f` (coreutils), because an fsync of each
+ * file takes ten times as long as the whole deployment; where that is missing or fails, with an fsync of every file
+ * and directory. Throws when the bytes could not be made durable.
  */
 export async function syncTree(root: string, signal?: AbortSignal): Promise<'syncfs' | 'fsync'> {
   const end = await runChild({
@@ -99,14 +101,17 @@ export async function syncTree(root: string, signal?: AbortSignal): Promise<'syn
   return 'fsync'
 }
 
-/** Creates directories, 0700, durably, where they are missing. Not their parents: Node's recursive mkdir never ends in some file systems. */
+/**
+ * Creates missing directories, 0700, durably; not their parents: Node's recursive mkdir never ends in some file
+ * systems.
+ */
 export async function makePrivateDirectories(...paths: readonly string[]): Promise<void> {
   const parents = new Set<string>()
   for (const path of paths) if (makeIfMissingSync(path)) parents.add(dirname(path))
   for (const parent of parents) await syncDirectory(parent)
 }
 
-/** Creates a directory that all may enter, 0755 whatever the umask; its parent is not synced. */
+/** Creates a directory that all users may enter, 0755 whatever the umask; does not sync its parent. */
 export function makeOpenDirectorySync(path: string): void {
   mkdirSync(path, { mode: 0o755 })
   chmodSync(path, 0o755)

@@ -1,14 +1,14 @@
 import type { PlannedSymlink } from '../../core/archive/symlink-policy.ts'
 
-/** What an extraction made, all paths relative to its target. */
+/** What an extraction created; all paths are relative to its target. */
 export interface ExtractedTree {
-  /** In the order of the tree digest, which is asked for more than once. */
+  /** In the order of the tree digest, which is computed more than once. */
   readonly files: readonly ExtractedFile[]
   readonly symlinks: readonly PlannedSymlink[]
   readonly directories: readonly string[]
   /** Bytes of all files. */
   readonly bytes: number
-  /** Name of the single top-level directory that was left out, or null. */
+  /** The name of the single top-level directory that was left out, or null. */
   readonly flattened: string | null
 }
 
@@ -18,6 +18,6 @@ export interface ExtractedFile {
   /** Bytes. */
   readonly size: number
   readonly mode: 0o644 | 0o755
-  /** Lowercase hex of the file's bytes, computed from what was unpacked, before it was on any disk. */
+  /** Lowercase hex of the file's bytes, computed as they were unpacked, before they were on any disk. */
   readonly sha256: string
 }

@@ -3,10 +3,10 @@ import { closeSync, constants, openSync, readSync } from 'node:fs'
 import { TimeSlice } from './time-slice.ts'
 
 const WINDOW_BYTES = 1024 * 1024
-/** What has become a pipe or a symlink since it was looked at is neither waited for nor followed. */
+/** A file that was replaced by a pipe or a symlink in the meantime is neither waited for nor followed. */
 const FLAGS = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOFOLLOW ?? 0)
 
-/** Hashes many files one after another through one window, in slices between which signals are heard. */
+/** Hashes many files one after another through one window, in slices between which signals are handled. */
 export class FileDigester {
   readonly #window = Buffer.allocUnsafeSlow(WINDOW_BYTES)
   readonly #slice: TimeSlice

@@ -4,13 +4,13 @@ import { toHostError } from './system-errors.ts'
 
 export interface PrivateFile {
   readonly fd: number
-  /** Does not wait until the system has taken back its space, which of a large file takes a tenth of a second. */
+  /** Does not wait until the system has reclaimed the space, which takes a tenth of a second for a large file. */
   close(): void
 }
 
 /**
- * An open file for a download: made in a private directory (0700) below `parent`, then unlinked, so that no other
- * job can reach it by a name and nothing stays behind, however this process ends.
+ * An open file for a download: created in a private directory (0700) below `parent`, then unlinked. So no other job can
+ * reach it by a name, and nothing stays behind, even if this process is killed.
  * Throws DeploymentError `disk_full` or `host_not_writable`.
  */
 export function openPrivateFileSync(parent: string): PrivateFile {

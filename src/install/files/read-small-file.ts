@@ -1,8 +1,8 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
 
 /**
- * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a pipe.
- * `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
+ * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a
+ * pipe. `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
  */
 export function readSmallFileSync(path: string, maxBytes: number, flags = 0): string | undefined {
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | flags)

@@ -4,8 +4,8 @@ import { TimeSlice } from './time-slice.ts'
 import { isAbsent } from './tree-walk.ts'
 
 /**
- * Removes what is at the path, with all that is in it, following no symlink; where nothing is, there is nothing to do.
- * Works in slices between which signals are heard. Throws what the operating system says of the first that stays.
+ * Removes the file or the whole directory at the path, if there is one; follows no symlink. Works in slices between
+ * which signals are handled. Throws the system's error for the first entry that cannot be removed.
  */
 export async function removeTree(path: string): Promise<void> {
   try {
@@ -16,7 +16,7 @@ export async function removeTree(path: string): Promise<void> {
   }
 }
 
-/** Removes a file or a symlink if it can; returns whether it did. Never throws. */
+/** Removes a file or a symlink if possible; returns whether it did. Never throws. */
 export function tryUnlinkSync(path: string): boolean {
   try {
     unlinkSync(path)

@@ -3,14 +3,14 @@ import { dirname } from 'node:path'
 import { DeployError, DeploymentError, errnoOf } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 
-/** Whether the operating system refused something, as opposed to an error of this program. */
+/** Whether the operating system reported the error, as opposed to an error in this program. */
 export function isSystemError(error: unknown): boolean {
   return error instanceof Error && 'syscall' in error && 'errno' in error
 }
 
 /**
- * A system error told as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`, naming what was
- * being done. A DeployError passes as it is.
+ * A system error as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`; the message names what
+ * was being done. A DeployError passes unchanged.
  */
 export function toHostError(error: unknown, doing: string): DeployError {
   if (error instanceof DeployError) return error
@@ -35,7 +35,7 @@ export function toHostError(error: unknown, doing: string): DeployError {
     case 'EROFS':
       return new DeploymentError(
         'host_not_writable',
-        `The file system is mounted read-only, which was found while ${doing} (${errno}): mount it writable, or correct project-root.`,
+        `The file system is mounted read-only; this was found while ${doing} (${errno}). Mount it writable, or correct project-root.`,
         { cause: error },
       )
     default: {
@@ -45,24 +45,24 @@ export function toHostError(error: unknown, doing: string): DeployError {
   }
 }
 
-/** Who was refused, and whose the place is: that of what is at the path, or of the directory that it was to be made in. */
+/** The user who was refused, and the owner of the path, or of the directory in which it was to be created. */
 function usersOf(error: unknown): string {
   const uid = process.getuid?.()
   if (uid === undefined) return ''
   const path = error instanceof Error && 'path' in error && typeof error.path === 'string' ? error.path : undefined
-  return `; this runner works as uid ${uid}${path === undefined ? '' : ownerOf(path)}`
+  return `; this runner runs as uid ${uid}${path === undefined ? '' : ownerOf(path)}`
 }
 
 function ownerOf(path: string): string {
   for (const candidate of [path, dirname(path)]) {
-    const found = lookAt(candidate)
+    const found = tryLstatSync(candidate)
     if (found !== undefined) return `, ${cleanForeignText(candidate)} belongs to uid ${found.uid}`
   }
   return ''
 }
 
-/** Undefined also where this user may not look. */
-function lookAt(path: string): Stats | undefined {
+/** Undefined also where this user has no access. */
+function tryLstatSync(path: string): Stats | undefined {
   try {
     return lstatSync(path)
   } catch {

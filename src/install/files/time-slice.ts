@@ -5,12 +5,14 @@ const SLICE_MS = 25
 
 /** One whole turn of the event loop: every signal that has arrived by now is handled. */
 export async function hearSignals(): Promise<void> {
-  // The first one may end before the loop has polled for signals, where a file's or a socket's callback called this.
+  // When a file's or a socket's callback called this, the first one ends before the loop has polled for signals.
   await setImmediate()
   await setImmediate()
 }
 
-/** Cuts long synchronous work into slices, so that a cancel is noticed: `if (slice.isOver()) await slice.giveBack()`. */
+/**
+ * Cuts long synchronous work into slices, so that a cancel is noticed: `if (slice.isOver()) await slice.giveBack()`.
+ */
 export class TimeSlice {
   readonly #signal: AbortSignal | undefined
   #endsAt = performance.now() + SLICE_MS
@@ -30,7 +32,7 @@ export class TimeSlice {
     this.#endsAt = performance.now() + SLICE_MS
   }
 
-  /** Calls `act` with each item, and gives back the event loop whenever the slice is over. Throws as `giveBack` does. */
+  /** Calls `act` with each item; gives back the event loop whenever the slice is over. Throws as `giveBack` does. */
   async forEach<Item>(items: Iterable<Item>, act: (item: Item) => void): Promise<void> {
     for (const item of items) {
       act(item)

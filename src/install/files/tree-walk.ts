@@ -9,8 +9,9 @@ export type TreeEntry =
   | { type: 'other'; path: string }
 
 /**
- * Every file, symlink and other thing below `root` (directories are implied), with paths relative to it, ordered by
- * path components. `skip` names top-level paths that are left out. Follows no symlink. Nothing there: an empty list.
+ * Every file, symlink and special file below `root` (directories are implied), with paths relative to it, ordered by
+ * path components. `skip` names paths to leave out. Follows no symlink. Where nothing is at `root`, the list is
+ * empty.
  */
 export async function walkTree(root: string, skip: ReadonlySet<string> = new Set()): Promise<TreeEntry[]> {
   const found: TreeEntry[] = []

@@ -105,7 +105,7 @@ async function requireOwnFolder(own: string): Promise<void> {
   if (uid !== undefined && found.uid !== uid) {
     throw new DeploymentError(
       'host_not_writable',
-      `${own} belongs to uid ${found.uid}, but this runner works as uid ${uid}. Deploy to this project root as one user only, or change the owner of that directory.`,
+      `${own} belongs to uid ${found.uid}, but this runner runs as uid ${uid}. Deploy to this project root as one user only, or change the owner of that directory.`,
     )
   }
   if ((found.mode & 0o077) !== 0) chmodSync(own, 0o700)

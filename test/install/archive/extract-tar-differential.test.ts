@@ -112,16 +112,16 @@ const compressors: { name: string; needs: string[]; line: string }[] = [
   },
 ]
 
-describe('extractTar, beside other tools', () => {
+describe('extractTar, compared with other tools', () => {
   for (const { name, needs, line, shortNames } of tools) {
-    it(`gives back what ${name} packed`, { skip: lacking(...needs) }, async t => {
+    it(`restores what ${name} packed`, { skip: lacking(...needs) }, async t => {
       const sample = makeSample(t, shortNames === undefined)
       await compare(sample, shell(sample, line))
     })
   }
 
   for (const { name, needs, line } of compressors) {
-    it(`gives back what ${name} compressed`, { skip: lacking('tar', ...needs) }, async t => {
+    it(`restores what ${name} compressed`, { skip: lacking('tar', ...needs) }, async t => {
       const sample = makeSample(t)
       writeFileSync(join(sample.directory, 'made.tar'), shell(sample, 'tar -C source -cf - .'))
       await extractTar(await openedZstd(shell(sample, line)), { target: sample.target, limits: LIMITS })
@@ -155,7 +155,7 @@ describe('extractTar, beside other tools', () => {
     })
   })
 
-  it('gives back every tree that tar-stream packed', async t => {
+  it('restores every tree that tar-stream packed', async t => {
     const component = fc.stringMatching(/^[a-zA-Z0-9 ._-]{0,60}[äö日😀]{0,9}z$/u)
     const path = fc.array(component, { minLength: 1, maxLength: 4 }).map(components => components.join('/'))
     const trees = fc.dictionary(path, fc.uint8Array({ maxLength: 2000 }), {

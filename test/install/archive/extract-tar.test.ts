@@ -100,7 +100,7 @@ describe('extractTar', () => {
     })
   }
 
-  it('tells what it made, with the digest of each file', async t => {
+  it('returns what it created, with the digest of each file', async t => {
     const large = createHash('shake128', { outputLength: 3_000_000 }).digest()
     const tree = await extract(
       [file('./d/a', 'abc', { mode: 0o755 }), file('large', large), symlink('l', 'd')],
@@ -146,7 +146,7 @@ describe('extractTar', () => {
   })
 
   for (const there of ['a file', 'a symlink to a file outside']) {
-    it(`writes neither over nor through ${there} that is in the target`, async t => {
+    it(`writes neither over nor through ${there} in the target`, async t => {
       const target = makeTarget(t)
       writeFileSync(join(target, '../outside'), 'untouched')
       if (there === 'a file') writeFileSync(join(target, 'a'), 'untouched')
@@ -165,7 +165,7 @@ describe('extractTar', () => {
     assert.deepEqual(readdirSync(target), [])
   })
 
-  it('hears a signal while it extracts', async t => {
+  it('notices an abort while it extracts', async t => {
     const target = makeTarget(t)
     const items = Array.from({ length: 3000 }, (_, index) => file(`f${index}`, `${index}`.repeat(1000)))
     const opened = await openedTar(buildTar(items))

@@ -64,8 +64,8 @@ function contentsOf(listing: Record<string, string>): Record<string, string> {
   return Object.fromEntries(files.map(([at, what]) => [at, what.slice(what.indexOf(' ') + 1)]))
 }
 
-describe('extractZip, beside other tools', () => {
-  it('gives back every tree that adm-zip packed', async () => {
+describe('extractZip, compared with other tools', () => {
+  it('restores every tree that adm-zip packed', async () => {
     await fc.assert(
       fc.asyncProperty(trees, async tree => {
         const zip = new AdmZip()
@@ -80,7 +80,7 @@ describe('extractZip, beside other tools', () => {
     )
   })
 
-  it('makes what unzip makes of an archive by zip', { skip: !hasTool('zip') || !hasTool('unzip') }, async () => {
+  it('extracts the same as unzip from an archive by zip', { skip: !hasTool('zip') || !hasTool('unzip') }, async () => {
     await inTemporaryDirectory(async directory => {
       writeSampleTree(join(directory, 'source'))
       execFileSync('zip', ['-qry', '../made.zip', '.'], { cwd: join(directory, 'source') })

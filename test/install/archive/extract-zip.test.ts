@@ -63,7 +63,7 @@ describe('extractZip', () => {
     })
   })
 
-  it('tells what it made', async () => {
+  it('returns what it created', async () => {
     await inTemporaryDirectory(async directory => {
       const tree = await extractIn(directory, buildZip([file('top/d/a', 'content'), file('top/b', 'x')]))
       const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
@@ -105,7 +105,7 @@ describe('extractZip', () => {
   })
 
   for (const there of ['a file', 'a symlink'] as const) {
-    it(`never writes over or through ${there} that is already there`, async () => {
+    it(`writes neither over nor through ${there} in the target`, async () => {
       await inTemporaryDirectory(async directory => {
         const target = join(directory, 'target')
         mkdirSync(target)
@@ -146,7 +146,7 @@ describe('extractZip', () => {
     })
   })
 
-  it('hears a signal while it extracts', async () => {
+  it('notices an abort while it extracts', async () => {
     await inTemporaryDirectory(async directory => {
       const large = Buffer.alloc(1024 * 1024, 'abcdefghijklmnopqrstuvwxyz0123456789')
       const items = Array.from({ length: 200 }, (_, index) => ({ ...file(`f${index}`, large), stored: true }))

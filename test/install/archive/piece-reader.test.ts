@@ -52,7 +52,7 @@ describe('PieceReader', () => {
     })
   }
 
-  it('refuses a range that does not come', async () => {
+  it('refuses a range beyond the end of the stream', async () => {
     const reader = new PieceReader(piecesOf([13, 13]))
     await assert.rejects(
       reader.read(20, 7),
@@ -60,7 +60,7 @@ describe('PieceReader', () => {
     )
   })
 
-  it('lets go of the pieces that it has not read', async () => {
+  it('ends a stream that it has not read to its end', async () => {
     let ended = 0
     const reader = new PieceReader(piecesOf([13, 13], () => ended++))
     await reader.read(0, 1)

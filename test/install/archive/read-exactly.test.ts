@@ -22,13 +22,13 @@ describe('readExactly', () => {
     assert.equal(buffer.toString(), 'cde')
   })
 
-  it('refuses a file that ends before', t => {
+  it('refuses a file that ends too early', t => {
     assert.throws(() => readExactly(openFile(t, 'abcdef'), Buffer.alloc(3), 4), invalidArchive)
   })
 })
 
 describe('readWhole', () => {
-  it('fills shared memory from the beginning, wherever the file was read', async t => {
+  it("fills shared memory from the file's beginning, whatever the descriptor's position", async t => {
     const fd = openFile(t, 'abcdef')
     readExactly(fd, Buffer.alloc(3), 0)
     const buffer = Buffer.from(new SharedArrayBuffer(6))
@@ -36,7 +36,7 @@ describe('readWhole', () => {
     assert.equal(buffer.toString(), 'abcdef')
   })
 
-  it('refuses a file that ends before', async t => {
+  it('refuses a file that ends too early', async t => {
     await assert.rejects(readWhole(openFile(t, 'abcdef'), Buffer.alloc(7)), invalidArchive)
   })
 })

@@ -36,7 +36,7 @@ function isWiped(bytes: Buffer): boolean {
 
 describe('unseal', () => {
   for (const { name, key, nonce, plaintext, ciphertext, tag } of VECTORS) {
-    it(`gives the known answer: ${name}`, async () => {
+    it(`returns the known answer: ${name}`, async () => {
       const artifact = await verifiedBytes(Buffer.from(nonce + ciphertext + tag, 'hex'))
       const { zstd } = await unseal(artifact, Buffer.from(key, 'hex'))
       assert.equal(zstd.toString('hex'), plaintext)
@@ -51,7 +51,7 @@ describe('unseal', () => {
   }
 
   for (const size of [1, MIB - 1, MIB, MIB + 1, 5 * MIB + 3]) {
-    it(`opens ${size} bytes in the buffer that held them sealed`, async () => {
+    it(`decrypts ${size} bytes in the buffer of the sealed bytes`, async () => {
       const plain = Buffer.alloc(size, 'sealed and opened again, ')
       const artifact = await verifiedBytes(encrypt(plain))
       const { zstd } = await unseal(artifact, DEK)
@@ -93,7 +93,7 @@ describe('unseal', () => {
     })
   }
 
-  it('opens an artifact once', async () => {
+  it('opens an artifact only once', async () => {
     const artifact = await verifiedBytes(encrypt(Buffer.from('sealed')))
     await unseal(artifact, DEK)
     await assert.rejects(unseal(artifact, DEK), isUndecryptable)

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type VerifiedArtifact, verifyHmacSignature } from '../../../src/core/trust/signature.ts'
 
-/** Runs `use` in a temporary directory that is gone afterwards. */
+/** Runs `use` in a temporary directory, and removes it afterwards. */
 export async function inTemporaryDirectory<Result>(use: (directory: string) => Promise<Result>): Promise<Result> {
   const directory = mkdtempSync(join(tmpdir(), 'archive-test-'))
   try {

@@ -58,7 +58,7 @@ const zips: Record<string, ZipItem[]> = {
 
 describe('readInBatches', () => {
   for (const [name, items] of Object.entries(zips)) {
-    it(`gives the bytes of ${name}`, async () => {
+    it(`returns the bytes of ${name}`, async () => {
       assert.deepEqual(await extract(items), contents(items))
     })
   }
@@ -72,7 +72,7 @@ describe('readInBatches', () => {
     })
   })
 
-  it('throws what reading ahead throws where the files are used, and nowhere else', async () => {
+  it('throws an error of reading ahead where the files are used, and nowhere else', async () => {
     await inTemporaryDirectory(async directory => {
       const path = join(directory, 'archive')
       writeFileSync(path, NOISE)

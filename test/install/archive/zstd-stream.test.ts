@@ -141,7 +141,7 @@ describe('unpackZstd', () => {
     assert.ok(bytes <= 32 * MIB)
   })
 
-  it('gives the same bytes each time it is asked, and can be left in the middle', async () => {
+  it('yields the same bytes each time, and can be left in the middle', async () => {
     const opened = await openedZstd(frame(TEXT))
     for await (const piece of unpackZstd(opened, LIMITS)) {
       assert.ok(piece.length > 0)

@@ -9,35 +9,35 @@ function script(source: string, more: Partial<ChildRequest> = {}): ChildRequest 
 }
 
 describe('runChild', () => {
-  it('gives the exit code and what the child said', async () => {
+  it('returns the exit code and the output', async () => {
     const end = await runChild(script('console.log("out"); console.error("err"); process.exitCode = 3'))
     assert.ok(end.kind === 'exited')
     assert.deepEqual([end.code, end.output.split('\n').sort(), end.stdout], [3, ['', 'err', 'out'], 'out\n'])
   })
 
-  it('says by which signal a child ended', async () => {
+  it('returns the signal that ended a child', async () => {
     const end = await runChild(script('process.kill(process.pid, "SIGUSR2")'))
     assert.equal(end.kind === 'signalled' && end.signal, 'SIGUSR2')
   })
 
-  it('says that a program is not there', async () => {
+  it('reports a program that does not exist', async () => {
     const end = await runChild({ command: ['/no/such/program'], env: {}, timeoutMs: 1000 })
     assert.equal(end.kind, 'not_started')
   })
 
-  it('keeps the first 2 KiB of the output, and says that it cut', async () => {
+  it('keeps the first 2 KiB of the output, and marks the cut', async () => {
     const end = await runChild(script('process.stdout.write("x".repeat(100_000))'))
     assert.equal(end.kind === 'exited' && end.output, `${'x'.repeat(2048)}… (cut)`)
     const whole = await runChild(script('process.stdout.write("x".repeat(2048))'))
     assert.equal(whole.kind === 'exited' && whole.output, 'x'.repeat(2048))
   })
 
-  it('keeps no half character', async () => {
+  it('drops a character that the cut divides', async () => {
     const end = await runChild(script('process.stdout.write("x" + "é".repeat(2000))'))
     assert.equal(end.kind === 'exited' && end.output, `x${'é'.repeat(1023)}… (cut)`)
   })
 
-  it('passes arguments as they are, without a shell', async () => {
+  it('passes arguments unchanged, without a shell', async () => {
     const args = ['$HOME; echo *', '`id`', '']
     const end = await runChild({
       ...script(''),
@@ -53,11 +53,11 @@ describe('runChild', () => {
     assert.deepEqual(end.kind === 'exited' && JSON.parse(end.output), ['1', null, 0])
   })
 
-  it('ends a child after its time', async () => {
+  it('stops a child after its time-out', async () => {
     assert.equal((await runChild(script('setTimeout(() => {}, 60_000)', { timeoutMs: 200 }))).kind, 'timed_out')
   })
 
-  it('ends all that a child started', async t => {
+  it('stops everything that a child started', async t => {
     const server = createServer().listen(0, '127.0.0.1')
     t.after(() => server.close())
     await once(server, 'listening')
@@ -71,7 +71,7 @@ describe('runChild', () => {
     await Promise.all([run, closed])
   })
 
-  it("rejects with the signal's reason once the child has been ended", async () => {
+  it("rejects with the signal's reason once the child has exited", async () => {
     const controller = new AbortController()
     const reason = new Error('cancelled')
     const run = runChild(script('setTimeout(() => {}, 60_000)', { signal: controller.signal }))
@@ -89,7 +89,7 @@ describe('runChild', () => {
 })
 
 describe('allowedEnvironment', () => {
-  it('holds only what a child may know, and what it is given', () => {
+  it('contains only the allowed variables and the given ones', () => {
     const names = Object.keys(allowedEnvironment({ PGHOST: 'db' }))
     assert.ok(names.includes('PATH') && names.includes('PGHOST'))
     assert.deepEqual(

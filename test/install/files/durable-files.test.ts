@@ -15,7 +15,7 @@ import { openPrivateFileSync } from '../../../src/install/files/private-file.ts'
 import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
 describe('replaceFile', () => {
-  it('replaces a file whole, 0600, and leaves nothing beside it', async t => {
+  it('replaces a file whole, 0600, and leaves nothing next to it', async t => {
     const folder = temporaryDirectory(t)
     const path = join(folder, 'file')
     writeFileSync(path, 'old', { mode: 0o644 })
@@ -25,7 +25,7 @@ describe('replaceFile', () => {
     assert.deepEqual(readdirSync(folder), ['file'])
   })
 
-  it('replaces a symlink itself and not what it points to', async t => {
+  it('replaces a symlink itself and not its target', async t => {
     const folder = temporaryDirectory(t)
     writeTree(folder, { target: 'theirs' })
     symlinkSync('target', join(folder, 'file'))
@@ -42,7 +42,7 @@ describe('replaceFile', () => {
 })
 
 describe('createFile', () => {
-  it('creates what is not there and leaves what is', async t => {
+  it('creates a missing file and leaves an existing one alone', async t => {
     const folder = temporaryDirectory(t)
     const path = join(folder, 'file')
     assert.deepEqual([await createFile(path, 'one'), await createFile(path, 'two')], [true, false])
@@ -53,7 +53,7 @@ describe('createFile', () => {
 
 describe('writeNewFile', () => {
   for (const mode of [0o600, 0o644]) {
-    it(`creates a file of mode ${mode.toString(8)} whatever the umask, and replaces none`, async t => {
+    it(`creates a file of mode ${mode.toString(8)} whatever the umask, and never replaces one`, async t => {
       const path = join(temporaryDirectory(t), 'file')
       const before = process.umask(0o077)
       t.after(() => process.umask(before))
@@ -66,26 +66,26 @@ describe('writeNewFile', () => {
 })
 
 describe('temporaryName', () => {
-  it('says whose it is, and nothing else does', () => {
+  it('names its process, and no other name does', () => {
     assert.equal(ownerOfTemporary(temporaryName('/x/report.json')), process.pid)
     for (const name of ['report.json', 'x.tmp', 'x.1.tmp', 'lock', '']) assert.equal(ownerOfTemporary(name), undefined)
   })
 })
 
 describe('makePrivateDirectories', () => {
-  it('makes one, 0700, and leaves one that is there', async t => {
+  it('makes a missing one, 0700, and leaves an existing one alone', async t => {
     const path = join(temporaryDirectory(t), 'a')
     for (let time = 0; time < 2; time++) await makePrivateDirectories(path)
     assert.equal(statSync(path).mode & 0o777, 0o700)
   })
 
-  it('ends where nothing can be made, however odd the file system', async () => {
+  it('fails where nothing can be created, even in an unusual file system', async () => {
     await assert.rejects(makePrivateDirectories('/proc/sys/hub-deploy'))
   })
 })
 
 describe('syncTree', () => {
-  it('goes file by file where sync is not to be found', async t => {
+  it('syncs file by file where there is no sync program', async t => {
     const root = temporaryDirectory(t)
     writeTree(root, { a: '1', 'b/c': '2' })
     symlinkSync('/nowhere', join(root, 'link'))
@@ -103,14 +103,14 @@ describe('syncTree', () => {
 })
 
 describe('openPrivateFileSync', () => {
-  it('has no name by which anybody else could reach it', t => {
+  it('has no name by which another process could open it', t => {
     const folder = temporaryDirectory(t)
     const file = openPrivateFileSync(folder)
     assert.deepEqual(readdirSync(folder), [])
     file.close()
   })
 
-  it('says what is wrong with the folder', t => {
+  it('reports a problem with the folder', t => {
     assert.throws(() => openPrivateFileSync(join(temporaryDirectory(t), 'gone')), { code: 'step_failed' })
   })
 })

@@ -9,7 +9,7 @@ import { temporaryDirectory } from '../temporary-directory.ts'
 const SIZES = [0, 1, 1024 * 1024, 3 * 1024 * 1024 + 1]
 
 describe('FileDigester', () => {
-  it('hashes one file after another, whatever their sizes', async t => {
+  it('hashes one file after another, of any size', async t => {
     const folder = temporaryDirectory(t)
     const digester = new FileDigester()
     for (const size of SIZES) {
@@ -26,7 +26,7 @@ describe('FileDigester', () => {
     await assert.rejects(new FileDigester().sha256(join(folder, 'link')), { code: 'ELOOP' })
   })
 
-  it('ends with the reason of a signal that is aborted', async t => {
+  it("throws an aborted signal's reason", async t => {
     const path = join(temporaryDirectory(t), 'file')
     writeFileSync(path, Buffer.alloc(64 * 1024 * 1024))
     const digester = new FileDigester(AbortSignal.abort(new Error('cancelled')))

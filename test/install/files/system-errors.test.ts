@@ -18,7 +18,7 @@ describe('toHostError', () => {
     EIO: 'step_failed',
   }
   for (const [errno, code] of Object.entries(codes)) {
-    it(`tells ${errno} as ${code}, with what was being done, in clean text`, () => {
+    it(`reports ${errno} as ${code} and names the operation, in clean text`, () => {
       const error = toHostError(systemError(errno), 'moving the tree')
       assert.equal(error.code, code)
       assert.match(error.message, /moving the tree/)
@@ -26,34 +26,34 @@ describe('toHostError', () => {
     })
   }
 
-  describe('of what is not permitted', { skip: process.getuid === undefined }, () => {
+  describe('for a missing permission', { skip: process.getuid === undefined }, () => {
     const uid = process.getuid?.()
     for (const [name, path] of [
-      ['what is there', ''],
-      ['the directory of what is not', '/missing'],
+      ['an existing path', ''],
+      ['the directory of a missing path', '/missing'],
     ] as const) {
-      it(`names the runner's user and whose ${name} is`, t => {
+      it(`names the runner's user and the owner of ${name}`, t => {
         const folder = temporaryDirectory(t)
         const error = Object.assign(systemError('EACCES'), { path: `${folder}${path}` })
         const { message } = toHostError(error, 'moving the tree')
-        assert.ok(message.includes(`works as uid ${uid}, ${folder} belongs to uid ${uid}`), message)
+        assert.ok(message.includes(`runs as uid ${uid}, ${folder} belongs to uid ${uid}`), message)
       })
     }
 
     it('names the user alone where no path is known', () => {
       const { message } = toHostError(systemError('EPERM'), 'moving the tree')
-      assert.ok(message.includes(`works as uid ${uid}:`), message)
+      assert.ok(message.includes(`runs as uid ${uid}:`), message)
       assert.ok(!message.includes('belongs'), message)
     })
   })
 
-  it('tells a read-only file system from a missing permission', () => {
+  it('distinguishes a read-only file system from a missing permission', () => {
     const { message } = toHostError(systemError('EROFS'), 'moving the tree')
     assert.match(message, /mounted read-only/)
     assert.doesNotMatch(message, /uid/)
   })
 
-  it("passes an operator's error as it is", () => {
+  it('passes a DeployError unchanged', () => {
     const error = new ConfigError('invalid_input', 'x')
     assert.equal(toHostError(error, 'y'), error)
   })

@@ -36,7 +36,7 @@ describe('TimeSlice.forEach', () => {
 })
 
 describe('TimeSlice.pace', () => {
-  it('gives the same pieces', async () => {
+  it('yields the same pieces', async () => {
     const seen: string[] = []
     for await (const piece of new TimeSlice().pace(pieces())) seen.push(piece.toString())
     assert.deepEqual(seen, ['a', 'b'])

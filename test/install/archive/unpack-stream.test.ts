@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { createInflateRaw, deflateRawSync } from 'node:zlib'
+import { unpack } from '../../../src/install/archive/unpack-stream.ts'
+
+const CONTENT = Buffer.from(Array.from({ length: 50_000 }, (_, at) => `line ${at}\n`).join(''))
+
+/** The bytes through two buffers that take turns, as a reader of a file would pass them. */
+function* throughTwoBuffers(bytes: Buffer, size: number): Generator<Buffer> {
+  let [next, other] = [Buffer.alloc(size), Buffer.alloc(size)]
+  for (let at = 0; at < bytes.length; at += size) {
+    yield next.subarray(0, bytes.copy(next, 0, at, at + size))
+    ;[next, other] = [other.fill(0), next]
+  }
+}
+
+async function collect(pieces: AsyncIterable<Buffer>): Promise<Buffer> {
+  const copies: Buffer[] = []
+  for await (const piece of pieces) copies.push(Buffer.from(piece))
+  return Buffer.concat(copies)
+}
+
+describe('unpack', () => {
+  it('uses up each piece before the next but one is requested', async () => {
+    const packed = deflateRawSync(CONTENT)
+    const inflate = createInflateRaw({ chunkSize: 4096 })
+    assert.ok((await collect(unpack(inflate, throughTwoBuffers(packed, 1000)))).equals(CONTENT))
+    assert.equal(inflate.bytesWritten, packed.length)
+  })
+
+  it('ends where the packed data does, and shows it by bytesWritten', async () => {
+    const packed = deflateRawSync(CONTENT)
+    const inflate = createInflateRaw()
+    const longer = Buffer.concat([packed, Buffer.alloc(10_000)])
+    assert.ok((await collect(unpack(inflate, throughTwoBuffers(longer, 1000)))).equals(CONTENT))
+    assert.ok(inflate.bytesWritten < longer.length)
+  })
+
+  it('throws an error of the stream', async () => {
+    await assert.rejects(collect(unpack(createInflateRaw(), [Buffer.alloc(100, 0xff)])), { code: 'Z_DATA_ERROR' })
+  })
+
+  it('throws an error of the pieces', async () => {
+    const packed = deflateRawSync(CONTENT)
+    function* broken(): Generator<Buffer> {
+      yield packed.subarray(0, 1000)
+      throw new Error('the file is shorter than it was')
+    }
+    await assert.rejects(collect(unpack(createInflateRaw(), broken())), /shorter than it was/)
+  })
+
+  it('can be left in the middle', async () => {
+    const inflate = createInflateRaw({ chunkSize: 1000 })
+    for await (const _ of unpack(inflate, throughTwoBuffers(deflateRawSync(CONTENT), 1000))) break
+    assert.ok(inflate.destroyed)
+  })
+})
