@@ -16822,6 +16822,7 @@ const ERROR_CODES = [
     'rollback_failed',
     'inconsistent',
     'internal_error',
+    'unsafe_host',
 ];
 /**
  * An error for the operator: a stable `code` and a message that says what happened, why, where, and what to do.
@@ -16978,7 +16979,7 @@ async function runChild(request) {
     const [program, ...args] = request.command;
     const child = (0,external_node_child_process_namespaceObject.spawn)(program, args, {
         env: { ...request.env },
-        stdio: request.isSilent ? 'ignore' : ['ignore', 'pipe', 'pipe'],
+        stdio: stdioOf(request),
         detached: true,
         ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
     });
@@ -17011,6 +17012,11 @@ function allowedEnvironment(extra = {}) {
         return value === undefined ? [] : [[name, value]];
     });
     return { ...Object.fromEntries(inherited), ...extra };
+}
+function stdioOf({ isSilent, descriptor }) {
+    if (!isSilent)
+        return ['ignore', 'pipe', 'pipe'];
+    return descriptor === undefined ? 'ignore' : ['ignore', 'ignore', 'ignore', descriptor];
 }
 function startFailure(child) {
     return new Promise(resolve => {
@@ -18257,25 +18263,32 @@ function readOwnIdentity() {
         pid: process.pid,
         start_time: readStartTime(process.pid) ?? null,
         boot_id: orNull(() => (0,external_node_fs_namespaceObject.readFileSync)('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
+        machine_id: orNull(readMachineId),
         pid_namespace: orNull(() => (0,external_node_fs_namespaceObject.readlinkSync)('/proc/self/ns/pid')),
         hostname: (0,external_node_os_namespaceObject.hostname)(),
     };
 }
 /**
- * Whether a process has provably ended: another boot of this host, no such pid, or the pid given to a later process.
- * What runs on another host, or in another pid namespace, is never provably dead.
+ * Whether a process has provably ended: another boot of this machine, no such pid, or the pid given to a later process.
+ * What ran on another machine or under another host name, or runs in another pid namespace, is never provably dead.
  */
 function isProvablyDead(holder, own) {
     if (holder.hostname !== own.hostname)
         return false;
-    if (holder.boot_id !== null && own.boot_id !== null && holder.boot_id !== own.boot_id)
-        return true;
+    const isSameBoot = holder.boot_id === own.boot_id;
+    if (!isSameMachine(holder, own, isSameBoot))
+        return false;
+    if (!isSameBoot)
+        return own.machine_id !== null && holder.boot_id !== null && own.boot_id !== null;
     if (holder.pid_namespace !== own.pid_namespace)
         return false;
     if (!pidExists(holder.pid))
         return true;
     const startTime = readStartTime(holder.pid);
     return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time;
+}
+function isSameMachine(holder, own, isSameBoot) {
+    return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id;
 }
 /** Whether any process has this pid now, ours to signal or not. */
 function pidExists(pid) {
@@ -18294,6 +18307,13 @@ function orNull(read) {
     catch {
         return null;
     }
+}
+/** Throws when it is missing or says that there is none yet (`uninitialized`). */
+function readMachineId() {
+    const id = /^[0-9a-f]{32}$/.exec((0,external_node_fs_namespaceObject.readFileSync)('/etc/machine-id', 'utf8').trim())?.[0];
+    if (id === undefined)
+        throw new Error('no machine id');
+    return id;
 }
 /**
  * Field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A zombie
@@ -18342,8 +18362,8 @@ async function cleanStaging(layout, log) {
     await orWarn(log, () => pruneTreeRecords(layout, usedDigests(layout)));
 }
 /**
- * Removes the temporary files of processes that no longer exist. Leaves those of the lock to `removeDeadMarks`, because
- * a process that waits for it may be one that this process cannot see.
+ * Removes the temporary files of processes that no longer exist. Leaves those of the lock alone: its holder has
+ * removed those that nobody may still be writing.
  */
 async function removeStrayTemporaries(layout, log) {
     for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
@@ -21134,210 +21154,6 @@ function statesBetween(transitions, from, to) {
     return ways.get(to) ?? [];
 }
 
-;// CONCATENATED MODULE: ./build/install/host/lock.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-const POLL_MS = 250;
-const REPORT_EVERY_MS = 10_000;
-const MARK = '.takeover-';
-const ownSchema = object({
-    id: schemas_string().check(_regex(/^[0-9a-f-]{36}$/)),
-    pid: schemas_int().check(_positive()),
-    start_time: nullable(schemas_string()),
-    boot_id: nullable(schemas_string()),
-    pid_namespace: nullable(schemas_string()),
-    hostname: schemas_string(),
-    run_url: nullable(schemas_string()),
-    since: schemas_string(),
-});
-/** On another host, where another version of this action may have written the lock: only the host must be known. */
-const foreignSchema = schemas_lazy(() => object({
-    id: schemas_catch(nullable(ownSchema.shape.id), null),
-    pid: schemas_catch(nullable(ownSchema.shape.pid), null),
-    hostname: schemas_string().check(refine(name => name !== (0,external_node_os_namespaceObject.hostname)())),
-    run_url: schemas_catch(nullable(schemas_string()), null),
-    since: schemas_catch(nullable(schemas_string()), null),
-}));
-/**
- * Takes the lock of a project root, waiting up to `timeoutMs` for its holder. A lock whose holder is provably dead, or
- * whose content is garbage, is taken over at once; one that names another host never. Losing a race never harms the
- * winner: only the process that created the one take-over mark of a dead holder may replace its lock.
- * Throws DeploymentError `locked` with the holder and its link, or `host_not_writable` / `disk_full`; the signal's
- * reason once it is aborted.
- */
-async function acquireLock(request, clock = systemClock) {
-    const holder = {
-        id: (0,external_node_crypto_namespaceObject.randomUUID)(),
-        ...readOwnIdentity(),
-        run_url: request.runUrl,
-        since: new Date().toISOString(),
-    };
-    const contender = { holder, file: temporaryName(request.path) };
-    try {
-        // Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way.
-        (0,external_node_fs_namespaceObject.writeFileSync)(contender.file, `${JSON.stringify(holder)}\n`, { flag: 'wx', mode: 0o600 });
-        await waitForTurn(request, contender, clock);
-    }
-    catch (error) {
-        request.signal?.throwIfAborted();
-        throw toHostError(error, `taking the lock ${request.path}`);
-    }
-    finally {
-        tryUnlinkSync(contender.file);
-    }
-    return { release: () => giveBack(request, holder.id) };
-}
-/**
- * Removes what killed processes left next to a lock: take-over marks, and the files of contenders. The caller holds
- * the lock. Leaves the files of processes that may be alive, on another host or in another pid namespace. A file that
- * cannot be removed does no harm; the next run tries again.
- */
-function removeDeadMarks(path) {
-    const own = readOwnIdentity();
-    for (const name of (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.dirname)(path))) {
-        if (!name.startsWith(`${(0,external_node_path_namespaceObject.basename)(path)}.`))
-            continue;
-        const found = readLock((0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name));
-        if (found !== undefined && isLeftOver(found, own))
-            tryUnlinkSync(found.path);
-    }
-}
-function isLeftOver(found, own) {
-    const writer = ownerOfTemporary((0,external_node_path_namespaceObject.basename)(found.path));
-    if (writer === undefined || found.holder !== undefined)
-        return isAbandoned(found, own);
-    // Garbage may be what its process is still writing.
-    return !pidExists(writer);
-}
-async function waitForTurn(request, contender, clock) {
-    const deadline = clock.now() + request.timeoutMs;
-    let reportedAt = Number.NEGATIVE_INFINITY;
-    for (;;) {
-        request.signal?.throwIfAborted();
-        if (tryTake(request.path, contender))
-            return;
-        const found = readLock(request.path);
-        if (found === undefined) {
-            // Just released, or a dangling symlink.
-            await hearSignals();
-            continue;
-        }
-        const now = clock.now();
-        if (now >= deadline)
-            throw lockedError(found, request.timeoutMs);
-        if (now - reportedAt >= REPORT_EVERY_MS) {
-            request.log(`Waiting for the lock of this host: ${describeHolder(found)}.`);
-            reportedAt = now;
-        }
-        await clock.sleep(Math.min(POLL_MS, Math.max(1, deadline - now)), request.signal);
-    }
-}
-/** One attempt: an atomic link if there is no lock, else the take-over of a dead holder. */
-function tryTake(path, contender) {
-    if (linkIfAbsentSync(contender.file, path))
-        return true;
-    const found = readLock(path);
-    if (found === undefined || !isAbandoned(found, contender.holder))
-        return false;
-    return takeOver(found, contender);
-}
-/**
- * The mark is itself a lock, named after the dead holder, so that contenders for different dead holders never meet, and
- * the mark of a contender that died is taken over in turn. Only the process with the mark may touch that holder's lock.
- */
-function takeOver(dead, contender) {
-    const mark = `${dead.path}${MARK}${dead.id}`;
-    if (!tryTake(mark, contender))
-        return false;
-    try {
-        if (readLock(dead.path)?.id !== dead.id)
-            return false;
-        const replacement = temporaryName(dead.path);
-        (0,external_node_fs_namespaceObject.linkSync)(contender.file, replacement);
-        (0,external_node_fs_namespaceObject.renameSync)(replacement, dead.path);
-        return true;
-    }
-    finally {
-        release(mark, contender.holder.id);
-    }
-}
-function readLock(path) {
-    const text = readIfPresentSync(path);
-    if (text === undefined)
-        return undefined;
-    const holder = parseHolder(text);
-    return { path, id: holder?.id ?? (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex').slice(0, 32), holder };
-}
-function readIfPresentSync(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8');
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw error;
-    }
-}
-function parseHolder(text) {
-    try {
-        return union([ownSchema, foreignSchema]).parse(JSON.parse(text));
-    }
-    catch {
-        return undefined;
-    }
-}
-/** If only a holder's host is known, it cannot be proved dead. */
-function isAbandoned({ holder }, own) {
-    if (holder === undefined)
-        return true;
-    return 'boot_id' in holder && isProvablyDead(holder, own);
-}
-function linkIfAbsentSync(from, to) {
-    try {
-        (0,external_node_fs_namespaceObject.linkSync)(from, to);
-        return true;
-    }
-    catch (error) {
-        if (errnoOf(error) === 'EEXIST')
-            return false;
-        throw error;
-    }
-}
-function giveBack({ path, log }, id) {
-    try {
-        release(path, id);
-    }
-    catch (error) {
-        log(`The lock stays until the next run takes it over: ${toHostError(error, `removing ${path}`).message}`);
-    }
-}
-function release(path, id) {
-    if (readLock(path)?.id === id)
-        (0,external_node_fs_namespaceObject.unlinkSync)(path);
-}
-function describeHolder({ holder }) {
-    if (holder === undefined)
-        return 'its content is damaged';
-    const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`;
-    const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`;
-    return `${where} has held it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${run}`;
-}
-function lockedError(found, timeoutMs) {
-    return new DeploymentError('locked', `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds): ` +
-        `${describeHolder(found)}. Wait for it or cancel it. If that host is gone for good, remove ${found.path}.`);
-}
-
 ;// CONCATENATED MODULE: ./build/install/transaction/change.js
 
 
@@ -21768,7 +21584,6 @@ function rollbackFailed(pending, error) {
 
 
 
-
 const MAX_RECOVERIES = 5;
 /**
  * Ends what a dead run left: before its commit by a rollback, after it by finishing the cleanup. Reports the dead run's
@@ -21778,7 +21593,6 @@ const MAX_RECOVERIES = 5;
 async function recover(host) {
     const { layout, log } = host;
     await removeStrayTemporaries(layout, log);
-    removeDeadMarks(layout.lock);
     const records = readRecords(layout.journal);
     const begin = records.find(record => record.record === 'begin');
     if (begin === undefined) {
@@ -21896,6 +21710,431 @@ function stillInconsistent(begin, rollback) {
     return new DeploymentError('inconsistent', `The interrupted deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back, so nothing new is deployed: ${rollback.problems.join(' ')}`);
 }
 
+;// CONCATENATED MODULE: ./build/install/host/lock-refusals.js
+
+/** Refuses what is at a path of the lock and is not a regular file: nobody but us writes there, so somebody interfered. */
+function notAFile(path) {
+    return new DeploymentError('unsafe_host', `${path} is not a regular file, but this action keeps its lock there. Find out what put it there, and remove it while no deployment runs.`);
+}
+/** The error of an `open` without following symlinks: `notAFile` where it says that there is no regular file. */
+function toOpenError(path, error) {
+    return NOT_A_FILE.has(errnoOf(error) ?? '') ? notAFile(path) : error;
+}
+/** Of a symlink, a directory, a socket, a device without a driver. */
+const NOT_A_FILE = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'ENODEV']);
+
+;// CONCATENATED MODULE: ./build/install/host/kernel-lock.js
+
+
+
+/** The descriptor's number in the child; its answer when another process has the lock. */
+const CHILD_DESCRIPTOR = 3;
+const EXIT_BUSY = 1;
+/**
+ * Tries once to lock a file, which is created when it is missing and must never be removed. `flock` (util-linux) locks a
+ * descriptor that this process keeps open, and ends. So the lock ends with this process, however that ends; no other
+ * process inherits the descriptor. Throws DeploymentError `unsafe_host` when the path is not a regular file.
+ */
+async function tryKernelLock(request) {
+    const { path } = request;
+    const fd = openRegularFileSync(path);
+    let attempt = 'busy';
+    try {
+        const answer = await flock(fd, request);
+        if (answer !== 'held')
+            attempt = answer;
+        else if (isFileAt(path, fd))
+            attempt = lockOf(fd);
+        return attempt;
+    }
+    finally {
+        if (typeof attempt === 'string')
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+function lockOf(fd) {
+    let isOpen = true;
+    return {
+        id: String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino),
+        release() {
+            if (isOpen)
+                (0,external_node_fs_namespaceObject.closeSync)(fd);
+            isOpen = false;
+        },
+    };
+}
+/**
+ * Whether a path is on a file system that no two machines can use at once. Elsewhere (network file systems, folders that
+ * a virtual machine shares with its host) each machine may keep its locks to itself.
+ */
+function isOnOneMachine(path) {
+    return ONE_MACHINE_FILE_SYSTEMS.has((0,external_node_fs_namespaceObject.statfsSync)(path).type);
+}
+/** The kernel's magic numbers (linux/magic.h). */
+const ONE_MACHINE_FILE_SYSTEMS = new Set([
+    0xef53, // ext2, ext3, ext4
+    0x58465342, // xfs
+    0x9123683e, // btrfs
+    0x2fc12fc1, // zfs
+    0xf2f52010, // f2fs
+    0xca451a4e, // bcachefs
+    0x794c7630, // overlay
+    0x01021994, // tmpfs
+]);
+/** For writing, which network file systems ask of a lock. */
+function openRegularFileSync(path) {
+    const fd = openForLockingSync(path);
+    if ((0,external_node_fs_namespaceObject.fstatSync)(fd).isFile())
+        return fd;
+    (0,external_node_fs_namespaceObject.closeSync)(fd);
+    throw notAFile(path);
+}
+function openForLockingSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK, 0o600);
+    }
+    catch (error) {
+        throw toOpenError(path, error);
+    }
+}
+async function flock(fd, { timeoutMs, signal }) {
+    const end = await runChild({
+        command: ['flock', '-n', String(CHILD_DESCRIPTOR)],
+        env: allowedEnvironment({ LC_ALL: 'C' }),
+        timeoutMs,
+        signal,
+        isSilent: true,
+        descriptor: fd,
+    });
+    if (end.kind !== 'exited')
+        return 'unavailable';
+    if (end.code === 0)
+        return 'held';
+    return end.code === EXIT_BUSY ? 'busy' : 'unavailable';
+}
+/** A lock on a file that somebody has removed meanwhile excludes nobody. */
+function isFileAt(path, fd) {
+    const locked = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
+    const found = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true, throwIfNoEntry: false });
+    return found !== undefined && found.ino === locked.ino && found.dev === locked.dev;
+}
+
+;// CONCATENATED MODULE: ./build/install/files/read-small-file.js
+
+/**
+ * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a
+ * pipe. `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
+ */
+function readSmallFileSync(path, maxBytes, flags = 0) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
+    try {
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
+        return stat.isFile() && stat.size <= maxBytes ? (0,external_node_fs_namespaceObject.readFileSync)(fd, 'utf8') : undefined;
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/** The same, with undefined also for a file that cannot be opened or read. Never throws. */
+function tryReadSmallFileSync(path, maxBytes) {
+    try {
+        return readSmallFileSync(path, maxBytes);
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/lock-file.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+const MARK = '.takeover-';
+const MAX_BYTES = 64 * 1024;
+const ownSchema = object({
+    id: schemas_string().check(_regex(/^[0-9a-f-]{36}$/)),
+    pid: schemas_int().check(_positive()),
+    start_time: nullable(schemas_string()),
+    boot_id: nullable(schemas_string()),
+    // Older versions of this action write neither of these two.
+    machine_id: optional(nullable(schemas_string())),
+    kernel_lock: optional(nullable(schemas_string())),
+    pid_namespace: nullable(schemas_string()),
+    hostname: schemas_string(),
+    run_url: nullable(schemas_string()),
+    since: schemas_string(),
+});
+/** On another host, where another version of this action may have written the lock: only the host must be known. */
+const foreignSchema = schemas_lazy(() => object({
+    id: schemas_catch(nullable(ownSchema.shape.id), null),
+    pid: schemas_catch(nullable(ownSchema.shape.pid), null),
+    hostname: schemas_string().check(refine(name => name !== (0,external_node_os_namespaceObject.hostname)())),
+    run_url: schemas_catch(nullable(schemas_string()), null),
+    since: schemas_catch(nullable(schemas_string()), null),
+}));
+/**
+ * One attempt to become the holder that the file at `path` names: creates the file, or takes it over from a holder that
+ * is provably dead. Losing a race never harms the winner: only the process that created the one take-over mark of a dead
+ * holder may replace its lock. Needs no hard links, and works between processes with and without a kernel lock.
+ */
+function tryTake(path, own) {
+    return (tryCreate(path, own) || isOwnOrTakenOver(path, own)) && !isBeingTakenOver(path, own);
+}
+/** Undefined when there is no file. Throws DeploymentError `unsafe_host` when the path is something else. */
+function readLock(path) {
+    const text = readIfPresentSync(path);
+    if (text === undefined)
+        return undefined;
+    const holder = parseHolder(text);
+    return { path, id: holder?.id ?? (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex').slice(0, 32), holder };
+}
+/** Removes a lock, or a mark, if it is that of this holder. */
+function release(path, id) {
+    if (readLock(path)?.id === id)
+        (0,external_node_fs_namespaceObject.unlinkSync)(path);
+}
+/**
+ * Removes what killed processes left next to a lock: take-over marks, and files that were to replace it. The caller has
+ * the lock. Leaves the files of processes that may be alive, on another host or in another pid namespace, and what is
+ * not a file. What cannot be removed does no harm; the next holder tries again.
+ */
+function removeDeadMarks(path, own) {
+    for (const name of namesNextTo(path, '.')) {
+        const found = tryReadLock((0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name));
+        if (found !== undefined && isLeftOver(found, own))
+            tryUnlinkSync(found.path);
+    }
+}
+function describeHolder(holder) {
+    const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`;
+    const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`;
+    return `${where} has held it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${run}`;
+}
+/** Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way. */
+function tryCreate(path, own) {
+    try {
+        const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600);
+        try {
+            (0,external_node_fs_namespaceObject.writeFileSync)(fd, `${JSON.stringify(own)}\n`);
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        return true;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return false;
+        throw error;
+    }
+}
+function isOwnOrTakenOver(path, own) {
+    const found = readLock(path);
+    if (found === undefined)
+        return false;
+    return found.id === own.id || (isAbandoned(found, own) && takeOver(found, own));
+}
+/**
+ * The mark is itself a lock, named after the dead holder, so that contenders for different dead holders never meet, and
+ * the mark of a contender that died is taken over in turn. Only the process with the mark may touch that holder's lock.
+ */
+function takeOver(dead, own) {
+    const mark = `${dead.path}${MARK}${dead.id}`;
+    try {
+        if (!tryTake(mark, own) || readLock(dead.path)?.id !== dead.id)
+            return false;
+        replace(dead.path, own);
+        return true;
+    }
+    finally {
+        release(mark, own.id);
+    }
+}
+function replace(path, own) {
+    const replacement = temporaryName(path);
+    try {
+        tryCreate(replacement, own);
+        (0,external_node_fs_namespaceObject.renameSync)(replacement, path);
+    }
+    finally {
+        tryUnlinkSync(replacement);
+    }
+}
+/**
+ * Whether a live process has read the file half-written, which looks like garbage, and so may still replace it. Looked at
+ * once the file is written, because from then on nobody takes it for garbage.
+ */
+function isBeingTakenOver(path, own) {
+    const marks = namesNextTo(path, MARK).filter(name => /^[0-9a-f]{32}$/.test(name.slice((0,external_node_path_namespaceObject.basename)(path + MARK).length)));
+    return marks.some(name => {
+        const found = readLock((0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name));
+        return found !== undefined && !isAbandoned(found, own);
+    });
+}
+function isAbandoned({ path, holder }, own) {
+    if (holder === undefined)
+        return true;
+    // If only a holder's host is known, it cannot be proved dead.
+    if (!('boot_id' in holder))
+        return false;
+    return isWithoutItsKernelLock(holder, own, path) || isProvablyDead(holder, own);
+}
+/** The kernel has given this process the lock that the holder had, so the holder has ended. */
+function isWithoutItsKernelLock(holder, own, path) {
+    if (own.kernel_lock === null || holder.kernel_lock !== own.kernel_lock)
+        return false;
+    const isSame = (key) => own[key] !== null && holder[key] === own[key];
+    return isSame('boot_id') || isSame('machine_id') || isOnOneMachine((0,external_node_path_namespaceObject.dirname)(path));
+}
+function isLeftOver(found, own) {
+    const writer = ownerOfTemporary((0,external_node_path_namespaceObject.basename)(found.path));
+    if (writer === undefined || found.holder !== undefined)
+        return isAbandoned(found, own);
+    // Garbage may be what its process is still writing.
+    return !pidExists(writer);
+}
+function namesNextTo(path, suffix) {
+    return (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.dirname)(path)).filter(name => name.startsWith((0,external_node_path_namespaceObject.basename)(path) + suffix));
+}
+function tryReadLock(path) {
+    try {
+        return readLock(path);
+    }
+    catch {
+        return undefined;
+    }
+}
+function readIfPresentSync(path) {
+    try {
+        const text = readSmallFileSync(path, MAX_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (text === undefined)
+            throw notAFile(path);
+        return text;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw toOpenError(path, error);
+    }
+}
+function parseHolder(text) {
+    try {
+        return union([ownSchema, foreignSchema]).parse(JSON.parse(text));
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/lock.js
+
+
+
+
+
+
+
+
+const POLL_MS = 250;
+const REPORT_EVERY_MS = 10_000;
+/** How long `flock` may take to answer on a busy host, or on a slow network file system. */
+const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 };
+/** Never removed, and not named after the lock: older versions of this action remove what they do not know there. */
+const KERNEL_LOCK = 'kernel-lock';
+/**
+ * Takes the lock of a project root, waiting up to `timeoutMs` for its holder: a kernel lock, which ends with its holder,
+ * and a file that says who holds it. A file whose holder is provably dead, or whose content is garbage, is taken over at
+ * once. Where there is no kernel lock, the file alone decides.
+ * Throws DeploymentError `locked` with the holder and its link, `unsafe_host` when the lock is not a regular file, or
+ * `host_not_writable` / `disk_full`; the signal's reason once it is aborted.
+ */
+async function acquireLock(request, clock = systemClock) {
+    const contender = { id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel: 'busy' };
+    try {
+        const holder = await waitForTurn(request, contender, clock);
+        removeDeadMarks(request.path, holder);
+        return { release: () => giveBack(request, contender) };
+    }
+    catch (error) {
+        giveBack({ ...request, log: () => { } }, contender);
+        request.signal?.throwIfAborted();
+        throw toHostError(error, `taking the lock ${request.path}`);
+    }
+}
+async function waitForTurn(request, contender, clock) {
+    const { path, runUrl, signal } = request;
+    const identity = readOwnIdentity();
+    const kernelLock = { path: kernelLockOf(path), timeoutMs: answerTimeoutMs(request), signal };
+    const pause = startWaiting(request, contender, clock);
+    for (;;) {
+        signal?.throwIfAborted();
+        if (contender.kernel === 'busy')
+            contender.kernel = await tryKernelLock(kernelLock);
+        const since = new Date().toISOString();
+        const own = { ...identity, id: contender.id, kernel_lock: lockedFileOf(contender), run_url: runUrl, since };
+        if (contender.kernel !== 'busy' && tryTake(path, own))
+            return own;
+        await pause();
+    }
+}
+/** Each call of the result waits until the next attempt; it throws `locked` when there is no time for another one. */
+function startWaiting({ path, timeoutMs, log, signal }, contender, clock) {
+    const deadline = clock.now() + timeoutMs;
+    let reportedAt = Number.NEGATIVE_INFINITY;
+    return async () => {
+        const now = clock.now();
+        if (now >= deadline)
+            throw lockedError(path, timeoutMs, contender);
+        if (now - reportedAt >= REPORT_EVERY_MS) {
+            log(`Waiting for the lock of this host: ${describeOther(path)}.`);
+            reportedAt = now;
+        }
+        await clock.sleep(Math.min(POLL_MS, deadline - now), signal);
+    };
+}
+function giveBack({ path, log }, { id, kernel }) {
+    try {
+        release(path, id);
+    }
+    catch (error) {
+        log(`The lock stays until the next run takes it over: ${toHostError(error, `removing ${path}`).message}`);
+    }
+    finally {
+        if (typeof kernel === 'object')
+            kernel.release();
+    }
+}
+function lockedError(path, timeoutMs, { kernel }) {
+    const gone = kernel === 'busy' ? '' : ` If that host is gone for good, remove ${path}.`;
+    return new DeploymentError('locked', `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds): ` +
+        `${describeOther(path)}. Wait for it or cancel it.${gone}`);
+}
+function describeOther(path) {
+    const found = readLock(path);
+    if (found?.holder !== undefined)
+        return describeHolder(found.holder);
+    return `a process has it that has not written who it is ("fuser ${kernelLockOf(path)}" finds it)`;
+}
+function answerTimeoutMs({ timeoutMs }) {
+    return Math.min(Math.max(timeoutMs, ANSWER_TIMEOUT_MS.least), ANSWER_TIMEOUT_MS.most);
+}
+function lockedFileOf({ kernel }) {
+    return typeof kernel === 'object' ? kernel.id : null;
+}
+function kernelLockOf(path) {
+    return (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), KERNEL_LOCK);
+}
+
 ;// CONCATENATED MODULE: ./build/install/deployment/session.js
 
 
@@ -21984,13 +22223,14 @@ async function openSession(deployment) {
 
 const RECOVERY_LOCK_TIMEOUT_MS = 5000;
 /**
- * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits 5 s for the lock at most:
- * a live holder recovers by itself. Throws DeploymentError `locked`, `inconsistent`, or what the disk says.
+ * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits for the lock for at most
+ * 5 s, or `lockTimeoutMs` if that is shorter: a live holder recovers by itself. Throws DeploymentError `locked`,
+ * `inconsistent`, or what the disk says.
  */
-async function recoverHost(host) {
+async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
     if (!pathExistsSync(host.layout.journal))
         return undefined;
-    const lock = await holdLock(host, RECOVERY_LOCK_TIMEOUT_MS);
+    const lock = await holdLock(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS));
     try {
         return await recover(host);
     }
@@ -22000,11 +22240,12 @@ async function recoverHost(host) {
 }
 /**
  * Recovers what a dead run left before another is refused for reasons of its own. Where that fails, the returned end
- * says `inconsistent`, because the host may run neither version whole; a live holder of the lock recovers by itself.
+ * says `inconsistent`, because the host may run neither version whole. Does not wait for the lock, because a live holder
+ * recovers by itself: a run that is refused as `locked` has waited long enough.
  */
 async function recoverBeforeRefusal(host, end) {
     try {
-        await recoverHost(host);
+        await recoverHost(host, 0);
         return end;
     }
     catch (error) {
@@ -22416,32 +22657,6 @@ function refuseEmpty(keys) {
 }
 function itOrThem(keys) {
     return keys.length === 1 ? 'it' : 'them';
-}
-
-;// CONCATENATED MODULE: ./build/install/files/read-small-file.js
-
-/**
- * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a
- * pipe. `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
- */
-function readSmallFileSync(path, maxBytes, flags = 0) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
-    try {
-        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
-        return stat.isFile() && stat.size <= maxBytes ? (0,external_node_fs_namespaceObject.readFileSync)(fd, 'utf8') : undefined;
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-/** The same, with undefined also for a file that cannot be opened or read. Never throws. */
-function tryReadSmallFileSync(path, maxBytes) {
-    try {
-        return readSmallFileSync(path, maxBytes);
-    }
-    catch {
-        return undefined;
-    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/write-env.js
@@ -26300,10 +26515,10 @@ async function refuseRequest(request, error, tools) {
 }
 /** Recovers the host of a run that was killed; undefined when it left nothing. Throws as `recoverHost` does. */
 async function finishInterrupted(request, tools) {
-    const { projectRoot } = request;
+    const { projectRoot, lockTimeoutMs } = request;
     if (projectRoot === undefined)
         return undefined;
-    return await recoverHost(hostOf(tools, { projectRoot, sender: senderFor(request, tools) }));
+    return await recoverHost(hostOf(tools, { projectRoot, sender: senderFor(request, tools) }), lockTimeoutMs);
 }
 /** The way to the hub, when enough of the inputs is known. */
 function senderFor({ bases, slug, kind, apiKey }, { wires }) {
@@ -31578,10 +31793,10 @@ async function refuseProject(request, error, tools) {
 }
 /** Recovers the host of a run that was killed; undefined when it left nothing. Throws as `recoverHost` does. */
 async function refuse_finishInterrupted(request, tools) {
-    const { projectRoot } = request;
+    const { projectRoot, lockTimeoutMs } = request;
     if (projectRoot === undefined)
         return undefined;
-    return await recoverHost(hostOf(tools, { projectRoot, sender: refuse_senderFor(request, tools) }));
+    return await recoverHost(hostOf(tools, { projectRoot, sender: refuse_senderFor(request, tools) }), lockTimeoutMs);
 }
 /** The way to the hub, when enough of the inputs is known. */
 function refuse_senderFor({ hubUrl, devkey, projectId }, { wires, secrets }) {

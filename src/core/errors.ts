@@ -44,6 +44,7 @@ export const ERROR_CODES = [
   'rollback_failed',
   'inconsistent',
   'internal_error',
+  'unsafe_host',
 ] as const
 
 export type ErrorCode = (typeof ERROR_CODES)[number]

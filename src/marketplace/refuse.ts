@@ -34,9 +34,9 @@ export async function finishInterrupted(
   request: IncompleteRequest,
   tools: DeploymentTools,
 ): Promise<ClosedDeployment | undefined> {
-  const { projectRoot } = request
+  const { projectRoot, lockTimeoutMs } = request
   if (projectRoot === undefined) return undefined
-  return await recoverHost(hostOf(tools, { projectRoot, sender: senderFor(request, tools) }))
+  return await recoverHost(hostOf(tools, { projectRoot, sender: senderFor(request, tools) }), lockTimeoutMs)
 }
 
 /** The way to the hub, when enough of the inputs is known. */

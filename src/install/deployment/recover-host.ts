@@ -9,12 +9,16 @@ import { holdLock } from './session.ts'
 const RECOVERY_LOCK_TIMEOUT_MS = 5000
 
 /**
- * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits 5 s for the lock at most:
- * a live holder recovers by itself. Throws DeploymentError `locked`, `inconsistent`, or what the disk says.
+ * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits for the lock for at most
+ * 5 s, or `lockTimeoutMs` if that is shorter: a live holder recovers by itself. Throws DeploymentError `locked`,
+ * `inconsistent`, or what the disk says.
  */
-export async function recoverHost(host: Host): Promise<ClosedDeployment | undefined> {
+export async function recoverHost(
+  host: Host,
+  lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS,
+): Promise<ClosedDeployment | undefined> {
   if (!pathExistsSync(host.layout.journal)) return undefined
-  const lock = await holdLock(host, RECOVERY_LOCK_TIMEOUT_MS)
+  const lock = await holdLock(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS))
   try {
     return await recover(host)
   } finally {
@@ -24,11 +28,12 @@ export async function recoverHost(host: Host): Promise<ClosedDeployment | undefi
 
 /**
  * Recovers what a dead run left before another is refused for reasons of its own. Where that fails, the returned end
- * says `inconsistent`, because the host may run neither version whole; a live holder of the lock recovers by itself.
+ * says `inconsistent`, because the host may run neither version whole. Does not wait for the lock, because a live holder
+ * recovers by itself: a run that is refused as `locked` has waited long enough.
  */
 export async function recoverBeforeRefusal(host: Host, end: DeploymentEnd): Promise<DeploymentEnd> {
   try {
-    await recoverHost(host)
+    await recoverHost(host, 0)
     return end
   } catch (error) {
     const { code, message } = toDeployError(error)

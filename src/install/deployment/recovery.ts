@@ -1,7 +1,6 @@
 import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import { statesBetween } from '../../core/state-machine.ts'
 import { cleanStaging, finishCommitted, removeStrayTemporaries } from '../host/cleanup.ts'
-import { removeDeadMarks } from '../host/lock.ts'
 import { type ClosedDeployment, closeDeployment } from '../reports/close.ts'
 import type { Host } from '../reports/host.ts'
 import { placesIn } from '../transaction/change.ts'
@@ -40,7 +39,6 @@ interface DeadRun {
 export async function recover(host: Host): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
   await removeStrayTemporaries(layout, log)
-  removeDeadMarks(layout.lock)
   const records = readRecords(layout.journal)
   const begin = records.find(record => record.record === 'begin')
   if (begin === undefined) {

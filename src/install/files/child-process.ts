@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
 import { setTimeout as startTimer } from 'node:timers'
 import { setTimeout } from 'node:timers/promises'
 import { CUT_MARK } from '../../core/foreign-text.ts'
@@ -12,6 +12,8 @@ export interface ChildRequest {
   signal?: AbortSignal | undefined
   /** Its output is discarded: to read it costs a millisecond. */
   isSilent?: true
+  /** With `isSilent`: a descriptor of ours that the child gets as its descriptor 3. */
+  descriptor?: number
 }
 
 export type ChildEnd =
@@ -38,7 +40,7 @@ export async function runChild(request: ChildRequest): Promise<ChildEnd> {
   const [program, ...args] = request.command
   const child = spawn(program, args, {
     env: { ...request.env },
-    stdio: request.isSilent ? 'ignore' : ['ignore', 'pipe', 'pipe'],
+    stdio: stdioOf(request),
     detached: true,
     ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
   })
@@ -71,6 +73,11 @@ export function allowedEnvironment(extra: Readonly<Record<string, string>> = {})
     return value === undefined ? [] : [[name, value] as const]
   })
   return { ...Object.fromEntries(inherited), ...extra }
+}
+
+function stdioOf({ isSilent, descriptor }: ChildRequest): StdioOptions {
+  if (!isSilent) return ['ignore', 'pipe', 'pipe']
+  return descriptor === undefined ? 'ignore' : ['ignore', 'ignore', 'ignore', descriptor]
 }
 
 function startFailure(child: ChildProcess): Promise<Error | undefined> {

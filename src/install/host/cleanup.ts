@@ -33,8 +33,8 @@ export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
 }
 
 /**
- * Removes the temporary files of processes that no longer exist. Leaves those of the lock to `removeDeadMarks`, because
- * a process that waits for it may be one that this process cannot see.
+ * Removes the temporary files of processes that no longer exist. Leaves those of the lock alone: its holder has
+ * removed those that nobody may still be writing.
  */
 export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<void> {
   for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {

@@ -7,6 +7,8 @@ export interface ProcessIdentity {
   /** Clock ticks after boot. */
   start_time: string | null
   boot_id: string | null
+  /** Of the installed system, so that it stays over a reboot; null in most containers. */
+  machine_id: string | null
   /** Two containers of one host may each have a pid 17. */
   pid_namespace: string | null
   hostname: string
@@ -17,22 +19,32 @@ export function readOwnIdentity(): ProcessIdentity {
     pid: process.pid,
     start_time: readStartTime(process.pid) ?? null,
     boot_id: orNull(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
+    machine_id: orNull(readMachineId),
     pid_namespace: orNull(() => readlinkSync('/proc/self/ns/pid')),
     hostname: hostname(),
   }
 }
 
+/** A process as its lock describes it; an older version of this action has not written the machine. */
+export type FormerProcess = Omit<ProcessIdentity, 'machine_id'> & { machine_id?: string | null | undefined }
+
 /**
- * Whether a process has provably ended: another boot of this host, no such pid, or the pid given to a later process.
- * What runs on another host, or in another pid namespace, is never provably dead.
+ * Whether a process has provably ended: another boot of this machine, no such pid, or the pid given to a later process.
+ * What ran on another machine or under another host name, or runs in another pid namespace, is never provably dead.
  */
-export function isProvablyDead(holder: ProcessIdentity, own: ProcessIdentity): boolean {
+export function isProvablyDead(holder: FormerProcess, own: ProcessIdentity): boolean {
   if (holder.hostname !== own.hostname) return false
-  if (holder.boot_id !== null && own.boot_id !== null && holder.boot_id !== own.boot_id) return true
+  const isSameBoot = holder.boot_id === own.boot_id
+  if (!isSameMachine(holder, own, isSameBoot)) return false
+  if (!isSameBoot) return own.machine_id !== null && holder.boot_id !== null && own.boot_id !== null
   if (holder.pid_namespace !== own.pid_namespace) return false
   if (!pidExists(holder.pid)) return true
   const startTime = readStartTime(holder.pid)
   return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time
+}
+
+function isSameMachine(holder: FormerProcess, own: ProcessIdentity, isSameBoot: boolean): boolean {
+  return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id
 }
 
 /** Whether any process has this pid now, ours to signal or not. */
@@ -51,6 +63,13 @@ function orNull(read: () => string): string | null {
   } catch {
     return null
   }
+}
+
+/** Throws when it is missing or says that there is none yet (`uninitialized`). */
+function readMachineId(): string {
+  const id = /^[0-9a-f]{32}$/.exec(readFileSync('/etc/machine-id', 'utf8').trim())?.[0]
+  if (id === undefined) throw new Error('no machine id')
+  return id
 }
 
 /**

@@ -33,7 +33,17 @@ export function assertExactly(root: string, allowed: Readonly<Record<string, Lis
 /** I3, I4 and I8: no journal, lock, mark, staged tree, temporary file, waiting or second report is left over. */
 export function assertNothingStrays(root: string): void {
   const own = join(root, '.hub-deploy')
-  const lasting = ['audit.jsonl', 'installed.json', 'outbox', 'reports', 'reserve', 'snapshots', 'staging', 'trees']
+  const lasting = [
+    'audit.jsonl',
+    'installed.json',
+    'kernel-lock',
+    'outbox',
+    'reports',
+    'reserve',
+    'snapshots',
+    'staging',
+    'trees',
+  ]
   assert.deepEqual(
     readdirSync(own).filter(name => !lasting.includes(name)),
     [],
