@@ -60,7 +60,7 @@ notify: {deployed: {command: [${notify}]}}
       ['systemctl', 'stop', 'hello@1.service'],
       ['systemctl', 'start', 'hello@1.service'],
       ['systemctl', 'restart', 'hello@1.service'],
-      ['notify-team', 'deployed', 'greeter is new; $(id)'],
+      ['notify-team'],
     ])
     assert.equal(stage.standIns.running(), '1.0.0')
     const received = stage.standIns.environmentOf('notify-team')
@@ -171,6 +171,17 @@ describe('the supervisors', () => {
 })
 
 describe('notify', () => {
+  it('passes a message that looks like an option in the environment only', async () => {
+    const message = '--use-askpass=/srv/app/plugins/greeter/evil.sh'
+    await stage.installOld()
+    stage.writeHostConfig(`${SYSTEMD}notify: {deployed: {command: [${stage.standIns.add('notify', '')}, --quiet]}}\n`)
+    stage.writePlan(planWith(`action: notify, event: deployed, message: ${JSON.stringify(message)}`))
+    assertDeployed(await stage.deployHere())
+    assert.deepEqual(stage.standIns.changes(), [['notify', '--quiet']])
+    const { NOTIFY_EVENT, NOTIFY_MESSAGE } = stage.standIns.environmentOf('notify')
+    assert.deepEqual([NOTIFY_EVENT, NOTIFY_MESSAGE], ['deployed', message])
+  })
+
   it('causes a warning and nothing else when it fails', async () => {
     await stage.installOld()
     stage.writeHostConfig(

@@ -86,7 +86,10 @@ async function verifyHealth(context: StepContext, step: Step<'healthcheck'>): Pr
   return 'done'
 }
 
-/** A failed notification is no reason to roll back a healthy version. */
+/**
+ * A failed notification is no reason to roll back a healthy version. The publisher may have written the message, so it
+ * is never an argument, which many commands would read as an option.
+ */
 async function notify(context: StepContext, step: Step<'notify'>): Promise<StepEnd> {
   const { log, signal } = context.deployment.tools
   const { event, message = '' } = step
@@ -94,7 +97,7 @@ async function notify(context: StepContext, step: Step<'notify'>): Promise<StepE
   const variables = { NOTIFY_EVENT: event, NOTIFY_MESSAGE: message }
   try {
     const command = requireEntry(context.order.hostConfig?.notify.get(event), name)
-    await runHostCommand(context.deployment, { name, command, args: [event, message], variables })
+    await runHostCommand(context.deployment, { name, command, args: [], variables })
     return 'done'
   } catch (error) {
     signal.throwIfAborted()
