@@ -22556,19 +22556,44 @@ async function carryOver({ deployment, transaction }, part, { from, kept }) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/core/plan/setting-value.js
+/**
+ * A value as a settings file contains it, in the one form that a shell, python-dotenv and Node's `parseEnv` read alike.
+ * Undefined where no form does: they disagree about escapes in double quotes, and a single quote ends single quotes.
+ */
+function quoteSetting(value) {
+    if (PLAIN.test(value))
+        return value;
+    if (isUnsafe(value))
+        return undefined;
+    if (!value.includes("'"))
+        return `'${value}'`;
+    return /["\\$`]/.test(value) ? undefined : `"${value}"`;
+}
+const PLAIN = /^[A-Za-z0-9_./:@%+,=-]*$/;
+/**
+ * What no quotes protect: line breaks; two backslashes, of which python-dotenv makes one; a backslash at the end, with
+ * which it looks for another quote; and `${NAME}`, which it replaces even in single quotes.
+ */
+function isUnsafe(value) {
+    return /[\r\n\0]|\\\\|\\$|\$\{[^}]*\}/.test(value) || !value.isWellFormed();
+}
+
 ;// CONCATENATED MODULE: ./build/core/plan/env-template.js
+
 
 
 const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
 /**
- * Builds a settings file from a template of `KEY=value` lines: a key's value comes from `environment` where it is set
- * there, the other lines stay unchanged; declared keys that the template lacks are appended when set. Throws
- * DeploymentError `step_failed` when a value contains a line break, or a required key ends up empty.
+ * Builds a settings file from a template of `KEY=value` lines: a key's value comes from the operator's settings where
+ * they have one, quoted as `quoteSetting` does, and the other lines stay unchanged; declared keys that the template
+ * lacks are appended when set. Throws DeploymentError `step_failed` when no quoting fits a value, or a required key ends
+ * up empty.
  */
-function seedSettings(template, names, environment) {
+function seedSettings(template, names, given) {
     const keys = [...names.required, ...names.optional];
     refuseUnusableNames(keys);
-    const seeder = new SettingsSeeder(environment);
+    const seeder = new SettingsSeeder(given);
     for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n'))
         seeder.addLine(line);
     for (const key of keys)
@@ -22596,47 +22621,44 @@ function unsetSettings(text, keys) {
     return keys.filter(key => !set.has(key));
 }
 class SettingsSeeder {
-    #environment;
+    #given;
     #lines = [];
     #values = new Map();
-    #fromEnvironment = new Set();
-    constructor(environment) {
-        this.#environment = environment;
+    #used = new Set();
+    constructor(given) {
+        this.#given = given;
     }
     get settings() {
-        return { text: `${this.#lines.join('\n')}\n`, fromEnvironment: [...this.#fromEnvironment] };
+        return { text: `${this.#lines.join('\n')}\n`, given: [...this.#used] };
     }
     valueOf(key) {
         return this.#values.get(key);
     }
     addLine(line) {
-        const [, lead, key, equals, own] = ASSIGNMENT.exec(line) ?? [];
+        const [, lead, key, , own] = ASSIGNMENT.exec(line) ?? [];
         const value = key === undefined ? undefined : this.#take(key);
         if (key !== undefined)
             this.#values.set(key, value ?? (own ?? '').trim());
-        this.#lines.push(value === undefined ? line : `${lead}${key}${equals}${quoted(value)}`);
+        this.#lines.push(value === undefined ? line : `${lead}${key}=${value}`);
     }
     addMissing(key) {
         const value = this.#values.has(key) ? undefined : this.#take(key);
         if (value === undefined)
             return;
         this.#values.set(key, value);
-        this.#lines.push(`${key}=${quoted(value)}`);
+        this.#lines.push(`${key}=${value}`);
     }
+    /** The key's value as the file contains it; an empty one counts as not set. */
     #take(key) {
-        const value = this.#environment[key];
-        if (value === undefined || value === '')
+        const value = this.#given.get(key) ?? '';
+        if (value === '')
             return undefined;
-        if (/[\r\n\0]/.test(value))
+        const quoted = quoteSetting(value);
+        if (quoted === undefined)
             throw unusableValue(key);
-        this.#fromEnvironment.add(key);
-        return value;
+        this.#used.add(key);
+        return quoted;
     }
-}
-function quoted(value) {
-    if (!/^\s|\s$|["'\\#$`]/.test(value))
-        return value;
-    return value.includes("'") ? `"${value.replace(/["\\$`]/g, '\\$&')}"` : `'${value}'`;
 }
 function isEmpty(value) {
     return value === undefined || value === '' || value === '""' || value === "''" || value.startsWith('#');
@@ -22648,12 +22670,12 @@ function refuseUnusableNames(names) {
     throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${unusable.map(name => `"${cleanForeignText(name, 60)}"`).join(', ')}, which cannot be the name of a variable: the publisher must rename it.`);
 }
 function unusableValue(key) {
-    return new DeploymentError('step_failed', `The value of ${key} in the step's environment contains a line break, which a settings file cannot store: encode it (as base64, for instance).`);
+    return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode it, as base64 for instance.`);
 }
 function refuseEmpty(keys) {
     if (keys.length === 0)
         return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${keys.join(', ')}, which neither the template nor the step's environment sets: add ${itOrThem(keys)} under env: of the step.`);
+    throw new DeploymentError('step_failed', `plugin.yaml requires ${keys.join(', ')}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`);
 }
 function itOrThem(keys) {
     return keys.length === 1 ? 'it' : 'them';
@@ -22677,7 +22699,7 @@ const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTE
  * empty.
  */
 async function writeEnv({ deployment, transaction, stagingFolder }, part, from) {
-    const { layout, tools } = deployment;
+    const { layout, tools, request } = deployment;
     const target = settingsPath(layout, part);
     if (pathExistsSync(target)) {
         verifySettings({ path: target, text: write_env_readSettings(target) }, part.environment.required);
@@ -22685,7 +22707,7 @@ async function writeEnv({ deployment, transaction, stagingFolder }, part, from) 
         return 'unchanged';
     }
     const template = readTemplate(layout.root, from);
-    const settings = seedSettings(template, part.environment, tools.runner.variables);
+    const settings = seedSettings(template, part.environment, request.settings);
     const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, `${part.id}.env`);
     await writeNewFile(staged, settings.text);
     await transaction.apply({
@@ -22693,7 +22715,7 @@ async function writeEnv({ deployment, transaction, stagingFolder }, part, from) 
         staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged),
         path: (0,external_node_path_namespaceObject.relative)(layout.root, target),
     });
-    tools.log.info(`${target} written; from the step's environment: ${settings.fromEnvironment.join(', ') || 'nothing'}.`);
+    tools.log.info(`${target} written; from the input settings: ${settings.given.join(', ') || 'nothing'}.`);
     return 'done';
 }
 /** The host's own settings may be a link to another file of the operator. */
@@ -28981,19 +29003,6 @@ function code(text) {
 ;// CONCATENATED MODULE: ./build/runner/environment.js
 
 
-/** Variables of the runner and the process, not of the step: an artifact's template must not get them. */
-const RUNNER_PREFIXES = ['ACTIONS_', 'GITHUB_', 'INPUT_', 'NODE_', 'RUNNER_', 'STATE_'];
-const PROCESS_NAMES = new Set([
-    'CI',
-    'HOME',
-    'LANG',
-    'LOGNAME',
-    'PATH',
-    'PWD',
-    'SHELL',
-    'TMPDIR',
-    'USER',
-]);
 /** The folder to which paths in inputs are relative. */
 function readWorkspace() {
     return process.env['GITHUB_WORKSPACE'] ?? process.cwd();
@@ -29003,7 +29012,6 @@ function readRunnerFacts(env) {
     return {
         workflow: readWorkflowRun(env),
         temporaryFolder: env['RUNNER_TEMP'] || (0,external_node_os_namespaceObject.tmpdir)(),
-        variables: readStepVariables(env),
     };
 }
 /** Which workflow run this is, from the runner's `GITHUB_*` variables; nulls outside one. */
@@ -29018,12 +29026,6 @@ function readWorkflowRun(env) {
         actor: read('GITHUB_ACTOR'),
         url: server && repository && runId ? `${server}/${repository}/actions/runs/${runId}` : null,
     };
-}
-/** The variables of the step's own `env:`, as far as the environment can show. */
-function readStepVariables(env) {
-    return Object.fromEntries(Object.entries(env).flatMap(([name, value]) => value === undefined || PROCESS_NAMES.has(name) || RUNNER_PREFIXES.some(prefix => name.startsWith(prefix))
-        ? []
-        : [[name, value]]));
 }
 
 ;// CONCATENATED MODULE: ./build/runner/runner-files.js
@@ -29275,6 +29277,7 @@ function readHostInputs(read) {
         hostConfig: read.file('host-config', MAX_SMALL_FILE_BYTES),
         artifactSha256: read.optional('artifact-sha256', sha256Schema),
         keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
+        settings: read.settings('settings'),
         ...readChoices(read),
         ...readLimits(read),
     };
@@ -29296,6 +29299,39 @@ function readLimits(read) {
         maxArtifactBytes: read.withDefault('max-artifact-bytes', bytes, DEFAULT_MAX_ARTIFACT_BYTES),
         extraction: isUsable ? { maxExtractedBytes, maxEntries } : undefined,
     };
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/settings.js
+
+const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
+/**
+ * Parses lines `NAME=value`; a value ends with its line. Empty lines and lines that begin with `#` do not count.
+ * Refuses a line without `=` or with another kind of name, a name given twice, and a value that no quoting makes every
+ * reader read alike.
+ */
+function parseSettings(text) {
+    const settings = new Map();
+    const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {
+        if (line.trim() === '' || line.trimStart().startsWith('#'))
+            return [];
+        const problem = addLine(settings, line);
+        return problem === undefined ? [] : [`${problem} (line ${index + 1})`];
+    });
+    return { settings, problems };
+}
+/** Adds a line's value. Says what is wrong with it without quoting the line, which may be a secret. */
+function addLine(settings, line) {
+    const equals = line.indexOf('=');
+    const name = line.slice(0, Math.max(0, equals)).trim();
+    const value = line.slice(equals + 1);
+    if (!NAME.test(name))
+        return 'must consist of lines NAME=value, found another';
+    if (settings.has(name))
+        return `must name ${name} only once, found it again`;
+    settings.set(name, value);
+    if (quoteSetting(value) !== undefined)
+        return undefined;
+    return `must give ${name} a value that a shell, python-dotenv and Node read alike in some quotes: encode it, as base64 for instance`;
 }
 
 ;// CONCATENATED MODULE: ./build/runner/file-input.js
@@ -29351,6 +29387,8 @@ function readBytes(path, maxBytes) {
 
 
 
+
+
 /** The runner passes an empty text for a secret that does not exist, or that this run may not read. */
 const EMPTY_SECRET = 'is empty (is the secret defined in this repository or environment?)';
 /**
@@ -29361,6 +29399,8 @@ class InputReader {
     problems = [];
     /** Every secret that was read, the malformed ones too. */
     secrets = [];
+    /** Values that are masked as well, but may be ordinary words. */
+    settingValues = [];
     #workspace;
     /** Paths in inputs are relative to `workspace`. */
     constructor(workspace) {
@@ -29398,6 +29438,15 @@ class InputReader {
             this.secrets.push(secret);
         return masked(secret);
     }
+    /** Lines `NAME=value`, as `parseSettings` reads them; each value is masked by itself and never quoted. */
+    settings(name) {
+        const { settings, problems } = parseSettings(takeRaw(name));
+        for (const value of new Set(settings.values()))
+            this.#maskSetting(value);
+        for (const problem of problems)
+            this.refuse(name, problem);
+        return settings;
+    }
     /** The file that an input names, as `readStart` reads it. */
     requiredFile(name, maxBytes) {
         return this.#read(name, this.#present(name, take(name)), maxBytes);
@@ -29409,6 +29458,13 @@ class InputReader {
     /** Adds a problem; `reason` continues the sentence that the input's name begins. */
     refuse(name, reason) {
         this.problems.push({ kind: 'invalid', message: `${name} ${reason}` });
+    }
+    /** Short values and truth values stay readable: masking them would garble the log and empty the job's outputs. */
+    #maskSetting(value) {
+        if (value.trim().length < SHORTEST_REDACTED || /^(true|false)$/i.test(value))
+            return;
+        this.settingValues.push(value);
+        masked(value);
     }
     #present(name, text, found = 'was not given') {
         if (text === undefined)
@@ -29599,7 +29655,13 @@ function readDeployInputs(workspace) {
         dryRun: read.withDefault('dry-run', booleanSchema, false),
         ...readHostInputs(read),
     };
-    return { request, connection: readConnection(read), secrets: read.secrets, problems: read.problems };
+    return {
+        request,
+        connection: readConnection(read),
+        secrets: read.secrets,
+        settingValues: read.settingValues,
+        problems: read.problems,
+    };
 }
 /** The outputs of action.yml, all of them, always; what is not known is empty. */
 function buildDeployOutputs(result, projectRoot) {
@@ -31859,7 +31921,13 @@ function readProjectInputs(workspace) {
         ...readHostInputs(read),
     };
     refuseDryRun(read);
-    return { request, connection: readConnection(read), secrets: read.secrets, problems: read.problems };
+    return {
+        request,
+        connection: readConnection(read),
+        secrets: read.secrets,
+        settingValues: read.settingValues,
+        problems: read.problems,
+    };
 }
 /** The outputs of project/action.yml, all of them, always; what is not known is empty. */
 function buildProjectOutputs(result, projectRoot) {

@@ -99,10 +99,10 @@ describe('the plans', () => {
       const plan = read('examples/install-with-settings.yaml')
       await stage.publish('2.0.0', { ...sources('plugin'), ...filesShownIn(plan) })
       stage.writePlan(plan)
-      const { outputs, log } = await stage.deploy({}, { env: { GREETER_TOKEN: 'from the step' } })
+      const { outputs, log } = await stage.deploy({ settings: 'GREETER_TOKEN=from the input' })
       assert.equal(outputs['outcome'], 'success', log)
       const settings = readFileSync(join(stage.root, 'plugins/greeter.env'), 'utf8')
-      assert.equal(settings, 'GREETER_LANGUAGE=en\nGREETER_TOKEN=from the step\n')
+      assert.equal(settings, "GREETER_LANGUAGE=en\nGREETER_TOKEN='from the input'\n")
     })
   })
 

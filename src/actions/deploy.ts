@@ -56,7 +56,13 @@ export function readDeployInputs(workspace: string): DeployInputs {
     dryRun: read.withDefault('dry-run', booleanSchema, false),
     ...readHostInputs(read),
   }
-  return { request, connection: readConnection(read), secrets: read.secrets, problems: read.problems }
+  return {
+    request,
+    connection: readConnection(read),
+    secrets: read.secrets,
+    settingValues: read.settingValues,
+    problems: read.problems,
+  }
 }
 
 /** The outputs of action.yml, all of them, always; what is not known is empty. */

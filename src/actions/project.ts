@@ -53,7 +53,13 @@ export function readProjectInputs(workspace: string): ProjectInputs {
     ...readHostInputs(read),
   }
   refuseDryRun(read)
-  return { request, connection: readConnection(read), secrets: read.secrets, problems: read.problems }
+  return {
+    request,
+    connection: readConnection(read),
+    secrets: read.secrets,
+    settingValues: read.settingValues,
+    problems: read.problems,
+  }
 }
 
 /** The outputs of project/action.yml, all of them, always; what is not known is empty. */

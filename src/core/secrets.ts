@@ -1,7 +1,7 @@
 import { CUT_MARK, cleanForeignText } from './foreign-text.ts'
 
 /** Characters of a secret, or of the beginning that a cut left of one. */
-const SHORTEST_REDACTED = 4
+export const SHORTEST_REDACTED = 4
 const CUT_SIGN = CUT_MARK.charAt(0)
 
 /**

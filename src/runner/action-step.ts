@@ -21,6 +21,8 @@ export interface StepInputs<Request> {
   readonly request: Request
   readonly connection: Connection
   readonly secrets: readonly string[]
+  /** Secret too, but they may be words that the run itself uses. */
+  readonly settingValues: readonly string[]
   readonly problems: readonly InputProblem[]
 }
 

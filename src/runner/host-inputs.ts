@@ -39,6 +39,7 @@ export function readHostInputs(read: InputReader) {
     hostConfig: read.file('host-config', MAX_SMALL_FILE_BYTES),
     artifactSha256: read.optional('artifact-sha256', sha256Schema),
     keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
+    settings: read.settings('settings'),
     ...readChoices(read),
     ...readLimits(read),
   }

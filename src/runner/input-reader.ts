@@ -4,6 +4,8 @@ import type { z } from 'zod/mini'
 import type { SourceFile } from '../core/document/source-file.ts'
 import { ConfigError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
+import { parseSettings, type Settings } from '../core/plan/settings.ts'
+import { SHORTEST_REDACTED } from '../core/secrets.ts'
 import { readStart } from './file-input.ts'
 
 export interface InputProblem {
@@ -24,6 +26,8 @@ export class InputReader {
   readonly problems: InputProblem[] = []
   /** Every secret that was read, the malformed ones too. */
   readonly secrets: string[] = []
+  /** Values that are masked as well, but may be ordinary words. */
+  readonly settingValues: string[] = []
   readonly #workspace: string
 
   /** Paths in inputs are relative to `workspace`. */
@@ -66,6 +70,14 @@ export class InputReader {
     return masked(secret)
   }
 
+  /** Lines `NAME=value`, as `parseSettings` reads them; each value is masked by itself and never quoted. */
+  settings(name: string): Settings {
+    const { settings, problems } = parseSettings(takeRaw(name))
+    for (const value of new Set(settings.values())) this.#maskSetting(value)
+    for (const problem of problems) this.refuse(name, problem)
+    return settings
+  }
+
   /** The file that an input names, as `readStart` reads it. */
   requiredFile(name: string, maxBytes: number): SourceFile | undefined {
     return this.#read(name, this.#present(name, take(name)), maxBytes)
@@ -79,6 +91,13 @@ export class InputReader {
   /** Adds a problem; `reason` continues the sentence that the input's name begins. */
   refuse(name: string, reason: string): void {
     this.problems.push({ kind: 'invalid', message: `${name} ${reason}` })
+  }
+
+  /** Short values and truth values stay readable: masking them would garble the log and empty the job's outputs. */
+  #maskSetting(value: string): void {
+    if (value.trim().length < SHORTEST_REDACTED || /^(true|false)$/i.test(value)) return
+    this.settingValues.push(value)
+    masked(value)
   }
 
   #present(name: string, text: string | undefined, found = 'was not given'): string | undefined {

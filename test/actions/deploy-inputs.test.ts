@@ -65,6 +65,7 @@ describe('readDeployInputs', () => {
       hostConfig: undefined,
       artifactSha256: undefined,
       keepPaths: ['.env', 'data'],
+      settings: new Map(),
       allowDowngrade: false,
       dryRun: false,
       keepSnapshots: 3,

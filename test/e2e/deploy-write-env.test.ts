@@ -18,6 +18,8 @@ import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './harness/stage
 const PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/etc/env.template, depends_on: [files]}\n`
 const TEMPLATE = '# Settings\nGREETING=hello\nTOKEN=\nexport PLACE="here"\n\nLEVEL=3\n'
 
+type Settings = Readonly<Record<string, string>>
+
 let stage: Stage
 let settings: string
 beforeEach(async () => {
@@ -27,25 +29,32 @@ beforeEach(async () => {
 })
 afterEach(() => stage.close())
 
-async function deploy(environment: string, env: Record<string, string>, template = TEMPLATE): Promise<ActionResult> {
+async function deploy(environment: string, given: Settings, template = TEMPLATE): Promise<ActionResult> {
   const manifest = `name: greeter\nversion: "1.0.0"\nenvironment: ${environment}\n`
   await stage.publish('1.0.0', { ...pluginFiles('1.0.0'), 'plugin.yaml': manifest, 'etc/env.template': template })
-  return stage.deploy({}, { env })
+  return stage.deploy({ settings: linesOf(given) })
+}
+
+function linesOf(settings: Settings): string {
+  return Object.entries(settings)
+    .map(([name, value]) => `${name}=${value}\n`)
+    .join('')
 }
 
 describe('write_env', () => {
-  it('seeds the settings from the template, 0600, with the values of the step', async () => {
-    const env = { TOKEN: 'secret of the plugin', LEVEL: '5', UNRELATED: 'x' }
-    const result = await deploy('{required: [TOKEN], optional: [LEVEL]}', env)
+  it('seeds the settings from the template, 0600, with the values of the input', async () => {
+    const given = { TOKEN: 'secret of the plugin', LEVEL: '5', UNRELATED: 'x' }
+    const result = await deploy('{required: [TOKEN], optional: [LEVEL]}', given)
     assert.equal(result.exitCode, 0, result.log)
     assert.equal(
       readFileSync(settings, 'utf8'),
-      '# Settings\nGREETING=hello\nTOKEN=secret of the plugin\nexport PLACE="here"\n\nLEVEL=5\n',
+      `# Settings\nGREETING=hello\nTOKEN='secret of the plugin'\nexport PLACE="here"\n\nLEVEL=5\n`,
     )
     assert.equal(statSync(settings).mode & 0o777, 0o600)
     assert.equal(statSync(settings).nlink, 1)
     const published = [result.log, result.outputs, result.summary, acceptedReports(stage), reportText(result)]
-    assert.doesNotMatch(JSON.stringify(published), /secret of the plugin/)
+    assert.doesNotMatch(JSON.stringify(published), /(?<!::add-mask::)secret of the plugin/)
+    assert.match(result.log, /^::add-mask::secret of the plugin$/m)
   })
 
   it('adds a required key that the template lacks', async () => {
@@ -63,7 +72,7 @@ describe('write_env', () => {
     writeFileSync(settings, 'MINE=1\n')
     const before = statSync(settings)
     await stage.publish('1.1.0', pluginFiles('1.1.0', { 'etc/env.template': TEMPLATE }))
-    const result = await stage.deploy({}, { env: { TOKEN: 'new' } })
+    const result = await stage.deploy({ settings: 'TOKEN=new' })
     assert.deepEqual([result.exitCode, result.outputs['version']], [0, '1.1.0'])
     assert.equal(readFileSync(settings, 'utf8'), 'MINE=1\n')
     assert.deepEqual([statSync(settings).mtimeMs, statSync(settings).mode], [before.mtimeMs, before.mode])
@@ -89,15 +98,14 @@ describe('write_env', () => {
     assert.deepEqual([result.exitCode, result.outputs['changed'], existsSync(settings)], [0, 'true', true])
   })
 
-  const unusable: Record<string, [string, Record<string, string>]> = {
-    'a required key is empty in the template and the step': ['{required: [TOKEN]}', {}],
+  const unusable: Record<string, [string, Settings]> = {
+    'a required key is empty in the template and the settings': ['{required: [TOKEN]}', {}],
     'a required key is set to nothing': ['{required: [TOKEN]}', { TOKEN: '' }],
     'a required key is nowhere': ['{required: [NOWHERE]}', {}],
-    'a value holds a line break': ['{}', { TOKEN: 'two\nlines' }],
   }
-  for (const [name, [environment, env]] of Object.entries(unusable)) {
+  for (const [name, [environment, given]] of Object.entries(unusable)) {
     it(`fails and restores the files when ${name}`, async () => {
-      const result = await deploy(environment, env)
+      const result = await deploy(environment, given)
       const { outputs } = result
       assert.deepEqual(
         [result.exitCode, outputs['outcome'], outputs['error-code'], outputs['failed-step']],
@@ -106,6 +114,32 @@ describe('write_env', () => {
       assert.deepEqual([existsSync(settings), existsSync(join(stage.root, 'plugins/greeter'))], [false, false])
     })
   }
+
+  it("gives the artifact's template nothing of the runner's or the step's environment", async () => {
+    const leaks = {
+      AWS_SECRET_ACCESS_KEY: 'leak-1',
+      VAULT_TOKEN: 'leak-2',
+      https_proxy: 'http://u:leak-3@proxy.example',
+      PLACE: 'leak-4',
+    }
+    const manifest = `name: greeter\nversion: "1.0.0"\nenvironment: {optional: [VAULT_TOKEN, NPM_TOKEN, PATH]}\n`
+    const template = 'AWS_SECRET_ACCESS_KEY=\nhttps_proxy=\nPLACE=here\nconstructor=\ntoString=\n'
+    await stage.publish('1.0.0', { ...pluginFiles('1.0.0'), 'plugin.yaml': manifest, 'etc/env.template': template })
+    const env = { ...leaks, NPM_TOKEN: 'leak-5', no_proxy: '127.0.0.1' }
+    const result = await stage.deploy({ settings: 'OTHER=1' }, { env })
+    assert.equal(result.exitCode, 0, result.log)
+    assert.equal(readFileSync(settings, 'utf8'), template)
+  })
+
+  it('refuses settings that cannot be written, before anything is fetched, and names each key', async () => {
+    const values = `GOOD=1\nTOKEN=hunter\${HOME}22\nWITHOUT AN EQUALS SIGN hunter22\n`
+    await stage.publish('1.0.0', pluginFiles('1.0.0', { 'etc/env.template': TEMPLATE }))
+    const { exitCode, outputs, log, summary } = await stage.deploy({ settings: values })
+    assert.deepEqual([exitCode, outputs['outcome'], outputs['error-code']], [1, 'failed', 'invalid_input'])
+    assert.match(log, /settings must give TOKEN .*line 2.*line 3/)
+    assert.doesNotMatch(JSON.stringify([log.replace(/^::add-mask::.*$/gm, ''), summary]), /hunter/)
+    assert.deepEqual([existsSync(settings), existsSync(join(stage.root, 'plugins'))], [false, false])
+  })
 
   it('does not copy inputs of the action into the settings', async () => {
     const result = await deploy('{optional: [INPUT_KIND]}', {}, 'INPUT_SLUG=\nINPUT_VERSION=\n')

@@ -38,7 +38,15 @@ export function hostOf(layout: Layout, more: Partial<Host> = {}): Host {
 }
 
 export function requestOf(layout: Layout, more: Partial<HostRequest> = {}): HostRequest {
-  return { projectRoot: layout.root, hostId: 'host-1', keepSnapshots: 3, lockTimeoutMs: 0, keepPaths: [], ...more }
+  return {
+    projectRoot: layout.root,
+    hostId: 'host-1',
+    keepSnapshots: 3,
+    lockTimeoutMs: 0,
+    keepPaths: [],
+    settings: new Map(),
+    ...more,
+  }
 }
 
 /** Tools that cannot reach a hub, of a run that is not cancelled. */
@@ -48,7 +56,7 @@ export function toolsOf(more: Partial<DeploymentTools> = {}): DeploymentTools {
     signal: new AbortController().signal,
     now: () => new Date(),
     secrets: { redact: NO_REDACTION, hide: () => {} },
-    runner: { workflow: factsOf().run, temporaryFolder: tmpdir(), variables: {} },
+    runner: { workflow: factsOf().run, temporaryFolder: tmpdir() },
     deploymentId: DEPLOYMENT_ID,
     wires: { wire: NO_WIRE, reportWire: NO_WIRE },
     observer: { onLocked: () => {}, onCancelledEnd: () => {} },

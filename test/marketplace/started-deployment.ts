@@ -40,6 +40,7 @@ export function startedDeployment(
     lockTimeoutMs: 0,
     downloadTimeoutMs: 20_000,
     keepPaths: [],
+    settings: new Map(),
     maxArtifactBytes: 1024 * 1024,
     extraction: { maxExtractedBytes: 1024 * 1024, maxEntries: 100 },
     ...more,

@@ -10,6 +10,7 @@ const INPUTS: StepInputs<object> = {
   request: {},
   connection: { allowHttp: false, ca: undefined },
   secrets: [],
+  settingValues: [],
   problems: [],
 }
 const RUNNER_FILES = ['GITHUB_OUTPUT', 'GITHUB_STATE', 'GITHUB_STEP_SUMMARY']

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { tmpdir } from 'node:os'
 import { describe, it } from 'node:test'
-import { readRunnerFacts, readStepVariables, readWorkflowRun } from '../../src/runner/environment.ts'
+import { readRunnerFacts, readWorkflowRun } from '../../src/runner/environment.ts'
 
 describe('readWorkflowRun', () => {
   it('has nulls outside a workflow', () => {
@@ -24,31 +24,14 @@ describe('readWorkflowRun', () => {
   })
 })
 
-describe('readStepVariables', () => {
-  it("returns the step's own variables, and none of the runner's or the process's", () => {
-    const runner = [
-      'ACTIONS_RUNTIME_TOKEN',
-      'GITHUB_TOKEN',
-      'INPUT_API-KEY',
-      'RUNNER_TRACKING_ID',
-      'STATE_locked',
-      'NODE_OPTIONS',
-    ]
-    const own = ['PATH', 'HOME', 'CI', 'USER', 'PWD']
-    const env = Object.fromEntries([...runner, ...own, 'DB_URL', 'MY_GITHUB_ORG'].map(name => [name, 'x']))
-    assert.deepEqual(Object.keys(readStepVariables({ ...env, GONE: undefined })), ['DB_URL', 'MY_GITHUB_ORG'])
-  })
-})
-
 describe('readRunnerFacts', () => {
   it("puts private files into the runner's temporary folder, or into the system's outside a workflow", () => {
     assert.equal(readRunnerFacts({ RUNNER_TEMP: '/runner/_temp' }).temporaryFolder, '/runner/_temp')
     for (const env of [{}, { RUNNER_TEMP: '' }]) assert.equal(readRunnerFacts(env).temporaryFolder, tmpdir())
   })
 
-  it("contains the workflow run and the step's own variables", () => {
-    const env = { GITHUB_JOB: 'deploy', DB_URL: 'x' }
-    const { workflow, variables } = readRunnerFacts(env)
-    assert.deepEqual([workflow, variables], [readWorkflowRun(env), { DB_URL: 'x' }])
+  it('contains the workflow run, and no other variable of the environment', () => {
+    const env = { GITHUB_JOB: 'deploy', DB_URL: 'x', RUNNER_TEMP: '/t' }
+    assert.deepEqual(readRunnerFacts(env), { workflow: readWorkflowRun(env), temporaryFolder: '/t' })
   })
 })

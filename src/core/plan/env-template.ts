@@ -2,27 +2,27 @@ import type { VariableNames } from '../content/plugin-yaml.ts'
 import type { SourceFile } from '../document/source-file.ts'
 import { DeploymentError } from '../errors.ts'
 import { cleanForeignText } from '../foreign-text.ts'
+import { quoteSetting } from './setting-value.ts'
+import type { Settings } from './settings.ts'
 
 export interface SeededSettings {
   text: string
-  /** Names whose value came from the step's own environment. */
-  fromEnvironment: string[]
+  /** Names whose value came from the operator's settings. */
+  given: string[]
 }
-
-/** The step's own variables. */
-type Environment = Readonly<Record<string, string | undefined>>
 
 const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/
 
 /**
- * Builds a settings file from a template of `KEY=value` lines: a key's value comes from `environment` where it is set
- * there, the other lines stay unchanged; declared keys that the template lacks are appended when set. Throws
- * DeploymentError `step_failed` when a value contains a line break, or a required key ends up empty.
+ * Builds a settings file from a template of `KEY=value` lines: a key's value comes from the operator's settings where
+ * they have one, quoted as `quoteSetting` does, and the other lines stay unchanged; declared keys that the template
+ * lacks are appended when set. Throws DeploymentError `step_failed` when no quoting fits a value, or a required key ends
+ * up empty.
  */
-export function seedSettings(template: string, names: VariableNames, environment: Environment): SeededSettings {
+export function seedSettings(template: string, names: VariableNames, given: Settings): SeededSettings {
   const keys = [...names.required, ...names.optional]
   refuseUnusableNames(keys)
-  const seeder = new SettingsSeeder(environment)
+  const seeder = new SettingsSeeder(given)
   for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n')) seeder.addLine(line)
   for (const key of keys) seeder.addMissing(key)
   refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))))
@@ -55,17 +55,17 @@ export function unsetSettings(text: string, keys: readonly string[]): string[] {
 }
 
 class SettingsSeeder {
-  readonly #environment: Environment
+  readonly #given: Settings
   readonly #lines: string[] = []
   readonly #values = new Map<string, string>()
-  readonly #fromEnvironment = new Set<string>()
+  readonly #used = new Set<string>()
 
-  constructor(environment: Environment) {
-    this.#environment = environment
+  constructor(given: Settings) {
+    this.#given = given
   }
 
   get settings(): SeededSettings {
-    return { text: `${this.#lines.join('\n')}\n`, fromEnvironment: [...this.#fromEnvironment] }
+    return { text: `${this.#lines.join('\n')}\n`, given: [...this.#used] }
   }
 
   valueOf(key: string): string | undefined {
@@ -73,31 +73,28 @@ class SettingsSeeder {
   }
 
   addLine(line: string): void {
-    const [, lead, key, equals, own] = ASSIGNMENT.exec(line) ?? []
+    const [, lead, key, , own] = ASSIGNMENT.exec(line) ?? []
     const value = key === undefined ? undefined : this.#take(key)
     if (key !== undefined) this.#values.set(key, value ?? (own ?? '').trim())
-    this.#lines.push(value === undefined ? line : `${lead}${key}${equals}${quoted(value)}`)
+    this.#lines.push(value === undefined ? line : `${lead}${key}=${value}`)
   }
 
   addMissing(key: string): void {
     const value = this.#values.has(key) ? undefined : this.#take(key)
     if (value === undefined) return
     this.#values.set(key, value)
-    this.#lines.push(`${key}=${quoted(value)}`)
+    this.#lines.push(`${key}=${value}`)
   }
 
+  /** The key's value as the file contains it; an empty one counts as not set. */
   #take(key: string): string | undefined {
-    const value = this.#environment[key]
-    if (value === undefined || value === '') return undefined
-    if (/[\r\n\0]/.test(value)) throw unusableValue(key)
-    this.#fromEnvironment.add(key)
-    return value
+    const value = this.#given.get(key) ?? ''
+    if (value === '') return undefined
+    const quoted = quoteSetting(value)
+    if (quoted === undefined) throw unusableValue(key)
+    this.#used.add(key)
+    return quoted
   }
-}
-
-function quoted(value: string): string {
-  if (!/^\s|\s$|["'\\#$`]/.test(value)) return value
-  return value.includes("'") ? `"${value.replace(/["\\$`]/g, '\\$&')}"` : `'${value}'`
 }
 
 function isEmpty(value: string | undefined): boolean {
@@ -116,7 +113,7 @@ function refuseUnusableNames(names: readonly string[]): void {
 function unusableValue(key: string): DeploymentError {
   return new DeploymentError(
     'step_failed',
-    `The value of ${key} in the step's environment contains a line break, which a settings file cannot store: encode it (as base64, for instance).`,
+    `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode it, as base64 for instance.`,
   )
 }
 
@@ -124,7 +121,7 @@ function refuseEmpty(keys: readonly string[]): void {
   if (keys.length === 0) return
   throw new DeploymentError(
     'step_failed',
-    `plugin.yaml requires ${keys.join(', ')}, which neither the template nor the step's environment sets: add ${itOrThem(keys)} under env: of the step.`,
+    `plugin.yaml requires ${keys.join(', ')}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`,
   )
 }
 

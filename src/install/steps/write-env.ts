@@ -23,7 +23,7 @@ export async function writeEnv(
   part: Pick<Part, 'shelf' | 'id' | 'environment'>,
   from: string,
 ): Promise<'done' | 'unchanged'> {
-  const { layout, tools } = deployment
+  const { layout, tools, request } = deployment
   const target = settingsPath(layout, part)
   if (pathExistsSync(target)) {
     verifySettings({ path: target, text: readSettings(target) }, part.environment.required)
@@ -31,7 +31,7 @@ export async function writeEnv(
     return 'unchanged'
   }
   const template = readTemplate(layout.root, from)
-  const settings = seedSettings(template, part.environment, tools.runner.variables)
+  const settings = seedSettings(template, part.environment, request.settings)
   const staged = join(stagingFolder, `${part.id}.env`)
   await writeNewFile(staged, settings.text)
   await transaction.apply({
@@ -39,7 +39,7 @@ export async function writeEnv(
     staged: relative(layout.root, staged),
     path: relative(layout.root, target),
   })
-  tools.log.info(`${target} written; from the step's environment: ${settings.fromEnvironment.join(', ') || 'nothing'}.`)
+  tools.log.info(`${target} written; from the input settings: ${settings.given.join(', ') || 'nothing'}.`)
   return 'done'
 }
 

@@ -1,4 +1,5 @@
 import type { Log } from '../../core/log.ts'
+import type { Settings } from '../../core/plan/settings.ts'
 import type { Layout } from '../host/layout.ts'
 import type { WorkflowRun } from './facts.ts'
 import type { DeploymentRecord } from './record.ts'
@@ -10,6 +11,8 @@ export interface HostRequest {
   keepSnapshots: number
   lockTimeoutMs: number
   keepPaths: readonly string[]
+  /** Values for the settings files that `write_env` creates. */
+  settings: Settings
 }
 
 /** Keeps secrets out of what a run writes. */
@@ -25,8 +28,6 @@ export interface RunnerFacts {
   readonly workflow: WorkflowRun
   /** Where private files for one run go. */
   readonly temporaryFolder: string
-  /** The step's own environment, from which write_env may take settings. */
-  readonly variables: Readonly<Record<string, string | undefined>>
 }
 
 /** What every part of a deployment works with. */

@@ -5,16 +5,19 @@ import { seedSettings, verifySettings } from '../../../src/core/plan/env-templat
 
 const CASES = {
   'a template without values': ['A=1\n# note\n\nB=2\n', {}, 'A=1\n# note\n\nB=2\n'],
-  'a value of the environment': ['A=1\nB=2\n', { B: 'two' }, 'A=1\nB=two\n'],
+  'a value of the settings': ['A=1\nB=2\n', { B: 'two' }, 'A=1\nB=two\n'],
   'an export line': ['export A=1\n', { A: 'x' }, 'export A=x\n'],
-  'an empty variable, which counts as not set': ['A=1\n', { A: '' }, 'A=1\n'],
-  'a variable that the template does not name': ['A=1\n', { OTHER: 'x' }, 'A=1\n'],
+  'an empty value, which counts as not set': ['A=1\n', { A: '' }, 'A=1\n'],
+  'a setting that the template does not name': ['A=1\n', { OTHER: 'x' }, 'A=1\n'],
   'a commented-out key': ['#A=1\n', { A: 'x' }, '#A=1\n'],
   'Windows line ends': ['A=1\r\nB=\r\n', { B: 'x' }, 'A=1\nB=x\n'],
   'a template without a final line end': ['A=1', {}, 'A=1\n'],
   'a value with a hash': ['A=\n', { A: 'p#ss' }, "A='p#ss'\n"],
   'a value with a dollar': ['A=\n', { A: '$HOME' }, "A='$HOME'\n"],
-  'a value with an apostrophe': ['A=\n', { A: `it's "$1"` }, `A="it's \\"\\$1\\""\n`],
+  'a value with an apostrophe': ['A=\n', { A: "it's" }, `A="it's"\n`],
+  'a value with a semicolon or a space inside': ['A=\nB=\n', { A: 'a;b', B: 'a b' }, "A='a;b'\nB='a b'\n"],
+  'a key followed by a space, which a shell would run': ['A = 1\n', { A: 'x' }, 'A=x\n'],
+  'keys that every object has': ['constructor=1\ntoString=\n', {}, 'constructor=1\ntoString=\n'],
   'a value with spaces around it': ['A=\n', { A: ' x ' }, "A=' x '\n"],
 } as const
 
@@ -25,31 +28,38 @@ function refused(error: unknown): boolean {
 const NONE = { required: [], optional: [] }
 
 describe('seedSettings', () => {
-  for (const [name, [template, environment, text]] of Object.entries(CASES)) {
-    it(`fills in ${name}`, () => assert.equal(seedSettings(template, NONE, environment).text, text))
+  for (const [name, [template, given, text]] of Object.entries(CASES)) {
+    it(`fills in ${name}`, () => assert.equal(seedSettings(template, NONE, new Map(Object.entries(given))).text, text))
   }
 
   it('appends required and optional keys that the template lacks, where they are set', () => {
-    const seeded = seedSettings('A=1\n', { required: ['B'], optional: ['C', 'D'] }, { B: '2', C: '3' })
+    const seeded = seedSettings(
+      'A=1\n',
+      { required: ['B'], optional: ['C', 'D'] },
+      new Map([
+        ['B', '2'],
+        ['C', '3'],
+      ]),
+    )
     assert.equal(seeded.text, 'A=1\nB=2\nC=3\n')
-    assert.deepEqual(seeded.fromEnvironment, ['B', 'C'])
+    assert.deepEqual(seeded.given, ['B', 'C'])
   })
 
   for (const template of ['', 'A=\n', 'A=  \n', 'A=""\n', "A=''\n", 'A= # to be set\n', '#A=1\n', 'A=1\nA=\n']) {
     it(`fails when a required key stays empty in ${JSON.stringify(template)}`, () => {
-      assert.throws(() => seedSettings(template, { required: ['A'], optional: [] }, {}), refused)
-      assert.throws(() => seedSettings(template, { required: ['A'], optional: [] }, { A: '' }), refused)
+      assert.throws(() => seedSettings(template, { required: ['A'], optional: [] }, new Map()), refused)
+      assert.throws(() => seedSettings(template, { required: ['A'], optional: [] }, new Map([['A', '']])), refused)
     })
   }
 
   it('names every empty required key at once', () => {
-    assert.throws(() => seedSettings('', { required: ['ONE', 'TWO'], optional: [] }, {}), /ONE.*TWO/)
+    assert.throws(() => seedSettings('', { required: ['ONE', 'TWO'], optional: [] }, new Map()), /ONE.*TWO/)
   })
 
-  for (const value of ['a\nB=1', 'a\rb', 'a\0b']) {
+  for (const value of ['a\nB=1', 'a\rb', 'a\0b', `it's "$1"`]) {
     it(`refuses the value ${JSON.stringify(value)} without quoting it`, () => {
       assert.throws(
-        () => seedSettings('A=\n', NONE, { A: value }),
+        () => seedSettings('A=\n', NONE, new Map([['A', value]])),
         error => refused(error) && !(error as Error).message.includes(value),
       )
     })
@@ -68,7 +78,7 @@ describe('verifySettings', () => {
   }
 
   it('refuses names that are not valid for variables', () => {
-    assert.throws(() => seedSettings('', { required: ['api-key'], optional: [] }, {}), { code: 'step_failed' })
+    assert.throws(() => seedSettings('', { required: ['api-key'], optional: [] }, new Map()), { code: 'step_failed' })
     assert.throws(() => verifySettings({ path: 'x.env', text: '' }, ['api key']), { code: 'step_failed' })
   })
 })

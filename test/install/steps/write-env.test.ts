@@ -16,7 +16,7 @@ import { DeploymentError } from '../../../src/core/errors.ts'
 import type { PartEnvironment } from '../../../src/install/steps/part.ts'
 import { writeEnv } from '../../../src/install/steps/write-env.ts'
 import type { Transaction } from '../../../src/install/transaction/transaction.ts'
-import { contextOf, deploymentOf, partOf, toolsOf } from '../prepared-deployment.ts'
+import { contextOf, deploymentOf, partOf } from '../prepared-deployment.ts'
 import { prepareTemporaryHost } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
 
@@ -24,7 +24,7 @@ import { writeTree } from '../temporary-directory.ts'
 interface Setting {
   from?: string
   environment?: PartEnvironment
-  variables?: Record<string, string>
+  settings?: Record<string, string>
 }
 
 interface Scene {
@@ -45,9 +45,8 @@ async function makeScene(t: TestContext, template = 'A=1\n'): Promise<Scene> {
     target: join(layout.root, 'plugins/x.env'),
     template: join(layout.root, 'plugins/x/.env.template'),
     transaction: context.transaction,
-    async write({ from = 'plugins/x/.env.template', environment = part.environment, variables = {} } = {}) {
-      const { runner } = toolsOf()
-      const deployment = deploymentOf(layout, { tools: { runner: { ...runner, variables } } })
+    async write({ from = 'plugins/x/.env.template', environment = part.environment, settings = {} } = {}) {
+      const deployment = deploymentOf(layout, { request: { settings: new Map(Object.entries(settings)) } })
       return await writeEnv({ ...context, deployment }, { ...part, environment }, from)
     },
   }
@@ -63,7 +62,7 @@ describe('writeEnv', () => {
       const scene = await makeScene(t, 'TOKEN=\n')
       const before = process.umask(umask)
       t.after(() => process.umask(before))
-      assert.equal(await scene.write({ variables: { TOKEN: 's3cret' } }), 'done')
+      assert.equal(await scene.write({ settings: { TOKEN: 's3cret' } }), 'done')
       assert.equal(readFileSync(scene.target, 'utf8'), 'TOKEN=s3cret\n')
       assert.equal(statSync(scene.target).mode & 0o777, 0o600)
       await scene.transaction.rollback()
@@ -75,7 +74,7 @@ describe('writeEnv', () => {
     const scene = await makeScene(t)
     writeFileSync(scene.target, 'A=mine', { mode: 0o640 })
     assert.equal(
-      await scene.write({ environment: { required: ['A'], optional: ['B'] }, variables: { A: 'x', B: 'y' } }),
+      await scene.write({ environment: { required: ['A'], optional: ['B'] }, settings: { A: 'x', B: 'y' } }),
       'unchanged',
     )
     await scene.transaction.rollback()
@@ -87,7 +86,7 @@ describe('writeEnv', () => {
     const scene = await makeScene(t)
     writeFileSync(scene.target, 'A=\n')
     await assert.rejects(
-      scene.write({ environment: { required: ['A'], optional: [] }, variables: { A: 'x' } }),
+      scene.write({ environment: { required: ['A'], optional: [] }, settings: { A: 'x' } }),
       stepFailed,
     )
     assert.equal(readFileSync(scene.target, 'utf8'), 'A=\n')
@@ -137,7 +136,7 @@ describe('writeEnv', () => {
       return {}
     },
     'a required key without a value': () => ({ environment: { required: ['GONE'], optional: [] } }),
-    'a value with a line break': () => ({ variables: { A: 'x\nB=y' } }),
+    'a value with a line break': () => ({ settings: { A: 'x\nB=y' } }),
   }
   for (const [name, prepare] of Object.entries(unusable)) {
     it(`fails on ${name} and writes nothing`, async t => {

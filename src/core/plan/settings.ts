@@ -1,0 +1,39 @@
+import { quoteSetting } from './setting-value.ts'
+
+/** Values for a settings file, by name; for `write_env` and nothing else. */
+export type Settings = ReadonlyMap<string, string>
+
+export interface ParsedSettings {
+  readonly settings: Settings
+  /** What is wrong, each as part of a sentence, without any value. */
+  readonly problems: readonly string[]
+}
+
+const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/
+
+/**
+ * Parses lines `NAME=value`; a value ends with its line. Empty lines and lines that begin with `#` do not count.
+ * Refuses a line without `=` or with another kind of name, a name given twice, and a value that no quoting makes every
+ * reader read alike.
+ */
+export function parseSettings(text: string): ParsedSettings {
+  const settings = new Map<string, string>()
+  const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {
+    if (line.trim() === '' || line.trimStart().startsWith('#')) return []
+    const problem = addLine(settings, line)
+    return problem === undefined ? [] : [`${problem} (line ${index + 1})`]
+  })
+  return { settings, problems }
+}
+
+/** Adds a line's value. Says what is wrong with it without quoting the line, which may be a secret. */
+function addLine(settings: Map<string, string>, line: string): string | undefined {
+  const equals = line.indexOf('=')
+  const name = line.slice(0, Math.max(0, equals)).trim()
+  const value = line.slice(equals + 1)
+  if (!NAME.test(name)) return 'must consist of lines NAME=value, found another'
+  if (settings.has(name)) return `must name ${name} only once, found it again`
+  settings.set(name, value)
+  if (quoteSetting(value) !== undefined) return undefined
+  return `must give ${name} a value that a shell, python-dotenv and Node read alike in some quotes: encode it, as base64 for instance`
+}
