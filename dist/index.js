@@ -372,18 +372,6 @@ module.exports = compare
 
 /***/ }),
 
-/***/ 3872:
-/***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
-
-
-
-const compare = __nccwpck_require__(8469)
-const lt = (a, b, loose) => compare(a, b, loose) < 0
-module.exports = lt
-
-
-/***/ }),
-
 /***/ 6353:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
@@ -16821,6 +16809,8 @@ const ERROR_CODES = [
     'report_refused',
     'rollback_failed',
     'inconsistent',
+    'place_taken',
+    'unexpected_part',
     'internal_error',
     'unsafe_host',
 ];
@@ -23369,6 +23359,10 @@ function deployment_startDeployment(request, tools) {
         client: createMarketplaceClient(tools.wires.wire, request),
     });
 }
+/** What `installed.json` says of everything that this deployment installs. */
+function originOf({ request }) {
+    return { contract: 'marketplace', slug: request.slug, project_version: null };
+}
 /** What is known of a deployment before it starts. */
 function initialFacts(known, { deploymentId, now, runner }) {
     return {
@@ -23390,11 +23384,55 @@ function initialFacts(known, { deploymentId, now, runner }) {
     };
 }
 
-// EXTERNAL MODULE: ./node_modules/semver/functions/lt.js
-var lt = __nccwpck_require__(3872);
+// EXTERNAL MODULE: ./node_modules/semver/functions/compare.js
+var compare = __nccwpck_require__(8469);
 // EXTERNAL MODULE: ./node_modules/semver/functions/parse.js
 var functions_parse = __nccwpck_require__(6353);
+;// CONCATENATED MODULE: ./build/core/trust/python-version.js
+const FORM = new RegExp([
+    '^(?<release>\\d+(?:\\.\\d+)*)',
+    '(?:[._-]?(?<phase>alpha|beta|preview|pre|rc|a|b|c)[._-]?(?<phaseNumber>\\d*))?',
+    '(?<post>[._-]?(?:post|rev|r)[._-]?(?<postNumber>\\d*))?',
+    '(?<dev>[._-]?dev[._-]?(?<devNumber>\\d*))?$',
+].join(''), 'i');
+const PHASES = { a: '0', alpha: '0', b: '1', beta: '1' };
+const CANDIDATE = '2';
+const FINAL = '3';
+/**
+ * The order of two versions by PEP 440: negative when `a` is the older one; `undefined` when one is of another form.
+ * Local versions (`+...`) and `1.0-1`, which means 1.0.post1 there and something else elsewhere, have no order here.
+ */
+function comparePythonVersions(a, b) {
+    const [first, second] = [python_version_parse(a), python_version_parse(b)];
+    if (first === undefined || second === undefined)
+        return undefined;
+    return compareNumbers(first.release, second.release) || compareNumbers(first.rank, second.rank);
+}
+/** The order of two lists of decimal numbers of any length; missing ones are 0. */
+function compareNumbers(a, b) {
+    const length = Math.max(a.length, b.length);
+    const pairs = Array.from({ length }, (_, index) => [BigInt(a[index] ?? 0), BigInt(b[index] ?? 0)]);
+    const [first, second] = pairs.find(([one, other]) => one !== other) ?? [0n, 0n];
+    return first < second ? -1 : Number(first > second);
+}
+function python_version_parse(version) {
+    const found = FORM.exec(version)?.groups;
+    if (found === undefined)
+        return undefined;
+    const { release = '', phase, phaseNumber, post, postNumber, dev, devNumber } = found;
+    const isOnlyDev = dev !== undefined && phase === undefined && post === undefined;
+    // Before all: 1.0.dev1. Then a, b and rc, and the release itself; each comes before its own posts.
+    const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0'];
+    const later = post === undefined ? ['0', '0'] : ['1', postNumber || '0'];
+    const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0'];
+    return { release: release.split('.'), rank: [...stage, ...later, ...finished] };
+}
+function phaseRank(phase) {
+    return phase === undefined ? FINAL : (PHASES[phase.toLowerCase()] ?? CANDIDATE);
+}
+
 ;// CONCATENATED MODULE: ./build/core/trust/versions.js
+
 
 
 /** Whether two version strings name the same version, ignoring a leading `v`. */
@@ -23402,17 +23440,28 @@ function isSameVersion(a, b) {
     return withoutLeadingV(a) === withoutLeadingV(b);
 }
 /**
- * Whether `candidate` is older than `installed` by semantic versioning; `undefined` when either is not a semantic
- * version (a short form such as `1.4` counts as `1.4.0`).
+ * Whether `candidate` is older than `installed`; `undefined` when their order cannot be known. Compares dotted numbers
+ * number by number (`2024.05.01`, `1.4`, of any length), semantic versions as such, and versions of Python packages by
+ * PEP 440.
  */
 function isOlderVersion(candidate, installed) {
-    const [a, b] = [comparable(candidate), comparable(installed)];
-    return a === null || b === null ? undefined : lt(a, b);
+    const [a, b] = [withoutLeadingV(candidate), withoutLeadingV(installed)];
+    if (a === b)
+        return false;
+    const order = compareDotted(a, b) ?? compareSemantic(a, b) ?? comparePythonVersions(a, b);
+    return order === undefined ? undefined : order < 0;
 }
-function comparable(version) {
-    const text = withoutLeadingV(version);
-    const full = /^\d+(\.\d+)?$/.test(text) ? `${text}${text.includes('.') ? '.0' : '.0.0'}` : text;
-    return functions_parse(full);
+const DOTTED = /^\d+(?:\.\d+)*$/;
+function compareDotted(a, b) {
+    return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split('.'), b.split('.')) : undefined;
+}
+function compareSemantic(a, b) {
+    const [first, second] = [functions_parse(completed(a)), functions_parse(completed(b))];
+    return first === null || second === null ? undefined : compare(first, second);
+}
+/** A short form such as `1.4` counts as `1.4.0`. */
+function completed(version) {
+    return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version;
 }
 function withoutLeadingV(version) {
     return version.replace(/^v(?=\d)/, '');
@@ -23421,12 +23470,26 @@ function withoutLeadingV(version) {
 ;// CONCATENATED MODULE: ./build/core/trust/version-rules.js
 
 
-/** Refuses a `latest` that is older than the installed version: DeploymentError `downgrade_refused`. */
-function refuseDowngrade(latest, installed) {
-    if (installed === null || isOlderVersion(latest, installed) !== true)
+/**
+ * Refuses a `latest` that is older than what is installed, or of which nobody can say whether it is: DeploymentError
+ * `downgrade_refused`.
+ */
+function refuseDowngrade(latest, { version, isOurs }) {
+    if (version === null)
         return;
-    throw new DeploymentError('downgrade_refused', `The hub's latest version is ${latest}, but this host runs ${installed}, which is newer: nothing was installed. ` +
-        'To downgrade on purpose, set allow-downgrade: true or name the version.');
+    const isOlder = isOlderVersion(latest, version);
+    if (isOlder === false || (isOlder === undefined && !isOurs))
+        return;
+    const finding = isOlder ? 'which is newer' : 'and nothing says which of the two is newer';
+    throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`);
+}
+/** A `latest` whose bytes this host has had and replaced, whatever the hub calls them now: `downgrade_refused`. */
+function replacedBytes(version, sha256) {
+    return downgrade(`The hub serves as its latest version, ${version}, bytes (sha256 ${sha256}) that this host has had before and that were replaced`);
+}
+function downgrade(finding) {
+    const remedy = 'To downgrade on purpose, set allow-downgrade: true or name the version.';
+    return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${remedy}`);
 }
 /**
  * Refuses a version that this host knows with other bytes, unless the operator has pinned the new ones: ArtifactError
@@ -23474,7 +23537,167 @@ function refuseWithoutSpace(folder, bytes) {
     throw new DeploymentError('disk_full', `The artifact has ${shortage.needed}, the runner's temporary folder ${folder} has ${shortage.free} free: free some space and run again. Nothing was changed.`);
 }
 
+// EXTERNAL MODULE: ./node_modules/yaml/dist/index.js
+var dist = __nccwpck_require__(8815);
+;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
+
+
+
+
+/** Enough for honest use of anchors, too little for a bomb. */
+const MAX_ALIAS_COUNT = 100;
+const variableNames = schemas_nullish(array(schemas_string().check(_regex(/^[^\r\n]+$/))));
+const plugin_yaml_schema = object({
+    name: schemas_nullish(pipe(union([schemas_string(), schemas_number()]), transform(String))),
+    version: schemas_nullish(union([schemas_string(), schemas_number()])),
+    execution_mode: schemas_nullish(schemas_string()),
+    entry_point: schemas_nullish(schemas_string().check(_minLength(1))),
+    environment: schemas_nullish(object({ required: variableNames, optional: variableNames })),
+});
+/**
+ * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
+ * fields that we read has a type that the host does not expect. Unknown keys are fine; of a key written twice the last
+ * one counts, as in the host's own reader.
+ */
+function parsePluginYaml(text) {
+    const document = (0,dist/* parseDocument */.Tp)(text, { uniqueKeys: false, logLevel: 'error' });
+    const problem = document.errors[0];
+    if (problem !== undefined)
+        throw notAPlugin(`is not valid YAML (${cleanForeignText(problem.message)})`);
+    const parsed = plugin_yaml_schema.safeParse(toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })));
+    if (!parsed.success) {
+        const issue = parsed.error.issues[0];
+        throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`);
+    }
+    return toPluginYaml(parsed.data, versionSourceOf(document));
+}
+/** The version's own characters, which a number does not keep. */
+function versionSourceOf(document) {
+    if (!(0,dist/* isMap */.jh)(document.contents))
+        return undefined;
+    const written = document.contents.items.findLast(({ key }) => (0,dist/* isScalar */.jn)(key) && key.value === 'version')?.value;
+    const node = (0,dist/* isAlias */.Vj)(written) ? written.resolve(document) : written;
+    return (0,dist/* isScalar */.jn)(node) ? node.source : undefined;
+}
+function toPluginYaml(data, versionSource) {
+    const version = data.version ?? undefined;
+    return {
+        name: data.name ?? undefined,
+        version: typeof version === 'number' ? asPythonPrints(version, versionSource) : version,
+        versionAsWritten: version === undefined ? undefined : (versionSource ?? String(version)),
+        executionMode: data.execution_mode ?? undefined,
+        entryPoint: data.entry_point ?? undefined,
+        environment: {
+            required: data.environment?.required ?? [],
+            optional: data.environment?.optional ?? [],
+        },
+    };
+}
+function asPythonPrints(value, source) {
+    const isFloat = source !== undefined && /[.eE]/.test(source) && !/^0x/i.test(source);
+    return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value);
+}
+function toPlainValue(read) {
+    try {
+        return read();
+    }
+    catch (error) {
+        throw notAPlugin(`cannot be read (${cleanForeignText(error instanceof Error ? error.message : String(error))})`);
+    }
+}
+function notAPlugin(what) {
+    return new ArtifactError('not_a_plugin', `The artifact's plugin.yaml ${what}: nothing was installed. The publisher must fix it; for a service set kind: service.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/host/previous-install.js
+
+
+
+
+
+
+
+
+function readPreviousInstall(layout, place) {
+    const record = readHostRecord(layout);
+    const installed = findInstalled(record.installed, place);
+    const removed = findInstalled(record.removed, place);
+    const version = installed?.version ?? readForeignVersion(installPath(layout, place));
+    return { place, installed, removed, version };
+}
+/** The versions that a place has had from this origin, by our own record; those of other origins do not compare. */
+function versionsFrom({ installed }, origin) {
+    if (installed === undefined)
+        return [];
+    return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)];
+}
+/**
+ * The snapshot, absolute, with the kept paths of a removed part of this origin, if there is one. Undefined when
+ * something is in the place now, which has its own.
+ */
+function findLeftBehind(layout, previous, origin) {
+    const { place, installed, removed } = previous;
+    const row = installed ?? removed;
+    if (row === undefined || pathExistsSync(installPath(layout, place)))
+        return undefined;
+    const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
+    return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), newest.name);
+}
+/** What `latest` is compared with: another origin's version says nothing about this one's. */
+function stateFor({ installed, version }, origin) {
+    const isOurs = installed !== undefined && isFrom(installed, origin);
+    return { version: installed === undefined || isOurs ? version : null, isOurs };
+}
+/**
+ * Refuses a place that another known plugin, service or project has: DeploymentError `place_taken`. With
+ * `allowTakeover`, warns instead. Names the kept paths that others have left there.
+ */
+function verifyPlace(previous, { origin, allowTakeover }, log) {
+    const { place, installed, removed } = previous;
+    for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
+        const owner = snapshot.origin ?? removed;
+        if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
+            log.notice(`Snapshot ${name} of ${placeName(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay there.`);
+    }
+    if (installed === undefined || isFrom(installed, origin))
+        return;
+    const owner = `the ${installed.contract === 'project' ? 'project' : installed.kind} ${installed.slug}`;
+    if (!allowTakeover)
+        throw placeTaken(place, owner);
+    log.warning(`This deployment takes over ${placeName(place)}, which ${owner} installed. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`);
+}
+/**
+ * The same for a project, whose publisher chooses the ids: what we have no record of counts as another's, and so does
+ * what has the same id in the other shelf, because services and commands know parts by their id alone.
+ */
+function verifyProjectPlace(layout, place, claim) {
+    for (const shelf of ['plugins', 'extensions']) {
+        const other = readPreviousInstall(layout, { shelf, id: place.id });
+        verifyPlace(other, claim, claim.log);
+        if (other.installed !== undefined || !pathExistsSync(installPath(layout, other.place)))
+            continue;
+        if (!claim.allowTakeover)
+            throw placeTaken(other.place, 'something that this action has no record of');
+        claim.log.warning(`This project takes over ${placeName(other.place)}, of which there is no record on this host.`);
+    }
+}
+function placeTaken(place, owner) {
+    return new DeploymentError('place_taken', `${placeName(place)} is taken: ${owner} is installed there, and this deployment would replace it, with its data. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`);
+}
+/** Something that we have no record of may name its version in its plugin.yaml. */
+function readForeignVersion(path) {
+    try {
+        const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), MAX_SMALL_FILE_BYTES);
+        return text === undefined ? null : (parsePluginYaml(text).version ?? null);
+    }
+    catch {
+        return null;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/marketplace/fetch.js
+
+
 
 
 
@@ -23494,7 +23717,7 @@ async function fetchArtifact(deployment, target, fd) {
     tools.log.info(`The hub's latest version is ${latest}.`);
     await record.update({ version: latest, version_source: 'requested' });
     if (!request.allowDowngrade)
-        refuseDowngrade(latest, target.previous.version);
+        refuseDowngrade(latest, stateFor(target.previous, originOf(deployment)));
     try {
         const served = await fetchVersion(deployment, latest, fd);
         return { target, served, asked: latest, unserved: undefined };
@@ -23740,8 +23963,6 @@ function shown(value) {
     return typeof value === 'object' ? 'a map' : `the ${typeof value} ${String(value)}`;
 }
 
-// EXTERNAL MODULE: ./node_modules/yaml/dist/index.js
-var dist = __nccwpck_require__(8815);
 ;// CONCATENATED MODULE: ./build/core/document/yaml-error-sentence.js
 
 /**
@@ -25974,135 +26195,6 @@ function howToRead(entry) {
     return canInflateTogether(entry) ? 'batched' : 'single';
 }
 
-;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
-
-
-
-
-/** Enough for honest use of anchors, too little for a bomb. */
-const MAX_ALIAS_COUNT = 100;
-const variableNames = schemas_nullish(array(schemas_string().check(_regex(/^[^\r\n]+$/))));
-const plugin_yaml_schema = object({
-    name: schemas_nullish(pipe(union([schemas_string(), schemas_number()]), transform(String))),
-    version: schemas_nullish(union([schemas_string(), schemas_number()])),
-    execution_mode: schemas_nullish(schemas_string()),
-    entry_point: schemas_nullish(schemas_string().check(_minLength(1))),
-    environment: schemas_nullish(object({ required: variableNames, optional: variableNames })),
-});
-/**
- * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
- * fields that we read has a type that the host does not expect. Unknown keys are fine; of a key written twice the last
- * one counts, as in the host's own reader.
- */
-function parsePluginYaml(text) {
-    const document = (0,dist/* parseDocument */.Tp)(text, { uniqueKeys: false, logLevel: 'error' });
-    const problem = document.errors[0];
-    if (problem !== undefined)
-        throw notAPlugin(`is not valid YAML (${cleanForeignText(problem.message)})`);
-    const parsed = plugin_yaml_schema.safeParse(toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })));
-    if (!parsed.success) {
-        const issue = parsed.error.issues[0];
-        throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`);
-    }
-    return toPluginYaml(parsed.data, versionSourceOf(document));
-}
-/** The version's own characters, which a number does not keep. */
-function versionSourceOf(document) {
-    if (!(0,dist/* isMap */.jh)(document.contents))
-        return undefined;
-    const written = document.contents.items.findLast(({ key }) => (0,dist/* isScalar */.jn)(key) && key.value === 'version')?.value;
-    const node = (0,dist/* isAlias */.Vj)(written) ? written.resolve(document) : written;
-    return (0,dist/* isScalar */.jn)(node) ? node.source : undefined;
-}
-function toPluginYaml(data, versionSource) {
-    const version = data.version ?? undefined;
-    return {
-        name: data.name ?? undefined,
-        version: typeof version === 'number' ? asPythonPrints(version, versionSource) : version,
-        versionAsWritten: version === undefined ? undefined : (versionSource ?? String(version)),
-        executionMode: data.execution_mode ?? undefined,
-        entryPoint: data.entry_point ?? undefined,
-        environment: {
-            required: data.environment?.required ?? [],
-            optional: data.environment?.optional ?? [],
-        },
-    };
-}
-function asPythonPrints(value, source) {
-    const isFloat = source !== undefined && /[.eE]/.test(source) && !/^0x/i.test(source);
-    return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value);
-}
-function toPlainValue(read) {
-    try {
-        return read();
-    }
-    catch (error) {
-        throw notAPlugin(`cannot be read (${cleanForeignText(error instanceof Error ? error.message : String(error))})`);
-    }
-}
-function notAPlugin(what) {
-    return new ArtifactError('not_a_plugin', `The artifact's plugin.yaml ${what}: nothing was installed. The publisher must fix it; for a service set kind: service.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/host/previous-install.js
-
-
-
-
-
-
-
-function readPreviousInstall(layout, place) {
-    const record = readHostRecord(layout);
-    const installed = findInstalled(record.installed, place);
-    const removed = findInstalled(record.removed, place);
-    const version = installed?.version ?? readForeignVersion(installPath(layout, place));
-    return { place, installed, removed, version };
-}
-/** The versions that a place has had from this origin, by our own record; those of other origins do not compare. */
-function versionsFrom({ installed }, origin) {
-    if (installed === undefined)
-        return [];
-    return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)];
-}
-/**
- * The snapshot, absolute, with the kept paths of a removed part of this origin, if there is one. Undefined when
- * something is in the place now, which has its own.
- */
-function findLeftBehind(layout, previous, origin) {
-    const { place, installed, removed } = previous;
-    const row = installed ?? removed;
-    if (row === undefined || pathExistsSync(installPath(layout, place)))
-        return undefined;
-    const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
-    return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), newest.name);
-}
-/**
- * Warns when a deployment takes over a place from another plugin, service or project; names the kept paths left there
- * by others.
- */
-function warnOfTakeover({ place, installed, removed }, origin, log) {
-    for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
-        const owner = snapshot.origin ?? removed;
-        if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
-            log.notice(`Snapshot ${name} of ${placeName(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay there.`);
-    }
-    if (installed === undefined || isFrom(installed, origin))
-        return;
-    const owner = installed.contract === 'project' ? 'project' : installed.kind;
-    log.warning(`The ${owner} ${installed.slug} installed ${placeName(place)}, and this deployment takes it over. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`);
-}
-/** Something that we have no record of may name its version in its plugin.yaml. */
-function readForeignVersion(path) {
-    try {
-        const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), MAX_SMALL_FILE_BYTES);
-        return text === undefined ? null : (parsePluginYaml(text).version ?? null);
-    }
-    catch {
-        return null;
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/install/host/read-plugin-yaml.js
 
 
@@ -26254,6 +26346,64 @@ function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
     log.warning(`plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If they differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a directory of its own.`);
 }
 
+;// CONCATENATED MODULE: ./build/install/reports/replaced-artifact.js
+
+
+
+
+
+const successSchema = object({
+    contract: schemas_enum(['marketplace', 'project']),
+    slug: schemas_string(),
+    artifact_sha256: schemas_string(),
+    outcome: literal('success'),
+});
+/** Whether this host has had an artifact, by its retained versions or its audit log, and runs another one now. */
+function wasReplaced(layout, artifact) {
+    const { origin, sha256 } = artifact;
+    const { installed, removed } = readHostRecord(layout);
+    if (installed.some(row => isFrom(row, origin) && row.artifact_sha256 === sha256))
+        return false;
+    const snapshots = [...installed, ...removed].flatMap(row => snapshotsFrom(row, origin));
+    return snapshots.some(row => row.artifact_sha256 === sha256) || wasAudited(layout, artifact);
+}
+/** Reads no more than the lines that contain the digest. */
+function wasAudited({ own }, { origin, sha256 }) {
+    return auditFilesSync(own).some(name => {
+        const lines = readRegularFileSync((0,external_node_path_namespaceObject.join)(own, name)).split('\n');
+        return lines.some(line => line.includes(sha256) && isSuccessOf(line, { origin, sha256 }));
+    });
+}
+/** The log and those that were rotated away from it. */
+function auditFilesSync(folder) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(folder).filter(name => name.startsWith('audit'));
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return [];
+        throw error;
+    }
+}
+function readRegularFileSync(path) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+    try {
+        return (0,external_node_fs_namespaceObject.fstatSync)(fd).isFile() ? (0,external_node_fs_namespaceObject.readFileSync)(fd, 'utf8') : '';
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+function isSuccessOf(line, { origin, sha256 }) {
+    try {
+        const entry = successSchema.parse(JSON.parse(line));
+        return isFrom(entry, origin) && entry.artifact_sha256 === sha256;
+    }
+    catch {
+        return false;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/marketplace/version.js
 
 
@@ -26297,21 +26447,26 @@ function mismatch(asked, found) {
 
 
 
+
+
 /**
  * Reads what the deployment replaces, and checks that this host can replace it; a dry run only reads. Throws
- * DeploymentError `host_not_writable` or `disk_full`.
+ * DeploymentError `place_taken`, `host_not_writable` or `disk_full`.
  */
 async function findTarget(deployment, plan) {
     const { layout, shelf, request, record, tools } = deployment;
     const place = { shelf, id: plan.id };
     const previous = readPreviousInstall(layout, place);
-    warnOfTakeover(previous, originOf(deployment), tools.log);
     await record.update({ previous_version: previous.version });
+    verifyPlace(previous, { origin: originOf(deployment), allowTakeover: request.allowTakeover }, tools.log);
     if (!request.dryRun)
         checkHost(layout, place);
     return { plan, previous };
 }
-/** Vouches for the artifact: HMAC (contract 4.3, rule 3), pinned digest, and that its version never had other bytes. */
+/**
+ * Vouches for the artifact: HMAC (contract 4.3, rule 3), pinned digest, that its version never had other bytes, and that
+ * a `latest` is nothing that this host has replaced.
+ */
 async function verifyArtifact(deployment, fetched) {
     const { record, request, tools } = deployment;
     const { artifact, hmac, signatureHeader, repo } = fetched.served;
@@ -26322,7 +26477,16 @@ async function verifyArtifact(deployment, fetched) {
     tools.log.info(`The signature is valid for ${artifact.size} bytes, sha256 ${artifact.sha256}.`);
     if (fetched.asked !== undefined)
         refuseReused(deployment, fetched, fetched.asked);
+    refuseOldBytes(deployment, verified.sha256);
     return { ...fetched, verified };
+}
+/** A hub may give old bytes a new version in a header, which is not signed. */
+function refuseOldBytes({ request, layout, record: { facts } }, sha256) {
+    if (request.version !== 'latest' || request.allowDowngrade)
+        return;
+    const origin = { contract: 'marketplace', slug: request.slug };
+    if (wasReplaced(layout, { origin, sha256 }))
+        throw replacedBytes(facts.version ?? 'latest', sha256);
 }
 /**
  * Extracts the artifact into `folder` and finds out which version it is. Throws ArchiveError, ArtifactError
@@ -26361,7 +26525,7 @@ async function checkVersion(deployment, fetched, pluginYaml) {
     noticeOtherVersion(deployment, fetched, decided.version);
     const { version, allowDowngrade } = deployment.request;
     if (version === 'latest' && !allowDowngrade)
-        refuseDowngrade(decided.version, target.previous.version);
+        refuseDowngrade(decided.version, stateFor(target.previous, originOf(deployment)));
     refuseReused(deployment, fetched, decided.version);
     return decided.version;
 }
@@ -26385,10 +26549,6 @@ async function sign({ request, tools, layout }, extracted) {
     if (pluginSecretKey !== undefined)
         tools.log.notice('plugin-secret-key has no effect for a service.');
     return tree;
-}
-/** What `installed.json` says of everything that this deployment installs. */
-function originOf({ request }) {
-    return { contract: 'marketplace', slug: request.slug, project_version: null };
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/deploy.js
@@ -28788,6 +28948,7 @@ function listenForCancel() {
 ;// CONCATENATED MODULE: ./build/runner/input-schemas.js
 
 
+
 const isBaseUrl = (text) => {
     const url = URL.parse(text);
     return (url !== null &&
@@ -28825,6 +28986,12 @@ const keepPathsSchema = pipe(schemas_string(), transform(text => text
     .check(refine(paths => paths.every(isKeepPath), {
     error: 'must be relative paths inside the installed directory, one per line, without ".", ".." or backslashes',
 }));
+/** Ids, one in each line or separated by commas. */
+const idsSchema = pipe(pipe(schemas_string(), transform(text => text
+    .split(/[,\r\n]/)
+    .map(id => id.trim())
+    .filter(id => id !== ''))), array(idSchema)
+    .check(_minLength(1, { error: 'must list ids of plugins and extensions, one in each line or with commas' })));
 function isKeepPath(path) {
     return (!(0,external_node_path_namespaceObject.isAbsolute)(path) &&
         !/[\\\p{Cc}]/u.test(path) &&
@@ -29284,6 +29451,7 @@ function readHostInputs(read) {
 }
 function readChoices(read) {
     return {
+        allowTakeover: read.withDefault('allow-takeover', booleanSchema, false),
         allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
         keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
         lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
@@ -30316,7 +30484,7 @@ async function chooseVersion({ request, client, record, tools }) {
     tools.log.info(`The hub's latest version is ${latest}.`);
     await note(latest);
     if (!request.allowDowngrade)
-        refuseDowngrade(latest, record.facts.previous_version);
+        refuseDowngrade(latest, { version: record.facts.previous_version, isOurs: true });
     return latest;
 }
 
@@ -30441,6 +30609,49 @@ function templatePlaceOf(step) {
     return step.from.split('/', 2).join('/');
 }
 
+;// CONCATENATED MODULE: ./build/core/plan/service-names.js
+
+
+/**
+ * Refuses names of services that a project's publisher would choose: a systemd or docker template that is only `{id}`
+ * with the usual suffix, for an id without its own row under `plugins`. `sshd` is an id as well. Throws ConfigError
+ * `invalid_host_config`; a template that nothing here uses does not matter.
+ */
+function verifyServiceNames(config, use) {
+    const template = config && bareTemplateOf(config);
+    if (config === undefined || template === undefined)
+        return;
+    const open = idsUsing(config, use).filter(id => !config.plugins.has(id));
+    if (open.length === 0)
+        return;
+    const { key, value, granted } = template;
+    throw new ConfigError('invalid_host_config', `${config.file} names services by ${key} "${value}", so the publisher of this project, who chooses the ids ${[...new Set(open)].join(', ')}, could start or stop any service of this host: set ${key} to a name with a prefix of your own, such as "app-${value}", or add plugins.<id> with its ${granted} for each of them. Nothing was installed.`);
+}
+function bareTemplateOf({ supervisor, systemd, docker }) {
+    if (supervisor === 'systemd' && /^\{id\}(?:\.[a-z]+)?$/.test(systemd.unit))
+        return { key: 'systemd.unit', value: systemd.unit, granted: 'unit' };
+    if (supervisor === 'docker' && docker.container === '{id}')
+        return { key: 'docker.container', value: docker.container, granted: 'container' };
+    return undefined;
+}
+/** The ids whose services are named by the template, unless they have a row. */
+function idsUsing(config, { steps, removedIds }) {
+    const installedIds = steps.filter(isInstallStep).map(installedId);
+    const hasProjectUnit = config.supervisor === 'systemd' && config.systemd.projectUnit !== undefined;
+    const used = steps.flatMap(step => {
+        switch (step.action) {
+            case 'start':
+            case 'stop':
+            case 'restart':
+            case 'healthcheck':
+                return step.plugin === undefined ? (hasProjectUnit ? [] : installedIds) : [step.plugin];
+            default:
+                return [];
+        }
+    });
+    return [...used, ...removedIds];
+}
+
 ;// CONCATENATED MODULE: ./build/project/part.js
 
 
@@ -30459,7 +30670,6 @@ async function stagePart({ layout, request, tools }, { content, tree, artifactSh
     const installed = leftBehind ?? installPath(layout, place);
     const toSign = { id, staged, tree: shipped, installed, keepPaths: request.keepPaths, log: tools.log };
     const signed = pluginYaml ? await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey) : shipped;
-    warnOfTakeover(previous, origin, tools.log);
     return {
         ...place,
         version,
@@ -30500,20 +30710,26 @@ function hasPluginYaml({ files, symlinks }) {
 
 
 
+
+
+
 const PLAN = 'deployment/install.yaml';
 /**
  * Binds the plan in the artifact to its manifest, its files and what this host can do; signs plugins for this host.
- * Throws PlanError `invalid_plan`, ArtifactError `not_a_plugin`, DeploymentError `host_not_writable`.
+ * Throws PlanError `invalid_plan`, ConfigError `invalid_host_config`, ArtifactError `not_a_plugin`, DeploymentError
+ * `place_taken` or `host_not_writable`.
  */
 async function plan_orderInstallation(deployment, project, hostConfig) {
     const { layout, tools, record, request } = deployment;
     const { manifest } = project;
     const { bound, skipped } = bindPlan(deployment, project, hostConfig);
+    const installed = readInstalledParts(deployment, request.projectId);
+    const removals = installed.filter(part => !isAmong(manifest.parts, part));
+    verifyReach(deployment, { bound, skipped, manifest, removals, hostConfig });
     for (const place of bound.parts)
         checkHost(layout, place);
     for (const { shelf, id } of bound.notInstalled)
         tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`);
-    const installed = readInstalledParts(deployment, request.projectId);
     for (const part of installed)
         if (isAmong(bound.notInstalled, part))
             warnOfRemaining(deployment, part);
@@ -30527,9 +30743,20 @@ async function plan_orderInstallation(deployment, project, hostConfig) {
         hostConfig,
         skipped,
         parts,
-        removals: installed.filter(part => !isAmong(manifest.parts, part)),
+        removals,
         origin: { contract: 'project', slug: request.projectId, project_version: manifest.version },
     };
+}
+/** The publisher chooses the ids: they must reach no other origin's place, and no service but the project's own. */
+function verifyReach({ layout, request, tools }, { bound, skipped, manifest, removals, hostConfig }) {
+    const { allowTakeover, projectId } = request;
+    const claim = { origin: { contract: 'project', slug: projectId }, allowTakeover, log: tools.log };
+    const named = new Set(bound.steps.map(subjectIdOf));
+    const reached = manifest.parts.filter(part => named.has(part.id) || isAmong(bound.parts, part));
+    for (const part of reached)
+        verifyProjectPlace(layout, part, claim);
+    const steps = bound.steps.filter(step => !skipped.has(step.id));
+    verifyServiceNames(hostConfig, { steps, removedIds: removals.map(({ id }) => id) });
 }
 /** No file in the operator's repository has the plan's lines, so its problems go to the log and into one sentence. */
 function bindPlan({ request, tools }, { manifest, content, tree }, hostConfig) {
@@ -31369,6 +31596,7 @@ function decryptionFailed(problem, cause) {
 
 
 
+
 /** Downloads the sealed file to a private file, then into memory, whole and once: its signature covers all of it. */
 async function downloadSealed({ request, client, tools, record }, { descriptor }) {
     const file = openPrivateFileSync(tools.runner.temporaryFolder);
@@ -31397,9 +31625,18 @@ async function verifySealed(deployment, { pinned, version }, sealed) {
     if (artifactSha256 !== undefined)
         verifyPinnedDigest(verified, artifactSha256);
     refuseReusedVersion({ version, sha256: verified.sha256 }, knownVersions(deployment), artifactSha256);
+    sealed_refuseOldBytes(deployment, { version, sha256: verified.sha256 });
     await record.update({ signer_public_key: pinned.base64 });
     tools.log.info(`The signature by the pinned key ${pinned.base64} is valid for ${verified.size} bytes, sha256 ${verified.sha256}.`);
     return verified;
+}
+/** A `latest` must not be what this host has had and replaced, whatever its version is called. */
+function sealed_refuseOldBytes({ request, layout }, { version, sha256 }) {
+    if (request.version !== 'latest' || request.allowDowngrade)
+        return;
+    const origin = { contract: 'project', slug: request.projectId };
+    if (wasReplaced(layout, { origin, sha256 }))
+        throw replacedBytes(version, sha256);
 }
 /** Decrypts a verified file, and wipes the key. */
 async function openSealed({ tools }, verified, dek) {
@@ -31717,11 +31954,12 @@ function folderOf(path) {
 
 /**
  * Reads the manifest and checks the extracted files against it: project, version, content digest. Throws ArtifactError
- * `invalid_manifest`, `version_mismatch`, `content_mismatch` or `source_not_supported`.
+ * `invalid_manifest`, `version_mismatch`, `content_mismatch`, `source_not_supported` or `unexpected_part`.
  */
 async function verifyProject({ request, tools, record }, version, extracted) {
     const manifest = parseManifest(readManifest(extracted.content));
     verifyManifest(manifest, { projectId: request.projectId, version });
+    refuseUnexpected(manifest, request.projectIds);
     const { warnings, unnamed } = verifyContent(manifest, extracted.tree);
     for (const warning of warnings)
         tools.log.warning(warning);
@@ -31729,6 +31967,14 @@ async function verifyProject({ request, tools, record }, version, extracted) {
         tools.log.notice(`The manifest does not name ${folder}: it is not installed.`);
     await record.update({ version: manifest.version, version_source: 'manifest' });
     return { ...extracted, manifest };
+}
+/** The operator may have listed the ids that this project may use. */
+function refuseUnexpected({ parts }, allowed) {
+    const unexpected = parts.filter(({ id }) => allowed !== undefined && !allowed.includes(id));
+    if (unexpected.length === 0)
+        return;
+    const names = unexpected.map(({ shelf, id }) => `${shelf}/${id}`).join(', ');
+    throw new ArtifactError('unexpected_part', `The project contains ${names}, which project-ids does not list: nothing was installed. Ask the publisher why; if you expect it, add the id to project-ids.`);
 }
 function readManifest(content) {
     const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, 'manifest.json'), MAX_MANIFEST_BYTES);
@@ -31916,6 +32162,7 @@ function readProjectInputs(workspace) {
         deploymentCredential: read.requiredSecret('deployment-credential'),
         hubUrl: read.required('hub-url', baseUrlSchema),
         projectId: read.required('project-id', projectIdSchema),
+        projectIds: read.optional('project-ids', idsSchema),
         signerKeys: readSignerKeys(read),
         version: read.withDefault('version', versionSchema, 'latest'),
         ...readHostInputs(read),

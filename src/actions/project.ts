@@ -13,7 +13,7 @@ import { readConnection } from '../runner/connection.ts'
 import { readWorkspace } from '../runner/environment.ts'
 import { readHostInputs } from '../runner/host-inputs.ts'
 import { InputReader, inputError } from '../runner/input-reader.ts'
-import { baseUrlSchema, booleanSchema } from '../runner/input-schemas.ts'
+import { baseUrlSchema, booleanSchema, idsSchema } from '../runner/input-schemas.ts'
 import { buildDeploymentOutputs } from '../runner/outputs.ts'
 import { runPostStep } from '../runner/post-step.ts'
 import { FLOWS } from './flows.ts'
@@ -48,6 +48,7 @@ export function readProjectInputs(workspace: string): ProjectInputs {
     deploymentCredential: read.requiredSecret('deployment-credential'),
     hubUrl: read.required('hub-url', baseUrlSchema),
     projectId: read.required('project-id', projectIdSchema),
+    projectIds: read.optional('project-ids', idsSchema),
     signerKeys: readSignerKeys(read),
     version: read.withDefault('version', versionSchema, 'latest'),
     ...readHostInputs(read),

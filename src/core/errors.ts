@@ -43,6 +43,8 @@ export const ERROR_CODES = [
   'report_refused',
   'rollback_failed',
   'inconsistent',
+  'place_taken',
+  'unexpected_part',
   'internal_error',
   'unsafe_host',
 ] as const

@@ -2,6 +2,7 @@ import type { DeploymentTools } from '../install/deployment/deployment.ts'
 import { type RunningDeployment, startDeployment as startOnHost } from '../install/deployment/deployment.ts'
 import { shelfOf } from '../install/host/installed.ts'
 import type { Shelf } from '../install/host/layout.ts'
+import type { InstallOrder } from '../install/steps/step-context.ts'
 import type { DeploymentFacts } from '../install/transaction/facts.ts'
 import { createMarketplaceClient, type MarketplaceClient } from './client.ts'
 import { createReportSender } from './hub-report.ts'
@@ -26,6 +27,11 @@ export function startDeployment(request: DeployRequest, tools: DeploymentTools):
     shelf: shelfOf(request.kind),
     client: createMarketplaceClient(tools.wires.wire, request),
   })
+}
+
+/** What `installed.json` says of everything that this deployment installs. */
+export function originOf({ request }: Pick<ArtifactDeployment, 'request'>): InstallOrder['origin'] {
+  return { contract: 'marketplace', slug: request.slug, project_version: null }
 }
 
 type Known = { [K in 'kind' | 'slug' | 'version' | 'hostId']?: DeployRequest[K] | undefined }

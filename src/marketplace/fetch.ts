@@ -1,7 +1,8 @@
 import { refuseDowngrade } from '../core/trust/version-rules.ts'
 import { watchDownload } from '../install/deployment/download-progress.ts'
+import { stateFor } from '../install/host/previous-install.ts'
 import { isNotServed, type ServedArtifact } from './client.ts'
-import type { ArtifactDeployment } from './deployment.ts'
+import { type ArtifactDeployment, originOf } from './deployment.ts'
 import type { Target } from './prepare.ts'
 
 export interface FetchedVersion {
@@ -32,7 +33,7 @@ export async function fetchArtifact(
   const latest = await client.readLatestVersion()
   tools.log.info(`The hub's latest version is ${latest}.`)
   await record.update({ version: latest, version_source: 'requested' })
-  if (!request.allowDowngrade) refuseDowngrade(latest, target.previous.version)
+  if (!request.allowDowngrade) refuseDowngrade(latest, stateFor(target.previous, originOf(deployment)))
   try {
     const served = await fetchVersion(deployment, latest, fd)
     return { target, served, asked: latest, unserved: undefined }

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { PluginYaml } from '../core/content/plugin-yaml.ts'
 import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '../core/trust/signature.ts'
-import { refuseDowngrade, refuseReusedVersion } from '../core/trust/version-rules.ts'
+import { refuseDowngrade, refuseReusedVersion, replacedBytes } from '../core/trust/version-rules.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
 import { extractZip } from '../install/archive/extract-zip.ts'
 import { makeOpenDirectorySync } from '../install/files/durable-files.ts'
@@ -10,15 +10,17 @@ import { installPath } from '../install/host/layout.ts'
 import {
   type PreviousInstall,
   readPreviousInstall,
+  stateFor,
+  verifyPlace,
   versionsFrom,
-  warnOfTakeover,
 } from '../install/host/previous-install.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import { checkHost } from '../install/host/readiness.ts'
 import { signForHost } from '../install/host/sign-for-host.ts'
+import { wasReplaced } from '../install/reports/replaced-artifact.ts'
 import type { PartTree } from '../install/steps/part.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
-import type { ArtifactDeployment } from './deployment.ts'
+import { type ArtifactDeployment, originOf } from './deployment.ts'
 import type { FetchedVersion } from './fetch.ts'
 import { bindToTree, type ReadyArtifactPlan } from './plan.ts'
 import { decideVersion } from './version.ts'
@@ -46,19 +48,22 @@ export interface ExtractedVersion extends VerifiedVersion {
 
 /**
  * Reads what the deployment replaces, and checks that this host can replace it; a dry run only reads. Throws
- * DeploymentError `host_not_writable` or `disk_full`.
+ * DeploymentError `place_taken`, `host_not_writable` or `disk_full`.
  */
 export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArtifactPlan): Promise<Target> {
   const { layout, shelf, request, record, tools } = deployment
   const place = { shelf, id: plan.id }
   const previous = readPreviousInstall(layout, place)
-  warnOfTakeover(previous, originOf(deployment), tools.log)
   await record.update({ previous_version: previous.version })
+  verifyPlace(previous, { origin: originOf(deployment), allowTakeover: request.allowTakeover }, tools.log)
   if (!request.dryRun) checkHost(layout, place)
   return { plan, previous }
 }
 
-/** Vouches for the artifact: HMAC (contract 4.3, rule 3), pinned digest, and that its version never had other bytes. */
+/**
+ * Vouches for the artifact: HMAC (contract 4.3, rule 3), pinned digest, that its version never had other bytes, and that
+ * a `latest` is nothing that this host has replaced.
+ */
 export async function verifyArtifact(
   deployment: ArtifactDeployment,
   fetched: FetchedVersion,
@@ -70,7 +75,15 @@ export async function verifyArtifact(
   if (request.artifactSha256 !== undefined) verifyPinnedDigest(verified, request.artifactSha256)
   tools.log.info(`The signature is valid for ${artifact.size} bytes, sha256 ${artifact.sha256}.`)
   if (fetched.asked !== undefined) refuseReused(deployment, fetched, fetched.asked)
+  refuseOldBytes(deployment, verified.sha256)
   return { ...fetched, verified }
+}
+
+/** A hub may give old bytes a new version in a header, which is not signed. */
+function refuseOldBytes({ request, layout, record: { facts } }: ArtifactDeployment, sha256: string): void {
+  if (request.version !== 'latest' || request.allowDowngrade) return
+  const origin = { contract: 'marketplace' as const, slug: request.slug }
+  if (wasReplaced(layout, { origin, sha256 })) throw replacedBytes(facts.version ?? 'latest', sha256)
 }
 
 /**
@@ -122,7 +135,8 @@ async function checkVersion(
   await deployment.record.update({ version: decided.version, version_source: decided.source })
   noticeOtherVersion(deployment, fetched, decided.version)
   const { version, allowDowngrade } = deployment.request
-  if (version === 'latest' && !allowDowngrade) refuseDowngrade(decided.version, target.previous.version)
+  if (version === 'latest' && !allowDowngrade)
+    refuseDowngrade(decided.version, stateFor(target.previous, originOf(deployment)))
   refuseReused(deployment, fetched, decided.version)
   return decided.version
 }
@@ -152,9 +166,4 @@ async function sign({ request, tools, layout }: ArtifactDeployment, extracted: E
   }
   if (pluginSecretKey !== undefined) tools.log.notice('plugin-secret-key has no effect for a service.')
   return tree
-}
-
-/** What `installed.json` says of everything that this deployment installs. */
-function originOf({ request }: ArtifactDeployment): InstallOrder['origin'] {
-  return { contract: 'marketplace', slug: request.slug, project_version: null }
 }

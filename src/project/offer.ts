@@ -32,6 +32,6 @@ async function chooseVersion({ request, client, record, tools }: ProjectDeployme
   const latest = await client.readLatestVersion()
   tools.log.info(`The hub's latest version is ${latest}.`)
   await note(latest)
-  if (!request.allowDowngrade) refuseDowngrade(latest, record.facts.previous_version)
+  if (!request.allowDowngrade) refuseDowngrade(latest, { version: record.facts.previous_version, isOurs: true })
   return latest
 }

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import type { ManifestPart } from '../core/content/manifest.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
 import { installPath } from '../install/host/layout.ts'
-import { findLeftBehind, readPreviousInstall, warnOfTakeover } from '../install/host/previous-install.ts'
+import { findLeftBehind, readPreviousInstall } from '../install/host/previous-install.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import { signForHost } from '../install/host/sign-for-host.ts'
 import type { Part, PartTree } from '../install/steps/part.ts'
@@ -30,7 +30,6 @@ export async function stagePart(
   const installed = leftBehind ?? installPath(layout, place)
   const toSign = { id, staged, tree: shipped, installed, keepPaths: request.keepPaths, log: tools.log }
   const signed = pluginYaml ? await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey) : shipped
-  warnOfTakeover(previous, origin, tools.log)
   return {
     ...place,
     version,

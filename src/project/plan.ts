@@ -4,10 +4,13 @@ import { ArtifactError, ConfigError } from '../core/errors.ts'
 import { MAX_SMALL_FILE_BYTES } from '../core/limits.ts'
 import type { HostConfig } from '../core/plan/host-config.ts'
 import { type Plan, PlanError, parsePlan } from '../core/plan/plan.ts'
+import { subjectIdOf } from '../core/plan/plan-binding.ts'
 import { type BoundProject, bindPlanToProject } from '../core/plan/project-plan.ts'
 import { type ReadyPlan, readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
+import { verifyServiceNames } from '../core/plan/service-names.ts'
 import { tryReadSmallFileSync } from '../install/files/read-small-file.ts'
 import type { Place } from '../install/host/layout.ts'
+import { verifyProjectPlace } from '../install/host/previous-install.ts'
 import { checkHost } from '../install/host/readiness.ts'
 import type { InstalledPart, Part } from '../install/steps/part.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
@@ -20,7 +23,8 @@ const PLAN = 'deployment/install.yaml'
 
 /**
  * Binds the plan in the artifact to its manifest, its files and what this host can do; signs plugins for this host.
- * Throws PlanError `invalid_plan`, ArtifactError `not_a_plugin`, DeploymentError `host_not_writable`.
+ * Throws PlanError `invalid_plan`, ConfigError `invalid_host_config`, ArtifactError `not_a_plugin`, DeploymentError
+ * `place_taken` or `host_not_writable`.
  */
 export async function orderInstallation(
   deployment: ProjectDeployment,
@@ -30,10 +34,12 @@ export async function orderInstallation(
   const { layout, tools, record, request } = deployment
   const { manifest } = project
   const { bound, skipped } = bindPlan(deployment, project, hostConfig)
+  const installed = readInstalledParts(deployment, request.projectId)
+  const removals = installed.filter(part => !isAmong(manifest.parts, part))
+  verifyReach(deployment, { bound, skipped, manifest, removals, hostConfig })
   for (const place of bound.parts) checkHost(layout, place)
   for (const { shelf, id } of bound.notInstalled)
     tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`)
-  const installed = readInstalledParts(deployment, request.projectId)
   for (const part of installed) if (isAmong(bound.notInstalled, part)) warnOfRemaining(deployment, part)
   await record.update({ plugins: pluginsOf(bound.parts) })
   const parts: Part[] = []
@@ -44,9 +50,29 @@ export async function orderInstallation(
     hostConfig,
     skipped,
     parts,
-    removals: installed.filter(part => !isAmong(manifest.parts, part)),
+    removals,
     origin: { contract: 'project', slug: request.projectId, project_version: manifest.version },
   }
+}
+
+interface ProjectReach extends ReadyPlan<BoundProject> {
+  readonly manifest: Manifest
+  readonly removals: readonly InstalledPart[]
+  readonly hostConfig: HostConfig | undefined
+}
+
+/** The publisher chooses the ids: they must reach no other origin's place, and no service but the project's own. */
+function verifyReach(
+  { layout, request, tools }: ProjectDeployment,
+  { bound, skipped, manifest, removals, hostConfig }: ProjectReach,
+): void {
+  const { allowTakeover, projectId } = request
+  const claim = { origin: { contract: 'project' as const, slug: projectId }, allowTakeover, log: tools.log }
+  const named = new Set(bound.steps.map(subjectIdOf))
+  const reached = manifest.parts.filter(part => named.has(part.id) || isAmong(bound.parts, part))
+  for (const part of reached) verifyProjectPlace(layout, part, claim)
+  const steps = bound.steps.filter(step => !skipped.has(step.id))
+  verifyServiceNames(hostConfig, { steps, removedIds: removals.map(({ id }) => id) })
 }
 
 /** No file in the operator's repository has the plan's lines, so its problems go to the log and into one sentence. */

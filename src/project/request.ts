@@ -9,6 +9,8 @@ export interface ProjectRequest extends HostRequest {
   /** Sent as `xdevkey`. */
   devkey: string
   projectId: string
+  /** The ids that its parts may have; undefined where any will do. */
+  projectIds: readonly string[] | undefined
   deploymentCredential: string
   /** Pinned; at least one. */
   signerKeys: readonly SignerKey[]

@@ -7,7 +7,7 @@ import {
   verifySealedSignature,
 } from '../core/trust/sealed-signature.ts'
 import { verifyPinnedDigest } from '../core/trust/signature.ts'
-import { refuseReusedVersion } from '../core/trust/version-rules.ts'
+import { refuseReusedVersion, replacedBytes, type ServedVersion } from '../core/trust/version-rules.ts'
 import { checkEd25519 } from '../install/archive/ed25519-check.ts'
 import { extractTar } from '../install/archive/extract-tar.ts'
 import { readWhole } from '../install/archive/read-exactly.ts'
@@ -17,6 +17,7 @@ import { makeOpenDirectorySync } from '../install/files/durable-files.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
 import { openPrivateFileSync } from '../install/files/private-file.ts'
 import { isFrom, readHostRecord, snapshotsFrom } from '../install/host/installed.ts'
+import { wasReplaced } from '../install/reports/replaced-artifact.ts'
 import type { ProjectDeployment } from './deployment.ts'
 import type { Offer } from './offer.ts'
 
@@ -61,11 +62,19 @@ export async function verifySealed(
   const { artifactSha256 } = request
   if (artifactSha256 !== undefined) verifyPinnedDigest(verified, artifactSha256)
   refuseReusedVersion({ version, sha256: verified.sha256 }, knownVersions(deployment), artifactSha256)
+  refuseOldBytes(deployment, { version, sha256: verified.sha256 })
   await record.update({ signer_public_key: pinned.base64 })
   tools.log.info(
     `The signature by the pinned key ${pinned.base64} is valid for ${verified.size} bytes, sha256 ${verified.sha256}.`,
   )
   return verified
+}
+
+/** A `latest` must not be what this host has had and replaced, whatever its version is called. */
+function refuseOldBytes({ request, layout }: ProjectDeployment, { version, sha256 }: ServedVersion): void {
+  if (request.version !== 'latest' || request.allowDowngrade) return
+  const origin = { contract: 'project' as const, slug: request.projectId }
+  if (wasReplaced(layout, { origin, sha256 })) throw replacedBytes(version, sha256)
 }
 
 /** Decrypts a verified file, and wipes the key. */

@@ -13,7 +13,7 @@ export interface VerifiedProject extends ExtractedProject {
 
 /**
  * Reads the manifest and checks the extracted files against it: project, version, content digest. Throws ArtifactError
- * `invalid_manifest`, `version_mismatch`, `content_mismatch` or `source_not_supported`.
+ * `invalid_manifest`, `version_mismatch`, `content_mismatch`, `source_not_supported` or `unexpected_part`.
  */
 export async function verifyProject(
   { request, tools, record }: ProjectDeployment,
@@ -22,11 +22,23 @@ export async function verifyProject(
 ): Promise<VerifiedProject> {
   const manifest = parseManifest(readManifest(extracted.content))
   verifyManifest(manifest, { projectId: request.projectId, version })
+  refuseUnexpected(manifest, request.projectIds)
   const { warnings, unnamed } = verifyContent(manifest, extracted.tree)
   for (const warning of warnings) tools.log.warning(warning)
   for (const folder of unnamed) tools.log.notice(`The manifest does not name ${folder}: it is not installed.`)
   await record.update({ version: manifest.version, version_source: 'manifest' })
   return { ...extracted, manifest }
+}
+
+/** The operator may have listed the ids that this project may use. */
+function refuseUnexpected({ parts }: Manifest, allowed: readonly string[] | undefined): void {
+  const unexpected = parts.filter(({ id }) => allowed !== undefined && !allowed.includes(id))
+  if (unexpected.length === 0) return
+  const names = unexpected.map(({ shelf, id }) => `${shelf}/${id}`).join(', ')
+  throw new ArtifactError(
+    'unexpected_part',
+    `The project contains ${names}, which project-ids does not list: nothing was installed. Ask the publisher why; if you expect it, add the id to project-ids.`,
+  )
 }
 
 function readManifest(content: string): string {

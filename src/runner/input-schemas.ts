@@ -1,5 +1,6 @@
 import { isAbsolute, normalize } from 'node:path'
 import { z } from 'zod/mini'
+import { idSchema } from '../core/identifiers.ts'
 
 const isBaseUrl = (text: string): boolean => {
   const url = URL.parse(text)
@@ -75,6 +76,22 @@ export const keepPathsSchema = z
       error: 'must be relative paths inside the installed directory, one per line, without ".", ".." or backslashes',
     }),
   )
+
+/** Ids, one in each line or separated by commas. */
+export const idsSchema = z.pipe(
+  z.pipe(
+    z.string(),
+    z.transform(text =>
+      text
+        .split(/[,\r\n]/)
+        .map(id => id.trim())
+        .filter(id => id !== ''),
+    ),
+  ),
+  z
+    .array(idSchema)
+    .check(z.minLength(1, { error: 'must list ids of plugins and extensions, one in each line or with commas' })),
+)
 
 function isKeepPath(path: string): boolean {
   return (

@@ -66,6 +66,7 @@ describe('readDeployInputs', () => {
       artifactSha256: undefined,
       keepPaths: ['.env', 'data'],
       settings: new Map(),
+      allowTakeover: false,
       allowDowngrade: false,
       dryRun: false,
       keepSnapshots: 3,

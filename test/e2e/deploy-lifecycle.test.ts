@@ -194,6 +194,19 @@ describe('the choice of a version', () => {
     assert.deepEqual([outputs['version'], outputs['previous-version'], runningVersion()], ['1.0.0', '2.0.0', '1.0.0'])
   })
 
+  it('does not install bytes again that it has replaced, although the hub calls them newer', async t => {
+    await deployed({ version: '1.0.0' })
+    const hub = await serveRenamed(t, '1.0.0', '3.0.0')
+    await stage.publish('1.1.0', pluginFiles('1.1.0'))
+    await deployed({ version: '1.1.0', 'keep-snapshots': '0' })
+    await assertRefuses(
+      stage,
+      { code: 'downgrade_refused', during: 'verifying_signature' },
+      { 'hub-url': hub.url, 'deployments-url': stage.hub.url },
+    )
+    assert.equal(runningVersion(), '1.1.0')
+  })
+
   it('treats a version published with a "v" as the one that its plugin.yaml names without it', async () => {
     await stage.publish('v2.1.0', pluginFiles('2.1.0'))
     const outputs = await deployed({ version: 'v2.1.0' })
@@ -206,6 +219,41 @@ describe('the choice of a version', () => {
     await assertRefuses(stage, refusal, { 'hub-url': hub.url, 'deployments-url': stage.hub.url })
   })
 })
+
+describe('versions that are dates', () => {
+  it('are not downgraded by latest', async () => {
+    for (const version of ['2023.01.02', '2024.05.01']) await stage.publish(version, pluginFiles(version))
+    await deployed({ version: '2024.05.01' })
+    yankVersion(stage.store, { kind: 'plugin', slug: 'greeter', version: '2024.05.01' })
+    yankVersion(stage.store, { kind: 'plugin', slug: 'greeter', version: '1.0.0' })
+    await assertRefuses(stage, { code: 'downgrade_refused', during: 'fetching' })
+    assert.equal(runningVersion(), '2024.05.01')
+    await stage.publish('2024.10.01', pluginFiles('2024.10.01'))
+    assert.equal((await deployed())['version'], '2024.10.01')
+  })
+
+  it('are not replaced by a latest of which nobody can say whether it is newer', async () => {
+    await stage.publish('2024.05.01', pluginFiles('2024.05.01'))
+    await deployed({ version: '2024.05.01' })
+    await stage.publish('nightly-7', pluginFiles('nightly-7'))
+    for (const version of ['2024.05.01', '1.0.0'])
+      yankVersion(stage.store, { kind: 'plugin', slug: 'greeter', version })
+    await assertRefuses(stage, { code: 'downgrade_refused', during: 'fetching' })
+    assert.equal((await deployed({ 'allow-downgrade': 'true' }))['version'], 'nightly-7')
+  })
+})
+
+/** A hub that serves one version's artifact as a newer one. */
+function serveRenamed(t: Parameters<typeof serveUntrustedHub>[0], old: string, name: string) {
+  return serveUntrustedHub(t, {
+    detail: answerJson(200, { latest_version: name }),
+    async artifact(response, request) {
+      const headers = { 'x-api-key': String(request.headers['x-api-key']) }
+      const served = await fetch(`${stage.hub.url}${request.url?.replace(name, old)}`, { headers })
+      response.writeHead(served.status, Object.fromEntries(served.headers)).end(Buffer.from(await served.arrayBuffer()))
+    },
+  })
+}
 
 describe('a latest version that the hub lists but does not serve', () => {
   it('is replaced by the version that it serves as latest, which a notice names', async t => {

@@ -8,7 +8,7 @@ import { acceptedReports, commandsIn, listHost } from './harness/evidence.ts'
 import { listLive } from './harness/invariants.ts'
 import { acceptedProjectReports, installedRows, runningParts } from './harness/project-evidence.ts'
 import { openProjectStage, PROJECT_ID, type ProjectStage, projectFiles } from './harness/project-stage.ts'
-import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './harness/stage.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
 import { standIn } from './harness/stand-in.ts'
 
 let market: Stage
@@ -115,16 +115,51 @@ describe('a marketplace plugin and a project on one host', () => {
 })
 
 describe('a project with a plugin that the marketplace has installed', () => {
-  it('takes it over and keeps the old tree as a snapshot', async () => {
+  beforeEach(async () => {
     await market.publish('9.0.0', pluginFiles('9.0.0'), { slug: 'cart' })
     market.writePlan(PLUGIN_PLAN.replaceAll('greeter', 'cart'))
     assertDeployed(await market.deploy({ slug: 'cart' }))
-    const result = await deployProject()
+  })
+
+  it('takes neither the plugin nor its data', async () => {
+    writeFiles(market.root, { 'plugins/cart/data/orders': 'all of them' })
+    const before = listLive(market.root)
+    assertRefused(await deployProject(), 'place_taken')
+    assert.deepEqual(listLive(market.root), before)
+  })
+
+  it('takes it over when the operator allows it, and keeps the old tree as a snapshot', async () => {
+    const result = await deployProject({ 'allow-takeover': 'true' })
     assertDeployed(result)
+    assert.match(commandsIn(result.log, 'warning').join(), /takes over plugins\/cart/)
     assert.equal(commandsIn(result.log, 'error').length, 0)
     const { contract, version, snapshots } = installedRows(market)['plugin cart'] ?? {}
     assert.deepEqual([contract, version, snapshots?.map(({ name }) => name)], ['project', '1.0.0', ['1-9.0.0']])
     assert.ok(existsSync(join(market.root, '.hub-deploy/snapshots/plugins/cart/1-9.0.0/plugin.yaml')))
     assert.equal(result.outputs['previous-version'], '')
+  })
+})
+
+describe('a plugin of the marketplace whose place a project has', () => {
+  it('is refused before anything is fetched, also in a dry run', async () => {
+    assertDeployed(await deployProject())
+    await market.publish('9.0.0', pluginFiles('9.0.0'), { slug: 'cart' })
+    market.writePlan(PLUGIN_PLAN.replaceAll('greeter', 'cart'))
+    for (const dryRun of ['true', 'false']) {
+      const result = await market.deploy({ slug: 'cart', 'dry-run': dryRun })
+      assertRefused(result, 'place_taken')
+      assert.equal(result.outputs['artifact-sha256'], '')
+    }
+    assert.equal(installedRows(market)['plugin cart']?.contract, 'project')
+    assertDeployed(await market.deploy({ slug: 'cart', 'allow-takeover': 'true' }))
+    assert.equal(installedRows(market)['plugin cart']?.contract, 'marketplace')
+  })
+
+  it('is refused for another slug of the marketplace too', async () => {
+    assertDeployed(await market.deploy())
+    await market.publish('9.0.0', pluginFiles('9.0.0'), { slug: 'other' })
+    market.writePlan(PLUGIN_PLAN.replace('project_id: greeter', 'project_id: other'))
+    assertRefused(await market.deploy({ slug: 'other' }), 'place_taken')
+    assertDeployed(await market.deploy({ slug: 'other', 'allow-takeover': 'true' }))
   })
 })

@@ -13,7 +13,9 @@ import { whyNoStrace } from './harness/strace.ts'
 import { tamper } from './harness/tampering.ts'
 
 const WITHOUT_MAILER = ['cart', 'till']
-const SYSTEMD = 'supervisor: systemd\nprovision: {cart: {command: [make-db], timeout: 60s}}\n'
+const PROVISIONED = 'supervisor: systemd\nprovision: {cart: {command: [make-db], timeout: 60s}}\n'
+const SYSTEMD = `${PROVISIONED}plugins: {mailer: {unit: mailer.service}}\n`
+const DOCKER = 'supervisor: docker\nplugins: {mailer: {container: mailer}}\n'
 const FAILING = { included: WITHOUT_MAILER, steps: ['action: provision, plugin: cart'] }
 
 let stage: ProjectStage
@@ -92,16 +94,24 @@ describe('the service of a part that a new version no longer includes', () => {
     })
   }
 
+  it('is not stopped by a name that only its publisher has chosen', async () => {
+    for (const hostConfig of [PROVISIONED, 'supervisor: docker\n']) {
+      const { outputs, log } = await update({ included: WITHOUT_MAILER }, hostConfig)
+      assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'invalid_host_config'], log)
+      assert.deepEqual([changed(), isThere()], [[], true])
+    }
+  })
+
   it('need not exist', async () => {
     standIns.before('docker', 'inspect', 'echo "Error: No such object: mailer" >&2; exit 1')
-    const { exitCode, log } = await update({ included: WITHOUT_MAILER }, 'supervisor: docker\n')
+    const { exitCode, log } = await update({ included: WITHOUT_MAILER }, DOCKER)
     assert.deepEqual([exitCode, changed(), isThere()], [0, [], false], log)
   })
 
   it('stops the removal when its state is unknown', async () => {
     standIns.before('docker', 'inspect', 'echo "Cannot connect to the Docker daemon" >&2; exit 1')
     const before = listHost(stage.root)
-    const { outputs, log } = await update({ included: WITHOUT_MAILER }, 'supervisor: docker\n')
+    const { outputs, log } = await update({ included: WITHOUT_MAILER }, DOCKER)
     assert.deepEqual([outputs['outcome'], outputs['failed-step']], ['failed', 'extensions/mailer'], log)
     assert.deepEqual([listHost(stage.root), changed()], [before, []])
   })
@@ -119,7 +129,7 @@ describe('a removal that is rolled back', () => {
 
   it("runs this host's own health check too", async () => {
     standIns.add('check', 'echo looked >> looks')
-    const checked = `${SYSTEMD}plugins: {mailer: {healthcheck: {command: [check]}}}\n`
+    const checked = `${PROVISIONED}plugins: {mailer: {unit: mailer.service, healthcheck: {command: [check]}}}\n`
     const { rollback } = readLocalReport(await assertRolledBack(() => update(FAILING, checked)))
     assert.equal(rollback?.healthy, true)
     assert.ok(existsSync(join(standIns.bin, '../looks')))

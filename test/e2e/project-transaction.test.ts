@@ -38,7 +38,7 @@ function hostConfig(): string {
   return `version: 1
 supervisor: systemd
 systemd: {project_unit: app.service}
-plugins: {cart: {healthcheck: {command: [${standIns.bin}/check]}}}
+plugins: {cart: {healthcheck: {command: [${standIns.bin}/check]}}, till: {unit: till.service}}
 provision: {cart: {command: [${standIns.bin}/make-db], timeout: 60s}}
 `
 }

@@ -45,6 +45,7 @@ export function requestOf(layout: Layout, more: Partial<HostRequest> = {}): Host
     lockTimeoutMs: 0,
     keepPaths: [],
     settings: new Map(),
+    allowTakeover: false,
     ...more,
   }
 }

@@ -41,6 +41,7 @@ export function startedDeployment(
     downloadTimeoutMs: 20_000,
     keepPaths: [],
     settings: new Map(),
+    allowTakeover: false,
     maxArtifactBytes: 1024 * 1024,
     extraction: { maxExtractedBytes: 1024 * 1024, maxEntries: 100 },
     ...more,

@@ -7,14 +7,36 @@ export interface KnownVersion {
   readonly artifact_sha256: string | null
 }
 
-/** Refuses a `latest` that is older than the installed version: DeploymentError `downgrade_refused`. */
-export function refuseDowngrade(latest: string, installed: string | null): void {
-  if (installed === null || isOlderVersion(latest, installed) !== true) return
-  throw new DeploymentError(
-    'downgrade_refused',
-    `The hub's latest version is ${latest}, but this host runs ${installed}, which is newer: nothing was installed. ` +
-      'To downgrade on purpose, set allow-downgrade: true or name the version.',
+/** What is in the place of a `latest` now. */
+export interface InstalledState {
+  /** Null where nothing is installed, or it does not say. */
+  readonly version: string | null
+  /** Whether we installed it, from the same origin: then its version must be comparable. */
+  readonly isOurs: boolean
+}
+
+/**
+ * Refuses a `latest` that is older than what is installed, or of which nobody can say whether it is: DeploymentError
+ * `downgrade_refused`.
+ */
+export function refuseDowngrade(latest: string, { version, isOurs }: InstalledState): void {
+  if (version === null) return
+  const isOlder = isOlderVersion(latest, version)
+  if (isOlder === false || (isOlder === undefined && !isOurs)) return
+  const finding = isOlder ? 'which is newer' : 'and nothing says which of the two is newer'
+  throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`)
+}
+
+/** A `latest` whose bytes this host has had and replaced, whatever the hub calls them now: `downgrade_refused`. */
+export function replacedBytes(version: string, sha256: string): DeploymentError {
+  return downgrade(
+    `The hub serves as its latest version, ${version}, bytes (sha256 ${sha256}) that this host has had before and that were replaced`,
   )
+}
+
+function downgrade(finding: string): DeploymentError {
+  const remedy = 'To downgrade on purpose, set allow-downgrade: true or name the version.'
+  return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${remedy}`)
 }
 
 /** A version that the hub serves, and the digest of its artifact. */

@@ -1,6 +1,6 @@
-import type { SemVer } from 'semver'
-import lt from 'semver/functions/lt.js'
-import parse from 'semver/functions/parse.js'
+import compareSemver from 'semver/functions/compare.js'
+import parseSemver from 'semver/functions/parse.js'
+import { compareNumbers, comparePythonVersions } from './python-version.ts'
 
 /** Whether two version strings name the same version, ignoring a leading `v`. */
 export function isSameVersion(a: string, b: string): boolean {
@@ -8,18 +8,31 @@ export function isSameVersion(a: string, b: string): boolean {
 }
 
 /**
- * Whether `candidate` is older than `installed` by semantic versioning; `undefined` when either is not a semantic
- * version (a short form such as `1.4` counts as `1.4.0`).
+ * Whether `candidate` is older than `installed`; `undefined` when their order cannot be known. Compares dotted numbers
+ * number by number (`2024.05.01`, `1.4`, of any length), semantic versions as such, and versions of Python packages by
+ * PEP 440.
  */
 export function isOlderVersion(candidate: string, installed: string): boolean | undefined {
-  const [a, b] = [comparable(candidate), comparable(installed)]
-  return a === null || b === null ? undefined : lt(a, b)
+  const [a, b] = [withoutLeadingV(candidate), withoutLeadingV(installed)]
+  if (a === b) return false
+  const order = compareDotted(a, b) ?? compareSemantic(a, b) ?? comparePythonVersions(a, b)
+  return order === undefined ? undefined : order < 0
 }
 
-function comparable(version: string): SemVer | null {
-  const text = withoutLeadingV(version)
-  const full = /^\d+(\.\d+)?$/.test(text) ? `${text}${text.includes('.') ? '.0' : '.0.0'}` : text
-  return parse(full)
+const DOTTED = /^\d+(?:\.\d+)*$/
+
+function compareDotted(a: string, b: string): number | undefined {
+  return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split('.'), b.split('.')) : undefined
+}
+
+function compareSemantic(a: string, b: string): number | undefined {
+  const [first, second] = [parseSemver(completed(a)), parseSemver(completed(b))]
+  return first === null || second === null ? undefined : compareSemver(first, second)
+}
+
+/** A short form such as `1.4` counts as `1.4.0`. */
+function completed(version: string): string {
+  return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version
 }
 
 function withoutLeadingV(version: string): string {

@@ -1,7 +1,9 @@
 import { join } from 'node:path'
 import { parsePluginYaml } from '../../core/content/plugin-yaml.ts'
+import { DeploymentError } from '../../core/errors.ts'
 import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
 import type { Log } from '../../core/log.ts'
+import type { InstalledState } from '../../core/trust/version-rules.ts'
 import { readSmallFileSync } from '../files/read-small-file.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import {
@@ -53,11 +55,25 @@ export function findLeftBehind(layout: Layout, previous: PreviousInstall, origin
   return newest && join(snapshotsPath(layout, place), newest.name)
 }
 
+/** What `latest` is compared with: another origin's version says nothing about this one's. */
+export function stateFor({ installed, version }: PreviousInstall, origin: Origin): InstalledState {
+  const isOurs = installed !== undefined && isFrom(installed, origin)
+  return { version: installed === undefined || isOurs ? version : null, isOurs }
+}
+
+/** Who wants a place. */
+export interface Claim {
+  readonly origin: Origin
+  /** The operator's word that it may replace what others installed. */
+  readonly allowTakeover: boolean
+}
+
 /**
- * Warns when a deployment takes over a place from another plugin, service or project; names the kept paths left there
- * by others.
+ * Refuses a place that another known plugin, service or project has: DeploymentError `place_taken`. With
+ * `allowTakeover`, warns instead. Names the kept paths that others have left there.
  */
-export function warnOfTakeover({ place, installed, removed }: PreviousInstall, origin: Origin, log: Log): void {
+export function verifyPlace(previous: PreviousInstall, { origin, allowTakeover }: Claim, log: Log): void {
+  const { place, installed, removed } = previous
   for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
     const owner = snapshot.origin ?? removed
     if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
@@ -66,9 +82,31 @@ export function warnOfTakeover({ place, installed, removed }: PreviousInstall, o
       )
   }
   if (installed === undefined || isFrom(installed, origin)) return
-  const owner = installed.contract === 'project' ? 'project' : installed.kind
+  const owner = `the ${installed.contract === 'project' ? 'project' : installed.kind} ${installed.slug}`
+  if (!allowTakeover) throw placeTaken(place, owner)
   log.warning(
-    `The ${owner} ${installed.slug} installed ${placeName(place)}, and this deployment takes it over. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`,
+    `This deployment takes over ${placeName(place)}, which ${owner} installed. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`,
+  )
+}
+
+/**
+ * The same for a project, whose publisher chooses the ids: what we have no record of counts as another's, and so does
+ * what has the same id in the other shelf, because services and commands know parts by their id alone.
+ */
+export function verifyProjectPlace(layout: Layout, place: Place, claim: Claim & { readonly log: Log }): void {
+  for (const shelf of ['plugins', 'extensions'] as const) {
+    const other = readPreviousInstall(layout, { shelf, id: place.id })
+    verifyPlace(other, claim, claim.log)
+    if (other.installed !== undefined || !pathExistsSync(installPath(layout, other.place))) continue
+    if (!claim.allowTakeover) throw placeTaken(other.place, 'something that this action has no record of')
+    claim.log.warning(`This project takes over ${placeName(other.place)}, of which there is no record on this host.`)
+  }
+}
+
+function placeTaken(place: Place, owner: string): DeploymentError {
+  return new DeploymentError(
+    'place_taken',
+    `${placeName(place)} is taken: ${owner} is installed there, and this deployment would replace it, with its data. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`,
   )
 }
 

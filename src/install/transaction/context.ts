@@ -11,6 +11,8 @@ export interface HostRequest {
   keepSnapshots: number
   lockTimeoutMs: number
   keepPaths: readonly string[]
+  /** Whether it may replace what another plugin, service or project installed. */
+  allowTakeover: boolean
   /** Values for the settings files that `write_env` creates. */
   settings: Settings
 }

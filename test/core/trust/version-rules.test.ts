@@ -16,14 +16,29 @@ describe('refuseDowngrade', () => {
     ['1.0.0', '1.0.0', false],
     ['2.0.0', '1.0.0', false],
     ['1.0.0', null, false],
-    ['nightly', '1.0.0', false],
+    ['nightly', '1.0.0', true],
+    ['nightly', 'nightly', false],
+    ['2023.01.02', '2024.05.01', true],
+    ['2024.05.02', '2024.05.01', false],
   ]
   for (const [latest, installed, isRefused] of cases) {
     it(`${latest} over ${installed}: ${isRefused ? 'refused' : 'accepted'}`, () => {
-      if (isRefused) assert.throws(() => refuseDowngrade(latest, installed), refusedWith('downgrade_refused'))
-      else refuseDowngrade(latest, installed)
+      if (isRefused)
+        assert.throws(
+          () => refuseDowngrade(latest, { version: installed, isOurs: true }),
+          refusedWith('downgrade_refused'),
+        )
+      else refuseDowngrade(latest, { version: installed, isOurs: true })
     })
   }
+})
+
+describe('refuseDowngrade over something that we did not install', () => {
+  it('refuses what is certainly older only', () => {
+    refuseDowngrade('1.0.0', { version: 'development', isOurs: false })
+    const newer = { version: '1.0.1', isOurs: false }
+    assert.throws(() => refuseDowngrade('1.0.0', newer), refusedWith('downgrade_refused'))
+  })
 })
 
 describe('refuseReusedVersion', () => {

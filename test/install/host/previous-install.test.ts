@@ -7,12 +7,14 @@ import { layoutOf, type Place } from '../../../src/install/host/layout.ts'
 import {
   findLeftBehind,
   type PreviousInstall,
+  stateFor,
+  verifyPlace,
+  verifyProjectPlace,
   versionsFrom,
-  warnOfTakeover,
 } from '../../../src/install/host/previous-install.ts'
 import { collectLog } from '../collected-log.ts'
 import { removedRowOf, rowOf, snapshotOf } from '../prepared-host.ts'
-import { temporaryDirectory } from '../temporary-directory.ts'
+import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
 const PLACE: Place = { shelf: 'plugins', id: 'greeter' }
 const MARKETPLACE: Origin = { contract: 'marketplace', slug: 'greeter' }
@@ -21,22 +23,64 @@ function previousOf(more: Partial<PreviousInstall>): PreviousInstall {
   return { place: PLACE, installed: undefined, removed: undefined, version: null, ...more }
 }
 
-describe('warnOfTakeover', () => {
-  const warnings = (origin: Origin, installed: InstalledRow | undefined = undefined) => {
+const PLACE_TAKEN = { code: 'place_taken' }
+
+describe('verifyPlace', () => {
+  const verify = (origin: Origin, installed: InstalledRow | undefined, allowTakeover = false): string[] => {
     const log = collectLog()
-    warnOfTakeover(previousOf({ installed }), origin, log)
+    verifyPlace(previousOf({ installed }), { origin, allowTakeover }, log)
     return log.lines.filter(line => line.startsWith('warning'))
   }
-
-  it('warns when another contract or slug has installed what is in the place', () => {
-    const [warning = ''] = warnings({ contract: 'project', slug: 'greeter' }, rowOf())
-    assert.match(warning, /plugin greeter installed plugins\/greeter/)
-    assert.equal(warnings({ ...MARKETPLACE, slug: 'other' }, rowOf()).length, 1)
-  })
+  const others: Origin[] = [
+    { contract: 'project', slug: 'greeter' },
+    { ...MARKETPLACE, slug: 'other' },
+  ]
+  for (const origin of others) {
+    it(`refuses what another has installed to ${origin.contract} ${origin.slug}, unless it may take it over`, () => {
+      assert.throws(() => verify(origin, rowOf()), PLACE_TAKEN)
+      assert.match(verify(origin, rowOf(), true).join(), /plugins\/greeter, which the plugin greeter installed/)
+    })
+  }
 
   it('says nothing of what this origin has installed, or what has no record', () => {
-    assert.deepEqual(warnings(MARKETPLACE, rowOf()), [])
-    assert.deepEqual(warnings(MARKETPLACE), [])
+    assert.deepEqual([verify(MARKETPLACE, rowOf()), verify(MARKETPLACE, undefined)], [[], []])
+  })
+})
+
+describe('verifyProjectPlace', () => {
+  const PROJECT: Origin = { contract: 'project', slug: 'shop' }
+  const verify = (root: string, allowTakeover = false): string[] => {
+    const log = collectLog()
+    verifyProjectPlace(layoutOf(root), PLACE, { origin: PROJECT, allowTakeover, log })
+    return log.lines
+  }
+
+  for (const path of ['plugins/greeter', 'extensions/greeter']) {
+    it(`refuses ${path} of unknown origin, unless it may take it over`, t => {
+      const root = temporaryDirectory(t)
+      mkdirSync(join(root, path), { recursive: true })
+      assert.throws(() => verify(root), PLACE_TAKEN)
+      assert.match(verify(root, true).join(), new RegExp(`warning .*${path}`))
+    })
+  }
+
+  it('accepts an empty place, and settings that wait for it', t => {
+    const root = temporaryDirectory(t)
+    writeTree(root, { 'plugins/greeter.env': 'A=1\n' })
+    assert.deepEqual(verify(root), [])
+  })
+})
+
+describe('stateFor', () => {
+  it('is the version of this origin or of unknown origin, not that of another', () => {
+    const other: Origin = { contract: 'project', slug: 'shop' }
+    const installed = rowOf({ version: '2.0.0' })
+    assert.deepEqual(stateFor(previousOf({ installed, version: '2.0.0' }), MARKETPLACE), {
+      version: '2.0.0',
+      isOurs: true,
+    })
+    assert.deepEqual(stateFor(previousOf({ version: 'dev' }), MARKETPLACE), { version: 'dev', isOurs: false })
+    assert.equal(stateFor(previousOf({ installed, version: '2.0.0' }), other).version, null)
   })
 })
 

@@ -1,0 +1,62 @@
+import { ConfigError } from '../errors.ts'
+import type { HostConfig } from './host-config.ts'
+import { installedId, isInstallStep } from './plan-binding.ts'
+import type { PlanStep } from './plan-step.ts'
+
+/** What a project does to services of this host. */
+export interface ServiceUse {
+  /** The plan's steps without those that are skipped. */
+  readonly steps: readonly PlanStep[]
+  /** Ids of parts that this version removes, whose services are stopped. */
+  readonly removedIds: readonly string[]
+}
+
+/**
+ * Refuses names of services that a project's publisher would choose: a systemd or docker template that is only `{id}`
+ * with the usual suffix, for an id without its own row under `plugins`. `sshd` is an id as well. Throws ConfigError
+ * `invalid_host_config`; a template that nothing here uses does not matter.
+ */
+export function verifyServiceNames(config: HostConfig | undefined, use: ServiceUse): void {
+  const template = config && bareTemplateOf(config)
+  if (config === undefined || template === undefined) return
+  const open = idsUsing(config, use).filter(id => !config.plugins.has(id))
+  if (open.length === 0) return
+  const { key, value, granted } = template
+  throw new ConfigError(
+    'invalid_host_config',
+    `${config.file} names services by ${key} "${value}", so the publisher of this project, who chooses the ids ${[...new Set(open)].join(', ')}, could start or stop any service of this host: set ${key} to a name with a prefix of your own, such as "app-${value}", or add plugins.<id> with its ${granted} for each of them. Nothing was installed.`,
+  )
+}
+
+interface BareTemplate {
+  readonly key: string
+  readonly value: string
+  /** The key of a row under `plugins` that names one service. */
+  readonly granted: string
+}
+
+function bareTemplateOf({ supervisor, systemd, docker }: HostConfig): BareTemplate | undefined {
+  if (supervisor === 'systemd' && /^\{id\}(?:\.[a-z]+)?$/.test(systemd.unit))
+    return { key: 'systemd.unit', value: systemd.unit, granted: 'unit' }
+  if (supervisor === 'docker' && docker.container === '{id}')
+    return { key: 'docker.container', value: docker.container, granted: 'container' }
+  return undefined
+}
+
+/** The ids whose services are named by the template, unless they have a row. */
+function idsUsing(config: HostConfig, { steps, removedIds }: ServiceUse): string[] {
+  const installedIds = steps.filter(isInstallStep).map(installedId)
+  const hasProjectUnit = config.supervisor === 'systemd' && config.systemd.projectUnit !== undefined
+  const used = steps.flatMap(step => {
+    switch (step.action) {
+      case 'start':
+      case 'stop':
+      case 'restart':
+      case 'healthcheck':
+        return step.plugin === undefined ? (hasProjectUnit ? [] : installedIds) : [step.plugin]
+      default:
+        return []
+    }
+  })
+  return [...used, ...removedIds]
+}

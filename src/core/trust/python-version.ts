@@ -1,0 +1,52 @@
+const FORM = new RegExp(
+  [
+    '^(?<release>\\d+(?:\\.\\d+)*)',
+    '(?:[._-]?(?<phase>alpha|beta|preview|pre|rc|a|b|c)[._-]?(?<phaseNumber>\\d*))?',
+    '(?<post>[._-]?(?:post|rev|r)[._-]?(?<postNumber>\\d*))?',
+    '(?<dev>[._-]?dev[._-]?(?<devNumber>\\d*))?$',
+  ].join(''),
+  'i',
+)
+const PHASES: Readonly<Record<string, string>> = { a: '0', alpha: '0', b: '1', beta: '1' }
+const CANDIDATE = '2'
+const FINAL = '3'
+
+/**
+ * The order of two versions by PEP 440: negative when `a` is the older one; `undefined` when one is of another form.
+ * Local versions (`+...`) and `1.0-1`, which means 1.0.post1 there and something else elsewhere, have no order here.
+ */
+export function comparePythonVersions(a: string, b: string): number | undefined {
+  const [first, second] = [parse(a), parse(b)]
+  if (first === undefined || second === undefined) return undefined
+  return compareNumbers(first.release, second.release) || compareNumbers(first.rank, second.rank)
+}
+
+/** The order of two lists of decimal numbers of any length; missing ones are 0. */
+export function compareNumbers(a: readonly string[], b: readonly string[]): number {
+  const length = Math.max(a.length, b.length)
+  const pairs = Array.from({ length }, (_, index) => [BigInt(a[index] ?? 0), BigInt(b[index] ?? 0)] as const)
+  const [first, second] = pairs.find(([one, other]) => one !== other) ?? [0n, 0n]
+  return first < second ? -1 : Number(first > second)
+}
+
+/** What decides between versions of one release. */
+interface PythonVersion {
+  readonly release: readonly string[]
+  readonly rank: readonly string[]
+}
+
+function parse(version: string): PythonVersion | undefined {
+  const found = FORM.exec(version)?.groups
+  if (found === undefined) return undefined
+  const { release = '', phase, phaseNumber, post, postNumber, dev, devNumber } = found
+  const isOnlyDev = dev !== undefined && phase === undefined && post === undefined
+  // Before all: 1.0.dev1. Then a, b and rc, and the release itself; each comes before its own posts.
+  const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0']
+  const later = post === undefined ? ['0', '0'] : ['1', postNumber || '0']
+  const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0']
+  return { release: release.split('.'), rank: [...stage, ...later, ...finished] }
+}
+
+function phaseRank(phase: string | undefined): string {
+  return phase === undefined ? FINAL : (PHASES[phase.toLowerCase()] ?? CANDIDATE)
+}
