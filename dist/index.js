@@ -18050,7 +18050,53 @@ const stepEntrySchema = object({
     error: nullable(schemas_string()),
 });
 
+;// CONCATENATED MODULE: ./build/install/transaction/redaction.js
+/** The value with every text redacted, except the fields of these names; keys stay. */
+function redactTexts(value, redact, exceptions) {
+    if (typeof value === 'string')
+        return redact(value);
+    if (Array.isArray(value))
+        return value.map(item => redactTexts(item, redact, exceptions));
+    if (typeof value !== 'object' || value === null)
+        return value;
+    return Object.fromEntries(Object.entries(value).map(([key, field]) => [
+        key,
+        exceptions.has(key) ? field : redactTexts(field, redact, exceptions),
+    ]));
+}
+/**
+ * A journal's record without any secret in its texts from outside. What a recovery works with (places, services, rows,
+ * and the operator's own facts) stays as it is; a fact from outside that contains a secret counts as unknown.
+ */
+function redactRecord(record, redact) {
+    switch (record.record) {
+        case 'begin':
+            return { ...record, facts: { ...record.facts, ...withoutSecrets(record.facts, redact) } };
+        case 'facts':
+            return { ...record, facts: { ...record.facts, ...withoutSecrets(record.facts, redact) } };
+        case 'step':
+            return { ...record, error: record.error === null ? null : redact(record.error) };
+        case 'end':
+            return { ...record, end: redactTexts(record.end, redact, END_WORDS) };
+        case 'state':
+        case 'change':
+        case 'service':
+        case 'healthchecks':
+        case 'undone':
+        case 'commit':
+        case 'recovery':
+            return record;
+    }
+}
+const END_WORDS = new Set(['outcome', 'completed_at', 'code', 'step']);
+const FOREIGN_FACTS = ['version', 'previous_version', 'repo'];
+function withoutSecrets(facts, redact) {
+    const hasSecret = (name) => redact(facts[name] ?? '') !== (facts[name] ?? '');
+    return Object.fromEntries(FOREIGN_FACTS.filter(hasSecret).map(name => [name, null]));
+}
+
 ;// CONCATENATED MODULE: ./build/install/reports/local-report.js
+
 
 
 
@@ -18107,17 +18153,7 @@ const OWN_WORDS = new Set([
  * removal breaks the syntax.
  */
 function redactReport(report, redact) {
-    return redactTexts(report, redact);
-}
-function redactTexts(value, redact) {
-    if (typeof value === 'string')
-        return redact(value);
-    if (Array.isArray(value))
-        return value.map(item => redactTexts(item, redact));
-    if (typeof value !== 'object' || value === null)
-        return value;
-    const fields = Object.entries(value);
-    return Object.fromEntries(fields.map(([key, field]) => [key, OWN_WORDS.has(key) ? field : redactTexts(field, redact)]));
+    return redactTexts(report, redact, OWN_WORDS);
 }
 /**
  * Writes the report, redacted, by rename and 0600. Returns its path, which every process derives alike, so that there
@@ -20097,7 +20133,7 @@ async function* receiveBody(answer, watch) {
  */
 function parseRequestUrl(text, policy) {
     if (!URL.canParse(text)) {
-        throw new ConfigError('invalid_input', `Expected an absolute https URL, found "${withoutSecrets(text)}": check the input.`);
+        throw new ConfigError('invalid_input', `Expected an absolute https URL, found "${url_policy_withoutSecrets(text)}": check the input.`);
     }
     const url = new URL(text);
     refuseInsecureUrl(url, policy);
@@ -20141,7 +20177,7 @@ function reachesThisHost(hostname) {
     return isLoopback(name) || name.endsWith('.localhost') || UNSPECIFIED_OR_MAPPED.test(name);
 }
 const UNSPECIFIED_OR_MAPPED = /^(?:0\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::\]|\[::ffff:(?:7f[0-9a-f]{2}|0):[0-9a-f]{1,4}\])$/;
-function withoutSecrets(text) {
+function url_policy_withoutSecrets(text) {
     return cleanForeignText(text.replace(/[?#].*$/s, '').replace(/\/\/[^/]*@/, '//'), 100);
 }
 function insecure(message) {
@@ -21306,6 +21342,7 @@ function isInside(path) {
 
 
 
+
 /** The records of `journal.jsonl`, one in each line, oldest first. */
 const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     object({
@@ -21344,8 +21381,10 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
  */
 const DURABLE = new Set(['begin', 'change', 'service', 'commit', 'recovery']);
 const SYNCED = new Set([...DURABLE, 'undone']);
-/** Opens the journal to append after its last whole record; creates it (0600) when there is none. */
-async function openJournal(path) {
+/**
+ * Opens the journal to append after its last whole record, redacted; creates it (0600) when there is none.
+ */
+async function openJournal(path, redact = text => text) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'a+', 0o600);
     let length = (0,external_node_fs_namespaceObject.readFileSync)(fd).lastIndexOf('\n') + 1;
     (0,external_node_fs_namespaceObject.ftruncateSync)(fd, length);
@@ -21366,7 +21405,7 @@ async function openJournal(path) {
     };
     return {
         async append(record) {
-            const line = Buffer.from(`${JSON.stringify(record)}\n`);
+            const line = Buffer.from(`${JSON.stringify(redactRecord(record, redact))}\n`);
             try {
                 if (isTorn)
                     cut();
@@ -21440,7 +21479,9 @@ function journal_readText(path) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/record.js
-function createDeploymentRecord(initial, states) {
+/** `onFacts` gets each fact as soon as it is known. */
+function createDeploymentRecord(initial, states, onFacts = () => { }) {
+    onFacts(initial);
     let facts = initial;
     let journal;
     const known = { states: [...states], steps: [], plannedSteps: [] };
@@ -21451,6 +21492,7 @@ function createDeploymentRecord(initial, states) {
         ...known,
         async update(more) {
             facts = { ...facts, ...more };
+            onFacts(more);
             await journal?.append({ record: 'facts', facts: more });
         },
         async enter(change) {
@@ -21459,6 +21501,7 @@ function createDeploymentRecord(initial, states) {
         },
         async addStep(step) {
             known.steps.push(step);
+            onFacts(step.id);
             await journal?.append({ record: 'step', ...step });
         },
         planSteps(steps) {
@@ -21591,9 +21634,11 @@ async function recover(host) {
         return undefined;
     }
     log.group('Recovering an interrupted deployment');
-    const journal = await openJournal(layout.journal);
+    const journal = await openJournal(layout.journal, host.redact);
     try {
-        return await recoverRun(host, { begin, records, journal, record: recordFromJournal(begin.facts, records) });
+        const record = recordFromJournal(begin.facts, records);
+        host.know(record.facts);
+        return await recoverRun(host, { begin, records, journal, record });
     }
     finally {
         journal.close();
@@ -22182,7 +22227,7 @@ async function openSession(deployment) {
     const { layout, log } = host;
     const stagingFolder = stagingPath(layout, record.facts.deployment_id);
     (0,external_node_fs_namespaceObject.mkdirSync)(stagingFolder, { mode: 0o700 });
-    const journal = await openJournal(layout.journal);
+    const journal = await openJournal(layout.journal, host.redact);
     const { keepPaths } = request;
     await record.startJournal(journal, { reportAddress: host.sender?.address ?? null, keepPaths });
     const transaction = beginTransaction({ root: layout.root, journal, log });
@@ -23135,7 +23180,8 @@ function reportTimeout(signal) {
 function startDeployment(request, tools, { transitions, facts, sender }) {
     const machine = createStateMachine(transitions, 'pending', tools.now);
     const host = hostOf(tools, { projectRoot: request.projectRoot, sender }, tools.signal);
-    const record = createDeploymentRecord(facts, machine.history);
+    tools.secrets.know([request.projectRoot, request.hostId, sender.address, Object.keys(transitions)]);
+    const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
     return {
         request,
         tools,
@@ -23160,6 +23206,7 @@ function hostOf({ log, secrets, runner, flows }, { projectRoot, sender }, signal
         layout: layoutOf(projectRoot),
         log,
         redact: secrets.redact,
+        know: secrets.know,
         sender,
         reportTimeoutMs: reportTimeout(signal),
         runUrl: runner.workflow.url,
@@ -26644,7 +26691,7 @@ class MarketplaceFlow {
  */
 async function refuseDeployment(refusal, tools) {
     const { error, facts, projectRoot, sender } = refusal;
-    const record = createDeploymentRecord(facts, [{ state: 'pending', at: tools.now().toISOString() }]);
+    const record = createDeploymentRecord(facts, [{ state: 'pending', at: tools.now().toISOString() }], tools.secrets.know);
     const { code, message } = error;
     const end = buildEnd(tools.now(), { outcome: 'failed', error: { code, message, step: null } });
     if (projectRoot === undefined || !isDirectorySync(projectRoot)) {
@@ -29319,22 +29366,36 @@ function commonLength(text, secret) {
 ;// CONCATENATED MODULE: ./build/runner/secret-keeper.js
 
 
-/** A hub that issues words as tokens must not be able to remove them from what a run says. */
-const SHORTEST_HIDDEN = 8;
-/** Keeps these secrets, and those learned during the run, out of every log line, file and output. */
-function createSecretKeeper(known) {
-    const secrets = [...known];
-    let redact = createRedactor(secrets);
+/**
+ * Keeps the step's secrets, and those learned from a hub during the run, out of every log line, file and output. A hub
+ * chooses its secrets, so it must not be able to remove a version, a digest or a host from what a run says.
+ */
+function createSecretKeeper({ secrets, settingValues }) {
+    const redactGiven = createRedactor(secrets);
+    const doubtful = [...settingValues];
+    const known = new Set();
+    const isKnown = (secret) => [...known].some(text => text.includes(secret.trim()));
+    const redactorOfDoubtful = () => createRedactor(doubtful.filter(secret => !isKnown(secret)));
+    let redactDoubtful = redactorOfDoubtful();
     return {
-        redact: text => redact(text),
+        redact: text => redactDoubtful(redactGiven(text)),
         hide(secret) {
-            if (secret.length < SHORTEST_HIDDEN)
-                return;
-            core_setSecret(secret);
-            secrets.push(secret);
-            redact = createRedactor(secrets);
+            if (!isKnown(secret))
+                core_setSecret(secret);
+            doubtful.push(secret);
+            redactDoubtful = redactorOfDoubtful();
+        },
+        know(facts) {
+            for (const text of textsIn(facts))
+                known.add(text);
+            redactDoubtful = redactorOfDoubtful();
         },
     };
+}
+function textsIn(value) {
+    if (typeof value === 'string')
+        return value === '' ? [] : [value];
+    return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsIn) : [];
 }
 
 ;// CONCATENATED MODULE: ./build/runner/action-step.js
@@ -29358,13 +29419,13 @@ class ActionStep {
     #files;
     #outputsOf;
     #cancel = listenForCancel();
-    constructor({ secrets, connection }, flows, outputsOf) {
-        const keeper = createSecretKeeper(secrets);
+    constructor(inputs, flows, outputsOf) {
+        const keeper = createSecretKeeper(inputs);
         this.#log = createRunnerLog(keeper.redact);
         this.#annotator = new Annotator(keeper.redact);
         this.#files = createRunnerFiles(this.#log, keeper.redact);
         this.#outputsOf = outputsOf;
-        const wire = wireOptions(connection, this.#log);
+        const wire = wireOptions(inputs.connection, this.#log);
         const { signal } = this.#cancel;
         this.tools = {
             wires: { wire: createWire({ ...wire, signal }), reportWire: createWire(wire) },
@@ -29419,7 +29480,9 @@ class ActionStep {
         this.#setOutputs({ report: interrupted });
     }
     #setOutputs(result) {
-        this.#files.setOutputs(this.#outputsOf(result));
+        const outputs = this.#outputsOf(result);
+        this.tools.secrets.know([outputs['install-path'], outputs['report-path']]);
+        this.#files.setOutputs(outputs);
     }
 }
 
@@ -30031,9 +30094,11 @@ async function verifySealedSignature(artifact, signer, check) {
 const MAX_TEXT_CHARS = 8192;
 const bodies_textSchema = schemas_string()
     .check(_maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }));
+/** A shorter text may be a word that the run itself uses, which a hub could have removed from the log as its secret. */
+const MIN_SECRET_CHARS = 16;
 /** The answer of `POST /v1/auth` (contract 2.2). A token is visible ASCII, so that a header can contain it. */
 const authAnswerSchema = schemas_lazy(() => object({
-    access_token: bodies_textSchema.check(_regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' })),
+    access_token: bodies_textSchema.check(_minLength(MIN_SECRET_CHARS, { error: `must have at least ${MIN_SECRET_CHARS} characters` }), _regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' })),
 }));
 /** The answer of `GET .../versions/latest`; null where there is no published version. */
 const latestAnswerSchema = schemas_lazy(() => object({
@@ -30722,6 +30787,7 @@ const PLAN = 'deployment/install.yaml';
 async function plan_orderInstallation(deployment, project, hostConfig) {
     const { layout, tools, record, request } = deployment;
     const { manifest } = project;
+    tools.secrets.know(manifest.parts.map(({ shelf, id, version, folder }) => [`${shelf}/${id}`, version, folder]));
     const { bound, skipped } = bindPlan(deployment, project, hostConfig);
     const installed = readInstalledParts(deployment, request.projectId);
     const removals = installed.filter(part => !isAmong(manifest.parts, part));

@@ -6,10 +6,16 @@ const textSchema = z
   .string()
   .check(z.maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }))
 
+/** A shorter text may be a word that the run itself uses, which a hub could have removed from the log as its secret. */
+const MIN_SECRET_CHARS = 16
+
 /** The answer of `POST /v1/auth` (contract 2.2). A token is visible ASCII, so that a header can contain it. */
 export const authAnswerSchema = z.lazy(() =>
   z.object({
-    access_token: textSchema.check(z.regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' })),
+    access_token: textSchema.check(
+      z.minLength(MIN_SECRET_CHARS, { error: `must have at least ${MIN_SECRET_CHARS} characters` }),
+      z.regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' }),
+    ),
   }),
 )
 

@@ -33,6 +33,7 @@ export async function orderInstallation(
 ): Promise<InstallOrder> {
   const { layout, tools, record, request } = deployment
   const { manifest } = project
+  tools.secrets.know(manifest.parts.map(({ shelf, id, version, folder }) => [`${shelf}/${id}`, version, folder]))
   const { bound, skipped } = bindPlan(deployment, project, hostConfig)
   const installed = readInstalledParts(deployment, request.projectId)
   const removals = installed.filter(part => !isAmong(manifest.parts, part))

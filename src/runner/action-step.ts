@@ -41,13 +41,13 @@ export class ActionStep {
   readonly #outputsOf: OutputsOf
   readonly #cancel = listenForCancel()
 
-  constructor({ secrets, connection }: StepInputs<unknown>, flows: Flows, outputsOf: OutputsOf) {
-    const keeper = createSecretKeeper(secrets)
+  constructor(inputs: StepInputs<unknown>, flows: Flows, outputsOf: OutputsOf) {
+    const keeper = createSecretKeeper(inputs)
     this.#log = createRunnerLog(keeper.redact)
     this.#annotator = new Annotator(keeper.redact)
     this.#files = createRunnerFiles(this.#log, keeper.redact)
     this.#outputsOf = outputsOf
-    const wire = wireOptions(connection, this.#log)
+    const wire = wireOptions(inputs.connection, this.#log)
     const { signal } = this.#cancel
     this.tools = {
       wires: { wire: createWire({ ...wire, signal }), reportWire: createWire(wire) },
@@ -106,6 +106,8 @@ export class ActionStep {
   }
 
   #setOutputs(result: KnownResult): void {
-    this.#files.setOutputs(this.#outputsOf(result))
+    const outputs = this.#outputsOf(result)
+    this.tools.secrets.know([outputs['install-path'], outputs['report-path']])
+    this.#files.setOutputs(outputs)
   }
 }

@@ -2,20 +2,40 @@ import * as core from '@actions/core'
 import { createRedactor } from '../core/secrets.ts'
 import type { SecretKeeper } from '../install/transaction/context.ts'
 
-/** A hub that issues words as tokens must not be able to remove them from what a run says. */
-const SHORTEST_HIDDEN = 8
+/** The secrets that a step was given. */
+export interface GivenSecrets {
+  /** Redacted everywhere. */
+  readonly secrets: readonly string[]
+  /** Redacted except where they are part of what the run itself knows. */
+  readonly settingValues: readonly string[]
+}
 
-/** Keeps these secrets, and those learned during the run, out of every log line, file and output. */
-export function createSecretKeeper(known: readonly string[]): SecretKeeper {
-  const secrets = [...known]
-  let redact = createRedactor(secrets)
+/**
+ * Keeps the step's secrets, and those learned from a hub during the run, out of every log line, file and output. A hub
+ * chooses its secrets, so it must not be able to remove a version, a digest or a host from what a run says.
+ */
+export function createSecretKeeper({ secrets, settingValues }: GivenSecrets): SecretKeeper {
+  const redactGiven = createRedactor(secrets)
+  const doubtful = [...settingValues]
+  const known = new Set<string>()
+  const isKnown = (secret: string): boolean => [...known].some(text => text.includes(secret.trim()))
+  const redactorOfDoubtful = () => createRedactor(doubtful.filter(secret => !isKnown(secret)))
+  let redactDoubtful = redactorOfDoubtful()
   return {
-    redact: text => redact(text),
+    redact: text => redactDoubtful(redactGiven(text)),
     hide(secret) {
-      if (secret.length < SHORTEST_HIDDEN) return
-      core.setSecret(secret)
-      secrets.push(secret)
-      redact = createRedactor(secrets)
+      if (!isKnown(secret)) core.setSecret(secret)
+      doubtful.push(secret)
+      redactDoubtful = redactorOfDoubtful()
+    },
+    know(facts) {
+      for (const text of textsIn(facts)) known.add(text)
+      redactDoubtful = redactorOfDoubtful()
     },
   }
+}
+
+function textsIn(value: unknown): string[] {
+  if (typeof value === 'string') return value === '' ? [] : [value]
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsIn) : []
 }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { existsSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { makeCertificate } from '../net/certificates.ts'
@@ -275,6 +275,28 @@ describe('the error text of a hub', () => {
     const result = await stage.deploy({ 'hub-url': hub.url })
     assertNoSecret(stage, result)
     assert.doesNotMatch(JSON.stringify(hub.reports), new RegExp(stage.apiKey))
+  })
+
+  it('gets no secret into the journal, or into what a recovery with another key writes', async t => {
+    let pid = 0
+    const echo: Answer = (response, request) =>
+      answerJson(403, { error: `unknown key ${request.headers['x-api-key']}` })(response, request)
+    const hub = await serveUntrustedHub(t, { artifact: echo, report: () => process.kill(pid, 'SIGKILL') })
+    const onStart = (started: number): void => {
+      pid = started
+    }
+    const killed = await stage.deploy({ 'hub-url': hub.url }, { onStart })
+    assert.equal(killed.signal, 'SIGKILL', killed.log)
+    const own = join(stage.root, '.hub-deploy')
+    assert.match(readFileSync(join(own, 'journal.jsonl'), 'utf8'), /"record":"end".*unknown key \*\*\*/)
+    await stage.deploy({ 'api-key': 'another-key' }, { phase: 'post', state: killed.state })
+    const files = readdirSync(own, { recursive: true, withFileTypes: true }).filter(entry => entry.isFile())
+    const texts = files.map(({ parentPath, name }) => readFileSync(join(parentPath, name), 'latin1'))
+    assert.ok(texts.some(text => text.includes('unknown key ***')))
+    assert.deepEqual(
+      texts.filter(text => text.includes(stage.apiKey)),
+      [],
+    )
   })
 
   it('does not flood the log', async t => {

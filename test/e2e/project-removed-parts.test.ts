@@ -29,7 +29,8 @@ async function update(version: string, parts: Parts = {}) {
 async function secondProject() {
   const newKey = (purpose: 'devkey' | 'credential') =>
     createProjectKey(stage.store, { project_id: 'other', purpose, name: 'test' }).value
-  const inputs = { 'project-id': 'other', devkey: newKey('devkey'), 'deployment-credential': newKey('credential') }
+  const keys = { devkey: newKey('devkey'), 'deployment-credential': newKey('credential') }
+  const inputs = { 'project-id': 'other', 'allow-takeover': 'true', ...keys }
   return {
     async update(version: string, included: readonly string[]) {
       const files = Object.entries(filesWith(version, { included }))

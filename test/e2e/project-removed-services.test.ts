@@ -94,13 +94,13 @@ describe('the service of a part that a new version no longer includes', () => {
     })
   }
 
-  it('is not stopped by a name that only its publisher has chosen', async () => {
-    for (const hostConfig of [PROVISIONED, 'supervisor: docker\n']) {
+  for (const [supervisor, hostConfig] of Object.entries({ systemd: PROVISIONED, docker: 'supervisor: docker\n' })) {
+    it(`is not stopped by a name of ${supervisor} that only its publisher has chosen`, async () => {
       const { outputs, log } = await update({ included: WITHOUT_MAILER }, hostConfig)
       assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'invalid_host_config'], log)
       assert.deepEqual([changed(), isThere()], [[], true])
-    }
-  })
+    })
+  }
 
   it('need not exist', async () => {
     standIns.before('docker', 'inspect', 'echo "Error: No such object: mailer" >&2; exit 1')

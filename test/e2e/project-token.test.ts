@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { rmSync, writeFileSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, afterEach, before, describe, it, type TestContext } from 'node:test'
 import { makeCertificate } from '../net/certificates.ts'
@@ -110,6 +111,37 @@ describe('the access token', () => {
       elsewhere.requests.map(({ method, headers }) => [method, headers.authorization]),
       [['GET', undefined]],
     )
+  })
+})
+
+describe('a hub that issues as its token what the run itself knows', () => {
+  it('cannot remove the digest of the artifact from the outputs and the records', async t => {
+    const digest = createHash('sha256').update(offer.bytes).digest('hex')
+    const hub = await serveHub(t, { auth: answerJson(200, { access_token: digest }) })
+    const { exitCode, outputs, summary } = await stage.deploy({ 'hub-url': hub.url })
+    assert.deepEqual([exitCode, outputs['artifact-sha256']], [0, digest])
+    const audit = readFileSync(join(stage.root, '.hub-deploy/audit.jsonl'), 'utf8')
+    for (const text of [audit, readFileSync(outputs['report-path'] ?? '', 'utf8'), summary]) {
+      assert.doesNotMatch(text, /\*\*\*/)
+      assert.ok(text.includes(digest))
+    }
+  })
+
+  it('cannot remove its own address, the host or the paths', async t => {
+    const name = 'the-name-of-this-host'
+    for (const token of [name, stage.root, `${stage.root}/.hub-deploy`]) {
+      const hub = await serveHub(t, { auth: answerJson(200, { access_token: token }) })
+      const { exitCode, outputs } = await stage.deploy({ 'hub-url': hub.url, 'host-id': name })
+      assert.equal(exitCode, 0)
+      assert.doesNotMatch(JSON.stringify(outputs), /\*\*\*/)
+    }
+  })
+
+  it('is refused when the token is shorter than 16 characters', async t => {
+    const hub = await serveHub(t, { auth: answerJson(200, { access_token: 'v2.0.0-of-shop1' }) })
+    const { outputs, log } = await stage.deploy({ 'hub-url': hub.url })
+    assert.deepEqual([outputs['error-code'], outputs['state']], ['bad_response', 'failed'], log)
+    assert.doesNotMatch(log, /::add-mask::v2/)
   })
 })
 

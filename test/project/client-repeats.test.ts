@@ -78,8 +78,8 @@ describe('sendReport', () => {
   it('authenticates again when the token has expired, then repeats the report', async t => {
     const { client, calls } = await withHub(t, {
       'POST /v1/auth': [
-        [200, { access_token: 'old' }],
-        [200, { access_token: 'new' }],
+        [200, { access_token: 'the-old-access-token' }],
+        [200, { access_token: 'the-new-access-token' }],
       ],
       [SENT_REPORT]: [
         [401, { error: 'expired' }],
@@ -93,12 +93,12 @@ describe('sendReport', () => {
       calls.map(call => [call.route, call.authorization]),
       [
         ['POST /v1/auth', undefined],
-        [SENT_REPORT, 'Bearer old'],
+        [SENT_REPORT, 'Bearer the-old-access-token'],
         ['POST /v1/auth', undefined],
-        [SENT_REPORT, 'Bearer new'],
+        [SENT_REPORT, 'Bearer the-new-access-token'],
       ],
     )
-    assert.deepEqual(client.hidden, ['old', 'new'])
+    assert.deepEqual(client.hidden, ['the-old-access-token', 'the-new-access-token'])
   })
 
   it('accepts 401 as the answer when the token is new', async t => {

@@ -203,6 +203,7 @@ describe('a 2xx answer that breaks the contract', () => {
     ['POST /v1/auth', '<html>', 'bad_response'],
     ['POST /v1/auth', { access_token: '' }, 'bad_response'],
     ['POST /v1/auth', { access_token: 'a b' }, 'bad_response'],
+    ['POST /v1/auth', { access_token: 'fifteen-letters' }, 'bad_response'],
     ['POST /v1/auth', { access_token: 'a\r\nX-Evil: 1' }, 'bad_response'],
     ['POST /v1/auth', { access_token: 'x'.repeat(9000) }, 'bad_response'],
     [LATEST, {}, 'no_published_version'],

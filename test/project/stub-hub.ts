@@ -9,7 +9,7 @@ import type { ProjectAccess } from '../../src/project/session.ts'
 import { type Handler, type LoopbackServer, serve } from '../net/loopback-server.ts'
 import { createTestedWire } from '../net/tested-wire.ts'
 
-export const TOKEN = 'token-1'
+export const TOKEN = 'token-1-of-the-stub-hub'
 export const SIGNATURE = Buffer.alloc(64, 7).toString('base64')
 export const DEK = Buffer.alloc(32, 9)
 

@@ -58,7 +58,8 @@ export function startDeployment<State extends string>(
 ): RunningDeployment<State> {
   const machine = createStateMachine<State | 'pending'>(transitions, 'pending', tools.now)
   const host = hostOf(tools, { projectRoot: request.projectRoot, sender }, tools.signal)
-  const record = createDeploymentRecord(facts, machine.history)
+  tools.secrets.know([request.projectRoot, request.hostId, sender.address, Object.keys(transitions)])
+  const record = createDeploymentRecord(facts, machine.history, tools.secrets.know)
   return {
     request,
     tools,
@@ -88,6 +89,7 @@ export function hostOf(
     layout: layoutOf(projectRoot),
     log,
     redact: secrets.redact,
+    know: secrets.know,
     sender,
     reportTimeoutMs: reportTimeout(signal),
     runUrl: runner.workflow.url,

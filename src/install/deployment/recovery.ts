@@ -47,9 +47,11 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
     return undefined
   }
   log.group('Recovering an interrupted deployment')
-  const journal = await openJournal(layout.journal)
+  const journal = await openJournal(layout.journal, host.redact)
   try {
-    return await recoverRun(host, { begin, records, journal, record: recordFromJournal(begin.facts, records) })
+    const record = recordFromJournal(begin.facts, records)
+    host.know(record.facts)
+    return await recoverRun(host, { begin, records, journal, record })
   } finally {
     journal.close()
   }

@@ -27,7 +27,11 @@ export interface Refusal {
  */
 export async function refuseDeployment(refusal: Refusal, tools: DeploymentTools): Promise<EndedDeployment> {
   const { error, facts, projectRoot, sender } = refusal
-  const record = createDeploymentRecord(facts, [{ state: 'pending', at: tools.now().toISOString() }])
+  const record = createDeploymentRecord(
+    facts,
+    [{ state: 'pending', at: tools.now().toISOString() }],
+    tools.secrets.know,
+  )
   const { code, message } = error
   const end = buildEnd(tools.now(), { outcome: 'failed', error: { code, message, step: null } })
   if (projectRoot === undefined || !isDirectorySync(projectRoot)) {

@@ -92,7 +92,7 @@ async function openSession(deployment: RunningDeployment): Promise<HostSession> 
   const { layout, log } = host
   const stagingFolder = stagingPath(layout, record.facts.deployment_id)
   mkdirSync(stagingFolder, { mode: 0o700 })
-  const journal = await openJournal(layout.journal)
+  const journal = await openJournal(layout.journal, host.redact)
   const { keepPaths } = request
   await record.startJournal(journal, { reportAddress: host.sender?.address ?? null, keepPaths })
   const transaction = beginTransaction({ root: layout.root, journal, log })

@@ -16,6 +16,8 @@ export interface Host {
   readonly layout: Layout
   readonly log: Log
   readonly redact: (text: string) => string
+  /** See `SecretKeeper`. */
+  readonly know: (facts: unknown) => void
   /** Undefined when there is no hub to report to. */
   readonly sender: ReportSender | undefined
   /** For one report, retries included. */

@@ -7,6 +7,7 @@ import type { Layout } from '../host/layout.ts'
 import { type DeploymentEnd, deploymentEndSchema } from '../transaction/end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from '../transaction/facts.ts'
 import type { DeploymentRecord } from '../transaction/record.ts'
+import { redactTexts } from '../transaction/redaction.ts'
 
 const reportedSchema = z.lazy(() =>
   z.object({ accepted: z.boolean(), attempts: z.number(), error: z.nullable(z.string()) }),
@@ -69,17 +70,7 @@ const OWN_WORDS: ReadonlySet<string> = new Set([
  * removal breaks the syntax.
  */
 export function redactReport(report: LocalReport, redact: (text: string) => string): LocalReport {
-  return redactTexts(report, redact) as LocalReport
-}
-
-function redactTexts(value: unknown, redact: (text: string) => string): unknown {
-  if (typeof value === 'string') return redact(value)
-  if (Array.isArray(value)) return value.map(item => redactTexts(item, redact))
-  if (typeof value !== 'object' || value === null) return value
-  const fields = Object.entries(value)
-  return Object.fromEntries(
-    fields.map(([key, field]) => [key, OWN_WORDS.has(key) ? field : redactTexts(field, redact)]),
-  )
+  return redactTexts(report, redact, OWN_WORDS) as LocalReport
 }
 
 /** Where reports are written, and what no file may contain. */

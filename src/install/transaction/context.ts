@@ -21,8 +21,13 @@ export interface HostRequest {
 export interface SecretKeeper {
   /** The text with every known secret replaced by `***`. */
   redact(text: string): string
-  /** Masks a secret that the run has just learned. */
+  /** Masks a secret that the run has just learned from a hub. */
   hide(secret: string): void
+  /**
+   * Keeps every text in these facts readable: no secret of a hub, and no value of a setting, is redacted that is part of
+   * one.
+   */
+  know(facts: unknown): void
 }
 
 /** What the process that runs a deployment was given. */

@@ -9,6 +9,7 @@ import { serviceChangeSchema } from '../services/service-changes.ts'
 import { type Change, changeSchema, relativePathSchema } from './change.ts'
 import { deploymentEndSchema } from './end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './facts.ts'
+import { type Redact, redactRecord } from './redaction.ts'
 
 /** The records of `journal.jsonl`, one in each line, oldest first. */
 const recordSchema = z.lazy(() =>
@@ -59,8 +60,10 @@ export interface Journal {
   close(): void
 }
 
-/** Opens the journal to append after its last whole record; creates it (0600) when there is none. */
-export async function openJournal(path: string): Promise<Journal> {
+/**
+ * Opens the journal to append after its last whole record, redacted; creates it (0600) when there is none.
+ */
+export async function openJournal(path: string, redact: Redact = text => text): Promise<Journal> {
   const fd = openSync(path, 'a+', 0o600)
   let length = readFileSync(fd).lastIndexOf('\n') + 1
   ftruncateSync(fd, length)
@@ -80,7 +83,7 @@ export async function openJournal(path: string): Promise<Journal> {
   }
   return {
     async append(record) {
-      const line = Buffer.from(`${JSON.stringify(record)}\n`)
+      const line = Buffer.from(`${JSON.stringify(redactRecord(record, redact))}\n`)
       try {
         if (isTorn) cut()
         isTorn = true

@@ -20,10 +20,13 @@ export interface DeploymentRecord {
   startJournal(journal: Journal, extra: { reportAddress: string | null; keepPaths: readonly string[] }): Promise<void>
 }
 
+/** `onFacts` gets each fact as soon as it is known. */
 export function createDeploymentRecord(
   initial: DeploymentFacts,
   states: readonly StateChange<string>[],
+  onFacts: (facts: unknown) => void = () => {},
 ): DeploymentRecord {
+  onFacts(initial)
   let facts = initial
   let journal: Journal | undefined
   const known = { states: [...states], steps: [] as StepEntry[], plannedSteps: [] as PlannedStep[] }
@@ -34,6 +37,7 @@ export function createDeploymentRecord(
     ...known,
     async update(more) {
       facts = { ...facts, ...more }
+      onFacts(more)
       await journal?.append({ record: 'facts', facts: more })
     },
     async enter(change) {
@@ -42,6 +46,7 @@ export function createDeploymentRecord(
     },
     async addStep(step) {
       known.steps.push(step)
+      onFacts(step.id)
       await journal?.append({ record: 'step', ...step })
     },
     planSteps(steps) {

@@ -1,0 +1,52 @@
+import type { DeploymentFacts } from './facts.ts'
+import type { JournalRecord } from './journal.ts'
+
+export type Redact = (text: string) => string
+
+/** The value with every text redacted, except the fields of these names; keys stay. */
+export function redactTexts(value: unknown, redact: Redact, exceptions: ReadonlySet<string>): unknown {
+  if (typeof value === 'string') return redact(value)
+  if (Array.isArray(value)) return value.map(item => redactTexts(item, redact, exceptions))
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(
+    Object.entries(value).map(([key, field]) => [
+      key,
+      exceptions.has(key) ? field : redactTexts(field, redact, exceptions),
+    ]),
+  )
+}
+
+/**
+ * A journal's record without any secret in its texts from outside. What a recovery works with (places, services, rows,
+ * and the operator's own facts) stays as it is; a fact from outside that contains a secret counts as unknown.
+ */
+export function redactRecord(record: JournalRecord, redact: Redact): JournalRecord {
+  switch (record.record) {
+    case 'begin':
+      return { ...record, facts: { ...record.facts, ...withoutSecrets(record.facts, redact) } }
+    case 'facts':
+      return { ...record, facts: { ...record.facts, ...withoutSecrets(record.facts, redact) } }
+    case 'step':
+      return { ...record, error: record.error === null ? null : redact(record.error) }
+    case 'end':
+      return { ...record, end: redactTexts(record.end, redact, END_WORDS) as typeof record.end }
+    case 'state':
+    case 'change':
+    case 'service':
+    case 'healthchecks':
+    case 'undone':
+    case 'commit':
+    case 'recovery':
+      return record
+  }
+}
+
+const END_WORDS: ReadonlySet<string> = new Set(['outcome', 'completed_at', 'code', 'step'])
+const FOREIGN_FACTS = ['version', 'previous_version', 'repo'] as const
+
+type PartialFacts = { [K in keyof DeploymentFacts]?: DeploymentFacts[K] | undefined }
+
+function withoutSecrets(facts: PartialFacts, redact: Redact): Partial<DeploymentFacts> {
+  const hasSecret = (name: (typeof FOREIGN_FACTS)[number]): boolean => redact(facts[name] ?? '') !== (facts[name] ?? '')
+  return Object.fromEntries(FOREIGN_FACTS.filter(hasSecret).map(name => [name, null]))
+}
