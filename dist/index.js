@@ -16906,10 +16906,10 @@ const MAX_JSON_BODY_BYTES = 1024 * 1024;
 const MAX_SMALL_FILE_BYTES = 256 * 1024;
 const MAX_FOREIGN_TEXT_CHARS = 500;
 
-;// CONCATENATED MODULE: external "node:fs"
-const external_node_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs");
 ;// CONCATENATED MODULE: external "node:crypto"
 const external_node_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:crypto");
+;// CONCATENATED MODULE: external "node:fs"
+const external_node_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs");
 ;// CONCATENATED MODULE: external "node:fs/promises"
 const promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs/promises");
 ;// CONCATENATED MODULE: external "node:path"
@@ -17393,6 +17393,102 @@ async function openAndSync(path, flags) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/host/layout.js
+
+function layoutOf(projectRoot) {
+    const own = (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
+    return {
+        root: projectRoot,
+        own,
+        lock: (0,external_node_path_namespaceObject.join)(own, 'lock'),
+        journal: (0,external_node_path_namespaceObject.join)(own, 'journal.jsonl'),
+        installed: (0,external_node_path_namespaceObject.join)(own, 'installed.json'),
+        staging: (0,external_node_path_namespaceObject.join)(own, 'staging'),
+        snapshots: (0,external_node_path_namespaceObject.join)(own, 'snapshots'),
+        trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
+        reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
+        outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
+    };
+}
+/** The text form of a place, `<shelf>/<id>`, which is also its path below the project root. */
+function placeName({ shelf, id }) {
+    return `${shelf}/${id}`;
+}
+function installPath(layout, { shelf, id }) {
+    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, id);
+}
+/** The host's own settings for a place, next to its directory so that no deployment replaces them. */
+function settingsPath(layout, { shelf, id }) {
+    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, `${id}.env`);
+}
+function snapshotsPath(layout, { shelf, id }) {
+    return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
+}
+function stagingPath(layout, deploymentId) {
+    return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
+}
+function treeRecordPath(layout, treeDigest) {
+    return (0,external_node_path_namespaceObject.join)(layout.trees, `${treeDigest}.json`);
+}
+function auditPath(layout) {
+    return (0,external_node_path_namespaceObject.join)(layout.own, 'audit.jsonl');
+}
+function reservePath(layout) {
+    return (0,external_node_path_namespaceObject.join)(layout.own, 'reserve');
+}
+
+;// CONCATENATED MODULE: ./build/install/host/record-fields.js
+
+
+/** What our own state files contain, parsed as strictly as a hub's answer: some of it becomes a path. */
+/** ISO 8601 in UTC, as this action writes it. */
+const timeSchema = schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/, {
+    error: 'must be a time such as 2026-01-02T03:04:05.678Z',
+}));
+/** SHA-256 as this action writes it: lower case. */
+const digestSchema = schemas_string()
+    .check(_regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hex digits in lower case' }));
+/** The slug of the marketplace, or the id of a project. */
+const originSlugSchema = union([slugSchema, projectIdSchema], {
+    error: 'must be a slug of the marketplace or the id of a project',
+});
+/** One line, which is shown and never followed. */
+const lineSchema = schemas_string().check(_regex(/^\P{Cc}{0,2000}$/u, { error: 'must be one short line' }));
+/** The directory of a snapshot, `<n>-<version>`, alone. */
+const snapshotNameSchema = schemas_string().check(_regex(/^[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
+    error: 'must be <number>-<version>, the name of a directory',
+}));
+/** A path below a directory, with `/` between its parts. */
+const innerPathSchema = schemas_string().check(_regex(/^(?!\.{1,2}(?:\/|$))[^/\0]{1,255}(?:\/(?!\.{1,2}(?:\/|$))[^/\0]{1,255})*$/u, {
+    error: 'must be a relative path without empty parts, "." and ".."',
+}));
+
+;// CONCATENATED MODULE: ./build/install/files/read-small-file.js
+
+/**
+ * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a
+ * pipe. `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
+ */
+function readSmallFileSync(path, maxBytes, flags = 0) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
+    try {
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
+        return stat.isFile() && stat.size <= maxBytes ? (0,external_node_fs_namespaceObject.readFileSync)(fd, 'utf8') : undefined;
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/** The same, with undefined also for a file that cannot be opened or read. Never throws. */
+function tryReadSmallFileSync(path, maxBytes) {
+    try {
+        return readSmallFileSync(path, maxBytes);
+    }
+    catch {
+        return undefined;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/files/system-errors.js
 
 
@@ -17453,48 +17549,39 @@ function tryLstatSync(path) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/host/layout.js
+;// CONCATENATED MODULE: ./build/install/host/state-file.js
 
-function layoutOf(projectRoot) {
-    const own = (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
-    return {
-        root: projectRoot,
-        own,
-        lock: (0,external_node_path_namespaceObject.join)(own, 'lock'),
-        journal: (0,external_node_path_namespaceObject.join)(own, 'journal.jsonl'),
-        installed: (0,external_node_path_namespaceObject.join)(own, 'installed.json'),
-        staging: (0,external_node_path_namespaceObject.join)(own, 'staging'),
-        snapshots: (0,external_node_path_namespaceObject.join)(own, 'snapshots'),
-        trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
-        reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
-        outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
-    };
+
+
+
+
+
+/** Far above what years of deployments write. */
+const MAX_STATE_BYTES = 256 * 1024 * 1024;
+/**
+ * The text of one of our own files; undefined when there is none. Follows no symlink and never waits for a pipe.
+ * Throws DeploymentError `host_not_writable` when it is not a regular file, and the system's error, both with its name.
+ */
+function readStateFileSync(path) {
+    try {
+        const text = readSmallFileSync(path, MAX_STATE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (text !== undefined)
+            return text;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        if (errnoOf(error) !== 'ELOOP')
+            throw toHostError(error, `reading ${path}`);
+    }
+    throw new DeploymentError('host_not_writable', `${path} is not a regular file of a usable size, but this action keeps its records in a file of that name. Move it away, restore the file if you have a copy, and run again.`);
 }
-/** The text form of a place, `<shelf>/<id>`, which is also its path below the project root. */
-function placeName({ shelf, id }) {
-    return `${shelf}/${id}`;
-}
-function installPath(layout, { shelf, id }) {
-    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, id);
-}
-/** The host's own settings for a place, next to its directory so that no deployment replaces them. */
-function settingsPath(layout, { shelf, id }) {
-    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, `${id}.env`);
-}
-function snapshotsPath(layout, { shelf, id }) {
-    return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
-}
-function stagingPath(layout, deploymentId) {
-    return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
-}
-function treeRecordPath(layout, treeDigest) {
-    return (0,external_node_path_namespaceObject.join)(layout.trees, `${treeDigest}.json`);
-}
-function auditPath(layout) {
-    return (0,external_node_path_namespaceObject.join)(layout.own, 'audit.jsonl');
-}
-function reservePath(layout) {
-    return (0,external_node_path_namespaceObject.join)(layout.own, 'reserve');
+/** What is wrong with a state file, and where in it, on one line. */
+function describeDamage(error) {
+    if (!(error instanceof $ZodError))
+        return 'it is not JSON';
+    const issue = error.issues[0];
+    return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${issue?.message}`, 300);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/installed.js
@@ -17504,34 +17591,36 @@ function reservePath(layout) {
 
 
 
-const installed_versionSchema = object({
-    version: nullable(schemas_string()),
+
+const installedVersionSchema = object({
+    version: nullable(versionSchema),
     /** Of the project that it came with; null for what came by itself. */
-    project_version: nullable(schemas_string()),
+    project_version: nullable(versionSchema),
     /** Of the artifact; null for what we did not install ourselves. */
-    artifact_sha256: nullable(schemas_string()),
-    tree_digest: nullable(schemas_string()),
-    installed_at: nullable(schemas_string()),
-    deployment_id: nullable(schemas_string()),
-    run_url: nullable(schemas_string()),
+    artifact_sha256: nullable(digestSchema),
+    tree_digest: nullable(digestSchema),
+    installed_at: nullable(timeSchema),
+    deployment_id: nullable(schemas_uuid({ error: 'must be a UUID' })),
+    run_url: nullable(lineSchema),
 });
 /** Which plugin or service of the marketplace, or which project; then the slug is the project's id. */
-const originSchema = object({ contract: schemas_enum(['marketplace', 'project']), slug: schemas_string() });
-const snapshotSchema = schemas_extend(installed_versionSchema, {
+const originSchema = object({ contract: schemas_enum(['marketplace', 'project']), slug: originSlugSchema });
+const snapshotSchema = schemas_extend(installedVersionSchema, {
     /** The directory's name, `<n>-<version>`. */
-    name: schemas_string(),
+    name: snapshotNameSchema,
     /** Where it differs from the row's own. */
     origin: exactOptional(originSchema),
     /** The keep-paths that stayed in it, because nothing replaced it. */
-    kept_paths: exactOptional(array(schemas_string())),
+    kept_paths: exactOptional(array(innerPathSchema)),
 });
-const installedRowSchema = schemas_extend(installed_versionSchema, {
+const installedRowSchema = schemas_extend(installedVersionSchema, {
     contract: originSchema.shape.contract,
-    kind: schemas_enum(['plugin', 'service']),
+    kind: kindSchema,
     slug: originSchema.shape.slug,
-    id: schemas_string(),
+    id: idSchema,
     /** Retained previous versions, newest last. */
-    snapshots: array(snapshotSchema),
+    snapshots: array(snapshotSchema)
+        .check(refine(rows => isUnique(rows.map(({ name }) => name)), { error: 'must list each snapshot once' })),
 });
 /** A place that a later version of its project left empty, and the snapshots retained of it. */
 const removedRowSchema = schemas_pick(installedRowSchema, {
@@ -17546,18 +17635,21 @@ const fileSchema = object({
     installed: array(installedRowSchema),
     /** Left out when empty. */
     removed: exactOptional(array(removedRowSchema)),
-});
+})
+    .check(refine(({ installed, removed = [] }) => isUnique([...installed, ...removed].map(nameOf)), {
+    error: 'lists a plugin or extension twice, so it contradicts itself',
+}));
 /** What is installed on this host; see `readHostRecord`. */
 function readInstalled(layout) {
     return readHostRecord(layout).installed;
 }
 /**
- * What is installed on this host, and what is retained of removed parts; empty when nothing was ever installed.
- * Throws DeploymentError `inconsistent` when the file is not one that we write, and the system's error when it cannot
- * be read at all.
+ * What is installed on this host, and what is retained of removed parts; empty when nothing was ever installed. Every
+ * name in it is one that may become a path, and each place is listed once.
+ * Throws DeploymentError `inconsistent` when the file is not one that we write, and what `readStateFileSync` throws.
  */
 function readHostRecord(layout) {
-    const text = readText(layout.installed);
+    const text = readStateFileSync(layout.installed);
     if (text === undefined)
         return { installed: [], removed: [] };
     try {
@@ -17565,7 +17657,7 @@ function readHostRecord(layout) {
         return { installed, removed };
     }
     catch (error) {
-        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes. Restore it, or move it away to start again: what is installed then counts as foreign and is kept.`, { cause: error });
+        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy, or move it away to start again: what is installed then counts as foreign and is kept.`, { cause: error });
     }
 }
 /**
@@ -17608,18 +17700,11 @@ function placeOf({ kind, id }) {
 function shelfOf(kind) {
     return kind === 'plugin' ? 'plugins' : 'extensions';
 }
-function readText(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8');
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw toHostError(error, `reading ${path}`);
-    }
-}
 function inOrder(rows) {
     return rows.toSorted((a, b) => nameOf(a).localeCompare(nameOf(b), 'en'));
+}
+function isUnique(names) {
+    return new Set(names).size === names.length;
 }
 function nameOf(row) {
     return placeName(placeOf(row));
@@ -17685,10 +17770,11 @@ function requireRealParents(root, path) {
 
 
 
+
 /** The name for the next snapshot in the folder of a place: one above the highest number there, then the version. */
 function nextSnapshotName(folder, version) {
-    const names = listNames(folder);
-    const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10) || 0));
+    const names = listNames(folder).filter(name => snapshotNameSchema.safeParse(name).success);
+    const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)));
     return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
 }
 /** The recorded snapshots that the folder of a place still has, each with those of its kept paths that it still has. */
@@ -17734,14 +17820,17 @@ function listNames(path) {
 
 
 
-/** What to commit after the steps: what is installed from now on, what is not any more, and which snapshots stay. */
+/**
+ * What to commit after the steps: what is installed from now on, what is not any more, and which snapshots stay. Throws
+ * rather than return rows that a later run could not read back.
+ */
 function buildInstallation(context) {
     const { parts, removals } = context.order;
     const installed = parts.map(part => buildRow(context, part));
     const removed = removals.map(part => buildRemovedRow(context, part));
     return {
-        rows: installed.map(({ row }) => row),
-        removed: removed.map(({ row }) => row),
+        rows: installed.map(({ row }) => installedRowSchema.parse(row)),
+        removed: removed.map(({ row }) => removedRowSchema.parse(row)),
         discard: [...installed, ...removed].flatMap(({ discard }) => discard),
     };
 }
@@ -21433,7 +21522,7 @@ async function openJournal(path, redact = text => text) {
  * does not begin a deployment.
  */
 function readJournal(path) {
-    const lines = journal_readText(path).split('\n').slice(0, -1);
+    const lines = readText(path).split('\n').slice(0, -1);
     if (lines.length === 0)
         return undefined;
     const records = lines.map(line => recordSchema.parse(JSON.parse(line)));
@@ -21467,7 +21556,7 @@ async function removeJournal(path) {
     }
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
 }
-function journal_readText(path) {
+function readText(path) {
     try {
         return (0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8');
     }
@@ -21852,32 +21941,6 @@ function isFileAt(path, fd) {
     const locked = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
     const found = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true, throwIfNoEntry: false });
     return found !== undefined && found.ino === locked.ino && found.dev === locked.dev;
-}
-
-;// CONCATENATED MODULE: ./build/install/files/read-small-file.js
-
-/**
- * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a
- * pipe. `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
- */
-function readSmallFileSync(path, maxBytes, flags = 0) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
-    try {
-        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
-        return stat.isFile() && stat.size <= maxBytes ? (0,external_node_fs_namespaceObject.readFileSync)(fd, 'utf8') : undefined;
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-/** The same, with undefined also for a file that cannot be opened or read. Never throws. */
-function tryReadSmallFileSync(path, maxBytes) {
-    try {
-        return readSmallFileSync(path, maxBytes);
-    }
-    catch {
-        return undefined;
-    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/lock-file.js
@@ -23665,6 +23728,7 @@ function notAPlugin(what) {
 
 
 
+
 function readPreviousInstall(layout, place) {
     const record = readHostRecord(layout);
     const installed = findInstalled(record.installed, place);
@@ -23731,11 +23795,11 @@ function verifyProjectPlace(layout, place, claim) {
 function placeTaken(place, owner) {
     return new DeploymentError('place_taken', `${placeName(place)} is taken: ${owner} is installed there, and this deployment would replace it, with its data. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`);
 }
-/** Something that we have no record of may name its version in its plugin.yaml. */
+/** Something that we have no record of may name its version in its plugin.yaml; null where that is no usable one. */
 function readForeignVersion(path) {
     try {
         const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), MAX_SMALL_FILE_BYTES);
-        return text === undefined ? null : (parsePluginYaml(text).version ?? null);
+        return text === undefined ? null : (versionSchema.safeParse(parsePluginYaml(text).version).data ?? null);
     }
     catch {
         return null;
@@ -31776,9 +31840,9 @@ function iso_duration(params) {
 const MAX_PARTS_OF_A_KIND = 1000;
 const MAX_VARIABLES = 1000;
 const manifest_schema_MAX_TEXT_CHARS = 256;
-const lineSchema = schemas_lazy(() => schemas_string()
+const manifest_schema_lineSchema = schemas_lazy(() => schemas_string()
     .check(_minLength(1, { error: 'must not be empty' }), _maxLength(manifest_schema_MAX_TEXT_CHARS, { error: `must be at most ${manifest_schema_MAX_TEXT_CHARS} characters` }), _regex(/^[^\p{Cc}]*$/u, { error: 'must be one line' })));
-const variablesSchema = schemas_lazy(() => pipe(schemas_nullish(array(lineSchema).check(_maxLength(MAX_VARIABLES, { error: `must contain at most ${MAX_VARIABLES} names` }))), transform(names => names ?? [])));
+const variablesSchema = schemas_lazy(() => pipe(schemas_nullish(array(manifest_schema_lineSchema).check(_maxLength(MAX_VARIABLES, { error: `must contain at most ${MAX_VARIABLES} names` }))), transform(names => names ?? [])));
 const semverSchema = schemas_lazy(() => versionSchema.check(refine(text => valid(text) !== null, {
     error: 'must be a semantic version such as 1.4.0',
 })));
@@ -31808,7 +31872,7 @@ const extensionsSchema = schemas_lazy(() => array(extensionSchema)
 const manifestSchema = schemas_lazy(() => object({
     format_version: literal('1'),
     project_id: projectIdSchema,
-    project_name: lineSchema,
+    project_name: manifest_schema_lineSchema,
     version: semverSchema,
     built_at: iso_datetime({ offset: true, local: true, error: 'must be a time in ISO 8601' }),
     plugins: pluginsSchema.check(superRefine(refuseRepeatedIds)),

@@ -3,8 +3,10 @@ import {
   handOver,
   type Installation,
   type InstalledRow,
+  installedRowSchema,
   isFrom,
   type RemovedRow,
+  removedRowSchema,
   type SnapshotRow,
 } from '../host/installed.ts'
 import { presentPaths } from '../host/keep-paths.ts'
@@ -14,14 +16,17 @@ import type { InstalledPart, Part } from '../steps/part.ts'
 import type { StepContext } from '../steps/step-context.ts'
 import type { Deployment } from '../transaction/context.ts'
 
-/** What to commit after the steps: what is installed from now on, what is not any more, and which snapshots stay. */
+/**
+ * What to commit after the steps: what is installed from now on, what is not any more, and which snapshots stay. Throws
+ * rather than return rows that a later run could not read back.
+ */
 export function buildInstallation(context: StepContext): Installation {
   const { parts, removals } = context.order
   const installed = parts.map(part => buildRow(context, part))
   const removed = removals.map(part => buildRemovedRow(context, part))
   return {
-    rows: installed.map(({ row }) => row),
-    removed: removed.map(({ row }) => row),
+    rows: installed.map(({ row }) => installedRowSchema.parse(row)),
+    removed: removed.map(({ row }) => removedRowSchema.parse(row)),
     discard: [...installed, ...removed].flatMap(({ discard }) => discard),
   }
 }

@@ -1,44 +1,54 @@
-import { readFileSync } from 'node:fs'
 import { z } from 'zod/mini'
-import { DeploymentError, errnoOf } from '../../core/errors.ts'
+import { DeploymentError } from '../../core/errors.ts'
+import { idSchema, kindSchema, versionSchema } from '../../core/identifiers.ts'
 import { replaceFile } from '../files/durable-files.ts'
-import { toHostError } from '../files/system-errors.ts'
 import { type Layout, type Place, placeName, type Shelf } from './layout.ts'
+import {
+  digestSchema,
+  innerPathSchema,
+  lineSchema,
+  originSlugSchema,
+  snapshotNameSchema,
+  timeSchema,
+} from './record-fields.ts'
+import { describeDamage, readStateFileSync } from './state-file.ts'
 
-const versionSchema = z.object({
-  version: z.nullable(z.string()),
+const installedVersionSchema = z.object({
+  version: z.nullable(versionSchema),
   /** Of the project that it came with; null for what came by itself. */
-  project_version: z.nullable(z.string()),
+  project_version: z.nullable(versionSchema),
   /** Of the artifact; null for what we did not install ourselves. */
-  artifact_sha256: z.nullable(z.string()),
-  tree_digest: z.nullable(z.string()),
-  installed_at: z.nullable(z.string()),
-  deployment_id: z.nullable(z.string()),
-  run_url: z.nullable(z.string()),
+  artifact_sha256: z.nullable(digestSchema),
+  tree_digest: z.nullable(digestSchema),
+  installed_at: z.nullable(timeSchema),
+  deployment_id: z.nullable(z.uuid({ error: 'must be a UUID' })),
+  run_url: z.nullable(lineSchema),
 })
-export type InstalledVersion = z.infer<typeof versionSchema>
+export type InstalledVersion = z.infer<typeof installedVersionSchema>
 
 /** Which plugin or service of the marketplace, or which project; then the slug is the project's id. */
-const originSchema = z.object({ contract: z.enum(['marketplace', 'project']), slug: z.string() })
+const originSchema = z.object({ contract: z.enum(['marketplace', 'project']), slug: originSlugSchema })
 export type Origin = z.infer<typeof originSchema>
 
-const snapshotSchema = z.extend(versionSchema, {
+const snapshotSchema = z.extend(installedVersionSchema, {
   /** The directory's name, `<n>-<version>`. */
-  name: z.string(),
+  name: snapshotNameSchema,
   /** Where it differs from the row's own. */
   origin: z.exactOptional(originSchema),
   /** The keep-paths that stayed in it, because nothing replaced it. */
-  kept_paths: z.exactOptional(z.array(z.string())),
+  kept_paths: z.exactOptional(z.array(innerPathSchema)),
 })
 export type SnapshotRow = z.infer<typeof snapshotSchema>
 
-export const installedRowSchema = z.extend(versionSchema, {
+export const installedRowSchema = z.extend(installedVersionSchema, {
   contract: originSchema.shape.contract,
-  kind: z.enum(['plugin', 'service']),
+  kind: kindSchema,
   slug: originSchema.shape.slug,
-  id: z.string(),
+  id: idSchema,
   /** Retained previous versions, newest last. */
-  snapshots: z.array(snapshotSchema),
+  snapshots: z
+    .array(snapshotSchema)
+    .check(z.refine(rows => isUnique(rows.map(({ name }) => name)), { error: 'must list each snapshot once' })),
 })
 export type InstalledRow = z.infer<typeof installedRowSchema>
 
@@ -61,12 +71,18 @@ export interface Installation {
   discard: readonly string[]
 }
 
-const fileSchema = z.object({
-  schema: z.literal(1),
-  installed: z.array(installedRowSchema),
-  /** Left out when empty. */
-  removed: z.exactOptional(z.array(removedRowSchema)),
-})
+const fileSchema = z
+  .object({
+    schema: z.literal(1),
+    installed: z.array(installedRowSchema),
+    /** Left out when empty. */
+    removed: z.exactOptional(z.array(removedRowSchema)),
+  })
+  .check(
+    z.refine(({ installed, removed = [] }) => isUnique([...installed, ...removed].map(nameOf)), {
+      error: 'lists a plugin or extension twice, so it contradicts itself',
+    }),
+  )
 
 export interface HostRecord {
   installed: InstalledRow[]
@@ -79,12 +95,12 @@ export function readInstalled(layout: Layout): InstalledRow[] {
 }
 
 /**
- * What is installed on this host, and what is retained of removed parts; empty when nothing was ever installed.
- * Throws DeploymentError `inconsistent` when the file is not one that we write, and the system's error when it cannot
- * be read at all.
+ * What is installed on this host, and what is retained of removed parts; empty when nothing was ever installed. Every
+ * name in it is one that may become a path, and each place is listed once.
+ * Throws DeploymentError `inconsistent` when the file is not one that we write, and what `readStateFileSync` throws.
  */
 export function readHostRecord(layout: Layout): HostRecord {
-  const text = readText(layout.installed)
+  const text = readStateFileSync(layout.installed)
   if (text === undefined) return { installed: [], removed: [] }
   try {
     const { installed, removed = [] } = fileSchema.parse(JSON.parse(text))
@@ -92,7 +108,7 @@ export function readHostRecord(layout: Layout): HostRecord {
   } catch (error) {
     throw new DeploymentError(
       'inconsistent',
-      `${layout.installed} is not a record that this action writes. Restore it, or move it away to start again: what is installed then counts as foreign and is kept.`,
+      `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy, or move it away to start again: what is installed then counts as foreign and is kept.`,
       { cause: error },
     )
   }
@@ -148,19 +164,14 @@ export function shelfOf(kind: 'plugin' | 'service'): Shelf {
   return kind === 'plugin' ? 'plugins' : 'extensions'
 }
 
-function readText(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8')
-  } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return undefined
-    throw toHostError(error, `reading ${path}`)
-  }
-}
-
 function inOrder<Row extends RemovedRow>(rows: readonly Row[]): Row[] {
   return rows.toSorted((a, b) => nameOf(a).localeCompare(nameOf(b), 'en'))
 }
 
-function nameOf(row: RemovedRow): string {
+function isUnique(names: readonly string[]): boolean {
+  return new Set(names).size === names.length
+}
+
+function nameOf(row: Pick<RemovedRow, 'kind' | 'id'>): string {
   return placeName(placeOf(row))
 }

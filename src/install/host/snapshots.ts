@@ -4,6 +4,7 @@ import { versionSchema } from '../../core/identifiers.ts'
 import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
 import type { SnapshotRow } from './installed.ts'
 import { presentPaths } from './keep-paths.ts'
+import { snapshotNameSchema } from './record-fields.ts'
 
 export interface Retention {
   keep: SnapshotRow[]
@@ -12,8 +13,8 @@ export interface Retention {
 
 /** The name for the next snapshot in the folder of a place: one above the highest number there, then the version. */
 export function nextSnapshotName(folder: string, version: string | null): string {
-  const names = listNames(folder)
-  const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10) || 0))
+  const names = listNames(folder).filter(name => snapshotNameSchema.safeParse(name).success)
+  const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)))
   return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`
 }
 

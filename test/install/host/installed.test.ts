@@ -1,8 +1,16 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { describe, it } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
-import { findInstalled, readHostRecord, readInstalled, recordInstalled } from '../../../src/install/host/installed.ts'
+import {
+  findInstalled,
+  type InstalledRow,
+  readHostRecord,
+  readInstalled,
+  recordInstalled,
+} from '../../../src/install/host/installed.ts'
+import type { Layout } from '../../../src/install/host/layout.ts'
 import { prepareTemporaryHost, removedRowOf, rowOf, snapshotOf } from '../prepared-host.ts'
 
 describe('the record of what is installed', () => {
@@ -24,14 +32,25 @@ describe('the record of what is installed', () => {
     assert.equal(readFileSync(layout.installed, 'utf8'), text)
   })
 
-  it('that cannot be read is not reported as damaged', async t => {
-    const layout = await prepareTemporaryHost(t)
-    mkdirSync(layout.installed)
-    assert.throws(
-      () => readInstalled(layout),
-      error => error instanceof DeploymentError && error.code === 'step_failed',
-    )
-  })
+  const notFiles: Record<string, (path: string) => void> = {
+    'a directory': path => mkdirSync(path),
+    'a symlink': path => symlinkSync('/dev/null', path),
+    'a pipe': path => execFileSync('mkfifo', [path]),
+  }
+  for (const [kind, make] of Object.entries(notFiles)) {
+    it(`that is ${kind} is named, with advice, and not reported as damaged`, async t => {
+      const layout = await prepareTemporaryHost(t)
+      make(layout.installed)
+      assert.throws(
+        () => readInstalled(layout),
+        error =>
+          error instanceof DeploymentError &&
+          error.code === 'host_not_writable' &&
+          error.message.includes(layout.installed) &&
+          error.message.includes('Move it away'),
+      )
+    })
+  }
 
   for (const text of ['', '{', '[]', '{"schema":2,"installed":[]}', '{"schema":1,"installed":[{"id":"x"}]}']) {
     it(`is refused as ${JSON.stringify(text)}, and not overwritten`, async t => {
@@ -68,3 +87,64 @@ describe('the record of a removed part', () => {
     assert.deepEqual(Object.keys(JSON.parse(readFileSync(layout.installed, 'utf8'))), ['schema', 'installed'])
   })
 })
+
+describe('a name in the record of what is installed', () => {
+  const withSnapshot = (more: Record<string, unknown>) => rowOf({ snapshots: [snapshotOf('1-2.0.0', more)] })
+  const rows: Record<string, InstalledRow> = {
+    'a snapshot that leads to all plugins': withSnapshot({ name: '../../../../plugins' }),
+    'a snapshot that leads out of the project root': withSnapshot({ name: '../../../../../outside' }),
+    'a snapshot that is all snapshots': withSnapshot({ name: '' }),
+    'a snapshot in a folder': withSnapshot({ name: '1-2.0.0/data' }),
+    'a snapshot with a NUL byte': withSnapshot({ name: '1-2.0.0\0' }),
+    'a kept path that leads upwards': withSnapshot({ kept_paths: ['data/../../other'] }),
+    'an absolute kept path': withSnapshot({ kept_paths: ['/etc'] }),
+    'a snapshot of an origin that is no name': withSnapshot({ origin: { contract: 'project', slug: '..' } }),
+    'the id of all plugins': rowOf({ id: '.' }),
+    'the id of the project root': rowOf({ id: '..' }),
+    'an empty id': rowOf({ id: '' }),
+    'an id with a line break': rowOf({ id: 'greeter\n' }),
+    'a slug that is a path': rowOf({ slug: 'a/../b' }),
+    'a version that is a path': rowOf({ version: '../1' }),
+    'a tree digest that is a path': rowOf({ tree_digest: '../installed' }),
+    'a digest of another length': rowOf({ artifact_sha256: 'ab' }),
+    'a time that is a path': rowOf({ installed_at: '../2026' }),
+    'a deployment that is no UUID': rowOf({ deployment_id: '..' }),
+    'a link with a line break': rowOf({ run_url: 'http://hub\n::error::' }),
+  }
+  for (const [name, row] of Object.entries(rows)) {
+    it(`is refused: ${name}`, async t => {
+      const layout = await prepareTemporaryHost(t)
+      assertRefused(layout, { schema: 1, installed: [row] })
+    })
+  }
+
+  it('may not occur twice, as a place or as a snapshot', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const snapshots = [snapshotOf('1-2.0.0'), snapshotOf('1-2.0.0')]
+    assertRefused(layout, { schema: 1, installed: [rowOf(), rowOf({ version: '1.0.0' })] })
+    assertRefused(layout, { schema: 1, installed: [rowOf()], removed: [removedRowOf()] })
+    assertRefused(layout, { schema: 1, installed: [rowOf({ snapshots })] })
+  })
+
+  it('is accepted at its greatest length', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const [id, version] = ['i'.repeat(128), 'v'.repeat(128)]
+    const row = rowOf({ id, slug: id, version, snapshots: [snapshotOf(`999999999999999-${version}`, { version })] })
+    await recordInstalled(layout, { rows: [row], removed: [] })
+    assert.deepEqual(readInstalled(layout), [row])
+  })
+})
+
+/** The message names the file, what is wrong in it and what to do. */
+function assertRefused(layout: Layout, record: unknown): void {
+  writeFileSync(layout.installed, JSON.stringify(record))
+  assert.throws(
+    () => readHostRecord(layout),
+    error =>
+      error instanceof DeploymentError &&
+      error.code === 'inconsistent' &&
+      error.message.includes(layout.installed) &&
+      /must |twice/.test(error.message) &&
+      error.message.includes('move it away'),
+  )
+}

@@ -1,0 +1,38 @@
+import { z } from 'zod/mini'
+import { projectIdSchema, slugSchema } from '../../core/identifiers.ts'
+
+/** What our own state files contain, parsed as strictly as a hub's answer: some of it becomes a path. */
+
+/** ISO 8601 in UTC, as this action writes it. */
+export const timeSchema = z.string().check(
+  z.regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/, {
+    error: 'must be a time such as 2026-01-02T03:04:05.678Z',
+  }),
+)
+
+/** SHA-256 as this action writes it: lower case. */
+export const digestSchema = z
+  .string()
+  .check(z.regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hex digits in lower case' }))
+
+/** The slug of the marketplace, or the id of a project. */
+export const originSlugSchema = z.union([slugSchema, projectIdSchema], {
+  error: 'must be a slug of the marketplace or the id of a project',
+})
+
+/** One line, which is shown and never followed. */
+export const lineSchema = z.string().check(z.regex(/^\P{Cc}{0,2000}$/u, { error: 'must be one short line' }))
+
+/** The directory of a snapshot, `<n>-<version>`, alone. */
+export const snapshotNameSchema = z.string().check(
+  z.regex(/^[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
+    error: 'must be <number>-<version>, the name of a directory',
+  }),
+)
+
+/** A path below a directory, with `/` between its parts. */
+export const innerPathSchema = z.string().check(
+  z.regex(/^(?!\.{1,2}(?:\/|$))[^/\0]{1,255}(?:\/(?!\.{1,2}(?:\/|$))[^/\0]{1,255})*$/u, {
+    error: 'must be a relative path without empty parts, "." and ".."',
+  }),
+)

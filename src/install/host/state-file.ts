@@ -1,0 +1,34 @@
+import { constants } from 'node:fs'
+import { z } from 'zod/mini'
+import { DeploymentError, errnoOf } from '../../core/errors.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
+import { readSmallFileSync } from '../files/read-small-file.ts'
+import { toHostError } from '../files/system-errors.ts'
+
+/** Far above what years of deployments write. */
+const MAX_STATE_BYTES = 256 * 1024 * 1024
+
+/**
+ * The text of one of our own files; undefined when there is none. Follows no symlink and never waits for a pipe.
+ * Throws DeploymentError `host_not_writable` when it is not a regular file, and the system's error, both with its name.
+ */
+export function readStateFileSync(path: string): string | undefined {
+  try {
+    const text = readSmallFileSync(path, MAX_STATE_BYTES, constants.O_NOFOLLOW)
+    if (text !== undefined) return text
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return undefined
+    if (errnoOf(error) !== 'ELOOP') throw toHostError(error, `reading ${path}`)
+  }
+  throw new DeploymentError(
+    'host_not_writable',
+    `${path} is not a regular file of a usable size, but this action keeps its records in a file of that name. Move it away, restore the file if you have a copy, and run again.`,
+  )
+}
+
+/** What is wrong with a state file, and where in it, on one line. */
+export function describeDamage(error: unknown): string {
+  if (!(error instanceof z.core.$ZodError)) return 'it is not JSON'
+  const issue = error.issues[0]
+  return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${issue?.message}`, 300)
+}
