@@ -3770,7 +3770,7 @@ var visit = __nccwpck_require__(204);
 
 
 
-__webpack_unused_export__ = composer.Composer;
+exports.Dk = composer.Composer;
 __webpack_unused_export__ = Document.Document;
 __webpack_unused_export__ = Schema.Schema;
 __webpack_unused_export__ = errors.YAMLError;
@@ -3790,14 +3790,14 @@ __webpack_unused_export__ = Scalar.Scalar;
 __webpack_unused_export__ = YAMLMap.YAMLMap;
 __webpack_unused_export__ = YAMLSeq.YAMLSeq;
 __webpack_unused_export__ = cst;
-__webpack_unused_export__ = lexer.Lexer;
+exports.JG = lexer.Lexer;
 exports.HN = lineCounter.LineCounter;
-__webpack_unused_export__ = parser.Parser;
+exports.iX = parser.Parser;
 __webpack_unused_export__ = publicApi.parse;
 __webpack_unused_export__ = publicApi.parseAllDocuments;
-exports.Tp = publicApi.parseDocument;
+__webpack_unused_export__ = publicApi.parseDocument;
 __webpack_unused_export__ = publicApi.stringify;
-__webpack_unused_export__ = visit.visit;
+exports.YR = visit.visit;
 __webpack_unused_export__ = visit.visitAsync;
 
 
@@ -16902,8 +16902,13 @@ const MAX_PATH_LEVELS = 64;
 const MAX_COMPRESSION_RATIO = 1000;
 const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024;
 const MAX_JSON_BODY_BYTES = 1024 * 1024;
-/** Of a file that someone writes by hand: a plan, a host config, plugin.yaml, settings and their template. */
+/** Of a file that someone writes by hand: settings and their template. */
 const MAX_SMALL_FILE_BYTES = 256 * 1024;
+const PLUGIN_YAML_LIMITS = { bytes: 32 * 1024, lexemes: 16 * 1024 };
+/** Of the plan in a project's archive. */
+const BUNDLED_PLAN_LIMITS = { bytes: 64 * 1024, lexemes: 32 * 1024 };
+/** Of the operator's own plan and host config. */
+const OPERATOR_YAML_LIMITS = { bytes: 256 * 1024, lexemes: 128 * 1024 };
 const MAX_FOREIGN_TEXT_CHARS = 500;
 
 ;// CONCATENATED MODULE: external "node:crypto"
@@ -23649,7 +23654,137 @@ function refuseWithoutSpace(folder, bytes) {
 
 // EXTERNAL MODULE: ./node_modules/yaml/dist/index.js
 var dist = __nccwpck_require__(8815);
+;// CONCATENATED MODULE: ./build/core/document/compose-yaml.js
+
+const MAX_YAML_LEVELS = 32;
+/** A text with more mistakes than anyone would list is not read to its end. */
+const MAX_YAML_COMPLAINTS = 100;
+/**
+ * Composes one YAML document at a cost that is linear in its length, whatever it contains: the library itself takes
+ * minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below `MAX_YAML_LEVELS` levels, after
+ * `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
+ */
+function composeYaml(text, limits, options) {
+    const lines = new dist/* LineCounter */.HN();
+    const complaints = new Complaints();
+    try {
+        const document = compose(limitedTokens(text, limits, lines), complaints, { options, end: text.length });
+        return { document, complaints: complaints.list, lines };
+    }
+    catch (error) {
+        if (!(error instanceof Excess))
+            throw error;
+        complaints.close(error);
+        return { document: undefined, complaints: complaints.list, lines };
+    }
+}
+function compose(tokens, complaints, { options, end }) {
+    const composer = new dist/* Composer */.Dk(options);
+    // The library has no hook for this. Without it, it makes an error object for each of 100,000 mistakes.
+    Reflect.set(composer, 'onError', complaints.take);
+    let hasDocument = false;
+    for (const token of tokens) {
+        const complaint = tokenComplaint(token, hasDocument);
+        if (complaint !== undefined)
+            complaints.add({ ...complaint, offset: token.offset, isWarning: false });
+        if (complaint?.code === 'MULTIPLE_DOCS')
+            break;
+        if (complaint === undefined)
+            for (const _ of composer.next(token))
+                ;
+        hasDocument ||= token.type === 'document';
+    }
+    const [document] = composer.end(true, end);
+    return document;
+}
+function tokenComplaint(token, hasDocument) {
+    if (token.type === 'error')
+        return { code: 'UNEXPECTED_TOKEN', message: token.message };
+    if (token.type === 'document' && hasDocument)
+        return { code: 'MULTIPLE_DOCS', message: 'Another document' };
+    if (token.type === 'doc-end' && !hasDocument)
+        return { code: 'UNEXPECTED_TOKEN', message: 'End without a document' };
+    return undefined;
+}
+function* limitedTokens(text, limits, lines) {
+    const parser = new dist/* Parser */.iX(lines.addNewLine);
+    let lexemes = 0;
+    lines.addNewLine(0);
+    for (const lexeme of new dist/* Lexer */.JG().lex(text)) {
+        lexemes++;
+        if (lexemes > limits.lexemes)
+            throw new Excess(`more than ${limits.lexemes} words and signs`, parser.offset);
+        yield* parser.next(lexeme);
+        if (isTooDeep(parser.stack))
+            throw new Excess(`more than ${MAX_YAML_LEVELS} levels of nesting`, parser.offset);
+    }
+    yield* parser.end();
+}
+function isTooDeep(open) {
+    return open.length > MAX_YAML_LEVELS && open.filter(token => 'items' in token).length > MAX_YAML_LEVELS;
+}
+/** The text exceeds a limit. */
+class Excess {
+    message;
+    offset;
+    constructor(message, offset) {
+        this.message = message;
+        this.offset = offset;
+    }
+}
+class Complaints {
+    list = [];
+    /** The library's own handler of errors. Throws when there are enough, because only that stops the library. */
+    take = (source, code, message, isWarning = false) => {
+        this.add({ code, message, offset: offsetOf(source), isWarning });
+    };
+    add(complaint) {
+        if (this.list.length >= MAX_YAML_COMPLAINTS)
+            throw new Excess(`more than ${MAX_YAML_COMPLAINTS} mistakes`, complaint.offset);
+        this.list.push(complaint);
+    }
+    close({ message, offset }) {
+        this.list.push({ code: 'RESOURCE_EXHAUSTION', message, offset, isWarning: false });
+    }
+}
+function offsetOf(source) {
+    if (typeof source === 'number')
+        return source;
+    return 'offset' in source ? source.offset : source[0];
+}
+
+;// CONCATENATED MODULE: ./build/core/document/unreadable-character.js
+/** Everything but what YAML accepts in a text. A carriage return ends a line for YAML, but not for our parser. */
+const UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u;
+/** What readers of YAML 1.1 take for the end of a line and those of 1.2 do not, and what only some of them skip. */
+const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
+/** The first character that YAML does not accept, and its line: `U+0000 in line 3`. Undefined where there is none. */
+function unreadableCharacter(text) {
+    return firstMatch(text, UNREADABLE);
+}
+/** The first character where a line, or a key, ends for one reader of YAML and continues for another. */
+function ambiguousCharacter(text) {
+    return firstMatch(text, READ_DIFFERENTLY);
+}
+function firstMatch(text, pattern) {
+    const match = pattern.exec(text);
+    if (match === null)
+        return undefined;
+    const line = text.slice(0, match.index).split('\n').length;
+    return `${unreadable_character_nameOf(match[0])} in line ${line}`;
+}
+function unreadable_character_nameOf(character) {
+    if (character === '\ufffd')
+        return 'something that is not UTF-8';
+    if (character === '\r')
+        return 'a carriage return without a line feed';
+    return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
+}
+
 ;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
+
+
+
 
 
 
@@ -23666,20 +23801,64 @@ const plugin_yaml_schema = object({
 });
 /**
  * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
- * fields that we read has a type that the host does not expect. Unknown keys are fine; of a key written twice the last
- * one counts, as in the host's own reader.
+ * fields that we read has a type that the host does not expect; `invalid_manifest` when it exceeds
+ * `PLUGIN_YAML_LIMITS`, or when the host's reader (of YAML 1.1) could read something else than we do. Unknown keys are
+ * fine.
  */
 function parsePluginYaml(text) {
-    const document = (0,dist/* parseDocument */.Tp)(text, { uniqueKeys: false, logLevel: 'error' });
-    const problem = document.errors[0];
-    if (problem !== undefined)
-        throw notAPlugin(`is not valid YAML (${cleanForeignText(problem.message)})`);
+    refuseAmbiguousText(text);
+    const document = readDocument(composeYaml(text.replace(/^\uFEFF/, ''), PLUGIN_YAML_LIMITS, { uniqueKeys: false }));
+    refuseAmbiguousNodes(document);
     const parsed = plugin_yaml_schema.safeParse(toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })));
     if (!parsed.success) {
         const issue = parsed.error.issues[0];
         throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`);
     }
     return toPluginYaml(parsed.data, versionSourceOf(document));
+}
+function refuseAmbiguousText(text) {
+    if (Buffer.byteLength(text) > PLUGIN_YAML_LIMITS.bytes)
+        throw invalid(`must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found more`);
+    const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text);
+    if (stranger !== undefined)
+        throw invalid(`must not contain what readers of YAML do not agree on, found ${stranger}`);
+}
+function readDocument({ document, complaints }) {
+    const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION');
+    if (excess !== undefined)
+        throw invalid(`must be simple enough to read, found ${excess.message}`);
+    const mistake = complaints.find(({ isWarning }) => !isWarning);
+    if (mistake !== undefined || document === undefined)
+        throw notAPlugin(`is not valid YAML (${cleanForeignText(mistake?.message ?? 'no document')})`);
+    return document;
+}
+/** Of two equal keys the host takes the last one, and what a merge key means depends on the reader. */
+function refuseAmbiguousNodes(document) {
+    let aliases = 0;
+    (0,dist/* visit */.YR)(document, {
+        Alias: () => {
+            aliases++;
+            if (aliases > MAX_ALIAS_COUNT)
+                throw invalid(`must be simple enough to read, found more than ${MAX_ALIAS_COUNT} aliases`);
+        },
+        Map: (_, { items }) => refuseAmbiguousKeys(items.map(({ key }) => key)),
+    });
+}
+function refuseAmbiguousKeys(keys) {
+    const seen = new Set();
+    for (const key of keys) {
+        if (!(0,dist/* isScalar */.jn)(key))
+            throw invalid('must have plain keys, found a list, a map or an alias as a key');
+        if (isMergeKey(key))
+            throw invalid('must not use merge keys (<<): write the keys out');
+        const name = String(key.value);
+        if (seen.has(name))
+            throw invalid(`must have each key once, found "${cleanForeignText(name, 60)}" twice`);
+        seen.add(name);
+    }
+}
+function isMergeKey({ value, type, tag }) {
+    return typeof value === 'symbol' || (value === '<<' && type === 'PLAIN') || tag === 'tag:yaml.org,2002:merge';
 }
 /** The version's own characters, which a number does not keep. */
 function versionSourceOf(document) {
@@ -23716,7 +23895,13 @@ function toPlainValue(read) {
     }
 }
 function notAPlugin(what) {
-    return new ArtifactError('not_a_plugin', `The artifact's plugin.yaml ${what}: nothing was installed. The publisher must fix it; for a service set kind: service.`);
+    return new ArtifactError('not_a_plugin', plugin_yaml_refusal(what, '; for a service set kind: service'));
+}
+function invalid(rule) {
+    return new ArtifactError('invalid_manifest', plugin_yaml_refusal(rule));
+}
+function plugin_yaml_refusal(what, hint = '') {
+    return `The artifact's plugin.yaml ${what}: nothing was installed. The publisher must fix it${hint}.`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/previous-install.js
@@ -23798,7 +23983,7 @@ function placeTaken(place, owner) {
 /** Something that we have no record of may name its version in its plugin.yaml; null where that is no usable one. */
 function readForeignVersion(path) {
     try {
-        const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), MAX_SMALL_FILE_BYTES);
+        const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes);
         return text === undefined ? null : (versionSchema.safeParse(parsePluginYaml(text).version).data ?? null);
     }
     catch {
@@ -24074,20 +24259,20 @@ function shown(value) {
     return typeof value === 'object' ? 'a map' : `the ${typeof value} ${String(value)}`;
 }
 
-;// CONCATENATED MODULE: ./build/core/document/yaml-error-sentence.js
+;// CONCATENATED MODULE: ./build/core/document/yaml-complaint-sentence.js
 
 /**
  * The YAML parser's complaint as a sentence for the author of the file. It quotes nothing of the file, which may be the
  * wrong file and contain secrets.
  */
-function yamlErrorSentence(error) {
-    switch (error.code) {
+function yamlComplaintSentence({ code, message }) {
+    switch (code) {
         case 'MULTIPLE_DOCS':
             return 'the file must contain one YAML document, found another one here';
         case 'TAB_AS_INDENT':
             return 'tabs are not accepted as indentation: use spaces';
         case 'RESOURCE_EXHAUSTION':
-            return 'nested too deeply';
+            return message;
         case 'NON_STRING_KEY':
             return 'keys must be text';
         case 'TAG_RESOLVE_FAILED':
@@ -24097,7 +24282,7 @@ function yamlErrorSentence(error) {
         case 'BAD_DQ_ESCAPE':
             return 'not valid YAML: invalid escape sequence in double quotes';
         default:
-            return `not valid YAML: ${lowerFirst(withoutQuote(error.message))}`;
+            return `not valid YAML: ${lowerFirst(withoutQuote(message))}`;
     }
 }
 /** The parser quotes the file after a colon that ends a word. */
@@ -24113,7 +24298,8 @@ function lowerFirst(message) {
 
 
 
-const MAX_YAML_LEVELS = 32;
+
+
 const STRICT_YAML = {
     version: '1.2',
     schema: 'core',
@@ -24121,24 +24307,19 @@ const STRICT_YAML = {
     resolveKnownTags: false,
     stringKeys: true,
     uniqueKeys: false,
-    prettyErrors: false,
 };
 /**
  * Parses one YAML 1.2 document (core schema) strictly. Anchors, aliases, tags outside the core schema, directives, keys
- * that are not text, repeated keys, more than one document, more than `MAX_SMALL_FILE_BYTES` bytes, bytes that were not
- * UTF-8 (now U+FFFD) and nesting below `MAX_YAML_LEVELS` levels all become problems; it never throws because of the
- * text.
+ * that are not text, repeated keys, more than one document, characters that YAML does not accept and whatever exceeds
+ * `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; it never throws because of the text.
  */
-function parseYamlSource(text, file) {
-    if (Buffer.byteLength(text) > MAX_SMALL_FILE_BYTES)
-        return unreadable(file, `the file must be at most ${MAX_SMALL_FILE_BYTES} bytes, found more`);
-    const stranger = text.indexOf('\uFFFD');
-    if (stranger !== -1)
-        return unreadable(file, `the file must be UTF-8 text, found something else in line ${lineOf(text, stranger)}`);
-    return new ParsedSource(text.replace(/^\uFEFF/, ''), file);
-}
-function lineOf(text, offset) {
-    return text.slice(0, offset).split('\n').length;
+function parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
+    if (Buffer.byteLength(text) > limits.bytes)
+        return unreadable(file, `the file must be at most ${limits.bytes} bytes, found more`);
+    const stranger = unreadableCharacter(text);
+    if (stranger !== undefined)
+        return unreadable(file, `the file must be text, found ${stranger}`);
+    return new ParsedSource(composeYaml(text.replace(/^\uFEFF/, ''), limits, STRICT_YAML), file);
 }
 function unreadable(file, message) {
     const start = { file, line: 1, column: 1 };
@@ -24154,30 +24335,32 @@ class ParsedSource {
     value;
     #file;
     #root;
-    #lines = new dist/* LineCounter */.HN();
-    constructor(text, file) {
+    #lines;
+    constructor(composed, file) {
         this.#file = file;
-        const document = (0,dist/* parseDocument */.Tp)(text, { ...STRICT_YAML, lineCounter: this.#lines });
-        this.#root = document.contents;
+        this.#lines = composed.lines;
+        this.#root = composed.document?.contents ?? null;
         const walked = walkNodes(this.#root);
-        this.problems = [...syntaxFindings(document), ...walked.findings].map(({ message, offset }) => problemAt(this.#positionAt(offset), message));
-        this.value = document.errors.length > 0 || !walked.plain ? undefined : document.toJS({ maxAliasCount: 0 });
+        this.problems = [...syntaxFindings(composed), ...walked.findings]
+            .slice(0, MAX_REPORTED_PROBLEMS)
+            .map(({ message, offset }) => problemAt(this.#positionAt(offset), message));
+        this.value = isSound(composed) && !walked.hasAlias ? composed.document?.toJS({ maxAliasCount: 0 }) : undefined;
     }
     positionOf(path) {
         let node = this.#root;
         for (const key of path) {
             const child = childOf(node, key);
-            if (offsetOf(child) === undefined)
+            if (yaml_source_offsetOf(child) === undefined)
                 break;
             node = child;
         }
-        return this.#positionAt(offsetOf(node) ?? 0);
+        return this.#positionAt(yaml_source_offsetOf(node) ?? 0);
     }
     positionOfKey(path) {
         let parent = this.#root;
         for (const key of path.slice(0, -1))
             parent = childOf(parent, key);
-        const offset = offsetOf(keyNodeOf(parent, path.at(-1)));
+        const offset = yaml_source_offsetOf(keyNodeOf(parent, path.at(-1)));
         return offset === undefined ? this.positionOf(path) : this.#positionAt(offset);
     }
     #positionAt(offset) {
@@ -24185,32 +24368,29 @@ class ParsedSource {
         return { file: this.#file, line: Math.max(line, 1), column: Math.max(col, 1) };
     }
 }
-function syntaxFindings(document) {
-    const versionDirective = document.directives.yaml.explicit
+function isSound({ complaints }) {
+    return complaints.every(({ isWarning }) => isWarning);
+}
+function syntaxFindings({ document, complaints }) {
+    const versionDirective = document?.directives.yaml.explicit
         ? [{ message: 'directives (%) are not accepted: remove them', offset: 0 }]
         : [];
-    const reported = [...document.errors, ...document.warnings].map(error => ({
-        message: yamlErrorSentence(error),
-        offset: error.pos[0],
+    const reported = complaints.map(complaint => ({
+        message: yamlComplaintSentence(complaint),
+        offset: complaint.offset,
     }));
     return [...versionDirective, ...reported];
 }
 function walkNodes(root) {
     const findings = [];
-    const open = [{ node: root, level: 1 }];
-    let plain = true;
-    for (let entry = open.pop(); entry !== undefined; entry = open.pop()) {
-        const { node, level } = entry;
+    const open = [root];
+    let hasAlias = false;
+    for (let node = open.pop(); node !== undefined; node = open.pop()) {
         findings.push(...nodeFindings(node));
-        const tooDeep = (0,dist/* isCollection */.P3)(node) && level > MAX_YAML_LEVELS;
-        if (tooDeep)
-            findings.push(finding(node, `nested deeper than ${MAX_YAML_LEVELS} levels`));
-        if (tooDeep || (0,dist/* isAlias */.Vj)(node))
-            plain = false;
-        else
-            open.push(...childNodes(node).map(child => ({ node: child, level: level + 1 })));
+        hasAlias ||= (0,dist/* isAlias */.Vj)(node);
+        open.push(...childNodes(node).filter(child => child !== undefined));
     }
-    return { findings, plain };
+    return { findings, hasAlias };
 }
 function nodeFindings(node) {
     if ((0,dist/* isAlias */.Vj)(node))
@@ -24251,9 +24431,9 @@ function keyText(key) {
     return (0,dist/* isScalar */.jn)(key) ? String(key.value) : '';
 }
 function finding(node, message) {
-    return { message, offset: offsetOf(node) ?? 0 };
+    return { message, offset: yaml_source_offsetOf(node) ?? 0 };
 }
-function offsetOf(node) {
+function yaml_source_offsetOf(node) {
     return (0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node) || (0,dist/* isAlias */.Vj)(node) ? node.range?.[0] : undefined;
 }
 
@@ -24562,6 +24742,7 @@ function propertyOf(value, key) {
 
 
 
+
 /** The plan is refused: code `invalid_plan`, with everything that is wrong with it. */
 class PlanError extends SourceError {
     name = 'PlanError';
@@ -24573,8 +24754,8 @@ class PlanError extends SourceError {
  * The plan in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown actions and keys,
  * repeated ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
  */
-function parsePlan(text, file) {
-    const source = parseYamlSource(text, file);
+function parsePlan(text, file, limits = OPERATOR_YAML_LIMITS) {
+    const source = parseYamlSource(text, file, limits);
     if (source.value === undefined)
         throw new PlanError(source.problems);
     const parsed = planSchema.safeParse(source.value);
@@ -24603,9 +24784,11 @@ function buildPlan(written, source) {
 function stepAwareProblems(issues, source) {
     const strangers = issues.filter(isUnknownAction);
     const known = issues.filter(issue => !isUnknownAction(issue));
-    const common = strangers.flatMap(({ path }) => commonIssues(path.slice(0, -1), source));
+    const common = strangers
+        .slice(0, MAX_REPORTED_PROBLEMS)
+        .flatMap(({ path }) => commonIssues(path.slice(0, -1), source));
     return [
-        ...strangers.map(({ path }) => unknownActionProblem(path, source)),
+        ...strangers.slice(0, MAX_REPORTED_PROBLEMS).map(({ path }) => unknownActionProblem(path, source)),
         ...new SchemaComplaints(source, planWords).problemsOf([...known, ...common]),
     ];
 }
@@ -26314,8 +26497,8 @@ function howToRead(entry) {
 
 
 /**
- * Reads the `plugin.yaml` of an extracted artifact, a regular file of at most `MAX_SMALL_FILE_BYTES`. Throws
- * ArtifactError `not_a_plugin`, or the system's error as DeploymentError.
+ * Reads the `plugin.yaml` of an extracted artifact, a regular file. Throws ArtifactError `not_a_plugin` or
+ * `invalid_manifest` as `parsePluginYaml` does, or the system's error as DeploymentError.
  */
 function readPluginYaml(staged) {
     const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
@@ -26323,8 +26506,8 @@ function readPluginYaml(staged) {
         const found = (0,external_node_fs_namespaceObject.statSync)(path);
         if (!found.isFile())
             throw read_plugin_yaml_notAPlugin('a plugin.yaml that is not a file');
-        if (found.size > MAX_SMALL_FILE_BYTES)
-            throw read_plugin_yaml_notAPlugin(`a plugin.yaml of more than ${MAX_SMALL_FILE_BYTES} bytes`);
+        if (found.size > PLUGIN_YAML_LIMITS.bytes)
+            throw tooLarge(found.size);
         return parsePluginYaml((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'));
     }
     catch (error) {
@@ -26332,6 +26515,9 @@ function readPluginYaml(staged) {
             throw read_plugin_yaml_notAPlugin('no plugin.yaml at its root');
         throw toHostError(error, `reading ${path}`);
     }
+}
+function tooLarge(bytes) {
+    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}: nothing was installed. The publisher must shorten it.`);
 }
 function read_plugin_yaml_notAPlugin(found) {
     return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin. Nothing was installed. For a service, set kind: service.`);
@@ -29568,7 +29754,7 @@ function readHostInputs(read) {
         pluginSecretKey: read.optionalSecret('plugin-secret-key'),
         projectRoot: read.required('project-root', projectRootSchema),
         hostId: read.withDefault('host-id', hostIdSchema, (0,external_node_os_namespaceObject.hostname)()),
-        hostConfig: read.file('host-config', MAX_SMALL_FILE_BYTES),
+        hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
         artifactSha256: read.optional('artifact-sha256', sha256Schema),
         keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
         settings: read.settings('settings'),
@@ -29946,7 +30132,7 @@ function readDeployInputs(workspace) {
         slug: read.required('slug', slugSchema),
         kind: read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin'),
         version: read.withDefault('version', versionSchema, 'latest'),
-        plan: read.requiredFile('install-plan', MAX_SMALL_FILE_BYTES),
+        plan: read.requiredFile('install-plan', OPERATOR_YAML_LIMITS.bytes),
         dryRun: read.withDefault('dry-run', booleanSchema, false),
         ...readHostInputs(read),
     };
@@ -30917,10 +31103,10 @@ function pluginsOf(parts) {
     return parts.flatMap(({ shelf, id, version }) => (shelf === 'plugins' ? [{ id, version }] : []));
 }
 function readPlan(content) {
-    const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, PLAN), MAX_SMALL_FILE_BYTES);
+    const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, PLAN), BUNDLED_PLAN_LIMITS.bytes);
     if (text !== undefined)
-        return parsePlan(text, PLAN);
-    throw new ArtifactError('invalid_manifest', `The project has no ${PLAN}, a file of at most ${MAX_SMALL_FILE_BYTES} bytes: nothing was installed. Its publisher must seal it with its plan.`);
+        return parsePlan(text, PLAN, BUNDLED_PLAN_LIMITS);
+    throw new ArtifactError('invalid_manifest', `The project has no ${PLAN}, a file of at most ${BUNDLED_PLAN_LIMITS.bytes} bytes: nothing was installed. Its publisher must seal it with its plan.`);
 }
 /** A bound plan says `plugins/`, also where the archive has another name for that directory. */
 function pathInArchive(from, { pluginsDirname }) {
@@ -31411,7 +31597,7 @@ function parseZstdFrames(bytes) {
     const frames = [];
     for (let count = 1; !stream.isAtEnd(); count++) {
         if (count > MAX_FRAMES)
-            throw tooLarge(`consists of more than ${MAX_FRAMES} frames`);
+            throw zstd_frames_tooLarge(`consists of more than ${MAX_FRAMES} frames`);
         const frame = stream.next();
         if (frame !== null)
             frames.push(frame);
@@ -31427,7 +31613,7 @@ function parseZstdFrames(bytes) {
 function verifyWindowUse({ windowBytes }, unpackedBytes) {
     if (Math.min(windowBytes, unpackedBytes) <= MAX_USED_WINDOW_BYTES)
         return;
-    throw tooLarge(`uses more than ${MAX_USED_WINDOW_BYTES} bytes of a zstd window of ${windowBytes}`);
+    throw zstd_frames_tooLarge(`uses more than ${MAX_USED_WINDOW_BYTES} bytes of a zstd window of ${windowBytes}`);
 }
 /** Reads frame after frame. */
 class FrameStream {
@@ -31486,7 +31672,7 @@ class FrameStream {
         for (let isLast = false; !isLast;) {
             this.#blocks += 1;
             if (this.#blocks > MAX_BLOCKS)
-                throw tooLarge(`consists of more than ${MAX_BLOCKS} zstd blocks`);
+                throw zstd_frames_tooLarge(`consists of more than ${MAX_BLOCKS} zstd blocks`);
             const header = this.#readUInt(BLOCK_HEADER_BYTES);
             isLast = (header & 1) === 1;
             this.#skip(blockBytes((header >>> 1) & 3, header >>> 3));
@@ -31516,7 +31702,7 @@ function windowSize(descriptor) {
 function verifyWindow(windowBytes) {
     if (windowBytes <= MAX_WINDOW_BYTES)
         return;
-    throw tooLarge(`needs a zstd window of ${windowBytes} bytes, more than the ${MAX_WINDOW_BYTES} accepted`);
+    throw zstd_frames_tooLarge(`needs a zstd window of ${windowBytes} bytes, more than the ${MAX_WINDOW_BYTES} accepted`);
 }
 /** Bytes of a block in the stream after its header. */
 function blockBytes(type, size) {
@@ -31526,7 +31712,7 @@ function blockBytes(type, size) {
         throw invalidArchive(`a zstd block is larger than ${MAX_BLOCK_BYTES} bytes`);
     return type === BLOCK_TYPE.rle ? 1 : size;
 }
-function tooLarge(problem) {
+function zstd_frames_tooLarge(problem) {
     return new ArchiveError('archive_too_large', `The archive ${problem}: nothing was installed; the publisher must pack it with a lower level, or --long=25, and in one piece.`);
 }
 

@@ -1,7 +1,7 @@
 import { z } from 'zod/mini'
 import { type DeployError, toDeployError } from '../core/errors.ts'
 import { kindSchema, slugSchema, versionSchema } from '../core/identifiers.ts'
-import { MAX_SMALL_FILE_BYTES } from '../core/limits.ts'
+import { OPERATOR_YAML_LIMITS } from '../core/limits.ts'
 import type { DeploymentTools } from '../install/deployment/deployment.ts'
 import type { EndedDeployment } from '../install/deployment/run.ts'
 import { shelfOf } from '../install/host/installed.ts'
@@ -52,7 +52,7 @@ export function readDeployInputs(workspace: string): DeployInputs {
     slug: read.required('slug', slugSchema),
     kind: read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin'),
     version: read.withDefault('version', versionSchema, 'latest'),
-    plan: read.requiredFile('install-plan', MAX_SMALL_FILE_BYTES),
+    plan: read.requiredFile('install-plan', OPERATOR_YAML_LIMITS.bytes),
     dryRun: read.withDefault('dry-run', booleanSchema, false),
     ...readHostInputs(read),
   }

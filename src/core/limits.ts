@@ -11,6 +11,19 @@ export const MAX_PATH_LEVELS = 64
 export const MAX_COMPRESSION_RATIO = 1000
 export const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024
 export const MAX_JSON_BODY_BYTES = 1024 * 1024
-/** Of a file that someone writes by hand: a plan, a host config, plugin.yaml, settings and their template. */
+/** Of a file that someone writes by hand: settings and their template. */
 export const MAX_SMALL_FILE_BYTES = 256 * 1024
+
+/** What one YAML text may cost. */
+export interface YamlLimits {
+  readonly bytes: number
+  /** The words, signs, gaps and line ends that the parser distinguishes. */
+  readonly lexemes: number
+}
+
+export const PLUGIN_YAML_LIMITS: YamlLimits = { bytes: 32 * 1024, lexemes: 16 * 1024 }
+/** Of the plan in a project's archive. */
+export const BUNDLED_PLAN_LIMITS: YamlLimits = { bytes: 64 * 1024, lexemes: 32 * 1024 }
+/** Of the operator's own plan and host config. */
+export const OPERATOR_YAML_LIMITS: YamlLimits = { bytes: 256 * 1024, lexemes: 128 * 1024 }
 export const MAX_FOREIGN_TEXT_CHARS = 500

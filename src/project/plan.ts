@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { Manifest, ManifestPart } from '../core/content/manifest.ts'
 import { ArtifactError, ConfigError } from '../core/errors.ts'
-import { MAX_SMALL_FILE_BYTES } from '../core/limits.ts'
+import { BUNDLED_PLAN_LIMITS } from '../core/limits.ts'
 import type { HostConfig } from '../core/plan/host-config.ts'
 import { type Plan, PlanError, parsePlan } from '../core/plan/plan.ts'
 import { subjectIdOf } from '../core/plan/plan-binding.ts'
@@ -116,11 +116,11 @@ function pluginsOf(parts: readonly ManifestPart[]): { id: string; version: strin
 }
 
 function readPlan(content: string): Plan {
-  const text = tryReadSmallFileSync(join(content, PLAN), MAX_SMALL_FILE_BYTES)
-  if (text !== undefined) return parsePlan(text, PLAN)
+  const text = tryReadSmallFileSync(join(content, PLAN), BUNDLED_PLAN_LIMITS.bytes)
+  if (text !== undefined) return parsePlan(text, PLAN, BUNDLED_PLAN_LIMITS)
   throw new ArtifactError(
     'invalid_manifest',
-    `The project has no ${PLAN}, a file of at most ${MAX_SMALL_FILE_BYTES} bytes: nothing was installed. Its publisher must seal it with its plan.`,
+    `The project has no ${PLAN}, a file of at most ${BUNDLED_PLAN_LIMITS.bytes} bytes: nothing was installed. Its publisher must seal it with its plan.`,
   )
 }
 

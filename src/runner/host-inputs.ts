@@ -5,7 +5,7 @@ import {
   DEFAULT_MAX_ARTIFACT_BYTES,
   DEFAULT_MAX_ENTRIES,
   DEFAULT_MAX_EXTRACTED_BYTES,
-  MAX_SMALL_FILE_BYTES,
+  OPERATOR_YAML_LIMITS,
 } from '../core/limits.ts'
 import type { InputReader } from './input-reader.ts'
 import {
@@ -36,7 +36,7 @@ export function readHostInputs(read: InputReader) {
     pluginSecretKey: read.optionalSecret('plugin-secret-key'),
     projectRoot: read.required('project-root', projectRootSchema),
     hostId: read.withDefault('host-id', hostIdSchema, hostname()),
-    hostConfig: read.file('host-config', MAX_SMALL_FILE_BYTES),
+    hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
     artifactSha256: read.optional('artifact-sha256', sha256Schema),
     keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
     settings: read.settings('settings'),

@@ -165,9 +165,17 @@ describe('an archive that must not be extracted', () => {
 describe('a version that is not the intended one', () => {
   const other: Record<string, [Record<string, string>, string]> = {
     'is no plugin': [{ 'README.md': 'hello' }, 'not_a_plugin'],
-    'has a plugin.yaml of more than 256 KiB': [
-      pluginFiles('2.0.0', { 'plugin.yaml': `version: "2.0.0"\n#${' '.repeat(256 * 1024)}\n` }),
-      'not_a_plugin',
+    'has a plugin.yaml of more than 32 KiB': [
+      pluginFiles('2.0.0', { 'plugin.yaml': `version: "2.0.0"\n#${' '.repeat(32 * 1024)}\n` }),
+      'invalid_manifest',
+    ],
+    'has a plugin.yaml that costs too much to read': [
+      pluginFiles('2.0.0', { 'plugin.yaml': `version: "2.0.0"\na: [${','.repeat(30_000)}\n` }),
+      'invalid_manifest',
+    ],
+    'has a plugin.yaml in which another reader finds another mode': [
+      pluginFiles('2.0.0', { 'plugin.yaml': 'version: "2.0.0"\n# hi\u0085execution_mode: trusted\n' }),
+      'invalid_manifest',
     ],
     'has a folder for a plugin.yaml': [{ 'plugin.yaml/x': '', 'src/main.py': '' }, 'not_a_plugin'],
     'has a plugin.yaml of another version': [pluginFiles('2.0.1'), 'version_mismatch'],

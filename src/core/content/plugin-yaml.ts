@@ -1,7 +1,10 @@
-import { type Document, isAlias, isMap, isScalar, parseDocument } from 'yaml'
+import { type Document, isAlias, isMap, isScalar, type Scalar, visit } from 'yaml'
 import { z } from 'zod/mini'
+import { type ComposedYaml, composeYaml } from '../document/compose-yaml.ts'
+import { ambiguousCharacter, unreadableCharacter } from '../document/unreadable-character.ts'
 import { ArtifactError } from '../errors.ts'
 import { cleanForeignText } from '../foreign-text.ts'
+import { PLUGIN_YAML_LIMITS } from '../limits.ts'
 
 /** The variables that a plugin declares under `environment`. */
 export interface VariableNames {
@@ -35,19 +38,64 @@ const schema = z.object({
 
 /**
  * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
- * fields that we read has a type that the host does not expect. Unknown keys are fine; of a key written twice the last
- * one counts, as in the host's own reader.
+ * fields that we read has a type that the host does not expect; `invalid_manifest` when it exceeds
+ * `PLUGIN_YAML_LIMITS`, or when the host's reader (of YAML 1.1) could read something else than we do. Unknown keys are
+ * fine.
  */
 export function parsePluginYaml(text: string): PluginYaml {
-  const document = parseDocument(text, { uniqueKeys: false, logLevel: 'error' })
-  const problem = document.errors[0]
-  if (problem !== undefined) throw notAPlugin(`is not valid YAML (${cleanForeignText(problem.message)})`)
+  refuseAmbiguousText(text)
+  const document = readDocument(composeYaml(text.replace(/^\uFEFF/, ''), PLUGIN_YAML_LIMITS, { uniqueKeys: false }))
+  refuseAmbiguousNodes(document)
   const parsed = schema.safeParse(toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })))
   if (!parsed.success) {
     const issue = parsed.error.issues[0]
     throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`)
   }
   return toPluginYaml(parsed.data, versionSourceOf(document))
+}
+
+function refuseAmbiguousText(text: string): void {
+  if (Buffer.byteLength(text) > PLUGIN_YAML_LIMITS.bytes)
+    throw invalid(`must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found more`)
+  const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text)
+  if (stranger !== undefined) throw invalid(`must not contain what readers of YAML do not agree on, found ${stranger}`)
+}
+
+function readDocument({ document, complaints }: ComposedYaml): Document.Parsed {
+  const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION')
+  if (excess !== undefined) throw invalid(`must be simple enough to read, found ${excess.message}`)
+  const mistake = complaints.find(({ isWarning }) => !isWarning)
+  if (mistake !== undefined || document === undefined)
+    throw notAPlugin(`is not valid YAML (${cleanForeignText(mistake?.message ?? 'no document')})`)
+  return document
+}
+
+/** Of two equal keys the host takes the last one, and what a merge key means depends on the reader. */
+function refuseAmbiguousNodes(document: Document.Parsed): void {
+  let aliases = 0
+  visit(document, {
+    Alias: () => {
+      aliases++
+      if (aliases > MAX_ALIAS_COUNT)
+        throw invalid(`must be simple enough to read, found more than ${MAX_ALIAS_COUNT} aliases`)
+    },
+    Map: (_, { items }) => refuseAmbiguousKeys(items.map(({ key }) => key)),
+  })
+}
+
+function refuseAmbiguousKeys(keys: readonly unknown[]): void {
+  const seen = new Set<string>()
+  for (const key of keys) {
+    if (!isScalar(key)) throw invalid('must have plain keys, found a list, a map or an alias as a key')
+    if (isMergeKey(key)) throw invalid('must not use merge keys (<<): write the keys out')
+    const name = String(key.value)
+    if (seen.has(name)) throw invalid(`must have each key once, found "${cleanForeignText(name, 60)}" twice`)
+    seen.add(name)
+  }
+}
+
+function isMergeKey({ value, type, tag }: Scalar): boolean {
+  return typeof value === 'symbol' || (value === '<<' && type === 'PLAIN') || tag === 'tag:yaml.org,2002:merge'
 }
 
 /** The version's own characters, which a number does not keep. */
@@ -87,8 +135,13 @@ function toPlainValue(read: () => unknown): unknown {
 }
 
 function notAPlugin(what: string): ArtifactError {
-  return new ArtifactError(
-    'not_a_plugin',
-    `The artifact's plugin.yaml ${what}: nothing was installed. The publisher must fix it; for a service set kind: service.`,
-  )
+  return new ArtifactError('not_a_plugin', refusal(what, '; for a service set kind: service'))
+}
+
+function invalid(rule: string): ArtifactError {
+  return new ArtifactError('invalid_manifest', refusal(rule))
+}
+
+function refusal(what: string, hint = ''): string {
+  return `The artifact's plugin.yaml ${what}: nothing was installed. The publisher must fix it${hint}.`
 }

@@ -1,19 +1,9 @@
-import {
-  type Document,
-  isAlias,
-  isCollection,
-  isMap,
-  isPair,
-  isScalar,
-  LineCounter,
-  type Node,
-  parseDocument,
-} from 'yaml'
-import { MAX_SMALL_FILE_BYTES } from '../limits.ts'
-import { problemAt, type SourcePosition, type SourceProblem } from './source-problem.ts'
-import { yamlErrorSentence } from './yaml-error-sentence.ts'
-
-export const MAX_YAML_LEVELS = 32
+import { isAlias, isCollection, isMap, isPair, isScalar, type LineCounter, type Node } from 'yaml'
+import { OPERATOR_YAML_LIMITS, type YamlLimits } from '../limits.ts'
+import { type ComposedYaml, composeYaml } from './compose-yaml.ts'
+import { MAX_REPORTED_PROBLEMS, problemAt, type SourcePosition, type SourceProblem } from './source-problem.ts'
+import { unreadableCharacter } from './unreadable-character.ts'
+import { yamlComplaintSentence } from './yaml-complaint-sentence.ts'
 
 const STRICT_YAML = {
   version: '1.2',
@@ -22,7 +12,6 @@ const STRICT_YAML = {
   resolveKnownTags: false,
   stringKeys: true,
   uniqueKeys: false,
-  prettyErrors: false,
 } as const
 
 /** Keys and indexes from the root of a document to one of its values. */
@@ -42,21 +31,15 @@ export interface YamlSource {
 
 /**
  * Parses one YAML 1.2 document (core schema) strictly. Anchors, aliases, tags outside the core schema, directives, keys
- * that are not text, repeated keys, more than one document, more than `MAX_SMALL_FILE_BYTES` bytes, bytes that were not
- * UTF-8 (now U+FFFD) and nesting below `MAX_YAML_LEVELS` levels all become problems; it never throws because of the
- * text.
+ * that are not text, repeated keys, more than one document, characters that YAML does not accept and whatever exceeds
+ * `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; it never throws because of the text.
  */
-export function parseYamlSource(text: string, file: string): YamlSource {
-  if (Buffer.byteLength(text) > MAX_SMALL_FILE_BYTES)
-    return unreadable(file, `the file must be at most ${MAX_SMALL_FILE_BYTES} bytes, found more`)
-  const stranger = text.indexOf('\uFFFD')
-  if (stranger !== -1)
-    return unreadable(file, `the file must be UTF-8 text, found something else in line ${lineOf(text, stranger)}`)
-  return new ParsedSource(text.replace(/^\uFEFF/, ''), file)
-}
-
-function lineOf(text: string, offset: number): number {
-  return text.slice(0, offset).split('\n').length
+export function parseYamlSource(text: string, file: string, limits: YamlLimits = OPERATOR_YAML_LIMITS): YamlSource {
+  if (Buffer.byteLength(text) > limits.bytes)
+    return unreadable(file, `the file must be at most ${limits.bytes} bytes, found more`)
+  const stranger = unreadableCharacter(text)
+  if (stranger !== undefined) return unreadable(file, `the file must be text, found ${stranger}`)
+  return new ParsedSource(composeYaml(text.replace(/^\uFEFF/, ''), limits, STRICT_YAML), file)
 }
 
 function unreadable(file: string, message: string): YamlSource {
@@ -74,17 +57,17 @@ class ParsedSource implements YamlSource {
   readonly value: unknown
   readonly #file: string
   readonly #root: Node | null
-  readonly #lines = new LineCounter()
+  readonly #lines: LineCounter
 
-  constructor(text: string, file: string) {
+  constructor(composed: ComposedYaml, file: string) {
     this.#file = file
-    const document = parseDocument(text, { ...STRICT_YAML, lineCounter: this.#lines })
-    this.#root = document.contents
+    this.#lines = composed.lines
+    this.#root = composed.document?.contents ?? null
     const walked = walkNodes(this.#root)
-    this.problems = [...syntaxFindings(document), ...walked.findings].map(({ message, offset }) =>
-      problemAt(this.#positionAt(offset), message),
-    )
-    this.value = document.errors.length > 0 || !walked.plain ? undefined : document.toJS({ maxAliasCount: 0 })
+    this.problems = [...syntaxFindings(composed), ...walked.findings]
+      .slice(0, MAX_REPORTED_PROBLEMS)
+      .map(({ message, offset }) => problemAt(this.#positionAt(offset), message))
+    this.value = isSound(composed) && !walked.hasAlias ? composed.document?.toJS({ maxAliasCount: 0 }) : undefined
   }
 
   positionOf(path: YamlPath): SourcePosition {
@@ -115,36 +98,36 @@ interface Finding {
   readonly offset: number
 }
 
-function syntaxFindings(document: Document.Parsed): Finding[] {
-  const versionDirective = document.directives.yaml.explicit
+function isSound({ complaints }: ComposedYaml): boolean {
+  return complaints.every(({ isWarning }) => isWarning)
+}
+
+function syntaxFindings({ document, complaints }: ComposedYaml): Finding[] {
+  const versionDirective = document?.directives.yaml.explicit
     ? [{ message: 'directives (%) are not accepted: remove them', offset: 0 }]
     : []
-  const reported = [...document.errors, ...document.warnings].map(error => ({
-    message: yamlErrorSentence(error),
-    offset: error.pos[0],
+  const reported = complaints.map(complaint => ({
+    message: yamlComplaintSentence(complaint),
+    offset: complaint.offset,
   }))
   return [...versionDirective, ...reported]
 }
 
 interface Walked {
   readonly findings: readonly Finding[]
-  /** No alias and no excessive depth, so that the value can be built. */
-  readonly plain: boolean
+  readonly hasAlias: boolean
 }
 
 function walkNodes(root: Node | null): Walked {
   const findings: Finding[] = []
-  const open: { node: unknown; level: number }[] = [{ node: root, level: 1 }]
-  let plain = true
-  for (let entry = open.pop(); entry !== undefined; entry = open.pop()) {
-    const { node, level } = entry
+  const open: unknown[] = [root]
+  let hasAlias = false
+  for (let node = open.pop(); node !== undefined; node = open.pop()) {
     findings.push(...nodeFindings(node))
-    const tooDeep = isCollection(node) && level > MAX_YAML_LEVELS
-    if (tooDeep) findings.push(finding(node, `nested deeper than ${MAX_YAML_LEVELS} levels`))
-    if (tooDeep || isAlias(node)) plain = false
-    else open.push(...childNodes(node).map(child => ({ node: child, level: level + 1 })))
+    hasAlias ||= isAlias(node)
+    open.push(...childNodes(node).filter(child => child !== undefined))
   }
-  return { findings, plain }
+  return { findings, hasAlias }
 }
 
 function nodeFindings(node: unknown): Finding[] {

@@ -1,10 +1,17 @@
 import { z } from 'zod/mini'
 import { didYouMean } from '../document/near-miss.ts'
 import { type DocumentWords, SchemaComplaints, valueAt } from '../document/schema-problems.ts'
-import { problemAt, SourceError, type SourcePosition, type SourceProblem } from '../document/source-problem.ts'
+import {
+  MAX_REPORTED_PROBLEMS,
+  problemAt,
+  SourceError,
+  type SourcePosition,
+  type SourceProblem,
+} from '../document/source-problem.ts'
 import { parseYamlSource, type YamlPath, type YamlSource } from '../document/yaml-source.ts'
 import { cleanForeignText } from '../foreign-text.ts'
 import { projectIdSchema, versionSchema } from '../identifiers.ts'
+import { OPERATOR_YAML_LIMITS } from '../limits.ts'
 import { planGraphProblems } from './plan-graph.ts'
 import { ACTIONS, anyStepSchema, buildStep, keysOfStep, type PlanStep, stepSchema } from './plan-step.ts'
 
@@ -33,8 +40,8 @@ export class PlanError extends SourceError {
  * The plan in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown actions and keys,
  * repeated ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
  */
-export function parsePlan(text: string, file: string): Plan {
-  const source = parseYamlSource(text, file)
+export function parsePlan(text: string, file: string, limits = OPERATOR_YAML_LIMITS): Plan {
+  const source = parseYamlSource(text, file, limits)
   if (source.value === undefined) throw new PlanError(source.problems)
   const parsed = planSchema.safeParse(source.value)
   const complaints = parsed.success ? [] : stepAwareProblems(parsed.error.issues, source)
@@ -66,9 +73,11 @@ type Issue = z.core.$ZodIssue
 function stepAwareProblems(issues: readonly Issue[], source: YamlSource): PlanProblem[] {
   const strangers = issues.filter(isUnknownAction)
   const known = issues.filter(issue => !isUnknownAction(issue))
-  const common = strangers.flatMap(({ path }) => commonIssues(path.slice(0, -1), source))
+  const common = strangers
+    .slice(0, MAX_REPORTED_PROBLEMS)
+    .flatMap(({ path }) => commonIssues(path.slice(0, -1), source))
   return [
-    ...strangers.map(({ path }) => unknownActionProblem(path, source)),
+    ...strangers.slice(0, MAX_REPORTED_PROBLEMS).map(({ path }) => unknownActionProblem(path, source)),
     ...new SchemaComplaints(source, planWords).problemsOf([...known, ...common]),
   ]
 }

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { parsePluginYaml } from '../../core/content/plugin-yaml.ts'
 import { DeploymentError } from '../../core/errors.ts'
 import { versionSchema } from '../../core/identifiers.ts'
-import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
+import { PLUGIN_YAML_LIMITS } from '../../core/limits.ts'
 import type { Log } from '../../core/log.ts'
 import type { InstalledState } from '../../core/trust/version-rules.ts'
 import { readSmallFileSync } from '../files/read-small-file.ts'
@@ -114,7 +114,7 @@ function placeTaken(place: Place, owner: string): DeploymentError {
 /** Something that we have no record of may name its version in its plugin.yaml; null where that is no usable one. */
 function readForeignVersion(path: string): string | null {
   try {
-    const text = readSmallFileSync(join(path, 'plugin.yaml'), MAX_SMALL_FILE_BYTES)
+    const text = readSmallFileSync(join(path, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes)
     return text === undefined ? null : (versionSchema.safeParse(parsePluginYaml(text).version).data ?? null)
   } catch {
     return null

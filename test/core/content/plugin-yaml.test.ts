@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { parsePluginYaml } from '../../../src/core/content/plugin-yaml.ts'
 import { ArtifactError } from '../../../src/core/errors.ts'
+import { PLUGIN_YAML_LIMITS } from '../../../src/core/limits.ts'
 
 describe('parsePluginYaml', () => {
   it('reads what we need and ignores the rest', () => {
@@ -37,7 +38,6 @@ unknown: {deep: [1, 2]}
     ['1.4.0', '1.4.0', '1.4.0'],
     ['v1.2', 'v1.2', 'v1.2'],
     ['1.50', '1.5', '1.50'],
-    ['1.4\nversion: 1.10', '1.1', '1.10'],
     ['*v\nother: 1', '1.0', '1.0'],
   ] as const
   for (const [written, version, versionAsWritten] of versions) {
@@ -47,12 +47,11 @@ unknown: {deep: [1, 2]}
     })
   }
 
-  it('reads aliases, keys written twice and any one-line name of a variable', () => {
-    const text =
-      'name: &n one\nname: two\nentry_point: *n\nenvironment: {required: ["A=B", my-key], optional: [{a: &x é}, *x]}\n'
+  it('reads aliases and any one-line name of a variable', () => {
+    const text = 'name: &n one\nentry_point: *n\nenvironment: {required: ["A=B", my-key], optional: [{a: &x é}, *x]}\n'
     assert.throws(() => parsePluginYaml(text))
     const parsed = parsePluginYaml(text.replace('{a: &x é}, *x', '&x é, *x'))
-    assert.deepEqual([parsed.name, parsed.entryPoint], ['two', 'one'])
+    assert.deepEqual([parsed.name, parsed.entryPoint], ['one', 'one'])
     assert.deepEqual(parsed.environment, { required: ['A=B', 'my-key'], optional: ['é', 'é'] })
   })
 
@@ -61,7 +60,6 @@ unknown: {deep: [1, 2]}
     'a list': '- name: x\n',
     'a plain text': 'hello',
     'broken YAML': 'name: [1\n',
-    'an alias bomb': `a0: &a0 [x,x]\n${Array.from({ length: 20 }, (_, n) => `a${n + 1}: &a${n + 1} [*a${n},*a${n}]\n`).join('')}name: x\n`,
     'a list as version': 'version: [1]\n',
     'a truth value as version': 'version: true\n',
     'a number as execution_mode': 'execution_mode: 1\n',
@@ -77,4 +75,51 @@ unknown: {deep: [1, 2]}
       )
     })
   }
+
+  const bomb = Array.from({ length: 60 }, (_, n) => `a${n + 1}: &a${n + 1} [*a${n},*a${n}]\n`).join('')
+  const ambiguous = {
+    'a key written twice, of which one reader takes the first': 'execution_mode: safe\nexecution_mode: trusted\n',
+    'a key written twice in a map below': 'environment: {required: [A], required: []}\n',
+    'a key written twice in another style': 'name: a\n"name": b\n',
+    'a merge key': 'base: &b {execution_mode: trusted}\n<<: *b\n',
+    'a merge key with a list': 'base: &b {execution_mode: trusted}\n<<: [*b]\n',
+    'a merge key in a map below': 'environment:\n  <<: {required: [A]}\n',
+    'a merge key by its tag': '!!merge x: {execution_mode: trusted}\n',
+    'a merge key by the tag of its directive':
+      '%TAG !m! tag:yaml.org,2002:\n---\n!m!merge x: {execution_mode: trusted}\n',
+    'a merge key of YAML 1.1': '%YAML 1.1\n---\n<<: {execution_mode: trusted}\n',
+    'an alias as a key': 'a: &k execution_mode\n*k : trusted\n',
+    'a list as a key': '? [a]\n: 1\n',
+    'NEL, where a line ends for YAML 1.1': '# hi\u0085execution_mode: trusted\n',
+    'U+2028, where a line ends for YAML 1.1': '# hi\u2028execution_mode: trusted\n',
+    'U+2029, where a line ends for YAML 1.1': 'name: a\u2029execution_mode: trusted\n',
+    'a carriage return, where a line ends for other readers': '# hi\rexecution_mode: trusted\n',
+    'a byte order mark inside, which only some readers skip': '# hi\n\ufeffexecution_mode: trusted\n',
+    NUL: 'name: a\n\0',
+    'bytes that were not UTF-8': 'name: \ufffd\n',
+    'more bytes than its limit': `name: a\n#${'x'.repeat(PLUGIN_YAML_LIMITS.bytes)}`,
+    'more words and signs than its limit': '- 1\n'.repeat(8000),
+    'too many levels': `a: ${'['.repeat(40)}${']'.repeat(40)}\n`,
+    'too many mistakes': `a: [${','.repeat(200)}]\n`,
+    'an alias bomb': `a0: &a0 [x,x]\n${bomb}name: x\n`,
+  }
+  for (const [name, text] of Object.entries(ambiguous)) {
+    it(`refuses ${name}`, () => {
+      assert.throws(
+        () => parsePluginYaml(text),
+        error => error instanceof ArtifactError && error.code === 'invalid_manifest',
+      )
+    })
+  }
+
+  it('accepts what all readers read alike', () => {
+    const text = '\ufeffname: "a\\u0085b"\r\n"<<": 1\r\nports: {8080: web, x: é}\r\nbig: |\r\n  text\r\n'
+    assert.equal(parsePluginYaml(text).name, 'a\u0085b')
+  })
+
+  it('accepts a file of 32 KiB', () => {
+    const setting = '  - name: SETTING\n    description: Where the greeter listens\n    default: 8080\n'
+    const text = `name: a\nsettings:\n${setting.repeat(Math.floor((PLUGIN_YAML_LIMITS.bytes - 18) / setting.length))}`
+    assert.equal(parsePluginYaml(text).name, 'a')
+  })
 })

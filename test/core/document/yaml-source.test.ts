@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { MAX_YAML_LEVELS, parseYamlSource } from '../../../src/core/document/yaml-source.ts'
-import { MAX_SMALL_FILE_BYTES } from '../../../src/core/limits.ts'
+import { MAX_YAML_LEVELS } from '../../../src/core/document/compose-yaml.ts'
+import { parseYamlSource } from '../../../src/core/document/yaml-source.ts'
+import { BUNDLED_PLAN_LIMITS, OPERATOR_YAML_LIMITS } from '../../../src/core/limits.ts'
 
 const refused: { name: string; text: string; at: [number, number] }[] = [
   { name: 'an alias', text: 'a: 1\nb: *x', at: [2, 4] },
@@ -41,13 +42,39 @@ describe('parseYamlSource', () => {
   })
 
   it('refuses more bytes than a plan may have, before it parses them', () => {
-    for (const text of ['x'.repeat(10 * 1024 * 1024), 'é'.repeat(MAX_SMALL_FILE_BYTES / 2 + 1)]) {
+    for (const text of ['x'.repeat(10 * 1024 * 1024), 'é'.repeat(OPERATOR_YAML_LIMITS.bytes / 2 + 1)]) {
       const source = parseYamlSource(text, 'f.yaml')
       assert.equal(source.problems.length, 1)
       assert.equal(source.value, undefined)
       assert.deepEqual(source.positionOf(['a']), { file: 'f.yaml', line: 1, column: 1 })
     }
-    assert.deepEqual(parseYamlSource('x'.repeat(MAX_SMALL_FILE_BYTES), 'f.yaml').problems, [])
+    assert.deepEqual(parseYamlSource('x'.repeat(OPERATOR_YAML_LIMITS.bytes), 'f.yaml').problems, [])
+  })
+
+  it('refuses more bytes than the plan of a project may have', () => {
+    const text = 'x'.repeat(BUNDLED_PLAN_LIMITS.bytes + 1)
+    assert.equal(parseYamlSource(text, 'f.yaml', BUNDLED_PLAN_LIMITS).problems.length, 1)
+  })
+
+  for (const [name, text, line] of [
+    ['a tail of NUL', `a: 1\nb: 2\n${'\0'.repeat(100)}`, 3],
+    ['NUL after a comment, which hides the rest', 'a: 1 # \0\nb: 2', 1],
+    ['NUL in quotes', 'a: "\0"', 1],
+    ['a carriage return in a comment, which hides what follows', '# first\n# x\rb: 2\n', 2],
+    ['a control character', 'a: \u001b[2J', 1],
+    ['half a surrogate pair', 'a: \ud800', 1],
+    ['bytes that were not UTF-8', 'a: 1\nb: \ufffd', 2],
+  ] as const) {
+    it(`refuses ${name}`, () => {
+      const { problems, value } = parseYamlSource(text, 'f.yaml')
+      assert.equal(value, undefined)
+      assert.equal(problems.length, 1)
+      assert.match(problems[0]?.message ?? '', new RegExp(`in line ${line}$`))
+    })
+  }
+
+  it('accepts an escaped NUL, which the schema of each key judges', () => {
+    assert.deepEqual(parseYamlSource('a: "\\0"', 'f.yaml').value, { a: '\0' })
   })
 
   const deep = {

@@ -1,18 +1,18 @@
-import type { YAMLError } from 'yaml'
 import { cleanForeignText } from '../foreign-text.ts'
+import type { YamlComplaint } from './compose-yaml.ts'
 
 /**
  * The YAML parser's complaint as a sentence for the author of the file. It quotes nothing of the file, which may be the
  * wrong file and contain secrets.
  */
-export function yamlErrorSentence(error: YAMLError): string {
-  switch (error.code) {
+export function yamlComplaintSentence({ code, message }: Pick<YamlComplaint, 'code' | 'message'>): string {
+  switch (code) {
     case 'MULTIPLE_DOCS':
       return 'the file must contain one YAML document, found another one here'
     case 'TAB_AS_INDENT':
       return 'tabs are not accepted as indentation: use spaces'
     case 'RESOURCE_EXHAUSTION':
-      return 'nested too deeply'
+      return message
     case 'NON_STRING_KEY':
       return 'keys must be text'
     case 'TAG_RESOLVE_FAILED':
@@ -22,7 +22,7 @@ export function yamlErrorSentence(error: YAMLError): string {
     case 'BAD_DQ_ESCAPE':
       return 'not valid YAML: invalid escape sequence in double quotes'
     default:
-      return `not valid YAML: ${lowerFirst(withoutQuote(error.message))}`
+      return `not valid YAML: ${lowerFirst(withoutQuote(message))}`
   }
 }
 

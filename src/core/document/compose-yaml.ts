@@ -1,0 +1,136 @@
+import {
+  Composer,
+  type CST,
+  type Document,
+  type DocumentOptions,
+  type ErrorCode,
+  Lexer,
+  LineCounter,
+  type ParseOptions,
+  Parser,
+  type SchemaOptions,
+} from 'yaml'
+import type { YamlLimits } from '../limits.ts'
+
+export const MAX_YAML_LEVELS = 32
+/** A text with more mistakes than anyone would list is not read to its end. */
+export const MAX_YAML_COMPLAINTS = 100
+
+/** What is wrong with a text, and at which character. */
+export interface YamlComplaint {
+  /** `RESOURCE_EXHAUSTION` where the text exceeds a limit; it is then the last complaint. */
+  readonly code: ErrorCode
+  readonly message: string
+  readonly offset: number
+  /** The library only warns of it. */
+  readonly isWarning: boolean
+}
+
+/** One document as the library composes it. */
+export interface ComposedYaml {
+  /** Undefined where the text exceeds a limit. */
+  readonly document: Document.Parsed | undefined
+  readonly complaints: readonly YamlComplaint[]
+  readonly lines: LineCounter
+}
+
+export type YamlOptions = ParseOptions & DocumentOptions & SchemaOptions
+
+/**
+ * Composes one YAML document at a cost that is linear in its length, whatever it contains: the library itself takes
+ * minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below `MAX_YAML_LEVELS` levels, after
+ * `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
+ */
+export function composeYaml(text: string, limits: YamlLimits, options: YamlOptions): ComposedYaml {
+  const lines = new LineCounter()
+  const complaints = new Complaints()
+  try {
+    const document = compose(limitedTokens(text, limits, lines), complaints, { options, end: text.length })
+    return { document, complaints: complaints.list, lines }
+  } catch (error) {
+    if (!(error instanceof Excess)) throw error
+    complaints.close(error)
+    return { document: undefined, complaints: complaints.list, lines }
+  }
+}
+
+function compose(
+  tokens: Iterable<CST.Token>,
+  complaints: Complaints,
+  { options, end }: { options: YamlOptions; end: number },
+): Document.Parsed | undefined {
+  const composer = new Composer(options)
+  // The library has no hook for this. Without it, it makes an error object for each of 100,000 mistakes.
+  Reflect.set(composer, 'onError', complaints.take)
+  let hasDocument = false
+  for (const token of tokens) {
+    const complaint = tokenComplaint(token, hasDocument)
+    if (complaint !== undefined) complaints.add({ ...complaint, offset: token.offset, isWarning: false })
+    if (complaint?.code === 'MULTIPLE_DOCS') break
+    if (complaint === undefined) for (const _ of composer.next(token));
+    hasDocument ||= token.type === 'document'
+  }
+  const [document] = composer.end(true, end)
+  return document
+}
+
+function tokenComplaint(token: CST.Token, hasDocument: boolean): Pick<YamlComplaint, 'code' | 'message'> | undefined {
+  if (token.type === 'error') return { code: 'UNEXPECTED_TOKEN', message: token.message }
+  if (token.type === 'document' && hasDocument) return { code: 'MULTIPLE_DOCS', message: 'Another document' }
+  if (token.type === 'doc-end' && !hasDocument) return { code: 'UNEXPECTED_TOKEN', message: 'End without a document' }
+  return undefined
+}
+
+function* limitedTokens(text: string, limits: YamlLimits, lines: LineCounter): Generator<CST.Token, void> {
+  const parser = new Parser(lines.addNewLine)
+  let lexemes = 0
+  lines.addNewLine(0)
+  for (const lexeme of new Lexer().lex(text)) {
+    lexemes++
+    if (lexemes > limits.lexemes) throw new Excess(`more than ${limits.lexemes} words and signs`, parser.offset)
+    yield* parser.next(lexeme)
+    if (isTooDeep(parser.stack)) throw new Excess(`more than ${MAX_YAML_LEVELS} levels of nesting`, parser.offset)
+  }
+  yield* parser.end()
+}
+
+function isTooDeep(open: readonly CST.Token[]): boolean {
+  return open.length > MAX_YAML_LEVELS && open.filter(token => 'items' in token).length > MAX_YAML_LEVELS
+}
+
+/** The text exceeds a limit. */
+class Excess {
+  readonly message: string
+  readonly offset: number
+
+  constructor(message: string, offset: number) {
+    this.message = message
+    this.offset = offset
+  }
+}
+
+type ErrorSource = number | readonly [number, number, number?] | { readonly offset: number }
+
+class Complaints {
+  readonly list: YamlComplaint[] = []
+
+  /** The library's own handler of errors. Throws when there are enough, because only that stops the library. */
+  readonly take = (source: ErrorSource, code: ErrorCode, message: string, isWarning = false): void => {
+    this.add({ code, message, offset: offsetOf(source), isWarning })
+  }
+
+  add(complaint: YamlComplaint): void {
+    if (this.list.length >= MAX_YAML_COMPLAINTS)
+      throw new Excess(`more than ${MAX_YAML_COMPLAINTS} mistakes`, complaint.offset)
+    this.list.push(complaint)
+  }
+
+  close({ message, offset }: Excess): void {
+    this.list.push({ code: 'RESOURCE_EXHAUSTION', message, offset, isWarning: false })
+  }
+}
+
+function offsetOf(source: ErrorSource): number {
+  if (typeof source === 'number') return source
+  return 'offset' in source ? source.offset : source[0]
+}

@@ -1,0 +1,28 @@
+/** Everything but what YAML accepts in a text. A carriage return ends a line for YAML, but not for our parser. */
+const UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u
+
+/** What readers of YAML 1.1 take for the end of a line and those of 1.2 do not, and what only some of them skip. */
+const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u
+
+/** The first character that YAML does not accept, and its line: `U+0000 in line 3`. Undefined where there is none. */
+export function unreadableCharacter(text: string): string | undefined {
+  return firstMatch(text, UNREADABLE)
+}
+
+/** The first character where a line, or a key, ends for one reader of YAML and continues for another. */
+export function ambiguousCharacter(text: string): string | undefined {
+  return firstMatch(text, READ_DIFFERENTLY)
+}
+
+function firstMatch(text: string, pattern: RegExp): string | undefined {
+  const match = pattern.exec(text)
+  if (match === null) return undefined
+  const line = text.slice(0, match.index).split('\n').length
+  return `${nameOf(match[0])} in line ${line}`
+}
+
+function nameOf(character: string): string {
+  if (character === '\ufffd') return 'something that is not UTF-8'
+  if (character === '\r') return 'a carriage return without a line feed'
+  return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`
+}

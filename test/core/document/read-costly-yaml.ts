@@ -1,0 +1,43 @@
+import { parsePluginYaml } from '../../../src/core/content/plugin-yaml.ts'
+import {
+  BUNDLED_PLAN_LIMITS,
+  OPERATOR_YAML_LIMITS,
+  PLUGIN_YAML_LIMITS,
+  type YamlLimits,
+} from '../../../src/core/limits.ts'
+import { parsePlan } from '../../../src/core/plan/plan.ts'
+import { COSTLY_SHAPES } from './costly-yaml.ts'
+
+// Reads every costly text with the reader that the first argument names, and prints the most memory that one of them
+// took, in megabytes, and the longest message.
+
+const READERS: Readonly<Record<string, { limits: YamlLimits; read: (text: string) => unknown }>> = {
+  'plugin.yaml': { limits: PLUGIN_YAML_LIMITS, read: parsePluginYaml },
+  'a bundled plan': {
+    limits: BUNDLED_PLAN_LIMITS,
+    read: text => parsePlan(text, 'install.yaml', BUNDLED_PLAN_LIMITS),
+  },
+  'a plan': { limits: OPERATOR_YAML_LIMITS, read: text => parsePlan(text, 'install.yaml') },
+}
+
+const reader = READERS[process.argv[2] ?? '']
+if (reader === undefined) throw new Error(`The readers are ${Object.keys(READERS).join(', ')}.`)
+const before = process.resourceUsage().maxRSS
+const lengths = Object.values(COSTLY_SHAPES).flatMap(shape =>
+  [1, 4].map(part => messageLength(reader.read, shape(Math.min(reader.limits.bytes, 64 * 1024) / part - 200))),
+)
+console.log(
+  JSON.stringify({
+    megabytes: Math.round((process.resourceUsage().maxRSS - before) / 1024),
+    longestMessage: Math.max(...lengths),
+  }),
+)
+
+function messageLength(read: (text: string) => unknown, text: string): number {
+  try {
+    read(text)
+    return 0
+  } catch (error) {
+    return error instanceof Error ? error.message.length : 0
+  }
+}
