@@ -20358,12 +20358,15 @@ async function withRetries(attempt, { policy, deadline, sleep, random, log }) {
 }
 /**
  * Milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, 0 to RETRY_AFTER_CAP_MS; 0 for anything
- * else.
+ * else. A date counts from the answer's own `Date`, so that no clock of this host matters; without one, 0.
  */
-function parseRetryAfter(header, now = Date.now()) {
-    const text = header?.trim() ?? '';
-    const ms = /^\d+$/.test(text) ? Number(text) * 1000 : HTTP_DATE.test(text) ? Date.parse(text) - now : 0;
+function parseRetryAfter({ 'retry-after': header = '', date = '' }) {
+    const text = header.trim();
+    const ms = /^\d+$/.test(text) ? Number(text) * 1000 : parseHttpDate(text) - parseHttpDate(date.trim());
     return Number.isNaN(ms) ? 0 : Math.min(Math.max(ms, 0), RETRY_AFTER_CAP_MS);
+}
+function parseHttpDate(text) {
+    return HTTP_DATE.test(text) ? Date.parse(text) : Number.NaN;
 }
 const HTTP_DATE = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/;
 async function outcomeOf(attempt) {
@@ -20393,7 +20396,7 @@ function maxBackoffMs(attempts) {
     return Math.min(BACKOFF_CAP_MS, BACKOFF_BASE_MS * 2 ** (attempts - 1));
 }
 function requestedWaitMs(outcome) {
-    return 'answer' in outcome ? parseRetryAfter(outcome.answer.headers['retry-after']) : 0;
+    return 'answer' in outcome ? parseRetryAfter(outcome.answer.headers) : 0;
 }
 function finalAnswer(outcome, attempts) {
     if ('failure' in outcome)

@@ -51,12 +51,16 @@ export async function withRetries<T extends Answer>(
 
 /**
  * Milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, 0 to RETRY_AFTER_CAP_MS; 0 for anything
- * else.
+ * else. A date counts from the answer's own `Date`, so that no clock of this host matters; without one, 0.
  */
-export function parseRetryAfter(header: string | undefined, now: number = Date.now()): number {
-  const text = header?.trim() ?? ''
-  const ms = /^\d+$/.test(text) ? Number(text) * 1000 : HTTP_DATE.test(text) ? Date.parse(text) - now : 0
+export function parseRetryAfter({ 'retry-after': header = '', date = '' }: Headers): number {
+  const text = header.trim()
+  const ms = /^\d+$/.test(text) ? Number(text) * 1000 : parseHttpDate(text) - parseHttpDate(date.trim())
   return Number.isNaN(ms) ? 0 : Math.min(Math.max(ms, 0), RETRY_AFTER_CAP_MS)
+}
+
+function parseHttpDate(text: string): number {
+  return HTTP_DATE.test(text) ? Date.parse(text) : Number.NaN
 }
 
 const HTTP_DATE = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/
@@ -90,7 +94,7 @@ function maxBackoffMs(attempts: number): number {
 }
 
 function requestedWaitMs(outcome: Outcome<Answer>): number {
-  return 'answer' in outcome ? parseRetryAfter(outcome.answer.headers['retry-after']) : 0
+  return 'answer' in outcome ? parseRetryAfter(outcome.answer.headers) : 0
 }
 
 function finalAnswer<T>(outcome: Outcome<T>, attempts: number): T & { attempts: number } {

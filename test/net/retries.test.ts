@@ -59,6 +59,18 @@ describe('withRetries', () => {
     assert.deepEqual(wire.waits, [7000])
   })
 
+  for (const hours of [1, -1]) {
+    it(`waits until the date in Retry-After, also where the host's date is ${hours} h off`, async t => {
+      const at = Date.parse('2026-03-01T12:00:00Z')
+      const dates = { Date: new Date(at).toUTCString(), 'Retry-After': new Date(at + 10_000).toUTCString() }
+      const server = await serve(t, (_, response, nth) => response.writeHead(nth === 1 ? 503 : 200, dates).end())
+      t.mock.timers.enable({ apis: ['Date'], now: at + hours * 3_600_000 })
+      const wire = createTestedWire()
+      await wire.requestJson({ ...get(server.url), retry: 'transient' })
+      assert.deepEqual(wire.waits, [10_000])
+    })
+  }
+
   it('does not start a wait that would reach the deadline', async t => {
     const server = await serve(t, (_, response) => response.writeHead(503, { 'Retry-After': '25' }).end('{}'))
     const wire = createTestedWire()
@@ -128,9 +140,8 @@ describe('a connection-only retry', () => {
 const UNRESOLVABLE = `${'a'.repeat(64)}.test`
 
 describe('parseRetryAfter', () => {
-  const now = Date.parse('2026-03-01T12:00:00Z')
-  const table: [header: string | undefined, ms: number][] = [
-    [undefined, 0],
+  const date = 'Sun, 01 Mar 2026 12:00:00 GMT'
+  const table: [header: string, ms: number][] = [
     ['', 0],
     ['5', 5000],
     [' 5 ', 5000],
@@ -145,7 +156,16 @@ describe('parseRetryAfter', () => {
     ['soon, 2099', 0],
   ]
   for (const [header, ms] of table)
-    it(`reads ${header} as ${ms} ms`, () => assert.equal(parseRetryAfter(header, now), ms))
+    it(`reads ${header} as ${ms} ms`, () => assert.equal(parseRetryAfter({ 'retry-after': header, date }), ms))
+
+  it('reads an answer without the header as 0 ms', () => assert.equal(parseRetryAfter({ date }), 0))
+
+  for (const unusable of [undefined, 'yesterday'])
+    it(`does not compare a date with the clock of this host when the answer is of ${unusable}`, t => {
+      t.mock.timers.enable({ apis: ['Date'], now: Date.parse(date) })
+      const headers = { 'retry-after': 'Sun, 01 Mar 2026 12:00:10 GMT' }
+      assert.equal(parseRetryAfter(unusable === undefined ? headers : { ...headers, date: unusable }), 0)
+    })
 
   it('stays between 0 and the cap for any text', () => {
     fc.assert(
@@ -156,7 +176,7 @@ describe('parseRetryAfter', () => {
           fc.date({ noInvalidDate: true }).map(date => date.toUTCString()),
         ),
         text => {
-          const ms = parseRetryAfter(text, now)
+          const ms = parseRetryAfter({ 'retry-after': text, date })
           return ms >= 0 && ms <= RETRY_AFTER_CAP_MS
         },
       ),
