@@ -25,9 +25,9 @@ export function whyNoImmutables(): string | false {
 }
 
 /** A file system in memory, gone when the test ends. */
-export function mountMemory(t: TestContext, options: string): string {
+export function mountMemory(t: TestContext, options: string, type: 'tmpfs' | 'ramfs' = 'tmpfs'): string {
   const folder = mkdtempSync(join(tmpdir(), 'mounted-'))
-  run('mount', '-t', 'tmpfs', '-o', options, 'tmpfs', folder)
+  run('mount', '-t', type, '-o', options, type, folder)
   t.after(() => {
     run('umount', '-l', folder)
     rmSync(folder, { recursive: true, force: true })

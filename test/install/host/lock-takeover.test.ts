@@ -7,6 +7,7 @@ import { describe, it, type TestContext } from 'node:test'
 import { isOnOneMachine } from '../../../src/install/host/kernel-lock.ts'
 import { acquireLock } from '../../../src/install/host/lock.ts'
 import { readOwnIdentity } from '../../../src/install/host/process-identity.ts'
+import { mountMemory, whyNoMounting } from '../../e2e/harness/mounts.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
 import { holdElsewhere, rewriteHolder } from './held-elsewhere.ts'
 
@@ -178,6 +179,37 @@ describe('the lock of a live process on another machine with the same name and t
       assert.notEqual(holder.boot_id, own.boot_id)
       if (tool === 'without') hidePrograms(t)
       await assertHeld(path)
+    })
+  }
+})
+
+describe('the lock of a killed process on a file system that several machines may use', {
+  skip: noFlock || whyNoMounting(),
+}, () => {
+  const holders: Record<string, { changes: Record<string, unknown>; isTaken: boolean; skip?: string | false }> = {
+    'of this boot, in another container': { changes: { hostname: 'f00d', machine_id: null }, isTaken: true },
+    'of an earlier boot of this machine, under another name': {
+      changes: { hostname: 'formerly', boot_id: 'former' },
+      isTaken: true,
+      skip: own.machine_id === null && 'this machine has no id',
+    },
+    'of a machine that may still be running': {
+      changes: { hostname: 'other', boot_id: 'other', machine_id: OTHER_MACHINE },
+      isTaken: false,
+    },
+    'of a machine that may still be running, with the same name and no id': {
+      changes: { boot_id: 'other', machine_id: null },
+      isTaken: false,
+    },
+  }
+  for (const [whose, { changes, isTaken, skip = false }] of Object.entries(holders)) {
+    it(`${whose} is ${isTaken ? 'taken over' : 'left alone'}`, { skip }, async t => {
+      // A stand-in: to us it is as unknown as one in the network.
+      const path = join(mountMemory(t, 'mode=700', 'ramfs'), 'lock')
+      const holder = await holdElsewhere(t, path)
+      await holder.kill()
+      rewriteHolder(path, changes)
+      await (isTaken ? assertTaken : assertHeld)(path)
     })
   }
 })

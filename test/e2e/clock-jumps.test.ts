@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { acquireLock } from '../../src/install/host/lock.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './harness/stage.ts'
+
+const PRELOAD = join(import.meta.dirname, 'harness/jumping-date.mjs')
+/** For a wait that has become one of hours; a busy machine never takes as long. */
+const NEVER_ENDS_MS = 5 * 60_000
+
+async function stageWithPlugin(t: TestContext): Promise<Stage> {
+  const stage = await openStage()
+  t.after(() => stage.close())
+  await stage.publish('1.0.0', pluginFiles('1.0.0'))
+  return stage
+}
+
+/** A service of the host that is healthy from its third probe on. */
+async function startService(t: TestContext): Promise<string> {
+  let probes = 0
+  const server = createServer((_, response) => response.writeHead(++probes < 3 ? 503 : 200).end())
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.after(() => server.close())
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+}
+
+for (const hours of [1, -1]) {
+  describe(`a run during which the host's clock jumps by ${hours} h again and again`, {
+    timeout: NEVER_ENDS_MS,
+  }, () => {
+    const env = { NODE_OPTIONS: `--import=${PRELOAD}`, JUMP_MS: String(hours * 3_600_000) }
+
+    it('deploys, and checks health for as long as it should', async t => {
+      const stage = await stageWithPlugin(t)
+      stage.writePlan(
+        `${PLUGIN_PLAN}  - {id: ok, depends_on: [files], action: healthcheck, plugin: greeter, timeout: 60}\n`,
+      )
+      const healthcheck = { http: await startService(t), interval: 1, stable_for: 1 }
+      const config = { version: 1, plugins: { greeter: { healthcheck } } }
+      writeFileSync(join(stage.workspace.path, 'host.yaml'), JSON.stringify(config))
+      const { outputs, log } = await stage.deploy({ 'host-config': 'host.yaml', 'timeout-minutes': '1' }, { env })
+      assert.deepEqual([outputs['outcome'], outputs['reported']], ['success', 'true'], log)
+    })
+
+    it('waits for the lock until it is free', async t => {
+      const stage = await stageWithPlugin(t)
+      assert.equal((await stage.deploy()).exitCode, 0)
+      const path = join(stage.root, '.hub-deploy/lock')
+      const lock = await acquireLock({ path, timeoutMs: 0, runUrl: null, log: () => {} })
+      const release = (text: string): void => {
+        if (text.includes('Waiting for the lock')) lock.release()
+      }
+      const { outputs, log } = await stage.deploy({ 'lock-timeout-seconds': '600' }, { env, onLog: release })
+      assert.equal(outputs['outcome'], 'success', log)
+    })
+
+    it('ends as locked after lock-timeout-seconds', async t => {
+      const stage = await stageWithPlugin(t)
+      assert.equal((await stage.deploy()).exitCode, 0)
+      const path = join(stage.root, '.hub-deploy/lock')
+      const lock = await acquireLock({ path, timeoutMs: 0, runUrl: null, log: () => {} })
+      t.after(() => lock.release())
+      const { outputs, log } = await stage.deploy({ 'lock-timeout-seconds': '1' }, { env })
+      assert.equal(outputs['error-code'], 'locked', log)
+    })
+  })
+}
