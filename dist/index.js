@@ -16800,6 +16800,7 @@ const ERROR_CODES = [
     'version_reused',
     'disk_full',
     'host_not_writable',
+    'unsafe_host',
     'locked',
     'step_failed',
     'step_timed_out',
@@ -16812,7 +16813,6 @@ const ERROR_CODES = [
     'place_taken',
     'unexpected_part',
     'internal_error',
-    'unsafe_host',
 ];
 /**
  * An error for the operator: a stable `code` and a message that says what happened, why, where, and what to do.
@@ -17932,6 +17932,290 @@ function newVersion({ deployment, order, results }, part) {
     };
 }
 
+;// CONCATENATED MODULE: ./build/install/host/permissions.js
+
+
+const GROUP_WRITE = 0o020;
+const OTHERS_WRITE = 0o002;
+/** Who, other than its owner, can write to a file or directory. An ACL shows in the bits of the group. */
+function otherWriters({ mode, gid }) {
+    return [
+        ...((mode & GROUP_WRITE) === 0 ? [] : [`${nameGroup(gid)} or an ACL`]),
+        ...((mode & OTHERS_WRITE) === 0 ? [] : ['every user']),
+    ];
+}
+/** A user as an operator knows it: with the name that this host's own file gives it, and always the number. */
+function nameUser(uid) {
+    return nameAccount('/etc/passwd', 'user', uid);
+}
+/** A path as an argument of a command that the operator copies. */
+function quote(path) {
+    const text = cleanForeignText(path, 4096);
+    return /^[\w/.@%+,:=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+function nameGroup(gid) {
+    return nameAccount('/etc/group', 'group', gid);
+}
+function nameAccount(file, what, id) {
+    const name = findName(file, id);
+    return name === undefined ? `${what} ${id}` : `${what} ${cleanForeignText(name, 64)} (${id})`;
+}
+/** Both files have the name first and the number third. */
+function findName(file, id) {
+    try {
+        const rows = (0,external_node_fs_namespaceObject.readFileSync)(file, 'utf8').split('\n');
+        return rows.map(row => row.split(':')).find(([, , number]) => number === String(id))?.[0];
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/untouchable-host.js
+
+/**
+ * Nothing below the project root may be read, written or run, because another user may have put it there: no journal,
+ * lock, report, audit line or outbox. The outputs and the report to the hub still state the result.
+ */
+class UntouchableHostError extends DeploymentError {
+    name = 'UntouchableHostError';
+    constructor(code, message, options = {}) {
+        super(code, `${message} Nothing below project-root was touched.`, options);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/own-folder.js
+
+
+
+
+
+const GROUP_AND_OTHERS = 0o077;
+/** Another run may just be between making a second name for its file and removing the first. */
+const MAX_LISTINGS = 5;
+/**
+ * Checks that `.hub-deploy/` is entirely ours: a real directory of this user, 0700, in which every name that a run
+ * relies on is a real directory or a regular file of this user, which nobody else can write and which has no name
+ * elsewhere. Staged trees and snapshots belong to whoever owned the installed files, so it does not look into them.
+ * No folder is fine. Tightens nothing, because somebody may have used what was open.
+ * Throws UntouchableHostError `unsafe_host`.
+ */
+function requireOwnFolder(folder) {
+    const { own, snapshots, trees, outbox, reports } = folder.layout;
+    const found = lstatIfPresentSync(own);
+    if (found === undefined)
+        return;
+    requirePrivateDirectory(folder, found);
+    // This one first: in a folder of ours, the others cannot become symlinks any more.
+    requireOwnEntries(folder, own);
+    for (const path of [trees, outbox, snapshots, ...shelvesIn(snapshots)])
+        requireOwnEntries(folder, path);
+    requireRealFiles(folder, reports);
+}
+function requirePrivateDirectory({ layout, us }, found) {
+    const own = quote(layout.own);
+    if (!found.isDirectory())
+        throw unsafe(`${own} is ${typeOf(found)}, but this action keeps its records in a directory of that name: find out who made it, and move it away.`);
+    if (found.uid !== us)
+        throw unsafe(`${own} belongs to ${nameUser(found.uid)}, but this runner works as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted it, move it away.`);
+    if ((found.mode & GROUP_AND_OTHERS) !== 0)
+        throw unsafe(`${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look for what you cannot explain in it, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`);
+}
+/** Every name in a folder. Asks again before it refuses: what is there may change while another run works. */
+function requireOwnEntries(folder, path) {
+    for (let listing = 1;; listing++) {
+        const problem = findForeignEntry(folder, path);
+        if (problem === undefined)
+            return;
+        if (listing === MAX_LISTINGS)
+            throw unsafe(`${problem} Only what this runner wrote itself may be below ${quote(folder.layout.own)}.`);
+    }
+}
+function findForeignEntry(folder, path) {
+    const entries = list(path).flatMap(({ name }) => entryAt((0,external_node_path_namespaceObject.join)(path, name)));
+    const names = Map.groupBy(entries, ({ stat }) => stat.ino);
+    for (const { path, stat } of entries) {
+        const problem = problemOf(folder, stat) ?? linkProblem(stat, names.get(stat.ino)?.length);
+        if (problem !== undefined)
+            return `${quote(path)} ${problem}`;
+    }
+    return undefined;
+}
+function entryAt(path) {
+    const stat = lstatIfPresentSync(path);
+    return stat === undefined ? [] : [{ path, stat }];
+}
+function problemOf({ layout, us }, stat) {
+    if (!stat.isDirectory() && !stat.isFile())
+        return `is ${typeOf(stat)}: find out who made it, and remove it.`;
+    if (stat.uid !== us)
+        return `belongs to ${nameUser(stat.uid)}, but this runner works as ${nameUser(us)}: find out who put it there, and remove it, or make it yours with chown.`;
+    const writers = otherWriters(stat);
+    if (writers.length === 0)
+        return undefined;
+    return `can be written by ${writers.join(' and ')}: look for what you cannot explain in it, then run chmod -R go-w ${quote(layout.own)}.`;
+}
+/** Our own second names, which last for an instant or until the next run, are in the same folder. */
+function linkProblem(stat, namesHere = 1) {
+    if (!stat.isFile() || stat.nlink <= namesHere)
+        return undefined;
+    return `is a file that has another name elsewhere: look for it with find -inum ${stat.ino}, and remove the name that does not belong.`;
+}
+/** By type alone: reports are many, and a run replaces them but never reads one that it did not just write. */
+function requireRealFiles({ layout }, path) {
+    const strange = list(path).find(entry => !entry.isFile() && !entry.isDirectory());
+    if (strange === undefined)
+        return;
+    throw unsafe(`${quote((0,external_node_path_namespaceObject.join)(path, strange.name))} is ${typeOf(strange)}: find out who made it, and remove it. Only what this runner wrote itself may be below ${quote(layout.own)}.`);
+}
+/** What other processes left where an old version was restored is set aside for the operator. */
+function shelvesIn(snapshots) {
+    const shelves = list(snapshots).filter(entry => entry.isDirectory() && entry.name !== 'set-aside');
+    return shelves.map(({ name }) => (0,external_node_path_namespaceObject.join)(snapshots, name));
+}
+function list(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(path, { withFileTypes: true });
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return [];
+        throw error;
+    }
+}
+function typeOf(entry) {
+    if (entry.isSymbolicLink())
+        return 'a symlink';
+    return entry.isFile() ? 'a file' : 'a device, pipe or socket';
+}
+function modeOf({ mode }) {
+    return (mode & 0o7777).toString(8).padStart(4, '0');
+}
+function unsafe(message) {
+    return new UntouchableHostError('unsafe_host', message);
+}
+
+;// CONCATENATED MODULE: ./build/install/host/path-walk.js
+
+
+
+/** As many as Linux follows in one path. */
+const MAX_SYMLINKS = 40;
+/**
+ * Everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
+ * Throws the system's error when it may not look.
+ */
+function walkPath(path) {
+    const way = [];
+    const pending = partsOf(path);
+    let links = 0;
+    let end = visit(external_node_path_namespaceObject.sep);
+    while (end !== undefined && pending.length > 0) {
+        way.push(end);
+        const at = end.path;
+        const next = visit((0,external_node_path_namespaceObject.join)(at, pending.shift() ?? ''));
+        if (!next?.stat.isSymbolicLink()) {
+            end = next;
+            continue;
+        }
+        way.push(next);
+        if (++links > MAX_SYMLINKS)
+            return { way, end: undefined };
+        const target = (0,external_node_fs_namespaceObject.readlinkSync)(next.path);
+        pending.unshift(...partsOf(target));
+        end = visit(target.startsWith(external_node_path_namespaceObject.sep) ? external_node_path_namespaceObject.sep : at);
+    }
+    return { way, end };
+}
+function visit(path) {
+    const stat = lstatIfPresentSync(path);
+    return stat && { path, stat };
+}
+function partsOf(path) {
+    return path.split(external_node_path_namespaceObject.sep).filter(part => part !== '' && part !== '.');
+}
+
+;// CONCATENATED MODULE: ./build/install/host/ownership.js
+
+
+
+
+
+
+/** In such a directory, other users can rename and remove only what is theirs. */
+const STICKY = 0o1000;
+/**
+ * Checks that only the runner's user and root could have written what a run trusts below the project root: that the
+ * root, its shelves and every directory and symlink that leads there are theirs and that nobody else can write them,
+ * and that `.hub-deploy/` is entirely the runner's user's. What is missing is fine. Reads names, owners and modes only.
+ * Returns what others could write although the operator accepts it, one sentence each.
+ * Throws UntouchableHostError: `unsafe_host` with who could write and what fixes it, or why it could not be checked.
+ */
+function requireSafeHost({ layout, allowSharedRoot }) {
+    const us = process.getuid?.();
+    if (us === undefined)
+        return [];
+    try {
+        const exposures = findExposures(layout.root, us);
+        const refused = allowSharedRoot ? exposures.filter(({ isPlantable }) => isPlantable) : exposures;
+        if (refused.length > 0)
+            throw sharedRoot(refused, us);
+        requireOwnFolder({ layout, us });
+        return exposures.map(exposure => `${inWords(exposure)}. allow-shared-root accepts that: they decide what runs here.`);
+    }
+    catch (error) {
+        if (error instanceof UntouchableHostError)
+            throw error;
+        const { code, message } = toHostError(error, `checking who can write to ${layout.root}`);
+        throw new UntouchableHostError(code, message, { cause: error });
+    }
+}
+/** Each path once, outermost first. */
+function findExposures(root, us) {
+    const found = new Map();
+    for (const start of [root, (0,external_node_path_namespaceObject.join)(root, 'plugins'), (0,external_node_path_namespaceObject.join)(root, 'extensions')]) {
+        for (const visited of decidersOf(start)) {
+            const exposure = exposureOf(visited, us);
+            if (exposure === undefined || found.has(exposure.path))
+                continue;
+            found.set(exposure.path, { ...exposure, isPlantable: start !== root && visited.stat.isSymbolicLink() });
+        }
+    }
+    return [...found.values()];
+}
+/** What decides where a path leads and what is there. Sticky is not enough at the end, where others could add something. */
+function decidersOf(start) {
+    const { way, end } = walkPath(start);
+    const before = way.map(visited => ({ ...visited, isEnd: false }));
+    return end?.stat.isDirectory() ? [...before, { ...end, isEnd: true }] : before;
+}
+function exposureOf({ path, stat, isEnd }, us) {
+    const isForeign = stat.uid !== us && stat.uid !== 0;
+    // The mode of a symlink means nothing.
+    const isFixed = stat.isSymbolicLink() || (!isEnd && (stat.mode & STICKY) !== 0);
+    const writers = isFixed ? [] : otherWriters(stat);
+    if (!isForeign && writers.length === 0)
+        return undefined;
+    const fixes = [
+        isForeign ? `chown -h ${us} ${quote(path)}` : [],
+        writers.length > 0 ? `chmod go-w ${quote(path)}` : [],
+    ];
+    return {
+        path,
+        who: [...(isForeign ? [nameUser(stat.uid)] : []), ...writers].join(' and '),
+        fix: fixes.flat().join(' && '),
+    };
+}
+function inWords({ path, who }) {
+    return `${quote(path)} can be written or replaced by ${who}`;
+}
+function sharedRoot(exposures, us) {
+    const found = exposures.map(inWords).join(', and ');
+    const fix = exposures.map(({ fix }) => fix).join(' && ');
+    const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : ', or set allow-shared-root if you trust them';
+    return new UntouchableHostError('unsafe_host', `Only root and ${nameUser(us)}, as whom this runner works, may decide what is in project-root, but ${found}: run ${fix}${choice}.`);
+}
+
 ;// CONCATENATED MODULE: ./build/install/files/file-digester.js
 
 
@@ -18291,12 +18575,15 @@ function isReportOf(path, deploymentId) {
 
 
 
+
 /**
  * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
  * from those that are installed. Writes nothing below the project root and reports nothing.
  */
 async function rehearseDeployment(deployment, flow) {
     try {
+        for (const accepted of requireSafeHost(deployment.host))
+            deployment.tools.log.warning(accepted);
         const checked = await flow.check();
         await rehearse(deployment, folder => flow.prepare(checked, folder));
         return conclude(deployment, undefined);
@@ -18598,16 +18885,23 @@ function spendReserve(layout) {
 
 
 
+
 /** For our own records; the artifact's need is checked when its listing is known. */
 const MIN_FREE_BYTES = 1024 * 1024;
 /**
  * Makes a project root ready to be locked: the root itself (when its parent exists), and `.hub-deploy/` with its
- * folders, 0700, ours alone. Throws DeploymentError `host_not_writable` or `disk_full`.
+ * folders, 0700, ours alone. Touches nothing that `requireSafeHost` refuses, and warns of what it accepts.
+ * Throws UntouchableHostError, or DeploymentError `host_not_writable` or `disk_full`.
  */
-async function prepareHost(layout, log) {
+async function prepareHost(access, log) {
+    const { layout } = access;
+    for (const accepted of requireSafeHost(access))
+        log.warning(accepted);
     try {
         requireRoot(layout.root, log);
-        await requireOwnFolder(layout.own);
+        await makePrivateDirectories(layout.own);
+        // Another user may have made what we had not made yet.
+        requireSafeHost(access);
         await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox);
         keepReserve(layout);
     }
@@ -18672,22 +18966,6 @@ function makeRoot(root) {
             throw error;
         throw new DeploymentError('host_not_writable', `Neither project-root ${root} nor its parent directory exists. Create it, or correct the path.`);
     }
-}
-/**
- * What is in `.hub-deploy/` decides what a recovery does, so it must be our own directory that nobody else can enter.
- */
-async function requireOwnFolder(own) {
-    await makePrivateDirectories(own);
-    const found = lstatIfPresentSync(own);
-    if (found === undefined || !found.isDirectory()) {
-        throw new DeploymentError('host_not_writable', `${own} is not a directory, but this action keeps its records there. Move it away.`);
-    }
-    const uid = process.getuid?.();
-    if (uid !== undefined && found.uid !== uid) {
-        throw new DeploymentError('host_not_writable', `${own} belongs to uid ${found.uid}, but this runner runs as uid ${uid}. Deploy to this project root as one user only, or change the owner of that directory.`);
-    }
-    if ((found.mode & 0o077) !== 0)
-        (0,external_node_fs_namespaceObject.chmodSync)(own, 0o700);
 }
 /** Moving a directory to another parent needs write access to the directory itself. */
 function requireMovable(place) {
@@ -18862,6 +19140,26 @@ async function closeDeployment(host, { record, end, address }, onLocalReport = (
     const reportPath = await orNote(failures, LOCAL_REPORT, () => written === undefined ? writeLocalReport(host, report) : rewriteLocalReport(host, written, report));
     await orNote(failures, 'the audit line', () => appendAudit(host, report));
     return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures) };
+}
+/**
+ * Reports a deployment to the hub alone, best-effort, because nothing may be written on the host, or there is no project
+ * root. Never throws.
+ */
+async function closeUntouched({ sender, log, redact, reportTimeoutMs }, { record, end }) {
+    const unsent = redactReport(buildLocalReport(record, end, notSent('not sent')), redact);
+    const known = { report: unsent, reportPath: undefined, plannedSteps: record.plannedSteps };
+    if (sender === undefined)
+        return known;
+    const delivery = await sender.send(unsent, { retry: true, timeoutMs: reportTimeoutMs() });
+    const { attempts } = delivery;
+    if (delivery.accepted)
+        return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery };
+    log.warning(`The hub did not accept the report of this run: ${delivery.error}`);
+    return {
+        ...known,
+        report: { ...unsent, reported: { accepted: false, attempts, error: redact(delivery.error) } },
+        delivery,
+    };
 }
 async function send({ sender, log, redact, reportTimeoutMs }, address, report) {
     if (sender?.address !== address)
@@ -22255,6 +22553,7 @@ function kernelLockOf(path) {
 
 
 
+
 /**
  * Locks a prepared host for a deployment, recovers what a dead run left, and sends the reports that wait in the outbox.
  * Throws DeploymentError `locked` or `inconsistent`.
@@ -22263,6 +22562,8 @@ async function lockHost(deployment) {
     const { host, tools, request } = deployment;
     const lock = await holdLock(host, request.lockTimeoutMs, tools.signal);
     try {
+        // It may have taken long to get the lock.
+        requireSafeHost(host);
         tools.observer.onLocked(interruptedReport(deployment));
         await recover(host);
         if (host.sender !== undefined)
@@ -22327,13 +22628,16 @@ async function openSession(deployment) {
 
 
 
+
 const RECOVERY_LOCK_TIMEOUT_MS = 5000;
 /**
  * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits for the lock for at most
  * 5 s, or `lockTimeoutMs` if that is shorter: a live holder recovers by itself. Throws DeploymentError `locked`,
- * `inconsistent`, or what the disk says.
+ * `inconsistent`, or what the disk says; UntouchableHostError, before it looks for a journal, when another user may have
+ * written it.
  */
 async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
+    requireSafeHost(host);
     if (!pathExistsSync(host.layout.journal))
         return undefined;
     const lock = await holdLock(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS));
@@ -22375,6 +22679,7 @@ async function recoverBeforeRefusal(host, end) {
 
 
 
+
 /**
  * Runs a deployment on its host: lock, recovery of what a dead run left, the contract's flow, commit or rollback,
  * reports. However it ends, the host runs exactly the old version or exactly the new one, or the outcome says
@@ -22383,7 +22688,7 @@ async function recoverBeforeRefusal(host, end) {
 async function runDeployment(deployment, flow) {
     let locked;
     try {
-        await prepareHost(deployment.layout, deployment.tools.log);
+        await prepareHost(deployment.host, deployment.tools.log);
         const checked = await flow.check();
         locked = await lockHost(deployment);
         return await runLocked(await locked.openSession(), checked, { deployment, flow });
@@ -22391,6 +22696,8 @@ async function runDeployment(deployment, flow) {
     catch (error) {
         const cause = run_causeOf(deployment, error);
         const failed = failedEnd(deployment, cause);
+        if (error instanceof UntouchableHostError)
+            return await concludeUntouched(deployment, { end: failed, error: cause });
         const end = locked === undefined ? await recoverBeforeRefusal(deployment.host, failed) : failed;
         return await run_conclude(deployment, { end, error: cause });
     }
@@ -22488,6 +22795,10 @@ async function run_conclude({ host, record, tools }, { end, error }) {
     });
     untilReported.abort();
     return { ...closed, error };
+}
+/** The outputs and the hub state the result; the host does not. */
+async function concludeUntouched({ host, record }, { end, error }) {
+    return { ...(await closeUntouched(host, { record, end })), error };
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/private-file.js
@@ -23250,7 +23561,7 @@ function reportTimeout(signal) {
 
 function startDeployment(request, tools, { transitions, facts, sender }) {
     const machine = createStateMachine(transitions, 'pending', tools.now);
-    const host = hostOf(tools, { projectRoot: request.projectRoot, sender }, tools.signal);
+    const host = hostOf(tools, { ...request, sender }, tools.signal);
     tools.secrets.know([request.projectRoot, request.hostId, sender.address, Object.keys(transitions)]);
     const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
     return {
@@ -23272,9 +23583,10 @@ function startDeployment(request, tools, { transitions, facts, sender }) {
     };
 }
 /** The host below a project root. Reports take less time once `signal` is aborted. */
-function hostOf({ log, secrets, runner, flows }, { projectRoot, sender }, signal) {
+function hostOf({ log, secrets, runner, flows }, { projectRoot, allowSharedRoot, sender }, signal) {
     return {
         layout: layoutOf(projectRoot),
+        allowSharedRoot,
         log,
         redact: secrets.redact,
         know: secrets.know,
@@ -26942,31 +27254,37 @@ class MarketplaceFlow {
  * Ends a deployment that was refused before it began: with a local report when the project root exists, and a report to
  * the hub when there is a way to it (contract 4.3, rule 7). Creates no project root.
  */
-async function refuseDeployment(refusal, tools) {
-    const { error, facts, projectRoot, sender } = refusal;
+async function refuseDeployment(refused, tools) {
+    const { error, facts, projectRoot, allowSharedRoot, sender } = refused;
     const record = createDeploymentRecord(facts, [{ state: 'pending', at: tools.now().toISOString() }], tools.secrets.know);
     const { code, message } = error;
     const end = buildEnd(tools.now(), { outcome: 'failed', error: { code, message, step: null } });
     if (projectRoot === undefined || !isDirectorySync(projectRoot)) {
-        const report = await reportToHub({ record, end }, sender, tools);
-        return { report, reportPath: undefined, plannedSteps: [], error };
+        const { log, secrets } = tools;
+        const hub = { sender, log, redact: secrets.redact, reportTimeoutMs: reportTimeout() };
+        return { ...(await closeUntouched(hub, { record, end })), plannedSteps: [], error };
     }
-    const host = hostOf(tools, { projectRoot, sender });
-    await prepareHost(host.layout, tools.log).catch(() => { });
+    const host = hostOf(tools, { projectRoot, allowSharedRoot, sender });
+    const refusal = await tryToPrepare(host);
+    if (refusal !== undefined)
+        return { ...(await closeUntouched(host, { record, end: withReason(end, refusal) })), error };
     const known = await recoverBeforeRefusal(host, end);
     return { ...(await closeDeployment(host, { record, end: known, address: sender?.address ?? null })), error };
 }
-/** Where no file can be written, the hub can still get a report. */
-async function reportToHub({ record, end }, sender, { log, secrets }) {
-    const report = redactReport(buildLocalReport(record, end, notSent('not sent')), secrets.redact);
-    if (sender === undefined)
-        return report;
-    const delivery = await sender.send(report, { retry: true, timeoutMs: reportTimeout()() });
-    const { attempts } = delivery;
-    if (delivery.accepted)
-        return { ...report, reported: { accepted: true, attempts, error: null } };
-    log.warning(`The hub did not accept the report of this run: ${delivery.error}`);
-    return { ...report, reported: { accepted: false, attempts, error: secrets.redact(delivery.error) } };
+/** Returns why the host must not be touched. Whatever else fails here fails again, and with a better reason, later. */
+async function tryToPrepare(host) {
+    try {
+        await prepareHost(host, host.log);
+        return undefined;
+    }
+    catch (error) {
+        return error instanceof UntouchableHostError ? error : undefined;
+    }
+}
+function withReason(end, { message }) {
+    return end.error === null
+        ? end
+        : { ...end, error: { ...end.error, message: `${end.error.message} Also: ${message}` } };
 }
 function isDirectorySync(path) {
     try {
@@ -26994,16 +27312,18 @@ async function refuseRequest(request, error, tools) {
         error,
         facts: initialFacts(request, tools),
         projectRoot: request.dryRun === true ? undefined : request.projectRoot,
+        allowSharedRoot: request.allowSharedRoot ?? false,
         sender: isReal ? senderFor(request, tools) : undefined,
     };
     return await refuseDeployment(refusal, tools);
 }
 /** Recovers the host of a run that was killed; undefined when it left nothing. Throws as `recoverHost` does. */
 async function finishInterrupted(request, tools) {
-    const { projectRoot, lockTimeoutMs } = request;
+    const { projectRoot, allowSharedRoot = false, lockTimeoutMs } = request;
     if (projectRoot === undefined)
         return undefined;
-    return await recoverHost(hostOf(tools, { projectRoot, sender: senderFor(request, tools) }), lockTimeoutMs);
+    const host = hostOf(tools, { projectRoot, allowSharedRoot, sender: senderFor(request, tools) });
+    return await recoverHost(host, lockTimeoutMs);
 }
 /** The way to the hub, when enough of the inputs is known. */
 function senderFor({ bases, slug, kind, apiKey }, { wires }) {
@@ -29768,6 +30088,7 @@ function readHostInputs(read) {
 function readChoices(read) {
     return {
         allowTakeover: read.withDefault('allow-takeover', booleanSchema, false),
+        allowSharedRoot: read.withDefault('allow-shared-root', booleanSchema, false),
         allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
         keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
         lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
@@ -32417,16 +32738,18 @@ async function refuseProject(request, error, tools) {
         error,
         facts: deployment_initialFacts(request, tools),
         projectRoot: request.projectRoot,
+        allowSharedRoot: request.allowSharedRoot ?? false,
         sender: request.hostId === undefined ? undefined : refuse_senderFor(request, tools),
     };
     return await refuseDeployment(refusal, tools);
 }
 /** Recovers the host of a run that was killed; undefined when it left nothing. Throws as `recoverHost` does. */
 async function refuse_finishInterrupted(request, tools) {
-    const { projectRoot, lockTimeoutMs } = request;
+    const { projectRoot, allowSharedRoot = false, lockTimeoutMs } = request;
     if (projectRoot === undefined)
         return undefined;
-    return await recoverHost(hostOf(tools, { projectRoot, sender: refuse_senderFor(request, tools) }), lockTimeoutMs);
+    const host = hostOf(tools, { projectRoot, allowSharedRoot, sender: refuse_senderFor(request, tools) });
+    return await recoverHost(host, lockTimeoutMs);
 }
 /** The way to the hub, when enough of the inputs is known. */
 function refuse_senderFor({ hubUrl, devkey, projectId }, { wires, secrets }) {

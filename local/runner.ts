@@ -1,6 +1,6 @@
 import { type ChildProcessByStdio, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { chownSync, mkdirSync, mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
@@ -97,6 +97,9 @@ function commandFiles(workspace: Workspace): { output: string; state: string; su
   const folder = mkdtempSync(join(workspace.temp, 'commands-'))
   const files = { output: join(folder, 'output'), state: join(folder, 'state'), summary: join(folder, 'summary') }
   for (const file of Object.values(files)) writeFileSync(file, '')
+  // Whoever the action runs as, it can write where the workspace's owner can.
+  const { uid, gid } = statSync(workspace.temp)
+  for (const path of [folder, ...Object.values(files)]) chownSync(path, uid, gid)
   return files
 }
 

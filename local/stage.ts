@@ -28,7 +28,7 @@ export async function openLocalStage(name: string): Promise<LocalStage> {
   const folder = mkdtempSync(join(tmpdir(), `${name}-`))
   const dataDir = join(folder, 'hub')
   const root = join(folder, 'host')
-  mkdirSync(root)
+  mkdirSync(root, { mode: 0o755 })
   const workspace = makeWorkspace(folder)
   const hub = await startHub({ dataDir })
   const store = openStore(dataDir)

@@ -34,6 +34,7 @@ export const ERROR_CODES = [
   'version_reused',
   'disk_full',
   'host_not_writable',
+  'unsafe_host',
   'locked',
   'step_failed',
   'step_timed_out',
@@ -46,7 +47,6 @@ export const ERROR_CODES = [
   'place_taken',
   'unexpected_part',
   'internal_error',
-  'unsafe_host',
 ] as const
 
 export type ErrorCode = (typeof ERROR_CODES)[number]

@@ -24,6 +24,7 @@ export async function refuseRequest(
     error,
     facts: initialFacts(request, tools),
     projectRoot: request.dryRun === true ? undefined : request.projectRoot,
+    allowSharedRoot: request.allowSharedRoot ?? false,
     sender: isReal ? senderFor(request, tools) : undefined,
   }
   return await refuseDeployment(refusal, tools)
@@ -34,9 +35,10 @@ export async function finishInterrupted(
   request: IncompleteRequest,
   tools: DeploymentTools,
 ): Promise<ClosedDeployment | undefined> {
-  const { projectRoot, lockTimeoutMs } = request
+  const { projectRoot, allowSharedRoot = false, lockTimeoutMs } = request
   if (projectRoot === undefined) return undefined
-  return await recoverHost(hostOf(tools, { projectRoot, sender: senderFor(request, tools) }), lockTimeoutMs)
+  const host = hostOf(tools, { projectRoot, allowSharedRoot, sender: senderFor(request, tools) })
+  return await recoverHost(host, lockTimeoutMs)
 }
 
 /** The way to the hub, when enough of the inputs is known. */

@@ -20,6 +20,7 @@ export async function refuseProject(
     error,
     facts: initialFacts(request, tools),
     projectRoot: request.projectRoot,
+    allowSharedRoot: request.allowSharedRoot ?? false,
     sender: request.hostId === undefined ? undefined : senderFor(request, tools),
   }
   return await refuseDeployment(refusal, tools)
@@ -30,9 +31,10 @@ export async function finishInterrupted(
   request: IncompleteProjectRequest,
   tools: DeploymentTools,
 ): Promise<ClosedDeployment | undefined> {
-  const { projectRoot, lockTimeoutMs } = request
+  const { projectRoot, allowSharedRoot = false, lockTimeoutMs } = request
   if (projectRoot === undefined) return undefined
-  return await recoverHost(hostOf(tools, { projectRoot, sender: senderFor(request, tools) }), lockTimeoutMs)
+  const host = hostOf(tools, { projectRoot, allowSharedRoot, sender: senderFor(request, tools) })
+  return await recoverHost(host, lockTimeoutMs)
 }
 
 /** The way to the hub, when enough of the inputs is known. */

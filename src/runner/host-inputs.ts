@@ -48,6 +48,7 @@ export function readHostInputs(read: InputReader) {
 function readChoices(read: InputReader) {
   return {
     allowTakeover: read.withDefault('allow-takeover', booleanSchema, false),
+    allowSharedRoot: read.withDefault('allow-shared-root', booleanSchema, false),
     allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
     keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
     lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),

@@ -236,22 +236,25 @@ describe('a host that cannot take it', () => {
     await assertRefuses(stage, refusal, { 'keep-paths': 'settings/local' })
   })
 
-  const blocked: Record<string, (root: string) => void> = {
-    'plugins/ is a file': root => writeFileSync(join(root, 'plugins'), ''),
-    '.hub-deploy/ is a symlink': root => {
-      mkdirSync(join(root, 'elsewhere'), { mode: 0o700 })
-      symlinkSync('elsewhere', join(root, '.hub-deploy'))
+  const blocked: Record<string, { block: (root: string) => void; code: string }> = {
+    'plugins/ is a file': { block: root => writeFileSync(join(root, 'plugins'), ''), code: 'host_not_writable' },
+    '.hub-deploy/ is a symlink': {
+      block(root) {
+        mkdirSync(join(root, 'elsewhere'), { mode: 0o700 })
+        symlinkSync('elsewhere', join(root, '.hub-deploy'))
+      },
+      code: 'unsafe_host',
     },
   }
-  for (const [name, block] of Object.entries(blocked)) {
-    it(`is not writable: ${name}`, async () => {
+  for (const [name, { block, code }] of Object.entries(blocked)) {
+    it(`is not usable: ${name}`, async () => {
       const root = join(stage.workspace.path, 'other-host')
       mkdirSync(root)
       block(root)
       const result = await stage.deploy({ 'project-root': root })
       assert.deepEqual(
         [result.exitCode, result.outputs['error-code'], result.outputs['outcome'], result.outputs['changed']],
-        [1, 'host_not_writable', 'failed', 'false'],
+        [1, code, 'failed', 'false'],
       )
       assert.equal(commandsIn(result.log, 'error').length, 1)
       rmSync(root, { recursive: true })

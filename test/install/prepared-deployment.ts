@@ -27,6 +27,7 @@ const NO_WIRE: Wire = {
 export function hostOf(layout: Layout, more: Partial<Host> = {}): Host {
   return {
     layout,
+    allowSharedRoot: false,
     log: collectLog(),
     redact: NO_REDACTION,
     know: () => {},
@@ -41,6 +42,7 @@ export function hostOf(layout: Layout, more: Partial<Host> = {}): Host {
 export function requestOf(layout: Layout, more: Partial<HostRequest> = {}): HostRequest {
   return {
     projectRoot: layout.root,
+    allowSharedRoot: false,
     hostId: 'host-1',
     keepSnapshots: 3,
     lockTimeoutMs: 0,

@@ -14,7 +14,7 @@ export const NO_REDACTION = (text: string): string => text
 /** A temporary project root with its `.hub-deploy/` folders. */
 export async function prepareTemporaryHost(t: TestContext): Promise<Layout> {
   const layout = layoutOf(temporaryDirectory(t))
-  await prepareHost(layout, collectLog())
+  await prepareHost({ layout, allowSharedRoot: false }, collectLog())
   return layout
 }
 

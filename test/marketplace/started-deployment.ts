@@ -34,6 +34,7 @@ export function startedDeployment(
     hostId: 'host-1',
     pluginSecretKey: undefined,
     artifactSha256: undefined,
+    allowSharedRoot: false,
     allowDowngrade: false,
     dryRun: false,
     keepSnapshots: 3,

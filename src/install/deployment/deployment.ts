@@ -57,7 +57,7 @@ export function startDeployment<State extends string>(
   { transitions, facts, sender }: DeploymentStart<State>,
 ): RunningDeployment<State> {
   const machine = createStateMachine<State | 'pending'>(transitions, 'pending', tools.now)
-  const host = hostOf(tools, { projectRoot: request.projectRoot, sender }, tools.signal)
+  const host = hostOf(tools, { ...request, sender }, tools.signal)
   tools.secrets.know([request.projectRoot, request.hostId, sender.address, Object.keys(transitions)])
   const record = createDeploymentRecord(facts, machine.history, tools.secrets.know)
   return {
@@ -79,14 +79,20 @@ export function startDeployment<State extends string>(
   }
 }
 
+/** Which host, as the operator names it, and the way to its hub, if there is one. */
+export interface HostAddress extends Pick<HostRequest, 'projectRoot' | 'allowSharedRoot'> {
+  readonly sender: ReportSender | undefined
+}
+
 /** The host below a project root. Reports take less time once `signal` is aborted. */
 export function hostOf(
   { log, secrets, runner, flows }: Pick<DeploymentTools, 'log' | 'secrets' | 'runner' | 'flows'>,
-  { projectRoot, sender }: { projectRoot: string; sender: ReportSender | undefined },
+  { projectRoot, allowSharedRoot, sender }: HostAddress,
   signal?: AbortSignal,
 ): Host {
   return {
     layout: layoutOf(projectRoot),
+    allowSharedRoot,
     log,
     redact: secrets.redact,
     know: secrets.know,

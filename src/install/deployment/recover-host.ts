@@ -1,5 +1,6 @@
 import { toDeployError } from '../../core/errors.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
+import { requireSafeHost } from '../host/ownership.ts'
 import type { ClosedDeployment } from '../reports/close.ts'
 import type { Host } from '../reports/host.ts'
 import type { DeploymentEnd } from '../transaction/end.ts'
@@ -11,12 +12,14 @@ const RECOVERY_LOCK_TIMEOUT_MS = 5000
 /**
  * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits for the lock for at most
  * 5 s, or `lockTimeoutMs` if that is shorter: a live holder recovers by itself. Throws DeploymentError `locked`,
- * `inconsistent`, or what the disk says.
+ * `inconsistent`, or what the disk says; UntouchableHostError, before it looks for a journal, when another user may have
+ * written it.
  */
 export async function recoverHost(
   host: Host,
   lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS,
 ): Promise<ClosedDeployment | undefined> {
+  requireSafeHost(host)
   if (!pathExistsSync(host.layout.journal)) return undefined
   const lock = await holdLock(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS))
   try {

@@ -4,6 +4,7 @@ import { toDeployError } from '../../core/errors.ts'
 import { isSystemError, toHostError } from '../files/system-errors.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import { installPath } from '../host/layout.ts'
+import { requireSafeHost } from '../host/ownership.ts'
 import { buildTreeRecord, compareTree } from '../host/tree-record.ts'
 import { buildLocalReport, notSent, redactReport } from '../reports/local-report.ts'
 import type { Part } from '../steps/part.ts'
@@ -21,6 +22,7 @@ export async function rehearseDeployment<Checked>(
   flow: Flow<Checked>,
 ): Promise<EndedDeployment> {
   try {
+    for (const accepted of requireSafeHost(deployment.host)) deployment.tools.log.warning(accepted)
     const checked = await flow.check()
     await rehearse(deployment, folder => flow.prepare(checked, folder))
     return conclude(deployment, undefined)

@@ -4,7 +4,8 @@ import { hearSignals } from '../files/time-slice.ts'
 import { cleanStaging } from '../host/cleanup.ts'
 import type { Installation } from '../host/installed.ts'
 import { prepareHost } from '../host/readiness.ts'
-import { type ClosedDeployment, closeDeployment } from '../reports/close.ts'
+import { UntouchableHostError } from '../host/untouchable-host.ts'
+import { type ClosedDeployment, closeDeployment, closeUntouched } from '../reports/close.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
 import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import { firstChangeOf, rollBack } from '../transaction/rollback.ts'
@@ -40,13 +41,14 @@ export async function runDeployment<Checked>(
 ): Promise<EndedDeployment> {
   let locked: LockedHost | undefined
   try {
-    await prepareHost(deployment.layout, deployment.tools.log)
+    await prepareHost(deployment.host, deployment.tools.log)
     const checked = await flow.check()
     locked = await lockHost(deployment)
     return await runLocked(await locked.openSession(), checked, { deployment, flow })
   } catch (error) {
     const cause = causeOf(deployment, error)
     const failed = failedEnd(deployment, cause)
+    if (error instanceof UntouchableHostError) return await concludeUntouched(deployment, { end: failed, error: cause })
     const end = locked === undefined ? await recoverBeforeRefusal(deployment.host, failed) : failed
     return await conclude(deployment, { end, error: cause })
   } finally {
@@ -175,4 +177,12 @@ async function conclude({ host, record, tools }: RunningDeployment, { end, error
   })
   untilReported.abort()
   return { ...closed, error }
+}
+
+/** The outputs and the hub state the result; the host does not. */
+async function concludeUntouched(
+  { host, record }: RunningDeployment,
+  { end, error }: Ending,
+): Promise<EndedDeployment> {
+  return { ...(await closeUntouched(host, { record, end })), error }
 }

@@ -5,6 +5,7 @@ import { cleanStaging, finishCommitted } from '../host/cleanup.ts'
 import type { Installation } from '../host/installed.ts'
 import { stagingPath } from '../host/layout.ts'
 import { acquireLock } from '../host/lock.ts'
+import { requireSafeHost } from '../host/ownership.ts'
 import { spendReserve } from '../host/reserve.ts'
 import type { Host } from '../reports/host.ts'
 import { buildLocalReport, notSent } from '../reports/local-report.ts'
@@ -58,6 +59,8 @@ export async function lockHost(deployment: RunningDeployment): Promise<LockedHos
   const { host, tools, request } = deployment
   const lock = await holdLock(host, request.lockTimeoutMs, tools.signal)
   try {
+    // It may have taken long to get the lock.
+    requireSafeHost(host)
     tools.observer.onLocked(interruptedReport(deployment))
     await recover(host)
     if (host.sender !== undefined) await sendOutbox({ ...host, sender: host.sender }, tools.signal)

@@ -1,4 +1,4 @@
-import { accessSync, chmodSync, constants, type Stats, statSync } from 'node:fs'
+import { accessSync, constants, type Stats, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { type DeployError, DeploymentError, errnoOf } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
@@ -7,6 +7,7 @@ import { requireSpace } from '../files/space.ts'
 import { toHostError } from '../files/system-errors.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import { installPath, type Layout, type Place, type Shelf } from './layout.ts'
+import { type HostAccess, requireSafeHost } from './ownership.ts'
 import { keepReserve } from './reserve.ts'
 
 /** For our own records; the artifact's need is checked when its listing is known. */
@@ -14,12 +15,17 @@ const MIN_FREE_BYTES = 1024 * 1024
 
 /**
  * Makes a project root ready to be locked: the root itself (when its parent exists), and `.hub-deploy/` with its
- * folders, 0700, ours alone. Throws DeploymentError `host_not_writable` or `disk_full`.
+ * folders, 0700, ours alone. Touches nothing that `requireSafeHost` refuses, and warns of what it accepts.
+ * Throws UntouchableHostError, or DeploymentError `host_not_writable` or `disk_full`.
  */
-export async function prepareHost(layout: Layout, log: Log): Promise<void> {
+export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
+  const { layout } = access
+  for (const accepted of requireSafeHost(access)) log.warning(accepted)
   try {
     requireRoot(layout.root, log)
-    await requireOwnFolder(layout.own)
+    await makePrivateDirectories(layout.own)
+    // Another user may have made what we had not made yet.
+    requireSafeHost(access)
     await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox)
     keepReserve(layout)
   } catch (error) {
@@ -87,28 +93,6 @@ function makeRoot(root: string): void {
       `Neither project-root ${root} nor its parent directory exists. Create it, or correct the path.`,
     )
   }
-}
-
-/**
- * What is in `.hub-deploy/` decides what a recovery does, so it must be our own directory that nobody else can enter.
- */
-async function requireOwnFolder(own: string): Promise<void> {
-  await makePrivateDirectories(own)
-  const found = lstatIfPresentSync(own)
-  if (found === undefined || !found.isDirectory()) {
-    throw new DeploymentError(
-      'host_not_writable',
-      `${own} is not a directory, but this action keeps its records there. Move it away.`,
-    )
-  }
-  const uid = process.getuid?.()
-  if (uid !== undefined && found.uid !== uid) {
-    throw new DeploymentError(
-      'host_not_writable',
-      `${own} belongs to uid ${found.uid}, but this runner runs as uid ${uid}. Deploy to this project root as one user only, or change the owner of that directory.`,
-    )
-  }
-  if ((found.mode & 0o077) !== 0) chmodSync(own, 0o700)
 }
 
 /** Moving a directory to another parent needs write access to the directory itself. */

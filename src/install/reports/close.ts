@@ -66,6 +66,29 @@ export async function closeDeployment(
   return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures) }
 }
 
+/**
+ * Reports a deployment to the hub alone, best-effort, because nothing may be written on the host, or there is no project
+ * root. Never throws.
+ */
+export async function closeUntouched(
+  { sender, log, redact, reportTimeoutMs }: Pick<Host, 'sender' | 'log' | 'redact' | 'reportTimeoutMs'>,
+  { record, end }: Omit<Conclusion, 'address'>,
+): Promise<ClosedDeployment> {
+  const unsent = redactReport(buildLocalReport(record, end, notSent('not sent')), redact)
+  const known = { report: unsent, reportPath: undefined, plannedSteps: record.plannedSteps }
+  if (sender === undefined) return known
+  const delivery = await sender.send(unsent, { retry: true, timeoutMs: reportTimeoutMs() })
+  const { attempts } = delivery
+  if (delivery.accepted)
+    return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery }
+  log.warning(`The hub did not accept the report of this run: ${delivery.error}`)
+  return {
+    ...known,
+    report: { ...unsent, reported: { accepted: false, attempts, error: redact(delivery.error) } },
+    delivery,
+  }
+}
+
 async function send(
   { sender, log, redact, reportTimeoutMs }: Host,
   address: string,

@@ -1,6 +1,6 @@
 import type { Log } from '../../core/log.ts'
 import type { Transitions } from '../../core/state-machine.ts'
-import type { Layout } from '../host/layout.ts'
+import type { HostAccess } from '../host/ownership.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
 import type { ReportSender } from './outbox.ts'
 
@@ -12,8 +12,7 @@ const CANCELLED_REPORT_TIMEOUT_MS = 2000
 export type Flows = Readonly<Record<DeploymentFacts['contract'], Transitions<string>>>
 
 /** A project root, and how to log and report what happens there: all that ends a deployment, or recovers one. */
-export interface Host {
-  readonly layout: Layout
+export interface Host extends HostAccess {
   readonly log: Log
   readonly redact: (text: string) => string
   /** See `SecretKeeper`. */

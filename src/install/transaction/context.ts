@@ -7,6 +7,8 @@ import type { DeploymentRecord } from './record.ts'
 /** What the operator asks of a host, whatever the contract. */
 export interface HostRequest {
   projectRoot: string
+  /** Accepts a project root that other users own or can write. */
+  allowSharedRoot: boolean
   hostId: string
   keepSnapshots: number
   lockTimeoutMs: number

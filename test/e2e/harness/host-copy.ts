@@ -1,4 +1,4 @@
-import { cpSync, mkdirSync, writeFileSync } from 'node:fs'
+import { chmodSync, cpSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { type ActionResult, type ActionRun, makeWorkspace, type Workspace } from '../../../local/runner.ts'
 import type { Stage } from './stage.ts'
@@ -31,6 +31,8 @@ export function copyHost(origin: HostOrigin, name: string, root = hostFolder(ori
   const workspace = makeWorkspace(stage.folder)
   mkdirSync(dirname(root), { recursive: true })
   cpSync(origin.root, root, { recursive: true, preserveTimestamps: true, verbatimSymlinks: true })
+  // It copies the modes of files only.
+  chmodSync(join(root, '.hub-deploy'), 0o700)
   if (origin.plan !== undefined) writeFileSync(join(workspace.path, 'install.yaml'), origin.plan)
   const own = { ...origin.inputs, 'project-root': root, 'host-id': name }
   const deploy: HostCopy['deploy'] = (inputs = {}, run = {}) =>

@@ -27,7 +27,7 @@ export function whyNoImmutables(): string | false {
 /** A file system in memory, gone when the test ends. */
 export function mountMemory(t: TestContext, options: string, type: 'tmpfs' | 'ramfs' = 'tmpfs'): string {
   const folder = mkdtempSync(join(tmpdir(), 'mounted-'))
-  run('mount', '-t', type, '-o', options, type, folder)
+  run('mount', '-t', type, '-o', `mode=755,${options}`, type, folder)
   t.after(() => {
     run('umount', '-l', folder)
     rmSync(folder, { recursive: true, force: true })
@@ -38,7 +38,7 @@ export function mountMemory(t: TestContext, options: string, type: 'tmpfs' | 'ra
 /** The same at a place in a host, over what is there. */
 export function mountOver(t: TestContext, path: string, options: string): void {
   mkdirSync(path, { recursive: true })
-  run('mount', '-t', 'tmpfs', '-o', options, 'tmpfs', path)
+  run('mount', '-t', 'tmpfs', '-o', `mode=755,${options}`, 'tmpfs', path)
   t.after(() => run('umount', '-l', path))
 }
 

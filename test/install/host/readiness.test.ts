@@ -23,7 +23,7 @@ describe('prepareHost', () => {
     const layout = layoutOf(temporaryDirectory(t))
     const before = process.umask(0)
     t.after(() => process.umask(before))
-    for (let time = 0; time < 2; time++) await prepareHost(layout, collectLog())
+    for (let time = 0; time < 2; time++) await prepareHost({ layout, allowSharedRoot: false }, collectLog())
     const { own, staging, snapshots, trees, reports, outbox } = layout
     for (const folder of [own, staging, snapshots, trees, reports, outbox]) assert.equal(modeOf(folder), 0o700, folder)
   })
@@ -31,17 +31,17 @@ describe('prepareHost', () => {
   it('makes a missing root, and says so', async t => {
     const layout = layoutOf(join(temporaryDirectory(t), 'app'))
     const log = collectLog()
-    await prepareHost(layout, log)
+    await prepareHost({ layout, allowSharedRoot: false }, log)
     assert.equal(modeOf(layout.root), 0o755)
     assert.equal(log.lines.filter(line => line.startsWith('notice')).length, 1)
   })
 
-  it('closes its own folder to others', async t => {
+  it('does not close its own folder when others could already have used it', async t => {
     const layout = layoutOf(temporaryDirectory(t))
     mkdirSync(layout.own)
     chmodSync(layout.own, 0o777)
-    await prepareHost(layout, collectLog())
-    assert.equal(modeOf(layout.own), 0o700)
+    await assert.rejects(prepareHost({ layout, allowSharedRoot: false }, collectLog()), refusedWith('unsafe_host'))
+    assert.equal(modeOf(layout.own), 0o777)
   })
 
   const unusable: Record<string, (folder: string) => string> = {
@@ -67,7 +67,10 @@ describe('prepareHost', () => {
   for (const [name, prepare] of Object.entries(unusable)) {
     it(`refuses ${name}`, async t => {
       const folder = temporaryDirectory(t)
-      await assert.rejects(prepareHost(layoutOf(prepare(folder)), collectLog()), DeploymentError)
+      await assert.rejects(
+        prepareHost({ layout: layoutOf(prepare(folder)), allowSharedRoot: false }, collectLog()),
+        DeploymentError,
+      )
       assert.ok(!existsSync(join(folder, 'elsewhere', 'staging')))
     })
   }
