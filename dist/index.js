@@ -20284,7 +20284,7 @@ function createAgent(url, { trust, signal }) {
     Object.assign(agent.options, trust);
     if (agent.options.proxy !== undefined)
         Object.assign(agent.options.proxy, trust, { signal });
-    return agent;
+    return { agent, isProxied: agent.options.proxy !== undefined };
 }
 
 ;// CONCATENATED MODULE: external "node:tls"
@@ -20302,12 +20302,12 @@ class TransientError extends ArtifactError {
     }
 }
 /**
- * Explains an error on a connection to the operator, unless it is an ArtifactError, which explains itself:
+ * Explains an error on a connection to the operator, unless it is a DeployError, which explains itself:
  * `bad_response` for an answer that is not HTTP, else `network`, which is transient unless a certificate was refused.
  * The message names no path and no query: both may contain tokens.
  */
 function explainFailure(error, { origin, sent }) {
-    if (error instanceof ArtifactError)
+    if (error instanceof DeployError)
         return error;
     const code = errnoOf(error) ?? '';
     const reason = reasonOf(error);
@@ -20458,19 +20458,22 @@ function unusableAnswer(answer, expected, found) {
 
 /**
  * Sends one request on a connection of its own and waits for the head of the answer; a redirect is an answer as well.
- * Throws TransientError `network` or `timeout`, ArtifactError `network` for a refused certificate and `bad_response`
+ * Throws ConfigError `insecure_url` for an address that must not be reached, TransientError `network` or `timeout`, ArtifactError `network` for a refused certificate and `bad_response`
  * for an answer that is not HTTP or is HTTP 101, and the reason of the settings' signal once that is aborted.
  */
 async function openExchange(request, settings) {
     const watch = new ConnectionWatch(request.url.origin, settings);
     try {
-        const sent = startRequest(request, { ...settings, signal: watch.signal });
+        const { signal } = watch;
+        const route = await findRoute(request, { ...settings, signal });
+        const sent = startRequest(request, { ...route, signal });
         watch.follow(sent);
         const answer = await receiveHead(sent.end(request.body), request);
         return {
             status: answer.statusCode ?? 0,
             headers: readResponseHeaders(answer.headers),
             url: request.url,
+            foreign: request.url.origin !== request.hub.origin,
             body: receiveBody(answer, watch),
             close: () => watch.close(),
         };
@@ -20479,14 +20482,23 @@ async function openExchange(request, settings) {
         throw watch.endWith(error);
     }
 }
-function startRequest({ url, method, headers }, settings) {
+async function findRoute({ url, hub }, settings) {
+    const { agent, isProxied } = createAgent(url, settings);
+    return { agent, lookup: await lookupFor(url, hub, { ...settings, isProxied }) };
+}
+function startRequest({ url, method, headers }, { agent, lookup, signal }) {
     const { request } = url.protocol === 'https:' ? external_node_https_namespaceObject : external_node_http_namespaceObject;
-    return request(url, {
-        method,
-        headers: { ...headers, connection: 'close' },
-        agent: createAgent(url, settings),
-        signal: settings.signal,
-    });
+    return request(url, { method, headers: { ...headers, connection: 'close' }, agent, lookup, signal });
+}
+/** The lookup that a direct connection uses. Throws ConfigError `insecure_url` where the URL itself says enough. */
+async function lookupFor(url, hub, { addresses, isProxied }) {
+    if (url.href === hub.href)
+        return addresses.grantingLookup(hub);
+    if (isProxied)
+        await addresses.verifyProxied(url, hub);
+    else
+        await addresses.verifyLiteral(url, hub);
+    return addresses.judgingLookup(url, hub);
 }
 /** Settles whenever the request ends, also when the server switches to another protocol or closes without an error. */
 function receiveHead(sent, request) {
@@ -20543,16 +20555,10 @@ function refuseInsecureUrl(url, policy) {
         throw insecure(`${url.origin} is plain http, which anyone on the network path can read and change: use https, or set allow-http if you accept that.`);
     }
 }
-/**
- * Refuses a redirect from https to http, or from another host to this host's own services, even with `allowHttp`.
- * Throws ConfigError `insecure_url`.
- */
+/** Refuses a redirect from https to http, even with `allowHttp`: ConfigError `insecure_url`. */
 function refuseInsecureHop(from, to) {
     if (from.protocol === 'https:' && to.protocol !== 'https:') {
         throw insecure(`${from.origin} redirects from https to ${to.origin}, which is not https: the redirect was not followed. Report it to the hub.`);
-    }
-    if (!reachesThisHost(from.hostname) && reachesThisHost(to.hostname)) {
-        throw insecure(`${from.origin} redirects to ${to.origin}, an address of this host itself: the redirect was not followed. Report it to the hub.`);
     }
 }
 /**
@@ -20563,12 +20569,6 @@ function isLoopback(hostname) {
     return hostname === 'localhost' || hostname === '[::1]' || LOOPBACK_IPV4.test(hostname);
 }
 const LOOPBACK_IPV4 = /^127(?:\.\d{1,3}){3}$/;
-// Wider than isLoopback: that one grants and this one refuses, so each errs on its safe side.
-function reachesThisHost(hostname) {
-    const name = hostname.replace(/\.$/, '');
-    return isLoopback(name) || name.endsWith('.localhost') || UNSPECIFIED_OR_MAPPED.test(name);
-}
-const UNSPECIFIED_OR_MAPPED = /^(?:0\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::\]|\[::ffff:(?:7f[0-9a-f]{2}|0):[0-9a-f]{1,4}\])$/;
 function url_policy_withoutSecrets(text) {
     return cleanForeignText(text.replace(/[?#].*$/s, '').replace(/\/\/[^/]*@/, '//'), 100);
 }
@@ -20596,8 +20596,7 @@ async function followRedirects(start, open, settings) {
             return exchange;
         exchange.close();
         const target = readTarget(exchange);
-        refuseInsecureUrl(target, settings);
-        refuseInsecureHop(exchange.url, target);
+        verifyTarget(exchange, target, settings);
         refuseEndlessChain(visited, target);
         visited.push(target.href);
         settings.log(`${exchange.url.origin} redirects (HTTP ${exchange.status}) to ${target.origin}.`);
@@ -20605,11 +20604,24 @@ async function followRedirects(start, open, settings) {
     }
 }
 const REDIRECT_STATUSES = new Set([301, 302, 303, 307, 308]);
-function readTarget({ url, status, headers }) {
+/** Refuses a target as the URL policy does; names one that another origin gave to nobody. */
+function verifyTarget({ url, foreign }, target, settings) {
+    try {
+        refuseInsecureUrl(target, settings);
+        refuseInsecureHop(url, target);
+    }
+    catch (error) {
+        if (!foreign)
+            throw error;
+        const message = `${url.origin} redirects to a URL that must not be followed, such as plain http: the redirect was not followed. Report it to the hub.`;
+        throw new ConfigError('insecure_url', message);
+    }
+}
+function readTarget({ url, status, headers, foreign }) {
     const location = headers['location'] ?? '';
     if (location === '' || !URL.canParse(location, url.href)) {
-        const found = location === ''
-            ? 'no Location header'
+        const found = location === '' || foreign
+            ? 'no usable Location header'
             : `the Location "${cleanForeignText(location.replace(/[?#].*$/s, ''), 100)}"`;
         throw badRedirect(url, `expected a redirect (HTTP ${status}) with a usable target, found ${found}`);
     }
@@ -20721,8 +20733,8 @@ async function makeCall(call, settings) {
         return await withRetries(attempt, { ...settings, policy: call.retry, deadline });
     });
 }
-function headOf({ status, headers, url }) {
-    return { status, headers, url: url.href };
+function headOf({ status, headers, url, foreign }) {
+    return { status, headers, url: url.href, foreign };
 }
 function readStart(call, settings) {
     const defaults = { 'user-agent': settings.userAgent, 'accept-encoding': 'identity' };
@@ -20733,7 +20745,9 @@ function readStart(call, settings) {
     };
 }
 async function attemptCall(call, start, settings) {
-    const open = async ({ url, headers, credentials }) => await openExchange({ method: call.method, url, headers: { ...headers, ...credentials }, body: call.body }, settings);
+    const { method, body } = call;
+    const hub = call.hub === undefined ? start.url : new URL(call.hub);
+    const open = async ({ url, headers, credentials }) => await openExchange({ method, url, headers: { ...headers, ...credentials }, body, hub }, settings);
     const exchange = call.followRedirects ? await followRedirects(start, open, settings) : await open(start);
     try {
         return await call.receive(exchange);
@@ -20765,6 +20779,7 @@ async function download(request, settings) {
         headers: { accept: '*/*', ...request.headers },
         credentials: request.credentials,
         body: undefined,
+        hub: request.hub,
         retry: 'transient',
         followRedirects: true,
         timeoutMs: request.timeoutMs,
@@ -20867,6 +20882,7 @@ async function requestJson(request, settings) {
         },
         credentials: request.credentials,
         body: hasBody ? JSON.stringify(request.body) : undefined,
+        hub: undefined,
         retry: request.retry,
         followRedirects: request.method === 'GET' && request.followRedirects !== false,
         timeoutMs: request.timeoutMs,
@@ -20882,6 +20898,106 @@ async function receiveJson(exchange) {
     if (succeeded && cut)
         throw unusableAnswer(exchange, `at most ${MAX_JSON_BODY_BYTES} bytes of JSON`, 'more');
     return { ...headOf(exchange), ...answer };
+}
+
+;// CONCATENATED MODULE: external "node:dns"
+const external_node_dns_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:dns");
+;// CONCATENATED MODULE: ./build/net/address-policy.js
+
+
+/**
+ * Which addresses a request may reach that a hub sends elsewhere, by a redirect or a `download_url`: none of this host
+ * and no loopback or link-local one, unless the operator's own URL resolves to the same. Judges the addresses that the
+ * connection then uses, so that no name can change its meaning in between.
+ */
+class AddressPolicy {
+    #sources;
+    /** The addresses of each host that an operator's URL names, when it was reached last. */
+    #granted = new Map();
+    constructor(sources) {
+        this.#sources = sources;
+    }
+    /** The lookup for the operator's own URL: refuses nothing. */
+    grantingLookup(hub) {
+        return (name, options, callback) => this.#sources.resolve(name, { ...options, all: true }, (error, found) => {
+            const addresses = listed(found);
+            if (error === null)
+                this.#granted.set(hub.hostname, addresses);
+            answer(addresses, error, { options, callback });
+        });
+    }
+    /** The lookup for any other URL: leaves out what must not be reached; ConfigError `insecure_url` when nothing is left. */
+    judgingLookup(url, hub) {
+        return (name, options, callback) => this.#sources.resolve(name, { ...options, all: true }, (error, found) => this.#withGranted(hub, granted => {
+            const usable = listed(found).filter(address => !this.#isRefused(address, granted));
+            const refusal = error ?? (usable.length === 0 ? reachesThisHost(url) : null);
+            answer(usable, refusal, { options, callback });
+        }));
+    }
+    /** Refuses a URL whose host is an address that must not be reached: no lookup sees it. Throws as `judgingLookup`. */
+    async verifyLiteral(url, hub) {
+        const address = bare(url.hostname);
+        if ((0,external_node_net_namespaceObject.isIP)(address) === 0 || !this.#isRefused(address, []))
+            return;
+        const granted = await new Promise(resolve => this.#withGranted(hub, resolve));
+        if (this.#isRefused(address, granted))
+            throw reachesThisHost(url);
+    }
+    /** Where a proxy resolves the name, all that can be judged here is a name that says itself what it means. */
+    async verifyProxied(url, hub) {
+        await this.verifyLiteral(url, hub);
+        if (isLocalName(url.hostname) && !isLocalName(hub.hostname))
+            throw reachesThisHost(url);
+    }
+    #withGranted(hub, use) {
+        const host = bare(hub.hostname);
+        const granted = (0,external_node_net_namespaceObject.isIP)(host) === 0 ? this.#granted.get(hub.hostname) : [host];
+        if (granted !== undefined)
+            use(granted);
+        else
+            this.#sources.resolve(host, { all: true }, (_, found) => use(listed(found)));
+    }
+    #isRefused(address, granted) {
+        const plain = address.replace(/%.*$/, '');
+        if (granted.includes(address) || granted.includes(plain))
+            return false;
+        return refusedAddresses(this.#sources.ownAddresses()).check(plain, familyOf(plain));
+    }
+}
+/** Loopback, unspecified and link-local addresses, also as IPv6 writes those of IPv4, and those of this host. */
+function refusedAddresses(own) {
+    const list = new external_node_net_namespaceObject.BlockList();
+    list.addSubnet('127.0.0.0', 8, 'ipv4');
+    list.addSubnet('0.0.0.0', 8, 'ipv4');
+    list.addSubnet('169.254.0.0', 16, 'ipv4');
+    list.addSubnet('::', 96, 'ipv6');
+    list.addSubnet('fe80::', 10, 'ipv6');
+    list.addSubnet('64:ff9b::7f00:0', 104, 'ipv6');
+    for (const address of own)
+        list.addAddress(address.replace(/%.*$/, ''), familyOf(address));
+    return list;
+}
+function familyOf(address) {
+    return (0,external_node_net_namespaceObject.isIPv6)(address) ? 'ipv6' : 'ipv4';
+}
+function bare(hostname) {
+    return hostname.replace(/^\[|\]$/g, '');
+}
+function isLocalName(hostname) {
+    return /(?:^|\.)localhost\.?$/.test(hostname);
+}
+function listed(found) {
+    return (Array.isArray(found) ? found : []).map(({ address }) => address);
+}
+function answer(addresses, error, { options, callback }) {
+    const all = addresses.map(address => ({ address, family: (0,external_node_net_namespaceObject.isIPv6)(address) ? 6 : 4 }));
+    if (error !== null || options.all === true)
+        callback(error, all);
+    else
+        callback(null, all[0]?.address ?? '', all[0]?.family);
+}
+function reachesThisHost(url) {
+    return new ConfigError('insecure_url', `The hub names ${url.origin}, which is an address of this host itself or of its link: nothing was requested there. Report it to the hub.`);
 }
 
 ;// CONCATENATED MODULE: ./build/net/trust.js
@@ -20911,6 +21027,9 @@ function readTrust(ca) {
 
 
 
+
+
+
 /** The options with every default filled in. Throws ConfigError `invalid_input` when `ca` contains no certificate. */
 function readSettings(options) {
     return {
@@ -20923,7 +21042,11 @@ function readSettings(options) {
         sleep: options.sleep ?? ((ms, signal) => (0,external_node_timers_promises_namespaceObject.setTimeout)(ms, undefined, signal === undefined ? {} : { signal })),
         startTimer: options.startTimer ?? startTimer,
         random: options.random ?? Math.random,
+        addresses: new AddressPolicy({ resolve: external_node_dns_namespaceObject.lookup, ownAddresses, ...options.addresses }),
     };
+}
+function ownAddresses() {
+    return Object.values((0,external_node_os_namespaceObject.networkInterfaces)()).flatMap(found => (found ?? []).map(({ address }) => address));
 }
 function startTimer(ms, expire) {
     const timer = setTimeout(expire, ms);
@@ -23637,7 +23760,7 @@ function createMarketplaceClient(wire, subject) {
             });
             if (answer.status !== 200)
                 throw refusal(answer, subject, 'the version');
-            return parseLatestVersion(answer.body, subject);
+            return parseLatestVersion(answer, subject);
         },
         async fetchArtifact(request) {
             const answer = await wire.download({
@@ -23676,7 +23799,7 @@ function isNotServed(error) {
 function routeOf(base, ...parts) {
     return [base.replace(/\/+$/, ''), ...parts.map(encodeURIComponent)].join('/');
 }
-function parseLatestVersion(body, { kind, slug }) {
+function parseLatestVersion({ body, foreign }, { kind, slug }) {
     const parsed = detailSchema.safeParse(body);
     if (!parsed.success) {
         throw new ArtifactError('bad_response', `The hub's record of ${kind} ${slug} is not a JSON object with latest_version: check hub-url.`);
@@ -23686,12 +23809,13 @@ function parseLatestVersion(body, { kind, slug }) {
         throw new ArtifactError('no_published_version', `The hub has no published version of ${kind} ${slug}: publish one, or name a version.`);
     }
     if (!versionSchema.safeParse(latest).success) {
-        throw new ArtifactError('bad_response', `The hub's latest_version of ${kind} ${slug} is "${cleanForeignText(latest, 60)}", which is not a version: report this to the hub's operator.`);
+        throw new ArtifactError('bad_response', `The hub's latest_version of ${kind} ${slug} is ${foreign ? 'a text' : `"${cleanForeignText(latest, 60)}"`}, which is not a version: report this to the hub's operator.`);
     }
     return latest;
 }
 function refusal(answer, { kind, slug }, wanted) {
-    const reason = parseErrorText(answer.body);
+    // The hub gets this message, and must not read what another server answered through it.
+    const reason = answer.foreign ? undefined : parseErrorText(answer.body);
     const said = `the hub answered ${answer.status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`;
     switch (answer.status) {
         case 401:
@@ -24536,11 +24660,11 @@ function complaint(issue, found) {
     if (issue.code === 'invalid_type')
         return wrongType(issue.expected, found);
     if (issue.code === 'invalid_value')
-        return `must be ${listed(issue.values)}, found ${shown(found)}${nearValue(issue.values, found)}`;
+        return `must be ${schema_problems_listed(issue.values)}, found ${shown(found)}${nearValue(issue.values, found)}`;
     return typeof found === 'object' && found !== null ? issue.message : `${issue.message}, found ${shown(found)}`;
 }
 function choices(issue) {
-    return issue.code === 'invalid_value' ? `: it must be ${listed(issue.values)}` : '';
+    return issue.code === 'invalid_value' ? `: it must be ${schema_problems_listed(issue.values)}` : '';
 }
 function wrongType(expected, found) {
     const quotable = expected === 'string' && (typeof found === 'number' || typeof found === 'boolean');
@@ -24561,7 +24685,7 @@ const TYPE_WORDS = {
 function nearValue(values, found) {
     return typeof found === 'string' ? didYouMean(found, values.map(String)) : '';
 }
-function listed(values) {
+function schema_problems_listed(values) {
     return [...new Set(values.map(String))].join(', ');
 }
 function shown(value) {
@@ -30732,7 +30856,7 @@ function refusalOf({ call, subject }, answer) {
     const isDenied = answer.status === 401 || answer.status === 403;
     const Refusal = ERROR_CLASSES[call][isDenied ? 'denied' : 'other'];
     const code = codeOf(call, answer.status, Refusal);
-    const reason = bodies_parseErrorText(answer.body);
+    const reason = answer.foreign ? undefined : bodies_parseErrorText(answer.body);
     const quoted = reason === undefined ? '' : ` (${cleanForeignText(reason)})`;
     const said = `${withoutQuery(answer.url)} answered ${answer.status}${quoted}`;
     return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${remedyOf(call, isDenied, answer.status)}`);
@@ -30940,7 +31064,15 @@ async function readDescriptor(session, version) {
 async function downloadArtifact(session, { version, downloadUrl }, { fd, maxBytes, timeoutMs, onProgress }) {
     const credentials = await session.credentialsFor(downloadUrl, CALL_TIMEOUT_MS);
     const url = downloadUrl.href;
-    const answer = await session.wire.download({ url, credentials, fd, maxBytes, timeoutMs, onProgress });
+    const answer = await session.wire.download({
+        url,
+        hub: session.hub.href,
+        credentials,
+        fd,
+        maxBytes,
+        timeoutMs,
+        onProgress,
+    });
     if (!answer.ok)
         throw refusalOf({ call: 'download', subject: artifactOf(session, version) }, answer);
     return { fd, size: answer.size, sha256: answer.sha256 };

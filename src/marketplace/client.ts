@@ -74,7 +74,7 @@ export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess):
         timeoutMs: DETAIL_TIMEOUT_MS,
       })
       if (answer.status !== 200) throw refusal(answer, subject, 'the version')
-      return parseLatestVersion(answer.body, subject)
+      return parseLatestVersion(answer, subject)
     },
     async fetchArtifact(request) {
       const answer = await wire.download({
@@ -116,7 +116,10 @@ function routeOf(base: string, ...parts: string[]): string {
   return [base.replace(/\/+$/, ''), ...parts.map(encodeURIComponent)].join('/')
 }
 
-function parseLatestVersion(body: unknown, { kind, slug }: MarketplaceSubject): string {
+function parseLatestVersion(
+  { body, foreign }: Pick<JsonAnswer, 'body' | 'foreign'>,
+  { kind, slug }: MarketplaceSubject,
+): string {
   const parsed = detailSchema.safeParse(body)
   if (!parsed.success) {
     throw new ArtifactError(
@@ -134,18 +137,19 @@ function parseLatestVersion(body: unknown, { kind, slug }: MarketplaceSubject): 
   if (!versionSchema.safeParse(latest).success) {
     throw new ArtifactError(
       'bad_response',
-      `The hub's latest_version of ${kind} ${slug} is "${cleanForeignText(latest, 60)}", which is not a version: report this to the hub's operator.`,
+      `The hub's latest_version of ${kind} ${slug} is ${foreign ? 'a text' : `"${cleanForeignText(latest, 60)}"`}, which is not a version: report this to the hub's operator.`,
     )
   }
   return latest
 }
 
 function refusal(
-  answer: { status: number; body: unknown; url: string },
+  answer: Pick<JsonAnswer, 'status' | 'body' | 'foreign'>,
   { kind, slug }: MarketplaceSubject,
   wanted: string,
 ): DeployError {
-  const reason = parseErrorText(answer.body)
+  // The hub gets this message, and must not read what another server answered through it.
+  const reason = answer.foreign ? undefined : parseErrorText(answer.body)
   const said = `the hub answered ${answer.status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`
   switch (answer.status) {
     case 401:

@@ -7,11 +7,14 @@ import type { WireSettings } from './settings.ts'
  * It verifies every certificate, also that of an https proxy, and `signal` interrupts a proxy that stalls.
  * Throws TypeError when the agent has no options to carry these settings, rather than connect without them.
  */
-export function createAgent(url: URL, { trust, signal }: Pick<WireSettings, 'trust' | 'signal'>): Agent {
+export function createAgent(
+  url: URL,
+  { trust, signal }: Pick<WireSettings, 'trust' | 'signal'>,
+): { agent: Agent; isProxied: boolean } {
   const client = new HttpClient(undefined, [], { keepAlive: false })
   const agent: Agent & { options?: { proxy?: object } } = client.getAgent(url.href)
   if (agent.options === undefined) throw new TypeError('Expected an HTTP agent with options, found one without.')
   Object.assign(agent.options, trust)
   if (agent.options.proxy !== undefined) Object.assign(agent.options.proxy, trust, { signal })
-  return agent
+  return { agent, isProxied: agent.options.proxy !== undefined }
 }

@@ -12,6 +12,8 @@ export interface Call<T> {
   headers: Headers
   credentials: Headers | undefined
   body: string | undefined
+  /** The URL that the operator gave, where `url` is a hub's. */
+  hub: string | undefined
   retry: RetryPolicy
   followRedirects: boolean
   /** Overall, retries and waits included. */
@@ -25,6 +27,8 @@ export interface AnswerHead {
   headers: Headers
   /** The final URL, after redirects. Its query may contain signed tokens: not for messages. */
   url: string
+  /** From another origin than the operator's URL: no message quotes it, because messages are sent to the hub. */
+  foreign?: boolean
 }
 
 /** Makes one call within its deadline: policy, redirects, retries. Throws what those rules and `receive` throw. */
@@ -40,8 +44,8 @@ export async function makeCall<T extends AnswerHead>(
   })
 }
 
-export function headOf({ status, headers, url }: Exchange): AnswerHead {
-  return { status, headers, url: url.href }
+export function headOf({ status, headers, url, foreign }: Exchange): AnswerHead {
+  return { status, headers, url: url.href, foreign }
 }
 
 function readStart(call: Call<unknown>, settings: WireSettings): Hop {
@@ -54,8 +58,10 @@ function readStart(call: Call<unknown>, settings: WireSettings): Hop {
 }
 
 async function attemptCall<T>(call: Call<T>, start: Hop, settings: WireSettings): Promise<T> {
+  const { method, body } = call
+  const hub = call.hub === undefined ? start.url : new URL(call.hub)
   const open = async ({ url, headers, credentials }: Hop) =>
-    await openExchange({ method: call.method, url, headers: { ...headers, ...credentials }, body: call.body }, settings)
+    await openExchange({ method, url, headers: { ...headers, ...credentials }, body, hub }, settings)
   const exchange = call.followRedirects ? await followRedirects(start, open, settings) : await open(start)
   try {
     return await call.receive(exchange)

@@ -11,6 +11,8 @@ import { unusableAnswer } from './unusable-answer.ts'
 
 export interface DownloadRequest {
   url: string
+  /** The URL that the operator gave, where `url` is one that the hub chose: then its address is judged as a redirect's. */
+  hub?: string
   /** Sent only to the URL's own origin: dropped as soon as a redirect leaves its scheme, host or port. */
   credentials?: Headers
   headers?: Headers
@@ -60,6 +62,7 @@ export async function download(request: DownloadRequest, settings: WireSettings)
     headers: { accept: '*/*', ...request.headers },
     credentials: request.credentials,
     body: undefined,
+    hub: request.hub,
     retry: 'transient' as const,
     followRedirects: true,
     timeoutMs: request.timeoutMs,

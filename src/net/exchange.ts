@@ -1,5 +1,6 @@
-import http, { type ClientRequest, type IncomingMessage } from 'node:http'
+import http, { type Agent, type ClientRequest, type IncomingMessage } from 'node:http'
 import https from 'node:https'
+import type { LookupFunction } from 'node:net'
 import { createAgent } from './agent.ts'
 import { ConnectionWatch } from './connection-watch.ts'
 import { type Headers, readResponseHeaders } from './headers.ts'
@@ -11,6 +12,8 @@ export interface HttpRequest {
   url: URL
   headers: Headers
   body: string | undefined
+  /** The URL that the operator gave. Any other is judged by its address. */
+  hub: URL
 }
 
 /** An answer whose head has arrived. Its receiver must close it. */
@@ -18,6 +21,8 @@ export interface Exchange {
   status: number
   headers: Headers
   url: URL
+  /** From another origin than the operator's URL: no message quotes it, because messages are sent to the hub. */
+  foreign: boolean
   /** The body's bytes as they arrive; a slow reader slows the server down. Throws as `openExchange` does. */
   body: AsyncIterable<Buffer>
   /** Ends the connection, even when part of the body is still to come. */
@@ -26,19 +31,22 @@ export interface Exchange {
 
 /**
  * Sends one request on a connection of its own and waits for the head of the answer; a redirect is an answer as well.
- * Throws TransientError `network` or `timeout`, ArtifactError `network` for a refused certificate and `bad_response`
+ * Throws ConfigError `insecure_url` for an address that must not be reached, TransientError `network` or `timeout`, ArtifactError `network` for a refused certificate and `bad_response`
  * for an answer that is not HTTP or is HTTP 101, and the reason of the settings' signal once that is aborted.
  */
 export async function openExchange(request: HttpRequest, settings: WireSettings): Promise<Exchange> {
   const watch = new ConnectionWatch(request.url.origin, settings)
   try {
-    const sent = startRequest(request, { ...settings, signal: watch.signal })
+    const { signal } = watch
+    const route = await findRoute(request, { ...settings, signal })
+    const sent = startRequest(request, { ...route, signal })
     watch.follow(sent)
     const answer = await receiveHead(sent.end(request.body), request)
     return {
       status: answer.statusCode ?? 0,
       headers: readResponseHeaders(answer.headers),
       url: request.url,
+      foreign: request.url.origin !== request.hub.origin,
       body: receiveBody(answer, watch),
       close: () => watch.close(),
     }
@@ -47,14 +55,34 @@ export async function openExchange(request: HttpRequest, settings: WireSettings)
   }
 }
 
-function startRequest({ url, method, headers }: HttpRequest, settings: WireSettings): ClientRequest {
+interface Route {
+  readonly agent: Agent
+  readonly lookup: LookupFunction
+}
+
+async function findRoute({ url, hub }: HttpRequest, settings: WireSettings): Promise<Route> {
+  const { agent, isProxied } = createAgent(url, settings)
+  return { agent, lookup: await lookupFor(url, hub, { ...settings, isProxied }) }
+}
+
+function startRequest(
+  { url, method, headers }: HttpRequest,
+  { agent, lookup, signal }: Route & Pick<WireSettings, 'signal'>,
+): ClientRequest {
   const { request } = url.protocol === 'https:' ? https : http
-  return request(url, {
-    method,
-    headers: { ...headers, connection: 'close' },
-    agent: createAgent(url, settings),
-    signal: settings.signal,
-  })
+  return request(url, { method, headers: { ...headers, connection: 'close' }, agent, lookup, signal })
+}
+
+/** The lookup that a direct connection uses. Throws ConfigError `insecure_url` where the URL itself says enough. */
+async function lookupFor(
+  url: URL,
+  hub: URL,
+  { addresses, isProxied }: WireSettings & { isProxied: boolean },
+): Promise<LookupFunction> {
+  if (url.href === hub.href) return addresses.grantingLookup(hub)
+  if (isProxied) await addresses.verifyProxied(url, hub)
+  else await addresses.verifyLiteral(url, hub)
+  return addresses.judgingLookup(url, hub)
 }
 
 /** Settles whenever the request ends, also when the server switches to another protocol or closes without an error. */

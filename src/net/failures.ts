@@ -1,4 +1,4 @@
-import { ArtifactError, type ErrorCode, type ErrorOptions, errnoOf } from '../core/errors.ts'
+import { ArtifactError, DeployError, type ErrorCode, type ErrorOptions, errnoOf } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 
 /** A connection as far as an operator needs to know it. */
@@ -20,12 +20,12 @@ export class TransientError extends ArtifactError {
 }
 
 /**
- * Explains an error on a connection to the operator, unless it is an ArtifactError, which explains itself:
+ * Explains an error on a connection to the operator, unless it is a DeployError, which explains itself:
  * `bad_response` for an answer that is not HTTP, else `network`, which is transient unless a certificate was refused.
  * The message names no path and no query: both may contain tokens.
  */
-export function explainFailure(error: unknown, { origin, sent }: ConnectionState): ArtifactError {
-  if (error instanceof ArtifactError) return error
+export function explainFailure(error: unknown, { origin, sent }: ConnectionState): DeployError {
+  if (error instanceof DeployError) return error
   const code = errnoOf(error) ?? ''
   const reason = reasonOf(error)
   if (code.startsWith('HPE_')) {

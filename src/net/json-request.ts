@@ -49,6 +49,7 @@ export async function requestJson(request: JsonRequest, settings: WireSettings):
     },
     credentials: request.credentials,
     body: hasBody ? JSON.stringify(request.body) : undefined,
+    hub: undefined,
     retry: request.retry,
     followRedirects: request.method === 'GET' && request.followRedirects !== false,
     timeoutMs: request.timeoutMs,

@@ -1,10 +1,10 @@
-import { ArtifactError } from '../core/errors.ts'
+import { ArtifactError, ConfigError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Exchange } from './exchange.ts'
 import type { Headers } from './headers.ts'
 import { MAX_REDIRECTS } from './limits.ts'
 import type { WireSettings } from './settings.ts'
-import { refuseInsecureHop, refuseInsecureUrl } from './url-policy.ts'
+import { refuseInsecureHop, refuseInsecureUrl, type UrlPolicy } from './url-policy.ts'
 
 /** Where a request goes next, and with which headers. */
 export interface Hop {
@@ -32,8 +32,7 @@ export async function followRedirects(
     if (!REDIRECT_STATUSES.has(exchange.status)) return exchange
     exchange.close()
     const target = readTarget(exchange)
-    refuseInsecureUrl(target, settings)
-    refuseInsecureHop(exchange.url, target)
+    verifyTarget(exchange, target, settings)
     refuseEndlessChain(visited, target)
     visited.push(target.href)
     settings.log(`${exchange.url.origin} redirects (HTTP ${exchange.status}) to ${target.origin}.`)
@@ -43,12 +42,24 @@ export async function followRedirects(
 
 const REDIRECT_STATUSES = new Set([301, 302, 303, 307, 308])
 
-function readTarget({ url, status, headers }: Exchange): URL {
+/** Refuses a target as the URL policy does; names one that another origin gave to nobody. */
+function verifyTarget({ url, foreign }: Exchange, target: URL, settings: UrlPolicy): void {
+  try {
+    refuseInsecureUrl(target, settings)
+    refuseInsecureHop(url, target)
+  } catch (error) {
+    if (!foreign) throw error
+    const message = `${url.origin} redirects to a URL that must not be followed, such as plain http: the redirect was not followed. Report it to the hub.`
+    throw new ConfigError('insecure_url', message)
+  }
+}
+
+function readTarget({ url, status, headers, foreign }: Exchange): URL {
   const location = headers['location'] ?? ''
   if (location === '' || !URL.canParse(location, url.href)) {
     const found =
-      location === ''
-        ? 'no Location header'
+      location === '' || foreign
+        ? 'no usable Location header'
         : `the Location "${cleanForeignText(location.replace(/[?#].*$/s, ''), 100)}"`
     throw badRedirect(url, `expected a redirect (HTTP ${status}) with a usable target, found ${found}`)
   }

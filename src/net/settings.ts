@@ -1,4 +1,7 @@
+import { lookup } from 'node:dns'
+import { networkInterfaces } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
+import { AddressPolicy, type AddressSources } from './address-policy.ts'
 import { CONNECT_TIMEOUT_MS, IDLE_TIMEOUT_MS } from './limits.ts'
 import { readTrust, type Trust } from './trust.ts'
 
@@ -17,6 +20,7 @@ export interface WireOptions {
   startTimer?: StartTimer
   /** At least 0 and below 1; for the jitter. */
   random?: () => number
+  addresses?: Partial<AddressSources>
 }
 
 export interface Timeouts {
@@ -42,6 +46,7 @@ export interface WireSettings {
   sleep: Sleep
   startTimer: StartTimer
   random: () => number
+  addresses: AddressPolicy
 }
 
 /** The options with every default filled in. Throws ConfigError `invalid_input` when `ca` contains no certificate. */
@@ -56,7 +61,12 @@ export function readSettings(options: WireOptions): WireSettings {
     sleep: options.sleep ?? ((ms, signal) => delay(ms, undefined, signal === undefined ? {} : { signal })),
     startTimer: options.startTimer ?? startTimer,
     random: options.random ?? Math.random,
+    addresses: new AddressPolicy({ resolve: lookup, ownAddresses, ...options.addresses }),
   }
+}
+
+function ownAddresses(): string[] {
+  return Object.values(networkInterfaces()).flatMap(found => (found ?? []).map(({ address }) => address))
 }
 
 function startTimer(ms: number, expire: () => void): () => void {

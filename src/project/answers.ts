@@ -18,6 +18,8 @@ export interface RefusedAnswer {
   body: unknown
   /** Where the answer came from; no message shows its query. */
   url: string
+  /** See `AnswerHead`. */
+  foreign?: boolean
 }
 
 type ErrorClass = new (code: ErrorCode, message: string) => DeployError
@@ -64,7 +66,7 @@ export function refusalOf({ call, subject }: CallSubject, answer: RefusedAnswer)
   const isDenied = answer.status === 401 || answer.status === 403
   const Refusal = ERROR_CLASSES[call][isDenied ? 'denied' : 'other']
   const code = codeOf(call, answer.status, Refusal)
-  const reason = parseErrorText(answer.body)
+  const reason = answer.foreign ? undefined : parseErrorText(answer.body)
   const quoted = reason === undefined ? '' : ` (${cleanForeignText(reason)})`
   const said = `${withoutQuery(answer.url)} answered ${answer.status}${quoted}`
   return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${remedyOf(call, isDenied, answer.status)}`)

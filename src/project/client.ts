@@ -116,7 +116,15 @@ async function downloadArtifact(
 ): Promise<FetchedArtifact> {
   const credentials = await session.credentialsFor(downloadUrl, CALL_TIMEOUT_MS)
   const url = downloadUrl.href
-  const answer = await session.wire.download({ url, credentials, fd, maxBytes, timeoutMs, onProgress })
+  const answer = await session.wire.download({
+    url,
+    hub: session.hub.href,
+    credentials,
+    fd,
+    maxBytes,
+    timeoutMs,
+    onProgress,
+  })
   if (!answer.ok) throw refusalOf({ call: 'download', subject: artifactOf(session, version) }, answer)
   return { fd, size: answer.size, sha256: answer.sha256 }
 }

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { makeCertificate } from '../net/certificates.ts'
-import { serveTls } from '../net/loopback-server.ts'
+import { serve, serveTls } from '../net/loopback-server.ts'
 import { acceptedReports, commandsIn, readLocalReport } from './harness/evidence.ts'
 import { assertNoSecret, assertRefuses } from './harness/refusal.ts'
 import { openStage, SERVICE_PLAN, type Stage, writeFiles } from './harness/stage.ts'
@@ -297,6 +297,19 @@ describe('the error text of a hub', () => {
       texts.filter(text => text.includes(stage.apiKey)),
       [],
     )
+  })
+
+  it('that it gets from another origin by a redirect is neither quoted to the hub nor in the log', async t => {
+    const internal = await serve(t, (_, response) => answerJson(403, { error: 'the inventory of rack 7' })(response, _))
+    const artifact = redirectTo(`${internal.url}/admin`)
+    for (const answers of [{ artifact }, { detail: redirectTo(`${internal.url}/admin`) }]) {
+      const hub = await serveUntrustedHub(t, answers)
+      const { exitCode, log } = await stage.deploy({ 'hub-url': hub.url })
+      assert.equal(exitCode, 1)
+      assert.doesNotMatch(JSON.stringify([log, hub.reports]), /rack 7/)
+      assert.match(JSON.stringify(hub.reports), /the hub answered 403\. /)
+    }
+    assert.equal(internal.requests.length, 2)
   })
 
   it('does not flood the log', async t => {

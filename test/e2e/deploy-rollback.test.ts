@@ -92,7 +92,7 @@ describe('a step that fails after the switch', () => {
     assertRolledBack(await stage.deploy())
     assertRolledBack(await stage.deploy())
     assert.deepEqual(listHost(stage.root), before)
-    const result = await stage.deploy({}, { env: { TOKEN: 'secret of the plugin' } })
+    const result = await stage.deploy({ settings: 'TOKEN=secret of the plugin' })
     assert.equal(result.exitCode, 0, result.log)
     assertNoLeakedToken(result)
     assert.equal(readFileSync(join(stage.root, 'plugins/greeter/data/rows'), 'utf8'), 'written by the plugin')
@@ -113,5 +113,6 @@ async function installOld(): Promise<void> {
 }
 
 function assertNoLeakedToken({ log, outputs, summary }: ActionResult): void {
-  assert.doesNotMatch(JSON.stringify([log, outputs, summary, acceptedReports(stage)]), /secret of the plugin/)
+  const text = JSON.stringify([log, outputs, summary, acceptedReports(stage)])
+  assert.doesNotMatch(text, /(?<!::add-mask::)secret of the plugin/)
 }

@@ -88,9 +88,9 @@ describe('the settings of a project', () => {
     'deployment/install.yaml': `${PROJECT_PLAN}  - {id: env, action: write_env, plugin: cart, from: plugins/cart/.env.template, depends_on: [mailer]}\n`,
   }
 
-  it('are seeded from the step when there are none, and then belong to the host', async () => {
+  it('are seeded from the input when there are none, and then belong to the host', async () => {
     await publish('1.0.0', files)
-    await deployed(stage, {}, { env: { TOKEN: 'of-this-host' } })
+    await deployed(stage, { settings: 'TOKEN=of-this-host' })
     const path = join(stage.root, 'plugins/cart.env')
     assert.equal(readFileSync(path, 'utf8'), 'COLOUR=blue\nTOKEN=of-this-host\n')
     writeFiles(stage.root, { 'plugins/cart.env': 'TOKEN=other\n' })

@@ -20,7 +20,8 @@ function openWith(timers: ManualTimers, url: string) {
     timeouts,
     startTimer: timers.startTimer,
   })
-  return openExchange({ method: 'GET', url: new URL(url), headers: {}, body: undefined }, settings)
+  const hub = new URL(url)
+  return openExchange({ method: 'GET', url: hub, headers: {}, body: undefined, hub }, settings)
 }
 
 describe('the connect time-out', () => {

@@ -51,15 +51,6 @@ describe('refuseInsecureHop', () => {
     ['https://hub.test', 'http://hub.test'],
     ['https://hub.test', 'http://127.0.0.1'],
     ['https://127.0.0.1', 'http://127.0.0.1'],
-    ['https://hub.test', 'https://127.0.0.1'],
-    ['http://hub.test', 'http://localhost'],
-    ['http://hub.test', 'http://localhost.'],
-    ['http://hub.test', 'http://a.localhost'],
-    ['http://hub.test', 'http://[::1]'],
-    ['http://hub.test', 'http://[::]'],
-    ['http://hub.test', 'http://0.0.0.0'],
-    ['http://hub.test', 'http://[::ffff:127.0.0.1]'],
-    ['http://hub.test', 'http://2130706433'],
   ]
   for (const [from, to] of refused) {
     it(`refuses ${from} to ${to}`, () => {
@@ -70,7 +61,6 @@ describe('refuseInsecureHop', () => {
   const accepted: [from: string, to: string][] = [
     ['https://hub.test', 'https://blobs.test'],
     ['http://127.0.0.1', 'https://blobs.test'],
-    ['http://127.0.0.1', 'http://[::1]'],
     ['http://hub.test', 'http://blobs.test'],
   ]
   for (const [from, to] of accepted) {

@@ -67,19 +67,10 @@ describe('resolveDownloadUrl', () => {
     })
   }
 
-  const thisHost = [
-    'http://127.0.0.1/a',
-    'https://localhost:9000/a',
-    'http://[::1]:1/',
-    'https://0.0.0.0/',
-    'file:///etc/passwd',
-  ]
-  for (const given of thisHost) {
-    it(`refuses ${given} from a hub on another host as insecure_url`, () => {
-      assert.throws(
-        () => resolve(given),
-        (error: ConfigError) => error instanceof ConfigError && error.code === 'insecure_url',
-      )
-    })
-  }
+  it('refuses a file as insecure_url', () => {
+    assert.throws(
+      () => resolve('file:///etc/passwd'),
+      (error: ConfigError) => error instanceof ConfigError && error.code === 'insecure_url',
+    )
+  })
 })

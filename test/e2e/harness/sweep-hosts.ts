@@ -76,7 +76,7 @@ function copySweepHost(origin: HostOrigin, name: string, from: HostCopy | undefi
   if (from !== undefined) renameHost(host.root, from.name, name)
   return {
     ...host,
-    update: (run = {}) => host.deploy({}, { ...run, env: { GREETER_TOKEN: 'of this host', ...run.env } }),
+    update: (run = {}) => host.deploy({ settings: 'GREETER_TOKEN=of this host' }, run),
     updateInVain: (run = {}) => host.deploy({}, run),
   }
 }

@@ -1,0 +1,121 @@
+import { BlockList, isIP, isIPv6, type LookupFunction } from 'node:net'
+import { ConfigError } from '../core/errors.ts'
+
+/** How names become addresses, and which addresses this host has. */
+export interface AddressSources {
+  resolve: LookupFunction
+  ownAddresses: () => readonly string[]
+}
+
+/**
+ * Which addresses a request may reach that a hub sends elsewhere, by a redirect or a `download_url`: none of this host
+ * and no loopback or link-local one, unless the operator's own URL resolves to the same. Judges the addresses that the
+ * connection then uses, so that no name can change its meaning in between.
+ */
+export class AddressPolicy {
+  readonly #sources: AddressSources
+  /** The addresses of each host that an operator's URL names, when it was reached last. */
+  readonly #granted = new Map<string, readonly string[]>()
+
+  constructor(sources: AddressSources) {
+    this.#sources = sources
+  }
+
+  /** The lookup for the operator's own URL: refuses nothing. */
+  grantingLookup(hub: URL): LookupFunction {
+    return (name, options, callback) =>
+      this.#sources.resolve(name, { ...options, all: true }, (error, found) => {
+        const addresses = listed(found)
+        if (error === null) this.#granted.set(hub.hostname, addresses)
+        answer(addresses, error, { options, callback })
+      })
+  }
+
+  /** The lookup for any other URL: leaves out what must not be reached; ConfigError `insecure_url` when nothing is left. */
+  judgingLookup(url: URL, hub: URL): LookupFunction {
+    return (name, options, callback) =>
+      this.#sources.resolve(name, { ...options, all: true }, (error, found) =>
+        this.#withGranted(hub, granted => {
+          const usable = listed(found).filter(address => !this.#isRefused(address, granted))
+          const refusal = error ?? (usable.length === 0 ? reachesThisHost(url) : null)
+          answer(usable, refusal, { options, callback })
+        }),
+      )
+  }
+
+  /** Refuses a URL whose host is an address that must not be reached: no lookup sees it. Throws as `judgingLookup`. */
+  async verifyLiteral(url: URL, hub: URL): Promise<void> {
+    const address = bare(url.hostname)
+    if (isIP(address) === 0 || !this.#isRefused(address, [])) return
+    const granted = await new Promise<readonly string[]>(resolve => this.#withGranted(hub, resolve))
+    if (this.#isRefused(address, granted)) throw reachesThisHost(url)
+  }
+
+  /** Where a proxy resolves the name, all that can be judged here is a name that says itself what it means. */
+  async verifyProxied(url: URL, hub: URL): Promise<void> {
+    await this.verifyLiteral(url, hub)
+    if (isLocalName(url.hostname) && !isLocalName(hub.hostname)) throw reachesThisHost(url)
+  }
+
+  #withGranted(hub: URL, use: (granted: readonly string[]) => void): void {
+    const host = bare(hub.hostname)
+    const granted = isIP(host) === 0 ? this.#granted.get(hub.hostname) : [host]
+    if (granted !== undefined) use(granted)
+    else this.#sources.resolve(host, { all: true }, (_, found) => use(listed(found)))
+  }
+
+  #isRefused(address: string, granted: readonly string[]): boolean {
+    const plain = address.replace(/%.*$/, '')
+    if (granted.includes(address) || granted.includes(plain)) return false
+    return refusedAddresses(this.#sources.ownAddresses()).check(plain, familyOf(plain))
+  }
+}
+
+/** Loopback, unspecified and link-local addresses, also as IPv6 writes those of IPv4, and those of this host. */
+function refusedAddresses(own: readonly string[]): BlockList {
+  const list = new BlockList()
+  list.addSubnet('127.0.0.0', 8, 'ipv4')
+  list.addSubnet('0.0.0.0', 8, 'ipv4')
+  list.addSubnet('169.254.0.0', 16, 'ipv4')
+  list.addSubnet('::', 96, 'ipv6')
+  list.addSubnet('fe80::', 10, 'ipv6')
+  list.addSubnet('64:ff9b::7f00:0', 104, 'ipv6')
+  for (const address of own) list.addAddress(address.replace(/%.*$/, ''), familyOf(address))
+  return list
+}
+
+function familyOf(address: string): 'ipv4' | 'ipv6' {
+  return isIPv6(address) ? 'ipv6' : 'ipv4'
+}
+
+function bare(hostname: string): string {
+  return hostname.replace(/^\[|\]$/g, '')
+}
+
+function isLocalName(hostname: string): boolean {
+  return /(?:^|\.)localhost\.?$/.test(hostname)
+}
+
+type Callback = Parameters<LookupFunction>[2]
+
+function listed(found: Parameters<Callback>[1]): string[] {
+  return (Array.isArray(found) ? found : []).map(({ address }) => address)
+}
+
+interface Question {
+  readonly options: Parameters<LookupFunction>[1]
+  readonly callback: Callback
+}
+
+function answer(addresses: readonly string[], error: Error | null, { options, callback }: Question): void {
+  const all = addresses.map(address => ({ address, family: isIPv6(address) ? 6 : 4 }))
+  if (error !== null || options.all === true) callback(error, all)
+  else callback(null, all[0]?.address ?? '', all[0]?.family)
+}
+
+function reachesThisHost(url: URL): ConfigError {
+  return new ConfigError(
+    'insecure_url',
+    `The hub names ${url.origin}, which is an address of this host itself or of its link: nothing was requested there. Report it to the hub.`,
+  )
+}
