@@ -18287,13 +18287,14 @@ async function writeTreeRecord(layout, record) {
     await hearSignals();
     await replaceFile(path, JSON.stringify({ files: record.files, symlinks: record.symlinks }));
 }
-/** The record with this digest, or undefined when there is none that can be read. */
+/** The record with this digest, or undefined when there is none, or a damaged one. Throws as `readStateFileSync` does. */
 function readTreeRecord(layout, digest) {
+    const text = readStateFileSync(treeRecordPath(layout, digest));
     try {
-        return { ...schema.parse(JSON.parse((0,external_node_fs_namespaceObject.readFileSync)(treeRecordPath(layout, digest), 'utf8'))), digest };
+        return text === undefined ? undefined : { ...schema.parse(JSON.parse(text)), digest };
     }
     catch (error) {
-        if (errnoOf(error) === 'ENOENT' || error instanceof SyntaxError || error instanceof $ZodError)
+        if (error instanceof SyntaxError || error instanceof $ZodError)
             return undefined;
         throw error;
     }
@@ -19003,6 +19004,8 @@ function statIfPresentSync(path) {
 
 
 
+/** Follows no symlink and waits for no pipe. */
+const APPEND = external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_APPEND | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK;
 /** How far back to look for a line that a dead run has already written. */
 const TAIL_BYTES = 64 * 1024;
 /**
@@ -19028,7 +19031,7 @@ async function appendAudit({ layout, redact }, report) {
         run_url: run.url,
     };
     const text = JSON.stringify(line);
-    const fd = (0,external_node_fs_namespaceObject.openSync)(auditPath(layout), 'a+', 0o600);
+    const fd = (0,external_node_fs_namespaceObject.openSync)(auditPath(layout), APPEND, 0o600);
     try {
         const lines = readTail(fd).split('\n');
         if (lines.includes(text))

@@ -1,7 +1,6 @@
-import { readdirSync, readFileSync, unlinkSync } from 'node:fs'
+import { readdirSync, unlinkSync } from 'node:fs'
 import { join, posix } from 'node:path'
 import { z } from 'zod/mini'
-import { errnoOf } from '../../core/errors.ts'
 import { treeDigest } from '../../core/trust/tree-digest.ts'
 import { replaceFile } from '../files/durable-files.ts'
 import type { ExtractedTree } from '../files/extracted-tree.ts'
@@ -10,6 +9,7 @@ import { hearSignals } from '../files/time-slice.ts'
 import { pathExistsSync, type TreeEntry, walkTree } from '../files/tree-walk.ts'
 import type { HostTree } from './keep-paths.ts'
 import { type Layout, treeRecordPath } from './layout.ts'
+import { readStateFileSync } from './state-file.ts'
 
 const schema = z.lazy(() =>
   z.object({
@@ -56,13 +56,13 @@ export async function writeTreeRecord(layout: Layout, record: TreeRecord): Promi
   await replaceFile(path, JSON.stringify({ files: record.files, symlinks: record.symlinks }))
 }
 
-/** The record with this digest, or undefined when there is none that can be read. */
+/** The record with this digest, or undefined when there is none, or a damaged one. Throws as `readStateFileSync` does. */
 export function readTreeRecord(layout: Layout, digest: string): TreeRecord | undefined {
+  const text = readStateFileSync(treeRecordPath(layout, digest))
   try {
-    return { ...schema.parse(JSON.parse(readFileSync(treeRecordPath(layout, digest), 'utf8'))), digest }
+    return text === undefined ? undefined : { ...schema.parse(JSON.parse(text)), digest }
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT' || error instanceof SyntaxError || error instanceof z.core.$ZodError)
-      return undefined
+    if (error instanceof SyntaxError || error instanceof z.core.$ZodError) return undefined
     throw error
   }
 }

@@ -1,8 +1,10 @@
-import { closeSync, fstatSync, openSync, readSync, writeFileSync } from 'node:fs'
+import { closeSync, constants, fstatSync, openSync, readSync, writeFileSync } from 'node:fs'
 import { syncFile } from '../files/durable-files.ts'
 import { auditPath } from '../host/layout.ts'
 import { type LocalReport, type ReportFolder, redactReport } from './local-report.ts'
 
+/** Follows no symlink and waits for no pipe. */
+const APPEND = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK
 /** How far back to look for a line that a dead run has already written. */
 const TAIL_BYTES = 64 * 1024
 
@@ -30,7 +32,7 @@ export async function appendAudit({ layout, redact }: ReportFolder, report: Loca
     run_url: run.url,
   }
   const text = JSON.stringify(line)
-  const fd = openSync(auditPath(layout), 'a+', 0o600)
+  const fd = openSync(auditPath(layout), APPEND, 0o600)
   try {
     const lines = readTail(fd).split('\n')
     if (lines.includes(text)) return

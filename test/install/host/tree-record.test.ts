@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { chmodSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import {
@@ -109,6 +109,16 @@ describe('the stored records', () => {
       writeFileSync(join(layout.trees, `${record.digest}.json`), text)
       assert.equal(readTreeRecord(layout, record.digest), undefined)
     }
+  })
+
+  it('are not read through a symlink', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const record = recordOf({ a: '1' })
+    await writeTreeRecord(layout, record)
+    const path = join(layout.trees, `${record.digest}.json`)
+    renameSync(path, `${path}-real`)
+    symlinkSync(`${path}-real`, path)
+    assert.throws(() => readTreeRecord(layout, record.digest), { code: 'host_not_writable' })
   })
 
   it('are removed when nothing refers to them any more', async t => {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { auditPath } from '../../../src/install/host/layout.ts'
 import { appendAudit } from '../../../src/install/reports/audit.ts'
@@ -19,5 +20,14 @@ describe('appendAudit', () => {
       lines.filter(line => line !== '').map(line => JSON.parse(line).outcome),
       ['success', 'failed'],
     )
+  })
+
+  it('does not write through a symlink', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const elsewhere = join(layout.root, 'elsewhere')
+    writeFileSync(elsewhere, 'mine')
+    symlinkSync(elsewhere, auditPath(layout))
+    await assert.rejects(appendAudit(hostOf(layout), reportOf()), { code: 'ELOOP' })
+    assert.equal(readFileSync(elsewhere, 'utf8'), 'mine')
   })
 })
