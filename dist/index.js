@@ -16951,6 +16951,13 @@ function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
     const isCut = characters.length > maxChars || text.length > maxChars * 4;
     return isCut ? `${characters.slice(0, maxChars).join('')}${CUT_MARK}` : flat;
 }
+const MAX_LISTED_NAMES = 20;
+/** The names with commas between them, each cleaned, and how many more there are beyond 20: a publisher may write thousands. */
+function listNames(names) {
+    const listed = names.slice(0, MAX_LISTED_NAMES).map(name => cleanForeignText(name, 64));
+    const more = names.length - listed.length;
+    return `${listed.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+}
 
 ;// CONCATENATED MODULE: ./build/install/files/child-process.js
 
@@ -17778,7 +17785,7 @@ function requireRealParents(root, path) {
 
 /** The name for the next snapshot in the folder of a place: one above the highest number there, then the version. */
 function nextSnapshotName(folder, version) {
-    const names = listNames(folder).filter(name => snapshotNameSchema.safeParse(name).success);
+    const names = snapshots_listNames(folder).filter(name => snapshotNameSchema.safeParse(name).success);
     const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)));
     return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
 }
@@ -17808,7 +17815,7 @@ function chooseRetained(rows, limit) {
     const isKept = (row, index) => index >= firstKept || isIrreplaceable(row);
     return { keep: rows.filter(isKept), discard: rows.filter((row, index) => !isKept(row, index)) };
 }
-function listNames(path) {
+function snapshots_listNames(path) {
     try {
         return (0,external_node_fs_namespaceObject.readdirSync)(path);
     }
@@ -23153,7 +23160,7 @@ function verifySettings(settings, required) {
     const missing = unsetSettings(settings.text, required);
     if (missing.length === 0)
         return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${missing.join(', ')}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
+    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(missing)}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
 }
 /** Which of the keys settings lack or leave empty. */
 function unsetSettings(text, keys) {
@@ -23210,7 +23217,7 @@ function refuseUnusableNames(names) {
     const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
     if (unusable.length === 0)
         return;
-    throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${unusable.map(name => `"${cleanForeignText(name, 60)}"`).join(', ')}, which cannot be the name of a variable: the publisher must rename it.`);
+    throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${listNames(unusable.map(name => `"${cleanForeignText(name, 60)}"`))}, which cannot be the name of a variable: the publisher must rename it.`);
 }
 function unusableValue(key) {
     return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode it, as base64 for instance.`);
@@ -23218,7 +23225,7 @@ function unusableValue(key) {
 function refuseEmpty(keys) {
     if (keys.length === 0)
         return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${keys.join(', ')}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`);
+    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(keys)}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`);
 }
 function itOrThem(keys) {
     return keys.length === 1 ? 'it' : 'them';
@@ -23642,7 +23649,6 @@ function restoredChecks({ steps, parts, hostConfig, skipped }) {
 
 
 
-const MAX_NAME_CHARS = 60;
 /**
  * Logs by name the required settings that the host lacks, for parts without a `write_env` step; that step refuses for
  * itself. Logs nothing where the settings cannot be read. Never throws.
@@ -23656,8 +23662,7 @@ function noticeUnsetSettings({ deployment, order }) {
         const unset = text === undefined ? [] : unsetSettings(text, required);
         if (unset.length === 0)
             continue;
-        const names = unset.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
-        deployment.tools.log.notice(`${placeName(part)} requires ${names}. ${path} does not set them, and the plan has no write_env step for it.`);
+        deployment.tools.log.notice(`${placeName(part)} requires ${listNames(unset)}. ${path} does not set them, and the plan has no write_env step for it.`);
     }
 }
 /** Empty where there is no file, undefined where it cannot be read. */
@@ -24552,6 +24557,7 @@ function keysOfSchema(schema, path) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/document/near-miss.js
+
 /**
  * The first candidate that differs from `word` by one missing, added, changed or swapped character, or only by
  * capitals, "-", "_" and spaces; undefined when there is none. Linear in the length of its arguments.
@@ -24563,10 +24569,10 @@ function nearMiss(word, candidates) {
     }
     return undefined;
 }
-/** `; did you mean "x"?` for a near miss, else an empty text. */
+/** `; did you mean "x"?` for a near miss, which may be foreign text, else an empty text. */
 function didYouMean(word, candidates) {
     const candidate = nearMiss(word, candidates);
-    return candidate === undefined ? '' : `; did you mean "${candidate}"?`;
+    return candidate === undefined ? '' : `; did you mean "${cleanForeignText(candidate, 64)}"?`;
 }
 function bareLetters(word) {
     return word.toLowerCase().replace(/[-_ ]/g, '');
@@ -29717,7 +29723,7 @@ function integerSchema(least, most) {
 }
 const minutesSchema = pipe(schemas_string(), transform(Number))
     .check(refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' }));
-const projectRootSchema = pipe(schemas_string().check(refine(path => (0,external_node_path_namespaceObject.isAbsolute)(path) && !path.includes('\0'), {
+const projectRootSchema = pipe(schemas_string().check(_regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }), refine(path => (0,external_node_path_namespaceObject.isAbsolute)(path), {
     error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
 })), transform(path => (0,external_node_path_namespaceObject.normalize)(path).replace(/(?<=.)\/+$/, '')))
     .check(refine(path => path !== '/', {
@@ -29906,9 +29912,9 @@ function table(head, rows) {
     const line = (cells) => `| ${cells.join(' | ')} |`;
     return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
 }
-/** Foreign text as Markdown that only shows it. */
+/** Foreign text as Markdown that only shows it, and makes no link of a bare URL. */
 function cell(text) {
-    return cleanForeignText(text, 1500).replace(/[\\`*_{}[\]<>|#!~&@]/g, character => `&#${character.codePointAt(0)};`);
+    return cleanForeignText(text, 1500).replace(/[\\`*_{}[\]<>|#!~&@]|:(?=\/\/)|(?<=www)\./gi, character => `&#${character.codePointAt(0)};`);
 }
 function code(text) {
     return `<code>${cell(text)}</code>`;
@@ -32543,6 +32549,7 @@ function refuseRepeatedIds(parts, context) {
 
 
 
+
 /** Bytes of the largest `manifest.json` that is read. */
 const MAX_MANIFEST_BYTES = 1024 * 1024;
 /** The rest are only counted. */
@@ -32602,7 +32609,7 @@ function verifyEmbedded({ plugins, extensions }) {
     const elsewhere = [...plugins, ...(extensions ?? [])].filter(({ source }) => (source ?? null) !== null);
     if (elsewhere.length === 0)
         return;
-    throw new ArtifactError('source_not_supported', `The project's manifest.json names an external source for ${elsewhere.map(({ id }) => id).join(', ')}, but only parts inside the artifact can be installed: nothing was installed. The publisher must embed them.`);
+    throw new ArtifactError('source_not_supported', `The project's manifest.json names an external source for ${listNames(elsewhere.map(({ id }) => id))}, but only parts inside the artifact can be installed: nothing was installed. The publisher must embed them.`);
 }
 function buildManifest(written) {
     const pluginsDirname = written.plugins_dirname ?? 'plugins';

@@ -32,6 +32,7 @@ export interface AppOptions {
 export function buildApp(options: AppOptions): Hono {
   const app = new Hono()
   app.use(protectAnswer)
+  app.use(refuseUnreadableUrl)
   app.use(
     methodNotAllowed({
       app,
@@ -55,6 +56,13 @@ async function protectAnswer(c: Context, next: () => Promise<void>): Promise<voi
   c.res.headers.set('X-Content-Type-Options', 'nosniff')
   c.res.headers.set('Referrer-Policy', 'no-referrer')
   c.res.headers.set('Cache-Control', 'no-store')
+}
+
+/** A Host header like `1.2.3.4.5` passes the HTTP server but makes no URL, which the routes read. */
+async function refuseUnreadableUrl(c: Context, next: () => Promise<void>): Promise<void> {
+  if (!URL.canParse(c.req.url))
+    throw new HubError(400, 'The Host header must be a name or an address, with a port or without.')
+  await next()
 }
 
 function refuseBody(): never {

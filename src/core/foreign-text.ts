@@ -24,3 +24,12 @@ export function cleanForeignText(text: string, maxChars: number = MAX_FOREIGN_TE
   const isCut = characters.length > maxChars || text.length > maxChars * 4
   return isCut ? `${characters.slice(0, maxChars).join('')}${CUT_MARK}` : flat
 }
+
+const MAX_LISTED_NAMES = 20
+
+/** The names with commas between them, each cleaned, and how many more there are beyond 20: a publisher may write thousands. */
+export function listNames(names: readonly string[]): string {
+  const listed = names.slice(0, MAX_LISTED_NAMES).map(name => cleanForeignText(name, 64))
+  const more = names.length - listed.length
+  return `${listed.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+}

@@ -142,9 +142,12 @@ function table(head: string[], rows: string[][]): string {
   return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
 }
 
-/** Foreign text as Markdown that only shows it. */
+/** Foreign text as Markdown that only shows it, and makes no link of a bare URL. */
 function cell(text: string): string {
-  return cleanForeignText(text, 1500).replace(/[\\`*_{}[\]<>|#!~&@]/g, character => `&#${character.codePointAt(0)};`)
+  return cleanForeignText(text, 1500).replace(
+    /[\\`*_{}[\]<>|#!~&@]|:(?=\/\/)|(?<=www)\./gi,
+    character => `&#${character.codePointAt(0)};`,
+  )
 }
 
 function code(text: string): string {

@@ -43,7 +43,8 @@ export const minutesSchema = z
 export const projectRootSchema = z
   .pipe(
     z.string().check(
-      z.refine(path => isAbsolute(path) && !path.includes('\0'), {
+      z.regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }),
+      z.refine(path => isAbsolute(path), {
         error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
       }),
     ),

@@ -270,7 +270,18 @@ describe('readDeployInputs', () => {
     },
     'project-root': {
       good: { '/srv/app/': '/srv/app', '/srv/../srv//app': '/srv/app' },
-      bad: ['srv/app', './x', '~/app', '/', '//', '/srv/..'],
+      bad: [
+        'srv/app',
+        './x',
+        '~/app',
+        '/',
+        '//',
+        '/srv/..',
+        '/srv/a\nb',
+        '/srv/a\rb',
+        '/srv/a\u2028b',
+        '/srv/a\u001b[2J',
+      ],
       of: request => request.projectRoot,
     },
     'host-id': {

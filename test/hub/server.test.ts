@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { createServer } from 'node:http'
+import { once } from 'node:events'
+import { createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
@@ -14,6 +15,15 @@ describe('the hub', () => {
     const hub = await runHub(t)
     assert.deepEqual(await (await hub.call('/healthz')).json(), { status: 'ok' })
   })
+
+  for (const host of ['1.2.3.4.5', '256.1.1.1', '0x7f.1.2.3.4', 'a b', '[::1', '127.0.0.1:99999'])
+    it(`answers 400 to the Host header ${JSON.stringify(host)}`, async t => {
+      const hub = await runHub(t)
+      const answer = request(`${hub.url}/healthz`, { headers: { Host: host } }).end()
+      const [{ statusCode }] = await once(answer, 'response')
+      assert.equal(statusCode, 400)
+      answer.destroy()
+    })
 
   for (const [method, path, status, allow] of [
     ['GET', '/nothing', 404, null],

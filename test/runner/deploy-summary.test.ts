@@ -97,6 +97,16 @@ describe('buildDeploySummary', () => {
     })
   }
 
+  for (const text of ['see https://evil.example/x', 'HTTP://evil.example', 'www.evil.example', 'WWW.evil.example'])
+    it(`makes no link of ${text}`, () => {
+      const summary = buildDeploySummary({
+        report: reportOf({ outcome: 'failed', error: { code: 'artifact_unavailable', message: text, step: null } }),
+        plannedSteps: [],
+      })
+      assert.match(summary, /evil/)
+      assert.doesNotMatch(summary, /:\/\/evil|www\.evil/i)
+    })
+
   describe('of a refused plan', () => {
     const summaryOf = (count: number): string => {
       const problems = Array.from({ length: count }, (_, index) => ({

@@ -1,6 +1,7 @@
 import type { z } from 'zod/mini'
 import { type DocumentWords, SchemaComplaints } from '../document/schema-problems.ts'
 import { ArtifactError } from '../errors.ts'
+import { listNames } from '../foreign-text.ts'
 import { isSameVersion } from '../trust/versions.ts'
 import { manifestSchema } from './manifest-schema.ts'
 import type { VariableNames } from './plugin-yaml.ts'
@@ -106,7 +107,7 @@ function verifyEmbedded({ plugins, extensions }: WrittenManifest): void {
   if (elsewhere.length === 0) return
   throw new ArtifactError(
     'source_not_supported',
-    `The project's manifest.json names an external source for ${elsewhere.map(({ id }) => id).join(', ')}, but only parts inside the artifact can be installed: nothing was installed. The publisher must embed them.`,
+    `The project's manifest.json names an external source for ${listNames(elsewhere.map(({ id }) => id))}, but only parts inside the artifact can be installed: nothing was installed. The publisher must embed them.`,
   )
 }
 

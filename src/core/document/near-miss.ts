@@ -1,3 +1,5 @@
+import { cleanForeignText } from '../foreign-text.ts'
+
 /**
  * The first candidate that differs from `word` by one missing, added, changed or swapped character, or only by
  * capitals, "-", "_" and spaces; undefined when there is none. Linear in the length of its arguments.
@@ -9,10 +11,10 @@ export function nearMiss(word: string, candidates: Iterable<string>): string | u
   return undefined
 }
 
-/** `; did you mean "x"?` for a near miss, else an empty text. */
+/** `; did you mean "x"?` for a near miss, which may be foreign text, else an empty text. */
 export function didYouMean(word: string, candidates: Iterable<string>): string {
   const candidate = nearMiss(word, candidates)
-  return candidate === undefined ? '' : `; did you mean "${candidate}"?`
+  return candidate === undefined ? '' : `; did you mean "${cleanForeignText(candidate, 64)}"?`
 }
 
 function bareLetters(word: string): string {

@@ -1,7 +1,7 @@
 import type { VariableNames } from '../content/plugin-yaml.ts'
 import type { SourceFile } from '../document/source-file.ts'
 import { DeploymentError } from '../errors.ts'
-import { cleanForeignText } from '../foreign-text.ts'
+import { cleanForeignText, listNames } from '../foreign-text.ts'
 import { quoteSetting } from './setting-value.ts'
 import type { Settings } from './settings.ts'
 
@@ -39,7 +39,7 @@ export function verifySettings(settings: SourceFile, required: readonly string[]
   if (missing.length === 0) return
   throw new DeploymentError(
     'step_failed',
-    `plugin.yaml requires ${missing.join(', ')}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`,
+    `plugin.yaml requires ${listNames(missing)}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`,
   )
 }
 
@@ -106,7 +106,7 @@ function refuseUnusableNames(names: readonly string[]): void {
   if (unusable.length === 0) return
   throw new DeploymentError(
     'step_failed',
-    `plugin.yaml asks under environment for ${unusable.map(name => `"${cleanForeignText(name, 60)}"`).join(', ')}, which cannot be the name of a variable: the publisher must rename it.`,
+    `plugin.yaml asks under environment for ${listNames(unusable.map(name => `"${cleanForeignText(name, 60)}"`))}, which cannot be the name of a variable: the publisher must rename it.`,
   )
 }
 
@@ -121,7 +121,7 @@ function refuseEmpty(keys: readonly string[]): void {
   if (keys.length === 0) return
   throw new DeploymentError(
     'step_failed',
-    `plugin.yaml requires ${keys.join(', ')}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`,
+    `plugin.yaml requires ${listNames(keys)}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`,
   )
 }
 

@@ -1,12 +1,10 @@
-import { cleanForeignText } from '../../core/foreign-text.ts'
+import { listNames } from '../../core/foreign-text.ts'
 import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
 import { unsetSettings } from '../../core/plan/env-template.ts'
 import { readSmallFileSync } from '../files/read-small-file.ts'
 import { isAbsent } from '../files/tree-walk.ts'
 import { placeName, settingsPath } from '../host/layout.ts'
 import type { StepContext } from './step-context.ts'
-
-const MAX_NAME_CHARS = 60
 
 /**
  * Logs by name the required settings that the host lacks, for parts without a `write_env` step; that step refuses for
@@ -22,9 +20,8 @@ export function noticeUnsetSettings({ deployment, order }: Pick<StepContext, 'de
     const text = required.length === 0 ? undefined : readSettings(path)
     const unset = text === undefined ? [] : unsetSettings(text, required)
     if (unset.length === 0) continue
-    const names = unset.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ')
     deployment.tools.log.notice(
-      `${placeName(part)} requires ${names}. ${path} does not set them, and the plan has no write_env step for it.`,
+      `${placeName(part)} requires ${listNames(unset)}. ${path} does not set them, and the plan has no write_env step for it.`,
     )
   }
 }

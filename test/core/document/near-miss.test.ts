@@ -27,4 +27,9 @@ describe('nearMiss', () => {
     assert.equal(didYouMean('restrat', WORDS), '; did you mean "restart"?')
     assert.equal(didYouMean('run', WORDS), '')
   })
+
+  it('cleans the word that it finds, which a publisher may have written', () => {
+    assert.equal(didYouMean('a::error::x', ['a\n::error::x']), '; did you mean "a :·:error:·:x"?')
+    assert.ok(didYouMean('x'.repeat(10_000), ['x'.repeat(10_001)]).length < 120)
+  })
 })

@@ -81,4 +81,17 @@ describe('verifySettings', () => {
     assert.throws(() => seedSettings('', { required: ['api-key'], optional: [] }, new Map()), { code: 'step_failed' })
     assert.throws(() => verifySettings({ path: 'x.env', text: '' }, ['api key']), { code: 'step_failed' })
   })
+
+  for (const [what, name] of [
+    ['names that are not valid', (n: number) => `a-${n}`],
+    ['names', (n: number) => `NAME_${n}`],
+    ['long names', (n: number) => `${'N'.repeat(20)}_${n}`.repeat(50)],
+  ] as const) {
+    it(`keeps its message short when plugin.yaml requires thousands of ${what}`, () => {
+      const required = Array.from({ length: 3000 }, (_, n) => name(n))
+      const isShort = (error: Error) => error.message.length < 3000 && error.message.includes('2980 more')
+      assert.throws(() => seedSettings('', { required, optional: [] }, new Map()), isShort)
+      assert.throws(() => verifySettings({ path: 'x.env', text: '' }, required), isShort)
+    })
+  }
 })
