@@ -54,7 +54,7 @@ describe('a hub that does not serve', () => {
 
   it('has no such plugin', async () => {
     stage.writePlan(PLUGIN_PLAN.replace('project_id: greeter', 'project_id: nobody'))
-    await assertRefuses(stage, { code: 'not_found', during: 'fetching' }, { slug: 'nobody' })
+    await assertRefuses(stage, { code: 'not_found', during: 'fetching' }, { slug: 'nobody', 'allow-takeover': 'true' })
     stage.writePlan(PLUGIN_PLAN)
   })
 
@@ -66,7 +66,11 @@ describe('a hub that does not serve', () => {
     await stage.publish('1.0.0', pluginFiles('1.0.0'), { slug: 'empty' })
     yankVersion(stage.store, { kind: 'plugin', slug: 'empty', version: '1.0.0' })
     stage.writePlan(PLUGIN_PLAN.replace('project_id: greeter', 'project_id: empty'))
-    await assertRefuses(stage, { code: 'no_published_version', during: 'fetching' }, { slug: 'empty' })
+    await assertRefuses(
+      stage,
+      { code: 'no_published_version', during: 'fetching' },
+      { slug: 'empty', 'allow-takeover': 'true' },
+    )
     stage.writePlan(PLUGIN_PLAN)
   })
 
