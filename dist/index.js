@@ -17079,6 +17079,89 @@ function signalGroup(pid, signal) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/files/read-small-file.js
+
+/**
+ * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a
+ * pipe. `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
+ */
+function readSmallFileSync(path, maxBytes, flags = 0) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
+    try {
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
+        return stat.isFile() && stat.size <= maxBytes ? (0,external_node_fs_namespaceObject.readFileSync)(fd, 'utf8') : undefined;
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/** The same, with undefined also for a file that cannot be opened or read. Never throws. */
+function tryReadSmallFileSync(path, maxBytes) {
+    try {
+        return readSmallFileSync(path, maxBytes);
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/files/open-directory.js
+
+
+
+/** Enough for what the system says of a descriptor. */
+const MAX_DESCRIPTOR_FACTS_BYTES = 64 * 1024;
+/**
+ * Opens a directory, never through a symlink in its last component: the system's error is then ENOTDIR or ELOOP.
+ * Throws DeploymentError `unsafe_host` where a directory of others can be reached only by its name.
+ */
+function openDirectorySync(path) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_DIRECTORY | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+    try {
+        const stats = (0,external_node_fs_namespaceObject.fstatSync)(fd);
+        const prefix = Buffer.from(isReachable(fd, stats) ? `/proc/self/fd/${fd}` : requireUnshared(path, stats));
+        return {
+            stats,
+            entry: name => (name === undefined ? prefix : Buffer.concat([prefix, Buffer.from('/'), Buffer.from(name)])),
+            mount: mountOf(fd),
+            close: () => (0,external_node_fs_namespaceObject.closeSync)(fd),
+        };
+    }
+    catch (error) {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+        throw error;
+    }
+}
+/** Acts on an open directory, and closes it. */
+function withDirectorySync(path, act) {
+    const directory = openDirectorySync(path);
+    try {
+        return act(directory);
+    }
+    finally {
+        directory.close();
+    }
+}
+function isReachable(fd, { dev, ino }) {
+    try {
+        const found = (0,external_node_fs_namespaceObject.statSync)(`/proc/self/fd/${fd}`);
+        return found.dev === dev && found.ino === ino;
+    }
+    catch {
+        return false;
+    }
+}
+function requireUnshared(path, { uid, mode }) {
+    const own = process.getuid?.();
+    const isOurs = own === undefined || ((uid === own || uid === 0) && (mode & 0o022) === 0);
+    if (isOurs)
+        return Buffer.from(path);
+    throw new DeploymentError('unsafe_host', `${path} belongs to uid ${uid}, or others can write in it, and this system has no /proc through which it could be reached safely. Mount /proc, or remove that directory by hand.`);
+}
+function mountOf(fd) {
+    return /^mnt_id:\s*(\d+)$/m.exec(tryReadSmallFileSync(`/proc/self/fdinfo/${fd}`, MAX_DESCRIPTOR_FACTS_BYTES) ?? '')?.[1];
+}
+
 ;// CONCATENATED MODULE: ./build/install/files/time-slice.js
 
 /** Milliseconds of synchronous work before signals and timers get their turn. */
@@ -17225,23 +17308,37 @@ async function tree_walk_describe(root, path) {
 
 
 
+
+
+
+/** How often directories that another process still fills are emptied again before they are left to a later run. */
+const MAX_REFILLS = 100;
+/** Directories that are open at once; deeper ones are first moved up. An archive has at most 64 levels. */
+const MAX_OPEN = 70;
+/** Enough for a tree of 700,000 levels. */
+const MAX_MOVED_UP = 10_000;
 /**
- * Removes the file or the whole directory at the path, if there is one; follows no symlink. Works in slices between
- * which signals are handled. Throws the system's error for the first entry that cannot be removed.
+ * Removes what is at the path, with everything in it; where nothing is, there is nothing to do. The directory that
+ * contains it must be ours alone. Everything below is removed by descriptor: whatever a process inside renames,
+ * replaces or links meanwhile, nothing outside of the tree is touched. Enters no mount point, bind mounts included.
+ * Works in slices between which signals are heard. Removes all that can be removed, then throws what the operating
+ * system said of the first that stays, or DeploymentError `unsafe_host` for a mount point.
  */
 async function removeTree(path) {
+    const stat = lstatIfPresentSync(path);
+    if (stat === undefined)
+        return;
+    if (!stat.isDirectory())
+        return unlinkIfPresentSync(path);
+    const parent = openDirectorySync((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)));
     try {
-        if ((0,external_node_fs_namespaceObject.lstatSync)(path).isDirectory())
-            await removeDirectory(path, new TimeSlice());
-        else
-            (0,external_node_fs_namespaceObject.unlinkSync)(path);
+        await new TreeRemoval(parent).remove(path);
     }
-    catch (error) {
-        if (!isAbsent(error))
-            throw error;
+    finally {
+        parent.close();
     }
 }
-/** Removes a file or a symlink if possible; returns whether it did. Never throws. */
+/** Removes a file or a symlink if it can; returns whether it did. Never throws. */
 function tryUnlinkSync(path) {
     try {
         (0,external_node_fs_namespaceObject.unlinkSync)(path);
@@ -17251,17 +17348,147 @@ function tryUnlinkSync(path) {
         return false;
     }
 }
-async function removeDirectory(path, slice) {
-    for (const entry of (0,external_node_fs_namespaceObject.readdirSync)(path, { withFileTypes: true })) {
-        const inner = (0,external_node_path_namespaceObject.join)(path, entry.name);
-        if (entry.isDirectory())
-            await removeDirectory(inner, slice);
-        else
-            (0,external_node_fs_namespaceObject.unlinkSync)(inner);
-        if (slice.isOver())
-            await slice.giveBack();
+/** The removal of one tree that is in the directory `top`. */
+class TreeRemoval {
+    #top;
+    #slice = new TimeSlice();
+    /** Directories that were too deep, now in `top`. */
+    #movedUp = [];
+    #movedUpCount = 0;
+    #refillCount = 0;
+    #firstError;
+    constructor(top) {
+        this.#top = top;
     }
-    (0,external_node_fs_namespaceObject.rmdirSync)(path);
+    async remove(path) {
+        const tree = { parent: this.#top, name: Buffer.from((0,external_node_path_namespaceObject.basename)(path)), container: (0,external_node_path_namespaceObject.dirname)(path), depth: 1 };
+        for (let next = tree; next !== undefined; next = this.#movedUp.pop())
+            await this.#remove(next);
+        if (this.#firstError !== undefined)
+            throw this.#firstError;
+    }
+    async #remove(inner) {
+        const directory = this.#open(inner);
+        if (directory === undefined)
+            return;
+        try {
+            do
+                await this.#empty(directory, inner);
+            while (this.#isRefilled(inner));
+        }
+        finally {
+            directory.close();
+        }
+    }
+    /** Undefined when the directory is none any more, or must not be entered. */
+    #open(inner) {
+        const { parent, name } = inner;
+        try {
+            const directory = openDirectorySync(parent.entry(name));
+            if (directory.mount === parent.mount && directory.stats.dev === parent.stats.dev)
+                return directory;
+            directory.close();
+            this.#note(mountedAt(pathOf(inner)), inner);
+        }
+        catch (error) {
+            if (isNoDirectory(error))
+                this.#unlink(inner);
+            else
+                this.#note(error, inner);
+        }
+        return undefined;
+    }
+    async #empty(directory, outer) {
+        const [container, depth] = [pathOf(outer), outer.depth + 1];
+        try {
+            makeWritable(directory);
+            for (const entry of (0,external_node_fs_namespaceObject.readdirSync)(directory.entry(), { withFileTypes: true, encoding: 'buffer' })) {
+                const inner = { parent: directory, name: entry.name, container, depth };
+                if (!entry.isDirectory())
+                    this.#unlink(inner);
+                else if (depth > MAX_OPEN)
+                    this.#moveUp(inner);
+                else
+                    await this.#remove(inner);
+                if (this.#slice.isOver())
+                    await this.#slice.giveBack();
+            }
+        }
+        catch (error) {
+            this.#note(error, outer);
+        }
+    }
+    /** Removes the emptied directory; returns whether it has to be emptied again, because another process works in it. */
+    #isRefilled(inner) {
+        try {
+            (0,external_node_fs_namespaceObject.rmdirSync)(inner.parent.entry(inner.name));
+            return false;
+        }
+        catch (error) {
+            const isFull = ['ENOTEMPTY', 'EEXIST'].includes(errnoOf(error) ?? '');
+            if (isFull && this.#firstError === undefined && this.#refillCount++ < MAX_REFILLS)
+                return true;
+            if (!isAbsent(error))
+                this.#note(error, inner);
+            return false;
+        }
+    }
+    /** What has become a directory meanwhile is found when its parent turns out not to be empty. */
+    #unlink(inner) {
+        try {
+            (0,external_node_fs_namespaceObject.unlinkSync)(inner.parent.entry(inner.name));
+        }
+        catch (error) {
+            if (!isAbsent(error) && errnoOf(error) !== 'EISDIR')
+                this.#note(error, inner);
+        }
+    }
+    #moveUp(inner) {
+        if (this.#movedUpCount++ >= MAX_MOVED_UP)
+            return;
+        const moved = { ...inner, parent: this.#top, name: Buffer.from(`removed-${(0,external_node_crypto_namespaceObject.randomUUID)()}`), depth: 1 };
+        try {
+            (0,external_node_fs_namespaceObject.renameSync)(inner.parent.entry(inner.name), this.#top.entry(moved.name));
+            this.#movedUp.push(moved);
+        }
+        catch (error) {
+            if (!isAbsent(error))
+                this.#note(error, inner);
+        }
+    }
+    #note(error, inner) {
+        this.#firstError ??= error instanceof DeploymentError ? error : namedAfter(pathOf(inner), error);
+    }
+}
+/** A file in a directory without write access stays, even if its owner removes it. */
+function makeWritable({ stats, entry }) {
+    if (stats.uid === process.getuid?.() && (stats.mode & 0o700) !== 0o700)
+        (0,external_node_fs_namespaceObject.chmodSync)(entry(), 0o700);
+}
+function pathOf({ container, name }) {
+    return `${container}/${name}`;
+}
+function isNoDirectory(error) {
+    return isAbsent(error) || errnoOf(error) === 'ELOOP';
+}
+function mountedAt(path) {
+    return new DeploymentError('unsafe_host', `${path} is a mount point, which is never emptied: unmount it, and mount it elsewhere.`);
+}
+/** A system error says by which descriptor it was reached; the operator knows the path. */
+function namedAfter(path, error) {
+    if (!(error instanceof Error && 'path' in error))
+        return error;
+    const message = error.message.replace(/'.*'/s, () => `'${path}'`);
+    return Object.assign(error, { message, path });
+}
+function unlinkIfPresentSync(path) {
+    try {
+        (0,external_node_fs_namespaceObject.unlinkSync)(path);
+    }
+    catch (error) {
+        if (!isAbsent(error))
+            throw error;
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/durable-files.js
@@ -17474,32 +17701,6 @@ const snapshotNameSchema = schemas_string().check(_regex(/^[1-9][0-9]{0,14}-[0-9
 const innerPathSchema = schemas_string().check(_regex(/^(?!\.{1,2}(?:\/|$))[^/\0]{1,255}(?:\/(?!\.{1,2}(?:\/|$))[^/\0]{1,255})*$/u, {
     error: 'must be a relative path without empty parts, "." and ".."',
 }));
-
-;// CONCATENATED MODULE: ./build/install/files/read-small-file.js
-
-/**
- * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a
- * pipe. `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
- */
-function readSmallFileSync(path, maxBytes, flags = 0) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
-    try {
-        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
-        return stat.isFile() && stat.size <= maxBytes ? (0,external_node_fs_namespaceObject.readFileSync)(fd, 'utf8') : undefined;
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-/** The same, with undefined also for a file that cannot be opened or read. Never throws. */
-function tryReadSmallFileSync(path, maxBytes) {
-    try {
-        return readSmallFileSync(path, maxBytes);
-    }
-    catch {
-        return undefined;
-    }
-}
 
 ;// CONCATENATED MODULE: ./build/install/files/system-errors.js
 
@@ -18584,6 +18785,7 @@ function isReportOf(path, deploymentId) {
 
 
 
+
 /**
  * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
  * from those that are installed. Writes nothing below the project root and reports nothing.
@@ -18616,7 +18818,7 @@ async function rehearse(deployment, prepare) {
             await logDifferences(deployment, part);
     }
     finally {
-        await (0,promises_namespaceObject.rm)(folder, { recursive: true, force: true });
+        await removeTree(folder);
     }
 }
 function changeOf(before, after) {
@@ -22938,6 +23140,7 @@ async function concludeUntouched({ host, record }, { end, error }) {
 
 
 
+
 /**
  * An open file for a download: created in a private directory (0700) below `parent`, then unlinked. So no other job can
  * reach it by a name, and nothing stays behind, even if this process is killed.
@@ -22945,20 +23148,25 @@ async function concludeUntouched({ host, record }, { end, error }) {
  */
 function openPrivateFileSync(parent) {
     try {
-        const directory = (0,external_node_fs_namespaceObject.mkdtempSync)((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-'));
-        const path = (0,external_node_path_namespaceObject.join)(directory, 'artifact');
+        const path = (0,external_node_fs_namespaceObject.mkdtempSync)((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-'));
         try {
-            const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx+', 0o600);
-            (0,external_node_fs_namespaceObject.unlinkSync)(path);
+            const fd = withDirectorySync(path, openUnnamedSync);
             return { fd, close: () => (0,external_node_fs_namespaceObject.close)(fd, () => { }) };
         }
         finally {
-            (0,external_node_fs_namespaceObject.rmdirSync)(directory);
+            (0,external_node_fs_namespaceObject.rmdirSync)(path);
         }
     }
     catch (error) {
         throw toHostError(error, `creating the download's private file in ${parent}`);
     }
+}
+/** By descriptor: another user who owns the temporary folder could put a symlink in the directory's place. */
+function openUnnamedSync(directory) {
+    const path = directory.entry('artifact');
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx+', 0o600);
+    (0,external_node_fs_namespaceObject.unlinkSync)(path);
+    return fd;
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/host-command.js

@@ -1,6 +1,7 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp } from 'node:fs/promises'
 import { join } from 'node:path'
 import { toDeployError } from '../../core/errors.ts'
+import { removeTree } from '../files/remove-tree.ts'
 import { isSystemError, toHostError } from '../files/system-errors.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import { installPath } from '../host/layout.ts'
@@ -46,7 +47,7 @@ async function rehearse(
     for (const [index, step] of steps.entries()) tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`)
     for (const part of parts) await logDifferences(deployment, part)
   } finally {
-    await rm(folder, { recursive: true, force: true })
+    await removeTree(folder)
   }
 }
 

@@ -1,5 +1,6 @@
 import { close, mkdtempSync, openSync, rmdirSync, unlinkSync } from 'node:fs'
 import { join } from 'node:path'
+import { type OpenDirectory, withDirectorySync } from './open-directory.ts'
 import { toHostError } from './system-errors.ts'
 
 export interface PrivateFile {
@@ -15,16 +16,22 @@ export interface PrivateFile {
  */
 export function openPrivateFileSync(parent: string): PrivateFile {
   try {
-    const directory = mkdtempSync(join(parent, 'hub-deploy-'))
-    const path = join(directory, 'artifact')
+    const path = mkdtempSync(join(parent, 'hub-deploy-'))
     try {
-      const fd = openSync(path, 'wx+', 0o600)
-      unlinkSync(path)
+      const fd = withDirectorySync(path, openUnnamedSync)
       return { fd, close: () => close(fd, () => {}) }
     } finally {
-      rmdirSync(directory)
+      rmdirSync(path)
     }
   } catch (error) {
     throw toHostError(error, `creating the download's private file in ${parent}`)
   }
+}
+
+/** By descriptor: another user who owns the temporary folder could put a symlink in the directory's place. */
+function openUnnamedSync(directory: OpenDirectory): number {
+  const path = directory.entry('artifact')
+  const fd = openSync(path, 'wx+', 0o600)
+  unlinkSync(path)
+  return fd
 }

@@ -1,22 +1,40 @@
-import { lstatSync, readdirSync, rmdirSync, unlinkSync } from 'node:fs'
-import { join } from 'node:path'
+import { randomUUID } from 'node:crypto'
+import { chmodSync, readdirSync, realpathSync, renameSync, rmdirSync, unlinkSync } from 'node:fs'
+import { basename, dirname } from 'node:path'
+import { DeploymentError, errnoOf } from '../../core/errors.ts'
+import { type OpenDirectory, openDirectorySync } from './open-directory.ts'
 import { TimeSlice } from './time-slice.ts'
-import { isAbsent } from './tree-walk.ts'
+import { isAbsent, lstatIfPresentSync } from './tree-walk.ts'
+
+/** How often directories that another process still fills are emptied again before they are left to a later run. */
+const MAX_REFILLS = 100
+
+/** Directories that are open at once; deeper ones are first moved up. An archive has at most 64 levels. */
+const MAX_OPEN = 70
+
+/** Enough for a tree of 700,000 levels. */
+const MAX_MOVED_UP = 10_000
 
 /**
- * Removes the file or the whole directory at the path, if there is one; follows no symlink. Works in slices between
- * which signals are handled. Throws the system's error for the first entry that cannot be removed.
+ * Removes what is at the path, with everything in it; where nothing is, there is nothing to do. The directory that
+ * contains it must be ours alone. Everything below is removed by descriptor: whatever a process inside renames,
+ * replaces or links meanwhile, nothing outside of the tree is touched. Enters no mount point, bind mounts included.
+ * Works in slices between which signals are heard. Removes all that can be removed, then throws what the operating
+ * system said of the first that stays, or DeploymentError `unsafe_host` for a mount point.
  */
 export async function removeTree(path: string): Promise<void> {
+  const stat = lstatIfPresentSync(path)
+  if (stat === undefined) return
+  if (!stat.isDirectory()) return unlinkIfPresentSync(path)
+  const parent = openDirectorySync(realpathSync(dirname(path)))
   try {
-    if (lstatSync(path).isDirectory()) await removeDirectory(path, new TimeSlice())
-    else unlinkSync(path)
-  } catch (error) {
-    if (!isAbsent(error)) throw error
+    await new TreeRemoval(parent).remove(path)
+  } finally {
+    parent.close()
   }
 }
 
-/** Removes a file or a symlink if possible; returns whether it did. Never throws. */
+/** Removes a file or a symlink if it can; returns whether it did. Never throws. */
 export function tryUnlinkSync(path: string): boolean {
   try {
     unlinkSync(path)
@@ -26,12 +44,146 @@ export function tryUnlinkSync(path: string): boolean {
   }
 }
 
-async function removeDirectory(path: string, slice: TimeSlice): Promise<void> {
-  for (const entry of readdirSync(path, { withFileTypes: true })) {
-    const inner = join(path, entry.name)
-    if (entry.isDirectory()) await removeDirectory(inner, slice)
-    else unlinkSync(inner)
-    if (slice.isOver()) await slice.giveBack()
+/** A directory in an open one. */
+interface Inner {
+  readonly parent: OpenDirectory
+  readonly name: Buffer
+  /** The path of `parent`, for messages only. */
+  readonly container: string
+  readonly depth: number
+}
+
+/** The removal of one tree that is in the directory `top`. */
+class TreeRemoval {
+  readonly #top: OpenDirectory
+  readonly #slice = new TimeSlice()
+  /** Directories that were too deep, now in `top`. */
+  readonly #movedUp: Inner[] = []
+  #movedUpCount = 0
+  #refillCount = 0
+  #firstError: unknown
+
+  constructor(top: OpenDirectory) {
+    this.#top = top
   }
-  rmdirSync(path)
+
+  async remove(path: string): Promise<void> {
+    const tree: Inner = { parent: this.#top, name: Buffer.from(basename(path)), container: dirname(path), depth: 1 }
+    for (let next: Inner | undefined = tree; next !== undefined; next = this.#movedUp.pop()) await this.#remove(next)
+    if (this.#firstError !== undefined) throw this.#firstError
+  }
+
+  async #remove(inner: Inner): Promise<void> {
+    const directory = this.#open(inner)
+    if (directory === undefined) return
+    try {
+      do await this.#empty(directory, inner)
+      while (this.#isRefilled(inner))
+    } finally {
+      directory.close()
+    }
+  }
+
+  /** Undefined when the directory is none any more, or must not be entered. */
+  #open(inner: Inner): OpenDirectory | undefined {
+    const { parent, name } = inner
+    try {
+      const directory = openDirectorySync(parent.entry(name))
+      if (directory.mount === parent.mount && directory.stats.dev === parent.stats.dev) return directory
+      directory.close()
+      this.#note(mountedAt(pathOf(inner)), inner)
+    } catch (error) {
+      if (isNoDirectory(error)) this.#unlink(inner)
+      else this.#note(error, inner)
+    }
+    return undefined
+  }
+
+  async #empty(directory: OpenDirectory, outer: Inner): Promise<void> {
+    const [container, depth] = [pathOf(outer), outer.depth + 1]
+    try {
+      makeWritable(directory)
+      for (const entry of readdirSync(directory.entry(), { withFileTypes: true, encoding: 'buffer' })) {
+        const inner = { parent: directory, name: entry.name, container, depth }
+        if (!entry.isDirectory()) this.#unlink(inner)
+        else if (depth > MAX_OPEN) this.#moveUp(inner)
+        else await this.#remove(inner)
+        if (this.#slice.isOver()) await this.#slice.giveBack()
+      }
+    } catch (error) {
+      this.#note(error, outer)
+    }
+  }
+
+  /** Removes the emptied directory; returns whether it has to be emptied again, because another process works in it. */
+  #isRefilled(inner: Inner): boolean {
+    try {
+      rmdirSync(inner.parent.entry(inner.name))
+      return false
+    } catch (error) {
+      const isFull = ['ENOTEMPTY', 'EEXIST'].includes(errnoOf(error) ?? '')
+      if (isFull && this.#firstError === undefined && this.#refillCount++ < MAX_REFILLS) return true
+      if (!isAbsent(error)) this.#note(error, inner)
+      return false
+    }
+  }
+
+  /** What has become a directory meanwhile is found when its parent turns out not to be empty. */
+  #unlink(inner: Inner): void {
+    try {
+      unlinkSync(inner.parent.entry(inner.name))
+    } catch (error) {
+      if (!isAbsent(error) && errnoOf(error) !== 'EISDIR') this.#note(error, inner)
+    }
+  }
+
+  #moveUp(inner: Inner): void {
+    if (this.#movedUpCount++ >= MAX_MOVED_UP) return
+    const moved = { ...inner, parent: this.#top, name: Buffer.from(`removed-${randomUUID()}`), depth: 1 }
+    try {
+      renameSync(inner.parent.entry(inner.name), this.#top.entry(moved.name))
+      this.#movedUp.push(moved)
+    } catch (error) {
+      if (!isAbsent(error)) this.#note(error, inner)
+    }
+  }
+
+  #note(error: unknown, inner: Inner): void {
+    this.#firstError ??= error instanceof DeploymentError ? error : namedAfter(pathOf(inner), error)
+  }
+}
+
+/** A file in a directory without write access stays, even if its owner removes it. */
+function makeWritable({ stats, entry }: OpenDirectory): void {
+  if (stats.uid === process.getuid?.() && (stats.mode & 0o700) !== 0o700) chmodSync(entry(), 0o700)
+}
+
+function pathOf({ container, name }: Inner): string {
+  return `${container}/${name}`
+}
+
+function isNoDirectory(error: unknown): boolean {
+  return isAbsent(error) || errnoOf(error) === 'ELOOP'
+}
+
+function mountedAt(path: string): DeploymentError {
+  return new DeploymentError(
+    'unsafe_host',
+    `${path} is a mount point, which is never emptied: unmount it, and mount it elsewhere.`,
+  )
+}
+
+/** A system error says by which descriptor it was reached; the operator knows the path. */
+function namedAfter(path: string, error: unknown): unknown {
+  if (!(error instanceof Error && 'path' in error)) return error
+  const message = error.message.replace(/'.*'/s, () => `'${path}'`)
+  return Object.assign(error, { message, path })
+}
+
+function unlinkIfPresentSync(path: string): void {
+  try {
+    unlinkSync(path)
+  } catch (error) {
+    if (!isAbsent(error)) throw error
+  }
 }

@@ -1,0 +1,33 @@
+import { readFileSync, realpathSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+
+/**
+ * The mount points at or below a path, bind mounts included, in the order in which they were mounted. Resolves
+ * symlinks in the path's parents, but not the path itself. None where the system does not list its mounts.
+ */
+export function mountPointsIn(path: string): string[] {
+  const mountPoints = readMountPoints()
+  if (mountPoints.length === 0) return []
+  const real = join(realpathSync(dirname(path)), basename(path))
+  return mountPoints.filter(point => point === real || point.startsWith(`${real}/`))
+}
+
+/** The mount points in the text of `/proc/self/mountinfo`, in which some bytes are octal. */
+export function parseMountPoints(text: Buffer): string[] {
+  const lines = text.toString('latin1').split('\n')
+  const points = lines.flatMap(line => line.split(' ').slice(4, 5))
+  return points.filter(point => !point.endsWith('//deleted')).map(decode)
+}
+
+function decode(point: string): string {
+  const bytes = point.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8)))
+  return Buffer.from(bytes, 'latin1').toString('utf8')
+}
+
+function readMountPoints(): string[] {
+  try {
+    return parseMountPoints(readFileSync('/proc/self/mountinfo'))
+  } catch {
+    return []
+  }
+}

@@ -1,0 +1,78 @@
+import { spawn, spawnSync } from 'node:child_process'
+import { chownSync, mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import type { TestContext } from 'node:test'
+
+/** Nobody, who has no right to anything but what a test gives away. */
+const UID = 65534
+
+/**
+ * In each directory that it reads a line with, swaps the subfolders s0 to s7 for symlinks to the folders in its
+ * arguments and back, as fast as it can, until the subfolders are gone or it has done so 1,000 times. Perl, because every Debian has it, and a user
+ * without rights can run it wherever Node is installed.
+ */
+const SWAP = `
+$| = 1;
+while (my $directory = <STDIN>) {
+  chomp $directory;
+  chdir $directory or die "$directory: $!";
+  print "swapping\\n";
+  my $misses = 0;
+  for (my $rounds = 0; $misses < 300 && $rounds < 1000; $rounds++) {
+    for my $n (0 .. 7) {
+      rename "s$n", "away$n" or $misses++;
+      symlink $ARGV[$n % @ARGV], "s$n";
+      unlink "s$n";
+      rename "away$n", "s$n";
+    }
+  }
+  chdir "/";
+  print "done\\n";
+}
+`
+
+/** A process of another user that works in a directory which is about to be removed. */
+export interface FolderSwapper {
+  /** Goes into the directory and begins to swap; resolves when it has begun. */
+  enter(directory: string): Promise<void>
+  /** Resolves when it has stopped. */
+  done(): Promise<void>
+}
+
+/** Why there can be no such process here, or false: what a test's `skip` takes. */
+export function whyNoSwapper(): string | false {
+  const needed = spawnSync('setpriv', ['--version']).status === 0 && spawnSync('perl', ['-e', '1']).status === 0
+  return process.getuid?.() === 0 && needed ? false : 'needs root, setpriv and perl'
+}
+
+/** A process that swaps for symlinks to these folders; it ends with the test. */
+export function startSwapper(t: TestContext, ...targets: readonly string[]): FolderSwapper {
+  const id = String(UID)
+  const user = ['--reuid', id, '--regid', id, '--clear-groups']
+  const child = spawn('setpriv', [...user, 'perl', '-e', SWAP, ...targets], { stdio: ['pipe', 'pipe', 'inherit'] })
+  t.after(() => child.kill('SIGKILL'))
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
+  const hear = async (): Promise<void> => {
+    const { done } = await lines.next()
+    if (done) throw new Error('the swapper has ended')
+  }
+  return {
+    async enter(directory) {
+      child.stdin.write(`${directory}\n`)
+      await hear()
+    },
+    done: hear,
+  }
+}
+
+/** A directory that belongs to the swapper, with subfolders to swap. */
+export function makeSwappable(directory: string): void {
+  mkdirSync(directory)
+  chownSync(directory, UID, UID)
+  for (let n = 0; n < 8; n++) {
+    const folder = join(directory, `s${n}`)
+    mkdirSync(join(folder, 'deeper'), { recursive: true })
+    for (const path of [folder, join(folder, 'deeper')]) chownSync(path, UID, UID)
+  }
+}
