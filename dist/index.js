@@ -18870,6 +18870,39 @@ function conclude({ record, tools }, thrown) {
     };
 }
 
+;// CONCATENATED MODULE: ./build/install/files/mounts.js
+
+
+/**
+ * The mount points at or below a path, bind mounts included, in the order in which they were mounted. Resolves
+ * symlinks in the path's parents, but not the path itself. None where the system does not list its mounts.
+ */
+function mountPointsIn(path) {
+    const mountPoints = readMountPoints();
+    if (mountPoints.length === 0)
+        return [];
+    const real = (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), (0,external_node_path_namespaceObject.basename)(path));
+    return mountPoints.filter(point => point === real || point.startsWith(`${real}/`));
+}
+/** The mount points in the text of `/proc/self/mountinfo`, in which some bytes are octal. */
+function parseMountPoints(text) {
+    const lines = text.toString('latin1').split('\n');
+    const points = lines.flatMap(line => line.split(' ').slice(4, 5));
+    return points.filter(point => !point.endsWith('//deleted')).map(mounts_decode);
+}
+function mounts_decode(point) {
+    const bytes = point.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8)));
+    return Buffer.from(bytes, 'latin1').toString('utf8');
+}
+function readMountPoints() {
+    try {
+        return parseMountPoints((0,external_node_fs_namespaceObject.readFileSync)('/proc/self/mountinfo'));
+    }
+    catch {
+        return [];
+    }
+}
+
 ;// CONCATENATED MODULE: external "node:os"
 const external_node_os_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:os");
 ;// CONCATENATED MODULE: ./build/install/host/process-identity.js
@@ -18957,6 +18990,7 @@ function readStartTime(pid) {
 
 
 
+
 /**
  * Finishes a commit, and may be repeated until that succeeds: writes the record of what is installed, removes the
  * snapshots that are not retained, then empties the staging folder.
@@ -18995,6 +19029,9 @@ async function removeStrayTemporaries(layout, log) {
 /** A rename, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
 function putAside(layout, path) {
     try {
+        const [mounted] = mountPointsIn((0,external_node_path_namespaceObject.join)(layout.root, path));
+        if (mounted !== undefined)
+            throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`);
         (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `discarded-${path.split('/').slice(-3).join('-')}`));
     }
     catch (error) {
@@ -19085,7 +19122,138 @@ function spendReserve(layout) {
     return tryUnlinkSync(reservePath(layout));
 }
 
+;// CONCATENATED MODULE: ./build/install/host/switchable.js
+
+
+
+
+
+
+
+
+const OVERLAY_MAGIC = 0x794c7630;
+/**
+ * Checks that what is in a place can be switched by renames: it contains no mount point, and the system lets this run
+ * move it and the kept paths in it. Changes nothing. Throws DeploymentError `unsafe_host`, which says what to do.
+ */
+function requireSwitchable({ layout, request }, place) {
+    requireMovableTree(layout, { root: installPath(layout, place), keepPaths: request.keepPaths });
+}
+/** The same for any tree of this host, for example a snapshot whose kept paths return. */
+function requireMovableTree(layout, { root, keepPaths }) {
+    if (!pathExistsSync(root))
+        return;
+    requireNoMountPoint(root);
+    const paths = ['', ...presentPaths(root, keepPaths)];
+    const blocker = makeBlocker(layout);
+    try {
+        for (const path of paths)
+            requireMovable({ root, path }, blocker.path);
+    }
+    finally {
+        blocker.remove();
+    }
+}
+/**
+ * Checks that a shelf, the staging folder and the snapshots are in one mount, bind mounts included, because nothing can
+ * be renamed across mounts. Throws DeploymentError `host_not_writable`.
+ */
+function requireOneMount(layout, shelf) {
+    const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, shelf));
+    const snapshots = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.snapshots, shelf));
+    for (const folder of [layout.staging, snapshots]) {
+        if (switchable_mountOf(path) === switchable_mountOf(folder))
+            continue;
+        throw new DeploymentError('host_not_writable', `${path} is on another file system or mount than ${folder}, so versions could not be switched by one rename. Mount both together, at the project root or above it.`);
+    }
+}
+function requireNoMountPoint(root) {
+    const [point] = mountPointsIn(root);
+    if (point === undefined)
+        return;
+    throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment replaces: its volume would move with the old version. Nothing was changed. Mount it elsewhere, make the path in ${root} a symlink to it, and list that path in keep-paths.`);
+}
+/**
+ * Asks the system, by a rename that must fail: no directory can replace one that is not empty. Where the path may not be
+ * moved, it says so instead. (For what is no directory, it says that the other is one, or why it may not be moved.)
+ */
+function requireMovable(moved, blocker) {
+    const path = (0,external_node_path_namespaceObject.join)(moved.root, moved.path);
+    try {
+        (0,external_node_fs_namespaceObject.renameSync)(path, blocker);
+    }
+    catch (error) {
+        const reason = whyUnmovable(moved, errnoOf(error));
+        if (reason !== undefined)
+            throw new DeploymentError('unsafe_host', reason, { cause: error });
+        return;
+    }
+    // No file system that keeps to POSIX comes here.
+    (0,external_node_fs_namespaceObject.renameSync)(blocker, path);
+}
+function whyUnmovable({ root, path }, errno) {
+    const full = (0,external_node_path_namespaceObject.join)(root, path);
+    switch (errno) {
+        case 'EXDEV':
+            return (0,external_node_fs_namespaceObject.statfsSync)(full).type === OVERLAY_MAGIC
+                ? `${full} is in a lower layer of an overlay file system, such as a container's image, and cannot be renamed there (EXDEV). Nothing was changed. Put project-root on a volume, or replace the directory by a copy of itself (cp -a).`
+                : `${full} cannot be renamed within this file system (EXDEV), which a deployment has to do. Nothing was changed. Put project-root on another one.`;
+        case 'EBUSY':
+            return `${full} is in use by the system, perhaps as a mount point of another process (EBUSY), and cannot be moved. Nothing was changed. Unmount it, or put the data elsewhere and make the path a symlink to it.`;
+        case 'EACCES':
+        case 'EPERM':
+            return `This runner, uid ${process.getuid?.()}, may not move ${full}${switchable_ownerOf(full)} (${errno}), which a deployment has to do. Nothing was changed. ${grantFor({ root, path })}`;
+        default:
+            return undefined;
+    }
+}
+function switchable_ownerOf(path) {
+    const found = lstatIfPresentSync(path);
+    return found === undefined ? '' : `, which belongs to uid ${found.uid}`;
+}
+/** To move a directory elsewhere takes write access to it and to the one that contains it. */
+function grantFor({ root, path }) {
+    const full = (0,external_node_path_namespaceObject.join)(root, path);
+    const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, (0,external_node_path_namespaceObject.dirname)(full)] : [(0,external_node_path_namespaceObject.dirname)(full)];
+    const lacking = needed.filter(directory => !isWritable(directory));
+    if (lacking.length > 0)
+        return `Grant it: setfacl -m u:${process.getuid?.()}:rwx ${lacking.join(' ')}`;
+    return `Remove the sticky bit of ${(0,external_node_path_namespaceObject.dirname)(full)} (chmod -t) or the immutable mark (chattr -i), or give the path to the runner's user.`;
+}
+function isWritable(path) {
+    try {
+        (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+        return true;
+    }
+    catch {
+        return false;
+    }
+}
+/** A directory that nothing can replace, because it is not empty. */
+function makeBlocker({ staging }) {
+    const folder = (0,external_node_fs_namespaceObject.mkdtempSync)((0,external_node_path_namespaceObject.join)(staging, 'probe-'));
+    const path = (0,external_node_path_namespaceObject.join)(folder, 'full');
+    (0,external_node_fs_namespaceObject.mkdirSync)(path);
+    (0,external_node_fs_namespaceObject.writeFileSync)((0,external_node_path_namespaceObject.join)(path, 'file'), '');
+    return {
+        path,
+        remove() {
+            (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(path, 'file'));
+            (0,external_node_fs_namespaceObject.rmdirSync)(path);
+            (0,external_node_fs_namespaceObject.rmdirSync)(folder);
+        },
+    };
+}
+function switchable_mountOf(path) {
+    return withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)(path), ({ mount, stats }) => `${mount} ${stats.dev}`);
+}
+/** What is missing will be made in the nearest directory above. */
+function nearestDirectory(path) {
+    return pathExistsSync(path) ? path : nearestDirectory((0,external_node_path_namespaceObject.dirname)(path));
+}
+
 ;// CONCATENATED MODULE: ./build/install/host/readiness.js
+
 
 
 
@@ -19121,26 +19289,29 @@ async function prepareHost(access, log) {
 }
 /**
  * Checks, before anything is fetched, that this run can switch versions in a place: its shelf as `checkShelf` does, and
- * that its present content can be moved. Throws DeploymentError `host_not_writable` or `disk_full`.
+ * that its present content can be moved. Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
  */
-function checkHost(layout, place) {
+function checkHost(host, place) {
+    const { layout } = host;
     checkShelf(layout, place.shelf);
     const path = installPath(layout, place);
     try {
-        requireMovable(path);
+        readiness_requireMovable(path);
+        requireSwitchable(host, place);
     }
     catch (error) {
         throw toHostError(error, `checking ${path}`);
     }
 }
 /**
- * Checks that a shelf is, or can become, a writable directory on the same file system as `.hub-deploy/`, so that a
+ * Checks that a shelf is, or can become, a writable directory in the same mount as `.hub-deploy/`, so that a
  * switch is one rename, and that some space is free.
  * Throws DeploymentError `host_not_writable` or `disk_full`.
  */
 function checkShelf(layout, shelf) {
     try {
-        requireSwitchableShelf(layout, shelf);
+        requireWritableShelf(layout, shelf);
+        requireOneMount(layout, shelf);
     }
     catch (error) {
         throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf)}`);
@@ -19178,12 +19349,12 @@ function makeRoot(root) {
     }
 }
 /** Moving a directory to another parent needs write access to the directory itself. */
-function requireMovable(place) {
+function readiness_requireMovable(place) {
     const found = lstatIfPresentSync(place);
     if (found?.isDirectory())
         (0,external_node_fs_namespaceObject.accessSync)(place, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
 }
-function requireSwitchableShelf(layout, shelf) {
+function requireWritableShelf(layout, shelf) {
     const path = (0,external_node_path_namespaceObject.join)(layout.root, shelf);
     const found = statIfPresentSync(path);
     if (found === undefined && !pathExistsSync(path)) {
@@ -19193,9 +19364,6 @@ function requireSwitchableShelf(layout, shelf) {
     if (found === undefined || !found.isDirectory())
         throw new DeploymentError('host_not_writable', `${path} is not a directory. Move it away.`);
     (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
-    if (found.dev !== (0,external_node_fs_namespaceObject.statSync)(layout.own).dev) {
-        throw new DeploymentError('host_not_writable', `${path} is on another file system than ${layout.own}, so versions could not be switched by one rename. Put both on one file system.`);
-    }
 }
 function statIfPresentSync(path) {
     try {
@@ -23212,9 +23380,14 @@ function factVariables(facts) {
 
 
 
-/** Moves what is installed at a place to the snapshots, under the next number and its version. */
+
+/**
+ * Moves what is installed at a place to the snapshots, under the next number and its version. Throws DeploymentError
+ * `unsafe_host` when it cannot be moved any more.
+ */
 async function moveToSnapshot({ deployment, transaction }, place, version) {
     const { layout } = deployment;
+    requireSwitchable(deployment, place);
     const folder = snapshotsPath(layout, place);
     const name = nextSnapshotName(folder, version);
     // Only ours, and nothing while they are empty: these need no journal.
@@ -23226,6 +23399,7 @@ async function moveToSnapshot({ deployment, transaction }, place, version) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/install-part.js
+
 
 
 
@@ -23283,8 +23457,10 @@ async function recordTree({ deployment }, part) {
     await writeTreeRecord(deployment.layout, record);
     return record;
 }
-async function prepareKeptPaths({ deployment }, { staged }, keeper) {
-    const { request, tools } = deployment;
+async function prepareKeptPaths({ deployment }, { staged, leftBehind }, keeper) {
+    const { layout, request, tools } = deployment;
+    if (keeper === leftBehind)
+        requireMovableTree(layout, { root: keeper, keepPaths: request.keepPaths });
     const kept = findKeptPaths({ root: keeper, keepPaths: request.keepPaths }, staged);
     for (const path of await dropShipped(staged, kept)) {
         tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`);
@@ -23723,10 +23899,11 @@ function buildStep(written, position) {
 
 
 
+
 /**
  * Removes a part that the new version does not contain: stops its service, where one runs and no remaining part shares
  * it, and moves its tree to the snapshots. Does nothing where the tree is gone already. Throws DeploymentError
- * `step_failed` or `step_timed_out` when the service cannot be stopped, its state is unknown, or a kept path could not
+ * `step_failed`, `unsafe_host` or `step_timed_out` when the service cannot be stopped, its state is unknown, or a kept path could not
  * be restored.
  */
 async function removePart(context, part) {
@@ -23739,6 +23916,7 @@ async function removePart(context, part) {
     }
     // Refuse what could not be restored before anything is touched.
     findMovablePaths({ root: path, keepPaths: request.keepPaths });
+    requireSwitchable(context.deployment, part);
     await stopService(context, part);
     const snapshot = await moveToSnapshot(context, part, installed.version);
     context.results.set(placeName(part), { snapshot: snapshot.name });
@@ -27404,7 +27582,7 @@ function mismatch(asked, found) {
 
 /**
  * Reads what the deployment replaces, and checks that this host can replace it; a dry run only reads. Throws
- * DeploymentError `place_taken`, `host_not_writable` or `disk_full`.
+ * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host` or `disk_full`.
  */
 async function findTarget(deployment, plan) {
     const { layout, shelf, request, record, tools } = deployment;
@@ -27413,7 +27591,7 @@ async function findTarget(deployment, plan) {
     await record.update({ previous_version: previous.version });
     verifyPlace(previous, { origin: originOf(deployment), allowTakeover: request.allowTakeover }, tools.log);
     if (!request.dryRun)
-        checkHost(layout, place);
+        checkHost(deployment, place);
     return { plan, previous };
 }
 /**
@@ -31438,13 +31616,14 @@ async function installed_parts_noteInstalledVersion(deployment) {
 }
 /**
  * Checks what can be checked of the host before the artifact's content is known: both shelves, and the installed parts.
- * Throws DeploymentError `host_not_writable` or `disk_full`.
+ * Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
  */
-function checkInstalledParts({ layout, request }) {
+function checkInstalledParts(deployment) {
+    const { layout, request } = deployment;
     for (const shelf of ['plugins', 'extensions'])
         checkShelf(layout, shelf);
     for (const part of readInstalledParts({ layout }, request.projectId))
-        checkHost(layout, part);
+        checkHost(deployment, part);
 }
 
 ;// CONCATENATED MODULE: ./build/project/offer.js
@@ -31705,10 +31884,10 @@ const PLAN = 'deployment/install.yaml';
 /**
  * Binds the plan in the artifact to its manifest, its files and what this host can do; signs plugins for this host.
  * Throws PlanError `invalid_plan`, ConfigError `invalid_host_config`, ArtifactError `not_a_plugin`, DeploymentError
- * `place_taken` or `host_not_writable`.
+ * `place_taken`, `host_not_writable` or `unsafe_host`.
  */
 async function plan_orderInstallation(deployment, project, hostConfig) {
-    const { layout, tools, record, request } = deployment;
+    const { tools, record, request } = deployment;
     const { manifest } = project;
     tools.secrets.know(manifest.parts.map(({ shelf, id, version, folder }) => [`${shelf}/${id}`, version, folder]));
     const { bound, skipped } = bindPlan(deployment, project, hostConfig);
@@ -31716,7 +31895,7 @@ async function plan_orderInstallation(deployment, project, hostConfig) {
     const removals = installed.filter(part => !isAmong(manifest.parts, part));
     verifyReach(deployment, { bound, skipped, manifest, removals, hostConfig });
     for (const place of bound.parts)
-        checkHost(layout, place);
+        checkHost(deployment, place);
     for (const { shelf, id } of bound.notInstalled)
         tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`);
     for (const part of installed)

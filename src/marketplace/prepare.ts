@@ -48,7 +48,7 @@ export interface ExtractedVersion extends VerifiedVersion {
 
 /**
  * Reads what the deployment replaces, and checks that this host can replace it; a dry run only reads. Throws
- * DeploymentError `place_taken`, `host_not_writable` or `disk_full`.
+ * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host` or `disk_full`.
  */
 export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArtifactPlan): Promise<Target> {
   const { layout, shelf, request, record, tools } = deployment
@@ -56,7 +56,7 @@ export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArti
   const previous = readPreviousInstall(layout, place)
   await record.update({ previous_version: previous.version })
   verifyPlace(previous, { origin: originOf(deployment), allowTakeover: request.allowTakeover }, tools.log)
-  if (!request.dryRun) checkHost(layout, place)
+  if (!request.dryRun) checkHost(deployment, place)
   return { plan, previous }
 }
 

@@ -19,9 +19,10 @@ export async function noteInstalledVersion(deployment: ProjectDeployment): Promi
 
 /**
  * Checks what can be checked of the host before the artifact's content is known: both shelves, and the installed parts.
- * Throws DeploymentError `host_not_writable` or `disk_full`.
+ * Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
  */
-export function checkInstalledParts({ layout, request }: ProjectDeployment): void {
+export function checkInstalledParts(deployment: ProjectDeployment): void {
+  const { layout, request } = deployment
   for (const shelf of ['plugins', 'extensions'] as const) checkShelf(layout, shelf)
-  for (const part of readInstalledParts({ layout }, request.projectId)) checkHost(layout, part)
+  for (const part of readInstalledParts({ layout }, request.projectId)) checkHost(deployment, part)
 }

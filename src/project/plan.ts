@@ -24,21 +24,21 @@ const PLAN = 'deployment/install.yaml'
 /**
  * Binds the plan in the artifact to its manifest, its files and what this host can do; signs plugins for this host.
  * Throws PlanError `invalid_plan`, ConfigError `invalid_host_config`, ArtifactError `not_a_plugin`, DeploymentError
- * `place_taken` or `host_not_writable`.
+ * `place_taken`, `host_not_writable` or `unsafe_host`.
  */
 export async function orderInstallation(
   deployment: ProjectDeployment,
   project: PartSource,
   hostConfig: HostConfig | undefined,
 ): Promise<InstallOrder> {
-  const { layout, tools, record, request } = deployment
+  const { tools, record, request } = deployment
   const { manifest } = project
   tools.secrets.know(manifest.parts.map(({ shelf, id, version, folder }) => [`${shelf}/${id}`, version, folder]))
   const { bound, skipped } = bindPlan(deployment, project, hostConfig)
   const installed = readInstalledParts(deployment, request.projectId)
   const removals = installed.filter(part => !isAmong(manifest.parts, part))
   verifyReach(deployment, { bound, skipped, manifest, removals, hostConfig })
-  for (const place of bound.parts) checkHost(layout, place)
+  for (const place of bound.parts) checkHost(deployment, place)
   for (const { shelf, id } of bound.notInstalled)
     tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`)
   for (const part of installed) if (isAmong(bound.notInstalled, part)) warnOfRemaining(deployment, part)

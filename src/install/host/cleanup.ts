@@ -1,8 +1,9 @@
 import { readdirSync, renameSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { toDeployError } from '../../core/errors.ts'
+import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import { ownerOfTemporary } from '../files/durable-files.ts'
+import { mountPointsIn } from '../files/mounts.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { isAbsent } from '../files/tree-walk.ts'
 import { type Installation, readHostRecord, recordInstalled } from './installed.ts'
@@ -49,6 +50,8 @@ export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<
 /** A rename, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
 function putAside(layout: Layout, path: string): void {
   try {
+    const [mounted] = mountPointsIn(join(layout.root, path))
+    if (mounted !== undefined) throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`)
     renameSync(join(layout.root, path), join(layout.staging, `discarded-${path.split('/').slice(-3).join('-')}`))
   } catch (error) {
     if (!isAbsent(error)) throw error

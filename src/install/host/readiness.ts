@@ -9,6 +9,7 @@ import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import { installPath, type Layout, type Place, type Shelf } from './layout.ts'
 import { type HostAccess, requireSafeHost } from './ownership.ts'
 import { keepReserve } from './reserve.ts'
+import { requireOneMount, requireSwitchable, type SwitchingHost } from './switchable.ts'
 
 /** For our own records; the artifact's need is checked when its listing is known. */
 const MIN_FREE_BYTES = 1024 * 1024
@@ -35,26 +36,29 @@ export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
 
 /**
  * Checks, before anything is fetched, that this run can switch versions in a place: its shelf as `checkShelf` does, and
- * that its present content can be moved. Throws DeploymentError `host_not_writable` or `disk_full`.
+ * that its present content can be moved. Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
  */
-export function checkHost(layout: Layout, place: Place): void {
+export function checkHost(host: SwitchingHost, place: Place): void {
+  const { layout } = host
   checkShelf(layout, place.shelf)
   const path = installPath(layout, place)
   try {
     requireMovable(path)
+    requireSwitchable(host, place)
   } catch (error) {
     throw toHostError(error, `checking ${path}`)
   }
 }
 
 /**
- * Checks that a shelf is, or can become, a writable directory on the same file system as `.hub-deploy/`, so that a
+ * Checks that a shelf is, or can become, a writable directory in the same mount as `.hub-deploy/`, so that a
  * switch is one rename, and that some space is free.
  * Throws DeploymentError `host_not_writable` or `disk_full`.
  */
 export function checkShelf(layout: Layout, shelf: Shelf): void {
   try {
-    requireSwitchableShelf(layout, shelf)
+    requireWritableShelf(layout, shelf)
+    requireOneMount(layout, shelf)
   } catch (error) {
     throw toHostError(error, `checking ${join(layout.root, shelf)}`)
   }
@@ -101,7 +105,7 @@ function requireMovable(place: string): void {
   if (found?.isDirectory()) accessSync(place, constants.W_OK | constants.X_OK)
 }
 
-function requireSwitchableShelf(layout: Layout, shelf: Shelf): void {
+function requireWritableShelf(layout: Layout, shelf: Shelf): void {
   const path = join(layout.root, shelf)
   const found = statIfPresentSync(path)
   if (found === undefined && !pathExistsSync(path)) {
@@ -111,12 +115,6 @@ function requireSwitchableShelf(layout: Layout, shelf: Shelf): void {
   if (found === undefined || !found.isDirectory())
     throw new DeploymentError('host_not_writable', `${path} is not a directory. Move it away.`)
   accessSync(path, constants.W_OK | constants.X_OK)
-  if (found.dev !== statSync(layout.own).dev) {
-    throw new DeploymentError(
-      'host_not_writable',
-      `${path} is on another file system than ${layout.own}, so versions could not be switched by one rename. Put both on one file system.`,
-    )
-  }
 }
 
 function statIfPresentSync(path: string): Stats | undefined {

@@ -4,6 +4,7 @@ import { hearSignals } from '../files/time-slice.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { dropShipped, findKeptPaths } from '../host/keep-paths.ts'
 import { installPath, placeName } from '../host/layout.ts'
+import { requireMovableTree } from '../host/switchable.ts'
 import { buildTreeRecord, compareTree, type TreeRecord, writeTreeRecord } from '../host/tree-record.ts'
 import { moveToSnapshot } from './move-to-snapshot.ts'
 import type { Part } from './part.ts'
@@ -59,8 +60,13 @@ async function recordTree({ deployment }: StepContext, part: Part): Promise<Tree
   return record
 }
 
-async function prepareKeptPaths({ deployment }: StepContext, { staged }: Part, keeper: string): Promise<string[]> {
-  const { request, tools } = deployment
+async function prepareKeptPaths(
+  { deployment }: StepContext,
+  { staged, leftBehind }: Part,
+  keeper: string,
+): Promise<string[]> {
+  const { layout, request, tools } = deployment
+  if (keeper === leftBehind) requireMovableTree(layout, { root: keeper, keepPaths: request.keepPaths })
   const kept = findKeptPaths({ root: keeper, keepPaths: request.keepPaths }, staged)
   for (const path of await dropShipped(staged, kept)) {
     tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`)

@@ -2,6 +2,7 @@ import { dirname, join, relative } from 'node:path'
 import { makePrivateDirectories } from '../files/durable-files.ts'
 import { installPath, type Place, snapshotsPath } from '../host/layout.ts'
 import { nextSnapshotName } from '../host/snapshots.ts'
+import { requireSwitchable } from '../host/switchable.ts'
 import type { StepContext } from './step-context.ts'
 
 export interface Snapshot {
@@ -10,13 +11,17 @@ export interface Snapshot {
   path: string
 }
 
-/** Moves what is installed at a place to the snapshots, under the next number and its version. */
+/**
+ * Moves what is installed at a place to the snapshots, under the next number and its version. Throws DeploymentError
+ * `unsafe_host` when it cannot be moved any more.
+ */
 export async function moveToSnapshot(
   { deployment, transaction }: Pick<StepContext, 'deployment' | 'transaction'>,
   place: Place,
   version: string | null,
 ): Promise<Snapshot> {
   const { layout } = deployment
+  requireSwitchable(deployment, place)
   const folder = snapshotsPath(layout, place)
   const name = nextSnapshotName(folder, version)
   // Only ours, and nothing while they are empty: these need no journal.

@@ -4,6 +4,7 @@ import { pathExistsSync } from '../files/tree-walk.ts'
 import { placeOf, readInstalled } from '../host/installed.ts'
 import { findMovablePaths } from '../host/keep-paths.ts'
 import { installPath, placeName, settingsPath } from '../host/layout.ts'
+import { requireSwitchable } from '../host/switchable.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
 import { describeService, projectServiceOf, type Service, serviceOf } from '../services/service.ts'
 import { readServiceState } from '../services/supervise.ts'
@@ -15,7 +16,7 @@ import type { StepContext } from './step-context.ts'
 /**
  * Removes a part that the new version does not contain: stops its service, where one runs and no remaining part shares
  * it, and moves its tree to the snapshots. Does nothing where the tree is gone already. Throws DeploymentError
- * `step_failed` or `step_timed_out` when the service cannot be stopped, its state is unknown, or a kept path could not
+ * `step_failed`, `unsafe_host` or `step_timed_out` when the service cannot be stopped, its state is unknown, or a kept path could not
  * be restored.
  */
 export async function removePart(context: StepContext, part: InstalledPart): Promise<StepEnd> {
@@ -28,6 +29,7 @@ export async function removePart(context: StepContext, part: InstalledPart): Pro
   }
   // Refuse what could not be restored before anything is touched.
   findMovablePaths({ root: path, keepPaths: request.keepPaths })
+  requireSwitchable(context.deployment, part)
   await stopService(context, part)
   const snapshot = await moveToSnapshot(context, part, installed.version)
   context.results.set(placeName(part), { snapshot: snapshot.name })

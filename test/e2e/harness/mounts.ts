@@ -46,3 +46,33 @@ export function run(program: string, ...args: string[]): void {
   const { status, stderr, error } = spawnSync(program, args, { encoding: 'utf8' })
   if (status !== 0) throw new Error(`${program} ${args.join(' ')}: ${error?.message ?? stderr}`)
 }
+
+/** A directory mounted a second time, at another place of the same file system; it may be gone with an outer mount. */
+export function bindMount(t: TestContext, source: string, path: string): void {
+  for (const folder of [source, path]) mkdirSync(folder, { recursive: true })
+  run('mount', '--bind', source, path)
+  t.after(() => spawnSync('umount', ['-l', path]))
+}
+
+/** An ext4 file system in a file, at a place in a host. */
+export function mountLoop(t: TestContext, path: string): void {
+  const folder = mkdtempSync(join(tmpdir(), 'loop-'))
+  const image = join(folder, 'image')
+  run('truncate', '-s', '8M', image)
+  run('mkfs.ext4', '-q', image)
+  mkdirSync(path, { recursive: true })
+  run('mount', '-o', 'loop', image, path)
+  t.after(() => {
+    run('umount', path)
+    rmSync(folder, { recursive: true })
+  })
+}
+
+/** Puts what a directory contains into the lower layer of an overlay, as a container's image does. */
+export function overlayOver(t: TestContext, path: string): void {
+  const folder = mountMemory(t, 'size=64m')
+  for (const name of ['upper', 'work']) mkdirSync(join(folder, name))
+  const layers = `lowerdir=${path},upperdir=${join(folder, 'upper')},workdir=${join(folder, 'work')}`
+  run('mount', '-t', 'overlay', '-o', `${layers},redirect_dir=off`, 'overlay', path)
+  t.after(() => spawnSync('umount', ['-l', path]))
+}

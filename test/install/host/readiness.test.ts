@@ -4,8 +4,9 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
 import { requireSpace } from '../../../src/install/files/space.ts'
-import { layoutOf } from '../../../src/install/host/layout.ts'
+import { type Layout, layoutOf } from '../../../src/install/host/layout.ts'
 import { checkHost, prepareHost } from '../../../src/install/host/readiness.ts'
+import type { SwitchingHost } from '../../../src/install/host/switchable.ts'
 import { collectLog } from '../collected-log.ts'
 import { prepareTemporaryHost } from '../prepared-host.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
@@ -79,15 +80,18 @@ describe('prepareHost', () => {
 describe('checkHost', () => {
   it('accepts a host with and without the shelf', async t => {
     const layout = await prepareTemporaryHost(t)
-    checkHost(layout, { shelf: 'plugins', id: 'greeter' })
+    checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter' })
     mkdirSync(join(layout.root, 'plugins'))
-    checkHost(layout, { shelf: 'plugins', id: 'greeter' })
+    checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter' })
   })
 
   it('refuses a shelf that is a file', async t => {
     const layout = await prepareTemporaryHost(t)
     writeFileSync(join(layout.root, 'plugins'), '')
-    assert.throws(() => checkHost(layout, { shelf: 'plugins', id: 'greeter' }), refusedWith('host_not_writable'))
+    assert.throws(
+      () => checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter' }),
+      refusedWith('host_not_writable'),
+    )
   })
 
   it('refuses a shelf on another file system', async t => {
@@ -97,7 +101,10 @@ describe('checkHost', () => {
       return
     }
     symlinkSync('/dev/shm', join(layout.root, 'plugins'))
-    assert.throws(() => checkHost(layout, { shelf: 'plugins', id: 'greeter' }), refusedWith('host_not_writable'))
+    assert.throws(
+      () => checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter' }),
+      refusedWith('host_not_writable'),
+    )
   })
 
   it('refuses more bytes than are free', async t => {
@@ -105,3 +112,7 @@ describe('checkHost', () => {
     assert.throws(() => requireSpace(layout.root, Number.MAX_SAFE_INTEGER), refusedWith('disk_full'))
   })
 })
+
+function hostOf(layout: Layout): SwitchingHost {
+  return { layout, request: { keepPaths: ['data'] } }
+}

@@ -1,0 +1,161 @@
+import {
+  accessSync,
+  constants,
+  mkdirSync,
+  mkdtempSync,
+  realpathSync,
+  renameSync,
+  rmdirSync,
+  statfsSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { dirname, join } from 'node:path'
+import { DeploymentError, errnoOf } from '../../core/errors.ts'
+import { mountPointsIn } from '../files/mounts.ts'
+import { withDirectorySync } from '../files/open-directory.ts'
+import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
+import { type HostTree, presentPaths } from './keep-paths.ts'
+import { installPath, type Layout, type Place, type Shelf } from './layout.ts'
+
+const OVERLAY_MAGIC = 0x794c7630
+
+/** A host, and what a deployment is asked to keep there. */
+export interface SwitchingHost {
+  readonly layout: Layout
+  readonly request: { readonly keepPaths: readonly string[] }
+}
+
+/**
+ * Checks that what is in a place can be switched by renames: it contains no mount point, and the system lets this run
+ * move it and the kept paths in it. Changes nothing. Throws DeploymentError `unsafe_host`, which says what to do.
+ */
+export function requireSwitchable({ layout, request }: SwitchingHost, place: Place): void {
+  requireMovableTree(layout, { root: installPath(layout, place), keepPaths: request.keepPaths })
+}
+
+/** The same for any tree of this host, for example a snapshot whose kept paths return. */
+export function requireMovableTree(layout: Layout, { root, keepPaths }: HostTree): void {
+  if (!pathExistsSync(root)) return
+  requireNoMountPoint(root)
+  const paths = ['', ...presentPaths(root, keepPaths)]
+  const blocker = makeBlocker(layout)
+  try {
+    for (const path of paths) requireMovable({ root, path }, blocker.path)
+  } finally {
+    blocker.remove()
+  }
+}
+
+/**
+ * Checks that a shelf, the staging folder and the snapshots are in one mount, bind mounts included, because nothing can
+ * be renamed across mounts. Throws DeploymentError `host_not_writable`.
+ */
+export function requireOneMount(layout: Layout, shelf: Shelf): void {
+  const path = nearestDirectory(join(layout.root, shelf))
+  const snapshots = nearestDirectory(join(layout.snapshots, shelf))
+  for (const folder of [layout.staging, snapshots]) {
+    if (mountOf(path) === mountOf(folder)) continue
+    throw new DeploymentError(
+      'host_not_writable',
+      `${path} is on another file system or mount than ${folder}, so versions could not be switched by one rename. Mount both together, at the project root or above it.`,
+    )
+  }
+}
+
+function requireNoMountPoint(root: string): void {
+  const [point] = mountPointsIn(root)
+  if (point === undefined) return
+  throw new DeploymentError(
+    'unsafe_host',
+    `${point} is a mount point at or below ${root}, which a deployment replaces: its volume would move with the old version. Nothing was changed. Mount it elsewhere, make the path in ${root} a symlink to it, and list that path in keep-paths.`,
+  )
+}
+
+/** A tree, and a path in it that is moved by itself; the empty path is the tree. */
+interface MovedPath {
+  readonly root: string
+  readonly path: string
+}
+
+/**
+ * Asks the system, by a rename that must fail: no directory can replace one that is not empty. Where the path may not be
+ * moved, it says so instead. (For what is no directory, it says that the other is one, or why it may not be moved.)
+ */
+function requireMovable(moved: MovedPath, blocker: string): void {
+  const path = join(moved.root, moved.path)
+  try {
+    renameSync(path, blocker)
+  } catch (error) {
+    const reason = whyUnmovable(moved, errnoOf(error))
+    if (reason !== undefined) throw new DeploymentError('unsafe_host', reason, { cause: error })
+    return
+  }
+  // No file system that keeps to POSIX comes here.
+  renameSync(blocker, path)
+}
+
+function whyUnmovable({ root, path }: MovedPath, errno: string | undefined): string | undefined {
+  const full = join(root, path)
+  switch (errno) {
+    case 'EXDEV':
+      return statfsSync(full).type === OVERLAY_MAGIC
+        ? `${full} is in a lower layer of an overlay file system, such as a container's image, and cannot be renamed there (EXDEV). Nothing was changed. Put project-root on a volume, or replace the directory by a copy of itself (cp -a).`
+        : `${full} cannot be renamed within this file system (EXDEV), which a deployment has to do. Nothing was changed. Put project-root on another one.`
+    case 'EBUSY':
+      return `${full} is in use by the system, perhaps as a mount point of another process (EBUSY), and cannot be moved. Nothing was changed. Unmount it, or put the data elsewhere and make the path a symlink to it.`
+    case 'EACCES':
+    case 'EPERM':
+      return `This runner, uid ${process.getuid?.()}, may not move ${full}${ownerOf(full)} (${errno}), which a deployment has to do. Nothing was changed. ${grantFor({ root, path })}`
+    default:
+      return undefined
+  }
+}
+
+function ownerOf(path: string): string {
+  const found = lstatIfPresentSync(path)
+  return found === undefined ? '' : `, which belongs to uid ${found.uid}`
+}
+
+/** To move a directory elsewhere takes write access to it and to the one that contains it. */
+function grantFor({ root, path }: MovedPath): string {
+  const full = join(root, path)
+  const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, dirname(full)] : [dirname(full)]
+  const lacking = needed.filter(directory => !isWritable(directory))
+  if (lacking.length > 0) return `Grant it: setfacl -m u:${process.getuid?.()}:rwx ${lacking.join(' ')}`
+  return `Remove the sticky bit of ${dirname(full)} (chmod -t) or the immutable mark (chattr -i), or give the path to the runner's user.`
+}
+
+function isWritable(path: string): boolean {
+  try {
+    accessSync(path, constants.W_OK | constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** A directory that nothing can replace, because it is not empty. */
+function makeBlocker({ staging }: Layout): { path: string; remove(): void } {
+  const folder = mkdtempSync(join(staging, 'probe-'))
+  const path = join(folder, 'full')
+  mkdirSync(path)
+  writeFileSync(join(path, 'file'), '')
+  return {
+    path,
+    remove() {
+      unlinkSync(join(path, 'file'))
+      rmdirSync(path)
+      rmdirSync(folder)
+    },
+  }
+}
+
+function mountOf(path: string): string {
+  return withDirectorySync(realpathSync(path), ({ mount, stats }) => `${mount} ${stats.dev}`)
+}
+
+/** What is missing will be made in the nearest directory above. */
+function nearestDirectory(path: string): string {
+  return pathExistsSync(path) ? path : nearestDirectory(dirname(path))
+}
