@@ -26072,11 +26072,11 @@ class BatchInflater {
         this.#window = window;
     }
     /**
-     * All bytes of small entries that pass `canInflateTogether`, one behind the other; or undefined where they cannot
-     * be vouched for together, which says nothing about any single one: use `readSmallEntry`. Vouches that each entry
-     * has its declared size and CRC, and that none of its packed bytes was left over: a member can begin only where the
-     * magic is, so each must end before a header of ours; it ends with a trailer that fits it; and as the sizes add up,
-     * with its own.
+     * All bytes of small entries that pass `canInflateTogether`, one behind the other, in memory of their own; or
+     * undefined where they cannot be vouched for together, which says nothing about any single one: use
+     * `readSmallEntry`. Vouches that each entry has its declared size and CRC, and that none of its packed bytes was
+     * left over: a member can begin only where the magic is, so each must end before a header of ours; it ends with a
+     * trailer that fits it; and as the sizes add up, with its own.
      */
     async inflate(entries) {
         const buffer = this.#free.pop() ?? Buffer.allocUnsafeSlow(MEMBERS_BYTES);
@@ -26106,7 +26106,8 @@ class BatchInflater {
 }
 /** Undefined when the bytes are not gzip or unpack to more than `size` bytes. */
 function gunzipWhole(members, size) {
-    const options = { info: true, maxOutputLength: size, chunkSize: size + SPARE_BYTES };
+    // Never from the pool that small buffers share: the answer's memory is freed as a whole.
+    const options = { info: true, maxOutputLength: size, chunkSize: Math.max(size + SPARE_BYTES, Buffer.poolSize) };
     return new Promise(resolve => {
         (0,external_node_zlib_namespaceObject.gunzip)(members, options, (error, answer) => {
             if (error !== null)
@@ -27254,6 +27255,10 @@ function* cutOut(batch, inflated) {
         yield { file, bytes: inflated.subarray(at, at + file.entry.size) };
         at += file.entry.size;
     }
+    // zlib has closed what made it, so the memory is ours alone: left to the garbage collector, each megabyte of it costs more
+    // time than to inflate it.
+    ;
+    inflated.buffer.transfer(0);
 }
 function* cutIntoBatches(files) {
     let batch = [];
@@ -32734,6 +32739,7 @@ async function decryptInPlace(bytes, decipher, slice) {
     for (let at = 0; at < bytes.length; at += unseal_PIECE_BYTES) {
         const plain = decipher.update(bytes.subarray(at, at + unseal_PIECE_BYTES));
         plain.copy(bytes, at);
+        plain.buffer.transfer(0);
         if (slice.isOver())
             await slice.giveBack();
     }

@@ -31,11 +31,11 @@ export class BatchInflater {
   }
 
   /**
-   * All bytes of small entries that pass `canInflateTogether`, one behind the other; or undefined where they cannot
-   * be vouched for together, which says nothing about any single one: use `readSmallEntry`. Vouches that each entry
-   * has its declared size and CRC, and that none of its packed bytes was left over: a member can begin only where the
-   * magic is, so each must end before a header of ours; it ends with a trailer that fits it; and as the sizes add up,
-   * with its own.
+   * All bytes of small entries that pass `canInflateTogether`, one behind the other, in memory of their own; or
+   * undefined where they cannot be vouched for together, which says nothing about any single one: use
+   * `readSmallEntry`. Vouches that each entry has its declared size and CRC, and that none of its packed bytes was
+   * left over: a member can begin only where the magic is, so each must end before a header of ours; it ends with a
+   * trailer that fits it; and as the sizes add up, with its own.
    */
   async inflate(entries: readonly LocatedZipEntry[]): Promise<Buffer | undefined> {
     const buffer = this.#free.pop() ?? Buffer.allocUnsafeSlow(MEMBERS_BYTES)
@@ -65,7 +65,8 @@ export class BatchInflater {
 
 /** Undefined when the bytes are not gzip or unpack to more than `size` bytes. */
 function gunzipWhole(members: Buffer, size: number): Promise<{ bytes: Buffer; used: number } | undefined> {
-  const options = { info: true, maxOutputLength: size, chunkSize: size + SPARE_BYTES }
+  // Never from the pool that small buffers share: the answer's memory is freed as a whole.
+  const options = { info: true, maxOutputLength: size, chunkSize: Math.max(size + SPARE_BYTES, Buffer.poolSize) }
   return new Promise(resolve => {
     gunzip(members, options, (error, answer) => {
       if (error !== null) return resolve(undefined)

@@ -61,6 +61,8 @@ async function decryptInPlace(bytes: Buffer, decipher: DecipherGCM, slice: TimeS
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
     const plain = decipher.update(bytes.subarray(at, at + PIECE_BYTES))
     plain.copy(bytes, at)
+    // It was made for this call alone, and is used up.
+    ;(plain.buffer as ArrayBuffer).transfer(0)
     if (slice.isOver()) await slice.giveBack()
   }
   verifyTag(decipher)
