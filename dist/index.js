@@ -18567,7 +18567,55 @@ function reportStatusOf(outcome) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/transaction/facts.js
+
+
+/** A time as this action writes it: ISO 8601, UTC. */
+const facts_timeSchema = schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/));
+/** The workflow run that deploys, from `GITHUB_*`; nulls outside a workflow. */
+const workflowRunSchema = schemas_lazy(() => object({
+    workflow: nullable(schemas_string()),
+    run_id: nullable(schemas_string()),
+    run_attempt: nullable(schemas_string()),
+    job: nullable(schemas_string()),
+    actor: nullable(schemas_string()),
+    url: nullable(schemas_string()),
+}));
+/** What is known of a deployment, as the journal and the local report contain it; nulls are what is not known yet. */
+const deploymentFactsSchema = schemas_lazy(() => object({
+    deployment_id: schemas_uuid(),
+    contract: schemas_enum(['marketplace', 'project']),
+    /** Null for a project, which may contain both. */
+    kind: nullable(kindSchema),
+    /** For a project, its id. */
+    slug: nullable(union([slugSchema, projectIdSchema])),
+    id: nullable(idSchema),
+    requested_version: nullable(schemas_string()),
+    version: nullable(schemas_string()),
+    version_source: nullable(schemas_string()),
+    previous_version: nullable(schemas_string()),
+    artifact_sha256: nullable(sha256Schema),
+    artifact_size: nullable(schemas_number()),
+    repo: nullable(schemas_string()),
+    /** The plugins that a project installs, once they are known. */
+    plugins: exactOptional(array(object({ id: schemas_string(), version: schemas_string() }))),
+    /** The pinned key that signed a project: base64 of the 32 bytes. */
+    signer_public_key: exactOptional(schemas_string()),
+    host_id: schemas_string(),
+    started_at: facts_timeSchema,
+    run: workflowRunSchema,
+}));
+const stateEntrySchema = object({ state: schemas_string().check(_regex(/^[a-z_]{1,40}$/)), at: facts_timeSchema });
+const stepEntrySchema = object({
+    id: schemas_string(),
+    action: schemas_string(),
+    status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
+    duration_ms: schemas_number(),
+    error: nullable(schemas_string()),
+});
+
 ;// CONCATENATED MODULE: ./build/install/transaction/end.js
+
 
 
 const rollbackSchema = schemas_lazy(() => object({
@@ -18584,7 +18632,7 @@ const rollbackSchema = schemas_lazy(() => object({
 const deploymentEndSchema = schemas_lazy(() => object({
     outcome: schemas_enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
     changed: schemas_boolean(),
-    completed_at: schemas_string(),
+    completed_at: facts_timeSchema,
     error: nullable(object({ code: schemas_enum(ERROR_CODES), message: schemas_string(), step: nullable(schemas_string()) })),
     rollback: nullable(rollbackSchema),
 }));
@@ -18592,50 +18640,6 @@ const deploymentEndSchema = schemas_lazy(() => object({
 function buildEnd(at, known) {
     return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known };
 }
-
-;// CONCATENATED MODULE: ./build/install/transaction/facts.js
-
-/** The workflow run that deploys, from `GITHUB_*`; nulls outside a workflow. */
-const workflowRunSchema = schemas_lazy(() => object({
-    workflow: nullable(schemas_string()),
-    run_id: nullable(schemas_string()),
-    run_attempt: nullable(schemas_string()),
-    job: nullable(schemas_string()),
-    actor: nullable(schemas_string()),
-    url: nullable(schemas_string()),
-}));
-/** What is known of a deployment, as the journal and the local report contain it; nulls are what is not known yet. */
-const deploymentFactsSchema = schemas_lazy(() => object({
-    deployment_id: schemas_uuid(),
-    contract: schemas_enum(['marketplace', 'project']),
-    /** Null for a project, which may contain both. */
-    kind: nullable(schemas_string()),
-    /** For a project, its id. */
-    slug: nullable(schemas_string()),
-    id: nullable(schemas_string()),
-    requested_version: nullable(schemas_string()),
-    version: nullable(schemas_string()),
-    version_source: nullable(schemas_string()),
-    previous_version: nullable(schemas_string()),
-    artifact_sha256: nullable(schemas_string()),
-    artifact_size: nullable(schemas_number()),
-    repo: nullable(schemas_string()),
-    /** The plugins that a project installs, once they are known. */
-    plugins: exactOptional(array(object({ id: schemas_string(), version: schemas_string() }))),
-    /** The pinned key that signed a project: base64 of the 32 bytes. */
-    signer_public_key: exactOptional(schemas_string()),
-    host_id: schemas_string(),
-    started_at: schemas_string(),
-    run: workflowRunSchema,
-}));
-const stateEntrySchema = object({ state: schemas_string(), at: schemas_string() });
-const stepEntrySchema = object({
-    id: schemas_string(),
-    action: schemas_string(),
-    status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
-    duration_ms: schemas_number(),
-    error: nullable(schemas_string()),
-});
 
 ;// CONCATENATED MODULE: ./build/install/transaction/redaction.js
 /** The value with every text redacted, except the fields of these names; keys stay. */
@@ -18671,6 +18675,7 @@ function redactRecord(record, redact) {
         case 'healthchecks':
         case 'undone':
         case 'commit':
+        case 'reported':
         case 'recovery':
             return record;
     }
@@ -18870,191 +18875,6 @@ function conclude({ record, tools }, thrown) {
     };
 }
 
-;// CONCATENATED MODULE: ./build/install/files/mounts.js
-
-
-/**
- * The mount points at or below a path, bind mounts included, in the order in which they were mounted. Resolves
- * symlinks in the path's parents, but not the path itself. None where the system does not list its mounts.
- */
-function mountPointsIn(path) {
-    const mountPoints = readMountPoints();
-    if (mountPoints.length === 0)
-        return [];
-    const real = (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), (0,external_node_path_namespaceObject.basename)(path));
-    return mountPoints.filter(point => point === real || point.startsWith(`${real}/`));
-}
-/** The mount points in the text of `/proc/self/mountinfo`, in which some bytes are octal. */
-function parseMountPoints(text) {
-    const lines = text.toString('latin1').split('\n');
-    const points = lines.flatMap(line => line.split(' ').slice(4, 5));
-    return points.filter(point => !point.endsWith('//deleted')).map(mounts_decode);
-}
-function mounts_decode(point) {
-    const bytes = point.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8)));
-    return Buffer.from(bytes, 'latin1').toString('utf8');
-}
-function readMountPoints() {
-    try {
-        return parseMountPoints((0,external_node_fs_namespaceObject.readFileSync)('/proc/self/mountinfo'));
-    }
-    catch {
-        return [];
-    }
-}
-
-;// CONCATENATED MODULE: external "node:os"
-const external_node_os_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:os");
-;// CONCATENATED MODULE: ./build/install/host/process-identity.js
-
-
-function readOwnIdentity() {
-    return {
-        pid: process.pid,
-        start_time: readStartTime(process.pid) ?? null,
-        boot_id: orNull(() => (0,external_node_fs_namespaceObject.readFileSync)('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
-        machine_id: orNull(readMachineId),
-        pid_namespace: orNull(() => (0,external_node_fs_namespaceObject.readlinkSync)('/proc/self/ns/pid')),
-        hostname: (0,external_node_os_namespaceObject.hostname)(),
-    };
-}
-/**
- * Whether a process has provably ended: another boot of this machine, no such pid, or the pid given to a later process.
- * What ran on another machine or under another host name, or runs in another pid namespace, is never provably dead.
- */
-function isProvablyDead(holder, own) {
-    if (holder.hostname !== own.hostname)
-        return false;
-    const isSameBoot = holder.boot_id === own.boot_id;
-    if (!isSameMachine(holder, own, isSameBoot))
-        return false;
-    if (!isSameBoot)
-        return own.machine_id !== null && holder.boot_id !== null && own.boot_id !== null;
-    if (holder.pid_namespace !== own.pid_namespace)
-        return false;
-    if (!pidExists(holder.pid))
-        return true;
-    const startTime = readStartTime(holder.pid);
-    return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time;
-}
-function isSameMachine(holder, own, isSameBoot) {
-    return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id;
-}
-/** Whether any process has this pid now, ours to signal or not. */
-function pidExists(pid) {
-    try {
-        process.kill(pid, 0);
-        return true;
-    }
-    catch (error) {
-        return error instanceof Error && 'code' in error && error.code === 'EPERM';
-    }
-}
-function orNull(read) {
-    try {
-        return read();
-    }
-    catch {
-        return null;
-    }
-}
-/** Throws when it is missing or says that there is none yet (`uninitialized`). */
-function readMachineId() {
-    const id = /^[0-9a-f]{32}$/.exec((0,external_node_fs_namespaceObject.readFileSync)('/etc/machine-id', 'utf8').trim())?.[0];
-    if (id === undefined)
-        throw new Error('no machine id');
-    return id;
-}
-/**
- * Field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A zombie
- * counts as gone.
- */
-function readStartTime(pid) {
-    try {
-        const stat = (0,external_node_fs_namespaceObject.readFileSync)(`/proc/${pid}/stat`, 'utf8');
-        const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-        return fields[0] === 'Z' ? 'ended' : fields[19];
-    }
-    catch {
-        return undefined;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/cleanup.js
-
-
-
-
-
-
-
-
-
-
-/**
- * Finishes a commit, and may be repeated until that succeeds: writes the record of what is installed, removes the
- * snapshots that are not retained, then empties the staging folder.
- * Throws only when the record cannot be written; what cannot be removed is a warning. Returns whether every discarded
- * snapshot left the snapshots folder: if not, only a repetition finds it again.
- */
-async function finishCommitted(layout, log, installation) {
-    await recordInstalled(layout, installation);
-    let isDone = true;
-    for (const path of installation.discard)
-        isDone = (await orWarn(log, () => putAside(layout, path))) && isDone;
-    await cleanStaging(layout, log);
-    return isDone;
-}
-/** Empties the staging folder and removes tree records that nothing refers to. The caller holds the lock. */
-async function cleanStaging(layout, log) {
-    for (const name of (0,external_node_fs_namespaceObject.readdirSync)(layout.staging)) {
-        await orWarn(log, () => removeTree((0,external_node_path_namespaceObject.join)(layout.staging, name)));
-    }
-    await orWarn(log, () => pruneTreeRecords(layout, usedDigests(layout)));
-}
-/**
- * Removes the temporary files of processes that no longer exist. Leaves those of the lock alone: its holder has
- * removed those that nobody may still be writing.
- */
-async function removeStrayTemporaries(layout, log) {
-    for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
-        for (const name of (0,external_node_fs_namespaceObject.readdirSync)(folder)) {
-            const owner = ownerOfTemporary(name);
-            if (owner === undefined || pidExists(owner) || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
-                continue;
-            await orWarn(log, () => removeTree((0,external_node_path_namespaceObject.join)(folder, name)));
-        }
-    }
-}
-/** A rename, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
-function putAside(layout, path) {
-    try {
-        const [mounted] = mountPointsIn((0,external_node_path_namespaceObject.join)(layout.root, path));
-        if (mounted !== undefined)
-            throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`);
-        (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `discarded-${path.split('/').slice(-3).join('-')}`));
-    }
-    catch (error) {
-        if (!isAbsent(error))
-            throw error;
-    }
-}
-function usedDigests(layout) {
-    const { installed, removed } = readHostRecord(layout);
-    const versions = [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)];
-    return new Set(versions.flatMap(version => version.tree_digest ?? []));
-}
-async function orWarn(log, act) {
-    try {
-        await act();
-        return true;
-    }
-    catch (error) {
-        log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`);
-        return false;
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/core/byte-shortage.js
 const KIBIBYTE = 1024;
 const UNITS = [
@@ -19120,6 +18940,39 @@ function keepReserve(layout) {
 /** Gives the reserve up; returns whether there was one. */
 function spendReserve(layout) {
     return tryUnlinkSync(reservePath(layout));
+}
+
+;// CONCATENATED MODULE: ./build/install/files/mounts.js
+
+
+/**
+ * The mount points at or below a path, bind mounts included, in the order in which they were mounted. Resolves
+ * symlinks in the path's parents, but not the path itself. None where the system does not list its mounts.
+ */
+function mountPointsIn(path) {
+    const mountPoints = readMountPoints();
+    if (mountPoints.length === 0)
+        return [];
+    const real = (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), (0,external_node_path_namespaceObject.basename)(path));
+    return mountPoints.filter(point => point === real || point.startsWith(`${real}/`));
+}
+/** The mount points in the text of `/proc/self/mountinfo`, in which some bytes are octal. */
+function parseMountPoints(text) {
+    const lines = text.toString('latin1').split('\n');
+    const points = lines.flatMap(line => line.split(' ').slice(4, 5));
+    return points.filter(point => !point.endsWith('//deleted')).map(mounts_decode);
+}
+function mounts_decode(point) {
+    const bytes = point.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8)));
+    return Buffer.from(bytes, 'latin1').toString('utf8');
+}
+function readMountPoints() {
+    try {
+        return parseMountPoints((0,external_node_fs_namespaceObject.readFileSync)('/proc/self/mountinfo'));
+    }
+    catch {
+        return [];
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/switchable.js
@@ -19507,13 +19360,14 @@ const LOCAL_REPORT = 'the local report';
  * because a report to the hub may take longer than a cancelled run has. Never throws: what cannot be written is in the
  * result and changes no outcome.
  */
-async function closeDeployment(host, { record, end, address }, onLocalReport = () => { }) {
+async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
+    const { record, end, address } = conclusion;
     const { plannedSteps } = record;
     const failures = new Map();
     const unsent = redactReport(buildLocalReport(record, end, notSent('not sent')), host.redact);
     const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent));
     onLocalReport({ report: unsent, reportPath: written, plannedSteps });
-    const { reported, delivery } = address === null ? { reported: unsent.reported } : await send(host, address, unsent);
+    const { reported, delivery } = await deliver(host, conclusion, unsent);
     if (address !== null && !reported.accepted)
         await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, address, unsent));
     const report = { ...unsent, reported };
@@ -19540,6 +19394,18 @@ async function closeUntouched({ sender, log, redact, reportTimeoutMs }, { record
         report: { ...unsent, reported: { accepted: false, attempts, error: redact(delivery.error) } },
         delivery,
     };
+}
+/** Sends the report where it belongs, unless it has arrived there already. */
+async function deliver(host, conclusion, report) {
+    const { address, accepted, onAccepted } = conclusion;
+    if (accepted !== undefined)
+        return { reported: { accepted: true, attempts: accepted, error: null } };
+    if (address === null)
+        return { reported: report.reported };
+    const delivered = await send(host, address, report);
+    if (delivered.reported.accepted)
+        await onAccepted?.(delivered.reported.attempts);
+    return delivered;
 }
 async function send({ sender, log, redact, reportTimeoutMs }, address, report) {
     if (sender?.address !== address)
@@ -21282,6 +21148,8 @@ async function receiveJson(exchange) {
 
 ;// CONCATENATED MODULE: external "node:dns"
 const external_node_dns_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:dns");
+;// CONCATENATED MODULE: external "node:os"
+const external_node_os_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:os");
 ;// CONCATENATED MODULE: ./build/net/address-policy.js
 
 
@@ -22078,6 +21946,238 @@ function statesBetween(transitions, from, to) {
     return ways.get(to) ?? [];
 }
 
+;// CONCATENATED MODULE: ./build/install/host/process-identity.js
+
+
+function readOwnIdentity() {
+    return {
+        pid: process.pid,
+        start_time: readStartTime(process.pid) ?? null,
+        boot_id: orNull(() => (0,external_node_fs_namespaceObject.readFileSync)('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
+        machine_id: orNull(readMachineId),
+        pid_namespace: orNull(() => (0,external_node_fs_namespaceObject.readlinkSync)('/proc/self/ns/pid')),
+        hostname: (0,external_node_os_namespaceObject.hostname)(),
+    };
+}
+/**
+ * Whether a process has provably ended: another boot of this machine, no such pid, or the pid given to a later process.
+ * What ran on another machine or under another host name, or runs in another pid namespace, is never provably dead.
+ */
+function isProvablyDead(holder, own) {
+    if (holder.hostname !== own.hostname)
+        return false;
+    const isSameBoot = holder.boot_id === own.boot_id;
+    if (!isSameMachine(holder, own, isSameBoot))
+        return false;
+    if (!isSameBoot)
+        return own.machine_id !== null && holder.boot_id !== null && own.boot_id !== null;
+    if (holder.pid_namespace !== own.pid_namespace)
+        return false;
+    if (!pidExists(holder.pid))
+        return true;
+    const startTime = readStartTime(holder.pid);
+    return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time;
+}
+function isSameMachine(holder, own, isSameBoot) {
+    return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id;
+}
+/** Whether any process has this pid now, ours to signal or not. */
+function pidExists(pid) {
+    try {
+        process.kill(pid, 0);
+        return true;
+    }
+    catch (error) {
+        return error instanceof Error && 'code' in error && error.code === 'EPERM';
+    }
+}
+function orNull(read) {
+    try {
+        return read();
+    }
+    catch {
+        return null;
+    }
+}
+/** Throws when it is missing or says that there is none yet (`uninitialized`). */
+function readMachineId() {
+    const id = /^[0-9a-f]{32}$/.exec((0,external_node_fs_namespaceObject.readFileSync)('/etc/machine-id', 'utf8').trim())?.[0];
+    if (id === undefined)
+        throw new Error('no machine id');
+    return id;
+}
+/**
+ * Field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A zombie
+ * counts as gone.
+ */
+function readStartTime(pid) {
+    try {
+        const stat = (0,external_node_fs_namespaceObject.readFileSync)(`/proc/${pid}/stat`, 'utf8');
+        const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+        return fields[0] === 'Z' ? 'ended' : fields[19];
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/cleanup.js
+
+
+
+
+
+
+
+
+
+
+
+/** The beginning of each name in the staging folder that no journal needs any more. */
+const DISCARDED = 'discarded-';
+/**
+ * Finishes a commit, and may be repeated until that succeeds: writes the record of what is installed, and moves the
+ * snapshots that are not retained to where `cleanStaging` deletes them.
+ * Throws only when the record cannot be written; what cannot be removed is a warning. Returns whether every discarded
+ * snapshot left the snapshots folder: if not, only a repetition finds it again.
+ */
+async function finishCommitted(layout, log, installation) {
+    await recordInstalled(layout, installation);
+    let isDone = true;
+    for (const path of installation.discard)
+        isDone = (await orWarn(log, () => putAside(layout, path))) && isDone;
+    return isDone;
+}
+/**
+ * Gives up the staging folder of a deployment whose journal cannot be used for a recovery any more. Leaves it where it
+ * is when it cannot be renamed; then `cleanStaging` sets it aside.
+ */
+function discardStaging(layout, deploymentId) {
+    try {
+        (0,external_node_fs_namespaceObject.renameSync)(stagingPath(layout, deploymentId), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${deploymentId}`));
+    }
+    catch (error) {
+        if (!isAbsent(error))
+            throw error;
+    }
+}
+/**
+ * Empties the staging folder and removes tree records that nothing refers to. Deletes only what was discarded: a
+ * staging folder whose journal is missing may hold this host's own files, so it is set aside.
+ * The caller holds the lock, and there is no journal.
+ */
+async function cleanStaging(layout, log) {
+    for (const name of (0,external_node_fs_namespaceObject.readdirSync)(layout.staging)) {
+        const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
+        await orWarn(log, () => (name.startsWith(DISCARDED) ? removeTree(path) : setStagingAside(layout, log, name)));
+    }
+    await orWarn(log, () => pruneTreeRecords(layout, usedDigests(layout)));
+}
+/**
+ * Removes the temporary files of processes that no longer exist. Leaves those of the lock alone: its holder has
+ * removed those that nobody may still be writing.
+ */
+async function removeStrayTemporaries(layout, log) {
+    for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
+        for (const name of (0,external_node_fs_namespaceObject.readdirSync)(folder)) {
+            const owner = ownerOfTemporary(name);
+            if (owner === undefined || pidExists(owner) || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
+                continue;
+            await orWarn(log, () => removeTree((0,external_node_path_namespaceObject.join)(folder, name)));
+        }
+    }
+}
+/** A rename, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
+function putAside(layout, path) {
+    try {
+        const [mounted] = mountPointsIn((0,external_node_path_namespaceObject.join)(layout.root, path));
+        if (mounted !== undefined)
+            throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`);
+        (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${path.split('/').slice(-3).join('-')}`));
+    }
+    catch (error) {
+        if (!isAbsent(error))
+            throw error;
+    }
+}
+/** Removes it when it is empty, which a run that was killed before its first record leaves. */
+async function setStagingAside(layout, log, name) {
+    const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
+    if (tryRemoveEmptySync(path))
+        return;
+    const folder = (0,external_node_path_namespaceObject.join)(layout.snapshots, 'set-aside');
+    await makePrivateDirectories(folder);
+    const aside = (0,external_node_path_namespaceObject.join)(folder, `${Date.now()}-staging-${name}`.slice(0, 200));
+    (0,external_node_fs_namespaceObject.renameSync)(path, aside);
+    log.warning(`${path} belongs to a deployment whose journal is missing, so it was moved to ${aside}. It may contain kept paths of a plugin: compare them with the plugin's own, then remove it.`);
+}
+function tryRemoveEmptySync(path) {
+    try {
+        (0,external_node_fs_namespaceObject.rmdirSync)(path);
+        return true;
+    }
+    catch {
+        return false;
+    }
+}
+function usedDigests(layout) {
+    const { installed, removed } = readHostRecord(layout);
+    const versions = [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)];
+    return new Set(versions.flatMap(version => version.tree_digest ?? []));
+}
+async function orWarn(log, act) {
+    try {
+        await act();
+        return true;
+    }
+    catch (error) {
+        log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`);
+        return false;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/change-paths.js
+
+/**
+ * Where each kind of change may happen, relative to the project root: what a journal says is moved or deleted nowhere
+ * else, whatever it says.
+ */
+const PLACE = '(?:plugins|extensions)/[a-z0-9][a-z0-9_.-]{0,127}';
+const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}';
+const SNAPSHOT = `\\.hub-deploy/snapshots/${PLACE}/[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}`;
+/** Below a folder: no empty part, no `.` or `..`, no control character. */
+const BELOW = '(?:/(?!\\.{1,2}(?:/|$))[^/\\u0000-\\u001f\\u007f]{1,255})+';
+const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW}`;
+const shelfPathSchema = pathSchema('(?:plugins|extensions)');
+const settingsPathSchema = pathSchema(`${PLACE}\\.env`);
+const stagedPathSchema = pathSchema(STAGED);
+const snapshotPathSchema = pathSchema(SNAPSHOT);
+/** What is moved, and where it was. */
+const movablePathSchema = pathSchema(`(?:${PLACE}|${SNAPSHOT}(?:${BELOW})?|${STAGED})`);
+const IS_PLACE = exactly(PLACE);
+const IS_SNAPSHOT = exactly(SNAPSHOT);
+const IS_STAGED = exactly(STAGED);
+const KEPT_PATH = new RegExp(`^${SNAPSHOT}(${BELOW})$`, 'u');
+/** Whether a deployment moves trees in this way: out of a place, into it, or a kept path from the old tree to the new. */
+function isMove({ from, to }) {
+    if (IS_PLACE.test(from))
+        return IS_SNAPSHOT.test(to) && to.startsWith(`.hub-deploy/snapshots/${from}/`);
+    if (IS_STAGED.test(from))
+        return IS_PLACE.test(to);
+    const kept = KEPT_PATH.exec(from)?.[1];
+    return kept !== undefined && IS_STAGED.test(to) && to.endsWith(kept);
+}
+/** The deployment whose staging folder contains the path, or undefined where none does. */
+function stagedBy(path) {
+    return IS_STAGED.test(path) ? path.split('/')[2] : undefined;
+}
+function pathSchema(pattern) {
+    return schemas_string().check(_regex(exactly(pattern), { error: 'is not a path that such a change may touch' }));
+}
+function exactly(pattern) {
+    return new RegExp(`^${pattern}$`, 'u');
+}
+
 ;// CONCATENATED MODULE: ./build/install/transaction/change.js
 
 
@@ -22085,23 +22185,35 @@ function statesBetween(transitions, from, to) {
 
 
 
+
+
+/** Where an undo puts what another process has made in the way of the old version; relative to the root. */
+const SET_ASIDE = (0,external_node_path_namespaceObject.join)('.hub-deploy', 'snapshots', 'set-aside');
+const MAX_ATTEMPTS = 20;
 /**
  * The changes that a deployment makes outside its staging folder, as data: what the journal announces and what an undo
- * needs to know. Paths are relative to the project root.
+ * needs to know. Paths are relative to the project root, and lie where such a change may happen.
  */
-const relativePathSchema = schemas_lazy(() => schemas_string().check(refine(isInside, { error: 'must stay below the project root' })));
 const changeSchema = schemas_lazy(() => discriminatedUnion('type', [
-    object({ type: literal('make_directory'), path: relativePathSchema }),
+    object({ type: literal('make_directory'), path: shelfPathSchema }),
     object({
         type: literal('move'),
-        from: relativePathSchema,
-        to: relativePathSchema,
+        from: movablePathSchema,
+        to: movablePathSchema,
         /** Inode of what is moved, which distinguishes it from anything else at the other path. */
-        ino: optional(schemas_string()),
-    }),
+        ino: schemas_string().check(_regex(/^[0-9]{1,20}$/)),
+    })
+        .check(refine(isMove, { error: 'is not a move that a deployment makes' })),
     /** A second name for a complete staged file, whose first name stays in staging as proof that the file is ours. */
-    object({ type: literal('create_file'), staged: relativePathSchema, path: relativePathSchema }),
+    object({ type: literal('create_file'), staged: stagedPathSchema, path: settingsPathSchema }),
 ]));
+/** A snapshot that a commit removes. */
+const discardPathSchema = snapshotPathSchema;
+/** Whether what the change takes from or puts into a staging folder is in that of this deployment. */
+function isOfDeployment(change, deploymentId) {
+    const paths = change.type === 'move' ? [change.from, change.to] : change.type === 'create_file' ? [change.staged] : [];
+    return paths.every(path => [undefined, deploymentId].includes(stagedBy(path)));
+}
 /** The places out of which or into which changes move a tree, each once. */
 function placesIn(changes) {
     const paths = changes.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []));
@@ -22133,7 +22245,7 @@ async function applyChange(root, change) {
             makeOpenDirectorySync((0,external_node_path_namespaceObject.join)(root, change.path));
             return await syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
         case 'move':
-            return await moveDurably((0,external_node_path_namespaceObject.join)(root, change.from), (0,external_node_path_namespaceObject.join)(root, change.to));
+            return await moveDurably(root, change);
         case 'create_file':
             (0,external_node_fs_namespaceObject.linkSync)((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path));
             return await syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
@@ -22147,11 +22259,26 @@ async function undoChange(root, change) {
     switch (change.type) {
         case 'make_directory':
             await removeIfEmpty((0,external_node_path_namespaceObject.join)(root, change.path));
-            return { wasMade: false, setAside: null };
+            return { wasMade: false, setAside: [] };
         case 'move':
             return await moveBack(root, change);
         case 'create_file':
-            return { wasMade: await removeIfOurs((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path)), setAside: null };
+            return { wasMade: await removeIfOurs((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path)), setAside: [] };
+    }
+}
+/** Whether a change was certainly not made, or is certainly undone: what it moves is where it was. */
+function isBack(root, change) {
+    return change.type === 'move' && inodeOf((0,external_node_path_namespaceObject.join)(root, change.from)) === change.ino;
+}
+/** Whether the host differs from what it was before this change; a directory that was only made does not count. */
+function isMade(root, change) {
+    switch (change.type) {
+        case 'make_directory':
+            return false;
+        case 'move':
+            return !isBack(root, change);
+        case 'create_file':
+            return isOurs((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path));
     }
 }
 /** A change in words, for an operator who has to undo it by hand. */
@@ -22165,32 +22292,65 @@ function describeChange(change) {
             return `${change.path} was created`;
     }
 }
-async function moveDurably(from, to) {
-    if (pathExistsSync(to))
+async function moveDurably(root, { from, to }) {
+    if (pathExistsSync((0,external_node_path_namespaceObject.join)(root, to)))
         throw taken(to);
-    (0,external_node_fs_namespaceObject.renameSync)(from, to);
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(to));
-    if ((0,external_node_path_namespaceObject.dirname)(from) !== (0,external_node_path_namespaceObject.dirname)(to))
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(from));
+    (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(root, from), (0,external_node_path_namespaceObject.join)(root, to));
+    await syncMove(root, { from, to });
 }
-async function moveBack(root, change) {
-    const [before, after] = [(0,external_node_path_namespaceObject.join)(root, change.from), (0,external_node_path_namespaceObject.join)(root, change.to)];
+async function syncMove(root, { from, to }) {
+    const folders = new Set([(0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, to)), (0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, from))]);
+    for (const folder of folders)
+        await syncDirectory(folder);
+}
+/** Moves back the inode that was announced, and nothing else; what is back already is done. */
+async function moveBack(root, move) {
+    const [before, after] = [(0,external_node_path_namespaceObject.join)(root, move.from), (0,external_node_path_namespaceObject.join)(root, move.to)];
     const [inoBefore, inoAfter] = [inodeOf(before), inodeOf(after)];
-    if (inoBefore === null && inoAfter === null) {
-        throw new Error(`what was moved from ${change.from} to ${change.to} is at neither path`);
-    }
-    if (inoAfter === null || inoBefore === change.ino)
-        return { wasMade: false, setAside: null };
-    const setAside = inoBefore === null ? null : await change_putAside(root, change.from);
-    await moveDurably(after, before);
+    if (inoBefore === move.ino || (inoAfter === null && inoBefore !== null))
+        return { wasMade: false, setAside: [] };
+    const isReplaced = inoBefore === null && inoAfter !== null && stagedBy(move.to) !== undefined;
+    if (inoAfter !== move.ino && !isReplaced)
+        return withoutItsTree(move);
+    const setAside = await moveBackOver(root, move);
+    await syncMove(root, { from: move.to, to: move.from });
     return { wasMade: true, setAside };
 }
-/** Another process, perhaps the old version itself, made something where the old version belongs. */
-async function change_putAside(root, path) {
-    const aside = (0,external_node_path_namespaceObject.join)('.hub-deploy', 'snapshots', 'set-aside', `${Date.now()}-${path.replaceAll('/', '_').slice(-100)}`);
-    await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, aside)));
-    await moveDurably((0,external_node_path_namespaceObject.join)(root, path), (0,external_node_path_namespaceObject.join)(root, aside));
-    return aside;
+/** Nobody misses the new version's own tree; everything else that was moved belongs to the host. */
+function withoutItsTree({ from, to }) {
+    if (stagedBy(from) !== undefined)
+        return { wasMade: true, setAside: [] };
+    throw new Error(`what was moved from ${from} to ${to} is at neither path`);
+}
+/**
+ * Another process, perhaps the old version itself, may make something where the old version belongs, as often as it is
+ * set aside: the two renames follow each other at once.
+ */
+async function moveBackOver(root, { from, to }) {
+    const setAside = [];
+    if (pathExistsSync((0,external_node_path_namespaceObject.join)(root, from)))
+        await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
+    for (let attempt = 1;; attempt++) {
+        try {
+            if (pathExistsSync((0,external_node_path_namespaceObject.join)(root, from)))
+                setAside.push(putAsideSync(root, from));
+            (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(root, to), (0,external_node_path_namespaceObject.join)(root, from));
+            return setAside;
+        }
+        catch (error) {
+            if (attempt === MAX_ATTEMPTS || !isTaken(error))
+                throw error;
+            await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
+        }
+    }
+}
+function putAsideSync(root, path) {
+    const name = `${Date.now()}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}-${path.replaceAll('/', '_').slice(-100)}`;
+    (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(root, path), (0,external_node_path_namespaceObject.join)(root, SET_ASIDE, name));
+    return `${SET_ASIDE}/${name}`;
+}
+function isTaken(error) {
+    return ['ENOTEMPTY', 'EEXIST', 'ENOTDIR', 'EISDIR', 'ENOENT'].includes(errnoOf(error) ?? '');
 }
 function inodeOf(path) {
     try {
@@ -22206,29 +22366,239 @@ function taken(path) {
     return new DeploymentError('step_failed', `${path} has just appeared: another process writes in this directory. Stop that process and run again.`);
 }
 async function removeIfOurs(staged, path) {
-    const [ours, there] = [lstatIfPresentSync(staged), lstatIfPresentSync(path)];
-    if (ours === undefined || there === undefined || ours.ino !== there.ino || ours.dev !== there.dev)
+    if (!isOurs(staged, path))
         return false;
     (0,external_node_fs_namespaceObject.unlinkSync)(path);
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
     return true;
 }
+function isOurs(staged, path) {
+    const [ours, there] = [lstatIfPresentSync(staged), lstatIfPresentSync(path)];
+    return ours !== undefined && there !== undefined && ours.ino === there.ino && ours.dev === there.dev;
+}
+/** An empty directory that stays harms nobody, so nothing fails because of it. */
 async function removeIfEmpty(path) {
     try {
         (0,external_node_fs_namespaceObject.rmdirSync)(path);
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
     }
-    catch (error) {
-        const inUse = ['ENOTEMPTY', 'EEXIST'].includes(errnoOf(error) ?? '');
-        if (!isAbsent(error) && !inUse)
-            throw error;
+    catch {
+        // It is in use, is gone, or stays.
     }
 }
-function isInside(path) {
-    return !(0,external_node_path_namespaceObject.isAbsolute)(path) && (0,external_node_path_namespaceObject.normalize)(path) === path && path.split('/').every(part => !['', '.', '..'].includes(part));
+
+;// CONCATENATED MODULE: ./build/install/transaction/journal-line.js
+
+/** A journal that is not what this action wrote, and what was found. */
+class JournalDamage extends Error {
+    name = 'JournalDamage';
+}
+/** What the journal is filled up with: room that is already allocated when a record needs it. */
+const PADDING = ' ';
+/** One line of the journal: a record with its number, and a checksum of both. */
+function formatLine(seq, record) {
+    const body = JSON.stringify(record);
+    return `{"seq":${seq},"sum":"${checksum(seq, body)}",${body.slice(1)}\n`;
+}
+/**
+ * Reads the lines of a journal. The last one may be torn: a proper prefix of the next record, followed by padding.
+ * Throws JournalDamage for anything else, also for a journal that was cut off and so has lost its padding.
+ */
+function parseJournalText(bytes) {
+    const length = bytes.lastIndexOf('\n') + 1;
+    if (length === 0)
+        throw new JournalDamage('it contains no whole record');
+    const lines = journal_line_decode(bytes.subarray(0, length)).split('\n').slice(0, -1);
+    const records = lines.map((line, index) => parseLine(index + 1, line.trimStart()));
+    verifyTail(records.length + 1, bytes.subarray(length).toString('utf8'));
+    return { records, length };
+}
+function parseLine(seq, line) {
+    const found = /^\{"seq":(\d+),"sum":"([0-9a-f]{16})",(.+\})$/.exec(line);
+    if (found === null)
+        throw new JournalDamage(`its line ${seq} is not a record of this version of the action`);
+    const [, number, sum, rest] = found;
+    const body = `{${rest}`;
+    if (Number(number) !== seq)
+        throw new JournalDamage(`its line ${seq} has the number ${number}`);
+    if (sum !== checksum(seq, body))
+        throw new JournalDamage(`its line ${seq} does not match its checksum`);
+    return JSON.parse(body);
+}
+function verifyTail(seq, tail) {
+    if (!tail.endsWith(PADDING))
+        throw new JournalDamage(`it ends after record ${seq - 1}, without the room that follows`);
+    const torn = tail.trim();
+    if (torn !== '' && !isPrefixOfRecord(seq, torn))
+        throw new JournalDamage(`what follows record ${seq - 1} is not the beginning of another`);
+}
+function isPrefixOfRecord(seq, text) {
+    const head = `{"seq":${seq},"sum":"`;
+    return text.length <= head.length ? head.startsWith(text) : text.startsWith(head) && isJsonPrefix(text);
+}
+/** Whether the text can be continued to one JSON object, or is one, without control characters. */
+function isJsonPrefix(text) {
+    let depth = 0;
+    let isInString = false;
+    for (let index = 0; index < text.length; index++) {
+        const char = text.charAt(index);
+        if (char < ' ')
+            return false;
+        if (isInString && char === '\\')
+            index++;
+        else if (char === '"')
+            isInString = !isInString;
+        else if (!isInString && '{['.includes(char))
+            depth++;
+        else if (!isInString && '}]'.includes(char) && --depth === 0)
+            return index === text.length - 1;
+    }
+    return true;
+}
+function journal_line_decode(bytes) {
+    try {
+        return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+    }
+    catch (error) {
+        throw new JournalDamage('it is not text', { cause: error });
+    }
+}
+function checksum(seq, body) {
+    return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(`${seq} ${body}`).digest('hex').slice(0, 16);
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/journal-file.js
+
+
+
+
+/** The journal's size at first, and what it grows by. */
+const CHUNK_BYTES = 64 * 1024;
+/** Never used up by what announces a change: an undo, its end and its reports always find this room allocated. */
+const ROOM_FOR_UNDO_BYTES = 32 * 1024;
+/** What a file system writes as a whole; so what a power cut leaves of a record is its beginning. */
+const PAGE_BYTES = 4096;
+const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
+/** Makes a durable journal of one line, with room for those to come. Whole, or not there. */
+async function writeNewJournal(path, line) {
+    await replaceFile(path, padded(line));
+}
+/**
+ * The open journal: text is written over its padding, in place, so that it needs no space. The lines after which a
+ * rollback could be necessary leave room for that rollback, or make more.
+ */
+class JournalFile {
+    #path;
+    #fd;
+    #size;
+    /** Of the whole lines. */
+    #length;
+    /** What may not be padding any more ends here: a line that was not written completely. */
+    #dirtyEnd;
+    #isSynced = true;
+    /** Opens a journal to write after its last whole line. Throws JournalDamage, or what the disk says. */
+    constructor(path) {
+        this.#path = path;
+        this.#fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        const bytes = (0,external_node_fs_namespaceObject.readFileSync)(this.#fd);
+        this.#size = bytes.length;
+        this.#length = parseJournalText(bytes).length;
+        this.#dirtyEnd = this.#size - trailingPadding(bytes);
+    }
+    /** Whether a line of so many bytes has room; makes more for one that must leave enough for an undo. Throws then. */
+    async makeRoom(bytes, use) {
+        const spare = use === 'announce' ? ROOM_FOR_UNDO_BYTES : 1;
+        if (this.#length + PAGE_BYTES + bytes + spare <= this.#size)
+            return true;
+        if (use === 'undo')
+            return false;
+        await this.#grow(bytes);
+        return true;
+    }
+    /**
+     * Writes a line; with `isDurable`, it is on the disk when this returns. A page is written only after the one before it
+     * is on the disk, so what a power cut leaves is always a beginning.
+     */
+    async write(line, isDurable) {
+        const start = this.#startOf(line);
+        const end = start + line.length;
+        const bytes = Buffer.concat([line, Buffer.alloc(Math.max(0, this.#dirtyEnd - end), PADDING)]);
+        this.#dirtyEnd = Math.max(this.#dirtyEnd, end);
+        for (const { piece, position } of piecesOf(bytes, start)) {
+            if (position % PAGE_BYTES === 0)
+                await this.#sync();
+            this.#isSynced = false;
+            this.#writeAll(piece, position);
+        }
+        if (isDurable)
+            await this.#sync();
+        this.#length = end;
+        this.#dirtyEnd = end;
+    }
+    /** Overwrites what is left of a line that could not be written, if that is possible. */
+    tryErase() {
+        try {
+            this.#writeAll(Buffer.alloc(this.#dirtyEnd - this.#length, PADDING), this.#length);
+            this.#dirtyEnd = this.#length;
+        }
+        catch {
+            // The next line is written over it.
+        }
+    }
+    close() {
+        (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
+    }
+    /** A line that fits a page is never cut in two by the end of one. */
+    #startOf(line) {
+        const left = PAGE_BYTES - (this.#length % PAGE_BYTES);
+        return line.length > left && line.length <= PAGE_BYTES ? this.#length + left : this.#length;
+    }
+    async #sync() {
+        if (this.#isSynced)
+            return;
+        await syncData(this.#fd);
+        this.#isSynced = true;
+    }
+    #writeAll(bytes, position) {
+        for (let done = 0; done < bytes.length;)
+            done += (0,external_node_fs_namespaceObject.writeSync)(this.#fd, bytes, done, bytes.length - done, position + done);
+    }
+    async #grow(bytes) {
+        const text = (0,external_node_fs_namespaceObject.readFileSync)(this.#path).toString('utf8', 0, this.#length);
+        const wanted = padded(text, bytes);
+        await replaceFile(this.#path, wanted);
+        const fd = (0,external_node_fs_namespaceObject.openSync)(this.#path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
+        this.#fd = fd;
+        this.#size = Buffer.byteLength(wanted);
+        this.#dirtyEnd = this.#length;
+        this.#isSynced = true;
+    }
+}
+/** The text with room for as many bytes more, and for an undo after them. */
+function padded(text, more = 0) {
+    const used = Buffer.byteLength(text);
+    const size = Math.ceil((used + more + ROOM_FOR_UNDO_BYTES) / CHUNK_BYTES) * CHUNK_BYTES;
+    return text + PADDING.repeat(size - used);
+}
+function trailingPadding(bytes) {
+    let count = 0;
+    while (count < bytes.length && bytes[bytes.length - 1 - count] === PADDING.charCodeAt(0))
+        count++;
+    return count;
+}
+function* piecesOf(bytes, start) {
+    for (let done = 0; done < bytes.length;) {
+        const position = start + done;
+        const size = Math.min(bytes.length - done, PAGE_BYTES - (position % PAGE_BYTES));
+        yield { piece: bytes.subarray(done, done + size), position };
+        done += size;
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/journal.js
+
+
 
 
 
@@ -22259,97 +22629,70 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     object({ record: literal('service'), change: serviceChangeSchema }),
     /** How to check the old version after a rollback. */
     object({ record: literal('healthchecks'), checks: array(restoredCheckSchema) }),
-    /** The newest change that is not undone yet is undone; `was_made` says whether it had been made at all. */
-    object({ record: literal('undone'), change: changeSchema, was_made: schemas_boolean() }),
+    /** The change that the record number `of` announced is undone; `was_made` says whether it had been made at all. */
+    object({ record: literal('undone'), of: schemas_int().check(_positive()), was_made: schemas_boolean() }),
     /** The point of no return: the new version is what this host runs. */
     object({
         record: literal('commit'),
-        at: schemas_string(),
+        at: facts_timeSchema,
         rows: array(installedRowSchema),
         removed: exactOptional(array(removedRowSchema)),
-        discard: array(relativePathSchema),
+        discard: array(discardPathSchema),
     }),
     /** How the run ended by its own account, written before it reports to anybody. */
     object({ record: literal('end'), end: deploymentEndSchema }),
-    object({ record: literal('recovery'), at: schemas_string() }),
+    /** The hub has accepted the report of that end. */
+    object({ record: literal('reported'), attempts: schemas_int().check(_positive()) }),
+    /** Another run, `by`, begins to roll this one back. */
+    object({ record: literal('recovery'), at: facts_timeSchema, by: schemas_uuid() }),
 ]));
 /**
  * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
- * others add detail and are given up when there is no room for them: a rollback must not need any.
+ * others are given up where they cannot be written: a rollback must not need any.
  */
-const DURABLE = new Set(['begin', 'change', 'service', 'commit', 'recovery']);
-const SYNCED = new Set([...DURABLE, 'undone']);
+const REQUIRED = new Set(['change', 'service', 'commit']);
+const DURABLE = new Set([...REQUIRED, 'undone', 'recovery', 'end', 'reported']);
+/** What is written after the last announcement goes into the room that was allocated with it. */
+const OF_UNDO = new Set(['undone', 'recovery', 'end', 'reported']);
 /**
- * Opens the journal to append after its last whole record, redacted; creates it (0600) when there is none.
+ * Starts the journal of a deployment, redacted: it is whole and durable (0600), with room for an undo, or it is not
+ * there.
  */
-async function openJournal(path, redact = text => text) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'a+', 0o600);
-    let length = (0,external_node_fs_namespaceObject.readFileSync)(fd).lastIndexOf('\n') + 1;
-    (0,external_node_fs_namespaceObject.ftruncateSync)(fd, length);
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-    // Whether a torn record may follow the last whole one. It has to go before the next one is written.
-    let isTorn = false;
-    const cut = () => {
-        (0,external_node_fs_namespaceObject.ftruncateSync)(fd, length);
-        isTorn = false;
-    };
-    const tryCut = () => {
-        try {
-            cut();
-        }
-        catch {
-            // It is cut before the next record.
-        }
-    };
-    return {
-        async append(record) {
-            const line = Buffer.from(`${JSON.stringify(redactRecord(record, redact))}\n`);
-            try {
-                if (isTorn)
-                    cut();
-                isTorn = true;
-                (0,external_node_fs_namespaceObject.writeFileSync)(fd, line);
-                if (SYNCED.has(record.record))
-                    await syncFile(fd);
-                length += line.length;
-                isTorn = false;
-                return true;
-            }
-            catch (error) {
-                tryCut();
-                if (DURABLE.has(record.record))
-                    throw error;
-                return false;
-            }
-        },
-        close: () => (0,external_node_fs_namespaceObject.closeSync)(fd),
-    };
+async function startJournal(path, begin, redact = text => text) {
+    await writeNewJournal(path, formatLine(1, redactRecord(begin, redact)));
+    return continueJournal(path, 1, redact);
+}
+/** Opens the journal of a dead run to append after its last whole record. Throws as `readJournal` does. */
+function openJournal(path, redact = text => text) {
+    return continueJournal(path, readJournal(path)?.length ?? 0, redact);
 }
 /**
- * The records of the journal, or undefined when there is none or the run was killed before its first record was whole.
- * Leaves out a torn last line, whose change was never made. Throws when an earlier line is damaged, or the first one
- * does not begin a deployment.
+ * The records of the journal, or undefined when there is none. Leaves out a torn last line, whose change was never
+ * made. Throws JournalDamage when anything else in it is not what this action writes.
  */
 function readJournal(path) {
-    const lines = readText(path).split('\n').slice(0, -1);
-    if (lines.length === 0)
+    const bytes = readBytes(path);
+    if (bytes === undefined)
         return undefined;
-    const records = lines.map(line => recordSchema.parse(JSON.parse(line)));
-    if (records[0]?.record !== 'begin')
-        throw new Error('its first record does not begin a deployment');
-    return records;
+    const parsed = array(recordSchema).safeParse(parseJournalText(bytes).records);
+    if (!parsed.success) {
+        const [place = 0, ...field] = parsed.error.issues[0]?.path ?? [];
+        throw new JournalDamage(`its line ${Number(place) + 1} has an unexpected ${field.join('.') || 'content'}`);
+    }
+    verifySequence(parsed.data);
+    return parsed.data;
 }
 /** The changes that were announced and not undone yet, oldest first. */
 function pendingChanges(records) {
-    const pending = [];
-    for (const record of records) {
+    let pending = [];
+    for (const [index, record] of records.entries()) {
         if (record.record === 'change')
-            pending.push(record.change);
+            pending.push({ seq: index + 1, change: record.change });
         else if (record.record === 'undone')
-            pending.pop();
+            pending = pending.filter(({ seq }) => seq !== record.of);
         // There may have been no room to note each.
         else if (record.record === 'end' && record.end.rollback?.restored !== false)
-            pending.length = 0;
+            pending = [];
     }
     return pending;
 }
@@ -22365,18 +22708,62 @@ async function removeJournal(path) {
     }
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
 }
-function readText(path) {
+function continueJournal(path, records, redact) {
+    const file = new JournalFile(path);
+    let seq = records;
+    return {
+        async append(record) {
+            const { record: type } = record;
+            const line = Buffer.from(formatLine(seq + 1, redactRecord(record, redact)));
+            try {
+                if (!(await file.makeRoom(line.length, OF_UNDO.has(type) ? 'undo' : 'announce')))
+                    return undefined;
+                await file.write(line, DURABLE.has(type));
+                return ++seq;
+            }
+            catch (error) {
+                file.tryErase();
+                if (REQUIRED.has(type))
+                    throw error;
+                return undefined;
+            }
+        },
+        close: () => file.close(),
+    };
+}
+/** What no single record shows: one deployment, its own staging folder, and no undo of what was never announced. */
+function verifySequence(records) {
+    const [begin, ...later] = records;
+    if (begin?.record !== 'begin')
+        throw new JournalDamage('its first record does not begin a deployment');
+    for (const [index, record] of later.entries()) {
+        if (record.record === 'begin')
+            throw new JournalDamage(`its line ${index + 2} begins another deployment`);
+        if (record.record === 'change' && !isOfDeployment(record.change, begin.facts.deployment_id))
+            throw new JournalDamage(`its line ${index + 2} moves files of another deployment`);
+        if (record.record === 'undone' && records[record.of - 1]?.record !== 'change')
+            throw new JournalDamage(`its line ${index + 2} undoes what was not announced`);
+    }
+}
+function readBytes(path) {
     try {
-        return (0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8');
+        const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+        try {
+            return (0,external_node_fs_namespaceObject.readFileSync)(fd);
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
     }
     catch (error) {
         if (errnoOf(error) === 'ENOENT')
-            return '';
+            return undefined;
         throw error;
     }
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/record.js
+
 /** `onFacts` gets each fact as soon as it is known. */
 function createDeploymentRecord(initial, states, onFacts = () => { }) {
     onFacts(initial);
@@ -22405,11 +22792,13 @@ function createDeploymentRecord(initial, states, onFacts = () => { }) {
         planSteps(steps) {
             known.plannedSteps.push(...steps.map(({ id, action }) => ({ id, action })));
         },
-        async startJournal(started, { reportAddress, keepPaths }) {
-            await started.append({ record: 'begin', facts, report_address: reportAddress, keep_paths: [...keepPaths] });
+        async startJournal({ layout, redact }, { reportAddress, keepPaths }) {
+            const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths] };
+            const started = await startJournal(layout.journal, { record: 'begin', ...begin }, redact);
             for (const state of known.states)
                 await started.append({ record: 'state', ...state });
             journal = started;
+            return started;
         },
     };
 }
@@ -22444,12 +22833,14 @@ function beginTransaction(changeLog) {
         services,
         healthchecks,
         get changed() {
-            return changes.some(change => change.type !== 'make_directory');
+            return changes.some(({ change }) => change.type !== 'make_directory');
         },
         async apply(planned) {
             const change = announceable(root, planned);
-            await journal.append({ record: 'change', change });
-            changes.push(change);
+            const seq = await journal.append({ record: 'change', change });
+            if (seq === undefined)
+                throw new Error('A change could not be announced.');
+            changes.push({ seq, change });
             const isKnown = (place) => places.some(({ shelf, id }) => shelf === place.shelf && id === place.id);
             places.push(...placesIn([change]).filter(place => !isKnown(place)));
             await applyChange(root, change);
@@ -22476,35 +22867,63 @@ function beginTransaction(changeLog) {
 /**
  * Undoes announced changes, newest first, whether or not they were made, and removes each from `pending` once it is
  * undone, so that a repetition continues where the last one stopped. Returns whether any of them had been made. Records
- * each in the journal: undone twice, a change could mistake the restored version for its own.
+ * each in the journal.
  * Stops at the first that cannot be undone, because the older ones build on it: RollbackError `rollback_failed` names
- * what remains.
+ * what remains. Does not throw while the host is exactly what it was.
  */
-async function undoChanges({ root, journal, log }, pending) {
-    let wasChanged = false;
-    for (let change = pending.at(-1); change !== undefined; change = pending.at(-1)) {
+async function undoChanges(changeLog, pending) {
+    const { root, journal, log } = changeLog;
+    let wasChanged = await dropUndone(changeLog, pending);
+    for (let newest = pending.at(-1); newest !== undefined; newest = pending.at(-1)) {
         try {
-            const { wasMade, setAside } = await undoChange(root, change);
-            if (setAside !== null)
-                log.warning(`Another process put something where the old version belongs. It is now in ${setAside}.`);
-            await journal.append({ record: 'undone', change, was_made: wasMade });
+            const { wasMade, setAside } = await undoChange(root, newest.change);
+            for (const path of setAside)
+                log.warning(`Another process put something where the old version belongs. It is now in ${path}.`);
+            await journal.append({ record: 'undone', of: newest.seq, was_made: wasMade });
             wasChanged ||= wasMade;
         }
         catch (error) {
+            if (!isAnyMade(root, pending))
+                return true;
             throw rollbackFailed(pending, error);
         }
         pending.pop();
     }
     return wasChanged;
 }
+/** Whether any of these changes is still made; if not, the host is exactly what it was before them. */
+function isAnyMade(root, pending) {
+    return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change));
+}
+/**
+ * Removes from `pending` what an earlier undo has already undone without a record of it. Returns whether that had been
+ * made: certainly, when a newer change was announced after it.
+ */
+async function dropUndone({ root, journal }, pending) {
+    const undone = pending.splice(firstUndone(root, pending)).reverse();
+    for (const [age, { seq }] of undone.entries())
+        await journal.append({ record: 'undone', of: seq, was_made: age > 0 });
+    return undone.length > 1;
+}
+/** An undo goes from the newest to the oldest: when a change is back, so are all that were made after it. */
+function firstUndone(root, pending) {
+    const index = pending.findIndex(({ change }) => isBack(root, change));
+    return index === -1 ? pending.length : index;
+}
 function rollbackFailed(pending, error) {
     const found = cleanForeignText(error instanceof Error ? error.message : String(error));
-    const left = pending.map(describeChange).reverse().join('; ');
+    const left = pending
+        .map(({ change }) => describeChange(change))
+        .reverse()
+        .join('; ');
     return new RollbackError('rollback_failed', `The old version could not be restored: ${found}. Not undone: ${left}. ` +
         'Remove the cause and run the deployment again: it repairs this first.', { cause: error });
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery.js
+
+
+
 
 
 
@@ -22525,14 +22944,13 @@ async function recover(host) {
     const { layout, log } = host;
     await removeStrayTemporaries(layout, log);
     const records = readRecords(layout.journal);
-    const begin = records.find(record => record.record === 'begin');
-    if (begin === undefined) {
-        await removeJournal(layout.journal);
+    const [begin] = records;
+    if (begin?.record !== 'begin') {
         await cleanStaging(layout, log);
         return undefined;
     }
     log.group('Recovering an interrupted deployment');
-    const journal = await openJournal(layout.journal, host.redact);
+    const journal = openJournal(layout.journal, host.redact);
     try {
         const record = recordFromJournal(begin.facts, records);
         host.know(record.facts);
@@ -22542,14 +22960,42 @@ async function recover(host) {
         journal.close();
     }
 }
+/**
+ * Whether this host may run neither version whole, according to the journal of a dead run and without changing
+ * anything: a commit is exactly new, and changes that are not made, or undone, are exactly old.
+ */
+function isInDoubt({ root, journal }) {
+    try {
+        const records = readJournal(journal) ?? [];
+        return findCommit(records) === undefined && isAnyMade(root, pendingChanges(records));
+    }
+    catch {
+        return true;
+    }
+}
+/** Nothing is left to recover of a deployment: removes its journal and what it staged. */
+async function endJournal(host, deploymentId) {
+    const { layout, log } = host;
+    discardStaging(layout, deploymentId);
+    await removeJournal(layout.journal);
+    await cleanStaging(layout, log);
+}
+/** Deletes what a deployment staged while its journal, which needs none of it any more, is still there. */
+async function emptyStaging({ layout, log }, deploymentId) {
+    discardStaging(layout, deploymentId);
+    await cleanStaging(layout, log);
+}
 async function recoverRun(host, run) {
     const { begin, records, journal, record } = run;
-    const attempts = records.filter(({ record }) => record === 'recovery').length;
-    if (attempts >= MAX_RECOVERIES)
-        throw givenUp(host.layout.journal, begin);
-    await journal.append({ record: 'recovery', at: new Date().toISOString() });
-    host.log.info(`The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} was cut off in state ${lastState(record)}.`);
     const commit = findCommit(records);
+    const attempts = countAttempts(host, records);
+    // A commit is never given up: what is left of it is only its cleanup.
+    if (commit === undefined) {
+        if (attempts >= MAX_RECOVERIES)
+            throw givenUp(host.layout.journal, begin);
+        await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.runId });
+    }
+    host.log.info(`The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} was cut off in state ${lastState(record)}.`);
     const known = findEnd(records);
     const end = commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit);
     const wasReported = attempts > 0 && end === known;
@@ -22558,13 +23004,18 @@ async function recoverRun(host, run) {
     if (end !== known)
         await journal.append({ record: 'end', end });
     await enterTerminal(host, record, end);
-    const closed = await closeDeployment(host, { record, end, address: begin.report_address });
+    const closed = await closeDeployment(host, {
+        record,
+        end,
+        address: begin.report_address,
+        accepted: end === known ? findAccepted(records) : undefined,
+        onAccepted: async (attempts) => void (await journal.append({ record: 'reported', attempts })),
+    });
     if (closed.unwritten !== undefined)
         host.log.warning(closed.unwritten);
     if (end.rollback?.restored === false)
         throw stillInconsistent(begin, end.rollback);
-    await removeJournal(host.layout.journal);
-    await cleanStaging(host.layout, host.log);
+    await endJournal(host, begin.facts.deployment_id);
     host.log.notice(`An interrupted deployment of ${begin.facts.slug} was recovered: ${end.outcome}.`);
     return closed;
 }
@@ -22604,6 +23055,17 @@ function findCommit(records) {
     const wasUndone = records.some(entry => entry.record === 'undone');
     return wasUndone ? undefined : records.find(entry => entry.record === 'commit');
 }
+/** How many other runs have begun to recover this one; a main step and its post step are one run. */
+function countAttempts({ runId }, records) {
+    const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])));
+    runs.delete(runId);
+    return runs.size;
+}
+/** The number of attempts after which the hub accepted the report of the newest end, if it did. */
+function findAccepted(records) {
+    const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end');
+    return last?.record === 'reported' ? last.attempts : undefined;
+}
 function findEnd(records) {
     return records.findLast(entry => entry.record === 'end')?.end;
 }
@@ -22633,7 +23095,8 @@ function readRecords(path) {
         return readJournal(path) ?? [];
     }
     catch (error) {
-        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged, so the deployment cannot be rolled back automatically: compare plugins/ and extensions/ with ${path} and the snapshots, then remove it.`, { cause: toDeployError(error) });
+        const found = error instanceof JournalDamage ? error.message : toHostError(error, `reading ${path}`).message;
+        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(found)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move that file away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
     }
 }
 function givenUp(path, begin) {
@@ -23056,27 +23519,28 @@ function kernelLockOf(path) {
 
 
 
-
-/**
- * Locks a prepared host for a deployment, recovers what a dead run left, and sends the reports that wait in the outbox.
- * Throws DeploymentError `locked` or `inconsistent`.
- */
+/** Locks a prepared host for a deployment. Throws DeploymentError `locked`, or what the disk says. */
 async function lockHost(deployment) {
     const { host, tools, request } = deployment;
     const lock = await holdLock(host, request.lockTimeoutMs, tools.signal);
     try {
         // It may have taken long to get the lock.
         requireSafeHost(host);
-        tools.observer.onLocked(interruptedReport(deployment));
-        await recover(host);
-        if (host.sender !== undefined)
-            await sendOutbox({ ...host, sender: host.sender }, tools.signal);
     }
     catch (error) {
         await lock.release();
         throw error;
     }
-    return { openSession: async () => await openSession(deployment), release: async () => lock.release() };
+    tools.observer.onLocked(interruptedReport(deployment));
+    return {
+        async recover() {
+            await recover(host);
+            if (host.sender !== undefined)
+                await sendOutbox({ ...host, sender: host.sender }, tools.signal);
+        },
+        openSession: async () => await openSession(deployment),
+        release: async () => lock.release(),
+    };
 }
 /** Takes the lock. On a full disk with an interrupted deployment, spends the reserve that is kept for its recovery. */
 async function holdLock(host, timeoutMs, signal) {
@@ -23100,30 +23564,36 @@ function interruptedReport({ record, tools }) {
 async function openSession(deployment) {
     const { host, record, request } = deployment;
     const { layout, log } = host;
-    const stagingFolder = stagingPath(layout, record.facts.deployment_id);
+    const { deployment_id: id } = record.facts;
+    const stagingFolder = stagingPath(layout, id);
     (0,external_node_fs_namespaceObject.mkdirSync)(stagingFolder, { mode: 0o700 });
-    const journal = await openJournal(layout.journal, host.redact);
-    const { keepPaths } = request;
-    await record.startJournal(journal, { reportAddress: host.sender?.address ?? null, keepPaths });
+    const reportAddress = host.sender?.address ?? null;
+    const journal = await record.startJournal(host, { reportAddress, keepPaths: request.keepPaths });
     const transaction = beginTransaction({ root: layout.root, journal, log });
     return {
         stagingFolder,
         transaction,
         stepContext: order => ({ deployment, order, transaction, stagingFolder, results: new Map() }),
         finish: async (installation) => await finishCommitted(layout, log, installation),
-        noteEnd: async (end) => await journal.append({ record: 'end', end }),
+        noteEnd: async (end) => (await journal.append({ record: 'end', end })) !== undefined,
+        async noteReported(attempts) {
+            await journal.append({ record: 'reported', attempts });
+        },
+        makeRoom: async () => await session_orWarn(log, async () => await emptyStaging(host, id)),
         async settle() {
             journal.close();
-            try {
-                await removeJournal(layout.journal);
-                await cleanStaging(layout, log);
-            }
-            catch (error) {
-                log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`);
-            }
+            await session_orWarn(log, async () => await endJournal(host, id));
         },
         abandon: () => journal.close(),
     };
+}
+async function session_orWarn(log, act) {
+    try {
+        await act();
+    }
+    catch (error) {
+        log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`);
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recover-host.js
@@ -23153,8 +23623,8 @@ async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
 }
 /**
  * Recovers what a dead run left before another is refused for reasons of its own. Where that fails, the returned end
- * says `inconsistent`, because the host may run neither version whole. Does not wait for the lock, because a live holder
- * recovers by itself: a run that is refused as `locked` has waited long enough.
+ * says `inconsistent` if the host may run neither version whole, as the journal's records decide. Does not wait for the
+ * lock, because a live holder recovers by itself: a run that is refused as `locked` has waited long enough.
  */
 async function recoverBeforeRefusal(host, end) {
     try {
@@ -23163,8 +23633,7 @@ async function recoverBeforeRefusal(host, end) {
     }
     catch (error) {
         const { code, message } = toDeployError(error);
-        const isInDoubt = code !== 'locked' && pathExistsSync(host.layout.journal);
-        if (!isInDoubt || end.error === null)
+        if (code === 'locked' || !isInDoubt(host.layout) || end.error === null)
             return end;
         const both = `${end.error.message} Also: ${message}`;
         return { ...end, outcome: 'inconsistent', error: { ...end.error, message: both } };
@@ -23194,6 +23663,7 @@ async function runDeployment(deployment, flow) {
         await prepareHost(deployment.host, deployment.tools.log);
         const checked = await flow.check();
         locked = await lockHost(deployment);
+        await locked.recover();
         return await runLocked(await locked.openSession(), checked, { deployment, flow });
     }
     catch (error) {
@@ -23201,7 +23671,8 @@ async function runDeployment(deployment, flow) {
         const failed = failedEnd(deployment, cause);
         if (error instanceof UntouchableHostError)
             return await concludeUntouched(deployment, { end: failed, error: cause });
-        const end = locked === undefined ? await recoverBeforeRefusal(deployment.host, failed) : failed;
+        // One recovery in each run: with the lock, this one has had its own.
+        const end = locked === undefined ? await recoverBeforeRefusal(deployment.host, failed) : judged(deployment, failed);
         return await run_conclude(deployment, { end, error: cause });
     }
     finally {
@@ -23222,7 +23693,10 @@ async function runLocked(session, checked, { deployment, flow }) {
             await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed');
     }
     const isNoted = await session.noteEnd(ending.end);
-    const result = await run_conclude(deployment, ending);
+    // The staged tree may be what fills the disk. Nothing needs it any more, and the reports need some room.
+    if (isNoted && ending.settled && ending.error?.code === 'disk_full')
+        await session.makeRoom();
+    const result = await run_conclude(deployment, ending, attempts => session.noteReported(attempts));
     const isReported = result.reportPath !== undefined;
     // Without a local report, the next run writes it, if the journal says how this one ended.
     if (ending.settled && (isReported || !isNoted))
@@ -23264,13 +23738,11 @@ async function undo(deployment, { transaction }, cause) {
         undo: () => transaction.rollback(),
     });
     const settled = rollback?.restored !== false;
-    if (settled && cause.code === 'disk_full')
-        await makeRoom(deployment);
     return { end: { ...failedEnd(deployment, cause), outcome, rollback, changed: !settled }, error: cause, settled };
 }
-/** The staged tree may be what fills the disk. Nothing needs it any more, and the reports need some room. */
-async function makeRoom({ layout, tools }) {
-    await cleanStaging(layout, tools.log).catch(error => tools.log.warning(`The staging folder could not be emptied: ${toDeployError(error).message}`));
+/** What a run says that could not recover an earlier one: the journal's records decide whether the host is in doubt. */
+function judged({ layout }, end) {
+    return isInDoubt(layout) ? { ...end, outcome: 'inconsistent' } : end;
 }
 /** Nothing of this run is on the host, though an earlier one may have left it neither old nor new. */
 function failedEnd({ record, tools }, { code, message }) {
@@ -23287,11 +23759,11 @@ function run_causeOf({ tools, layout }, thrown) {
         return toDeployError(tools.signal.reason);
     return isSystemError(thrown) ? toHostError(thrown, `deploying below ${layout.root}`) : toDeployError(thrown);
 }
-async function run_conclude({ host, record, tools }, { end, error }) {
+async function run_conclude({ host, record, tools }, { end, error }, onAccepted) {
     const { signal, observer } = tools;
     const untilReported = new AbortController();
     const address = host.sender?.address ?? null;
-    const closed = await closeDeployment(host, { record, end, address }, known => {
+    const closed = await closeDeployment(host, { record, end, address, onAccepted }, known => {
         if (signal.aborted)
             observer.onCancelledEnd(known);
         signal.addEventListener('abort', () => observer.onCancelledEnd(known), { signal: untilReported.signal });
@@ -24100,7 +24572,7 @@ function startDeployment(request, tools, { transitions, facts, sender }) {
     };
 }
 /** The host below a project root. Reports take less time once `signal` is aborted. */
-function hostOf({ log, secrets, runner, flows }, { projectRoot, allowSharedRoot, sender }, signal) {
+function hostOf({ log, secrets, runner, flows, deploymentId, }, { projectRoot, allowSharedRoot, sender }, signal) {
     return {
         layout: layoutOf(projectRoot),
         allowSharedRoot,
@@ -24111,6 +24583,7 @@ function hostOf({ log, secrets, runner, flows }, { projectRoot, allowSharedRoot,
         reportTimeoutMs: reportTimeout(signal),
         runUrl: runner.workflow.url,
         flows,
+        runId: deploymentId,
     };
 }
 
@@ -30508,6 +30981,9 @@ function textsIn(value) {
 
 
 
+
+/** What the post step knows of the main step's run. */
+const RUN_STATE = 'deployment-id';
 /** One step of a workflow that runs a deployment: what the deployment works with, and how the step ends. */
 class ActionStep {
     tools;
@@ -30531,7 +31007,8 @@ class ActionStep {
             now: () => new Date(),
             secrets: keeper,
             runner: readRunnerFacts(process.env),
-            deploymentId: (0,external_node_crypto_namespaceObject.randomUUID)(),
+            // The post step continues the main step's run.
+            deploymentId: getState(RUN_STATE) || (0,external_node_crypto_namespaceObject.randomUUID)(),
             observer: {
                 onLocked: interrupted => this.#noteLocked(redactReport(interrupted, keeper.redact)),
                 onCancelledEnd: closed => this.#setOutputs(closed),
@@ -30574,6 +31051,7 @@ class ActionStep {
     }
     #noteLocked(interrupted) {
         this.#files.saveState('locked', 'true');
+        this.#files.saveState(RUN_STATE, this.tools.deploymentId);
         this.#setOutputs({ report: interrupted });
     }
     #setOutputs(result) {
@@ -30673,7 +31151,7 @@ function addLine(settings, line) {
  */
 function file_input_readStart(path, maxBytes) {
     try {
-        return readBytes(path, maxBytes + 1).toString('utf8');
+        return file_input_readBytes(path, maxBytes + 1).toString('utf8');
     }
     catch (error) {
         throw new Error(file_input_reasonOf(error), { cause: error });
@@ -30693,7 +31171,7 @@ function file_input_reasonOf(error) {
             return error instanceof Error ? error.message : String(error);
     }
 }
-function readBytes(path, maxBytes) {
+function file_input_readBytes(path, maxBytes) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK);
     try {
         const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
@@ -32072,22 +32550,22 @@ const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/;
  * ArchiveError `invalid_archive` for a wrong checksum, another magic and other numbers.
  */
 function parseTarHeader(block) {
-    if (readOctal(block, FIELDS.checksum) !== checksum(block))
+    if (readOctal(block, FIELDS.checksum) !== tar_header_checksum(block))
         throw invalidArchive('a tar header has a wrong checksum');
     const magic = latin1Of(block, FIELDS.magic);
     if (magic !== USTAR_MAGIC && magic !== GNU_MAGIC && magic !== NO_MAGIC) {
         throw invalidArchive('a tar header has an unknown format');
     }
     return {
-        name: magic === USTAR_MAGIC ? prefixedName(block) : tar_header_readText(block, FIELDS.name),
-        linkName: tar_header_readText(block, FIELDS.linkName),
+        name: magic === USTAR_MAGIC ? prefixedName(block) : readText(block, FIELDS.name),
+        linkName: readText(block, FIELDS.linkName),
         type: TYPES.get(latin1Of(block, FIELDS.type)) ?? 'unknown type',
         size: readOctal(block, FIELDS.size),
         executable: (readOctal(block, FIELDS.mode) & tar_header_OWNER_EXECUTE) !== 0,
     };
 }
 /** With the field itself counted as spaces. */
-function checksum(block) {
+function tar_header_checksum(block) {
     const { at: start, length } = FIELDS.checksum;
     let sum = length * SPACE;
     for (let at = 0; at < TAR_BLOCK_BYTES; at++) {
@@ -32097,12 +32575,12 @@ function checksum(block) {
     return sum;
 }
 function prefixedName(block) {
-    const prefix = tar_header_readText(block, FIELDS.prefix);
-    const name = tar_header_readText(block, FIELDS.name);
+    const prefix = readText(block, FIELDS.prefix);
+    const name = readText(block, FIELDS.name);
     return prefix.length === 0 ? name : Buffer.concat([prefix, Buffer.from('/'), name]);
 }
 /** A copy, because the block is reused. */
-function tar_header_readText(block, { at, length }) {
+function readText(block, { at, length }) {
     const bytes = block.subarray(at, at + length);
     const end = bytes.indexOf(0);
     return Buffer.from(end === -1 ? bytes : bytes.subarray(0, end));
@@ -32308,7 +32786,7 @@ class TarListing {
         this.#bytes += entry.size;
         verifyEntryCount(this.#entries.length + 1, this.#limits);
         verifyExtractedBytes(this.#bytes, this.#limits);
-        this.#padding = padded(entry.size) - entry.size;
+        this.#padding = tar_listing_padded(entry.size) - entry.size;
         const member = { entry, digest: new StreamedDigest(entry.size), missing: entry.size };
         if (entry.size > 0)
             this.#member = member;
@@ -32330,9 +32808,9 @@ function extensionData(header) {
     if (header.size === 0 || header.size > MAX_EXTENSION_BYTES) {
         throw invalidArchive(`a tar header announces ${header.size} bytes about the next member`);
     }
-    return { bytes: Buffer.allocUnsafe(padded(header.size)), filled: 0, header };
+    return { bytes: Buffer.allocUnsafe(tar_listing_padded(header.size)), filled: 0, header };
 }
-function padded(size) {
+function tar_listing_padded(size) {
     return Math.ceil(size / TAR_BLOCK_BYTES) * TAR_BLOCK_BYTES;
 }
 /** Tools differ on which of two announcements wins, so a member has each once, and either PAX or GNU ones. */

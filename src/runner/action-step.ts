@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import * as core from '@actions/core'
 import { DeployError } from '../core/errors.ts'
 import type { DeploymentTools } from '../install/deployment/deployment.ts'
 import type { EndedDeployment } from '../install/deployment/run.ts'
@@ -15,6 +16,9 @@ import type { InputProblem } from './input-reader.ts'
 import { createRunnerFiles, type RunnerFiles } from './runner-files.ts'
 import { createRunnerLog, type RunnerLog } from './runner-log.ts'
 import { createSecretKeeper } from './secret-keeper.ts'
+
+/** What the post step knows of the main step's run. */
+const RUN_STATE = 'deployment-id'
 
 /** Everything that was read of a step's inputs; the problems stand for what is missing or malformed. */
 export interface StepInputs<Request> {
@@ -56,7 +60,8 @@ export class ActionStep {
       now: () => new Date(),
       secrets: keeper,
       runner: readRunnerFacts(process.env),
-      deploymentId: randomUUID(),
+      // The post step continues the main step's run.
+      deploymentId: core.getState(RUN_STATE) || randomUUID(),
       observer: {
         onLocked: interrupted => this.#noteLocked(redactReport(interrupted, keeper.redact)),
         onCancelledEnd: closed => this.#setOutputs(closed),
@@ -102,6 +107,7 @@ export class ActionStep {
 
   #noteLocked(interrupted: LocalReport): void {
     this.#files.saveState('locked', 'true')
+    this.#files.saveState(RUN_STATE, this.tools.deploymentId)
     this.#setOutputs({ report: interrupted })
   }
 

@@ -123,7 +123,7 @@ function assertKilled(call: TracedCall, calls: readonly TracedCall[], { signal }
 }
 
 function isJournaled({ name, args, result }: TracedCall): boolean {
-  return /^f(data)?sync$/.test(name) && args.endsWith('journal.jsonl>') && result === '0'
+  return name.startsWith('rename') && args.includes('/journal.jsonl"') && result === '0'
 }
 
 function withoutCount(text = ''): string {

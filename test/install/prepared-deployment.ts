@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,7 +12,7 @@ import type { Host } from '../../src/install/reports/host.ts'
 import type { Part } from '../../src/install/steps/part.ts'
 import type { InstallOrder, StepContext } from '../../src/install/steps/step-context.ts'
 import type { Deployment, HostRequest } from '../../src/install/transaction/context.ts'
-import { openJournal } from '../../src/install/transaction/journal.ts'
+import { startJournal } from '../../src/install/transaction/journal.ts'
 import { createDeploymentRecord, type DeploymentRecord } from '../../src/install/transaction/record.ts'
 import { beginTransaction } from '../../src/install/transaction/transaction.ts'
 import type { Wire } from '../../src/net/wire.ts'
@@ -35,6 +36,7 @@ export function hostOf(layout: Layout, more: Partial<Host> = {}): Host {
     reportTimeoutMs: () => 10_000,
     runUrl: null,
     flows: FLOWS,
+    runId: randomUUID(),
     ...more,
   }
 }
@@ -95,7 +97,8 @@ export async function contextOf(
   order: Partial<InstallOrder> = {},
 ): Promise<StepContext> {
   const { layout, tools } = deployment
-  const journal = await openJournal(layout.journal)
+  const begin = { facts: deployment.record.facts, report_address: null, keep_paths: [] }
+  const journal = await startJournal(layout.journal, { record: 'begin', ...begin })
   t.after(() => journal.close())
   const stagingFolder = stagingPath(layout, tools.deploymentId)
   mkdirSync(stagingFolder)

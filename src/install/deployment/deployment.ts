@@ -86,7 +86,13 @@ export interface HostAddress extends Pick<HostRequest, 'projectRoot' | 'allowSha
 
 /** The host below a project root. Reports take less time once `signal` is aborted. */
 export function hostOf(
-  { log, secrets, runner, flows }: Pick<DeploymentTools, 'log' | 'secrets' | 'runner' | 'flows'>,
+  {
+    log,
+    secrets,
+    runner,
+    flows,
+    deploymentId,
+  }: Pick<DeploymentTools, 'log' | 'secrets' | 'runner' | 'flows' | 'deploymentId'>,
   { projectRoot, allowSharedRoot, sender }: HostAddress,
   signal?: AbortSignal,
 ): Host {
@@ -100,5 +106,6 @@ export function hostOf(
     reportTimeoutMs: reportTimeout(signal),
     runUrl: runner.workflow.url,
     flows,
+    runId: deploymentId,
   }
 }

@@ -4,7 +4,7 @@ import { requireSafeHost } from '../host/ownership.ts'
 import type { ClosedDeployment } from '../reports/close.ts'
 import type { Host } from '../reports/host.ts'
 import type { DeploymentEnd } from '../transaction/end.ts'
-import { recover } from './recovery.ts'
+import { isInDoubt, recover } from './recovery.ts'
 import { holdLock } from './session.ts'
 
 const RECOVERY_LOCK_TIMEOUT_MS = 5000
@@ -31,8 +31,8 @@ export async function recoverHost(
 
 /**
  * Recovers what a dead run left before another is refused for reasons of its own. Where that fails, the returned end
- * says `inconsistent`, because the host may run neither version whole. Does not wait for the lock, because a live holder
- * recovers by itself: a run that is refused as `locked` has waited long enough.
+ * says `inconsistent` if the host may run neither version whole, as the journal's records decide. Does not wait for the
+ * lock, because a live holder recovers by itself: a run that is refused as `locked` has waited long enough.
  */
 export async function recoverBeforeRefusal(host: Host, end: DeploymentEnd): Promise<DeploymentEnd> {
   try {
@@ -40,8 +40,7 @@ export async function recoverBeforeRefusal(host: Host, end: DeploymentEnd): Prom
     return end
   } catch (error) {
     const { code, message } = toDeployError(error)
-    const isInDoubt = code !== 'locked' && pathExistsSync(host.layout.journal)
-    if (!isInDoubt || end.error === null) return end
+    if (code === 'locked' || !isInDoubt(host.layout) || end.error === null) return end
     const both = `${end.error.message} Also: ${message}`
     return { ...end, outcome: 'inconsistent', error: { ...end.error, message: both } }
   }

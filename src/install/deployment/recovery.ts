@@ -1,6 +1,9 @@
 import { DeploymentError, toDeployError } from '../../core/errors.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
 import { statesBetween } from '../../core/state-machine.ts'
-import { cleanStaging, finishCommitted, removeStrayTemporaries } from '../host/cleanup.ts'
+import { toHostError } from '../files/system-errors.ts'
+import { cleanStaging, discardStaging, finishCommitted, removeStrayTemporaries } from '../host/cleanup.ts'
+import type { Layout } from '../host/layout.ts'
 import { type ClosedDeployment, closeDeployment } from '../reports/close.ts'
 import type { Host } from '../reports/host.ts'
 import { placesIn } from '../transaction/change.ts'
@@ -13,9 +16,10 @@ import {
   readJournal,
   removeJournal,
 } from '../transaction/journal.ts'
+import { JournalDamage } from '../transaction/journal-line.ts'
 import { type DeploymentRecord, recordFromJournal } from '../transaction/record.ts'
 import { firstChangeOf, rollBack } from '../transaction/rollback.ts'
-import { undoChanges } from '../transaction/transaction.ts'
+import { isAnyMade, undoChanges } from '../transaction/transaction.ts'
 
 const MAX_RECOVERIES = 5
 
@@ -40,14 +44,13 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
   const { layout, log } = host
   await removeStrayTemporaries(layout, log)
   const records = readRecords(layout.journal)
-  const begin = records.find(record => record.record === 'begin')
-  if (begin === undefined) {
-    await removeJournal(layout.journal)
+  const [begin] = records
+  if (begin?.record !== 'begin') {
     await cleanStaging(layout, log)
     return undefined
   }
   log.group('Recovering an interrupted deployment')
-  const journal = await openJournal(layout.journal, host.redact)
+  const journal = openJournal(layout.journal, host.redact)
   try {
     const record = recordFromJournal(begin.facts, records)
     host.know(record.facts)
@@ -57,26 +60,61 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
   }
 }
 
+/**
+ * Whether this host may run neither version whole, according to the journal of a dead run and without changing
+ * anything: a commit is exactly new, and changes that are not made, or undone, are exactly old.
+ */
+export function isInDoubt({ root, journal }: Layout): boolean {
+  try {
+    const records = readJournal(journal) ?? []
+    return findCommit(records) === undefined && isAnyMade(root, pendingChanges(records))
+  } catch {
+    return true
+  }
+}
+
+/** Nothing is left to recover of a deployment: removes its journal and what it staged. */
+export async function endJournal(host: Host, deploymentId: string): Promise<void> {
+  const { layout, log } = host
+  discardStaging(layout, deploymentId)
+  await removeJournal(layout.journal)
+  await cleanStaging(layout, log)
+}
+
+/** Deletes what a deployment staged while its journal, which needs none of it any more, is still there. */
+export async function emptyStaging({ layout, log }: Host, deploymentId: string): Promise<void> {
+  discardStaging(layout, deploymentId)
+  await cleanStaging(layout, log)
+}
+
 async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
   const { begin, records, journal, record } = run
-  const attempts = records.filter(({ record }) => record === 'recovery').length
-  if (attempts >= MAX_RECOVERIES) throw givenUp(host.layout.journal, begin)
-  await journal.append({ record: 'recovery', at: new Date().toISOString() })
+  const commit = findCommit(records)
+  const attempts = countAttempts(host, records)
+  // A commit is never given up: what is left of it is only its cleanup.
+  if (commit === undefined) {
+    if (attempts >= MAX_RECOVERIES) throw givenUp(host.layout.journal, begin)
+    await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.runId })
+  }
   host.log.info(
     `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} was cut off in state ${lastState(record)}.`,
   )
-  const commit = findCommit(records)
   const known = findEnd(records)
   const end = commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit)
   const wasReported = attempts > 0 && end === known
   if (wasReported && end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
   if (end !== known) await journal.append({ record: 'end', end })
   await enterTerminal(host, record, end)
-  const closed = await closeDeployment(host, { record, end, address: begin.report_address })
+  const closed = await closeDeployment(host, {
+    record,
+    end,
+    address: begin.report_address,
+    accepted: end === known ? findAccepted(records) : undefined,
+    onAccepted: async attempts => void (await journal.append({ record: 'reported', attempts })),
+  })
   if (closed.unwritten !== undefined) host.log.warning(closed.unwritten)
   if (end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
-  await removeJournal(host.layout.journal)
-  await cleanStaging(host.layout, host.log)
+  await endJournal(host, begin.facts.deployment_id)
   host.log.notice(`An interrupted deployment of ${begin.facts.slug} was recovered: ${end.outcome}.`)
   return closed
 }
@@ -120,6 +158,19 @@ function findCommit(records: readonly JournalRecord[]): Commit | undefined {
   return wasUndone ? undefined : records.find(entry => entry.record === 'commit')
 }
 
+/** How many other runs have begun to recover this one; a main step and its post step are one run. */
+function countAttempts({ runId }: Host, records: readonly JournalRecord[]): number {
+  const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])))
+  runs.delete(runId)
+  return runs.size
+}
+
+/** The number of attempts after which the hub accepted the report of the newest end, if it did. */
+function findAccepted(records: readonly JournalRecord[]): number | undefined {
+  const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end')
+  return last?.record === 'reported' ? last.attempts : undefined
+}
+
 function findEnd(records: readonly JournalRecord[]): DeploymentEnd | undefined {
   return records.findLast(entry => entry.record === 'end')?.end
 }
@@ -149,9 +200,10 @@ function readRecords(path: string): readonly JournalRecord[] {
   try {
     return readJournal(path) ?? []
   } catch (error) {
+    const found = error instanceof JournalDamage ? error.message : toHostError(error, `reading ${path}`).message
     throw new DeploymentError(
       'inconsistent',
-      `The journal ${path} of an interrupted deployment is damaged, so the deployment cannot be rolled back automatically: compare plugins/ and extensions/ with ${path} and the snapshots, then remove it.`,
+      `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(found)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move that file away, and run again (docs/operating.md, "The journal is damaged").`,
       { cause: toDeployError(error) },
     )
   }

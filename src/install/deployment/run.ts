@@ -1,7 +1,6 @@
 import { type DeployError, toDeployError } from '../../core/errors.ts'
 import { isSystemError, toHostError } from '../files/system-errors.ts'
 import { hearSignals } from '../files/time-slice.ts'
-import { cleanStaging } from '../host/cleanup.ts'
 import type { Installation } from '../host/installed.ts'
 import { prepareHost } from '../host/readiness.ts'
 import { UntouchableHostError } from '../host/untouchable-host.ts'
@@ -11,6 +10,7 @@ import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import { firstChangeOf, rollBack } from '../transaction/rollback.ts'
 import type { RunningDeployment, TerminalState } from './deployment.ts'
 import { recoverBeforeRefusal } from './recover-host.ts'
+import { isInDoubt } from './recovery.ts'
 import { type HostSession, type LockedHost, lockHost } from './session.ts'
 
 /** A contract's part of a deployment, phase by phase; each takes what the one before returned. */
@@ -44,12 +44,14 @@ export async function runDeployment<Checked>(
     await prepareHost(deployment.host, deployment.tools.log)
     const checked = await flow.check()
     locked = await lockHost(deployment)
+    await locked.recover()
     return await runLocked(await locked.openSession(), checked, { deployment, flow })
   } catch (error) {
     const cause = causeOf(deployment, error)
     const failed = failedEnd(deployment, cause)
     if (error instanceof UntouchableHostError) return await concludeUntouched(deployment, { end: failed, error: cause })
-    const end = locked === undefined ? await recoverBeforeRefusal(deployment.host, failed) : failed
+    // One recovery in each run: with the lock, this one has had its own.
+    const end = locked === undefined ? await recoverBeforeRefusal(deployment.host, failed) : judged(deployment, failed)
     return await conclude(deployment, { end, error: cause })
   } finally {
     await locked?.release()
@@ -86,7 +88,9 @@ async function runLocked<Checked>(
     if (deployment.state !== 'pending') await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed')
   }
   const isNoted = await session.noteEnd(ending.end)
-  const result = await conclude(deployment, ending)
+  // The staged tree may be what fills the disk. Nothing needs it any more, and the reports need some room.
+  if (isNoted && ending.settled && ending.error?.code === 'disk_full') await session.makeRoom()
+  const result = await conclude(deployment, ending, attempts => session.noteReported(attempts))
   const isReported = result.reportPath !== undefined
   // Without a local report, the next run writes it, if the journal says how this one ended.
   if (ending.settled && (isReported || !isNoted)) await session.settle()
@@ -140,15 +144,12 @@ async function undo(
     undo: () => transaction.rollback(),
   })
   const settled = rollback?.restored !== false
-  if (settled && cause.code === 'disk_full') await makeRoom(deployment)
   return { end: { ...failedEnd(deployment, cause), outcome, rollback, changed: !settled }, error: cause, settled }
 }
 
-/** The staged tree may be what fills the disk. Nothing needs it any more, and the reports need some room. */
-async function makeRoom({ layout, tools }: RunningDeployment): Promise<void> {
-  await cleanStaging(layout, tools.log).catch(error =>
-    tools.log.warning(`The staging folder could not be emptied: ${toDeployError(error).message}`),
-  )
+/** What a run says that could not recover an earlier one: the journal's records decide whether the host is in doubt. */
+function judged({ layout }: RunningDeployment, end: DeploymentEnd): DeploymentEnd {
+  return isInDoubt(layout) ? { ...end, outcome: 'inconsistent' } : end
 }
 
 /** Nothing of this run is on the host, though an earlier one may have left it neither old nor new. */
@@ -167,11 +168,15 @@ function causeOf({ tools, layout }: RunningDeployment, thrown: unknown): DeployE
   return isSystemError(thrown) ? toHostError(thrown, `deploying below ${layout.root}`) : toDeployError(thrown)
 }
 
-async function conclude({ host, record, tools }: RunningDeployment, { end, error }: Ending): Promise<EndedDeployment> {
+async function conclude(
+  { host, record, tools }: RunningDeployment,
+  { end, error }: Ending,
+  onAccepted?: (attempts: number) => Promise<void>,
+): Promise<EndedDeployment> {
   const { signal, observer } = tools
   const untilReported = new AbortController()
   const address = host.sender?.address ?? null
-  const closed = await closeDeployment(host, { record, end, address }, known => {
+  const closed = await closeDeployment(host, { record, end, address, onAccepted }, known => {
     if (signal.aborted) observer.onCancelledEnd(known)
     signal.addEventListener('abort', () => observer.onCancelledEnd(known), { signal: untilReported.signal })
   })

@@ -1,7 +1,8 @@
 import { mkdirSync } from 'node:fs'
 import { toDeployError } from '../../core/errors.ts'
+import type { Log } from '../../core/log.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import { cleanStaging, finishCommitted } from '../host/cleanup.ts'
+import { finishCommitted } from '../host/cleanup.ts'
 import type { Installation } from '../host/installed.ts'
 import { stagingPath } from '../host/layout.ts'
 import { acquireLock } from '../host/lock.ts'
@@ -12,13 +13,17 @@ import { buildLocalReport, notSent } from '../reports/local-report.ts'
 import { sendOutbox } from '../reports/outbox.ts'
 import type { InstallOrder, StepContext } from '../steps/step-context.ts'
 import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
-import { openJournal, removeJournal } from '../transaction/journal.ts'
 import { beginTransaction, type Transaction } from '../transaction/transaction.ts'
 import type { RunningDeployment } from './deployment.ts'
-import { recover } from './recovery.ts'
+import { emptyStaging, endJournal, recover } from './recovery.ts'
 
-/** A host that is ours: locked, with nothing left over from an earlier run. */
+/** A host that is ours: locked. */
 export interface LockedHost {
+  /**
+   * Recovers what a dead run left, and sends the reports that wait in the outbox. Throws DeploymentError `inconsistent`,
+   * or what the disk says.
+   */
+  recover(): Promise<void>
   /** Starts the journal of the deployment; from now on another run can undo it. */
   openSession(): Promise<HostSession>
   release(): Promise<void>
@@ -32,7 +37,7 @@ export interface HostSession {
   /** What the steps of the plan work with. */
   stepContext(order: InstallOrder): StepContext
   /**
-   * Cleans up after a commit. Resolves to whether that is complete; the next run repeats what fails here, or throws,
+   * Records what a commit installed. Resolves to whether that is complete; the next run repeats what fails here, or throws,
    * and the outcome does not change.
    */
   finish(installation: Installation): Promise<boolean>
@@ -41,34 +46,39 @@ export interface HostSession {
    * the same. Resolves to whether it could be recorded.
    */
   noteEnd(end: DeploymentEnd): Promise<boolean>
+  /** Records that the hub has accepted the report of that end, which is then not sent again. */
+  noteReported(attempts: number): Promise<void>
+  /** Empties the staging folder of a deployment whose recorded end leaves nothing to undo. Never throws. */
+  makeRoom(): Promise<void>
   /**
-   * Nothing is left to recover: removes the journal, and only then the staging folder, because the recovery of a
-   * journal without its staged tree would mistake what is installed for that tree. Never throws: what cannot be removed
-   * is a warning, is left to the next run and changes no outcome.
+   * Nothing is left to recover: gives up the staging folder, removes the journal, and only then deletes what was staged.
+   * Never throws: what cannot be removed is a warning, is left to the next run and changes no outcome.
    */
   settle(): Promise<void>
   /** Leaves the journal for the next run. */
   abandon(): void
 }
 
-/**
- * Locks a prepared host for a deployment, recovers what a dead run left, and sends the reports that wait in the outbox.
- * Throws DeploymentError `locked` or `inconsistent`.
- */
+/** Locks a prepared host for a deployment. Throws DeploymentError `locked`, or what the disk says. */
 export async function lockHost(deployment: RunningDeployment): Promise<LockedHost> {
   const { host, tools, request } = deployment
   const lock = await holdLock(host, request.lockTimeoutMs, tools.signal)
   try {
     // It may have taken long to get the lock.
     requireSafeHost(host)
-    tools.observer.onLocked(interruptedReport(deployment))
-    await recover(host)
-    if (host.sender !== undefined) await sendOutbox({ ...host, sender: host.sender }, tools.signal)
   } catch (error) {
     await lock.release()
     throw error
   }
-  return { openSession: async () => await openSession(deployment), release: async () => lock.release() }
+  tools.observer.onLocked(interruptedReport(deployment))
+  return {
+    async recover() {
+      await recover(host)
+      if (host.sender !== undefined) await sendOutbox({ ...host, sender: host.sender }, tools.signal)
+    },
+    openSession: async () => await openSession(deployment),
+    release: async () => lock.release(),
+  }
 }
 
 /** Takes the lock. On a full disk with an interrupted deployment, spends the reserve that is kept for its recovery. */
@@ -93,27 +103,34 @@ function interruptedReport({ record, tools }: RunningDeployment) {
 async function openSession(deployment: RunningDeployment): Promise<HostSession> {
   const { host, record, request } = deployment
   const { layout, log } = host
-  const stagingFolder = stagingPath(layout, record.facts.deployment_id)
+  const { deployment_id: id } = record.facts
+  const stagingFolder = stagingPath(layout, id)
   mkdirSync(stagingFolder, { mode: 0o700 })
-  const journal = await openJournal(layout.journal, host.redact)
-  const { keepPaths } = request
-  await record.startJournal(journal, { reportAddress: host.sender?.address ?? null, keepPaths })
+  const reportAddress = host.sender?.address ?? null
+  const journal = await record.startJournal(host, { reportAddress, keepPaths: request.keepPaths })
   const transaction = beginTransaction({ root: layout.root, journal, log })
   return {
     stagingFolder,
     transaction,
     stepContext: order => ({ deployment, order, transaction, stagingFolder, results: new Map() }),
     finish: async installation => await finishCommitted(layout, log, installation),
-    noteEnd: async end => await journal.append({ record: 'end', end }),
+    noteEnd: async end => (await journal.append({ record: 'end', end })) !== undefined,
+    async noteReported(attempts) {
+      await journal.append({ record: 'reported', attempts })
+    },
+    makeRoom: async () => await orWarn(log, async () => await emptyStaging(host, id)),
     async settle() {
       journal.close()
-      try {
-        await removeJournal(layout.journal)
-        await cleanStaging(layout, log)
-      } catch (error) {
-        log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`)
-      }
+      await orWarn(log, async () => await endJournal(host, id))
     },
     abandon: () => journal.close(),
+  }
+}
+
+async function orWarn(log: Log, act: () => Promise<void>): Promise<void> {
+  try {
+    await act()
+  } catch (error) {
+    log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`)
   }
 }

@@ -1,19 +1,22 @@
-import { readdirSync, renameSync } from 'node:fs'
+import { readdirSync, renameSync, rmdirSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
-import { ownerOfTemporary } from '../files/durable-files.ts'
+import { makePrivateDirectories, ownerOfTemporary } from '../files/durable-files.ts'
 import { mountPointsIn } from '../files/mounts.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { isAbsent } from '../files/tree-walk.ts'
 import { type Installation, readHostRecord, recordInstalled } from './installed.ts'
-import type { Layout } from './layout.ts'
+import { type Layout, stagingPath } from './layout.ts'
 import { pidExists } from './process-identity.ts'
 import { pruneTreeRecords } from './tree-record.ts'
 
+/** The beginning of each name in the staging folder that no journal needs any more. */
+const DISCARDED = 'discarded-'
+
 /**
- * Finishes a commit, and may be repeated until that succeeds: writes the record of what is installed, removes the
- * snapshots that are not retained, then empties the staging folder.
+ * Finishes a commit, and may be repeated until that succeeds: writes the record of what is installed, and moves the
+ * snapshots that are not retained to where `cleanStaging` deletes them.
  * Throws only when the record cannot be written; what cannot be removed is a warning. Returns whether every discarded
  * snapshot left the snapshots folder: if not, only a repetition finds it again.
  */
@@ -21,14 +24,30 @@ export async function finishCommitted(layout: Layout, log: Log, installation: In
   await recordInstalled(layout, installation)
   let isDone = true
   for (const path of installation.discard) isDone = (await orWarn(log, () => putAside(layout, path))) && isDone
-  await cleanStaging(layout, log)
   return isDone
 }
 
-/** Empties the staging folder and removes tree records that nothing refers to. The caller holds the lock. */
+/**
+ * Gives up the staging folder of a deployment whose journal cannot be used for a recovery any more. Leaves it where it
+ * is when it cannot be renamed; then `cleanStaging` sets it aside.
+ */
+export function discardStaging(layout: Layout, deploymentId: string): void {
+  try {
+    renameSync(stagingPath(layout, deploymentId), join(layout.staging, `${DISCARDED}${deploymentId}`))
+  } catch (error) {
+    if (!isAbsent(error)) throw error
+  }
+}
+
+/**
+ * Empties the staging folder and removes tree records that nothing refers to. Deletes only what was discarded: a
+ * staging folder whose journal is missing may hold this host's own files, so it is set aside.
+ * The caller holds the lock, and there is no journal.
+ */
 export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
   for (const name of readdirSync(layout.staging)) {
-    await orWarn(log, () => removeTree(join(layout.staging, name)))
+    const path = join(layout.staging, name)
+    await orWarn(log, () => (name.startsWith(DISCARDED) ? removeTree(path) : setStagingAside(layout, log, name)))
   }
   await orWarn(log, () => pruneTreeRecords(layout, usedDigests(layout)))
 }
@@ -52,9 +71,31 @@ function putAside(layout: Layout, path: string): void {
   try {
     const [mounted] = mountPointsIn(join(layout.root, path))
     if (mounted !== undefined) throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`)
-    renameSync(join(layout.root, path), join(layout.staging, `discarded-${path.split('/').slice(-3).join('-')}`))
+    renameSync(join(layout.root, path), join(layout.staging, `${DISCARDED}${path.split('/').slice(-3).join('-')}`))
   } catch (error) {
     if (!isAbsent(error)) throw error
+  }
+}
+
+/** Removes it when it is empty, which a run that was killed before its first record leaves. */
+async function setStagingAside(layout: Layout, log: Log, name: string): Promise<void> {
+  const path = join(layout.staging, name)
+  if (tryRemoveEmptySync(path)) return
+  const folder = join(layout.snapshots, 'set-aside')
+  await makePrivateDirectories(folder)
+  const aside = join(folder, `${Date.now()}-staging-${name}`.slice(0, 200))
+  renameSync(path, aside)
+  log.warning(
+    `${path} belongs to a deployment whose journal is missing, so it was moved to ${aside}. It may contain kept paths of a plugin: compare them with the plugin's own, then remove it.`,
+  )
+}
+
+function tryRemoveEmptySync(path: string): boolean {
+  try {
+    rmdirSync(path)
+    return true
+  } catch {
+    return false
   }
 }
 

@@ -21,6 +21,10 @@ export interface Conclusion {
   readonly end: DeploymentEnd
   /** Where its report belongs (see `ReportSender`); null when there is no hub to report to. */
   readonly address: string | null
+  /** How many attempts it took when the hub accepted this report already: then it is not sent again. */
+  readonly accepted?: number | undefined
+  /** Hears at once that the hub has accepted the report. */
+  readonly onAccepted?: ((attempts: number) => Promise<void>) | undefined
 }
 
 export interface ClosedDeployment {
@@ -47,15 +51,16 @@ const LOCAL_REPORT = 'the local report'
  */
 export async function closeDeployment(
   host: Host,
-  { record, end, address }: Conclusion,
+  conclusion: Conclusion,
   onLocalReport: (closed: ClosedDeployment) => void = () => {},
 ): Promise<ClosedDeployment> {
+  const { record, end, address } = conclusion
   const { plannedSteps } = record
   const failures: Failures = new Map()
   const unsent = redactReport(buildLocalReport(record, end, notSent('not sent')), host.redact)
   const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent))
   onLocalReport({ report: unsent, reportPath: written, plannedSteps })
-  const { reported, delivery } = address === null ? { reported: unsent.reported } : await send(host, address, unsent)
+  const { reported, delivery } = await deliver(host, conclusion, unsent)
   if (address !== null && !reported.accepted)
     await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, address, unsent))
   const report = { ...unsent, reported }
@@ -89,11 +94,26 @@ export async function closeUntouched(
   }
 }
 
+interface Delivered {
+  reported: Reported
+  delivery?: Delivery
+}
+
+/** Sends the report where it belongs, unless it has arrived there already. */
+async function deliver(host: Host, conclusion: Conclusion, report: LocalReport): Promise<Delivered> {
+  const { address, accepted, onAccepted } = conclusion
+  if (accepted !== undefined) return { reported: { accepted: true, attempts: accepted, error: null } }
+  if (address === null) return { reported: report.reported }
+  const delivered = await send(host, address, report)
+  if (delivered.reported.accepted) await onAccepted?.(delivered.reported.attempts)
+  return delivered
+}
+
 async function send(
   { sender, log, redact, reportTimeoutMs }: Host,
   address: string,
   report: LocalReport,
-): Promise<{ reported: Reported; delivery?: Delivery }> {
+): Promise<Delivered> {
   if (sender?.address !== address)
     return { reported: notSent('waits in the outbox for a run that reports to the same hub') }
   const delivery = await sender.send(report, { retry: true, timeoutMs: reportTimeoutMs() })

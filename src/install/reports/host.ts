@@ -24,6 +24,8 @@ export interface Host extends HostAccess {
   /** The workflow run, which the lock names while it holds the host. */
   readonly runUrl: string | null
   readonly flows: Flows
+  /** A UUID that a main step and its post step share. */
+  readonly runId: string
 }
 
 /** How long a report to the hub may take in all, retries included: little once the run is cancelled. */

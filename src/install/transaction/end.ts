@@ -1,5 +1,6 @@
 import { z } from 'zod/mini'
 import { ERROR_CODES } from '../../core/errors.ts'
+import { timeSchema } from './facts.ts'
 
 const rollbackSchema = z.lazy(() =>
   z.object({
@@ -20,7 +21,7 @@ export const deploymentEndSchema = z.lazy(() =>
   z.object({
     outcome: z.enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
     changed: z.boolean(),
-    completed_at: z.string(),
+    completed_at: timeSchema,
     error: z.nullable(z.object({ code: z.enum(ERROR_CODES), message: z.string(), step: z.nullable(z.string()) })),
     rollback: z.nullable(rollbackSchema),
   }),

@@ -1,4 +1,8 @@
 import { z } from 'zod/mini'
+import { idSchema, kindSchema, projectIdSchema, sha256Schema, slugSchema } from '../../core/identifiers.ts'
+
+/** A time as this action writes it: ISO 8601, UTC. */
+export const timeSchema = z.string().check(z.regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/))
 
 /** The workflow run that deploys, from `GITHUB_*`; nulls outside a workflow. */
 export const workflowRunSchema = z.lazy(() =>
@@ -19,15 +23,15 @@ export const deploymentFactsSchema = z.lazy(() =>
     deployment_id: z.uuid(),
     contract: z.enum(['marketplace', 'project']),
     /** Null for a project, which may contain both. */
-    kind: z.nullable(z.string()),
+    kind: z.nullable(kindSchema),
     /** For a project, its id. */
-    slug: z.nullable(z.string()),
-    id: z.nullable(z.string()),
+    slug: z.nullable(z.union([slugSchema, projectIdSchema])),
+    id: z.nullable(idSchema),
     requested_version: z.nullable(z.string()),
     version: z.nullable(z.string()),
     version_source: z.nullable(z.string()),
     previous_version: z.nullable(z.string()),
-    artifact_sha256: z.nullable(z.string()),
+    artifact_sha256: z.nullable(sha256Schema),
     artifact_size: z.nullable(z.number()),
     repo: z.nullable(z.string()),
     /** The plugins that a project installs, once they are known. */
@@ -35,13 +39,13 @@ export const deploymentFactsSchema = z.lazy(() =>
     /** The pinned key that signed a project: base64 of the 32 bytes. */
     signer_public_key: z.exactOptional(z.string()),
     host_id: z.string(),
-    started_at: z.string(),
+    started_at: timeSchema,
     run: workflowRunSchema,
   }),
 )
 export type DeploymentFacts = z.infer<typeof deploymentFactsSchema>
 
-export const stateEntrySchema = z.object({ state: z.string(), at: z.string() })
+export const stateEntrySchema = z.object({ state: z.string().check(z.regex(/^[a-z_]{1,40}$/)), at: timeSchema })
 
 export const stepEntrySchema = z.object({
   id: z.string(),

@@ -1,14 +1,16 @@
-import { closeSync, ftruncateSync, openSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
+import { closeSync, constants, openSync, readFileSync, unlinkSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { z } from 'zod/mini'
 import { errnoOf } from '../../core/errors.ts'
-import { syncDirectory, syncFile } from '../files/durable-files.ts'
+import { syncDirectory } from '../files/durable-files.ts'
 import { installedRowSchema, removedRowSchema } from '../host/installed.ts'
 import { restoredCheckSchema } from '../services/healthchecks.ts'
 import { serviceChangeSchema } from '../services/service-changes.ts'
-import { type Change, changeSchema, relativePathSchema } from './change.ts'
+import { type Change, changeSchema, discardPathSchema, isOfDeployment } from './change.ts'
 import { deploymentEndSchema } from './end.ts'
-import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './facts.ts'
+import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema, timeSchema } from './facts.ts'
+import { JournalFile, writeNewJournal } from './journal-file.ts'
+import { formatLine, JournalDamage, parseJournalText } from './journal-line.ts'
 import { type Redact, redactRecord } from './redaction.ts'
 
 /** The records of `journal.jsonl`, one in each line, oldest first. */
@@ -30,99 +32,86 @@ const recordSchema = z.lazy(() =>
     z.object({ record: z.literal('service'), change: serviceChangeSchema }),
     /** How to check the old version after a rollback. */
     z.object({ record: z.literal('healthchecks'), checks: z.array(restoredCheckSchema) }),
-    /** The newest change that is not undone yet is undone; `was_made` says whether it had been made at all. */
-    z.object({ record: z.literal('undone'), change: changeSchema, was_made: z.boolean() }),
+    /** The change that the record number `of` announced is undone; `was_made` says whether it had been made at all. */
+    z.object({ record: z.literal('undone'), of: z.int().check(z.positive()), was_made: z.boolean() }),
     /** The point of no return: the new version is what this host runs. */
     z.object({
       record: z.literal('commit'),
-      at: z.string(),
+      at: timeSchema,
       rows: z.array(installedRowSchema),
       removed: z.exactOptional(z.array(removedRowSchema)),
-      discard: z.array(relativePathSchema),
+      discard: z.array(discardPathSchema),
     }),
     /** How the run ended by its own account, written before it reports to anybody. */
     z.object({ record: z.literal('end'), end: deploymentEndSchema }),
-    z.object({ record: z.literal('recovery'), at: z.string() }),
+    /** The hub has accepted the report of that end. */
+    z.object({ record: z.literal('reported'), attempts: z.int().check(z.positive()) }),
+    /** Another run, `by`, begins to roll this one back. */
+    z.object({ record: z.literal('recovery'), at: timeSchema, by: z.uuid() }),
   ]),
 )
 export type JournalRecord = z.infer<typeof recordSchema>
+export type BeginRecord = Extract<JournalRecord, { record: 'begin' }>
 
 /**
  * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
- * others add detail and are given up when there is no room for them: a rollback must not need any.
+ * others are given up where they cannot be written: a rollback must not need any.
  */
-const DURABLE: ReadonlySet<JournalRecord['record']> = new Set(['begin', 'change', 'service', 'commit', 'recovery'])
-const SYNCED: ReadonlySet<JournalRecord['record']> = new Set([...DURABLE, 'undone'])
+const REQUIRED: ReadonlySet<JournalRecord['record']> = new Set(['change', 'service', 'commit'])
+const DURABLE: ReadonlySet<JournalRecord['record']> = new Set([...REQUIRED, 'undone', 'recovery', 'end', 'reported'])
+/** What is written after the last announcement goes into the room that was allocated with it. */
+const OF_UNDO: ReadonlySet<JournalRecord['record']> = new Set(['undone', 'recovery', 'end', 'reported'])
 
 export interface Journal {
-  /** Resolves to whether the record was written; one that must be durable is, or this throws. */
-  append(record: JournalRecord): Promise<boolean>
+  /** The record's number, or undefined where it was not written; one that is required is durable, or this throws. */
+  append(record: JournalRecord): Promise<number | undefined>
   close(): void
 }
 
-/**
- * Opens the journal to append after its last whole record, redacted; creates it (0600) when there is none.
- */
-export async function openJournal(path: string, redact: Redact = text => text): Promise<Journal> {
-  const fd = openSync(path, 'a+', 0o600)
-  let length = readFileSync(fd).lastIndexOf('\n') + 1
-  ftruncateSync(fd, length)
-  await syncDirectory(dirname(path))
-  // Whether a torn record may follow the last whole one. It has to go before the next one is written.
-  let isTorn = false
-  const cut = (): void => {
-    ftruncateSync(fd, length)
-    isTorn = false
-  }
-  const tryCut = (): void => {
-    try {
-      cut()
-    } catch {
-      // It is cut before the next record.
-    }
-  }
-  return {
-    async append(record) {
-      const line = Buffer.from(`${JSON.stringify(redactRecord(record, redact))}\n`)
-      try {
-        if (isTorn) cut()
-        isTorn = true
-        writeFileSync(fd, line)
-        if (SYNCED.has(record.record)) await syncFile(fd)
-        length += line.length
-        isTorn = false
-        return true
-      } catch (error) {
-        tryCut()
-        if (DURABLE.has(record.record)) throw error
-        return false
-      }
-    },
-    close: () => closeSync(fd),
-  }
+/** A change with the number of the record that announced it. */
+export interface AnnouncedChange {
+  readonly seq: number
+  readonly change: Change
 }
 
 /**
- * The records of the journal, or undefined when there is none or the run was killed before its first record was whole.
- * Leaves out a torn last line, whose change was never made. Throws when an earlier line is damaged, or the first one
- * does not begin a deployment.
+ * Starts the journal of a deployment, redacted: it is whole and durable (0600), with room for an undo, or it is not
+ * there.
+ */
+export async function startJournal(path: string, begin: BeginRecord, redact: Redact = text => text): Promise<Journal> {
+  await writeNewJournal(path, formatLine(1, redactRecord(begin, redact)))
+  return continueJournal(path, 1, redact)
+}
+
+/** Opens the journal of a dead run to append after its last whole record. Throws as `readJournal` does. */
+export function openJournal(path: string, redact: Redact = text => text): Journal {
+  return continueJournal(path, readJournal(path)?.length ?? 0, redact)
+}
+
+/**
+ * The records of the journal, or undefined when there is none. Leaves out a torn last line, whose change was never
+ * made. Throws JournalDamage when anything else in it is not what this action writes.
  */
 export function readJournal(path: string): JournalRecord[] | undefined {
-  const lines = readText(path).split('\n').slice(0, -1)
-  if (lines.length === 0) return undefined
-  const records = lines.map(line => recordSchema.parse(JSON.parse(line)))
-  if (records[0]?.record !== 'begin') throw new Error('its first record does not begin a deployment')
-  return records
+  const bytes = readBytes(path)
+  if (bytes === undefined) return undefined
+  const parsed = z.array(recordSchema).safeParse(parseJournalText(bytes).records)
+  if (!parsed.success) {
+    const [place = 0, ...field] = parsed.error.issues[0]?.path ?? []
+    throw new JournalDamage(`its line ${Number(place) + 1} has an unexpected ${field.join('.') || 'content'}`)
+  }
+  verifySequence(parsed.data)
+  return parsed.data
 }
 
 /** The changes that were announced and not undone yet, oldest first. */
-export function pendingChanges(records: readonly JournalRecord[]): Change[] {
-  const pending: Change[] = []
-  for (const record of records) {
-    if (record.record === 'change') pending.push(record.change)
-    else if (record.record === 'undone') pending.pop()
+export function pendingChanges(records: readonly JournalRecord[]): AnnouncedChange[] {
+  let pending: AnnouncedChange[] = []
+  for (const [index, record] of records.entries()) {
+    if (record.record === 'change') pending.push({ seq: index + 1, change: record.change })
+    else if (record.record === 'undone') pending = pending.filter(({ seq }) => seq !== record.of)
     // There may have been no room to note each.
-    else if (record.record === 'end' && record.end.rollback?.restored !== false) pending.length = 0
+    else if (record.record === 'end' && record.end.rollback?.restored !== false) pending = []
   }
   return pending
 }
@@ -138,11 +127,50 @@ export async function removeJournal(path: string): Promise<void> {
   await syncDirectory(dirname(path))
 }
 
-function readText(path: string): string {
+function continueJournal(path: string, records: number, redact: Redact): Journal {
+  const file = new JournalFile(path)
+  let seq = records
+  return {
+    async append(record) {
+      const { record: type } = record
+      const line = Buffer.from(formatLine(seq + 1, redactRecord(record, redact)))
+      try {
+        if (!(await file.makeRoom(line.length, OF_UNDO.has(type) ? 'undo' : 'announce'))) return undefined
+        await file.write(line, DURABLE.has(type))
+        return ++seq
+      } catch (error) {
+        file.tryErase()
+        if (REQUIRED.has(type)) throw error
+        return undefined
+      }
+    },
+    close: () => file.close(),
+  }
+}
+
+/** What no single record shows: one deployment, its own staging folder, and no undo of what was never announced. */
+function verifySequence(records: readonly JournalRecord[]): void {
+  const [begin, ...later] = records
+  if (begin?.record !== 'begin') throw new JournalDamage('its first record does not begin a deployment')
+  for (const [index, record] of later.entries()) {
+    if (record.record === 'begin') throw new JournalDamage(`its line ${index + 2} begins another deployment`)
+    if (record.record === 'change' && !isOfDeployment(record.change, begin.facts.deployment_id))
+      throw new JournalDamage(`its line ${index + 2} moves files of another deployment`)
+    if (record.record === 'undone' && records[record.of - 1]?.record !== 'change')
+      throw new JournalDamage(`its line ${index + 2} undoes what was not announced`)
+  }
+}
+
+function readBytes(path: string): Buffer | undefined {
   try {
-    return readFileSync(path, 'utf8')
+    const fd = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+    try {
+      return readFileSync(fd)
+    } finally {
+      closeSync(fd)
+    }
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return ''
+    if (errnoOf(error) === 'ENOENT') return undefined
     throw error
   }
 }

@@ -1,9 +1,23 @@
 import type { StateChange } from '../../core/state-machine.ts'
+import type { Layout } from '../host/layout.ts'
 import type { DeploymentFacts, StepEntry } from './facts.ts'
-import type { Journal, JournalRecord } from './journal.ts'
+import { type Journal, type JournalRecord, startJournal } from './journal.ts'
+import type { Redact } from './redaction.ts'
 
 /** One step of a plan, as people see it. */
 export type PlannedStep = Pick<StepEntry, 'id' | 'action'>
+
+/** Where a journal goes, and what it may not contain. */
+export interface JournalPlace {
+  readonly layout: Pick<Layout, 'journal'>
+  readonly redact: Redact
+}
+
+/** What else a journal begins with. */
+export interface JournalExtra {
+  readonly reportAddress: string | null
+  readonly keepPaths: readonly string[]
+}
 
 /** Everything known of a deployment while it runs. Once it has a journal, all of it is journaled. */
 export interface DeploymentRecord {
@@ -16,8 +30,8 @@ export interface DeploymentRecord {
   enter(change: StateChange<string>): Promise<void>
   addStep(step: StepEntry): Promise<void>
   planSteps(steps: readonly PlannedStep[]): void
-  /** Writes what is known so far as the journal's beginning. */
-  startJournal(journal: Journal, extra: { reportAddress: string | null; keepPaths: readonly string[] }): Promise<void>
+  /** Starts the journal with what is known so far; from now on, all of it is journaled. */
+  startJournal(where: JournalPlace, extra: JournalExtra): Promise<Journal>
 }
 
 /** `onFacts` gets each fact as soon as it is known. */
@@ -52,10 +66,12 @@ export function createDeploymentRecord(
     planSteps(steps) {
       known.plannedSteps.push(...steps.map(({ id, action }) => ({ id, action })))
     },
-    async startJournal(started, { reportAddress, keepPaths }) {
-      await started.append({ record: 'begin', facts, report_address: reportAddress, keep_paths: [...keepPaths] })
+    async startJournal({ layout, redact }, { reportAddress, keepPaths }) {
+      const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths] }
+      const started = await startJournal(layout.journal, { record: 'begin', ...begin }, redact)
       for (const state of known.states) await started.append({ record: 'state', ...state })
       journal = started
+      return started
     },
   }
 }

@@ -36,6 +36,7 @@ export function redactRecord(record: JournalRecord, redact: Redact): JournalReco
     case 'healthchecks':
     case 'undone':
     case 'commit':
+    case 'reported':
     case 'recovery':
       return record
   }

@@ -8,8 +8,17 @@ import type { RestoredCheck } from '../services/healthchecks.ts'
 import type { Service } from '../services/service.ts'
 import { planServiceChange, type ServiceChange } from '../services/service-changes.ts'
 import { superviseService } from '../services/supervise.ts'
-import { announceable, applyChange, type Change, describeChange, placesIn, undoChange } from './change.ts'
-import type { Journal } from './journal.ts'
+import {
+  announceable,
+  applyChange,
+  describeChange,
+  isBack,
+  isMade,
+  type PlannedChange,
+  placesIn,
+  undoChange,
+} from './change.ts'
+import type { AnnouncedChange, Journal } from './journal.ts'
 
 /** Where changes are made, and where they are announced. */
 export interface ChangeLog {
@@ -24,7 +33,7 @@ export interface Transaction {
   /** Whether anything that the host runs was changed so far. */
   readonly changed: boolean
   /** Announces a change in the journal, durably, then makes it. Refuses one that cannot be made, unannounced. */
-  apply(change: Change): Promise<void>
+  apply(change: PlannedChange): Promise<void>
   /** Announces in the journal, durably, an action on a service and how the service was before, then performs it. */
   supervise(service: Service, action: ServiceAction, signal: AbortSignal): Promise<void>
   /** Records how to check the old version after a rollback. */
@@ -44,7 +53,7 @@ export interface Transaction {
 
 export function beginTransaction(changeLog: ChangeLog): Transaction {
   const { root, journal } = changeLog
-  const changes: Change[] = []
+  const changes: AnnouncedChange[] = []
   const places: Place[] = []
   const services: ServiceChange[] = []
   const healthchecks: RestoredCheck[] = []
@@ -53,12 +62,13 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
     services,
     healthchecks,
     get changed() {
-      return changes.some(change => change.type !== 'make_directory')
+      return changes.some(({ change }) => change.type !== 'make_directory')
     },
     async apply(planned) {
       const change = announceable(root, planned)
-      await journal.append({ record: 'change', change })
-      changes.push(change)
+      const seq = await journal.append({ record: 'change', change })
+      if (seq === undefined) throw new Error('A change could not be announced.')
+      changes.push({ seq, change })
       const isKnown = (place: Place): boolean =>
         places.some(({ shelf, id }) => shelf === place.shelf && id === place.id)
       places.push(...placesIn([change]).filter(place => !isKnown(place)))
@@ -87,20 +97,22 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
 /**
  * Undoes announced changes, newest first, whether or not they were made, and removes each from `pending` once it is
  * undone, so that a repetition continues where the last one stopped. Returns whether any of them had been made. Records
- * each in the journal: undone twice, a change could mistake the restored version for its own.
+ * each in the journal.
  * Stops at the first that cannot be undone, because the older ones build on it: RollbackError `rollback_failed` names
- * what remains.
+ * what remains. Does not throw while the host is exactly what it was.
  */
-export async function undoChanges({ root, journal, log }: ChangeLog, pending: Change[]): Promise<boolean> {
-  let wasChanged = false
-  for (let change = pending.at(-1); change !== undefined; change = pending.at(-1)) {
+export async function undoChanges(changeLog: ChangeLog, pending: AnnouncedChange[]): Promise<boolean> {
+  const { root, journal, log } = changeLog
+  let wasChanged = await dropUndone(changeLog, pending)
+  for (let newest = pending.at(-1); newest !== undefined; newest = pending.at(-1)) {
     try {
-      const { wasMade, setAside } = await undoChange(root, change)
-      if (setAside !== null)
-        log.warning(`Another process put something where the old version belongs. It is now in ${setAside}.`)
-      await journal.append({ record: 'undone', change, was_made: wasMade })
+      const { wasMade, setAside } = await undoChange(root, newest.change)
+      for (const path of setAside)
+        log.warning(`Another process put something where the old version belongs. It is now in ${path}.`)
+      await journal.append({ record: 'undone', of: newest.seq, was_made: wasMade })
       wasChanged ||= wasMade
     } catch (error) {
+      if (!isAnyMade(root, pending)) return true
       throw rollbackFailed(pending, error)
     }
     pending.pop()
@@ -108,9 +120,33 @@ export async function undoChanges({ root, journal, log }: ChangeLog, pending: Ch
   return wasChanged
 }
 
-function rollbackFailed(pending: readonly Change[], error: unknown): RollbackError {
+/** Whether any of these changes is still made; if not, the host is exactly what it was before them. */
+export function isAnyMade(root: string, pending: readonly AnnouncedChange[]): boolean {
+  return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change))
+}
+
+/**
+ * Removes from `pending` what an earlier undo has already undone without a record of it. Returns whether that had been
+ * made: certainly, when a newer change was announced after it.
+ */
+async function dropUndone({ root, journal }: ChangeLog, pending: AnnouncedChange[]): Promise<boolean> {
+  const undone = pending.splice(firstUndone(root, pending)).reverse()
+  for (const [age, { seq }] of undone.entries()) await journal.append({ record: 'undone', of: seq, was_made: age > 0 })
+  return undone.length > 1
+}
+
+/** An undo goes from the newest to the oldest: when a change is back, so are all that were made after it. */
+function firstUndone(root: string, pending: readonly AnnouncedChange[]): number {
+  const index = pending.findIndex(({ change }) => isBack(root, change))
+  return index === -1 ? pending.length : index
+}
+
+function rollbackFailed(pending: readonly AnnouncedChange[], error: unknown): RollbackError {
   const found = cleanForeignText(error instanceof Error ? error.message : String(error))
-  const left = pending.map(describeChange).reverse().join('; ')
+  const left = pending
+    .map(({ change }) => describeChange(change))
+    .reverse()
+    .join('; ')
   return new RollbackError(
     'rollback_failed',
     `The old version could not be restored: ${found}. Not undone: ${left}. ` +

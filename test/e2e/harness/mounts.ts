@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
@@ -75,4 +75,45 @@ export function overlayOver(t: TestContext, path: string): void {
   const layers = `lowerdir=${path},upperdir=${join(folder, 'upper')},workdir=${join(folder, 'work')}`
   run('mount', '-t', 'overlay', '-o', `${layers},redirect_dir=off`, 'overlay', path)
   t.after(() => spawnSync('umount', ['-l', path]))
+}
+
+/** Why no ext4 can be made and mounted here, or false. */
+export function whyNoExt4(): string | false {
+  if (spawnSync('mkfs.ext4', ['-V']).status !== 0) return 'needs mkfs.ext4'
+  const folder = mkdtempSync(join(tmpdir(), 'ext4-'))
+  try {
+    mountImage(folder, { blockBytes: 1024, megabytes: 4 })
+    run('umount', join(folder, 'mounted'))
+    return false
+  } catch (error) {
+    return `needs root, and leave to mount a loop device (${error instanceof Error ? error.message : error})`
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
+}
+
+export interface Ext4 {
+  blockBytes: 1024 | 4096
+  megabytes: number
+}
+
+/** An ext4 with its journal in a file of its own, gone when the test ends. */
+export function mountExt4(t: TestContext, ext4: Ext4): string {
+  const folder = mkdtempSync(join(tmpdir(), 'ext4-'))
+  const mounted = mountImage(folder, ext4)
+  t.after(() => {
+    run('umount', '-l', mounted)
+    rmSync(folder, { recursive: true, force: true })
+  })
+  return mounted
+}
+
+function mountImage(folder: string, { blockBytes, megabytes }: Ext4): string {
+  const [image, mounted] = [join(folder, 'image'), join(folder, 'mounted')]
+  writeFileSync(image, '')
+  truncateSync(image, megabytes * 1024 * 1024)
+  mkdirSync(mounted)
+  run('mkfs.ext4', '-q', '-F', '-m', '0', '-b', String(blockBytes), image)
+  run('mount', '-o', 'loop', image, mounted)
+  return mounted
 }

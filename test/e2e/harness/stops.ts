@@ -97,10 +97,10 @@ function tamperBefore(record: RecordName, how: string, version?: string): Stop {
   }
 }
 
-/** Which record of an undisturbed run's journal that is, counted from 1. */
+/** Which record of an undisturbed run's journal that is, counted from the one after its first. */
 async function findRecord(fleet: Fleet, record: RecordName, version?: string): Promise<number> {
-  const nth = (await readRecordNames(fleet, version)).indexOf(record) + 1
-  if (nth === 0) throw new Error(`no run writes a record "${record}"`)
+  const nth = (await readRecordNames(fleet, version)).indexOf(record)
+  if (nth < 1) throw new Error(`no run writes a record "${record}"`)
   return nth
 }
 
@@ -111,14 +111,11 @@ function readRecordNames(fleet: Fleet, version = '2.0.0'): Promise<RecordName[]>
   const known = censuses.get(version)
   if (known !== undefined) return known
   const host = fleet.newHost(`census-of-${version}`)
-  const removal = tamper(join(host.root, '.hub-deploy/journal.jsonl'), 'unlink', 'signal=KILL', JOURNAL_REMOVAL)
+  const removal = tamper(join(host.root, '.hub-deploy/journal.jsonl'), 'unlink', 'signal=KILL')
   const names = host.deploy({ version }, removal).then(() => host.journal().map(nameOf))
   censuses.set(version, names)
   return names
 }
-
-/** The first removal is of what an earlier run may have left. */
-export const JOURNAL_REMOVAL = 2
 
 function nameOf(record: JournalRecord): RecordName {
   switch (record.record) {

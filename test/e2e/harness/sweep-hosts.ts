@@ -1,6 +1,8 @@
-import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, lstatSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ActionResult, ActionRun } from '../../../local/runner.ts'
+import { parseJournalText } from '../../../src/install/transaction/journal-line.ts'
+import { journalText } from '../../install/transaction/journal-text.ts'
 import { copyBuild, copyHost, type HostCopy, type HostOrigin } from './host-copy.ts'
 import { type Listing, listLive } from './invariants.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, SIGNING_SECRET, type Stage, writeFiles } from './stage.ts'
@@ -73,7 +75,7 @@ function newFiles(): Record<string, string> {
 
 function copySweepHost(origin: HostOrigin, name: string, from: HostCopy | undefined): SweepHost {
   const host = copyHost(origin, name)
-  if (from !== undefined) renameHost(host.root, from.name, name)
+  if (from !== undefined) moveJournal(from, host)
   return {
     ...host,
     update: (run = {}) => host.deploy({ settings: 'GREETER_TOKEN=of this host' }, run),
@@ -81,10 +83,23 @@ function copySweepHost(origin: HostOrigin, name: string, from: HostCopy | undefi
   }
 }
 
-/** A copy of an interrupted host reports as itself. */
-function renameHost(root: string, from: string, to: string): void {
-  const journal = join(root, '.hub-deploy', 'journal.jsonl')
+/** A copy of an interrupted host reports as itself, and its journal names the inodes of the copies. */
+function moveJournal(from: HostCopy, to: HostCopy): void {
+  const journal = join(to.root, '.hub-deploy', 'journal.jsonl')
   if (!existsSync(journal)) return
-  const text = readFileSync(journal, 'utf8')
-  writeFileSync(journal, text.replaceAll(`"host_id":"${from}"`, `"host_id":"${to}"`))
+  const paths = new Map(
+    readdirSync(from.root, { recursive: true, encoding: 'utf8' }).map(path => [inodeOf(join(from.root, path)), path]),
+  )
+  const { records } = parseJournalText(readFileSync(journal))
+  const moved = records.map(record =>
+    JSON.parse(JSON.stringify(record), (key, value) => {
+      if (key === 'host_id') return to.name
+      return key === 'ino' ? inodeOf(join(to.root, paths.get(value) ?? '')) : value
+    }),
+  )
+  writeFileSync(journal, journalText(moved))
+}
+
+function inodeOf(path: string): string {
+  return String(lstatSync(path).ino)
 }

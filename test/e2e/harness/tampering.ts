@@ -13,17 +13,17 @@ export function goReadOnly(nth: number): Partial<ActionRun> {
   return through({ calls: names.split(','), inject: [`${names}:error=EROFS:when=${nth}+`] })
 }
 
-/** The same before the nth record of a journal is written. */
+/** The same before the nth record is written into a journal that exists. */
 export function tamperWithRecord(root: string, nth: number, how: string): Partial<ActionRun> {
-  return tamper(join(root, '.hub-deploy/journal.jsonl'), 'write', how, nth)
+  return tamper(join(root, '.hub-deploy/journal.jsonl'), 'pwrite64', how, nth)
 }
 
 /** SIGINT before the nth record of a journal is written, and a pause of 30 s before the second rename of the place. */
 export function cancelAndBlock(root: string, place: string, nth: number): Partial<ActionRun> {
   return through({
     paths: [join(root, '.hub-deploy/journal.jsonl'), place],
-    calls: ['write', 'rename'],
-    inject: [`write:signal=INT:when=${nth}`, 'rename:delay_enter=30000000:when=2+'],
+    calls: ['pwrite64', 'rename'],
+    inject: [`pwrite64:signal=INT:when=${nth}`, 'rename:delay_enter=30000000:when=2+'],
   })
 }
 

@@ -21,7 +21,13 @@ describe('recover, after a removal', () => {
     const removed = removedRowOf()
     for (let time = 1; time <= 2; time++) {
       await recordInstalled(scene.layout, { rows: [rowOf()], removed: [] })
-      const commit: JournalRecord = { record: 'commit', at: 'x', rows: [], removed: [removed], discard: [] }
+      const commit: JournalRecord = {
+        record: 'commit',
+        at: '2026-01-02T03:04:07.000Z',
+        rows: [],
+        removed: [removed],
+        discard: [],
+      }
       scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL), commit])
       await recover(scene.host)
       assert.deepEqual(readHostRecord(scene.layout), { installed: [], removed: [removed] })

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import type { Layout } from '../../../src/install/host/layout.ts'
 import type { Host } from '../../../src/install/reports/host.ts'
 import type { LocalReport } from '../../../src/install/reports/local-report.ts'
-import type { Change } from '../../../src/install/transaction/change.ts'
+import type { Change, PlannedChange } from '../../../src/install/transaction/change.ts'
 import type { DeploymentFacts } from '../../../src/install/transaction/facts.ts'
 import type { JournalRecord } from '../../../src/install/transaction/journal.ts'
 import { listTree } from '../archive/directory-listing.ts'
@@ -13,17 +13,24 @@ import { type CollectedLog, collectLog } from '../collected-log.ts'
 import { hostOf } from '../prepared-deployment.ts'
 import { DEPLOYMENT_ID, factsOf, prepareTemporaryHost, type RecordingSender, senderThat } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
+import { journalText } from '../transaction/journal-text.ts'
 
 export const STAGING = `.hub-deploy/staging/${DEPLOYMENT_ID}`
 export const SNAPSHOT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
 
 /** An update with a kept path and new settings, in the order in which the steps make it. */
-export const UPDATE: readonly Change[] = [
+export const UPDATE: readonly PlannedChange[] = [
   { type: 'move', from: 'plugins/greeter', to: SNAPSHOT },
   { type: 'move', from: `${SNAPSHOT}/data`, to: `${STAGING}/tree/data` },
   { type: 'move', from: `${STAGING}/tree`, to: 'plugins/greeter' },
   { type: 'create_file', staged: `${STAGING}/greeter.env`, path: 'plugins/greeter.env' },
 ]
+
+/** A record that is still to be completed. */
+export type SceneRecord =
+  | Exclude<JournalRecord, { record: 'change' | 'undone' }>
+  | { record: 'change'; change: PlannedChange }
+  | { record: 'undone'; change: PlannedChange; was_made: boolean }
 
 /** A host in the middle of an update, with its journal still to be written. */
 export interface Scene {
@@ -33,7 +40,10 @@ export interface Scene {
   sender: RecordingSender
   /** What the host runs. */
   plugins(): Record<string, string>
-  writeJournal(records: readonly JournalRecord[], torn?: string): void
+  /** The change with the inode that it was announced with. */
+  withInode(change: PlannedChange): Change
+  /** Completes the records: inodes, and the numbers of what was undone. */
+  writeJournal(records: readonly SceneRecord[], torn?: string): void
   journalText(): string
   reports(): LocalReport[]
 }
@@ -50,14 +60,26 @@ export async function makeScene(t: TestContext): Promise<Scene> {
     [`${STAGING}/greeter.env`]: 'A=1',
   })
   mkdirSync(join(layout.snapshots, 'plugins/greeter'), { recursive: true })
+  const places = { 'plugins/greeter': 'plugins/greeter', [`${SNAPSHOT}/data`]: 'plugins/greeter/data' }
+  const inodes = new Map(
+    Object.entries({ ...places, [`${STAGING}/tree`]: `${STAGING}/tree` }).map(([from, path]) => [
+      from,
+      String(lstatSync(join(layout.root, path)).ino),
+    ]),
+  )
+  const withInode = (change: PlannedChange): Change =>
+    change.type === 'move' ? { ...change, ino: inodes.get(change.from) ?? '1' } : change
   return {
     layout,
     log,
     sender,
     host: hostOf(layout, { log, sender }),
     plugins: () => listTree(join(layout.root, 'plugins')),
-    writeJournal: (records, torn = '') =>
-      writeFileSync(layout.journal, `${records.map(record => `${JSON.stringify(record)}\n`).join('')}${torn}`),
+    withInode,
+    writeJournal: (records, torn) => {
+      const complete = records.map(record => completed(record, records, withInode))
+      writeFileSync(layout.journal, journalText(complete, torn))
+    },
     journalText: () => readFileSync(layout.journal, 'utf8'),
     reports: () =>
       readdirSync(layout.reports).map(name => JSON.parse(readFileSync(join(layout.reports, name), 'utf8'))),
@@ -68,15 +90,30 @@ export function begun(
   sender: RecordingSender,
   states: readonly string[] = ['pending', 'fetching', 'installing'],
   facts: DeploymentFacts = factsOf(),
-): JournalRecord[] {
+): SceneRecord[] {
   return [
     { record: 'begin', facts, report_address: sender.address, keep_paths: ['data'] },
     ...states.map(state => ({ record: 'state' as const, state, at: '2026-01-02T03:04:06.000Z' })),
   ]
 }
 
-export function announced(changes: readonly Change[]): JournalRecord[] {
+export function announced(changes: readonly PlannedChange[]): SceneRecord[] {
   return changes.map(change => ({ record: 'change', change }))
+}
+
+export function undone(changes: readonly PlannedChange[]): SceneRecord[] {
+  return changes.map(change => ({ record: 'undone', change, was_made: true }))
+}
+
+function completed(
+  record: SceneRecord,
+  records: readonly SceneRecord[],
+  withInode: (change: PlannedChange) => Change,
+): JournalRecord {
+  if (record.record === 'change') return { record: 'change', change: withInode(record.change) }
+  if (record.record !== 'undone') return record
+  const of = records.findIndex(other => other.record === 'change' && other.change === record.change) + 1
+  return { record: 'undone', of, was_made: record.was_made }
 }
 
 /** The states of the only report, without their times. */

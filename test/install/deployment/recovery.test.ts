@@ -1,16 +1,19 @@
 import assert from 'node:assert/strict'
-import { existsSync, linkSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { randomUUID } from 'node:crypto'
+import { existsSync, linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { DeployError } from '../../../src/core/errors.ts'
 import { recover } from '../../../src/install/deployment/recovery.ts'
 import { readInstalled } from '../../../src/install/host/installed.ts'
 import { readOwnIdentity } from '../../../src/install/host/process-identity.ts'
-import { applyChange, type Change, undoChange } from '../../../src/install/transaction/change.ts'
+import { applyChange, undoChange } from '../../../src/install/transaction/change.ts'
 import type { JournalRecord } from '../../../src/install/transaction/journal.ts'
+import { formatLine } from '../../../src/install/transaction/journal-line.ts'
 import { listTree } from '../archive/directory-listing.ts'
 import { DEPLOYMENT_ID, rowOf, senderThat } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
+import { journalText } from '../transaction/journal-text.ts'
 import {
   announced,
   assertReported,
@@ -20,6 +23,7 @@ import {
   SNAPSHOT,
   STAGING,
   UPDATE,
+  undone,
 } from './recovery-scene.ts'
 
 function inconsistent(error: unknown): boolean {
@@ -30,18 +34,24 @@ describe('recover', () => {
   it('only cleans the staging folder when there is no journal', async t => {
     const scene = await makeScene(t)
     const before = scene.plugins()
+    rmSync(join(scene.layout.root, STAGING), { recursive: true })
+    writeTree(scene.layout.staging, { 'discarded-1/main.py': 'old' })
+    mkdirSync(join(scene.layout.staging, DEPLOYMENT_ID))
     assert.equal(await recover(scene.host), undefined)
     assert.deepEqual(scene.plugins(), before)
     assert.deepEqual(readdirSync(scene.layout.staging), [])
     assert.deepEqual(scene.reports(), [])
   })
 
-  it('treats a journal whose first record is torn as none', async t => {
+  it('sets aside a staging folder whose journal is missing, because it may hold files of the host', async t => {
     const scene = await makeScene(t)
-    scene.writeJournal([], '{"record":"begin","fac')
+    for (const change of UPDATE.slice(0, 2)) await applyChange(scene.layout.root, change)
     assert.equal(await recover(scene.host), undefined)
-    assertSettled(scene)
-    assert.deepEqual(scene.reports(), [])
+    assert.deepEqual(readdirSync(scene.layout.staging), [])
+    const aside = join(scene.layout.snapshots, 'set-aside')
+    const [name = ''] = readdirSync(aside)
+    assert.equal(readFileSync(join(aside, name, 'tree/data/db'), 'utf8'), 'rows')
+    assert.match(scene.log.lines.join('\n'), /set-aside/)
   })
 
   for (const [state, last] of [
@@ -80,21 +90,17 @@ describe('recover', () => {
     }
   }
 
-  for (let undone = 0; undone <= UPDATE.length; undone++) {
-    for (const isLastNoted of undone > 0 ? [true, false] : [true]) {
-      const name = `${undone} changes undone${isLastNoted ? '' : ', the last one not recorded'}`
+  for (let count = 0; count <= UPDATE.length; count++) {
+    for (const isLastNoted of count > 0 ? [true, false] : [true]) {
+      const name = `${count} changes undone${isLastNoted ? '' : ', the last one not recorded'}`
       it(`finishes the rollback of a run that died in it: ${name}`, async t => {
         const scene = await makeScene(t)
         const before = scene.plugins()
         for (const change of UPDATE) await applyChange(scene.layout.root, change)
-        const backwards = UPDATE.toReversed().slice(0, undone)
-        for (const change of backwards) await undoChange(scene.layout.root, change)
+        const backwards = UPDATE.toReversed().slice(0, count)
+        for (const change of backwards) await undoChange(scene.layout.root, scene.withInode(change))
         const noted = isLastNoted ? backwards : backwards.slice(0, -1)
-        scene.writeJournal([
-          ...begun(scene.sender),
-          ...announced(UPDATE),
-          ...noted.map(change => ({ record: 'undone' as const, change, was_made: true })),
-        ])
+        scene.writeJournal([...begun(scene.sender), ...announced(UPDATE), ...undone(noted)])
         await recover(scene.host)
         assert.deepEqual(scene.plugins(), before)
         assertSettled(scene)
@@ -107,11 +113,7 @@ describe('recover', () => {
     const scene = await makeScene(t)
     const before = scene.plugins()
     rmSync(join(scene.layout.root, STAGING), { recursive: true })
-    scene.writeJournal([
-      ...begun(scene.sender),
-      ...announced(UPDATE),
-      ...UPDATE.toReversed().map(change => ({ record: 'undone' as const, change, was_made: true })),
-    ])
+    scene.writeJournal([...begun(scene.sender), ...announced(UPDATE), ...undone(UPDATE.toReversed())])
     await recover(scene.host)
     assert.deepEqual(scene.plugins(), before)
     assertReported(scene, { outcome: 'rolled_back' })
@@ -120,7 +122,7 @@ describe('recover', () => {
   it('leaves out a torn last line, because its change was never made', async t => {
     const scene = await makeScene(t)
     const before = scene.plugins()
-    scene.writeJournal(begun(scene.sender), JSON.stringify({ record: 'change', change: UPDATE[0] }))
+    scene.writeJournal(begun(scene.sender), formatLine(5, { record: 'change', change: UPDATE[0] }).slice(0, -20))
     await recover(scene.host)
     assert.deepEqual(scene.plugins(), before)
     assertReported(scene, { outcome: 'failed' })
@@ -130,9 +132,9 @@ describe('recover', () => {
     const scene = await makeScene(t)
     for (const change of UPDATE) await applyChange(scene.layout.root, change)
     const after = scene.plugins()
-    writeTree(scene.layout.root, { '.hub-deploy/snapshots/plugins/greeter/0-0.9.0/main.py': 'older' })
+    writeTree(scene.layout.root, { '.hub-deploy/snapshots/plugins/greeter/9-0.9.0/main.py': 'older' })
     const row = rowOf({ snapshots: [] })
-    const discard = ['.hub-deploy/snapshots/plugins/greeter/0-0.9.0']
+    const discard = ['.hub-deploy/snapshots/plugins/greeter/9-0.9.0']
     scene.writeJournal([
       ...begun(scene.sender, ['pending', 'healthchecking']),
       ...announced(UPDATE),
@@ -150,9 +152,9 @@ describe('recover', () => {
     const scene = await makeScene(t)
     const commit: JournalRecord = {
       record: 'commit',
-      at: 'x',
+      at: '2026-01-02T03:04:07.000Z',
       rows: [rowOf()],
-      discard: ['.hub-deploy/snapshots/gone'],
+      discard: ['.hub-deploy/snapshots/plugins/gone/1-1.0.0'],
     }
     scene.writeJournal([...begun(scene.sender), commit])
     await recover(scene.host)
@@ -176,7 +178,7 @@ describe('recover', () => {
     scene.writeJournal([
       ...begun(scene.sender),
       ...announced(UPDATE.slice(0, 1)),
-      { record: 'undone', change: UPDATE[0] as Change, was_made: true },
+      ...undone(UPDATE.slice(0, 1)),
       { record: 'end', end },
     ])
     await recover(scene.host)
@@ -211,7 +213,10 @@ describe('recover', () => {
     const scene = await makeScene(t)
     scene.writeJournal([...begun(scene.sender), ...announced(UPDATE.slice(0, 1))])
     renameSync(join(scene.layout.root, 'plugins/greeter'), join(scene.layout.root, 'elsewhere'))
-    for (let attempt = 1; attempt <= 5; attempt++) await assert.rejects(recover(scene.host), inconsistent)
+    for (let attempt = 1; attempt <= 5; attempt++) {
+      const run = { ...scene.host, runId: randomUUID() }
+      for (const step of ['main', 'post']) await assert.rejects(recover(run), inconsistent, step)
+    }
     const journal = scene.journalText()
     renameSync(join(scene.layout.root, 'elsewhere'), join(scene.layout.root, SNAPSHOT))
     await assert.rejects(recover(scene.host), inconsistent)
@@ -220,17 +225,31 @@ describe('recover', () => {
     assert.equal(scene.sender.sent.length, 1, 'the hub gets one report')
   })
 
-  const foreign = {
-    'a damaged line': '{\n',
-    'a change outside the root':
-      '{"record":"change","change":{"type":"move","from":"plugins/other","to":"../stolen"}}\n',
-    'a discarded root': `${JSON.stringify({ record: 'commit', at: 'x', rows: [rowOf()], discard: ['.'] })}\n`,
+  const at = '2026-01-02T03:04:07.000Z'
+  const ino = '7'
+  const foreign: Record<string, object> = {
+    'an unknown record': { record: 'else' },
+    'a change outside the root': { record: 'change', change: { type: 'move', from: 'plugins/other', to: '../x', ino } },
+    'a move of another plugin': {
+      record: 'change',
+      change: { type: 'move', from: 'plugins/other', to: SNAPSHOT, ino },
+    },
+    'a move out of another staging folder': {
+      record: 'change',
+      change: { type: 'move', from: `${STAGING.replace('7f6c', '0000')}/tree`, to: 'plugins/greeter', ino },
+    },
+    'a move without an inode': { record: 'change', change: { type: 'move', from: 'plugins/greeter', to: SNAPSHOT } },
+    'a discarded plugin': { record: 'commit', at, rows: [rowOf()], discard: ['plugins/other'] },
+    'a discarded root': { record: 'commit', at, rows: [rowOf()], discard: ['.'] },
+    'a report elsewhere': { record: 'facts', facts: { started_at: '../../../../x' } },
+    'an undo of nothing': { record: 'undone', of: 1, was_made: true },
   }
-  for (const [name, line] of Object.entries(foreign)) {
+  for (const [name, record] of Object.entries(foreign)) {
     it(`refuses a journal with ${name} and changes nothing`, async t => {
       const scene = await makeScene(t)
       const before = listTree(scene.layout.root)
-      scene.writeJournal(begun(scene.sender), line)
+      const whole = [...begun(scene.sender), record] as Parameters<typeof scene.writeJournal>[0]
+      writeFileSync(scene.layout.journal, journalText(whole))
       await assert.rejects(recover(scene.host), inconsistent)
       const { '.hub-deploy/journal.jsonl': _, ...after } = listTree(scene.layout.root)
       assert.deepEqual(after, before)

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { existsSync, readdirSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
 import { type DeploymentStart, startDeployment } from '../../../src/install/deployment/deployment.ts'
@@ -12,6 +12,8 @@ import { type DeployState, MARKETPLACE_TRANSITIONS } from '../../../src/marketpl
 import { requestOf, toolsOf } from '../prepared-deployment.ts'
 import { factsOf, prepareTemporaryHost, type RecordingSender, senderThat } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
+
+const SNAPSHOT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
 
 interface Scene {
   layout: Layout
@@ -44,11 +46,13 @@ describe('lockHost', () => {
     await next.release()
   })
 
-  it('releases the lock when it cannot recover the host', async t => {
+  it('can be released when the host cannot be recovered', async t => {
     const scene = await makeScene(t)
     writeFileSync(scene.layout.journal, '{\n')
     for (let time = 0; time < 2; time++) {
-      await assert.rejects(scene.lock(), error => error instanceof DeploymentError && error.code === 'inconsistent')
+      const locked = await scene.lock()
+      await assert.rejects(locked.recover(), error => error instanceof DeploymentError && error.code === 'inconsistent')
+      await locked.release()
       assert.ok(!existsSync(scene.layout.lock))
     }
   })
@@ -56,12 +60,14 @@ describe('lockHost', () => {
   it('rolls back what a dead run left, in its name, before anything new', async t => {
     const scene = await makeScene(t)
     writeTree(scene.layout.root, { 'plugins/greeter/main': 'old' })
+    mkdirSync(dirname(join(scene.layout.root, SNAPSHOT)), { recursive: true })
     const dead = await scene.lock()
     const { transaction, stagingFolder, abandon } = await dead.openSession()
-    await transaction.apply({ type: 'move', from: 'plugins/greeter', to: '.hub-deploy/snapshots/greeter' })
+    await transaction.apply({ type: 'move', from: 'plugins/greeter', to: SNAPSHOT })
     abandon()
     await dead.release()
     const locked = await scene.lock()
+    await locked.recover()
     assert.ok(existsSync(join(scene.layout.root, 'plugins/greeter/main')))
     assert.ok(!existsSync(stagingFolder))
     assert.deepEqual(

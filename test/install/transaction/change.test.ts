@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import {
@@ -7,13 +7,18 @@ import {
   applyChange,
   type Change,
   changeSchema,
+  describeChange,
+  type PlannedChange,
   placesIn,
   undoChange,
 } from '../../../src/install/transaction/change.ts'
 import { listTree } from '../archive/directory-listing.ts'
 import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
-const KINDS: { name: string; change: Change; countsAsChange: boolean }[] = [
+const STAGING = '.hub-deploy/staging/7f6c7a52-7a0a-4d4b-9d53-6f6a3f6d1b11'
+const SNAPSHOT = '.hub-deploy/snapshots/plugins/x/1-1.0.0'
+
+const KINDS: { name: string; change: PlannedChange; countsAsChange: boolean }[] = [
   { name: 'make_directory', change: { type: 'make_directory', path: 'plugins' }, countsAsChange: false },
   { name: 'move of a tree', change: { type: 'move', from: 'old/tree', to: 'new/tree' }, countsAsChange: true },
   {
@@ -35,18 +40,19 @@ describe('undoChange', () => {
     it(`restores the exact tree after a ${name}, any number of times`, async t => {
       const root = makeRoot(t)
       const before = listTree(root)
-      await applyChange(root, change)
+      const made = announceable(root, change)
+      await applyChange(root, made)
       assert.notDeepEqual(listTree(root), before)
-      assert.equal((await undoChange(root, change)).wasMade, countsAsChange)
+      assert.equal((await undoChange(root, made)).wasMade, countsAsChange)
       assert.deepEqual(listTree(root), before)
-      assert.equal((await undoChange(root, change)).wasMade, false)
+      assert.equal((await undoChange(root, made)).wasMade, false)
       assert.deepEqual(listTree(root), before)
     })
 
     it(`does nothing for a ${name} that was announced but not made`, async t => {
       const root = makeRoot(t)
       const before = listTree(root)
-      assert.equal((await undoChange(root, change)).wasMade, false)
+      assert.equal((await undoChange(root, announceable(root, change))).wasMade, false)
       assert.deepEqual(listTree(root), before)
     })
   }
@@ -75,7 +81,7 @@ describe('undoChange', () => {
     assert.ok('new/file' in listTree(root))
   })
 
-  const move: Change = { type: 'move', from: 'old/tree', to: 'new/tree' }
+  const move: PlannedChange = { type: 'move', from: 'old/tree', to: 'new/tree' }
   it('sets aside what another process has put where a tree is moved back', async t => {
     const root = makeRoot(t)
     mkdirSync(join(root, '.hub-deploy/snapshots'), { recursive: true })
@@ -85,14 +91,39 @@ describe('undoChange', () => {
     const { wasMade, setAside } = await undoChange(root, announced)
     assert.equal(wasMade, true)
     assert.equal(readFileSync(join(root, 'old/tree/file'), 'utf8'), 'kept')
-    assert.equal(readFileSync(join(root, String(setAside), 'file'), 'utf8'), 'theirs')
+    assert.equal(readFileSync(join(root, String(setAside[0]), 'file'), 'utf8'), 'theirs')
   })
 
-  it('ignores the inodes on a copied host, where all of them differ', async t => {
+  it('moves nothing else back that is where a tree was moved to', async t => {
     const root = makeRoot(t)
-    await applyChange(root, move)
-    assert.equal((await undoChange(root, { ...move, ino: '1' })).wasMade, true)
-    assert.equal((await undoChange(root, { ...move, ino: '1' })).wasMade, false)
+    const announced = announceable(root, move)
+    writeTree(root, { 'new/tree/file': 'theirs' })
+    rmSync(join(root, 'old/tree'), { recursive: true })
+    const before = listTree(root)
+    await assert.rejects(undoChange(root, announced), /neither path/)
+    assert.deepEqual(listTree(root), before)
+  })
+
+  it('does not mistake the restored version for the new one', async t => {
+    const root = temporaryDirectory(t)
+    writeTree(root, { [`${STAGING}/tree/main`]: 'new' })
+    const announced = announceable(root, { type: 'move', from: `${STAGING}/tree`, to: 'plugins/x' })
+    writeTree(root, { 'plugins/x/main': 'old' })
+    rmSync(join(root, STAGING), { recursive: true })
+    await undoChange(root, announced)
+    assert.equal(readFileSync(join(root, 'plugins/x/main'), 'utf8'), 'old')
+  })
+
+  it('moves a kept file back that the new version has replaced by a rename', async t => {
+    const root = temporaryDirectory(t)
+    writeTree(root, { [`${SNAPSHOT}/state.json`]: '1', [`${STAGING}/tree/main`]: 'new' })
+    const kept = { type: 'move', from: `${SNAPSHOT}/state.json`, to: `${STAGING}/tree/state.json` } as const
+    const announced = announceable(root, kept)
+    await applyChange(root, announced)
+    writeFileSync(join(root, 'written'), '2')
+    renameSync(join(root, 'written'), join(root, kept.to))
+    assert.equal((await undoChange(root, announced)).wasMade, true)
+    assert.equal(readFileSync(join(root, kept.from), 'utf8'), '2')
   })
 
   it('recognises by its inode what is already back, even if something is at the other path', async t => {
@@ -100,17 +131,17 @@ describe('undoChange', () => {
     const announced = announceable(root, move)
     writeTree(root, { 'new/tree/other': 'theirs' })
     const before = listTree(root)
-    assert.deepEqual(await undoChange(root, announced), { wasMade: false, setAside: null })
+    assert.deepEqual(await undoChange(root, announced), { wasMade: false, setAside: [] })
     assert.deepEqual(listTree(root), before)
   })
 
   it('throws when neither path of a move exists', async t => {
-    await assert.rejects(undoChange(temporaryDirectory(t), move))
+    await assert.rejects(undoChange(temporaryDirectory(t), { ...move, ino: '7' }))
   })
 })
 
 describe('applyChange', () => {
-  const taken: [string, Change][] = [
+  const taken: [string, PlannedChange][] = [
     ['a directory', { type: 'make_directory', path: 'new' }],
     ['a file by a directory', { type: 'make_directory', path: 'old/tree/file' }],
     ['an empty directory by a moved tree', { type: 'move', from: 'old/tree', to: 'new' }],
@@ -141,33 +172,86 @@ describe('announceable', () => {
 })
 
 describe('changeSchema', () => {
-  const outside = ['', '.', '..', '../x', 'a/../../x', 'a/../b', '/etc', './a', 'a//b', 'a/', 'a/.', '../../tmp/x']
-  for (const path of outside) {
+  const ino = '7'
+  const allowed: Change[] = [
+    { type: 'make_directory', path: 'extensions' },
+    { type: 'move', from: 'plugins/x', to: SNAPSHOT, ino },
+    { type: 'move', from: `${SNAPSHOT}/data/a b`, to: `${STAGING}/tree/plugins/x/data/a b`, ino },
+    { type: 'move', from: `${STAGING}/tree`, to: 'extensions/x', ino },
+    { type: 'create_file', staged: `${STAGING}/x.env`, path: 'plugins/x.env' },
+  ]
+  for (const change of allowed) {
+    it(`accepts ${describeChange(change)}`, () => assert.deepEqual(changeSchema.parse(change), change))
+  }
+
+  const outside = [
+    '',
+    '.',
+    '..',
+    '../x',
+    'a/../../x',
+    '/etc',
+    './plugins',
+    'plugins//x',
+    'plugins/',
+    'plugins/.',
+    '../../x',
+  ]
+  const elsewhere = [
+    'a',
+    'plugins',
+    'plugins/x/y',
+    '.hub-deploy',
+    '.hub-deploy/snapshots',
+    '.hub-deploy/installed.json',
+  ]
+  const escaping = [`${STAGING}/../x`, `${STAGING}/tree/..`, `${SNAPSHOT}/../2-1`, `${STAGING}`, `${STAGING}/a\u0000b`]
+  for (const path of [...outside, ...elsewhere, ...escaping]) {
     it(`refuses ${JSON.stringify(path)} in every path`, () => {
       const changes = [
-        { type: 'make_directory', path },
-        { type: 'move', from: path, to: 'a' },
-        { type: 'move', from: 'a', to: path },
-        { type: 'create_file', staged: path, path: 'a' },
-        { type: 'create_file', staged: 'a', path },
+        { type: 'make_directory', path: path === 'plugins' ? '' : path },
+        { type: 'move', from: path, to: SNAPSHOT, ino },
+        { type: 'move', from: path, to: 'plugins/x', ino },
+        { type: 'move', from: `${STAGING}/tree`, to: path, ino },
+        { type: 'create_file', staged: path, path: 'plugins/x.env' },
+        { type: 'create_file', staged: `${STAGING}/x.env`, path },
       ]
-      for (const change of changes) assert.ok(!changeSchema.safeParse(change).success)
+      for (const change of changes) assert.ok(!changeSchema.safeParse(change).success, JSON.stringify(change))
     })
   }
 
-  for (const path of ['a', 'plugins/greeter', '.hub-deploy/snapshots/plugins/x/1-1.0', 'a/..b', 'a/b..']) {
-    it(`accepts ${path}`, () => assert.ok(changeSchema.safeParse({ type: 'make_directory', path }).success))
+  const moves: [string, string][] = [
+    ['plugins/x', 'plugins/y'],
+    ['plugins/other', SNAPSHOT],
+    [SNAPSHOT, 'plugins/x'],
+    [`${SNAPSHOT}/data`, `${STAGING}/tree/other`],
+    [`${STAGING}/tree`, `${STAGING}/other`],
+    [`${STAGING}/tree`, SNAPSHOT],
+  ]
+  for (const [from, to] of moves) {
+    it(`refuses to move ${from} to ${to}, which no deployment does`, () =>
+      assert.ok(!changeSchema.safeParse({ type: 'move', from, to, ino }).success))
+  }
+
+  for (const wrong of [undefined, '', '-1', '1e3', 7]) {
+    it(`refuses a move with the inode ${wrong}`, () =>
+      assert.ok(!changeSchema.safeParse({ type: 'move', from: 'plugins/x', to: SNAPSHOT, ino: wrong }).success))
   }
 })
 
 describe('placesIn', () => {
   it('lists the places into or out of which trees are moved, each once', () => {
     const changes: Change[] = [
-      { type: 'move', from: 'extensions/gone', to: '.hub-deploy/snapshots/extensions/gone/1-1.0' },
+      { type: 'move', ino: '7', from: 'extensions/gone', to: '.hub-deploy/snapshots/extensions/gone/1-1.0' },
       { type: 'make_directory', path: 'plugins/x' },
-      { type: 'move', from: 'plugins/x', to: '.hub-deploy/snapshots/plugins/x/1-1.0' },
-      { type: 'move', from: '.hub-deploy/snapshots/plugins/x/1-1.0/data', to: '.hub-deploy/staging/1/x/data' },
-      { type: 'move', from: '.hub-deploy/staging/1/x', to: 'plugins/x' },
+      { type: 'move', ino: '7', from: 'plugins/x', to: '.hub-deploy/snapshots/plugins/x/1-1.0' },
+      {
+        type: 'move',
+        ino: '7',
+        from: '.hub-deploy/snapshots/plugins/x/1-1.0/data',
+        to: '.hub-deploy/staging/1/x/data',
+      },
+      { type: 'move', ino: '7', from: '.hub-deploy/staging/1/x', to: 'plugins/x' },
       { type: 'create_file', staged: '.hub-deploy/staging/1/x.env', path: 'plugins/x.env' },
     ]
     assert.deepEqual(placesIn(changes), [

@@ -1,28 +1,39 @@
 import assert from 'node:assert/strict'
-import { appendFileSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import type { DeploymentEnd } from '../../../src/install/transaction/end.ts'
+import type { Change } from '../../../src/install/transaction/change.ts'
+import { buildEnd, type DeploymentEnd } from '../../../src/install/transaction/end.ts'
 import {
+  type BeginRecord,
   type JournalRecord,
   openJournal,
   pendingChanges,
   readJournal,
   removeJournal,
+  startJournal,
 } from '../../../src/install/transaction/journal.ts'
-import { factsOf, removedRowOf, rowOf } from '../prepared-host.ts'
+import { formatLine, JournalDamage } from '../../../src/install/transaction/journal-line.ts'
+import { DEPLOYMENT_ID, factsOf, removedRowOf, rowOf } from '../prepared-host.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
+import { journalText } from './journal-text.ts'
 
-const BEGIN: JournalRecord = { record: 'begin', facts: factsOf(), report_address: null, keep_paths: ['data'] }
-const STATE: JournalRecord = { record: 'state', state: 'fetching', at: '2026-01-02T03:04:05.678Z' }
-const CHANGE: JournalRecord = { record: 'change', change: { type: 'move', from: 'plugins/x', to: 'aside/x' } }
+const AT = '2026-01-02T03:04:05.678Z'
+const SNAPSHOT = '.hub-deploy/snapshots/plugins/x/1-1.0.0'
+const MOVE: Change = { type: 'move', from: 'plugins/x', to: SNAPSHOT, ino: '7' }
+const BEGIN: BeginRecord = { record: 'begin', facts: factsOf(), report_address: null, keep_paths: ['data'] }
+const STATE: JournalRecord = { record: 'state', state: 'fetching', at: AT }
+const CHANGE: JournalRecord = { record: 'change', change: MOVE }
+const UNDONE: JournalRecord = { record: 'undone', of: 3, was_made: true }
 
 function pathIn(t: Parameters<typeof temporaryDirectory>[0]): string {
   return join(temporaryDirectory(t), 'journal.jsonl')
 }
 
-function textOf(...records: unknown[]): string {
-  return records.map(record => `${JSON.stringify(record)}\n`).join('')
+async function writeJournal(path: string, ...records: JournalRecord[]): Promise<void> {
+  const journal = await startJournal(path, BEGIN)
+  for (const record of records) await journal.append(record)
+  journal.close()
 }
 
 function endThat(restored: boolean): JournalRecord {
@@ -36,116 +47,155 @@ function endThat(restored: boolean): JournalRecord {
   return { record: 'end', end }
 }
 
-describe('openJournal', () => {
+describe('startJournal', () => {
   it('keeps records in their order, in a file of mode 0600', async t => {
     const path = pathIn(t)
-    const journal = await openJournal(path)
-    for (const record of [BEGIN, STATE, CHANGE]) await journal.append(record)
-    journal.close()
+    await writeJournal(path, STATE, CHANGE)
     assert.deepEqual(readJournal(path), [BEGIN, STATE, CHANGE])
     assert.equal(statSync(path).mode & 0o777, 0o600)
   })
 
-  for (const torn of ['{', '{"record":"change","change":{"type":"mo', JSON.stringify(CHANGE)]) {
-    it(`appends after the last whole record, over the torn ${torn.slice(0, 12)}`, async t => {
+  it('numbers the records', async t => {
+    const journal = await startJournal(pathIn(t), BEGIN)
+    t.after(() => journal.close())
+    assert.deepEqual([await journal.append(STATE), await journal.append(CHANGE)], [2, 3])
+  })
+
+  it('writes every record of an undo into room that was there before', async t => {
+    const path = pathIn(t)
+    const journal = await startJournal(path, BEGIN)
+    t.after(() => journal.close())
+    let announced = 0
+    for (const { size } = statSync(path); statSync(path).size === size; announced++) await journal.append(CHANGE)
+    const { size, ino } = statSync(path)
+    for (let index = 0; index < announced; index++) await journal.append({ ...UNDONE, of: index + 2 })
+    for (let run = 0; run < 5; run++) await journal.append({ record: 'recovery', at: AT, by: DEPLOYMENT_ID })
+    await journal.append(endThat(true))
+    assert.deepEqual([statSync(path).size, statSync(path).ino], [size, ino])
+    assert.deepEqual(pendingChanges(readJournal(path) ?? []), [])
+    assert.equal(readJournal(path)?.length, 1 + 2 * announced + 5 + 1)
+  })
+})
+
+describe('openJournal', () => {
+  const line = formatLine(2, CHANGE)
+  for (const torn of ['{', line.slice(0, 30), line.slice(0, -20), line.slice(0, -1)]) {
+    it(`appends after the last whole record, over a torn one of ${torn.length} bytes`, async t => {
       const path = pathIn(t)
-      writeFileSync(path, `${textOf(BEGIN)}${torn}`)
-      const journal = await openJournal(path)
+      writeFileSync(path, journalText([BEGIN], torn))
+      const journal = openJournal(path)
       await journal.append(STATE)
       journal.close()
-      assert.equal(readFileSync(path, 'utf8'), textOf(BEGIN, STATE))
+      assert.equal(readFileSync(path, 'utf8'), journalText([BEGIN, STATE]))
     })
   }
 
   it('continues after what an earlier process wrote', async t => {
     const path = pathIn(t)
-    for (const record of [BEGIN, CHANGE]) {
-      const journal = await openJournal(path)
-      await journal.append(record)
-      journal.close()
-    }
+    await writeJournal(path)
+    const journal = openJournal(path)
+    await journal.append(CHANGE)
+    journal.close()
     assert.deepEqual(readJournal(path), [BEGIN, CHANGE])
   })
 })
 
 describe('readJournal', () => {
-  it('returns undefined for a missing journal, an empty one and one whose first record is torn', t => {
-    const path = pathIn(t)
-    assert.equal(readJournal(path), undefined)
-    for (const text of ['', '{"record":"begin"', JSON.stringify(BEGIN)]) {
-      writeFileSync(path, text)
-      assert.equal(readJournal(path), undefined)
-    }
+  it('returns undefined for a missing journal only', t => {
+    assert.equal(readJournal(pathIn(t)), undefined)
   })
 
-  it('reads a commit of the previous version, and one that removes a part', t => {
+  it('reads a commit, with and without a removed part', async t => {
     const path = pathIn(t)
-    const before = { record: 'commit', at: 'x', rows: [rowOf()], discard: [] } as const
-    const now = { ...before, removed: [removedRowOf()] }
-    writeFileSync(path, textOf(BEGIN, before, now))
-    assert.deepEqual(readJournal(path)?.slice(1), [before, now])
+    const commit: JournalRecord = { record: 'commit', at: AT, rows: [rowOf()], discard: [SNAPSHOT] }
+    const removal = { ...commit, removed: [removedRowOf()] }
+    await writeJournal(path, commit, removal)
+    assert.deepEqual(readJournal(path)?.slice(1), [commit, removal])
   })
 
-  it('leaves out a torn last line', t => {
+  it('reads a cut at every byte of its last line as torn, when padding follows', t => {
     const path = pathIn(t)
-    writeFileSync(path, textOf(BEGIN, STATE))
-    appendFileSync(path, JSON.stringify(CHANGE))
-    assert.deepEqual(readJournal(path), [BEGIN, STATE])
-  })
-
-  it('reads a cut at every byte of its last line as torn', t => {
-    const path = pathIn(t)
-    const line = textOf(CHANGE)
+    const line = formatLine(2, CHANGE)
     for (let bytes = 0; bytes < line.length; bytes++) {
-      writeFileSync(path, textOf(BEGIN) + line.slice(0, bytes))
+      writeFileSync(path, journalText([BEGIN], line.slice(0, bytes)))
       assert.deepEqual(readJournal(path), [BEGIN])
     }
   })
 
-  const commit = { record: 'commit', at: 'x', rows: [rowOf()] }
-  const damaged = {
-    'a line that is no JSON': `${textOf(BEGIN)}{\n${textOf(STATE)}`,
-    'a last whole line that is no JSON': `${textOf(BEGIN)}{\n`,
-    'an empty line': `${textOf(BEGIN)}\n${textOf(STATE)}`,
-    'an unknown record': textOf(BEGIN, { record: 'else' }),
-    'a journal that does not begin': textOf(STATE, CHANGE),
-    'a change above the root': textOf(BEGIN, { record: 'change', change: { type: 'make_directory', path: '../x' } }),
-    'a move from an absolute path': textOf(BEGIN, {
-      record: 'change',
-      change: { type: 'move', from: '/etc', to: 'x' },
-    }),
-    'a commit that discards the root itself': textOf(BEGIN, { ...commit, discard: ['.'] }),
-    'a commit that discards what is above the root': textOf(BEGIN, { ...commit, discard: ['a/../../x'] }),
+  const whole = journalText([BEGIN, STATE, CHANGE])
+  const lines = whole.trimEnd().length
+  const commit = { record: 'commit', at: AT, rows: [rowOf()], discard: [] }
+  const damaged: Record<string, string | Buffer> = {
+    'an empty file': '',
+    'a file of NUL bytes': Buffer.alloc(whole.length),
+    'a first page of NUL bytes': Buffer.concat([Buffer.alloc(4096), Buffer.from(whole.slice(4096))]),
+    'a tail of NUL bytes': Buffer.concat([Buffer.from(whole.slice(0, lines + 1)), Buffer.alloc(500)]),
+    'one NUL byte in the padding': `${whole.slice(0, -9)}\0        `,
+    'a torn record that contains NUL': journalText([BEGIN], `${formatLine(2, STATE).slice(0, 40)}\0`),
+    'a cut in half': whole.slice(0, lines / 2),
+    'a cut after a whole line': whole.slice(0, lines + 1),
+    'a lost first line': whole.slice(whole.indexOf('\n') + 1),
+    'a lost second line': [whole.split('\n')[0], ...whole.split('\n').slice(2)].join('\n'),
+    'a line twice': journalText([BEGIN]).trimEnd() + `\n${formatLine(1, BEGIN)}`.padEnd(100),
+    'a changed letter': whole.replace('plugins/x', 'plugins/y'),
+    'a torn record of another number': journalText([BEGIN], formatLine(7, CHANGE).slice(0, -20)),
+    'a torn record that is none': journalText([BEGIN], 'free text'),
+    'more after a whole record': journalText([BEGIN], `${formatLine(2, STATE).trimEnd()}{`),
+    'a journal of an earlier version of the action': `${JSON.stringify(BEGIN)}\n${JSON.stringify(STATE)}\n`,
+    'an unknown record': journalText([BEGIN, { record: 'else' }]),
+    'a journal that does not begin': journalText([STATE, CHANGE]),
+    'a journal that begins twice': journalText([BEGIN, BEGIN]),
+    'a commit that discards the root itself': journalText([BEGIN, { ...commit, discard: ['.'] }]),
+    'a commit that discards another plugin': journalText([BEGIN, { ...commit, discard: ['plugins/other'] }]),
+    'a commit that discards all snapshots': journalText([BEGIN, { ...commit, discard: ['.hub-deploy/snapshots'] }]),
+    'an undo of what is no change': journalText([BEGIN, STATE, { ...UNDONE, of: 2 }]),
+    'a time that is a path': journalText([BEGIN, { record: 'facts', facts: { started_at: '../../x' } }]),
+    'a slug that is a path': journalText([BEGIN, { record: 'facts', facts: { slug: '../x' } }]),
   }
   for (const [name, text] of Object.entries(damaged)) {
-    it(`throws on ${name}`, t => {
+    it(`refuses ${name}`, t => {
       const path = pathIn(t)
       writeFileSync(path, text)
-      assert.throws(() => readJournal(path))
+      assert.throws(() => readJournal(path), JournalDamage)
+      assert.throws(() => openJournal(path), JournalDamage)
     })
   }
+
+  it('never loses a record to a cut, wherever that is', t => {
+    const path = pathIn(t)
+    for (let bytes = 0; bytes <= lines; bytes += 7) {
+      writeFileSync(path, whole)
+      truncateSync(path, bytes)
+      assert.throws(() => readJournal(path), JournalDamage)
+    }
+  })
+
+  it('throws on a folder and on a symlink', t => {
+    const path = pathIn(t)
+    mkdirSync(path)
+    assert.throws(() => readJournal(path), { code: 'EISDIR' })
+    writeFileSync(`${path}.other`, whole)
+    symlinkSync(`${path}.other`, `${path}.link`)
+    assert.throws(() => readJournal(`${path}.link`), { code: 'ELOOP' })
+  })
 })
 
 describe('pendingChanges', () => {
-  it('are those announced and not undone yet, oldest first', () => {
-    const second = { type: 'make_directory', path: 'plugins' } as const
-    const records: JournalRecord[] = [
-      BEGIN,
-      CHANGE,
-      { record: 'change', change: second },
-      STATE,
-      { record: 'undone', change: second, was_made: false },
-    ]
-    assert.deepEqual(pendingChanges(records), [CHANGE.record === 'change' && CHANGE.change])
+  it('are those announced and not undone yet, oldest first, whichever one was undone', () => {
+    const second: Change = { type: 'make_directory', path: 'plugins' }
+    const records: JournalRecord[] = [BEGIN, CHANGE, { record: 'change', change: second }, STATE]
+    assert.deepEqual(pendingChanges([...records, { ...UNDONE, of: 3 }]), [{ seq: 2, change: MOVE }])
+    assert.deepEqual(pendingChanges([...records, { ...UNDONE, of: 2 }]), [{ seq: 3, change: second }])
     assert.deepEqual(pendingChanges([BEGIN]), [])
   })
 
-  it('are none after an end that restored everything, though there was no room to record each undo', () => {
-    assert.deepEqual(pendingChanges([CHANGE, endThat(true)]), [])
+  it('are none after an end that restored everything, though not each undo could be recorded', () => {
+    const failed: JournalRecord = { record: 'end', end: buildEnd(new Date(), { outcome: 'failed' }) }
+    for (const end of [endThat(true), failed]) assert.deepEqual(pendingChanges([BEGIN, CHANGE, end]), [])
   })
 
   it('remain after an end that could not restore everything', () => {
-    assert.deepEqual(pendingChanges([CHANGE, endThat(false)]), [CHANGE.record === 'change' && CHANGE.change])
+    assert.deepEqual(pendingChanges([BEGIN, CHANGE, endThat(false)]), [{ seq: 2, change: MOVE }])
   })
 })
 

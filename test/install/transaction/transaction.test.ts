@@ -1,23 +1,24 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, readFileSync, renameSync } from 'node:fs'
+import { mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { RollbackError } from '../../../src/core/errors.ts'
-import type { Change } from '../../../src/install/transaction/change.ts'
-import { openJournal } from '../../../src/install/transaction/journal.ts'
+import { type PlannedChange, undoChange } from '../../../src/install/transaction/change.ts'
+import { type AnnouncedChange, startJournal } from '../../../src/install/transaction/journal.ts'
 import {
   beginTransaction,
   type ChangeLog,
+  isAnyMade,
   type Transaction,
   undoChanges,
 } from '../../../src/install/transaction/transaction.ts'
 import { listTree } from '../archive/directory-listing.ts'
 import { collectLog } from '../collected-log.ts'
-import { rowOf } from '../prepared-host.ts'
+import { factsOf, rowOf } from '../prepared-host.ts'
 import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
 /** An update as the steps make it: old tree out, kept path over, new tree in, settings written. */
-const UPDATE: readonly Change[] = [
+const UPDATE: readonly PlannedChange[] = [
   { type: 'move', from: 'plugins/x', to: 'aside/x' },
   { type: 'move', from: 'aside/x/data', to: 'staged/x/data' },
   { type: 'move', from: 'staged/x', to: 'plugins/x' },
@@ -43,7 +44,8 @@ async function makeScene(t: Parameters<typeof temporaryDirectory>[0]): Promise<S
   })
   mkdirSync(join(root, 'aside'))
   const journalPath = join(folder, 'journal.jsonl')
-  const journal = await openJournal(journalPath)
+  const begin = { facts: factsOf(), report_address: null, keep_paths: [] }
+  const journal = await startJournal(journalPath, { record: 'begin', ...begin })
   t.after(() => journal.close())
   const changeLog = { root, journal, log: collectLog() }
   return {
@@ -55,12 +57,13 @@ async function makeScene(t: Parameters<typeof temporaryDirectory>[0]): Promise<S
   }
 }
 
-/** Without the inodes, which differ each time. */
-function recordsOf(path: string): { record: string; change?: Change }[] {
+/** What follows the beginning, without the inodes and checksums. */
+function recordsOf(path: string): { record: string; change?: PlannedChange; of?: number }[] {
   return readFileSync(path, 'utf8')
     .trimEnd()
     .split('\n')
-    .map(line => JSON.parse(line, (key, value) => (key === 'ino' ? undefined : value)))
+    .slice(1)
+    .map(line => JSON.parse(line, (key, value) => (['ino', 'seq', 'sum'].includes(key) ? undefined : value)))
 }
 
 describe('Transaction', () => {
@@ -82,14 +85,14 @@ describe('Transaction', () => {
     for (const change of UPDATE) await transaction.apply(change)
     await transaction.rollback()
     assert.deepEqual(
-      recordsOf(journalPath).map(({ record, change }) => [record, change]),
-      [...UPDATE.map(change => ['change', change]), ...UPDATE.toReversed().map(change => ['undone', change])],
+      recordsOf(journalPath).map(({ record, change, of }) => [record, change ?? of]),
+      [...UPDATE.map(change => ['change', change]), ...[5, 4, 3, 2].map(seq => ['undone', seq])],
     )
   })
 
   it('has announced a change that the file system then refuses', async t => {
     const { transaction, journalPath } = await makeScene(t)
-    const change: Change = { type: 'move', from: 'plugins/x', to: 'no/such/folder' }
+    const change: PlannedChange = { type: 'move', from: 'plugins/x', to: 'no/such/folder' }
     await assert.rejects(transaction.apply(change))
     assert.deepEqual(recordsOf(journalPath), [{ record: 'change', change }])
     assert.equal(await transaction.rollback(), false)
@@ -104,7 +107,7 @@ describe('Transaction', () => {
       const { transaction, journalPath, listing } = await makeScene(t)
       const before = listing()
       await assert.rejects(transaction.apply(change))
-      assert.equal(readFileSync(journalPath, 'utf8'), '')
+      assert.deepEqual(recordsOf(journalPath), [])
       await transaction.rollback()
       assert.deepEqual(listing(), before)
     })
@@ -128,12 +131,21 @@ describe('Transaction', () => {
 })
 
 describe('undoChanges', () => {
+  async function madeIn(t: Parameters<typeof temporaryDirectory>[0]) {
+    const scene = await makeScene(t)
+    const before = scene.listing()
+    for (const change of UPDATE) await scene.transaction.apply(change)
+    const announced = (): AnnouncedChange[] =>
+      recordsWithInodes(scene.journalPath).flatMap(({ record, seq, change }) =>
+        record === 'change' && change !== undefined ? [{ seq, change }] : [],
+      )
+    return { ...scene, before, announced }
+  }
+
   it('stops at the first that cannot be undone, names the rest, and continues once the cause is gone', async t => {
-    const { root, transaction, changeLog, listing } = await makeScene(t)
-    const before = listing()
-    for (const change of UPDATE) await transaction.apply(change)
+    const { root, changeLog, listing, before, announced } = await madeIn(t)
     renameSync(join(root, 'plugins/x/data'), join(root, 'elsewhere'))
-    const pending = [...UPDATE]
+    const pending = announced()
     await assert.rejects(undoChanges(changeLog, pending), error => {
       assert.ok(error instanceof RollbackError)
       assert.equal(error.code, 'rollback_failed')
@@ -142,8 +154,45 @@ describe('undoChanges', () => {
       return true
     })
     renameSync(join(root, 'elsewhere'), join(root, 'staged/x/data'))
-    assert.deepEqual(pending, UPDATE.slice(0, 2))
+    assert.deepEqual(pending, announced().slice(0, 2))
     assert.equal(await undoChanges(changeLog, pending), true)
     assert.deepEqual(listing(), before)
   })
+
+  it('undoes nothing twice when no undo could be recorded, and knows that all had been made', async t => {
+    const { changeLog, listing, before, announced } = await madeIn(t)
+    const unwritable = { ...changeLog, journal: { append: async () => undefined, close: () => {} } }
+    for (let time = 1; time <= 3; time++) {
+      assert.equal(await undoChanges(unwritable, announced()), true)
+      assert.deepEqual(listing(), before)
+    }
+  })
+
+  it('restores the exact tree however many of its undos were lost', async t => {
+    for (let done = 0; done <= UPDATE.length; done++) {
+      for (let lost = 0; lost <= done; lost++) {
+        const { root, changeLog, listing, before, announced } = await madeIn(t)
+        for (const { change } of announced().toReversed().slice(0, done)) await undoChange(root, change)
+        assert.equal(isAnyMade(root, announced()), done < UPDATE.length)
+        const recorded = UPDATE.length - (done - lost)
+        await undoChanges(changeLog, announced().slice(0, recorded))
+        assert.deepEqual(listing(), before)
+      }
+    }
+  })
+
+  it('does not look for what was put back and then replaced by the old version', async t => {
+    const { root, changeLog, before, listing, announced } = await madeIn(t)
+    const unwritable = { ...changeLog, journal: { append: async () => undefined, close: () => {} } }
+    await undoChanges(unwritable, announced())
+    rmSync(join(root, 'plugins/x/data'), { recursive: true })
+    await undoChanges(changeLog, announced())
+    const { 'plugins/x/data': _, 'plugins/x/data/db': __, ...others } = before
+    assert.deepEqual(listing(), others)
+  })
 })
+
+function recordsWithInodes(path: string): { record: string; seq: number; change?: AnnouncedChange['change'] }[] {
+  const lines = readFileSync(path, 'utf8').trimEnd().split('\n')
+  return lines.map(line => JSON.parse(line))
+}

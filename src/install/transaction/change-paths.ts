@@ -1,0 +1,45 @@
+import { z } from 'zod/mini'
+
+/**
+ * Where each kind of change may happen, relative to the project root: what a journal says is moved or deleted nowhere
+ * else, whatever it says.
+ */
+const PLACE = '(?:plugins|extensions)/[a-z0-9][a-z0-9_.-]{0,127}'
+const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
+const SNAPSHOT = `\\.hub-deploy/snapshots/${PLACE}/[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}`
+/** Below a folder: no empty part, no `.` or `..`, no control character. */
+const BELOW = '(?:/(?!\\.{1,2}(?:/|$))[^/\\u0000-\\u001f\\u007f]{1,255})+'
+const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW}`
+
+export const shelfPathSchema = pathSchema('(?:plugins|extensions)')
+export const settingsPathSchema = pathSchema(`${PLACE}\\.env`)
+export const stagedPathSchema = pathSchema(STAGED)
+export const snapshotPathSchema = pathSchema(SNAPSHOT)
+/** What is moved, and where it was. */
+export const movablePathSchema = pathSchema(`(?:${PLACE}|${SNAPSHOT}(?:${BELOW})?|${STAGED})`)
+
+const IS_PLACE = exactly(PLACE)
+const IS_SNAPSHOT = exactly(SNAPSHOT)
+const IS_STAGED = exactly(STAGED)
+const KEPT_PATH = new RegExp(`^${SNAPSHOT}(${BELOW})$`, 'u')
+
+/** Whether a deployment moves trees in this way: out of a place, into it, or a kept path from the old tree to the new. */
+export function isMove({ from, to }: { readonly from: string; readonly to: string }): boolean {
+  if (IS_PLACE.test(from)) return IS_SNAPSHOT.test(to) && to.startsWith(`.hub-deploy/snapshots/${from}/`)
+  if (IS_STAGED.test(from)) return IS_PLACE.test(to)
+  const kept = KEPT_PATH.exec(from)?.[1]
+  return kept !== undefined && IS_STAGED.test(to) && to.endsWith(kept)
+}
+
+/** The deployment whose staging folder contains the path, or undefined where none does. */
+export function stagedBy(path: string): string | undefined {
+  return IS_STAGED.test(path) ? path.split('/')[2] : undefined
+}
+
+function pathSchema(pattern: string) {
+  return z.string().check(z.regex(exactly(pattern), { error: 'is not a path that such a change may touch' }))
+}
+
+function exactly(pattern: string): RegExp {
+  return new RegExp(`^${pattern}$`, 'u')
+}
