@@ -16898,6 +16898,8 @@ const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024;
 const DEFAULT_MAX_ENTRIES = 100_000;
 const MAX_NAME_BYTES = 255;
 const MAX_PATH_BYTES = 4096;
+/** Leaves room, below the system's limit for a path, for the names that this action makes. */
+const MAX_PROJECT_ROOT_BYTES = 3500;
 const MAX_PATH_LEVELS = 64;
 const MAX_COMPRESSION_RATIO = 1000;
 const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024;
@@ -17522,7 +17524,7 @@ async function createFile(path, text) {
     const temporary = temporaryName(path);
     try {
         await writeNewFile(temporary, text);
-        (0,external_node_fs_namespaceObject.linkSync)(temporary, path);
+        linkOrClaimSync(temporary, path);
     }
     catch (error) {
         if (errnoOf(error) === 'EEXIST')
@@ -17534,6 +17536,22 @@ async function createFile(path, text) {
     }
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
     return true;
+}
+/** Without hard links, the name is claimed by an empty file, which a crash may leave, and then replaced. */
+function linkOrClaimSync(temporary, path) {
+    try {
+        (0,external_node_fs_namespaceObject.linkSync)(temporary, path);
+    }
+    catch (error) {
+        if (!isWithoutLinks(error))
+            throw error;
+        (0,external_node_fs_namespaceObject.closeSync)((0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600));
+        (0,external_node_fs_namespaceObject.renameSync)(temporary, path);
+    }
+}
+/** Whether a hard link failed because the file system has none. */
+function isWithoutLinks(error) {
+    return ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'].includes(errnoOf(error) ?? '');
 }
 /**
  * A name next to `path` with the id of this process, so that the files of a killed process can be found and removed.
@@ -17701,6 +17719,9 @@ const snapshotNameSchema = schemas_string().check(_regex(/^[1-9][0-9]{0,14}-[0-9
 const innerPathSchema = schemas_string().check(_regex(/^(?!\.{1,2}(?:\/|$))[^/\0]{1,255}(?:\/(?!\.{1,2}(?:\/|$))[^/\0]{1,255})*$/u, {
     error: 'must be a relative path without empty parts, "." and ".."',
 }));
+/** The directory of a snapshot, relative to the project root. */
+const snapshotPathSchema = schemas_string()
+    .check(_regex(/^\.hub-deploy\/snapshots\/(?:plugins|extensions)\/[a-z0-9][a-z0-9_.-]{0,127}\/[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, { error: 'must be the path of a snapshot below .hub-deploy/snapshots' }));
 
 ;// CONCATENATED MODULE: ./build/install/files/system-errors.js
 
@@ -17848,8 +17869,13 @@ const fileSchema = object({
     installed: array(installedRowSchema),
     /** Left out when empty. */
     removed: exactOptional(array(removedRowSchema)),
+    /** Snapshots that could not be removed yet, relative to the project root. Left out when empty. */
+    discard: exactOptional(array(snapshotPathSchema)),
 })
-    .check(refine(({ installed, removed = [] }) => isUnique([...installed, ...removed].map(nameOf)), {
+    .check(refine(({ installed, removed = [], discard = [] }) => {
+    const retained = new Set([...installed, ...removed].flatMap(snapshotPathsOf));
+    return discard.every(path => !retained.has(path));
+}, 'lists a retained snapshot under discard, so it contradicts itself'), refine(({ installed, removed = [] }) => isUnique([...installed, ...removed].map(nameOf)), {
     error: 'lists a plugin or extension twice, so it contradicts itself',
 }));
 /** What is installed on this host; see `readHostRecord`. */
@@ -17864,10 +17890,10 @@ function readInstalled(layout) {
 function readHostRecord(layout) {
     const text = readStateFileSync(layout.installed);
     if (text === undefined)
-        return { installed: [], removed: [] };
+        return { installed: [], removed: [], discard: [] };
     try {
-        const { installed, removed = [] } = fileSchema.parse(JSON.parse(text));
-        return { installed, removed };
+        const { installed, removed = [], discard = [] } = fileSchema.parse(JSON.parse(text));
+        return { installed, removed, discard };
     }
     catch (error) {
         throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy, or move it away to start again: what is installed then counts as foreign and is kept.`, { cause: error });
@@ -17883,9 +17909,20 @@ async function recordInstalled(layout, { rows, removed }) {
     const before = readHostRecord(layout);
     const installed = inOrder([...before.installed.filter(isOther), ...rows]);
     const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)]);
-    const record = { schema: 1, installed, ...(retained.length > 0 ? { removed: retained } : {}) };
+    await writeRecord(layout, { installed, removed: retained, discard: before.discard });
+}
+/** Records which snapshots could not be removed yet. Durable when it returns. */
+async function recordDiscarded(layout, discard) {
+    await writeRecord(layout, { ...readHostRecord(layout), discard: [...discard] });
+}
+async function writeRecord(layout, { installed, removed, discard }) {
+    const optional = { ...(removed.length > 0 ? { removed } : {}), ...(discard.length > 0 ? { discard } : {}) };
     // Parsed, so that the keys have one order, and the same rows are always the same bytes.
-    await replaceFile(layout.installed, `${JSON.stringify(fileSchema.parse(record), null, 2)}\n`);
+    const record = fileSchema.parse({ schema: 1, installed, ...optional });
+    await replaceFile(layout.installed, `${JSON.stringify(record, null, 2)}\n`);
+}
+function snapshotPathsOf(row) {
+    return row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`);
 }
 /** The row of a place. */
 function findInstalled(rows, place) {
@@ -18753,14 +18790,37 @@ function redactReport(report, redact) {
  */
 async function writeLocalReport({ layout, redact }, report) {
     const text = textOf(report, redact);
-    const { started_at, slug, deployment_id: id } = report;
-    const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`;
-    const path = (0,external_node_path_namespaceObject.join)(layout.reports, `${name}.json`);
+    const [path, longer] = possiblePaths(layout, report);
     if (await createFile(path, text))
         return path;
-    const own = isReportOf(path, id) ? path : (0,external_node_path_namespaceObject.join)(layout.reports, `${name}-${id}.json`);
+    const own = readReportOf(path, report.deployment_id) === undefined ? longer : path;
     await replaceFile(own, text);
     return own;
+}
+/** What the report of this deployment on the host says of the hub, if that has accepted this status of it already. */
+function findAccepted(layout, { status, ...report }) {
+    const known = findReport(layout, report)?.report;
+    return known?.status === status && known.reported.accepted ? known.reported : undefined;
+}
+/** Notes that the hub has accepted a report after its run. Never throws: at worst the hub gets it twice. */
+async function noteAccepted(folder, sent, attempts) {
+    const found = findReport(folder.layout, sent);
+    if (found === undefined)
+        return;
+    const reported = { accepted: true, attempts, error: null };
+    await rewriteLocalReport(folder, found.path, { ...found.report, reported }).catch(() => { });
+}
+function findReport(layout, named) {
+    for (const path of possiblePaths(layout, named)) {
+        const report = readReportOf(path, named.deployment_id);
+        if (report !== undefined)
+            return { path, report };
+    }
+    return undefined;
+}
+function possiblePaths(layout, { started_at, slug, deployment_id: id }) {
+    const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`;
+    return [(0,external_node_path_namespaceObject.join)(layout.reports, `${name}.json`), (0,external_node_path_namespaceObject.join)(layout.reports, `${name}-${id}.json`)];
 }
 /** Replaces the report that `writeLocalReport` has just written at this path. */
 async function rewriteLocalReport({ redact }, path, report) {
@@ -18770,12 +18830,13 @@ async function rewriteLocalReport({ redact }, path, report) {
 function textOf(report, redact) {
     return `${JSON.stringify(redactReport(report, redact), null, 2)}\n`;
 }
-function isReportOf(path, deploymentId) {
+function readReportOf(path, deploymentId) {
     try {
-        return localReportSchema.parse(JSON.parse((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'))).deployment_id === deploymentId;
+        const report = localReportSchema.parse(JSON.parse(readStateFileSync(path) ?? ''));
+        return report.deployment_id === deploymentId ? report : undefined;
     }
     catch {
-        return false;
+        return undefined;
     }
 }
 
@@ -18915,6 +18976,29 @@ function requireSpace(path, neededBytes) {
 }
 function outOfInodes(path, free) {
     return new DeploymentError('disk_full', `The file system of ${path} has ${free} inodes left, but this deployment needs at least ${MIN_FREE_INODES}. Nothing was changed: remove some files and run again.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/host/own-kinds.js
+
+
+
+/**
+ * Checks that everything in `.hub-deploy/` that this action uses by name is a directory or a regular file, as it makes
+ * it. What is missing is fine. Throws DeploymentError `host_not_writable` with what is in the way and what to do.
+ */
+function requireOwnKinds(layout) {
+    const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
+    for (const path of [staging, snapshots, trees, reports, outbox]) {
+        if (lstatIfPresentSync(path)?.isDirectory() === false)
+            throw inTheWay(path, 'a directory');
+    }
+    for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
+        if (lstatIfPresentSync(path)?.isFile() === false)
+            throw inTheWay(path, 'a file');
+    }
+}
+function inTheWay(path, expected) {
+    return new DeploymentError('host_not_writable', `${path} must be ${expected} of this action, but something else is in its place. Move that away, restore ${path} if you have a copy, and run again.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/reserve.js
@@ -19117,6 +19201,7 @@ function nearestDirectory(path) {
 
 
 
+
 /** For our own records; the artifact's need is checked when its listing is known. */
 const MIN_FREE_BYTES = 1024 * 1024;
 /**
@@ -19133,6 +19218,7 @@ async function prepareHost(access, log) {
         await makePrivateDirectories(layout.own);
         // Another user may have made what we had not made yet.
         requireSafeHost(access);
+        requireOwnKinds(layout);
         await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox);
         keepReserve(layout);
     }
@@ -19288,42 +19374,69 @@ const external_node_perf_hooks_namespaceObject = __WEBPACK_EXTERNAL_createRequir
 
 
 
+
+
+
 const MAX_WAITING = 200;
+const MAX_WAITING_DAYS = 30;
+const DAY_MS = 86_400_000;
 const OUTBOX_TIMEOUT_MS = 10_000;
+const MAX_UNANSWERED = 2;
+/** In one warning. */
+const MAX_NAMED = 5;
 const outbox_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
 /** Keeps a report that the hub has not accepted, for the next run that talks to the same address. */
 async function keepInOutbox({ layout, redact }, address, report) {
     const text = JSON.stringify({ schema: 1, address, report: redactReport(report, redact) }, null, 2);
-    await replaceFile((0,external_node_path_namespaceObject.join)(layout.outbox, `${report.started_at.replaceAll(':', '-')}-${report.deployment_id}.json`), `${text}\n`);
+    await replaceFile(entryPath(layout, report), `${text}\n`);
+}
+/** A report of this deployment that waits is not sent again. Never throws. */
+function removeFromOutbox(layout, report) {
+    tryUnlinkSync(entryPath(layout, report));
 }
 /**
- * Sends each waiting report of this address once, oldest first, for 10 s in all. A report that is accepted or finally
- * refused leaves the outbox. After the first that cannot be delivered, or a cancel, the rest wait for the next run.
+ * Sends each waiting report of this address once, oldest first, for 10 s in all, and skips what the hub cannot take. A
+ * report that is accepted or finally refused leaves the outbox; the local report notes the first. Gives up for this run
+ * after a cancel, when the hub asks for patience, or when it does not answer twice in a row. Only then are reports
+ * dropped that are older than 30 days, or than the newest 200 of the same address. Never throws.
  */
-async function sendOutbox({ layout, log, sender }, signal) {
+async function sendOutbox(outbox, signal, now = new Date()) {
+    const waiting = readOutbox(outbox);
+    await sendWaiting(outbox, waiting.filter(({ address }) => address === outbox.sender.address), signal);
+    dropOld(outbox, waiting, now);
+}
+async function sendWaiting(outbox, waiting, signal) {
     const deadline = external_node_perf_hooks_namespaceObject.performance.now() + OUTBOX_TIMEOUT_MS;
-    const names = (0,external_node_fs_namespaceObject.readdirSync)(layout.outbox)
-        .filter(name => name.endsWith('.json'))
-        .sort();
-    dropOldest(layout, names, log);
-    for (const name of names.slice(-MAX_WAITING)) {
-        const path = (0,external_node_path_namespaceObject.join)(layout.outbox, name);
-        const waiting = readWaiting(path);
-        if (waiting === undefined) {
-            log.warning(`${path} is not a report that this action wrote: it stays where it is.`);
+    let unanswered = 0;
+    for (const { path, report } of waiting) {
+        if (findAccepted(outbox.layout, report) !== undefined) {
+            tryUnlinkSync(path);
             continue;
         }
-        if (waiting.address !== sender.address)
-            continue;
         const timeoutMs = deadline - external_node_perf_hooks_namespaceObject.performance.now();
         if (signal.aborted || timeoutMs < 1)
             return;
-        const delivery = await sender.send(waiting.report, { retry: false, timeoutMs });
-        logDelivery(log, waiting.report, delivery);
-        if (!delivery.accepted && !delivery.final)
+        const delivery = await outbox.sender.send(report, { retry: false, timeoutMs });
+        await settle(outbox, { path, report }, delivery);
+        unanswered = isUnanswered(delivery) ? unanswered + 1 : 0;
+        if (unanswered === MAX_UNANSWERED || isAskedToWait(delivery))
             return;
-        (0,external_node_fs_namespaceObject.unlinkSync)(path);
     }
+}
+async function settle(outbox, { path, report }, delivery) {
+    logDelivery(outbox.log, report, delivery);
+    if (delivery.accepted)
+        await noteAccepted(outbox, report, delivery.attempts);
+    if (!delivery.accepted && !delivery.final)
+        return;
+    if (!tryUnlinkSync(path))
+        outbox.log.warning(`${path} could not be removed, although its report needs no further attempt: remove it.`);
+}
+function isUnanswered(delivery) {
+    return !delivery.accepted && delivery.status === null;
+}
+function isAskedToWait(delivery) {
+    return !delivery.accepted && delivery.status === 429;
 }
 function logDelivery(log, { started_at }, delivery) {
     if (delivery.accepted)
@@ -19331,20 +19444,36 @@ function logDelivery(log, { started_at }, delivery) {
     else
         log.warning(`The hub did not accept the report of ${started_at}: ${delivery.error}`);
 }
+/** Oldest first. What is not a report of ours stays where it is. */
+function readOutbox({ layout, log }) {
+    const names = (0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).filter(name => name.endsWith('.json'));
+    const entries = names.sort().map(name => readWaiting((0,external_node_path_namespaceObject.join)(layout.outbox, name)));
+    const foreign = entries.flatMap(entry => (typeof entry === 'string' ? [entry] : []));
+    if (foreign.length > 0)
+        log.warning(`Not a report that this action wrote, so it is not sent: ${foreign.slice(0, MAX_NAMED).join(', ')}${foreign.length > MAX_NAMED ? ` and ${foreign.length - MAX_NAMED} more` : ''}. Look at it, then remove it.`);
+    return entries.filter(entry => typeof entry !== 'string');
+}
+/** The path alone when it is no waiting report. */
 function readWaiting(path) {
     try {
-        return outbox_schema.parse(JSON.parse((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8')));
+        return { ...outbox_schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
     }
     catch {
-        return undefined;
+        return path;
     }
 }
-function dropOldest(layout, names, log) {
-    const excess = names.slice(0, Math.max(0, names.length - MAX_WAITING));
-    for (const name of excess)
-        (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(layout.outbox, name));
-    if (excess.length > 0)
-        log.warning(`${excess.length} reports older than the newest ${MAX_WAITING} were dropped from the outbox.`);
+function dropOld({ layout, log }, waiting, now) {
+    const left = waiting.filter(({ path }) => pathExistsSync(path));
+    const byAddress = Map.groupBy(left, ({ address }) => address);
+    const excess = new Set([...byAddress.values()].flatMap(entries => entries.slice(0, -MAX_WAITING)));
+    const oldest = new Date(now.getTime() - MAX_WAITING_DAYS * DAY_MS).toISOString();
+    const dropped = left.filter(entry => excess.has(entry) || entry.report.completed_at < oldest);
+    const gone = dropped.filter(({ path }) => tryUnlinkSync(path));
+    if (gone.length > 0)
+        log.warning(`Dropped from the outbox ${layout.outbox}, because no hub took them in ${MAX_WAITING_DAYS} days, or newer ones fill it: ${gone.length} reports. Their local reports stay.`);
+}
+function entryPath(layout, { started_at, deployment_id }) {
+    return (0,external_node_path_namespaceObject.join)(layout.outbox, `${started_at.replaceAll(':', '-')}-${deployment_id}.json`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/close.js
@@ -19364,10 +19493,16 @@ async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
     const { record, end, address } = conclusion;
     const { plannedSteps } = record;
     const failures = new Map();
-    const unsent = redactReport(buildLocalReport(record, end, notSent('not sent')), host.redact);
+    const fresh = redactReport(buildLocalReport(record, end, notSent('not sent')), host.redact);
+    // The hub has it from an earlier run, whose journal stayed.
+    const accepted = findAccepted(host.layout, fresh);
+    const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted };
     const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent));
     onLocalReport({ report: unsent, reportPath: written, plannedSteps });
-    const { reported, delivery } = await deliver(host, conclusion, unsent);
+    const known = conclusion.accepted ?? accepted?.attempts;
+    const { reported, delivery } = await deliver(host, { ...conclusion, accepted: known }, unsent);
+    if (reported.accepted)
+        removeFromOutbox(host.layout, unsent);
     if (address !== null && !reported.accepted)
         await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, address, unsent));
     const report = { ...unsent, reported };
@@ -22033,20 +22168,43 @@ function readStartTime(pid) {
 
 
 
+
 /** The beginning of each name in the staging folder that no journal needs any more. */
 const DISCARDED = 'discarded-';
 /**
  * Finishes a commit, and may be repeated until that succeeds: writes the record of what is installed, and moves the
  * snapshots that are not retained to where `cleanStaging` deletes them.
  * Throws only when the record cannot be written; what cannot be removed is a warning. Returns whether every discarded
- * snapshot left the snapshots folder: if not, only a repetition finds it again.
+ * snapshot left the snapshots folder or is recorded for later runs: if not, only a repetition finds it again.
  */
 async function finishCommitted(layout, log, installation) {
     await recordInstalled(layout, installation);
-    let isDone = true;
-    for (const path of installation.discard)
-        isDone = (await orWarn(log, () => putAside(layout, path))) && isDone;
-    return isDone;
+    const left = await discard(layout, log, installation.discard);
+    const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)));
+    return isRecorded;
+}
+/**
+ * Tries again to remove the snapshots that earlier runs could not remove. They stay recorded until they are gone. What
+ * still fails is a warning. The caller holds the lock.
+ */
+async function retryDiscarded(layout, log) {
+    await orWarn(log, async () => {
+        const { discard: before } = readHostRecord(layout);
+        const left = await discard(layout, log, before);
+        if (left.length < before.length)
+            await recordDiscarded(layout, left);
+    });
+}
+/** Moves snapshots out of the snapshots folder; returns those that could not be moved. */
+async function discard(layout, log, paths) {
+    const left = [];
+    for (const path of paths)
+        if (!(await orWarn(log, () => putAside(layout, path))))
+            left.push(path);
+    return left;
+}
+async function noteDiscarded(layout, left) {
+    await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])]);
 }
 /**
  * Gives up the staging folder of a deployment whose journal cannot be used for a recovery any more. Leaves it where it
@@ -22093,7 +22251,8 @@ function putAside(layout, path) {
         const [mounted] = mountPointsIn((0,external_node_path_namespaceObject.join)(layout.root, path));
         if (mounted !== undefined)
             throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`);
-        (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${path.split('/').slice(-3).join('-')}`));
+        // A name of its own: made from id and version, it could be longer than a name may be.
+        (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${(0,external_node_crypto_namespaceObject.randomUUID)()}`));
     }
     catch (error) {
         if (!isAbsent(error))
@@ -22151,7 +22310,7 @@ const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW}`;
 const shelfPathSchema = pathSchema('(?:plugins|extensions)');
 const settingsPathSchema = pathSchema(`${PLACE}\\.env`);
 const stagedPathSchema = pathSchema(STAGED);
-const snapshotPathSchema = pathSchema(SNAPSHOT);
+const change_paths_snapshotPathSchema = pathSchema(SNAPSHOT);
 /** What is moved, and where it was. */
 const movablePathSchema = pathSchema(`(?:${PLACE}|${SNAPSHOT}(?:${BELOW})?|${STAGED})`);
 const IS_PLACE = exactly(PLACE);
@@ -22208,7 +22367,7 @@ const changeSchema = schemas_lazy(() => discriminatedUnion('type', [
     object({ type: literal('create_file'), staged: stagedPathSchema, path: settingsPathSchema }),
 ]));
 /** A snapshot that a commit removes. */
-const discardPathSchema = snapshotPathSchema;
+const discardPathSchema = change_paths_snapshotPathSchema;
 /** Whether what the change takes from or puts into a staging folder is in that of this deployment. */
 function isOfDeployment(change, deploymentId) {
     const paths = change.type === 'move' ? [change.from, change.to] : change.type === 'create_file' ? [change.staged] : [];
@@ -22943,6 +23102,7 @@ const MAX_RECOVERIES = 5;
 async function recover(host) {
     const { layout, log } = host;
     await removeStrayTemporaries(layout, log);
+    await retryDiscarded(layout, log);
     const records = readRecords(layout.journal);
     const [begin] = records;
     if (begin?.record !== 'begin') {
@@ -23008,7 +23168,7 @@ async function recoverRun(host, run) {
         record,
         end,
         address: begin.report_address,
-        accepted: end === known ? findAccepted(records) : undefined,
+        accepted: end === known ? recovery_findAccepted(records) : undefined,
         onAccepted: async (attempts) => void (await journal.append({ record: 'reported', attempts })),
     });
     if (closed.unwritten !== undefined)
@@ -23062,7 +23222,7 @@ function countAttempts({ runId }, records) {
     return runs.size;
 }
 /** The number of attempts after which the hub accepted the report of the newest end, if it did. */
-function findAccepted(records) {
+function recovery_findAccepted(records) {
     const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end');
     return last?.record === 'reported' ? last.attempts : undefined;
 }
@@ -30566,6 +30726,7 @@ function listenForCancel() {
 
 
 
+
 const isBaseUrl = (text) => {
     const url = URL.parse(text);
     return (url !== null &&
@@ -30590,7 +30751,9 @@ const minutesSchema = pipe(schemas_string(), transform(Number))
 const projectRootSchema = pipe(schemas_string().check(_regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }), refine(path => (0,external_node_path_namespaceObject.isAbsolute)(path), {
     error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
 })), transform(path => (0,external_node_path_namespaceObject.normalize)(path).replace(/(?<=.)\/+$/, '')))
-    .check(refine(path => path !== '/', {
+    .check(refine(path => Buffer.byteLength(path) <= MAX_PROJECT_ROOT_BYTES, {
+    error: `must be at most ${MAX_PROJECT_ROOT_BYTES} bytes long, because the system limits the paths below it`,
+}), refine(path => path !== '/', {
     error: "must not be the file system's root: name the directory that contains plugins/ and extensions/",
 }));
 const hostIdSchema = schemas_string().check(_regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {

@@ -7,6 +7,8 @@ export const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024
 export const DEFAULT_MAX_ENTRIES = 100_000
 export const MAX_NAME_BYTES = 255
 export const MAX_PATH_BYTES = 4096
+/** Leaves room, below the system's limit for a path, for the names that this action makes. */
+export const MAX_PROJECT_ROOT_BYTES = 3500
 export const MAX_PATH_LEVELS = 64
 export const MAX_COMPRESSION_RATIO = 1000
 export const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024

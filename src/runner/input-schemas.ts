@@ -1,6 +1,7 @@
 import { isAbsolute, normalize } from 'node:path'
 import { z } from 'zod/mini'
 import { idSchema } from '../core/identifiers.ts'
+import { MAX_PROJECT_ROOT_BYTES } from '../core/limits.ts'
 
 const isBaseUrl = (text: string): boolean => {
   const url = URL.parse(text)
@@ -51,6 +52,9 @@ export const projectRootSchema = z
     z.transform(path => normalize(path).replace(/(?<=.)\/+$/, '')),
   )
   .check(
+    z.refine(path => Buffer.byteLength(path) <= MAX_PROJECT_ROOT_BYTES, {
+      error: `must be at most ${MAX_PROJECT_ROOT_BYTES} bytes long, because the system limits the paths below it`,
+    }),
     z.refine(path => path !== '/', {
       error: "must not be the file system's root: name the directory that contains plugins/ and extensions/",
     }),

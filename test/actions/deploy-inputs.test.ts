@@ -269,7 +269,11 @@ describe('readDeployInputs', () => {
       of: request => request.artifactSha256,
     },
     'project-root': {
-      good: { '/srv/app/': '/srv/app', '/srv/../srv//app': '/srv/app' },
+      good: {
+        '/srv/app/': '/srv/app',
+        '/srv/../srv//app': '/srv/app',
+        [`/${'r'.repeat(3499)}`]: `/${'r'.repeat(3499)}`,
+      },
       bad: [
         'srv/app',
         './x',
@@ -281,6 +285,8 @@ describe('readDeployInputs', () => {
         '/srv/a\rb',
         '/srv/a\u2028b',
         '/srv/a\u001b[2J',
+        `/${'r'.repeat(3500)}`,
+        `/${'ö'.repeat(1750)}`,
       ],
       of: request => request.projectRoot,
     },

@@ -2,7 +2,13 @@ import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import { statesBetween } from '../../core/state-machine.ts'
 import { toHostError } from '../files/system-errors.ts'
-import { cleanStaging, discardStaging, finishCommitted, removeStrayTemporaries } from '../host/cleanup.ts'
+import {
+  cleanStaging,
+  discardStaging,
+  finishCommitted,
+  removeStrayTemporaries,
+  retryDiscarded,
+} from '../host/cleanup.ts'
 import type { Layout } from '../host/layout.ts'
 import { type ClosedDeployment, closeDeployment } from '../reports/close.ts'
 import type { Host } from '../reports/host.ts'
@@ -43,6 +49,7 @@ interface DeadRun {
 export async function recover(host: Host): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
   await removeStrayTemporaries(layout, log)
+  await retryDiscarded(layout, log)
   const records = readRecords(layout.journal)
   const [begin] = records
   if (begin?.record !== 'begin') {

@@ -42,7 +42,7 @@ export async function createFile(path: string, text: string): Promise<boolean> {
   const temporary = temporaryName(path)
   try {
     await writeNewFile(temporary, text)
-    linkSync(temporary, path)
+    linkOrClaimSync(temporary, path)
   } catch (error) {
     if (errnoOf(error) === 'EEXIST') return false
     throw error
@@ -51,6 +51,22 @@ export async function createFile(path: string, text: string): Promise<boolean> {
   }
   await syncDirectory(dirname(path))
   return true
+}
+
+/** Without hard links, the name is claimed by an empty file, which a crash may leave, and then replaced. */
+function linkOrClaimSync(temporary: string, path: string): void {
+  try {
+    linkSync(temporary, path)
+  } catch (error) {
+    if (!isWithoutLinks(error)) throw error
+    closeSync(openSync(path, 'wx', 0o600))
+    renameSync(temporary, path)
+  }
+}
+
+/** Whether a hard link failed because the file system has none. */
+export function isWithoutLinks(error: unknown): boolean {
+  return ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'].includes(errnoOf(error) ?? '')
 }
 
 /**

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { readdirSync, renameSync, rmdirSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { DeploymentError, toDeployError } from '../../core/errors.ts'
@@ -6,7 +7,7 @@ import { makePrivateDirectories, ownerOfTemporary } from '../files/durable-files
 import { mountPointsIn } from '../files/mounts.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { isAbsent } from '../files/tree-walk.ts'
-import { type Installation, readHostRecord, recordInstalled } from './installed.ts'
+import { type Installation, readHostRecord, recordDiscarded, recordInstalled } from './installed.ts'
 import { type Layout, stagingPath } from './layout.ts'
 import { pidExists } from './process-identity.ts'
 import { pruneTreeRecords } from './tree-record.ts'
@@ -18,13 +19,36 @@ const DISCARDED = 'discarded-'
  * Finishes a commit, and may be repeated until that succeeds: writes the record of what is installed, and moves the
  * snapshots that are not retained to where `cleanStaging` deletes them.
  * Throws only when the record cannot be written; what cannot be removed is a warning. Returns whether every discarded
- * snapshot left the snapshots folder: if not, only a repetition finds it again.
+ * snapshot left the snapshots folder or is recorded for later runs: if not, only a repetition finds it again.
  */
 export async function finishCommitted(layout: Layout, log: Log, installation: Installation): Promise<boolean> {
   await recordInstalled(layout, installation)
-  let isDone = true
-  for (const path of installation.discard) isDone = (await orWarn(log, () => putAside(layout, path))) && isDone
-  return isDone
+  const left = await discard(layout, log, installation.discard)
+  const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)))
+  return isRecorded
+}
+
+/**
+ * Tries again to remove the snapshots that earlier runs could not remove. They stay recorded until they are gone. What
+ * still fails is a warning. The caller holds the lock.
+ */
+export async function retryDiscarded(layout: Layout, log: Log): Promise<void> {
+  await orWarn(log, async () => {
+    const { discard: before } = readHostRecord(layout)
+    const left = await discard(layout, log, before)
+    if (left.length < before.length) await recordDiscarded(layout, left)
+  })
+}
+
+/** Moves snapshots out of the snapshots folder; returns those that could not be moved. */
+async function discard(layout: Layout, log: Log, paths: readonly string[]): Promise<string[]> {
+  const left: string[] = []
+  for (const path of paths) if (!(await orWarn(log, () => putAside(layout, path)))) left.push(path)
+  return left
+}
+
+async function noteDiscarded(layout: Layout, left: readonly string[]): Promise<void> {
+  await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])])
 }
 
 /**
@@ -71,7 +95,8 @@ function putAside(layout: Layout, path: string): void {
   try {
     const [mounted] = mountPointsIn(join(layout.root, path))
     if (mounted !== undefined) throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`)
-    renameSync(join(layout.root, path), join(layout.staging, `${DISCARDED}${path.split('/').slice(-3).join('-')}`))
+    // A name of its own: made from id and version, it could be longer than a name may be.
+    renameSync(join(layout.root, path), join(layout.staging, `${DISCARDED}${randomUUID()}`))
   } catch (error) {
     if (!isAbsent(error)) throw error
   }

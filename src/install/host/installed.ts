@@ -9,6 +9,7 @@ import {
   lineSchema,
   originSlugSchema,
   snapshotNameSchema,
+  snapshotPathSchema,
   timeSchema,
 } from './record-fields.ts'
 import { describeDamage, readStateFileSync } from './state-file.ts'
@@ -77,8 +78,14 @@ const fileSchema = z
     installed: z.array(installedRowSchema),
     /** Left out when empty. */
     removed: z.exactOptional(z.array(removedRowSchema)),
+    /** Snapshots that could not be removed yet, relative to the project root. Left out when empty. */
+    discard: z.exactOptional(z.array(snapshotPathSchema)),
   })
   .check(
+    z.refine(({ installed, removed = [], discard = [] }) => {
+      const retained = new Set([...installed, ...removed].flatMap(snapshotPathsOf))
+      return discard.every(path => !retained.has(path))
+    }, 'lists a retained snapshot under discard, so it contradicts itself'),
     z.refine(({ installed, removed = [] }) => isUnique([...installed, ...removed].map(nameOf)), {
       error: 'lists a plugin or extension twice, so it contradicts itself',
     }),
@@ -87,6 +94,8 @@ const fileSchema = z
 export interface HostRecord {
   installed: InstalledRow[]
   removed: RemovedRow[]
+  /** Snapshots that could not be removed yet, relative to the project root. */
+  discard: string[]
 }
 
 /** What is installed on this host; see `readHostRecord`. */
@@ -101,10 +110,10 @@ export function readInstalled(layout: Layout): InstalledRow[] {
  */
 export function readHostRecord(layout: Layout): HostRecord {
   const text = readStateFileSync(layout.installed)
-  if (text === undefined) return { installed: [], removed: [] }
+  if (text === undefined) return { installed: [], removed: [], discard: [] }
   try {
-    const { installed, removed = [] } = fileSchema.parse(JSON.parse(text))
-    return { installed, removed }
+    const { installed, removed = [], discard = [] } = fileSchema.parse(JSON.parse(text))
+    return { installed, removed, discard }
   } catch (error) {
     throw new DeploymentError(
       'inconsistent',
@@ -127,9 +136,23 @@ export async function recordInstalled(
   const before = readHostRecord(layout)
   const installed = inOrder([...before.installed.filter(isOther), ...rows])
   const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)])
-  const record = { schema: 1, installed, ...(retained.length > 0 ? { removed: retained } : {}) }
+  await writeRecord(layout, { installed, removed: retained, discard: before.discard })
+}
+
+/** Records which snapshots could not be removed yet. Durable when it returns. */
+export async function recordDiscarded(layout: Layout, discard: readonly string[]): Promise<void> {
+  await writeRecord(layout, { ...readHostRecord(layout), discard: [...discard] })
+}
+
+async function writeRecord(layout: Layout, { installed, removed, discard }: HostRecord): Promise<void> {
+  const optional = { ...(removed.length > 0 ? { removed } : {}), ...(discard.length > 0 ? { discard } : {}) }
   // Parsed, so that the keys have one order, and the same rows are always the same bytes.
-  await replaceFile(layout.installed, `${JSON.stringify(fileSchema.parse(record), null, 2)}\n`)
+  const record = fileSchema.parse({ schema: 1, installed, ...optional })
+  await replaceFile(layout.installed, `${JSON.stringify(record, null, 2)}\n`)
+}
+
+function snapshotPathsOf(row: Pick<RemovedRow, 'kind' | 'id' | 'snapshots'>): string[] {
+  return row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`)
 }
 
 /** The row of a place. */

@@ -7,6 +7,7 @@ import { requireSpace } from '../files/space.ts'
 import { toHostError } from '../files/system-errors.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import { installPath, type Layout, type Place, type Shelf } from './layout.ts'
+import { requireOwnKinds } from './own-kinds.ts'
 import { type HostAccess, requireSafeHost } from './ownership.ts'
 import { keepReserve } from './reserve.ts'
 import { requireOneMount, requireSwitchable, type SwitchingHost } from './switchable.ts'
@@ -27,6 +28,7 @@ export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
     await makePrivateDirectories(layout.own)
     // Another user may have made what we had not made yet.
     requireSafeHost(access)
+    requireOwnKinds(layout)
     await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox)
     keepReserve(layout)
   } catch (error) {

@@ -36,3 +36,13 @@ export const innerPathSchema = z.string().check(
     error: 'must be a relative path without empty parts, "." and ".."',
   }),
 )
+
+/** The directory of a snapshot, relative to the project root. */
+export const snapshotPathSchema = z
+  .string()
+  .check(
+    z.regex(
+      /^\.hub-deploy\/snapshots\/(?:plugins|extensions)\/[a-z0-9][a-z0-9_.-]{0,127}\/[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/,
+      { error: 'must be the path of a snapshot below .hub-deploy/snapshots' },
+    ),
+  )

@@ -6,6 +6,7 @@ import { appendAudit } from './audit.ts'
 import type { Host } from './host.ts'
 import {
   buildLocalReport,
+  findAccepted,
   type LocalReport,
   notSent,
   type Reported,
@@ -13,7 +14,7 @@ import {
   rewriteLocalReport,
   writeLocalReport,
 } from './local-report.ts'
-import { type Delivery, keepInOutbox } from './outbox.ts'
+import { type Delivery, keepInOutbox, removeFromOutbox } from './outbox.ts'
 
 /** A deployment that is over and not reported yet. */
 export interface Conclusion {
@@ -57,10 +58,15 @@ export async function closeDeployment(
   const { record, end, address } = conclusion
   const { plannedSteps } = record
   const failures: Failures = new Map()
-  const unsent = redactReport(buildLocalReport(record, end, notSent('not sent')), host.redact)
+  const fresh = redactReport(buildLocalReport(record, end, notSent('not sent')), host.redact)
+  // The hub has it from an earlier run, whose journal stayed.
+  const accepted = findAccepted(host.layout, fresh)
+  const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted }
   const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent))
   onLocalReport({ report: unsent, reportPath: written, plannedSteps })
-  const { reported, delivery } = await deliver(host, conclusion, unsent)
+  const known = conclusion.accepted ?? accepted?.attempts
+  const { reported, delivery } = await deliver(host, { ...conclusion, accepted: known }, unsent)
+  if (reported.accepted) removeFromOutbox(host.layout, unsent)
   if (address !== null && !reported.accepted)
     await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, address, unsent))
   const report = { ...unsent, reported }

@@ -1,9 +1,9 @@
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod/mini'
 import { reportStatusOf } from '../../core/outcome.ts'
 import { createFile, replaceFile } from '../files/durable-files.ts'
 import type { Layout } from '../host/layout.ts'
+import { readStateFileSync } from '../host/state-file.ts'
 import { type DeploymentEnd, deploymentEndSchema } from '../transaction/end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from '../transaction/facts.ts'
 import type { DeploymentRecord } from '../transaction/record.ts'
@@ -82,13 +82,40 @@ export type ReportFolder = { readonly layout: Layout; readonly redact: (text: st
  */
 export async function writeLocalReport({ layout, redact }: ReportFolder, report: LocalReport): Promise<string> {
   const text = textOf(report, redact)
-  const { started_at, slug, deployment_id: id } = report
-  const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`
-  const path = join(layout.reports, `${name}.json`)
+  const [path, longer] = possiblePaths(layout, report)
   if (await createFile(path, text)) return path
-  const own = isReportOf(path, id) ? path : join(layout.reports, `${name}-${id}.json`)
+  const own = readReportOf(path, report.deployment_id) === undefined ? longer : path
   await replaceFile(own, text)
   return own
+}
+
+/** What the report of this deployment on the host says of the hub, if that has accepted this status of it already. */
+export function findAccepted(layout: Layout, { status, ...report }: LocalReport): Reported | undefined {
+  const known = findReport(layout, report)?.report
+  return known?.status === status && known.reported.accepted ? known.reported : undefined
+}
+
+/** Notes that the hub has accepted a report after its run. Never throws: at worst the hub gets it twice. */
+export async function noteAccepted(folder: ReportFolder, sent: Named, attempts: number): Promise<void> {
+  const found = findReport(folder.layout, sent)
+  if (found === undefined) return
+  const reported: Reported = { accepted: true, attempts, error: null }
+  await rewriteLocalReport(folder, found.path, { ...found.report, reported }).catch(() => {})
+}
+
+type Named = Pick<LocalReport, 'started_at' | 'slug' | 'deployment_id'>
+
+function findReport(layout: Layout, named: Named): { path: string; report: LocalReport } | undefined {
+  for (const path of possiblePaths(layout, named)) {
+    const report = readReportOf(path, named.deployment_id)
+    if (report !== undefined) return { path, report }
+  }
+  return undefined
+}
+
+function possiblePaths(layout: Layout, { started_at, slug, deployment_id: id }: Named): [string, string] {
+  const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`
+  return [join(layout.reports, `${name}.json`), join(layout.reports, `${name}-${id}.json`)]
 }
 
 /** Replaces the report that `writeLocalReport` has just written at this path. */
@@ -101,10 +128,11 @@ function textOf(report: LocalReport, redact: (text: string) => string): string {
   return `${JSON.stringify(redactReport(report, redact), null, 2)}\n`
 }
 
-function isReportOf(path: string, deploymentId: string): boolean {
+function readReportOf(path: string, deploymentId: string): LocalReport | undefined {
   try {
-    return localReportSchema.parse(JSON.parse(readFileSync(path, 'utf8'))).deployment_id === deploymentId
+    const report = localReportSchema.parse(JSON.parse(readStateFileSync(path) ?? ''))
+    return report.deployment_id === deploymentId ? report : undefined
   } catch {
-    return false
+    return undefined
   }
 }

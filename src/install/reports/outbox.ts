@@ -1,14 +1,29 @@
-import { readdirSync, readFileSync, unlinkSync } from 'node:fs'
+import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { z } from 'zod/mini'
 import type { Log } from '../../core/log.ts'
 import { replaceFile } from '../files/durable-files.ts'
+import { tryUnlinkSync } from '../files/remove-tree.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
 import type { Layout } from '../host/layout.ts'
-import { type LocalReport, localReportSchema, type ReportFolder, redactReport } from './local-report.ts'
+import { readStateFileSync } from '../host/state-file.ts'
+import {
+  findAccepted,
+  type LocalReport,
+  localReportSchema,
+  noteAccepted,
+  type ReportFolder,
+  redactReport,
+} from './local-report.ts'
 
 const MAX_WAITING = 200
+const MAX_WAITING_DAYS = 30
+const DAY_MS = 86_400_000
 const OUTBOX_TIMEOUT_MS = 10_000
+const MAX_UNANSWERED = 2
+/** In one warning. */
+const MAX_NAMED = 5
 
 const schema = z.lazy(() => z.object({ schema: z.literal(1), address: z.string(), report: localReportSchema }))
 
@@ -36,10 +51,12 @@ export async function keepInOutbox(
   report: LocalReport,
 ): Promise<void> {
   const text = JSON.stringify({ schema: 1, address, report: redactReport(report, redact) }, null, 2)
-  await replaceFile(
-    join(layout.outbox, `${report.started_at.replaceAll(':', '-')}-${report.deployment_id}.json`),
-    `${text}\n`,
-  )
+  await replaceFile(entryPath(layout, report), `${text}\n`)
+}
+
+/** A report of this deployment that waits is not sent again. Never throws. */
+export function removeFromOutbox(layout: Layout, report: LocalReport): void {
+  tryUnlinkSync(entryPath(layout, report))
 }
 
 /** Where reports wait, and who takes them. */
@@ -47,33 +64,62 @@ export interface Outbox {
   readonly layout: Layout
   readonly log: Log
   readonly sender: ReportSender
+  readonly redact: (text: string) => string
+}
+
+interface Waiting {
+  readonly path: string
+  readonly address: string
+  readonly report: LocalReport
 }
 
 /**
- * Sends each waiting report of this address once, oldest first, for 10 s in all. A report that is accepted or finally
- * refused leaves the outbox. After the first that cannot be delivered, or a cancel, the rest wait for the next run.
+ * Sends each waiting report of this address once, oldest first, for 10 s in all, and skips what the hub cannot take. A
+ * report that is accepted or finally refused leaves the outbox; the local report notes the first. Gives up for this run
+ * after a cancel, when the hub asks for patience, or when it does not answer twice in a row. Only then are reports
+ * dropped that are older than 30 days, or than the newest 200 of the same address. Never throws.
  */
-export async function sendOutbox({ layout, log, sender }: Outbox, signal: AbortSignal): Promise<void> {
+export async function sendOutbox(outbox: Outbox, signal: AbortSignal, now = new Date()): Promise<void> {
+  const waiting = readOutbox(outbox)
+  await sendWaiting(
+    outbox,
+    waiting.filter(({ address }) => address === outbox.sender.address),
+    signal,
+  )
+  dropOld(outbox, waiting, now)
+}
+
+async function sendWaiting(outbox: Outbox, waiting: readonly Waiting[], signal: AbortSignal): Promise<void> {
   const deadline = performance.now() + OUTBOX_TIMEOUT_MS
-  const names = readdirSync(layout.outbox)
-    .filter(name => name.endsWith('.json'))
-    .sort()
-  dropOldest(layout, names, log)
-  for (const name of names.slice(-MAX_WAITING)) {
-    const path = join(layout.outbox, name)
-    const waiting = readWaiting(path)
-    if (waiting === undefined) {
-      log.warning(`${path} is not a report that this action wrote: it stays where it is.`)
+  let unanswered = 0
+  for (const { path, report } of waiting) {
+    if (findAccepted(outbox.layout, report) !== undefined) {
+      tryUnlinkSync(path)
       continue
     }
-    if (waiting.address !== sender.address) continue
     const timeoutMs = deadline - performance.now()
     if (signal.aborted || timeoutMs < 1) return
-    const delivery = await sender.send(waiting.report, { retry: false, timeoutMs })
-    logDelivery(log, waiting.report, delivery)
-    if (!delivery.accepted && !delivery.final) return
-    unlinkSync(path)
+    const delivery = await outbox.sender.send(report, { retry: false, timeoutMs })
+    await settle(outbox, { path, report }, delivery)
+    unanswered = isUnanswered(delivery) ? unanswered + 1 : 0
+    if (unanswered === MAX_UNANSWERED || isAskedToWait(delivery)) return
   }
+}
+
+async function settle(outbox: Outbox, { path, report }: Omit<Waiting, 'address'>, delivery: Delivery): Promise<void> {
+  logDelivery(outbox.log, report, delivery)
+  if (delivery.accepted) await noteAccepted(outbox, report, delivery.attempts)
+  if (!delivery.accepted && !delivery.final) return
+  if (!tryUnlinkSync(path))
+    outbox.log.warning(`${path} could not be removed, although its report needs no further attempt: remove it.`)
+}
+
+function isUnanswered(delivery: Delivery): boolean {
+  return !delivery.accepted && delivery.status === null
+}
+
+function isAskedToWait(delivery: Delivery): boolean {
+  return !delivery.accepted && delivery.status === 429
 }
 
 function logDelivery(log: Log, { started_at }: LocalReport, delivery: Delivery): void {
@@ -81,17 +127,40 @@ function logDelivery(log: Log, { started_at }: LocalReport, delivery: Delivery):
   else log.warning(`The hub did not accept the report of ${started_at}: ${delivery.error}`)
 }
 
-function readWaiting(path: string): z.infer<typeof schema> | undefined {
+/** Oldest first. What is not a report of ours stays where it is. */
+function readOutbox({ layout, log }: Outbox): Waiting[] {
+  const names = readdirSync(layout.outbox).filter(name => name.endsWith('.json'))
+  const entries = names.sort().map(name => readWaiting(join(layout.outbox, name)))
+  const foreign = entries.flatMap(entry => (typeof entry === 'string' ? [entry] : []))
+  if (foreign.length > 0)
+    log.warning(
+      `Not a report that this action wrote, so it is not sent: ${foreign.slice(0, MAX_NAMED).join(', ')}${foreign.length > MAX_NAMED ? ` and ${foreign.length - MAX_NAMED} more` : ''}. Look at it, then remove it.`,
+    )
+  return entries.filter(entry => typeof entry !== 'string')
+}
+
+/** The path alone when it is no waiting report. */
+function readWaiting(path: string): Waiting | string {
   try {
-    return schema.parse(JSON.parse(readFileSync(path, 'utf8')))
+    return { ...schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path }
   } catch {
-    return undefined
+    return path
   }
 }
 
-function dropOldest(layout: Layout, names: readonly string[], log: Log): void {
-  const excess = names.slice(0, Math.max(0, names.length - MAX_WAITING))
-  for (const name of excess) unlinkSync(join(layout.outbox, name))
-  if (excess.length > 0)
-    log.warning(`${excess.length} reports older than the newest ${MAX_WAITING} were dropped from the outbox.`)
+function dropOld({ layout, log }: Outbox, waiting: readonly Waiting[], now: Date): void {
+  const left = waiting.filter(({ path }) => pathExistsSync(path))
+  const byAddress = Map.groupBy(left, ({ address }) => address)
+  const excess = new Set([...byAddress.values()].flatMap(entries => entries.slice(0, -MAX_WAITING)))
+  const oldest = new Date(now.getTime() - MAX_WAITING_DAYS * DAY_MS).toISOString()
+  const dropped = left.filter(entry => excess.has(entry) || entry.report.completed_at < oldest)
+  const gone = dropped.filter(({ path }) => tryUnlinkSync(path))
+  if (gone.length > 0)
+    log.warning(
+      `Dropped from the outbox ${layout.outbox}, because no hub took them in ${MAX_WAITING_DAYS} days, or newer ones fill it: ${gone.length} reports. Their local reports stay.`,
+    )
+}
+
+function entryPath(layout: Layout, { started_at, deployment_id }: LocalReport): string {
+  return join(layout.outbox, `${started_at.replaceAll(':', '-')}-${deployment_id}.json`)
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { describe, it } from 'node:test'
 import {
   createFile,
@@ -12,6 +13,7 @@ import {
   writeNewFile,
 } from '../../../src/install/files/durable-files.ts'
 import { openPrivateFileSync } from '../../../src/install/files/private-file.ts'
+import { whyNoStrace } from '../../e2e/harness/strace.ts'
 import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
 describe('replaceFile', () => {
@@ -113,4 +115,19 @@ describe('openPrivateFileSync', () => {
   it('reports a problem with the folder', t => {
     assert.throws(() => openPrivateFileSync(join(temporaryDirectory(t), 'gone')), { code: 'step_failed' })
   })
+})
+
+describe('createFile on a file system without hard links', { skip: whyNoStrace() }, () => {
+  for (const errno of ['EPERM', 'EOPNOTSUPP', 'ENOSYS']) {
+    it(`creates the file whole, and never replaces one, after ${errno}`, t => {
+      const path = join(temporaryDirectory(t), 'file')
+      const program = join(import.meta.dirname, 'create-two-files.ts')
+      const strace = ['-f', '-qq', '-o', '/dev/null', '-e', `inject=?link,linkat:error=${errno}`]
+      const { stdout, stderr } = spawnSync('strace', [...strace, process.execPath, program, path], { encoding: 'utf8' })
+      assert.equal(stdout.trim(), '[true,false]', stderr)
+      assert.equal(readFileSync(path, 'utf8'), 'first')
+      assert.equal(statSync(path).mode & 0o777, 0o600)
+      assert.deepEqual(readdirSync(dirname(path)), ['file'])
+    })
+  }
 })

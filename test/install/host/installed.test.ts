@@ -73,7 +73,11 @@ describe('the record of a removed part', () => {
     await recordInstalled(layout, { rows: [rowOf(), rowOf({ id: 'other' })], removed: [] })
     const removed = removedRowOf({ snapshots: [snapshotOf('1-2.0.0', { kept_paths: ['data'] })] })
     await recordInstalled(layout, { rows: [], removed: [removed] })
-    assert.deepEqual(readHostRecord(layout), { installed: [rowOf({ id: 'other' })], removed: [removed] })
+    assert.deepEqual(readHostRecord(layout), {
+      installed: [rowOf({ id: 'other' })],
+      removed: [removed],
+      discard: [],
+    })
     await recordInstalled(layout, { rows: [rowOf({ id: 'other', version: '3.0.0' })], removed: [] })
     assert.deepEqual(readHostRecord(layout).removed, [removed])
     await recordInstalled(layout, { rows: [rowOf()], removed: [] })
@@ -126,6 +130,14 @@ describe('a name in the record of what is installed', () => {
     assertRefused(layout, { schema: 1, installed: [rowOf({ snapshots })] })
   })
 
+  it('may not lead the retry of a removal anywhere but to a snapshot that is not retained', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const installed = [rowOf({ snapshots: [snapshotOf('1-2.0.0')] })]
+    const snapshots = '.hub-deploy/snapshots/plugins/greeter'
+    for (const path of ['plugins', 'plugins/greeter', `${snapshots}/..`, snapshots, `${snapshots}/1-2.0.0`])
+      assertRefused(layout, { schema: 1, installed, discard: [path] })
+  })
+
   it('is accepted at its greatest length', async t => {
     const layout = await prepareTemporaryHost(t)
     const [id, version] = ['i'.repeat(128), 'v'.repeat(128)]
@@ -144,7 +156,7 @@ function assertRefused(layout: Layout, record: unknown): void {
       error instanceof DeploymentError &&
       error.code === 'inconsistent' &&
       error.message.includes(layout.installed) &&
-      /must |twice/.test(error.message) &&
+      /must |twice|retained/.test(error.message) &&
       error.message.includes('move it away'),
   )
 }

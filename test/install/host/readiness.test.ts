@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { chmodSync, existsSync, mkdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
@@ -111,6 +111,38 @@ describe('checkHost', () => {
     const layout = await prepareTemporaryHost(t)
     assert.throws(() => requireSpace(layout.root, Number.MAX_SAFE_INTEGER), refusedWith('disk_full'))
   })
+})
+
+describe('something else in the place of a file or directory of this action', () => {
+  const kinds: Record<string, 'a directory' | 'a file'> = {
+    staging: 'a directory',
+    snapshots: 'a directory',
+    trees: 'a directory',
+    reports: 'a directory',
+    outbox: 'a directory',
+    lock: 'a file',
+    'journal.jsonl': 'a file',
+    'installed.json': 'a file',
+    'audit.jsonl': 'a file',
+    reserve: 'a file',
+  }
+  for (const [name, expected] of Object.entries(kinds)) {
+    it(`is named, with advice: ${name} is not ${expected}`, async t => {
+      const layout = await prepareTemporaryHost(t)
+      const path = join(layout.own, name)
+      rmSync(path, { recursive: true, force: true })
+      if (expected === 'a file') mkdirSync(path)
+      else writeFileSync(path, '')
+      await assert.rejects(
+        prepareHost({ layout, allowSharedRoot: false }, collectLog()),
+        error =>
+          error instanceof DeploymentError &&
+          error.code === 'host_not_writable' &&
+          error.message.includes(`${path} must be ${expected}`) &&
+          error.message.includes('Move that away'),
+      )
+    })
+  }
 })
 
 function hostOf(layout: Layout): SwitchingHost {

@@ -1,12 +1,16 @@
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import type { Layout } from '../../../src/install/host/layout.ts'
-import { type Delivery, keepInOutbox, sendOutbox } from '../../../src/install/reports/outbox.ts'
+import { closeDeployment } from '../../../src/install/reports/close.ts'
+import { writeLocalReport } from '../../../src/install/reports/local-report.ts'
+import { type Delivery, keepInOutbox, type ReportSender, sendOutbox } from '../../../src/install/reports/outbox.ts'
+import { buildEnd } from '../../../src/install/transaction/end.ts'
+import { createDeploymentRecord } from '../../../src/install/transaction/record.ts'
 import { collectLog } from '../collected-log.ts'
 import { hostOf } from '../prepared-deployment.ts'
-import { prepareTemporaryHost, reportOf, senderThat } from '../prepared-host.ts'
+import { DEPLOYMENT_ID, factsOf, NO_REDACTION, prepareTemporaryHost, reportOf, senderThat } from '../prepared-host.ts'
 
 const HERE = 'http://hub greeter'
 
@@ -28,13 +32,15 @@ describe('keepInOutbox', () => {
 })
 
 const NEVER = new AbortController().signal
+/** Shortly after the reports of these tests. */
+const NOW = new Date('2026-01-04T00:00:00.000Z')
 
 describe('sendOutbox', () => {
   it('sends nothing after a cancel', async t => {
     const layout = await prepareTemporaryHost(t)
     const sender = senderThat({ accepted: true, attempts: 1 })
     await keep(layout, '2026-01-01T00:00:00.000Z')
-    await sendOutbox({ layout, sender, log: collectLog() }, AbortSignal.abort())
+    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION }, AbortSignal.abort(), NOW)
     assert.equal(sender.sent.length, 0)
   })
 
@@ -42,8 +48,8 @@ describe('sendOutbox', () => {
     const layout = await prepareTemporaryHost(t)
     const sender = senderThat({ accepted: true, attempts: 1 })
     for (const day of ['03', '01', '02']) await keep(layout, `2026-01-${day}T00:00:00.000Z`)
-    await sendOutbox({ layout, sender, log: collectLog() }, NEVER)
-    await sendOutbox({ layout, sender, log: collectLog() }, NEVER)
+    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION }, NEVER, NOW)
+    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION }, NEVER, NOW)
     assert.deepEqual(
       sender.sent.map(({ report, retry }) => [report.started_at.slice(8, 10), retry]),
       [
@@ -59,20 +65,30 @@ describe('sendOutbox', () => {
     const layout = await prepareTemporaryHost(t)
     const sender = senderThat({ accepted: true, attempts: 1 })
     await keep(layout, '2026-01-01T00:00:00.000Z', 'http://other greeter')
-    await sendOutbox({ layout, sender, log: collectLog() }, NEVER)
+    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION }, NEVER, NOW)
     assert.deepEqual(sender.sent, [])
     assert.equal(readdirSync(layout.outbox).length, 1)
   })
 
   const deliveries: Record<string, { delivery: Delivery; sent: number; left: number }> = {
-    'stops at the first while the hub is down': {
-      delivery: { accepted: false, attempts: 1, status: 500, error: 'down', final: false },
+    'skips what the hub cannot take': {
+      delivery: { accepted: false, attempts: 1, status: 500, error: 'broken', final: false },
+      sent: 3,
+      left: 3,
+    },
+    'stops when the hub does not answer twice in a row': {
+      delivery: { accepted: false, attempts: 1, status: null, error: 'down', final: false },
+      sent: 2,
+      left: 3,
+    },
+    'stops when the hub asks for patience': {
+      delivery: { accepted: false, attempts: 1, status: 429, error: 'later', final: false },
       sent: 1,
-      left: 2,
+      left: 3,
     },
     'drops what the hub finally refuses': {
       delivery: { accepted: false, attempts: 1, status: 400, error: 'no', final: true },
-      sent: 2,
+      sent: 3,
       left: 0,
     },
   }
@@ -81,8 +97,8 @@ describe('sendOutbox', () => {
       const layout = await prepareTemporaryHost(t)
       const sender = senderThat(delivery)
       const log = collectLog()
-      for (const day of ['01', '02']) await keep(layout, `2026-01-${day}T00:00:00.000Z`)
-      await sendOutbox({ layout, sender, log }, NEVER)
+      for (const day of ['01', '02', '03']) await keep(layout, `2026-01-${day}T00:00:00.000Z`)
+      await sendOutbox({ layout, sender, log, redact: NO_REDACTION }, NEVER, NOW)
       assert.deepEqual([sender.sent.length, readdirSync(layout.outbox).length], [sent, left])
       assert.equal(log.lines.filter(line => line.startsWith('warning')).length, sent)
     })
@@ -94,17 +110,93 @@ describe('sendOutbox', () => {
     writeFileSync(join(layout.outbox, '0.json'), '{"schema":1}')
     writeFileSync(join(layout.outbox, 'notes.txt'), '')
     await keep(layout, '2026-01-01T00:00:00.000Z')
-    await sendOutbox({ layout, sender, log: collectLog() }, NEVER)
+    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION }, NEVER, NOW)
     assert.equal(sender.sent.length, 1)
     assert.deepEqual(readdirSync(layout.outbox), ['0.json', 'notes.txt'])
   })
 
-  it('keeps the newest 200 and drops older ones', async t => {
+  it('delivers the reports behind one that the hub answers with 500', async t => {
     const layout = await prepareTemporaryHost(t)
-    for (let index = 0; index < 203; index++) writeFileSync(join(layout.outbox, `${1000 + index}.json`), '{}')
+    for (const day of ['01', '02', '03']) await keep(layout, `2026-01-${day}T00:00:00.000Z`)
+    const sender: ReportSender = {
+      address: HERE,
+      send: async ({ started_at }) =>
+        started_at.startsWith('2026-01-01')
+          ? { accepted: false, attempts: 1, status: 500, error: 'broken', final: false }
+          : { accepted: true, attempts: 1 },
+    }
+    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION }, NEVER, NOW)
+    assert.deepEqual(
+      readdirSync(layout.outbox).map(name => name.slice(0, 10)),
+      ['2026-01-01'],
+    )
+  })
+
+  it('sends all that wait before it keeps the newest 200 of each address', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const there = 'http://hub another'
+    for (let index = 0; index < 203; index++) {
+      const at = new Date(NOW.getTime() - 1_000_000 + index * 1000).toISOString()
+      await keepInOutbox(hostOf(layout), HERE, reportOf({ started_at: at, completed_at: at }))
+      if (index < 3) await keepInOutbox(hostOf(layout), there, reportOf({ started_at: `${at.slice(0, -2)}1Z` }))
+    }
+    const outbox = { layout, log: collectLog(), redact: NO_REDACTION }
+    const broken = senderThat({ accepted: false, attempts: 1, status: 500, error: 'broken', final: false })
+    await sendOutbox({ ...outbox, sender: broken }, NEVER, NOW)
+    assert.deepEqual([broken.sent.length, readdirSync(layout.outbox).length], [203, 203])
+    const another = senderThat({ accepted: true, attempts: 1 }, there)
+    await sendOutbox({ ...outbox, sender: another }, NEVER, NOW)
+    assert.deepEqual([another.sent.length, readdirSync(layout.outbox).length], [3, 200])
+  })
+
+  it('drops a report to a retired hub after 30 days', async t => {
+    const layout = await prepareTemporaryHost(t)
     const sender = senderThat({ accepted: true, attempts: 1 })
-    await sendOutbox({ layout, sender, log: collectLog() }, NEVER)
-    const names = readdirSync(layout.outbox)
-    assert.deepEqual([names.length, names.sort()[0]], [200, '1003.json'])
+    await keep(layout, '2026-01-01T00:00:00.000Z', 'http://retired greeter')
+    const outbox = { layout, sender, log: collectLog(), redact: NO_REDACTION }
+    await sendOutbox(outbox, NEVER, new Date('2026-02-01T00:00:00.000Z'))
+    assert.equal(readdirSync(layout.outbox).length, 1)
+    await sendOutbox(outbox, NEVER, new Date('2026-02-02T00:00:00.000Z'))
+    assert.equal(readdirSync(layout.outbox).length, 0)
+  })
+
+  it('names a directory in place of a report, and fails no run, however many there are', async t => {
+    const layout = await prepareTemporaryHost(t)
+    for (let index = 0; index < 203; index++) mkdirSync(join(layout.outbox, `${1000 + index}.json`))
+    await keep(layout, '2026-01-01T00:00:00.000Z')
+    const [sender, log] = [senderThat({ accepted: true, attempts: 1 }), collectLog()]
+    await sendOutbox({ layout, sender, log, redact: NO_REDACTION }, NEVER, NOW)
+    assert.deepEqual([sender.sent.length, readdirSync(layout.outbox).length], [1, 203])
+    assert.match(log.lines.join('\n'), /1000\.json.* and 198 more.*remove it/)
+  })
+
+  it('notes in the local report what the hub has accepted, and never sends it again', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const [report, sender] = [reportOf(), senderThat({ accepted: true, attempts: 1 })]
+    const host = hostOf(layout, { sender })
+    const path = await writeLocalReport(host, report)
+    await keepInOutbox(host, HERE, report)
+    const outbox = { layout, sender, log: collectLog(), redact: NO_REDACTION }
+    await sendOutbox(outbox, NEVER, NOW)
+    assert.equal(JSON.parse(readFileSync(path, 'utf8')).reported.accepted, true)
+    // An entry that could not be removed, and a journal that stayed.
+    await keepInOutbox(host, HERE, report)
+    await sendOutbox(outbox, NEVER, NOW)
+    const record = createDeploymentRecord(factsOf(), [])
+    const end = buildEnd(new Date(report.completed_at), { outcome: 'success' })
+    const { report: again } = await closeDeployment(host, { record, end, address: HERE })
+    assert.deepEqual([sender.sent.length, again.deployment_id, again.reported.accepted], [1, DEPLOYMENT_ID, true])
+    assert.deepEqual(readdirSync(layout.outbox), [])
+  })
+
+  it('sends a report again whose status is another now', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const sender = senderThat({ accepted: true, attempts: 1 })
+    const host = hostOf(layout, { sender })
+    const accepted = { accepted: true, attempts: 1, error: null }
+    await writeLocalReport(host, reportOf({ status: 'failed', outcome: 'inconsistent', reported: accepted }))
+    const end = buildEnd(NOW, { outcome: 'rolled_back' })
+    await closeDeployment(host, { record: createDeploymentRecord(factsOf(), []), end, address: HERE })
+    assert.equal(sender.sent.length, 1)
   })
 })

@@ -1,0 +1,24 @@
+import { DeploymentError } from '../../core/errors.ts'
+import { lstatIfPresentSync } from '../files/tree-walk.ts'
+import { auditPath, type Layout, reservePath } from './layout.ts'
+
+/**
+ * Checks that everything in `.hub-deploy/` that this action uses by name is a directory or a regular file, as it makes
+ * it. What is missing is fine. Throws DeploymentError `host_not_writable` with what is in the way and what to do.
+ */
+export function requireOwnKinds(layout: Layout): void {
+  const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout
+  for (const path of [staging, snapshots, trees, reports, outbox]) {
+    if (lstatIfPresentSync(path)?.isDirectory() === false) throw inTheWay(path, 'a directory')
+  }
+  for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
+    if (lstatIfPresentSync(path)?.isFile() === false) throw inTheWay(path, 'a file')
+  }
+}
+
+function inTheWay(path: string, expected: string): DeploymentError {
+  return new DeploymentError(
+    'host_not_writable',
+    `${path} must be ${expected} of this action, but something else is in its place. Move that away, restore ${path} if you have a copy, and run again.`,
+  )
+}

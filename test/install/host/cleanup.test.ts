@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict'
+import { existsSync, readdirSync, renameSync, symlinkSync, unlinkSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { describe, it } from 'node:test'
+import { cleanStaging, finishCommitted, retryDiscarded } from '../../../src/install/host/cleanup.ts'
+import { readHostRecord } from '../../../src/install/host/installed.ts'
+import { collectLog } from '../collected-log.ts'
+import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
+import { writeTree } from '../temporary-directory.ts'
+
+const SNAPSHOT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
+
+describe('a discarded snapshot', () => {
+  it('is removed even when its id and version are as long as they may be', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const path = `.hub-deploy/snapshots/plugins/${'i'.repeat(128)}/1-${'v'.repeat(128)}`
+    writeTree(layout.root, { [`${path}/main.py`]: 'old' })
+    const log = collectLog()
+    assert.ok(await finishCommitted(layout, log, { rows: [rowOf()], removed: [], discard: [path] }))
+    await cleanStaging(layout, log)
+    assert.ok(!existsSync(join(layout.root, path)))
+    assert.deepEqual([readdirSync(layout.staging), log.lines], [[], []])
+  })
+
+  it('that cannot be removed stays recorded, for as many runs as it takes', async t => {
+    const layout = await prepareTemporaryHost(t)
+    writeTree(layout.root, { [`${SNAPSHOT}/main.py`]: 'old' })
+    const folder = dirname(join(layout.root, SNAPSHOT))
+    // A path that nothing can be reached by fails for root as well.
+    renameSync(folder, `${folder}-real`)
+    symlinkSync('greeter', folder)
+    const log = collectLog()
+    assert.ok(await finishCommitted(layout, log, { rows: [rowOf()], removed: [], discard: [SNAPSHOT] }))
+    for (let run = 0; run < 3; run++) await retryDiscarded(layout, log)
+    assert.deepEqual(readHostRecord(layout).discard, [SNAPSHOT])
+    assert.deepEqual(readHostRecord(layout).installed, [rowOf()])
+    assert.equal(log.lines.filter(line => line.startsWith('warning')).length, 4)
+    unlinkSync(folder)
+    renameSync(`${folder}-real`, folder)
+    await retryDiscarded(layout, log)
+    assert.ok(!existsSync(join(layout.root, SNAPSHOT)))
+    assert.deepEqual(readHostRecord(layout).discard, [])
+  })
+})
