@@ -19069,6 +19069,8 @@ function readMountPoints() {
 
 
 const OVERLAY_MAGIC = 0x794c7630;
+/** In the staging folder: the target of renames that must fail. It never contains anything of the host's. */
+const PROBE = 'probe';
 /**
  * Checks that what is in a place can be switched by renames: it contains no mount point, and the system lets this run
  * move it and the kept paths in it. Changes nothing. Throws DeploymentError `unsafe_host`, which says what to do.
@@ -19166,11 +19168,11 @@ function isWritable(path) {
         return false;
     }
 }
-/** A directory that nothing can replace, because it is not empty. */
+/** A directory that nothing can replace, because it is not empty. A killed run may have left it behind. */
 function makeBlocker({ staging }) {
-    const folder = (0,external_node_fs_namespaceObject.mkdtempSync)((0,external_node_path_namespaceObject.join)(staging, 'probe-'));
+    const folder = (0,external_node_path_namespaceObject.join)(staging, PROBE);
     const path = (0,external_node_path_namespaceObject.join)(folder, 'full');
-    (0,external_node_fs_namespaceObject.mkdirSync)(path);
+    (0,external_node_fs_namespaceObject.mkdirSync)(path, { recursive: true, mode: 0o700 });
     (0,external_node_fs_namespaceObject.writeFileSync)((0,external_node_path_namespaceObject.join)(path, 'file'), '');
     return {
         path,
@@ -22169,6 +22171,7 @@ function readStartTime(pid) {
 
 
 
+
 /** The beginning of each name in the staging folder that no journal needs any more. */
 const DISCARDED = 'discarded-';
 /**
@@ -22227,7 +22230,7 @@ function discardStaging(layout, deploymentId) {
 async function cleanStaging(layout, log) {
     for (const name of (0,external_node_fs_namespaceObject.readdirSync)(layout.staging)) {
         const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
-        await orWarn(log, () => (name.startsWith(DISCARDED) ? removeTree(path) : setStagingAside(layout, log, name)));
+        await orWarn(log, () => (isDisposable(name) ? removeTree(path) : setStagingAside(layout, log, name)));
     }
     await orWarn(log, () => pruneTreeRecords(layout, usedDigests(layout)));
 }
@@ -22244,6 +22247,9 @@ async function removeStrayTemporaries(layout, log) {
             await orWarn(log, () => removeTree((0,external_node_path_namespaceObject.join)(folder, name)));
         }
     }
+}
+function isDisposable(name) {
+    return name === PROBE || name.startsWith(DISCARDED);
 }
 /** A rename, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
 function putAside(layout, path) {
@@ -23686,12 +23692,12 @@ async function lockHost(deployment) {
     try {
         // It may have taken long to get the lock.
         requireSafeHost(host);
+        tools.observer.onLocked(interruptedReport(deployment));
     }
     catch (error) {
         await lock.release();
         throw error;
     }
-    tools.observer.onLocked(interruptedReport(deployment));
     return {
         async recover() {
             await recover(host);

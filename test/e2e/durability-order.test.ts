@@ -102,7 +102,8 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
       const succeeded = indexOf(events, event => event.kind === 'output' && event.text.includes('success'))
       const discarded = indexOf(events, event => event.kind === 'rename' && event.to.includes('/discarded-'))
       const recorded = indexOf(events, event => event.kind === 'rename' && event.to.endsWith('/installed.json'))
-      const removed = events.findIndex(event => event.kind === 'remove' && /snapshots|staging/.test(event.path))
+      // A tree is removed by descriptor, so that a removal names no folder.
+      const removed = indexOf(events, event => event.kind === 'remove' && event.path.endsWith('/plugin.yaml'))
       for (const later of [succeeded, discarded, recorded, removed]) assert.ok(commit < durable && durable < later)
     }
   })

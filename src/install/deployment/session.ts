@@ -66,11 +66,11 @@ export async function lockHost(deployment: RunningDeployment): Promise<LockedHos
   try {
     // It may have taken long to get the lock.
     requireSafeHost(host)
+    tools.observer.onLocked(interruptedReport(deployment))
   } catch (error) {
     await lock.release()
     throw error
   }
-  tools.observer.onLocked(interruptedReport(deployment))
   return {
     async recover() {
       await recover(host)

@@ -10,6 +10,7 @@ import { isAbsent } from '../files/tree-walk.ts'
 import { type Installation, readHostRecord, recordDiscarded, recordInstalled } from './installed.ts'
 import { type Layout, stagingPath } from './layout.ts'
 import { pidExists } from './process-identity.ts'
+import { PROBE } from './switchable.ts'
 import { pruneTreeRecords } from './tree-record.ts'
 
 /** The beginning of each name in the staging folder that no journal needs any more. */
@@ -71,7 +72,7 @@ export function discardStaging(layout: Layout, deploymentId: string): void {
 export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
   for (const name of readdirSync(layout.staging)) {
     const path = join(layout.staging, name)
-    await orWarn(log, () => (name.startsWith(DISCARDED) ? removeTree(path) : setStagingAside(layout, log, name)))
+    await orWarn(log, () => (isDisposable(name) ? removeTree(path) : setStagingAside(layout, log, name)))
   }
   await orWarn(log, () => pruneTreeRecords(layout, usedDigests(layout)))
 }
@@ -88,6 +89,10 @@ export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<
       await orWarn(log, () => removeTree(join(folder, name)))
     }
   }
+}
+
+function isDisposable(name: string): boolean {
+  return name === PROBE || name.startsWith(DISCARDED)
 }
 
 /** A rename, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */

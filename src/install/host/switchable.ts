@@ -2,7 +2,6 @@ import {
   accessSync,
   constants,
   mkdirSync,
-  mkdtempSync,
   realpathSync,
   renameSync,
   rmdirSync,
@@ -19,6 +18,8 @@ import { type HostTree, presentPaths } from './keep-paths.ts'
 import { installPath, type Layout, type Place, type Shelf } from './layout.ts'
 
 const OVERLAY_MAGIC = 0x794c7630
+/** In the staging folder: the target of renames that must fail. It never contains anything of the host's. */
+export const PROBE = 'probe'
 
 /** A host, and what a deployment is asked to keep there. */
 export interface SwitchingHost {
@@ -135,11 +136,11 @@ function isWritable(path: string): boolean {
   }
 }
 
-/** A directory that nothing can replace, because it is not empty. */
+/** A directory that nothing can replace, because it is not empty. A killed run may have left it behind. */
 function makeBlocker({ staging }: Layout): { path: string; remove(): void } {
-  const folder = mkdtempSync(join(staging, 'probe-'))
+  const folder = join(staging, PROBE)
   const path = join(folder, 'full')
-  mkdirSync(path)
+  mkdirSync(path, { recursive: true, mode: 0o700 })
   writeFileSync(join(path, 'file'), '')
   return {
     path,

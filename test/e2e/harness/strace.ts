@@ -92,7 +92,9 @@ export function describeCall({ role, name, args, nth }: SystemCall, folders: Rea
     .replaceAll(/\d+</g, '<')
     .replace(/^(.*journal\.jsonl>), \d+$/, '$1, <length>')
   // A removal goes through a directory in no certain order.
-  const ordered = /^(unlink|rmdir)/.test(name) ? timeless.replace(/(staging\/)[^"]+/, '$1*') : timeless
+  const ordered = /^(unlink|rmdir)/.test(name)
+    ? timeless.replace(/(staging\/|\/proc\/self\/fd\/)[^"]+/, '$1*')
+    : timeless
   return `${role} ${name}(${ordered}) #${nth}`
 }
 
