@@ -156,7 +156,7 @@ describe('a removal that is rolled back', () => {
   })
 
   it('leaves everything in place when the directory cannot be moved', { skip: whyNoStrace() }, async () => {
-    const run = tamper(join(stage.root, 'extensions/mailer'), 'rename', 'error=EPERM')
+    const run = tamper(join(stage.root, 'extensions/mailer'), 'rename', 'error=EPERM', '5')
     const { outputs } = await assertRolledBack(() => update({ included: WITHOUT_MAILER }, SYSTEMD, run))
     assert.deepEqual([outputs['failed-step'], outputs['error-code']], ['extensions/mailer', 'host_not_writable'])
     assert.deepEqual(changed(), ['stop mailer.service', 'restart mailer.service'])

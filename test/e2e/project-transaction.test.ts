@@ -133,7 +133,7 @@ describe('a project of three parts is rolled back as one', () => {
     }))
 
   it('when the directory of the last part cannot be moved', { skip: whyNoStrace() }, () => {
-    const run = tamper(join(stage.root, 'extensions/mailer'), 'rename', 'error=EPERM')
+    const run = tamper(join(stage.root, 'extensions/mailer'), 'rename', 'error=EPERM', '5')
     return assertRolledBack(() => update([], run), { code: 'host_not_writable', step: 'mailer' })
   })
 })
