@@ -22637,6 +22637,7 @@ function checksum(seq, body) {
 
 
 
+
 /** The journal's size at first, and what it grows by. */
 const CHUNK_BYTES = 64 * 1024;
 /** Never used up by what announces a change: an undo, its end and its reports always find this room allocated. */
@@ -22644,9 +22645,16 @@ const ROOM_FOR_UNDO_BYTES = 32 * 1024;
 /** What a file system writes as a whole; so what a power cut leaves of a record is its beginning. */
 const PAGE_BYTES = 4096;
 const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
-/** Makes a durable journal of one line, with room for those to come. Whole, or not there. */
+/** Makes a durable journal of one line, with room for those to come. Whole, or not there; so too when it throws. */
 async function writeNewJournal(path, line) {
-    await replaceFile(path, padded(line));
+    try {
+        await replaceFile(path, padded(line));
+    }
+    catch (error) {
+        // It may be there and not be durable: the run reports its own end, so no other may recover it.
+        tryUnlinkSync(path);
+        throw error;
+    }
 }
 /**
  * The open journal: text is written over its padding, in place, so that it needs no space. The lines after which a

@@ -1,6 +1,7 @@
 import { closeSync, constants, fdatasync, openSync, readFileSync, writeSync } from 'node:fs'
 import { promisify } from 'node:util'
 import { replaceFile } from '../files/durable-files.ts'
+import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { PADDING, parseJournalText } from './journal-line.ts'
 
 /** The journal's size at first, and what it grows by. */
@@ -12,9 +13,15 @@ const PAGE_BYTES = 4096
 
 const syncData = promisify(fdatasync)
 
-/** Makes a durable journal of one line, with room for those to come. Whole, or not there. */
+/** Makes a durable journal of one line, with room for those to come. Whole, or not there; so too when it throws. */
 export async function writeNewJournal(path: string, line: string): Promise<void> {
-  await replaceFile(path, padded(line))
+  try {
+    await replaceFile(path, padded(line))
+  } catch (error) {
+    // It may be there and not be durable: the run reports its own end, so no other may recover it.
+    tryUnlinkSync(path)
+    throw error
+  }
 }
 
 /**
