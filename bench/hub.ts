@@ -57,7 +57,7 @@ async function answerMarketplace(artifact: ZipArtifact, { route, response }: Cal
 async function answerProject(artifact: SealedArtifact, { route, url, response }: Call): Promise<void> {
   switch (route) {
     case 'v1/auth':
-      return sendJson(response, 200, { access_token: 'bench-token' })
+      return sendJson(response, 200, { access_token: 'bench-access-token' })
     case `v1/projects/${SLUG}/versions/latest`:
       return sendJson(response, 200, { version: artifact.version })
     case `v1/projects/${SLUG}/artifacts/${artifact.version}`:
