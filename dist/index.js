@@ -19379,6 +19379,7 @@ const external_node_perf_hooks_namespaceObject = __WEBPACK_EXTERNAL_createRequir
 
 
 
+
 const MAX_WAITING = 200;
 const MAX_WAITING_DAYS = 30;
 const DAY_MS = 86_400_000;
@@ -19400,12 +19401,19 @@ function removeFromOutbox(layout, report) {
  * Sends each waiting report of this address once, oldest first, for 10 s in all, and skips what the hub cannot take. A
  * report that is accepted or finally refused leaves the outbox; the local report notes the first. Gives up for this run
  * after a cancel, when the hub asks for patience, or when it does not answer twice in a row. Only then are reports
- * dropped that are older than 30 days, or than the newest 200 of the same address. Never throws.
+ * dropped that are older than 30 days, or than the newest 200 of the same address. Never throws: what the disk refuses
+ * is a warning.
  */
 async function sendOutbox(outbox, signal, now = new Date()) {
-    const waiting = readOutbox(outbox);
-    await sendWaiting(outbox, waiting.filter(({ address }) => address === outbox.sender.address), signal);
-    dropOld(outbox, waiting, now);
+    try {
+        const waiting = readOutbox(outbox);
+        await sendWaiting(outbox, waiting.filter(({ address }) => address === outbox.sender.address), signal);
+        dropOld(outbox, waiting, now);
+    }
+    catch (error) {
+        const { message } = toHostError(error, `sending the reports that wait in ${outbox.layout.outbox}`);
+        outbox.log.warning(`Later runs try again: ${message}`);
+    }
 }
 async function sendWaiting(outbox, waiting, signal) {
     const deadline = external_node_perf_hooks_namespaceObject.performance.now() + OUTBOX_TIMEOUT_MS;

@@ -5,6 +5,7 @@ import { z } from 'zod/mini'
 import type { Log } from '../../core/log.ts'
 import { replaceFile } from '../files/durable-files.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
+import { toHostError } from '../files/system-errors.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import type { Layout } from '../host/layout.ts'
 import { readStateFileSync } from '../host/state-file.ts'
@@ -77,16 +78,22 @@ interface Waiting {
  * Sends each waiting report of this address once, oldest first, for 10 s in all, and skips what the hub cannot take. A
  * report that is accepted or finally refused leaves the outbox; the local report notes the first. Gives up for this run
  * after a cancel, when the hub asks for patience, or when it does not answer twice in a row. Only then are reports
- * dropped that are older than 30 days, or than the newest 200 of the same address. Never throws.
+ * dropped that are older than 30 days, or than the newest 200 of the same address. Never throws: what the disk refuses
+ * is a warning.
  */
 export async function sendOutbox(outbox: Outbox, signal: AbortSignal, now = new Date()): Promise<void> {
-  const waiting = readOutbox(outbox)
-  await sendWaiting(
-    outbox,
-    waiting.filter(({ address }) => address === outbox.sender.address),
-    signal,
-  )
-  dropOld(outbox, waiting, now)
+  try {
+    const waiting = readOutbox(outbox)
+    await sendWaiting(
+      outbox,
+      waiting.filter(({ address }) => address === outbox.sender.address),
+      signal,
+    )
+    dropOld(outbox, waiting, now)
+  } catch (error) {
+    const { message } = toHostError(error, `sending the reports that wait in ${outbox.layout.outbox}`)
+    outbox.log.warning(`Later runs try again: ${message}`)
+  }
 }
 
 async function sendWaiting(outbox: Outbox, waiting: readonly Waiting[], signal: AbortSignal): Promise<void> {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import type { Layout } from '../../../src/install/host/layout.ts'
@@ -168,6 +168,16 @@ describe('sendOutbox', () => {
     await sendOutbox({ layout, sender, log, redact: NO_REDACTION }, NEVER, NOW)
     assert.deepEqual([sender.sent.length, readdirSync(layout.outbox).length], [1, 203])
     assert.match(log.lines.join('\n'), /1000\.json.* and 198 more.*remove it/)
+  })
+
+  it('is a warning, and fails no run, when its folder cannot be listed', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const [sender, log] = [senderThat({ accepted: true, attempts: 1 }), collectLog()]
+    rmSync(layout.outbox, { recursive: true })
+    writeFileSync(layout.outbox, '')
+    await sendOutbox({ layout, sender, log, redact: NO_REDACTION }, NEVER, NOW)
+    assert.equal(log.lines.filter(line => line.startsWith('warning')).length, 1)
+    assert.ok(log.lines.join('\n').includes(layout.outbox))
   })
 
   it('notes in the local report what the hub has accepted, and never sends it again', async t => {
