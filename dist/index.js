@@ -17698,6 +17698,10 @@ function reservePath(layout) {
 
 
 /** What our own state files contain, parsed as strictly as a hub's answer: some of it becomes a path. */
+/** Patterns of paths relative to the project root, without anchors: where something is installed, and its snapshots. */
+const PLACE_PATTERN = '(?:plugins|extensions)/[a-z0-9][a-z0-9_.-]{0,127}';
+const SNAPSHOT_NAME_PATTERN = '[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}';
+const SNAPSHOT_PATTERN = `\\.hub-deploy/snapshots/${PLACE_PATTERN}/${SNAPSHOT_NAME_PATTERN}`;
 /** ISO 8601 in UTC, as this action writes it. */
 const timeSchema = schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/, {
     error: 'must be a time such as 2026-01-02T03:04:05.678Z',
@@ -17712,7 +17716,7 @@ const originSlugSchema = union([slugSchema, projectIdSchema], {
 /** One line, which is shown and never followed. */
 const lineSchema = schemas_string().check(_regex(/^\P{Cc}{0,2000}$/u, { error: 'must be one short line' }));
 /** The directory of a snapshot, `<n>-<version>`, alone. */
-const snapshotNameSchema = schemas_string().check(_regex(/^[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
+const snapshotNameSchema = schemas_string().check(_regex(new RegExp(`^${SNAPSHOT_NAME_PATTERN}$`), {
     error: 'must be <number>-<version>, the name of a directory',
 }));
 /** A path below a directory, with `/` between its parts. */
@@ -17720,8 +17724,9 @@ const innerPathSchema = schemas_string().check(_regex(/^(?!\.{1,2}(?:\/|$))[^/\0
     error: 'must be a relative path without empty parts, "." and ".."',
 }));
 /** The directory of a snapshot, relative to the project root. */
-const snapshotPathSchema = schemas_string()
-    .check(_regex(/^\.hub-deploy\/snapshots\/(?:plugins|extensions)\/[a-z0-9][a-z0-9_.-]{0,127}\/[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, { error: 'must be the path of a snapshot below .hub-deploy/snapshots' }));
+const snapshotPathSchema = schemas_string().check(_regex(new RegExp(`^${SNAPSHOT_PATTERN}$`), {
+    error: 'must be the path of a snapshot below .hub-deploy/snapshots',
+}));
 
 ;// CONCATENATED MODULE: ./build/install/files/system-errors.js
 
@@ -18604,11 +18609,37 @@ function reportStatusOf(outcome) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/transaction/end.js
+
+
+
+const rollbackSchema = schemas_lazy(() => object({
+    /** Whether every change was undone. */
+    restored: schemas_boolean(),
+    /** What is wrong, one sentence each. */
+    problems: array(schemas_string()),
+    /** Whether the restored tree matches its record; null when there was nothing to compare. */
+    verified: nullable(schemas_boolean()),
+    /** Whether the old version is healthy again; null when it has no check, or did not run before. */
+    healthy: nullable(schemas_boolean()),
+}));
+/** How a deployment ended, as the journal and the local report contain it. */
+const deploymentEndSchema = schemas_lazy(() => object({
+    outcome: schemas_enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
+    changed: schemas_boolean(),
+    completed_at: timeSchema,
+    error: nullable(object({ code: schemas_enum(ERROR_CODES), message: schemas_string(), step: nullable(schemas_string()) })),
+    rollback: nullable(rollbackSchema),
+}));
+/** An end at this time: nothing changed, nothing failed and nothing was rolled back, unless `known` says otherwise. */
+function buildEnd(at, known) {
+    return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known };
+}
+
 ;// CONCATENATED MODULE: ./build/install/transaction/facts.js
 
 
-/** A time as this action writes it: ISO 8601, UTC. */
-const facts_timeSchema = schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/));
+
 /** The workflow run that deploys, from `GITHUB_*`; nulls outside a workflow. */
 const workflowRunSchema = schemas_lazy(() => object({
     workflow: nullable(schemas_string()),
@@ -18639,10 +18670,10 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     /** The pinned key that signed a project: base64 of the 32 bytes. */
     signer_public_key: exactOptional(schemas_string()),
     host_id: schemas_string(),
-    started_at: facts_timeSchema,
+    started_at: timeSchema,
     run: workflowRunSchema,
 }));
-const stateEntrySchema = object({ state: schemas_string().check(_regex(/^[a-z_]{1,40}$/)), at: facts_timeSchema });
+const stateEntrySchema = object({ state: schemas_string().check(_regex(/^[a-z_]{1,40}$/)), at: timeSchema });
 const stepEntrySchema = object({
     id: schemas_string(),
     action: schemas_string(),
@@ -18650,33 +18681,6 @@ const stepEntrySchema = object({
     duration_ms: schemas_number(),
     error: nullable(schemas_string()),
 });
-
-;// CONCATENATED MODULE: ./build/install/transaction/end.js
-
-
-
-const rollbackSchema = schemas_lazy(() => object({
-    /** Whether every change was undone. */
-    restored: schemas_boolean(),
-    /** What is wrong, one sentence each. */
-    problems: array(schemas_string()),
-    /** Whether the restored tree matches its record; null when there was nothing to compare. */
-    verified: nullable(schemas_boolean()),
-    /** Whether the old version is healthy again; null when it has no check, or did not run before. */
-    healthy: nullable(schemas_boolean()),
-}));
-/** How a deployment ended, as the journal and the local report contain it. */
-const deploymentEndSchema = schemas_lazy(() => object({
-    outcome: schemas_enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
-    changed: schemas_boolean(),
-    completed_at: facts_timeSchema,
-    error: nullable(object({ code: schemas_enum(ERROR_CODES), message: schemas_string(), step: nullable(schemas_string()) })),
-    rollback: nullable(rollbackSchema),
-}));
-/** An end at this time: nothing changed, nothing failed and nothing was rolled back, unless `known` says otherwise. */
-function buildEnd(at, known) {
-    return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known };
-}
 
 ;// CONCATENATED MODULE: ./build/install/transaction/redaction.js
 /** The value with every text redacted, except the fields of these names; keys stay. */
@@ -22311,26 +22315,24 @@ async function orWarn(log, act) {
 
 ;// CONCATENATED MODULE: ./build/install/transaction/change-paths.js
 
+
 /**
  * Where each kind of change may happen, relative to the project root: what a journal says is moved or deleted nowhere
  * else, whatever it says.
  */
-const PLACE = '(?:plugins|extensions)/[a-z0-9][a-z0-9_.-]{0,127}';
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}';
-const SNAPSHOT = `\\.hub-deploy/snapshots/${PLACE}/[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}`;
 /** Below a folder: no empty part, no `.` or `..`, no control character. */
 const BELOW = '(?:/(?!\\.{1,2}(?:/|$))[^/\\u0000-\\u001f\\u007f]{1,255})+';
 const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW}`;
 const shelfPathSchema = pathSchema('(?:plugins|extensions)');
-const settingsPathSchema = pathSchema(`${PLACE}\\.env`);
+const settingsPathSchema = pathSchema(`${PLACE_PATTERN}\\.env`);
 const stagedPathSchema = pathSchema(STAGED);
-const change_paths_snapshotPathSchema = pathSchema(SNAPSHOT);
 /** What is moved, and where it was. */
-const movablePathSchema = pathSchema(`(?:${PLACE}|${SNAPSHOT}(?:${BELOW})?|${STAGED})`);
-const IS_PLACE = exactly(PLACE);
-const IS_SNAPSHOT = exactly(SNAPSHOT);
+const movablePathSchema = pathSchema(`(?:${PLACE_PATTERN}|${SNAPSHOT_PATTERN}(?:${BELOW})?|${STAGED})`);
+const IS_PLACE = exactly(PLACE_PATTERN);
+const IS_SNAPSHOT = exactly(SNAPSHOT_PATTERN);
 const IS_STAGED = exactly(STAGED);
-const KEPT_PATH = new RegExp(`^${SNAPSHOT}(${BELOW})$`, 'u');
+const KEPT_PATH = new RegExp(`^${SNAPSHOT_PATTERN}(${BELOW})$`, 'u');
 /** Whether a deployment moves trees in this way: out of a place, into it, or a kept path from the old tree to the new. */
 function isMove({ from, to }) {
     if (IS_PLACE.test(from))
@@ -22380,8 +22382,6 @@ const changeSchema = schemas_lazy(() => discriminatedUnion('type', [
     /** A second name for a complete staged file, whose first name stays in staging as proof that the file is ours. */
     object({ type: literal('create_file'), staged: stagedPathSchema, path: settingsPathSchema }),
 ]));
-/** A snapshot that a commit removes. */
-const discardPathSchema = change_paths_snapshotPathSchema;
 /** Whether what the change takes from or puts into a staging folder is in that of this deployment. */
 function isOfDeployment(change, deploymentId) {
     const paths = change.type === 'move' ? [change.from, change.to] : change.type === 'create_file' ? [change.staged] : [];
@@ -22792,6 +22792,7 @@ function* piecesOf(bytes, start) {
 
 
 
+
 /** The records of `journal.jsonl`, one in each line, oldest first. */
 const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     object({
@@ -22815,17 +22816,17 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     /** The point of no return: the new version is what this host runs. */
     object({
         record: literal('commit'),
-        at: facts_timeSchema,
+        at: timeSchema,
         rows: array(installedRowSchema),
         removed: exactOptional(array(removedRowSchema)),
-        discard: array(discardPathSchema),
+        discard: array(snapshotPathSchema),
     }),
     /** How the run ended by its own account, written before it reports to anybody. */
     object({ record: literal('end'), end: deploymentEndSchema }),
     /** The hub has accepted the report of that end. */
     object({ record: literal('reported'), attempts: schemas_int().check(_positive()) }),
     /** Another run, `by`, begins to roll this one back. */
-    object({ record: literal('recovery'), at: facts_timeSchema, by: schemas_uuid() }),
+    object({ record: literal('recovery'), at: timeSchema, by: schemas_uuid() }),
 ]));
 /**
  * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The

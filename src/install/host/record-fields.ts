@@ -3,6 +3,11 @@ import { projectIdSchema, slugSchema } from '../../core/identifiers.ts'
 
 /** What our own state files contain, parsed as strictly as a hub's answer: some of it becomes a path. */
 
+/** Patterns of paths relative to the project root, without anchors: where something is installed, and its snapshots. */
+export const PLACE_PATTERN = '(?:plugins|extensions)/[a-z0-9][a-z0-9_.-]{0,127}'
+const SNAPSHOT_NAME_PATTERN = '[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}'
+export const SNAPSHOT_PATTERN = `\\.hub-deploy/snapshots/${PLACE_PATTERN}/${SNAPSHOT_NAME_PATTERN}`
+
 /** ISO 8601 in UTC, as this action writes it. */
 export const timeSchema = z.string().check(
   z.regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/, {
@@ -25,7 +30,7 @@ export const lineSchema = z.string().check(z.regex(/^\P{Cc}{0,2000}$/u, { error:
 
 /** The directory of a snapshot, `<n>-<version>`, alone. */
 export const snapshotNameSchema = z.string().check(
-  z.regex(/^[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
+  z.regex(new RegExp(`^${SNAPSHOT_NAME_PATTERN}$`), {
     error: 'must be <number>-<version>, the name of a directory',
   }),
 )
@@ -38,11 +43,8 @@ export const innerPathSchema = z.string().check(
 )
 
 /** The directory of a snapshot, relative to the project root. */
-export const snapshotPathSchema = z
-  .string()
-  .check(
-    z.regex(
-      /^\.hub-deploy\/snapshots\/(?:plugins|extensions)\/[a-z0-9][a-z0-9_.-]{0,127}\/[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/,
-      { error: 'must be the path of a snapshot below .hub-deploy/snapshots' },
-    ),
-  )
+export const snapshotPathSchema = z.string().check(
+  z.regex(new RegExp(`^${SNAPSHOT_PATTERN}$`), {
+    error: 'must be the path of a snapshot below .hub-deploy/snapshots',
+  }),
+)

@@ -1,12 +1,11 @@
 import { z } from 'zod/mini'
+import { PLACE_PATTERN as PLACE, SNAPSHOT_PATTERN as SNAPSHOT } from '../host/record-fields.ts'
 
 /**
  * Where each kind of change may happen, relative to the project root: what a journal says is moved or deleted nowhere
  * else, whatever it says.
  */
-const PLACE = '(?:plugins|extensions)/[a-z0-9][a-z0-9_.-]{0,127}'
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
-const SNAPSHOT = `\\.hub-deploy/snapshots/${PLACE}/[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}`
 /** Below a folder: no empty part, no `.` or `..`, no control character. */
 const BELOW = '(?:/(?!\\.{1,2}(?:/|$))[^/\\u0000-\\u001f\\u007f]{1,255})+'
 const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW}`
@@ -14,7 +13,6 @@ const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW}`
 export const shelfPathSchema = pathSchema('(?:plugins|extensions)')
 export const settingsPathSchema = pathSchema(`${PLACE}\\.env`)
 export const stagedPathSchema = pathSchema(STAGED)
-export const snapshotPathSchema = pathSchema(SNAPSHOT)
 /** What is moved, and where it was. */
 export const movablePathSchema = pathSchema(`(?:${PLACE}|${SNAPSHOT}(?:${BELOW})?|${STAGED})`)
 

@@ -11,7 +11,6 @@ import {
   movablePathSchema,
   settingsPathSchema,
   shelfPathSchema,
-  snapshotPathSchema,
   stagedBy,
   stagedPathSchema,
 } from './change-paths.ts'
@@ -45,9 +44,6 @@ export type Move = Extract<Change, { type: 'move' }>
 
 /** A change that is still to be announced: the inode is read then. */
 export type PlannedChange = Exclude<Change, Move> | Omit<Move, 'ino'>
-
-/** A snapshot that a commit removes. */
-export const discardPathSchema = snapshotPathSchema
 
 /** Whether what the change takes from or puts into a staging folder is in that of this deployment. */
 export function isOfDeployment(change: Change, deploymentId: string): boolean {

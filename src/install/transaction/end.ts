@@ -1,6 +1,6 @@
 import { z } from 'zod/mini'
 import { ERROR_CODES } from '../../core/errors.ts'
-import { timeSchema } from './facts.ts'
+import { timeSchema } from '../host/record-fields.ts'
 
 const rollbackSchema = z.lazy(() =>
   z.object({

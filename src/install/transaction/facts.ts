@@ -1,8 +1,6 @@
 import { z } from 'zod/mini'
 import { idSchema, kindSchema, projectIdSchema, sha256Schema, slugSchema } from '../../core/identifiers.ts'
-
-/** A time as this action writes it: ISO 8601, UTC. */
-export const timeSchema = z.string().check(z.regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/))
+import { timeSchema } from '../host/record-fields.ts'
 
 /** The workflow run that deploys, from `GITHUB_*`; nulls outside a workflow. */
 export const workflowRunSchema = z.lazy(() =>

@@ -4,11 +4,12 @@ import { z } from 'zod/mini'
 import { errnoOf } from '../../core/errors.ts'
 import { syncDirectory } from '../files/durable-files.ts'
 import { installedRowSchema, removedRowSchema } from '../host/installed.ts'
+import { snapshotPathSchema, timeSchema } from '../host/record-fields.ts'
 import { restoredCheckSchema } from '../services/healthchecks.ts'
 import { serviceChangeSchema } from '../services/service-changes.ts'
-import { type Change, changeSchema, discardPathSchema, isOfDeployment } from './change.ts'
+import { type Change, changeSchema, isOfDeployment } from './change.ts'
 import { deploymentEndSchema } from './end.ts'
-import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema, timeSchema } from './facts.ts'
+import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './facts.ts'
 import { JournalFile, writeNewJournal } from './journal-file.ts'
 import { formatLine, JournalDamage, parseJournalText } from './journal-line.ts'
 import { type Redact, redactRecord } from './redaction.ts'
@@ -40,7 +41,7 @@ const recordSchema = z.lazy(() =>
       at: timeSchema,
       rows: z.array(installedRowSchema),
       removed: z.exactOptional(z.array(removedRowSchema)),
-      discard: z.array(discardPathSchema),
+      discard: z.array(snapshotPathSchema),
     }),
     /** How the run ended by its own account, written before it reports to anybody. */
     z.object({ record: z.literal('end'), end: deploymentEndSchema }),
