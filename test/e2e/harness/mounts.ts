@@ -4,13 +4,26 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 
-/** Why no file system can be mounted here, or false: what a test's `skip` takes. */
-export function whyNoMounting(): string | false {
+/** Why such a file system cannot be mounted here, or false: what a test's `skip` takes. See also `whyNoExt4`. */
+export function whyNoMounting(type: 'tmpfs' | 'overlay' = 'tmpfs'): string | false {
   const folder = mkdtempSync(join(tmpdir(), 'mount-'))
-  const mounted = spawnSync('mount', ['-t', 'tmpfs', 'tmpfs', folder]).status === 0
-  if (mounted) spawnSync('umount', [folder])
-  rmSync(folder, { recursive: true })
-  return mounted ? false : 'needs root, and leave to mount'
+  try {
+    run('mount', '-t', 'tmpfs', 'tmpfs', folder)
+    if (type === 'overlay') tryOverlay(folder)
+    return false
+  } catch (error) {
+    return `needs root, and leave to mount ${type} (${error instanceof Error ? error.message.trim() : error})`
+  } finally {
+    spawnSync('umount', ['-l', folder])
+    rmSync(folder, { recursive: true })
+  }
+}
+
+function tryOverlay(folder: string): void {
+  for (const name of ['lower', 'upper', 'work', 'merged']) mkdirSync(join(folder, name))
+  const layers = `lowerdir=${folder}/lower,upperdir=${folder}/upper,workdir=${folder}/work`
+  run('mount', '-t', 'overlay', '-o', layers, 'overlay', join(folder, 'merged'))
+  run('umount', join(folder, 'merged'))
 }
 
 /** Why no file can be made immutable here, or false. */
