@@ -19584,6 +19584,54 @@ function summarise(failures) {
     return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`;
 }
 
+;// CONCATENATED MODULE: ./build/install/host/tree-times.js
+
+
+
+
+
+
+
+
+
+const tree_times_schema = schemas_lazy(() => array(tuple([schemas_string(), schemas_number()])));
+/** Where the times of an installed tree are noted: in the staging folder of the deployment that replaces it. */
+function treeTimesPath(stagingFolder, { shelf, id }) {
+    return (0,external_node_path_namespaceObject.join)(stagingFolder, `times-${shelf}-${id}.json`);
+}
+/**
+ * Notes when each recorded file of an installed tree was last changed, as the file system says: compared with itself
+ * later, that needs no clock. A change by a write, chmod or rename of the file counts, the move of the tree does not.
+ * Not durable, because a rollback without it only verifies less.
+ */
+async function noteTreeTimes(layout, stagingFolder, place) {
+    const path = treeTimesPath(stagingFolder, place);
+    const digest = findInstalled(readInstalled(layout), place)?.tree_digest;
+    const record = digest ? readTreeRecord(layout, digest) : undefined;
+    if (record === undefined || pathExistsSync(path))
+        return;
+    const [root, times] = [installPath(layout, place), []];
+    await new TimeSlice().forEach([...record.files, ...record.symlinks], ({ path }) => {
+        const time = changeTimeSync((0,external_node_path_namespaceObject.join)(root, path));
+        if (time !== undefined)
+            times.push([path, time]);
+    });
+    (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify(times), { flag: 'wx', mode: 0o600 });
+}
+/** The noted times by path; undefined when none were noted, or a power cut has left none. */
+function readTreeTimes(stagingFolder, place) {
+    try {
+        return new Map(tree_times_schema.parse(JSON.parse(readStateFileSync(treeTimesPath(stagingFolder, place)) ?? '')));
+    }
+    catch {
+        return undefined;
+    }
+}
+/** When a file was last changed, in milliseconds; undefined when it is not there. */
+function changeTimeSync(path) {
+    return lstatIfPresentSync(path)?.ctimeMs;
+}
+
 ;// CONCATENATED MODULE: ./build/install/files/clock.js
 
 
@@ -21998,10 +22046,6 @@ async function rollBack(request) {
         rollback: { restored: true, problems: [...(damage ?? []), ...problems], verified, healthy },
     };
 }
-/** The steps have not run before this time, so nothing was changed before it. */
-function firstChangeOf({ states, facts }) {
-    return new Date(states.find(({ state }) => state === 'installing')?.at ?? facts.started_at);
-}
 async function restoreAndCheckServices(request) {
     const { services, log } = request;
     const { isRunning, problems } = await restoreServices(services, log);
@@ -22019,47 +22063,28 @@ function leftAlone({ action, service }) {
     return `${describeService(service)} was not restored after the plan's ${action}, because the old files are not back.`;
 }
 /**
- * The recorded files of the old version that are missing or different, and became so since the first change; earlier
- * differences are the host's own and only logged. Undefined when there is no record to compare with.
+ * The recorded files of the old version that are missing or different, and became so since they were noted; earlier
+ * differences are the host's own and only logged. Undefined when there is nothing to compare with.
  */
 async function findDamage(request) {
     const found = await Promise.all(request.places.map(place => findDamageIn(place, request)));
     const compared = found.filter(damage => damage !== undefined);
     return compared.length === 0 ? undefined : compared.flat();
 }
-async function findDamageIn(place, { layout, log, keepPaths, since }) {
+async function findDamageIn(place, { layout, log, keepPaths, stagingFolder }) {
     const digest = findInstalled(readInstalled(layout), place)?.tree_digest;
     const record = digest ? readTreeRecord(layout, digest) : undefined;
-    if (record === undefined)
+    const times = readTreeTimes(stagingFolder, place);
+    if (record === undefined || times === undefined)
         return undefined;
     const root = installPath(layout, place);
     const { missing, changed } = await compareTree({ root, keepPaths }, record);
     const different = [...missing, ...changed];
-    const restored = { root, since, moved: foldersOfKept(root, keepPaths) };
-    const damage = different.filter(path => hasChanged(restored, path));
+    const damage = different.filter(path => times.get(path) !== changeTimeSync((0,external_node_path_namespaceObject.join)(root, path)));
     const drift = different.length - damage.length;
     if (drift > 0)
         log.notice(`${drift} files of the restored version had been changed on this host before this deployment.`);
     return damage.map(path => `${place.shelf}/${place.id}/${path} is not as it was installed`);
-}
-/** The folders, relative to the root, that change when kept paths move in and out of them. */
-function foldersOfKept(root, keepPaths) {
-    return new Set(keepPaths.filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path))).map(path => (0,external_node_path_namespaceObject.dirname)(path)));
-}
-/**
- * Whether a path has changed since the first change of the deployment. A rename does not touch the change time of what
- * is inside a directory; a write, chmod or removal does. Where kept paths moved in a folder, its own time says nothing,
- * and what is missing counts as missing before.
- */
-function hasChanged({ root, since, moved }, path) {
-    const stat = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(root, path));
-    if (stat !== undefined)
-        return stat.ctimeMs >= since.getTime();
-    let folder = (0,external_node_path_namespaceObject.dirname)(path);
-    while (folder !== '.' && !pathExistsSync((0,external_node_path_namespaceObject.join)(root, folder)))
-        folder = (0,external_node_path_namespaceObject.dirname)(folder);
-    const found = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(root, folder));
-    return found === undefined || (!moved.has(folder) && found.mtimeMs >= since.getTime());
 }
 
 ;// CONCATENATED MODULE: ./build/core/state-machine.js
@@ -23116,6 +23141,7 @@ function rollbackFailed(pending, error) {
 
 
 
+
 const MAX_RECOVERIES = 5;
 /**
  * Ends what a dead run left: before its commit by a rollback, after it by finishing the cleanup. Reports the dead run's
@@ -23202,17 +23228,19 @@ async function recoverRun(host, run) {
     host.log.notice(`An interrupted deployment of ${begin.facts.slug} was recovered: ${end.outcome}.`);
     return closed;
 }
-/** The run died before its commit, or could not roll back. */
+/** The run died before its commit, or could not roll back. What it noted itself after its rollback is the truth. */
 async function endRolledBack({ layout, log }, run) {
     const { begin, records, journal, record } = run;
     const known = findEnd(records);
-    const wasUndone = known?.outcome === 'rolled_back' || records.some(entry => entry.record === 'undone' && entry.was_made);
+    if (known !== undefined && known.rollback?.restored !== false)
+        return known;
+    const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made);
     const rolledBack = await rollBack({
         layout,
         log,
         places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
         keepPaths: begin.keep_paths,
-        since: firstChangeOf(record),
+        stagingFolder: stagingPath(layout, begin.facts.deployment_id),
         services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
         healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
         undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,
@@ -23908,14 +23936,14 @@ async function cleanUp({ tools }, session, installation) {
         return false;
     }
 }
-async function undo(deployment, { transaction }, cause) {
-    const { layout, tools, request, record } = deployment;
+async function undo(deployment, { transaction, stagingFolder }, cause) {
+    const { layout, tools, request } = deployment;
     const { outcome, rollback } = await rollBack({
         layout,
         log: tools.log,
         places: transaction.places,
         keepPaths: request.keepPaths,
-        since: firstChangeOf(record),
+        stagingFolder,
         services: transaction.services,
         healthchecks: transaction.healthchecks,
         undo: () => transaction.rollback(),
@@ -24063,6 +24091,7 @@ async function moveToSnapshot({ deployment, transaction }, place, version) {
 
 
 
+
 /**
  * Installs a staged part: makes its tree and record durable, moves the old tree to the snapshots, moves the kept paths
  * into the new one (where there is no old tree, from the snapshot that was left behind), and moves the new tree into
@@ -24081,7 +24110,11 @@ async function installPart(context, part) {
     const isThere = pathExistsSync(path);
     const keeper = isThere ? path : part.leftBehind;
     const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper);
-    const [record] = await Promise.all([recordTree(context, part), syncTree(part.staged, tools.signal)]);
+    const [record] = await Promise.all([
+        recordTree(context, part),
+        noteTreeTimes(layout, context.stagingFolder, part),
+        syncTree(part.staged, tools.signal),
+    ]);
     tools.signal.throwIfAborted();
     if (!pathExistsSync((0,external_node_path_namespaceObject.dirname)(path)))
         await context.transaction.apply({ type: 'make_directory', path: part.shelf });
@@ -24555,6 +24588,7 @@ function buildStep(written, position) {
 
 
 
+
 /**
  * Removes a part that the new version does not contain: stops its service, where one runs and no remaining part shares
  * it, and moves its tree to the snapshots. Does nothing where the tree is gone already. Throws DeploymentError
@@ -24572,6 +24606,7 @@ async function removePart(context, part) {
     // Refuse what could not be restored before anything is touched.
     findMovablePaths({ root: path, keepPaths: request.keepPaths });
     requireSwitchable(context.deployment, part);
+    await noteTreeTimes(layout, context.stagingFolder, part);
     await stopService(context, part);
     const snapshot = await moveToSnapshot(context, part, installed.version);
     context.results.set(placeName(part), { snapshot: snapshot.name });

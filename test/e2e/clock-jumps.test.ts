@@ -5,7 +5,8 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { acquireLock } from '../../src/install/host/lock.ts'
-import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './harness/stage.ts'
+import { readLocalReport } from './harness/evidence.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
 
 const PRELOAD = join(import.meta.dirname, 'harness/jumping-date.mjs')
 /** For a wait that has become one of hours; a busy machine never takes as long. */
@@ -25,6 +26,12 @@ async function startService(t: TestContext): Promise<string> {
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   t.after(() => server.close())
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+}
+
+function failAfterSwitch(stage: Stage, script: string): void {
+  stage.writePlan(`${PLUGIN_PLAN}  - {id: work, action: provision, plugin: greeter, depends_on: [files]}\n`)
+  const config = { version: 1, provision: { greeter: { command: ['/bin/sh', '-c', script] } } }
+  writeFileSync(join(stage.workspace.path, 'host.yaml'), JSON.stringify(config))
 }
 
 for (const hours of [1, -1]) {
@@ -56,6 +63,19 @@ for (const hours of [1, -1]) {
       const { outputs, log } = await stage.deploy({ 'lock-timeout-seconds': '600' }, { env, onLog: release })
       assert.equal(outputs['outcome'], 'success', log)
     })
+
+    for (const [when, isDrift] of Object.entries({ before: true, during: false }))
+      it(`keeps apart that a file of the old version was changed ${when} it`, async t => {
+        const stage = await stageWithPlugin(t)
+        assert.equal((await stage.deploy()).exitCode, 0)
+        await stage.publish('2.0.0', pluginFiles('2.0.0'))
+        if (isDrift) writeFiles(stage.root, { 'plugins/greeter/src/main.py': 'of the host' })
+        const old = join(stage.root, '.hub-deploy/snapshots/plugins/greeter/1-1.0.0/src/main.py')
+        failAfterSwitch(stage, isDrift ? 'exit 1' : `echo changed >${old}; exit 1`)
+        const result = await stage.deploy({ 'host-config': 'host.yaml' }, { env })
+        assert.equal(result.outputs['outcome'], isDrift ? 'rolled_back' : 'inconsistent', result.log)
+        assert.equal(readLocalReport(result).rollback?.verified, isDrift)
+      })
 
     it('ends as locked after lock-timeout-seconds', async t => {
       const stage = await stageWithPlugin(t)

@@ -9,7 +9,7 @@ import {
   removeStrayTemporaries,
   retryDiscarded,
 } from '../host/cleanup.ts'
-import type { Layout } from '../host/layout.ts'
+import { type Layout, stagingPath } from '../host/layout.ts'
 import { type ClosedDeployment, closeDeployment } from '../reports/close.ts'
 import type { Host } from '../reports/host.ts'
 import { placesIn } from '../transaction/change.ts'
@@ -24,7 +24,7 @@ import {
 } from '../transaction/journal.ts'
 import { JournalDamage } from '../transaction/journal-line.ts'
 import { type DeploymentRecord, recordFromJournal } from '../transaction/record.ts'
-import { firstChangeOf, rollBack } from '../transaction/rollback.ts'
+import { rollBack } from '../transaction/rollback.ts'
 import { isAnyMade, undoChanges } from '../transaction/transaction.ts'
 
 const MAX_RECOVERIES = 5
@@ -126,18 +126,18 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
   return closed
 }
 
-/** The run died before its commit, or could not roll back. */
+/** The run died before its commit, or could not roll back. What it noted itself after its rollback is the truth. */
 async function endRolledBack({ layout, log }: Host, run: DeadRun): Promise<DeploymentEnd> {
   const { begin, records, journal, record } = run
   const known = findEnd(records)
-  const wasUndone =
-    known?.outcome === 'rolled_back' || records.some(entry => entry.record === 'undone' && entry.was_made)
+  if (known !== undefined && known.rollback?.restored !== false) return known
+  const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made)
   const rolledBack = await rollBack({
     layout,
     log,
     places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
     keepPaths: begin.keep_paths,
-    since: firstChangeOf(record),
+    stagingFolder: stagingPath(layout, begin.facts.deployment_id),
     services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
     healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
     undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,

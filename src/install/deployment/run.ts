@@ -7,7 +7,7 @@ import { UntouchableHostError } from '../host/untouchable-host.ts'
 import { type ClosedDeployment, closeDeployment, closeUntouched } from '../reports/close.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
 import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
-import { firstChangeOf, rollBack } from '../transaction/rollback.ts'
+import { rollBack } from '../transaction/rollback.ts'
 import type { RunningDeployment, TerminalState } from './deployment.ts'
 import { recoverBeforeRefusal } from './recover-host.ts'
 import { isInDoubt } from './recovery.ts'
@@ -129,16 +129,16 @@ async function cleanUp(
 
 async function undo(
   deployment: RunningDeployment,
-  { transaction }: HostSession,
+  { transaction, stagingFolder }: HostSession,
   cause: DeployError,
 ): Promise<SettledEnding> {
-  const { layout, tools, request, record } = deployment
+  const { layout, tools, request } = deployment
   const { outcome, rollback } = await rollBack({
     layout,
     log: tools.log,
     places: transaction.places,
     keepPaths: request.keepPaths,
-    since: firstChangeOf(record),
+    stagingFolder,
     services: transaction.services,
     healthchecks: transaction.healthchecks,
     undo: () => transaction.rollback(),

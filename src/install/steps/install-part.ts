@@ -6,6 +6,7 @@ import { dropShipped, findKeptPaths } from '../host/keep-paths.ts'
 import { installPath, placeName } from '../host/layout.ts'
 import { requireMovableTree } from '../host/switchable.ts'
 import { buildTreeRecord, compareTree, type TreeRecord, writeTreeRecord } from '../host/tree-record.ts'
+import { noteTreeTimes } from '../host/tree-times.ts'
 import { moveToSnapshot } from './move-to-snapshot.ts'
 import type { Part } from './part.ts'
 import type { StepEnd } from './run-steps.ts'
@@ -29,7 +30,11 @@ export async function installPart(context: StepContext, part: Part): Promise<Ste
   const isThere = pathExistsSync(path)
   const keeper = isThere ? path : part.leftBehind
   const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper)
-  const [record] = await Promise.all([recordTree(context, part), syncTree(part.staged, tools.signal)])
+  const [record] = await Promise.all([
+    recordTree(context, part),
+    noteTreeTimes(layout, context.stagingFolder, part),
+    syncTree(part.staged, tools.signal),
+  ])
   tools.signal.throwIfAborted()
   if (!pathExistsSync(dirname(path))) await context.transaction.apply({ type: 'make_directory', path: part.shelf })
   const snapshot = pathExistsSync(path) ? await moveToSnapshot(context, part, part.previous.version) : undefined

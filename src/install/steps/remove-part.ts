@@ -5,6 +5,7 @@ import { placeOf, readInstalled } from '../host/installed.ts'
 import { findMovablePaths } from '../host/keep-paths.ts'
 import { installPath, placeName, settingsPath } from '../host/layout.ts'
 import { requireSwitchable } from '../host/switchable.ts'
+import { noteTreeTimes } from '../host/tree-times.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
 import { describeService, projectServiceOf, type Service, serviceOf } from '../services/service.ts'
 import { readServiceState } from '../services/supervise.ts'
@@ -30,6 +31,7 @@ export async function removePart(context: StepContext, part: InstalledPart): Pro
   // Refuse what could not be restored before anything is touched.
   findMovablePaths({ root: path, keepPaths: request.keepPaths })
   requireSwitchable(context.deployment, part)
+  await noteTreeTimes(layout, context.stagingFolder, part)
   await stopService(context, part)
   const snapshot = await moveToSnapshot(context, part, installed.version)
   context.results.set(placeName(part), { snapshot: snapshot.name })

@@ -1,16 +1,15 @@
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
-import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import { findInstalled, readInstalled } from '../host/installed.ts'
 import { installPath, type Layout, type Place } from '../host/layout.ts'
 import { compareTree, readTreeRecord } from '../host/tree-record.ts'
+import { changeTimeSync, readTreeTimes } from '../host/tree-times.ts'
 import { findUnhealthy } from '../services/check-health.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
 import { describeService } from '../services/service.ts'
 import { restoreServices, type ServiceChange } from '../services/service-changes.ts'
 import type { RollbackFacts } from './end.ts'
-import type { DeploymentRecord } from './record.ts'
 
 export interface RollbackRequest {
   layout: Layout
@@ -18,8 +17,8 @@ export interface RollbackRequest {
   /** Out of which or into which a tree was moved, or was about to be. */
   places: readonly Place[]
   keepPaths: readonly string[]
-  /** The earliest time of a change: what differed before is the host's own doing. */
-  since: Date
+  /** Of the deployment; contains when the files of the old version had been changed before it. */
+  stagingFolder: string
   services: readonly ServiceChange[]
   healthchecks: readonly RestoredCheck[]
   /** Undoes the changes of files; resolves to whether there were any. */
@@ -57,11 +56,6 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
   }
 }
 
-/** The steps have not run before this time, so nothing was changed before it. */
-export function firstChangeOf({ states, facts }: DeploymentRecord): Date {
-  return new Date(states.find(({ state }) => state === 'installing')?.at ?? facts.started_at)
-}
-
 async function restoreAndCheckServices(
   request: RollbackRequest,
 ): Promise<{ healthy: boolean | null; problems: string[] }> {
@@ -81,8 +75,8 @@ function leftAlone({ action, service }: ServiceChange): string {
 }
 
 /**
- * The recorded files of the old version that are missing or different, and became so since the first change; earlier
- * differences are the host's own and only logged. Undefined when there is no record to compare with.
+ * The recorded files of the old version that are missing or different, and became so since they were noted; earlier
+ * differences are the host's own and only logged. Undefined when there is nothing to compare with.
  */
 async function findDamage(request: RollbackRequest): Promise<string[] | undefined> {
   const found = await Promise.all(request.places.map(place => findDamageIn(place, request)))
@@ -92,43 +86,18 @@ async function findDamage(request: RollbackRequest): Promise<string[] | undefine
 
 async function findDamageIn(
   place: Place,
-  { layout, log, keepPaths, since }: RollbackRequest,
+  { layout, log, keepPaths, stagingFolder }: RollbackRequest,
 ): Promise<string[] | undefined> {
   const digest = findInstalled(readInstalled(layout), place)?.tree_digest
   const record = digest ? readTreeRecord(layout, digest) : undefined
-  if (record === undefined) return undefined
+  const times = readTreeTimes(stagingFolder, place)
+  if (record === undefined || times === undefined) return undefined
   const root = installPath(layout, place)
   const { missing, changed } = await compareTree({ root, keepPaths }, record)
   const different = [...missing, ...changed]
-  const restored = { root, since, moved: foldersOfKept(root, keepPaths) }
-  const damage = different.filter(path => hasChanged(restored, path))
+  const damage = different.filter(path => times.get(path) !== changeTimeSync(join(root, path)))
   const drift = different.length - damage.length
   if (drift > 0)
     log.notice(`${drift} files of the restored version had been changed on this host before this deployment.`)
   return damage.map(path => `${place.shelf}/${place.id}/${path} is not as it was installed`)
-}
-
-/** The folders, relative to the root, that change when kept paths move in and out of them. */
-function foldersOfKept(root: string, keepPaths: readonly string[]): Set<string> {
-  return new Set(keepPaths.filter(path => pathExistsSync(join(root, path))).map(path => dirname(path)))
-}
-
-interface RestoredTree {
-  readonly root: string
-  readonly since: Date
-  readonly moved: ReadonlySet<string>
-}
-
-/**
- * Whether a path has changed since the first change of the deployment. A rename does not touch the change time of what
- * is inside a directory; a write, chmod or removal does. Where kept paths moved in a folder, its own time says nothing,
- * and what is missing counts as missing before.
- */
-function hasChanged({ root, since, moved }: RestoredTree, path: string): boolean {
-  const stat = lstatIfPresentSync(join(root, path))
-  if (stat !== undefined) return stat.ctimeMs >= since.getTime()
-  let folder = dirname(path)
-  while (folder !== '.' && !pathExistsSync(join(root, folder))) folder = dirname(folder)
-  const found = lstatIfPresentSync(join(root, folder))
-  return found === undefined || (!moved.has(folder) && found.mtimeMs >= since.getTime())
 }

@@ -5,11 +5,12 @@ import { describe, it } from 'node:test'
 import { recover } from '../../../src/install/deployment/recovery.ts'
 import { readHostRecord, recordInstalled } from '../../../src/install/host/installed.ts'
 import { writeTreeRecord } from '../../../src/install/host/tree-record.ts'
+import { treeTimesPath } from '../../../src/install/host/tree-times.ts'
 import { applyChange } from '../../../src/install/transaction/change.ts'
 import type { JournalRecord } from '../../../src/install/transaction/journal.ts'
 import { recordOf } from '../host/recorded-tree.ts'
 import { removedRowOf, rowOf } from '../prepared-host.ts'
-import { announced, begun, makeScene, SNAPSHOT, UPDATE } from './recovery-scene.ts'
+import { announced, begun, makeScene, SNAPSHOT, STAGING, UPDATE } from './recovery-scene.ts'
 
 /** A deployment that only removes a part. */
 const REMOVAL = UPDATE.slice(0, 1)
@@ -40,6 +41,8 @@ describe('recover, after a removal', () => {
     const record = recordOf({ 'main.py': 'old' }, {}, ['data'])
     await writeTreeRecord(scene.layout, record)
     await recordInstalled(scene.layout, { rows: [rowOf({ tree_digest: record.digest })], removed: [] })
+    const times = treeTimesPath(join(scene.layout.root, STAGING), { shelf: 'plugins', id: 'greeter' })
+    writeFileSync(times, JSON.stringify([['main.py', 1]]))
     for (const change of REMOVAL) await applyChange(scene.layout.root, change)
     writeFileSync(join(scene.layout.root, SNAPSHOT, 'main.py'), 'bad')
     scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL)])

@@ -4,8 +4,9 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { RollbackError } from '../../../src/core/errors.ts'
 import { recordInstalled } from '../../../src/install/host/installed.ts'
-import type { Layout } from '../../../src/install/host/layout.ts'
+import type { Layout, Place } from '../../../src/install/host/layout.ts'
 import { writeTreeRecord } from '../../../src/install/host/tree-record.ts'
+import { noteTreeTimes, treeTimesPath } from '../../../src/install/host/tree-times.ts'
 import { type RolledBack, rollBack } from '../../../src/install/transaction/rollback.ts'
 import { collectLog } from '../collected-log.ts'
 import { recordOf } from '../host/recorded-tree.ts'
@@ -27,41 +28,43 @@ async function makeRestored(t: TestContext): Promise<{ layout: Layout; place: st
   return { layout, place }
 }
 
-async function rolledBack(layout: Layout, since: Date, undo: () => Promise<boolean>): Promise<RolledBack> {
-  const places = [{ shelf: 'plugins', id: 'greeter' } as const]
+const PLACE: Place = { shelf: 'plugins', id: 'greeter' }
+
+async function rolledBack(layout: Layout, undo: () => Promise<boolean>): Promise<RolledBack> {
+  const stagingFolder = layout.staging
   const noServices = { services: [], healthchecks: [] }
-  return await rollBack({ layout, log: collectLog(), places, keepPaths: ['data'], since, undo, ...noServices })
+  const request = { layout, log: collectLog(), places: [PLACE], keepPaths: ['data'], stagingFolder, undo }
+  return await rollBack({ ...request, ...noServices })
 }
 
-/** A moment after every change so far and before those to come; the times of files lag behind the clock. */
-async function later({ staging }: Layout): Promise<Date> {
-  const probe = join(staging, 'probe')
+/** The deployment begins: what is different by now is the host's own. Every later change gets another time. */
+async function begin(layout: Layout): Promise<void> {
+  await noteTreeTimes(layout, layout.staging, PLACE)
+  const probe = join(layout.staging, 'probe')
   const changedAt = (): number => {
     writeFileSync(probe, '')
     return statSync(probe).ctimeMs
   }
   const last = changedAt()
-  await waitUntil('the clock has passed the last change', () => Date.now() > last)
-  const now = new Date()
-  await waitUntil('the times of files have caught up', () => changedAt() > now.getTime())
-  return now
+  await waitUntil('the times of files have moved on', () => changedAt() > last)
 }
 
 describe('rollBack', () => {
   it('reports failed when there was nothing to undo', async t => {
     const { layout } = await makeRestored(t)
-    assert.deepEqual(await rolledBack(layout, new Date(), async () => false), { outcome: 'failed', rollback: null })
+    assert.deepEqual(await rolledBack(layout, async () => false), { outcome: 'failed', rollback: null })
   })
 
   it('verifies the restored tree against its record', async t => {
     const { layout } = await makeRestored(t)
-    const { outcome, rollback } = await rolledBack(layout, await later(layout), async () => true)
+    await begin(layout)
+    const { outcome, rollback } = await rolledBack(layout, async () => true)
     assert.deepEqual([outcome, rollback?.restored, rollback?.verified], ['rolled_back', true, true])
   })
 
   it('reports inconsistent, with the reason, when undoing fails', async t => {
     const { layout } = await makeRestored(t)
-    const result = await rolledBack(layout, new Date(), async () => {
+    const result = await rolledBack(layout, async () => {
       throw new RollbackError('rollback_failed', 'in the way')
     })
     assert.equal(result.outcome, 'inconsistent')
@@ -74,9 +77,9 @@ describe('rollBack', () => {
     const { rollback } = await rollBack({
       layout,
       log: collectLog(),
-      places: [{ shelf: 'plugins', id: 'greeter' }],
+      places: [PLACE],
       keepPaths: [],
-      since: new Date(),
+      stagingFolder: layout.staging,
       services: [{ service, action: 'restart', was_running: true, replicas: null }],
       healthchecks: [],
       undo: async () => {
@@ -93,54 +96,68 @@ describe('rollBack', () => {
     'a removed directory': place => rmSync(join(place, 'lib/deep'), { recursive: true }),
   }
   for (const [name, damage] of Object.entries(damages)) {
-    it(`reports inconsistent after ${name} since the first change`, async t => {
+    it(`reports inconsistent after ${name} since the deployment began`, async t => {
       const { layout, place } = await makeRestored(t)
-      const start = await later(layout)
+      await begin(layout)
       damage(place)
-      const { outcome, rollback } = await rolledBack(layout, start, async () => true)
+      const { outcome, rollback } = await rolledBack(layout, async () => true)
       assert.deepEqual([outcome, rollback?.restored, rollback?.verified], ['inconsistent', true, false])
       assert.equal(rollback?.problems.length, 1)
     })
 
-    it(`treats ${name} from before the first change as the host's own`, async t => {
+    it(`treats ${name} from before the deployment as the host's own`, async t => {
       const { layout, place } = await makeRestored(t)
       damage(place)
-      assert.equal((await rolledBack(layout, await later(layout), async () => true)).outcome, 'rolled_back')
+      await begin(layout)
+      assert.equal((await rolledBack(layout, async () => true)).outcome, 'rolled_back')
     })
   }
 
   it('does not report an earlier missing file as damage because kept paths moved in the same folder', async t => {
     const { layout, place } = await makeRestored(t)
     rmSync(join(place, 'README.md'))
-    const start = await later(layout)
+    await begin(layout)
     const aside = join(layout.staging, 'data')
     const undo = async (): Promise<boolean> => {
       renameSync(join(place, 'data'), aside)
       renameSync(aside, join(place, 'data'))
       return true
     }
-    assert.equal((await rolledBack(layout, start, undo)).outcome, 'rolled_back')
+    assert.equal((await rolledBack(layout, undo)).outcome, 'rolled_back')
   })
 
   it('ignores kept paths and what the host added', async t => {
     const { layout, place } = await makeRestored(t)
-    const start = await later(layout)
+    await begin(layout)
     writeTree(place, { 'data/db': 'other', 'log/today': 'x' })
-    assert.equal((await rolledBack(layout, start, async () => true)).outcome, 'rolled_back')
+    assert.equal((await rolledBack(layout, async () => true)).outcome, 'rolled_back')
   })
 
   it('verifies nothing when there is no record', async t => {
     const layout = await prepareTemporaryHost(t)
     mkdirSync(join(layout.root, 'plugins/greeter'), { recursive: true })
-    const { outcome, rollback } = await rolledBack(layout, new Date(), async () => true)
+    const { outcome, rollback } = await rolledBack(layout, async () => true)
     assert.deepEqual([outcome, rollback?.verified], ['rolled_back', null])
   })
 
+  for (const [name, text] of Object.entries({
+    'a power cut has emptied': '',
+    'are not what this action writes': '[[1,2]]',
+  }))
+    it(`verifies nothing when the noted times ${name}`, async t => {
+      const { layout, place } = await makeRestored(t)
+      await begin(layout)
+      writeFileSync(treeTimesPath(layout.staging, PLACE), text)
+      writeFileSync(join(place, 'main.py'), 'bad')
+      const { outcome, rollback } = await rolledBack(layout, async () => true)
+      assert.deepEqual([outcome, rollback?.verified], ['rolled_back', null])
+    })
+
   it('detects a changed file whose modification time was set back', async t => {
     const { layout, place } = await makeRestored(t)
-    const start = await later(layout)
+    await begin(layout)
     writeFileSync(join(place, 'main.py'), 'bad')
     utimesSync(join(place, 'main.py'), new Date(0), new Date(0))
-    assert.equal((await rolledBack(layout, start, async () => true)).outcome, 'inconsistent')
+    assert.equal((await rolledBack(layout, async () => true)).outcome, 'inconsistent')
   })
 })
