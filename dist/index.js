@@ -18282,7 +18282,7 @@ function requireOwnEntries(folder, path) {
     }
 }
 function findForeignEntry(folder, path) {
-    const entries = list(path).flatMap(({ name }) => entryAt((0,external_node_path_namespaceObject.join)(path, name)));
+    const entries = list(path).flatMap(({ name }) => entryAt(`${path}/${name}`));
     const names = Map.groupBy(entries, ({ stat }) => stat.ino);
     for (const { path, stat } of entries) {
         const problem = problemOf(folder, stat) ?? linkProblem(stat, names.get(stat.ino)?.length);
@@ -18363,7 +18363,7 @@ function walkPath(path) {
     while (end !== undefined && pending.length > 0) {
         way.push(end);
         const at = end.path;
-        const next = visit((0,external_node_path_namespaceObject.join)(at, pending.shift() ?? ''));
+        const next = visit(childOf(at, pending.shift() ?? ''));
         if (!next?.stat.isSymbolicLink()) {
             end = next;
             continue;
@@ -18376,6 +18376,10 @@ function walkPath(path) {
         end = visit(target.startsWith(external_node_path_namespaceObject.sep) ? external_node_path_namespaceObject.sep : at);
     }
     return { way, end };
+}
+/** Cheaper than path.join, for normal paths; a name may be `..`, from a symlink. */
+function childOf(directory, name) {
+    return name === '..' ? (0,external_node_path_namespaceObject.dirname)(directory) : `${directory === external_node_path_namespaceObject.sep ? '' : directory}/${name}`;
 }
 function visit(path) {
     const stat = lstatIfPresentSync(path);
@@ -19612,7 +19616,7 @@ async function noteTreeTimes(layout, stagingFolder, place) {
         return;
     const [root, times] = [installPath(layout, place), []];
     await new TimeSlice().forEach([...record.files, ...record.symlinks], ({ path }) => {
-        const time = changeTimeSync((0,external_node_path_namespaceObject.join)(root, path));
+        const time = changeTimeSync(`${root}/${path}`);
         if (time !== undefined)
             times.push([path, time]);
     });
@@ -22709,7 +22713,7 @@ class JournalFile {
         const bytes = (0,external_node_fs_namespaceObject.readFileSync)(this.#fd);
         this.#size = bytes.length;
         this.#length = parseJournalText(bytes).length;
-        this.#dirtyEnd = this.#size - trailingPadding(bytes);
+        this.#dirtyEnd = Math.max(this.#length, bytes.toString('latin1').trimEnd().length);
     }
     /** Whether a line of so many bytes has room; makes more for one that must leave enough for an undo. Throws then. */
     async makeRoom(bytes, use) {
@@ -22786,12 +22790,6 @@ function padded(text, more = 0) {
     const used = Buffer.byteLength(text);
     const size = Math.ceil((used + more + ROOM_FOR_UNDO_BYTES) / CHUNK_BYTES) * CHUNK_BYTES;
     return text + PADDING.repeat(size - used);
-}
-function trailingPadding(bytes) {
-    let count = 0;
-    while (count < bytes.length && bytes[bytes.length - 1 - count] === PADDING.charCodeAt(0))
-        count++;
-    return count;
 }
 function* piecesOf(bytes, start) {
     for (let done = 0; done < bytes.length;) {
@@ -25874,7 +25872,7 @@ class ParsedSource {
     positionOf(path) {
         let node = this.#root;
         for (const key of path) {
-            const child = childOf(node, key);
+            const child = yaml_source_childOf(node, key);
             if (yaml_source_offsetOf(child) === undefined)
                 break;
             node = child;
@@ -25884,7 +25882,7 @@ class ParsedSource {
     positionOfKey(path) {
         let parent = this.#root;
         for (const key of path.slice(0, -1))
-            parent = childOf(parent, key);
+            parent = yaml_source_childOf(parent, key);
         const offset = yaml_source_offsetOf(keyNodeOf(parent, path.at(-1)));
         return offset === undefined ? this.positionOf(path) : this.#positionAt(offset);
     }
@@ -25944,7 +25942,7 @@ function childNodes(node) {
         return [];
     return node.items.flatMap(item => ((0,dist/* isPair */.tO)(item) ? [item.key, item.value] : [item]));
 }
-function childOf(node, key) {
+function yaml_source_childOf(node, key) {
     if ((0,dist/* isMap */.jh)(node))
         return node.items.find(pair => keyText(pair.key) === key)?.value;
     return (0,dist/* isCollection */.P3)(node) && typeof key === 'number' ? node.items[key] : undefined;

@@ -60,7 +60,7 @@ function requireOwnEntries(folder: OwnFolder, path: string): void {
 }
 
 function findForeignEntry(folder: OwnFolder, path: string): string | undefined {
-  const entries = list(path).flatMap(({ name }) => entryAt(join(path, name)))
+  const entries = list(path).flatMap(({ name }) => entryAt(`${path}/${name}`))
   const names = Map.groupBy(entries, ({ stat }) => stat.ino)
   for (const { path, stat } of entries) {
     const problem = problemOf(folder, stat) ?? linkProblem(stat, names.get(stat.ino)?.length)

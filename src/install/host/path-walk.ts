@@ -1,5 +1,5 @@
 import { readlinkSync, type Stats } from 'node:fs'
-import { join, sep } from 'node:path'
+import { dirname, sep } from 'node:path'
 import { lstatIfPresentSync } from '../files/tree-walk.ts'
 
 /** As many as Linux follows in one path. */
@@ -31,7 +31,7 @@ export function walkPath(path: string): PathWalk {
   while (end !== undefined && pending.length > 0) {
     way.push(end)
     const at: string = end.path
-    const next = visit(join(at, pending.shift() ?? ''))
+    const next = visit(childOf(at, pending.shift() ?? ''))
     if (!next?.stat.isSymbolicLink()) {
       end = next
       continue
@@ -43,6 +43,11 @@ export function walkPath(path: string): PathWalk {
     end = visit(target.startsWith(sep) ? sep : at)
   }
   return { way, end }
+}
+
+/** Cheaper than path.join, for normal paths; a name may be `..`, from a symlink. */
+function childOf(directory: string, name: string): string {
+  return name === '..' ? dirname(directory) : `${directory === sep ? '' : directory}/${name}`
 }
 
 function visit(path: string): Visited | undefined {

@@ -27,7 +27,7 @@ export async function noteTreeTimes(layout: Layout, stagingFolder: string, place
   if (record === undefined || pathExistsSync(path)) return
   const [root, times] = [installPath(layout, place), [] as [string, number][]]
   await new TimeSlice().forEach([...record.files, ...record.symlinks], ({ path }) => {
-    const time = changeTimeSync(join(root, path))
+    const time = changeTimeSync(`${root}/${path}`)
     if (time !== undefined) times.push([path, time])
   })
   writeFileSync(path, JSON.stringify(times), { flag: 'wx', mode: 0o600 })

@@ -45,7 +45,7 @@ export class JournalFile {
     const bytes = readFileSync(this.#fd)
     this.#size = bytes.length
     this.#length = parseJournalText(bytes).length
-    this.#dirtyEnd = this.#size - trailingPadding(bytes)
+    this.#dirtyEnd = Math.max(this.#length, bytes.toString('latin1').trimEnd().length)
   }
 
   /** Whether a line of so many bytes has room; makes more for one that must leave enough for an undo. Throws then. */
@@ -125,12 +125,6 @@ function padded(text: string, more = 0): string {
   const used = Buffer.byteLength(text)
   const size = Math.ceil((used + more + ROOM_FOR_UNDO_BYTES) / CHUNK_BYTES) * CHUNK_BYTES
   return text + PADDING.repeat(size - used)
-}
-
-function trailingPadding(bytes: Buffer): number {
-  let count = 0
-  while (count < bytes.length && bytes[bytes.length - 1 - count] === PADDING.charCodeAt(0)) count++
-  return count
 }
 
 function* piecesOf(bytes: Buffer, start: number): Iterable<{ piece: Buffer; position: number }> {
