@@ -27254,9 +27254,10 @@ const ZIP64_END_UNCOUNTED_BYTES = 12;
 const SATURATED_16 = 0xffff;
 const SATURATED_32 = 0xffffffff;
 /**
- * Finds the one central directory that a ZIP has: one end record whose comment ends with the file, zip64 only where a
- * field asks for it, one disk, the directory right before its end record. Throws ArchiveError `invalid_archive` for
- * anything in which another reader might find another directory, `empty_artifact` for an empty directory.
+ * Finds the one central directory that a ZIP has: one end record whose comment ends with the file and contains no mark
+ * of another, zip64 only where a field asks for it and without an extensible sector, one disk, the directory right
+ * before its end record. Throws ArchiveError `invalid_archive` for anything in which another reader might find another
+ * directory, `empty_artifact` for an empty directory.
  */
 function locateDirectory(window) {
     const end = readEndRecord(window);
@@ -27279,9 +27280,11 @@ function readEndRecord(window) {
         throw invalidArchive('it does not end with an end record: it is cut short, continues after its end, or is no ZIP');
     if (another !== undefined)
         throw invalidArchive('it has two end records');
+    if (tail.includes(END_SIGNATURE, at + 1))
+        throw invalidArchive('its comment contains another end record');
     return parseEndRecord(tail.subarray(at), fileSize - tailBytes + at);
 }
-/** Other marks of an end record are no reason to refuse: a nested stored ZIP contains one. */
+/** Marks before them, in the data, are no reason to refuse: a nested stored ZIP contains one. */
 function endRecordCandidates(tail) {
     const candidates = [];
     for (let at = tail.indexOf(END_SIGNATURE); at !== -1; at = tail.indexOf(END_SIGNATURE, at + 1)) {
@@ -27328,6 +27331,9 @@ function parseZip64Record(window, position, locatorPosition) {
         throw misplaced;
     if (position + ZIP64_END_UNCOUNTED_BYTES + readSafeInteger(record, 4) !== locatorPosition)
         throw misplaced;
+    if (position + ZIP64_END_BYTES !== locatorPosition) {
+        throw invalidArchive('its zip64 end record has an extensible sector, which could hide another directory');
+    }
     const count = readSafeInteger(record, 32);
     if (record.readUInt32LE(16) !== 0 || record.readUInt32LE(20) !== 0 || readSafeInteger(record, 24) !== count)
         throw oneOfSeveral();
@@ -27362,26 +27368,28 @@ const UNIX_TYPES = new Map([
     [0o120000, 'symlink'],
     [0o140000, 'socket'],
 ]);
+/** Systems on which an archive's Unix modes mean something; unzip ignores those of any other. */
+const UNIX_SYSTEMS = new Set([3, 19]);
 /**
- * What an entry is: its Unix type where there is one, on whatever system it was made, else a directory by its final
- * `/`.
+ * What an entry is: its Unix type where a Unix gave it one, else a directory by its final `/`.
  * Throws ArchiveError `unsafe_archive` when the attributes call it a directory but its name does not.
  */
-function entryType(externalAttributes, name) {
-    const unixType = unixMode(externalAttributes) & TYPE_MASK;
+function entryType(attributes, name) {
+    const unixType = unixMode(attributes) & TYPE_MASK;
     const isNamedDirectory = name.endsWith('/');
-    const isMarkedDirectory = unixType === DIRECTORY_TYPE || (unixType === 0 && (externalAttributes & DOS_DIRECTORY) !== 0);
+    const isMarkedDirectory = unixType === DIRECTORY_TYPE || (unixType === 0 && (attributes.external & DOS_DIRECTORY) !== 0);
     if (isMarkedDirectory && !isNamedDirectory)
         throw unsafeEntry(name, 'is marked as a directory but named as a file');
     if (unixType === 0)
         return isNamedDirectory ? 'directory' : 'file';
     return UNIX_TYPES.get(unixType) ?? 'unknown type';
 }
-function isOwnerExecutable(externalAttributes) {
-    return (unixMode(externalAttributes) & OWNER_EXECUTE) !== 0;
+function isOwnerExecutable(attributes) {
+    return (unixMode(attributes) & OWNER_EXECUTE) !== 0;
 }
-function unixMode(externalAttributes) {
-    return externalAttributes >>> 16;
+/** 0 where no Unix wrote one. */
+function unixMode({ system, external }) {
+    return UNIX_SYSTEMS.has(system) ? external >>> 16 : 0;
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip-extra-fields.js
@@ -27417,6 +27425,9 @@ class ZipExtraFields {
                 this.#unicodePath = this.#onlyOnce(this.#unicodePath, value);
             at = end;
         }
+    }
+    get hasZip64() {
+        return this.#zip64 !== undefined;
     }
     /** Whether a Unicode path says that the header's name is UTF-8. */
     get hasUnicodePath() {
@@ -27512,6 +27523,10 @@ async function readZipDirectory({ window, rules, slice }) {
     }
     return { ...location, entries };
 }
+/** Whether a header says that its name is UTF-8. */
+function isUtf8Name(flags) {
+    return (flags & UTF8_NAME) !== 0;
+}
 /** Throws ArchiveError `invalid_archive` for entries that cannot be read here: encrypted, patched and masked ones. */
 function verifyFlags(flags, name) {
     if ((flags & (ENCRYPTED | STRONGLY_ENCRYPTED)) !== 0)
@@ -27552,7 +27567,7 @@ function parseEntry({ fixed, rawName, extra }) {
     const shown = rawName.toString('utf8');
     const fields = new ZipExtraFields(extra, shown);
     fields.verifyUnicodePath(rawName);
-    const name = parseName(rawName, (flags & UTF8_NAME) !== 0 || fields.hasUnicodePath);
+    const name = parseName(rawName, isUtf8Name(flags) || fields.hasUnicodePath);
     verifyFlags(flags, name);
     if (fixed.readUInt16LE(34) !== 0)
         throw invalidEntry(name, 'is on another disk');
@@ -27561,7 +27576,7 @@ function parseEntry({ fixed, rawName, extra }) {
     const method = parseMethod(fixed.readUInt16LE(10), name);
     if (method === 'stored' && size !== packedSize)
         throw invalidEntry(name, 'is stored but has two different sizes');
-    const attributes = fixed.readUInt32LE(38);
+    const attributes = { system: fixed.readUInt8(5), external: fixed.readUInt32LE(38) };
     const type = entryType(attributes, name);
     const executable = isOwnerExecutable(attributes);
     return { name, type, size, packedSize, headerOffset, method, crc: fixed.readUInt32LE(16), executable, target: null };
@@ -27702,47 +27717,103 @@ function toEntryError(error, entry) {
     return code.startsWith('Z_') ? invalidEntry(entry.name, 'cannot be unpacked', error) : error;
 }
 
+;// CONCATENATED MODULE: ./build/install/archive/zip-data-descriptor.js
+const SIGNATURE = 0x08074b50;
+const SIGNATURE_BYTES = 4;
+/** CRC and two sizes of 32 or 64 bits; each with or without the signature before it. */
+const SHORT_BYTES = 12;
+const LONG_BYTES = 20;
+/** Of the four forms. */
+const MAX_DESCRIPTOR_BYTES = SIGNATURE_BYTES + LONG_BYTES;
+/** Whether bytes are a data descriptor (APPNOTE 4.3.9), whole and nothing more, with an entry's own CRC and sizes. */
+function isDescriptorOf(bytes, entry) {
+    const isSigned = bytes.length === SIGNATURE_BYTES + SHORT_BYTES || bytes.length === SIGNATURE_BYTES + LONG_BYTES;
+    if (isSigned && bytes.readUInt32LE(0) !== SIGNATURE)
+        return false;
+    const fields = isSigned ? bytes.subarray(SIGNATURE_BYTES) : bytes;
+    if (fields.length !== SHORT_BYTES && fields.length !== LONG_BYTES)
+        return false;
+    const [packedSize, size] = fields.length === SHORT_BYTES ? readShortSizes(fields) : readLongSizes(fields);
+    return fields.readUInt32LE(0) === entry.crc && packedSize === entry.packedSize && size === entry.size;
+}
+function readShortSizes(fields) {
+    return [fields.readUInt32LE(4), fields.readUInt32LE(8)];
+}
+function readLongSizes(fields) {
+    return [Number(fields.readBigUInt64LE(4)), Number(fields.readBigUInt64LE(12))];
+}
+
 ;// CONCATENATED MODULE: ./build/install/archive/zip-local-headers.js
+
+
 
 
 
 const zip_local_headers_HEADER_SIGNATURE = 0x04034b50;
 const zip_local_headers_HEADER_BYTES = 30;
 const HAS_DATA_DESCRIPTOR = 0x0008;
+const zip_local_headers_SATURATED_32 = 0xffffffff;
 /** Bytes: a header and, among small files, the next few; more calls cost more than to read the bytes between them. */
 const READ_AHEAD_BYTES = 64 * 1024;
 /**
  * The directory's entries in the order of their data, each with a local header that agrees with the directory: name,
- * method and, without a data descriptor, CRC and sizes. Throws ArchiveError `invalid_archive` when one does not
- * agree, or when entries overlap each other or the directory.
+ * its encoding, method and, without a data descriptor, CRC and sizes; with one, they may be left open. Every byte before
+ * the directory belongs to exactly one entry, so that a reader who goes from local header to local header sees the same
+ * entries. Throws ArchiveError `invalid_archive` where it is not so.
  */
 async function locateEntries({ window, slice }, directory) {
     const located = [];
-    let free = 0;
+    let taken = { end: 0, last: null, hasDescriptor: false };
     await slice.forEach(directory.entries.toSorted((a, b) => a.headerOffset - b.headerOffset), entry => {
-        if (entry.headerOffset < free)
+        if (entry.headerOffset < taken.end)
             throw invalidEntry(entry.name, 'overlaps another entry');
-        const dataOffset = entry.headerOffset + verifyLocalHeader(window, entry);
-        free = dataOffset + entry.packedSize;
-        if (free > directory.offset)
+        verifyGap(window, taken, entry.headerOffset);
+        const header = zip_local_headers_readHeader(window, entry);
+        verifyLocalHeader(header, entry);
+        const dataOffset = entry.headerOffset + header.bytes;
+        taken = { end: dataOffset + entry.packedSize, last: entry, hasDescriptor: hasDescriptor(header) };
+        if (taken.end > directory.offset)
             throw invalidEntry(entry.name, 'reaches into the directory');
         // Not copied: copies of a large listing would double the memory that it takes.
         located.push(Object.assign(entry, { dataOffset }));
     });
+    verifyGap(window, taken, directory.offset);
     return located;
 }
-/** Returns the header's length. */
-function verifyLocalHeader(window, entry) {
-    const header = zip_local_headers_readHeader(window, entry);
-    verifyFlags(header.fixed.readUInt16LE(6), entry.name);
+/** There is nothing, or exactly the data descriptor that the last entry announces. */
+function verifyGap(window, { end, last, hasDescriptor }, next) {
+    const bytes = next - end;
+    if (last !== null && hasDescriptor)
+        verifyDescriptor(window, { entry: last, at: end, bytes });
+    else if (bytes > 0)
+        throw strayBytes(last, bytes);
+}
+function verifyDescriptor(window, found) {
+    const { entry, at, bytes } = found;
+    if (bytes > MAX_DESCRIPTOR_BYTES)
+        throw strayBytes(entry, bytes);
+    if (!isDescriptorOf(window.look(at, bytes, READ_AHEAD_BYTES), entry))
+        throw invalidEntry(entry.name, 'announces a data descriptor, but is not followed by a true one');
+}
+function strayBytes(last, bytes) {
+    const problem = `${bytes} bytes that belong to no entry, where another reader could find other entries`;
+    return last === null
+        ? invalidArchive(`it begins with ${problem}`)
+        : invalidEntry(last.name, `is followed by ${problem}`);
+}
+function hasDescriptor({ flags }) {
+    return (flags & HAS_DATA_DESCRIPTOR) !== 0;
+}
+function verifyLocalHeader(header, entry) {
+    verifyFlags(header.flags, entry.name);
     if (parseMethod(header.fixed.readUInt16LE(8), entry.name) !== entry.method)
         throw contradiction(entry, 'method');
     if (!header.rawName.equals(Buffer.from(entry.name)))
         throw contradiction(entry, 'name');
     header.fields.verifyUnicodePath(header.rawName);
-    if ((header.fixed.readUInt16LE(6) & HAS_DATA_DESCRIPTOR) === 0)
-        verifySizes(header, entry);
-    return header.bytes;
+    if (!(0,external_node_buffer_namespaceObject.isAscii)(header.rawName) && !isUtf8Name(header.flags) && !header.fields.hasUnicodePath)
+        throw contradiction(entry, 'encoding of its name');
+    verifySizes(header, entry);
 }
 function zip_local_headers_readHeader(window, { name, headerOffset }) {
     const start = window.look(headerOffset, zip_local_headers_HEADER_BYTES, READ_AHEAD_BYTES);
@@ -27752,13 +27823,18 @@ function zip_local_headers_readHeader(window, { name, headerOffset }) {
     const bytes = extraAt + start.readUInt16LE(28);
     const fixed = window.look(headerOffset, bytes, READ_AHEAD_BYTES);
     const fields = new ZipExtraFields(fixed.subarray(extraAt), name);
-    return { fixed, rawName: fixed.subarray(zip_local_headers_HEADER_BYTES, extraAt), fields, bytes };
+    return { fixed, flags: fixed.readUInt16LE(6), rawName: fixed.subarray(zip_local_headers_HEADER_BYTES, extraAt), fields, bytes };
 }
-function verifySizes({ fixed, fields }, entry) {
-    const [size, packedSize] = fields.resolveZip64([fixed.readUInt32LE(22), fixed.readUInt32LE(18)]);
-    if (fixed.readUInt32LE(14) !== entry.crc)
+/** With a data descriptor the writer may not have known them yet, and left them at zero or saturated. */
+function verifySizes(header, entry) {
+    const { fixed, fields } = header;
+    const isStreamed = hasDescriptor(header);
+    const agrees = (value, expected) => value === expected || (isStreamed && (value === 0 || value === zip_local_headers_SATURATED_32));
+    const sizes = [fixed.readUInt32LE(22), fixed.readUInt32LE(18)];
+    const [size, packedSize] = isStreamed && !fields.hasZip64 ? sizes : fields.resolveZip64(sizes);
+    if (!agrees(fixed.readUInt32LE(14), entry.crc))
         throw contradiction(entry, 'CRC');
-    if (size !== entry.size || packedSize !== entry.packedSize)
+    if (!agrees(size, entry.size) || !agrees(packedSize, entry.packedSize))
         throw contradiction(entry, 'size');
 }
 function contradiction(entry, what) {
@@ -31851,7 +31927,7 @@ function privateKey(line) {
 ;// CONCATENATED MODULE: ./build/core/trust/sealed-signature.js
 
 
-const SIGNATURE_BYTES = 64;
+const sealed_signature_SIGNATURE_BYTES = 64;
 /** Bytes of the largest artifact whose signature can be checked: OpenSSL accepts no more at once. */
 const MAX_SEALED_BYTES = 2 ** 31 - 1;
 /**
@@ -31862,10 +31938,10 @@ function parseSealedSignature(signature) {
     if (signature === undefined || signature === '') {
         throw new SignatureError('missing_signature', 'The hub sent no signature for the artifact, so nothing was installed: ask the publisher to sign it.');
     }
-    const bytes = decodeBase64(signature, SIGNATURE_BYTES);
+    const bytes = decodeBase64(signature, sealed_signature_SIGNATURE_BYTES);
     if (bytes !== undefined)
         return bytes;
-    throw new SignatureError('invalid_signature_format', `The artifact's signature must be base64 of ${SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters of something else: ` +
+    throw new SignatureError('invalid_signature_format', `The artifact's signature must be base64 of ${sealed_signature_SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters of something else: ` +
         'nothing was installed; ask the publisher to sign the artifact again.');
 }
 /**
@@ -32765,8 +32841,9 @@ const NO_MAGIC = '\0'.repeat(8);
 const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/;
 /**
  * One header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so that
- * all of them see the same members: numbers are octal digits only, so no base-256 and no negative sizes. Throws
- * ArchiveError `invalid_archive` for a wrong checksum, another magic and other numbers.
+ * all of them see the same members: numbers are octal digits only, so no base-256 and no negative sizes; a name's prefix
+ * only where ustar's magic announces it. Throws ArchiveError `invalid_archive` for a wrong checksum, another magic, such
+ * a prefix and other numbers.
  */
 function parseTarHeader(block) {
     if (readOctal(block, FIELDS.checksum) !== tar_header_checksum(block))
@@ -32775,8 +32852,12 @@ function parseTarHeader(block) {
     if (magic !== USTAR_MAGIC && magic !== GNU_MAGIC && magic !== NO_MAGIC) {
         throw invalidArchive('a tar header has an unknown format');
     }
+    const prefix = readText(block, FIELDS.prefix);
+    if (magic !== USTAR_MAGIC && prefix.length > 0) {
+        throw invalidArchive('a tar header has a prefix of its name without the ustar magic, so that some tools ignore it');
+    }
     return {
-        name: magic === USTAR_MAGIC ? prefixedName(block) : readText(block, FIELDS.name),
+        name: prefixedName(prefix, readText(block, FIELDS.name)),
         linkName: readText(block, FIELDS.linkName),
         type: TYPES.get(latin1Of(block, FIELDS.type)) ?? 'unknown type',
         size: readOctal(block, FIELDS.size),
@@ -32793,9 +32874,7 @@ function tar_header_checksum(block) {
     }
     return sum;
 }
-function prefixedName(block) {
-    const prefix = readText(block, FIELDS.prefix);
-    const name = readText(block, FIELDS.name);
+function prefixedName(prefix, name) {
     return prefix.length === 0 ? name : Buffer.concat([prefix, Buffer.from('/'), name]);
 }
 /** A copy, because the block is reused. */
@@ -33064,8 +33143,9 @@ function tar_listing_toEntry(header, { pax = {}, name, linkName }) {
     };
 }
 function memberType(type, name) {
-    // The oldest tars mark a directory only by its name.
-    return type === 'file' && name.endsWith('/') ? 'directory' : requireExtractable(name, type);
+    if (type === 'file' && name.endsWith('/'))
+        throw unsafeEntry(name, "is a file with a directory's name, which some tools create as a directory and others as a file");
+    return requireExtractable(name, type);
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/piece-reader.js

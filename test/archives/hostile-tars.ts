@@ -1,5 +1,5 @@
 import { createCipheriv } from 'node:crypto'
-import { buildTar, directory, file, GNU, gnuLong, pax, paxRecord, symlink, TAR_END, type TarItem } from './tar-builder.ts'
+import { buildTar, directory, file, GNU, gnuLong, pax, paxRecord, symlink, TAR_END, type TarItem, V7 } from './tar-builder.ts'
 
 export interface HostileTar {
   /** `<code>--<what is wrong>`. */
@@ -95,6 +95,11 @@ const types: HostileTar[] = [
   tar('unsafe_archive--pax-sparse-of-star', [pax({ 'SCHILY.realsize': '9' }), file('x', 'abc')]),
   tar('unsafe_archive--directory-with-data', [directory('d/', { data: 'evil' })]),
   tar('unsafe_archive--directory-by-name-with-data', [file('d/', 'evil')]),
+  tar('unsafe_archive--directory-only-by-its-name', [file('d/')]),
+  tar('unsafe_archive--directory-only-by-its-name-of-type-nul', [file('d/', '', { type: '\0' })]),
+  tar('unsafe_archive--directory-only-by-its-name-in-the-oldest-format', [file('d/', '', { type: '\0', fields: { magic: V7 } })]),
+  tar('unsafe_archive--directory-only-by-its-pax-path', [pax({ path: 'd/' }), file('d', '', { type: '\0' })]),
+  tar('unsafe_archive--directory-only-by-its-gnu-name', [gnuLong('L', 'd/'), file('d')]),
 ]
 
 const symlinks: HostileTar[] = [
@@ -116,6 +121,8 @@ const headers: HostileTar[] = [
   tar('invalid_archive--checksum-wrong', [file('x', '', { fields: { rawChecksum: Buffer.from('0001234\0') } })]),
   tar('invalid_archive--checksum-empty', [file('x', '', { fields: { rawChecksum: Buffer.alloc(8) } })]),
   tar('invalid_archive--magic-unknown', [file('x', '', { fields: { magic: 'tarball\0' } })]),
+  tar('invalid_archive--prefix-without-magic', [file('x', '', { fields: { magic: V7, prefix: 'elsewhere' } })]),
+  tar('invalid_archive--prefix-with-gnu-magic', [file('x', '', { fields: { magic: GNU, prefix: 'elsewhere' } })]),
   tar('invalid_archive--magic-version-unknown', [file('x', '', { fields: { magic: 'ustar\x0099' } })]),
   tar('invalid_archive--mode-not-octal', [file('x', '', { fields: { rawMode: Buffer.from('rwxr-xr\0') } })]),
   sized('base256', base256(3n)),

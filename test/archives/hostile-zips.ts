@@ -1,4 +1,4 @@
-import { deflateRawSync } from 'node:zlib'
+import { crc32, deflateRawSync } from 'node:zlib'
 import { buildZip, directory, extraField, FILE, file, SYMLINK, symlink, unicodePath, UTF8_NAME, type ZipItem, type ZipShape, zip64Extra } from './zip-builder.ts'
 
 export interface HostileZip {
@@ -160,6 +160,9 @@ const symlinks: HostileZip[] = [
   zip('invalid_archive--symlink-padded', [GOOD, { ...symlink('l', 'good.txt'), stored: false, packed: Buffer.concat([deflateRawSync(Buffer.from('good.txt')), Buffer.alloc(2 * MIB)]) }]),
 ]
 
+/** A local header and its data, of an entry that no directory lists. */
+const HIDDEN = buildZip([file('hidden', 'evil')]).subarray(0, 30 + 'hidden'.length + deflateRawSync(Buffer.from('evil')).length)
+
 function damaged(what: string, item: Partial<ZipItem>): HostileZip {
   return zip(`invalid_archive--${what}`, [GOOD, { ...file('x', 'some data'), ...item }])
 }
@@ -196,7 +199,30 @@ const headers: HostileZip[] = [
   damaged('extra-zip64-cut-short', { central: { size: 0xffffffff, extra: Buffer.from([1, 0, 4, 0, 9, 0, 0, 0]) } }),
   damaged('extra-zip64-beyond-all-measure', { central: { size: 0xffffffff, extra: Buffer.concat([Buffer.from([1, 0, 8, 0]), Buffer.alloc(8, 0xff)]) } }),
   damaged('data-beyond-the-directory', { both: { packedSize: 5000 } }),
+  damaged('local-name-in-another-encoding', { name: 'grün', local: { flags: 0 } }),
+  damaged('descriptor-and-another-local-crc', { descriptor: true, local: { crc: 1 } }),
+  damaged('descriptor-and-another-local-size', { descriptor: true, local: { size: 1 } }),
+  damaged('descriptor-and-another-local-packed-size', { descriptor: true, local: { packedSize: 1 } }),
+  damaged('descriptor-and-another-local-zip64-size', { descriptor: true, local: { size: 0xffffffff, packedSize: 0xffffffff, extra: zip64Extra(1, 1) } }),
+  damaged('descriptor-and-another-local-size-stored', { descriptor: true, stored: true, local: { size: 1, packedSize: 1 } }),
+  damaged('descriptor-missing', { both: { flags: 0x0008 } }),
+  damaged('descriptor-of-other-sizes', { both: { flags: 0x0008 }, behind: descriptorOf({ size: 1 }) }),
+  damaged('descriptor-with-another-crc', { both: { flags: 0x0008 }, behind: descriptorOf({ crc: 1 }) }),
+  damaged('descriptor-with-more-behind-it', { descriptor: true, behind: Buffer.alloc(8) }),
+  damaged('descriptor-not-announced', { behind: descriptorOf({}) }),
+  damaged('entry-hidden-behind-a-descriptor', { descriptor: true, behind: HIDDEN }),
 ]
+
+/** Of `some data`. */
+function descriptorOf(lie: { crc?: number; size?: number }): Buffer {
+  const data = Buffer.from('some data')
+  const bytes = Buffer.alloc(16)
+  bytes.writeUInt32LE(0x08074b50, 0)
+  bytes.writeUInt32LE(lie.crc ?? crc32(data), 4)
+  bytes.writeUInt32LE(deflateRawSync(data).length, 8)
+  bytes.writeUInt32LE(lie.size ?? data.length, 12)
+  return bytes
+}
 
 const END_MARK = Buffer.from('PK\x05\x06', 'latin1')
 const ZIP64_SHAPE: ZipShape = { zip64: {}, end: { count: 0xffff, size: 0xffffffff, offset: 0xffffffff } }
@@ -211,6 +237,15 @@ function zip64Lie(what: string, lie: NonNullable<ZipShape['zip64']>): HostileZip
 
 const structures: HostileZip[] = [
   structure('prefix', { prefix: Buffer.from('#!/bin/sh\n') }),
+  structure('junk-before-the-first-entry', { beforeEntries: Buffer.from('#!/bin/sh\n') }),
+  structure('entry-hidden-before-the-first', { beforeEntries: HIDDEN }),
+  structure('entry-hidden-between-two', {}, [{ ...GOOD, behind: HIDDEN }, file('x')]),
+  structure('entry-hidden-before-the-directory', { beforeDirectory: HIDDEN }),
+  structure('bytes-between-two-entries', {}, [{ ...GOOD, behind: Buffer.alloc(1) }, file('x')]),
+  structure('bytes-before-the-directory', { beforeDirectory: Buffer.alloc(12) }),
+  structure('zip64-extensible-sector', { ...ZIP64_SHAPE, zip64: { extensible: Buffer.from('more') } }),
+  structure('end-record-in-the-comment', { comment: Buffer.concat([buildZip([file('evil')]).subarray(-22), Buffer.from('more')]) }),
+  structure('end-record-mark-in-the-comment', { comment: Buffer.from('PK\x05\x06 is how one starts', 'latin1') }),
   structure('trailing-data', { trailing: Buffer.from('more') }),
   structure('trailing-zeros', { trailing: Buffer.alloc(512) }),
   structure('two-end-records', { comment: Buffer.concat([END_MARK, Buffer.alloc(18)]) }),

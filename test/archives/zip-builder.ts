@@ -24,6 +24,10 @@ export interface ZipItem {
   packed?: Buffer
   /** A data descriptor after the data, and zeros in the local header. */
   descriptor?: boolean
+  /** Between its data, or descriptor, and what follows. */
+  behind?: Buffer
+  /** The system that made it, by its number; Unix when left out. */
+  system?: number
   /** Lies of both headers. */
   both?: HeaderFields
   local?: HeaderFields
@@ -32,6 +36,8 @@ export interface ZipItem {
 
 export interface ZipShape {
   prefix?: Buffer
+  /** Before the first entry; unlike `prefix`, counted into every position. */
+  beforeEntries?: Buffer
   /** Between the last entry and the directory. */
   beforeDirectory?: Buffer
   /** After the last header, counted into the directory's size. */
@@ -60,6 +66,8 @@ export const PROGRAM = 0o100755
 export const DIRECTORY = 0o040755
 export const SYMLINK = 0o120777
 export const UTF8_NAME = 0x0800
+export const DOS = 0
+const UNIX = 3
 const DESCRIPTOR = 0x0008
 
 /** A ZIP of these items, deterministic; as well formed as items and shape are. */
@@ -67,14 +75,15 @@ export function buildZip(items: readonly ZipItem[], shape: ZipShape = {}): Buffe
   const prefix = shape.prefix ?? Buffer.alloc(0)
   const locals: Buffer[] = []
   const headers: Buffer[] = []
-  let offset = 0
+  const before = shape.beforeEntries ?? Buffer.alloc(0)
+  let offset = before.length
   for (const item of items) {
     const local = buildLocal(item)
     headers.push(buildCentral(item, offset))
     locals.push(local)
     offset += local.length
   }
-  const body = Buffer.concat([...locals, shape.beforeDirectory ?? Buffer.alloc(0)])
+  const body = Buffer.concat([before, ...locals, shape.beforeDirectory ?? Buffer.alloc(0)])
   const directory = Buffer.concat([...headers, shape.inDirectory ?? Buffer.alloc(0)])
   const facts = { count: items.length, size: directory.length, offset: body.length }
   const end = buildEnd(facts, shape, body.length + directory.length + (shape.beforeEnd?.length ?? 0))
@@ -140,7 +149,7 @@ function buildLocal(item: ZipItem): Buffer {
   head.writeUInt16LE(20, 4)
   writeShared(head, 6, fields)
   const descriptor = item.descriptor ? buildDescriptor(facts) : Buffer.alloc(0)
-  return Buffer.concat([head, fields.rawName, fields.extra, facts.packed, descriptor])
+  return Buffer.concat([head, fields.rawName, fields.extra, facts.packed, descriptor, item.behind ?? Buffer.alloc(0)])
 }
 
 function buildDescriptor(facts: { crc: number; packedSize: number; size: number }): Buffer {
@@ -157,7 +166,8 @@ function buildCentral(item: ZipItem, offset: number): Buffer {
   const comment = item.central?.comment ?? Buffer.alloc(0)
   const head = Buffer.alloc(46)
   head.writeUInt32LE(fields.signature ?? 0x02014b50, 0)
-  head.writeUInt16LE(0x0314, 4)
+  head.writeUInt8(20, 4)
+  head.writeUInt8(item.system ?? UNIX, 5)
   head.writeUInt16LE(20, 6)
   writeShared(head, 8, fields)
   head.writeUInt16LE(comment.length, 32)

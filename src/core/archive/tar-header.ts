@@ -61,8 +61,9 @@ const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/
 
 /**
  * One header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so that
- * all of them see the same members: numbers are octal digits only, so no base-256 and no negative sizes. Throws
- * ArchiveError `invalid_archive` for a wrong checksum, another magic and other numbers.
+ * all of them see the same members: numbers are octal digits only, so no base-256 and no negative sizes; a name's prefix
+ * only where ustar's magic announces it. Throws ArchiveError `invalid_archive` for a wrong checksum, another magic, such
+ * a prefix and other numbers.
  */
 export function parseTarHeader(block: Buffer): TarHeader {
   if (readOctal(block, FIELDS.checksum) !== checksum(block)) throw invalidArchive('a tar header has a wrong checksum')
@@ -70,8 +71,12 @@ export function parseTarHeader(block: Buffer): TarHeader {
   if (magic !== USTAR_MAGIC && magic !== GNU_MAGIC && magic !== NO_MAGIC) {
     throw invalidArchive('a tar header has an unknown format')
   }
+  const prefix = readText(block, FIELDS.prefix)
+  if (magic !== USTAR_MAGIC && prefix.length > 0) {
+    throw invalidArchive('a tar header has a prefix of its name without the ustar magic, so that some tools ignore it')
+  }
   return {
-    name: magic === USTAR_MAGIC ? prefixedName(block) : readText(block, FIELDS.name),
+    name: prefixedName(prefix, readText(block, FIELDS.name)),
     linkName: readText(block, FIELDS.linkName),
     type: TYPES.get(latin1Of(block, FIELDS.type)) ?? 'unknown type',
     size: readOctal(block, FIELDS.size),
@@ -89,9 +94,7 @@ function checksum(block: Buffer): number {
   return sum
 }
 
-function prefixedName(block: Buffer): Buffer {
-  const prefix = readText(block, FIELDS.prefix)
-  const name = readText(block, FIELDS.name)
+function prefixedName(prefix: Buffer, name: Buffer): Buffer {
   return prefix.length === 0 ? name : Buffer.concat([prefix, Buffer.from('/'), name])
 }
 

@@ -214,6 +214,10 @@ function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announced): Om
 }
 
 function memberType(type: TarHeader['type'], name: string): ExtractableType {
-  // The oldest tars mark a directory only by its name.
-  return type === 'file' && name.endsWith('/') ? 'directory' : requireExtractable(name, type)
+  if (type === 'file' && name.endsWith('/'))
+    throw unsafeEntry(
+      name,
+      "is a file with a directory's name, which some tools create as a directory and others as a file",
+    )
+  return requireExtractable(name, type)
 }

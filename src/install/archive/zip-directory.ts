@@ -70,6 +70,11 @@ export async function readZipDirectory({ window, rules, slice }: OpenZip): Promi
   return { ...location, entries }
 }
 
+/** Whether a header says that its name is UTF-8. */
+export function isUtf8Name(flags: number): boolean {
+  return (flags & UTF8_NAME) !== 0
+}
+
 /** Throws ArchiveError `invalid_archive` for entries that cannot be read here: encrypted, patched and masked ones. */
 export function verifyFlags(flags: number, name: string): void {
   if ((flags & (ENCRYPTED | STRONGLY_ENCRYPTED)) !== 0) throw invalidEntry(name, 'is encrypted')
@@ -108,14 +113,14 @@ function parseEntry({ fixed, rawName, extra }: CentralHeader): ZipEntry {
   const shown = rawName.toString('utf8')
   const fields = new ZipExtraFields(extra, shown)
   fields.verifyUnicodePath(rawName)
-  const name = parseName(rawName, (flags & UTF8_NAME) !== 0 || fields.hasUnicodePath)
+  const name = parseName(rawName, isUtf8Name(flags) || fields.hasUnicodePath)
   verifyFlags(flags, name)
   if (fixed.readUInt16LE(34) !== 0) throw invalidEntry(name, 'is on another disk')
   const packed = [fixed.readUInt32LE(24), fixed.readUInt32LE(20), fixed.readUInt32LE(42)]
   const [size = 0, packedSize = 0, headerOffset = 0] = fields.resolveZip64(packed)
   const method = parseMethod(fixed.readUInt16LE(10), name)
   if (method === 'stored' && size !== packedSize) throw invalidEntry(name, 'is stored but has two different sizes')
-  const attributes = fixed.readUInt32LE(38)
+  const attributes = { system: fixed.readUInt8(5), external: fixed.readUInt32LE(38) }
   const type = entryType(attributes, name)
   const executable = isOwnerExecutable(attributes)
   return { name, type, size, packedSize, headerOffset, method, crc: fixed.readUInt32LE(16), executable, target: null }

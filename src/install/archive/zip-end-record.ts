@@ -28,9 +28,10 @@ const SATURATED_16 = 0xffff
 const SATURATED_32 = 0xffffffff
 
 /**
- * Finds the one central directory that a ZIP has: one end record whose comment ends with the file, zip64 only where a
- * field asks for it, one disk, the directory right before its end record. Throws ArchiveError `invalid_archive` for
- * anything in which another reader might find another directory, `empty_artifact` for an empty directory.
+ * Finds the one central directory that a ZIP has: one end record whose comment ends with the file and contains no mark
+ * of another, zip64 only where a field asks for it and without an extensible sector, one disk, the directory right
+ * before its end record. Throws ArchiveError `invalid_archive` for anything in which another reader might find another
+ * directory, `empty_artifact` for an empty directory.
  */
 export function locateDirectory(window: ReadWindow): DirectoryLocation {
   const end = readEndRecord(window)
@@ -56,10 +57,11 @@ function readEndRecord(window: ReadWindow): EndRecord {
   if (at === undefined)
     throw invalidArchive('it does not end with an end record: it is cut short, continues after its end, or is no ZIP')
   if (another !== undefined) throw invalidArchive('it has two end records')
+  if (tail.includes(END_SIGNATURE, at + 1)) throw invalidArchive('its comment contains another end record')
   return parseEndRecord(tail.subarray(at), fileSize - tailBytes + at)
 }
 
-/** Other marks of an end record are no reason to refuse: a nested stored ZIP contains one. */
+/** Marks before them, in the data, are no reason to refuse: a nested stored ZIP contains one. */
 function endRecordCandidates(tail: Buffer): number[] {
   const candidates: number[] = []
   for (let at = tail.indexOf(END_SIGNATURE); at !== -1; at = tail.indexOf(END_SIGNATURE, at + 1)) {
@@ -102,6 +104,9 @@ function parseZip64Record(window: ReadWindow, position: number, locatorPosition:
   const record = window.look(position, ZIP64_END_BYTES)
   if (record.readUInt32LE(0) !== ZIP64_END_SIGNATURE) throw misplaced
   if (position + ZIP64_END_UNCOUNTED_BYTES + readSafeInteger(record, 4) !== locatorPosition) throw misplaced
+  if (position + ZIP64_END_BYTES !== locatorPosition) {
+    throw invalidArchive('its zip64 end record has an extensible sector, which could hide another directory')
+  }
   const count = readSafeInteger(record, 32)
   if (record.readUInt32LE(16) !== 0 || record.readUInt32LE(20) !== 0 || readSafeInteger(record, 24) !== count)
     throw oneOfSeveral()

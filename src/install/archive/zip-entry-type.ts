@@ -15,25 +15,35 @@ const UNIX_TYPES: ReadonlyMap<number, ArchiveEntry['type']> = new Map([
   [0o140000, 'socket'],
 ])
 
+/** Systems on which an archive's Unix modes mean something; unzip ignores those of any other. */
+const UNIX_SYSTEMS: ReadonlySet<number> = new Set([3, 19])
+
+/** The attributes of an entry, as the system that made it wrote them. */
+export interface EntryAttributes {
+  /** APPNOTE 4.4.2: 3 is Unix, 19 is OS X. */
+  readonly system: number
+  readonly external: number
+}
+
 /**
- * What an entry is: its Unix type where there is one, on whatever system it was made, else a directory by its final
- * `/`.
+ * What an entry is: its Unix type where a Unix gave it one, else a directory by its final `/`.
  * Throws ArchiveError `unsafe_archive` when the attributes call it a directory but its name does not.
  */
-export function entryType(externalAttributes: number, name: string): ArchiveEntry['type'] {
-  const unixType = unixMode(externalAttributes) & TYPE_MASK
+export function entryType(attributes: EntryAttributes, name: string): ArchiveEntry['type'] {
+  const unixType = unixMode(attributes) & TYPE_MASK
   const isNamedDirectory = name.endsWith('/')
   const isMarkedDirectory =
-    unixType === DIRECTORY_TYPE || (unixType === 0 && (externalAttributes & DOS_DIRECTORY) !== 0)
+    unixType === DIRECTORY_TYPE || (unixType === 0 && (attributes.external & DOS_DIRECTORY) !== 0)
   if (isMarkedDirectory && !isNamedDirectory) throw unsafeEntry(name, 'is marked as a directory but named as a file')
   if (unixType === 0) return isNamedDirectory ? 'directory' : 'file'
   return UNIX_TYPES.get(unixType) ?? 'unknown type'
 }
 
-export function isOwnerExecutable(externalAttributes: number): boolean {
-  return (unixMode(externalAttributes) & OWNER_EXECUTE) !== 0
+export function isOwnerExecutable(attributes: EntryAttributes): boolean {
+  return (unixMode(attributes) & OWNER_EXECUTE) !== 0
 }
 
-function unixMode(externalAttributes: number): number {
-  return externalAttributes >>> 16
+/** 0 where no Unix wrote one. */
+function unixMode({ system, external }: EntryAttributes): number {
+  return UNIX_SYSTEMS.has(system) ? external >>> 16 : 0
 }

@@ -32,6 +32,10 @@ export class ZipExtraFields {
     }
   }
 
+  get hasZip64(): boolean {
+    return this.#zip64 !== undefined
+  }
+
   /** Whether a Unicode path says that the header's name is UTF-8. */
   get hasUnicodePath(): boolean {
     return this.#unicodePath !== undefined

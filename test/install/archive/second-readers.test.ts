@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, describe, it } from 'node:test'
+import fc from 'fast-check'
+import { ArchiveError } from '../../../src/core/errors.ts'
+import { extractTar } from '../../../src/install/archive/extract-tar.ts'
+import { extractZip } from '../../../src/install/archive/extract-zip.ts'
+import { ACCEPTED_ZIPS } from '../../archives/accepted-zips.ts'
+import {
+  buildTar,
+  directory,
+  GNU,
+  gnuLong,
+  pax,
+  file as tarFile,
+  symlink as tarSymlink,
+  V7,
+} from '../../archives/tar-builder.ts'
+import { buildZip, file, symlink, unicodePath, directory as zipDirectory } from '../../archives/zip-builder.ts'
+import { openedTar } from './sealed-artifact.ts'
+import { type SecondReader, type Seen, seenIn, TAR_READERS, whyNot, ZIP_READERS } from './second-readers.ts'
+import { withVerifiedArtifact } from './verified-artifact.ts'
+
+const LIMITS = { maxExtractedBytes: 10_000_000, maxEntries: 1000 }
+const MUTANTS = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full' ? 600 : 100
+const SEED = 20260101
+
+/** It has something of everything that a header can say; two names at the top, so that nothing is flattened. */
+const ZIP = buildZip(
+  [
+    file('a', 'first'),
+    { ...file('d/b', 'second second'), descriptor: true },
+    { ...file('grün', 'third'), both: { extra: unicodePath(Buffer.from('grün'), 'grün') } },
+    zipDirectory('e/'),
+    symlink('l', 'a'),
+  ],
+  { zip64: {}, end: { count: 0xffff }, comment: Buffer.from('commit') },
+)
+const TAR = buildTar([
+  tarFile('a', 'first'),
+  directory('d/'),
+  pax({ path: 'd/long', mtime: '1.5' }),
+  tarFile('cut', 'second'),
+  gnuLong('L', 'd/longer'),
+  tarFile('cut', 'third', { fields: { magic: GNU } }),
+  tarFile('old', 'fourth', { fields: { magic: V7 } }),
+  tarFile('c', 'fifth', { fields: { prefix: 'd/e' } }),
+  tarSymlink('l', 'a'),
+])
+
+/** What bsdtar does not expect of a stream: it takes the open sizes in front of an entry for its true ones. */
+const MISREAD_BY_BSDTAR = [
+  'a data descriptor and saturated sizes',
+  'a data descriptor and empty zip64 sizes',
+  'a data descriptor of 64 bits',
+]
+/** Python's zipfile does not know the field that says so. */
+const MISREAD_BY_PYTHON = ['a UTF-8 name without its flag that a Unicode path vouches for']
+const MISREAD: ReadonlySet<string> = new Set([...MISREAD_BY_BSDTAR, ...MISREAD_BY_PYTHON])
+
+/** An archive that we accept, in a file. */
+interface Accepted {
+  readonly path: string
+  readonly seen: Seen
+}
+
+type Extract = (bytes: Buffer, folder: string) => Promise<unknown>
+
+const extractZipTo: Extract = (bytes, target) =>
+  withVerifiedArtifact(bytes, `${target}/..`, artifact => extractZip(artifact, { target, limits: LIMITS }))
+
+const extractTarTo: Extract = async (bytes, target) => extractTar(await openedTar(bytes), { target, limits: LIMITS })
+
+/** Each is the original with one to three bytes changed, at the same places in every run. */
+function mutants(original: Buffer): Buffer[] {
+  const changes = fc.array(fc.tuple(fc.nat(original.length - 1), fc.nat(255)), { minLength: 1, maxLength: 3 })
+  return fc.sample(changes, { seed: SEED, numRuns: MUTANTS }).map(changed => {
+    const mutant = Buffer.from(original)
+    for (const [at, byte] of changed) mutant.writeUInt8(byte, at)
+    return mutant
+  })
+}
+
+/** Those of them that we accept. */
+async function acceptedOf(archives: readonly Buffer[], extract: Extract): Promise<Accepted[]> {
+  const accepted: Accepted[] = []
+  for (const [index, bytes] of archives.entries()) {
+    const path = join(folder, `${extract.name}-${index}`)
+    const target = `${path}-ours`
+    mkdirSync(target)
+    const isAccepted = await extract(bytes, target).then(() => true, refused)
+    if (!isAccepted) continue
+    writeFileSync(path, bytes)
+    accepted.push({ path, seen: seenIn(target) })
+  }
+  return accepted
+}
+
+function refused(error: unknown): false {
+  if (error instanceof ArchiveError) return false
+  throw error
+}
+
+function compare(reader: SecondReader, accepted: readonly Accepted[]): void {
+  const theirs = reader.read(accepted.map(({ path }) => path))
+  for (const [index, { path, seen }] of accepted.entries()) {
+    const other = theirs[index]
+    if (other !== undefined) assert.deepEqual({ ...other }, { ...seen }, readFileSync(path, 'base64'))
+  }
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'second-readers-'))
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+const kinds = ACCEPTED_ZIPS.filter(({ name, flattened }) => flattened === undefined && !MISREAD.has(name))
+const zips = await acceptedOf([...kinds.map(({ bytes }) => bytes), ZIP, ...mutants(ZIP)], extractZipTo)
+const tars = await acceptedOf([TAR, ...mutants(TAR)], extractTarTo)
+
+describe('a second reader', () => {
+  for (const reader of ZIP_READERS) {
+    it(`sees in a ZIP what we see, or refuses it: ${reader.name}`, { skip: whyNot(reader) }, () =>
+      compare(reader, zips),
+    )
+  }
+
+  for (const reader of TAR_READERS) {
+    it(`sees in a tar what we see, or refuses it: ${reader.name}`, { skip: whyNot(reader) }, () =>
+      compare(reader, tars),
+    )
+  }
+
+  it('has damaged archives to compare that we accept', t => {
+    t.diagnostic(`${zips.length} ZIPs and ${tars.length} tars, of ${MUTANTS} damaged ones each`)
+    assert.ok(zips.length > kinds.length + 1 && tars.length > 1)
+  })
+})
