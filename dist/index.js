@@ -17701,6 +17701,9 @@ function reservePath(layout) {
 /** Patterns of paths relative to the project root, without anchors: where something is installed, and its snapshots. */
 const PLACE_PATTERN = '(?:plugins|extensions)/[a-z0-9][a-z0-9_.-]{0,127}';
 const SNAPSHOT_NAME_PATTERN = '[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}';
+const NAME_PATTERN = '(?!\\.{1,2}(?:/|$))[^/\\p{Cc}]{1,255}';
+/** What follows the path of a directory: no empty part, no `.` or `..`, no control character. */
+const BELOW_PATTERN = `(?:/${NAME_PATTERN})+`;
 const SNAPSHOT_PATTERN = `\\.hub-deploy/snapshots/${PLACE_PATTERN}/${SNAPSHOT_NAME_PATTERN}`;
 /** ISO 8601 in UTC, as this action writes it. */
 const timeSchema = schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/, {
@@ -17720,8 +17723,8 @@ const snapshotNameSchema = schemas_string().check(_regex(new RegExp(`^${SNAPSHOT
     error: 'must be <number>-<version>, the name of a directory',
 }));
 /** A path below a directory, with `/` between its parts. */
-const innerPathSchema = schemas_string().check(_regex(/^(?!\.{1,2}(?:\/|$))[^/\0]{1,255}(?:\/(?!\.{1,2}(?:\/|$))[^/\0]{1,255})*$/u, {
-    error: 'must be a relative path without empty parts, "." and ".."',
+const innerPathSchema = schemas_string().check(_regex(new RegExp(`^${NAME_PATTERN}(?:/${NAME_PATTERN})*$`, 'u'), {
+    error: 'must be a relative path without empty parts, ".", ".." and control characters',
 }));
 /** The directory of a snapshot, relative to the project root. */
 const snapshotPathSchema = schemas_string().check(_regex(new RegExp(`^${SNAPSHOT_PATTERN}$`), {
@@ -18516,42 +18519,108 @@ class FileDigester {
 
 
 
-const schema = schemas_lazy(() => object({
-    files: array(object({ path: schemas_string(), sha256: schemas_string(), size: schemas_number(), mode: schemas_number() })),
-    symlinks: array(object({ path: schemas_string(), target: schemas_string() })),
+
+
+
+const treeSchema = schemas_lazy(() => object({
+    files: array(object({
+        path: innerPathSchema,
+        sha256: digestSchema,
+        size: schemas_int().check(_nonnegative()),
+        mode: literal([0o644, 0o755]),
+    })),
+    symlinks: array(object({
+        path: innerPathSchema,
+        target: schemas_string().check(_regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
+        /** Of the bytes for which the symlink counts in the digest, when their file is a kept path and so not listed. */
+        sha256: exactOptional(digestSchema),
+    })),
 }));
 /** The record of an extracted tree, without the keep-paths, which belong to the host. */
 function buildTreeRecord(tree, keepPaths) {
     const isOurs = ({ path }) => !keepPaths.some(kept => path === kept || path.startsWith(`${kept}/`));
     const files = tree.files.filter(isOurs);
-    const symlinks = tree.symlinks.filter(isOurs);
+    const kept = new Map(tree.files.filter(file => !isOurs(file)).map(({ path, sha256 }) => [path, sha256]));
+    const symlinks = tree.symlinks.filter(isOurs).map(({ path, target }) => {
+        const sha256 = kept.get(resolveTarget({ path, target }));
+        return { path, target, ...(sha256 === undefined ? {} : { sha256 }) };
+    });
+    return { digest: digestOf({ files, symlinks }), files, symlinks };
+}
+/** A symlink to a file counts with the bytes of that file. */
+function digestOf({ files, symlinks }) {
     const linkedTo = new Set(symlinks.map(resolveTarget));
-    const hashes = new Map(tree.files.filter(({ path }) => linkedTo.has(path)).map(({ path, sha256 }) => [path, sha256]));
+    const hashes = new Map(files.filter(({ path }) => linkedTo.has(path)).map(({ path, sha256 }) => [path, sha256]));
     const throughLinks = symlinks.flatMap(symlink => {
-        const sha256 = hashes.get(resolveTarget(symlink));
+        const sha256 = hashes.get(resolveTarget(symlink)) ?? symlink.sha256;
         return sha256 === undefined ? [] : [{ path: symlink.path, sha256 }];
     });
-    return { digest: treeDigest([...files, ...throughLinks]), files, symlinks };
+    return treeDigest([...files, ...throughLinks]);
 }
-async function writeTreeRecord(layout, record) {
+/**
+ * Writes the record of a tree, unless it is there. One that is damaged is replaced, with a warning. Throws DeploymentError
+ * `host_not_writable` when something else is in its place.
+ */
+async function writeTreeRecord({ layout, log }, record) {
     const path = treeRecordPath(layout, record.digest);
-    if (pathExistsSync(path))
-        return;
     // The record of a large tree takes long to build and as long again to serialize.
     await hearSignals();
-    await replaceFile(path, JSON.stringify({ files: record.files, symlinks: record.symlinks }));
+    const text = JSON.stringify({ files: record.files, symlinks: record.symlinks });
+    const found = readStateFileSync(path);
+    if (found === text)
+        return;
+    const damage = found === undefined ? undefined : findDamage(found, record.digest);
+    // Another tree with these bytes, which differs in modes or symlinks alone.
+    if (found !== undefined && damage === undefined)
+        return;
+    if (damage !== undefined)
+        log.warning(`${path} was damaged (${damage}). It is written again.`);
+    await replaceFile(path, text);
 }
-/** The record with this digest, or undefined when there is none, or a damaged one. Throws as `readStateFileSync` does. */
+/**
+ * The record with this digest, or undefined when there is none. Its entries have this digest, and every path in it is
+ * one below the tree. Throws DeploymentError `host_not_writable` with the name of a record that is damaged, or is no
+ * file.
+ */
 function readTreeRecord(layout, digest) {
-    const text = readStateFileSync(treeRecordPath(layout, digest));
+    const path = treeRecordPath(layout, digest);
+    const text = readStateFileSync(path);
+    if (text === undefined)
+        return undefined;
     try {
-        return text === undefined ? undefined : { ...schema.parse(JSON.parse(text)), digest };
+        return { ...parseTree(text, digest), digest };
     }
     catch (error) {
-        if (error instanceof SyntaxError || error instanceof $ZodError)
-            return undefined;
-        throw error;
+        throw new DeploymentError('host_not_writable', `${path} is not a record of installed files that this action writes (${describeDamage(error)}), so nothing can be compared with it. Move it away: the next deployment of these files writes it again.`, { cause: error });
     }
+}
+/**
+ * The record of what is installed in a place, as a comparison needs it: a damaged one, which says nothing about the
+ * files, is a warning.
+ */
+function readInstalledTree({ layout, log }, place) {
+    try {
+        const digest = findInstalled(readInstalled(layout), place)?.tree_digest;
+        return digest ? readTreeRecord(layout, digest) : undefined;
+    }
+    catch (error) {
+        log.warning(`${placeName(place)} is not compared with its record. ${toDeployError(error).message}`);
+        return undefined;
+    }
+}
+function findDamage(text, digest) {
+    try {
+        parseTree(text, digest);
+        return undefined;
+    }
+    catch (error) {
+        return describeDamage(error);
+    }
+}
+function parseTree(text, digest) {
+    return treeSchema
+        .check(refine(tree => digestOf(tree) === digest, 'its files do not have the digest of its name'))
+        .parse(JSON.parse(text));
 }
 /** Removes the records that no installed or retained version names. */
 function pruneTreeRecords(layout, used) {
@@ -18581,7 +18650,7 @@ async function compareTree({ root, keepPaths }, record, signal) {
             difference.missing.push(path);
         else if (!isAlike(entry, expected))
             difference.changed.push(path);
-        else if ('sha256' in expected && (await digester.sha256((0,external_node_path_namespaceObject.join)(root, path))) !== expected.sha256)
+        else if ('size' in expected && (await digester.sha256((0,external_node_path_namespaceObject.join)(root, path))) !== expected.sha256)
             difference.changed.push(path);
     }
     difference.extra.push(...found.keys());
@@ -19395,7 +19464,7 @@ const OUTBOX_TIMEOUT_MS = 10_000;
 const MAX_UNANSWERED = 2;
 /** In one warning. */
 const MAX_NAMED = 5;
-const outbox_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
+const schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
 /** Keeps a report that the hub has not accepted, for the next run that talks to the same address. */
 async function keepInOutbox({ layout, redact }, address, report) {
     const text = JSON.stringify({ schema: 1, address, report: redactReport(report, redact) }, null, 2);
@@ -19474,7 +19543,7 @@ function readOutbox({ layout, log }) {
 /** The path alone when it is no waiting report. */
 function readWaiting(path) {
     try {
-        return { ...outbox_schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
+        return { ...schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
     }
     catch {
         return path;
@@ -19597,7 +19666,6 @@ function summarise(failures) {
 
 
 
-
 const tree_times_schema = schemas_lazy(() => array(tuple([schemas_string(), schemas_number()])));
 /** Where the times of an installed tree are noted: in the staging folder of the deployment that replaces it. */
 function treeTimesPath(stagingFolder, { shelf, id }) {
@@ -19608,10 +19676,10 @@ function treeTimesPath(stagingFolder, { shelf, id }) {
  * later, that needs no clock. A change by a write, chmod or rename of the file counts, the move of the tree does not.
  * Not durable, because a rollback without it only verifies less.
  */
-async function noteTreeTimes(layout, stagingFolder, place) {
+async function noteTreeTimes(folder, stagingFolder, place) {
+    const { layout } = folder;
     const path = treeTimesPath(stagingFolder, place);
-    const digest = findInstalled(readInstalled(layout), place)?.tree_digest;
-    const record = digest ? readTreeRecord(layout, digest) : undefined;
+    const record = readInstalledTree(folder, place);
     if (record === undefined || pathExistsSync(path))
         return;
     const [root, times] = [installPath(layout, place), []];
@@ -22023,7 +22091,6 @@ function keyOf(service) {
 
 
 
-
 /**
  * Rolls a deployment back: first the files, then the services as they were, which then run the old files. Compares the
  * restored tree with its record, and runs the plan's health checks on the old version. Never throws: what is wrong is
@@ -22040,7 +22107,7 @@ async function rollBack(request) {
     }
     if (!wasChanged && request.services.length === 0)
         return { outcome: 'failed', rollback: null };
-    const damage = await findDamage(request).catch(error => [
+    const damage = await rollback_findDamage(request).catch(error => [
         `The restored files could not be compared with their record: ${toDeployError(error).message}`,
     ]);
     const verified = damage === undefined ? null : damage.length === 0;
@@ -22070,14 +22137,13 @@ function leftAlone({ action, service }) {
  * The recorded files of the old version that are missing or different, and became so since they were noted; earlier
  * differences are the host's own and only logged. Undefined when there is nothing to compare with.
  */
-async function findDamage(request) {
+async function rollback_findDamage(request) {
     const found = await Promise.all(request.places.map(place => findDamageIn(place, request)));
     const compared = found.filter(damage => damage !== undefined);
     return compared.length === 0 ? undefined : compared.flat();
 }
 async function findDamageIn(place, { layout, log, keepPaths, stagingFolder }) {
-    const digest = findInstalled(readInstalled(layout), place)?.tree_digest;
-    const record = digest ? readTreeRecord(layout, digest) : undefined;
+    const record = readInstalledTree({ layout, log }, place);
     const times = readTreeTimes(stagingFolder, place);
     if (record === undefined || times === undefined)
         return undefined;
@@ -22350,18 +22416,16 @@ async function orWarn(log, act) {
  * else, whatever it says.
  */
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}';
-/** Below a folder: no empty part, no `.` or `..`, no control character. */
-const BELOW = '(?:/(?!\\.{1,2}(?:/|$))[^/\\u0000-\\u001f\\u007f]{1,255})+';
-const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW}`;
+const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW_PATTERN}`;
 const shelfPathSchema = pathSchema('(?:plugins|extensions)');
 const settingsPathSchema = pathSchema(`${PLACE_PATTERN}\\.env`);
 const stagedPathSchema = pathSchema(STAGED);
 /** What is moved, and where it was. */
-const movablePathSchema = pathSchema(`(?:${PLACE_PATTERN}|${SNAPSHOT_PATTERN}(?:${BELOW})?|${STAGED})`);
+const movablePathSchema = pathSchema(`(?:${PLACE_PATTERN}|${SNAPSHOT_PATTERN}(?:${BELOW_PATTERN})?|${STAGED})`);
 const IS_PLACE = exactly(PLACE_PATTERN);
 const IS_SNAPSHOT = exactly(SNAPSHOT_PATTERN);
 const IS_STAGED = exactly(STAGED);
-const KEPT_PATH = new RegExp(`^${SNAPSHOT_PATTERN}(${BELOW})$`, 'u');
+const KEPT_PATH = new RegExp(`^${SNAPSHOT_PATTERN}(${BELOW_PATTERN})$`, 'u');
 /** Whether a deployment moves trees in this way: out of a place, into it, or a kept path from the old tree to the new. */
 function isMove({ from, to }) {
     if (IS_PLACE.test(from))
@@ -24101,7 +24165,7 @@ async function installPart(context, part) {
     const intact = await findIntact(context, part);
     if (intact !== undefined) {
         context.results.set(placeName(part), { record: intact });
-        await writeTreeRecord(layout, intact);
+        await writeTreeRecord({ layout, log: tools.log }, intact);
         tools.log.info(`${placeName(part)} is already ${part.version} with these bytes, and intact: nothing to change.`);
         return 'unchanged';
     }
@@ -24110,7 +24174,7 @@ async function installPart(context, part) {
     const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper);
     const [record] = await Promise.all([
         recordTree(context, part),
-        noteTreeTimes(layout, context.stagingFolder, part),
+        noteTreeTimes({ layout, log: tools.log }, context.stagingFolder, part),
         syncTree(part.staged, tools.signal),
     ]);
     tools.signal.throwIfAborted();
@@ -24140,7 +24204,7 @@ async function findIntact({ deployment }, part) {
 async function recordTree({ deployment }, part) {
     await hearSignals();
     const record = buildTreeRecord(part.tree, deployment.request.keepPaths);
-    await writeTreeRecord(deployment.layout, record);
+    await writeTreeRecord({ layout: deployment.layout, log: deployment.tools.log }, record);
     return record;
 }
 async function prepareKeptPaths({ deployment }, { staged, leftBehind }, keeper) {
@@ -24604,7 +24668,7 @@ async function removePart(context, part) {
     // Refuse what could not be restored before anything is touched.
     findMovablePaths({ root: path, keepPaths: request.keepPaths });
     requireSwitchable(context.deployment, part);
-    await noteTreeTimes(layout, context.stagingFolder, part);
+    await noteTreeTimes({ layout, log: tools.log }, context.stagingFolder, part);
     await stopService(context, part);
     const snapshot = await moveToSnapshot(context, part, installed.version);
     context.results.set(placeName(part), { snapshot: snapshot.name });

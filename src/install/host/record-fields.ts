@@ -6,6 +6,9 @@ import { projectIdSchema, slugSchema } from '../../core/identifiers.ts'
 /** Patterns of paths relative to the project root, without anchors: where something is installed, and its snapshots. */
 export const PLACE_PATTERN = '(?:plugins|extensions)/[a-z0-9][a-z0-9_.-]{0,127}'
 const SNAPSHOT_NAME_PATTERN = '[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}'
+const NAME_PATTERN = '(?!\\.{1,2}(?:/|$))[^/\\p{Cc}]{1,255}'
+/** What follows the path of a directory: no empty part, no `.` or `..`, no control character. */
+export const BELOW_PATTERN = `(?:/${NAME_PATTERN})+`
 export const SNAPSHOT_PATTERN = `\\.hub-deploy/snapshots/${PLACE_PATTERN}/${SNAPSHOT_NAME_PATTERN}`
 
 /** ISO 8601 in UTC, as this action writes it. */
@@ -37,8 +40,8 @@ export const snapshotNameSchema = z.string().check(
 
 /** A path below a directory, with `/` between its parts. */
 export const innerPathSchema = z.string().check(
-  z.regex(/^(?!\.{1,2}(?:\/|$))[^/\0]{1,255}(?:\/(?!\.{1,2}(?:\/|$))[^/\0]{1,255})*$/u, {
-    error: 'must be a relative path without empty parts, "." and ".."',
+  z.regex(new RegExp(`^${NAME_PATTERN}(?:/${NAME_PATTERN})*$`, 'u'), {
+    error: 'must be a relative path without empty parts, ".", ".." and control characters',
   }),
 )
 

@@ -1,25 +1,44 @@
 import { readdirSync, unlinkSync } from 'node:fs'
 import { join, posix } from 'node:path'
 import { z } from 'zod/mini'
+import { DeploymentError, toDeployError } from '../../core/errors.ts'
+import type { Log } from '../../core/log.ts'
 import { treeDigest } from '../../core/trust/tree-digest.ts'
 import { replaceFile } from '../files/durable-files.ts'
 import type { ExtractedTree } from '../files/extracted-tree.ts'
 import { FileDigester } from '../files/file-digester.ts'
 import { hearSignals } from '../files/time-slice.ts'
-import { pathExistsSync, type TreeEntry, walkTree } from '../files/tree-walk.ts'
+import { type TreeEntry, walkTree } from '../files/tree-walk.ts'
+import { findInstalled, readInstalled } from './installed.ts'
 import type { HostTree } from './keep-paths.ts'
-import { type Layout, treeRecordPath } from './layout.ts'
-import { readStateFileSync } from './state-file.ts'
+import { type Layout, type Place, placeName, treeRecordPath } from './layout.ts'
+import { digestSchema, innerPathSchema } from './record-fields.ts'
+import { describeDamage, readStateFileSync } from './state-file.ts'
 
-const schema = z.lazy(() =>
+const treeSchema = z.lazy(() =>
   z.object({
-    files: z.array(z.object({ path: z.string(), sha256: z.string(), size: z.number(), mode: z.number() })),
-    symlinks: z.array(z.object({ path: z.string(), target: z.string() })),
+    files: z.array(
+      z.object({
+        path: innerPathSchema,
+        sha256: digestSchema,
+        size: z.int().check(z.nonnegative()),
+        mode: z.literal([0o644, 0o755]),
+      }),
+    ),
+    symlinks: z.array(
+      z.object({
+        path: innerPathSchema,
+        target: z.string().check(z.regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
+        /** Of the bytes for which the symlink counts in the digest, when their file is a kept path and so not listed. */
+        sha256: z.exactOptional(digestSchema),
+      }),
+    ),
   }),
 )
+type RecordedTree = z.infer<typeof treeSchema>
 
 /** Exactly what was installed, to compare later with what is there. Stored under its tree digest. */
-export type TreeRecord = z.infer<typeof schema> & { digest: string }
+export type TreeRecord = RecordedTree & { digest: string }
 
 /** How an installed tree differs from its record. */
 export interface TreeDifference {
@@ -38,33 +57,96 @@ export function buildTreeRecord(
   const isOurs = ({ path }: { path: string }): boolean =>
     !keepPaths.some(kept => path === kept || path.startsWith(`${kept}/`))
   const files = tree.files.filter(isOurs)
-  const symlinks = tree.symlinks.filter(isOurs)
+  const kept = new Map(tree.files.filter(file => !isOurs(file)).map(({ path, sha256 }) => [path, sha256]))
+  const symlinks = tree.symlinks.filter(isOurs).map(({ path, target }) => {
+    const sha256 = kept.get(resolveTarget({ path, target }))
+    return { path, target, ...(sha256 === undefined ? {} : { sha256 }) }
+  })
+  return { digest: digestOf({ files, symlinks }), files, symlinks }
+}
+
+/** A symlink to a file counts with the bytes of that file. */
+function digestOf({ files, symlinks }: RecordedTree): string {
   const linkedTo = new Set(symlinks.map(resolveTarget))
-  const hashes = new Map(tree.files.filter(({ path }) => linkedTo.has(path)).map(({ path, sha256 }) => [path, sha256]))
+  const hashes = new Map(files.filter(({ path }) => linkedTo.has(path)).map(({ path, sha256 }) => [path, sha256]))
   const throughLinks = symlinks.flatMap(symlink => {
-    const sha256 = hashes.get(resolveTarget(symlink))
+    const sha256 = hashes.get(resolveTarget(symlink)) ?? symlink.sha256
     return sha256 === undefined ? [] : [{ path: symlink.path, sha256 }]
   })
-  return { digest: treeDigest([...files, ...throughLinks]), files, symlinks }
+  return treeDigest([...files, ...throughLinks])
 }
 
-export async function writeTreeRecord(layout: Layout, record: TreeRecord): Promise<void> {
+/**
+ * Writes the record of a tree, unless it is there. One that is damaged is replaced, with a warning. Throws DeploymentError
+ * `host_not_writable` when something else is in its place.
+ */
+export async function writeTreeRecord({ layout, log }: RecordFolder, record: TreeRecord): Promise<void> {
   const path = treeRecordPath(layout, record.digest)
-  if (pathExistsSync(path)) return
   // The record of a large tree takes long to build and as long again to serialize.
   await hearSignals()
-  await replaceFile(path, JSON.stringify({ files: record.files, symlinks: record.symlinks }))
+  const text = JSON.stringify({ files: record.files, symlinks: record.symlinks })
+  const found = readStateFileSync(path)
+  if (found === text) return
+  const damage = found === undefined ? undefined : findDamage(found, record.digest)
+  // Another tree with these bytes, which differs in modes or symlinks alone.
+  if (found !== undefined && damage === undefined) return
+  if (damage !== undefined) log.warning(`${path} was damaged (${damage}). It is written again.`)
+  await replaceFile(path, text)
 }
 
-/** The record with this digest, or undefined when there is none, or a damaged one. Throws as `readStateFileSync` does. */
+/** Where tree records are, and who hears of a damaged one. */
+export interface RecordFolder {
+  readonly layout: Layout
+  readonly log: Log
+}
+
+/**
+ * The record with this digest, or undefined when there is none. Its entries have this digest, and every path in it is
+ * one below the tree. Throws DeploymentError `host_not_writable` with the name of a record that is damaged, or is no
+ * file.
+ */
 export function readTreeRecord(layout: Layout, digest: string): TreeRecord | undefined {
-  const text = readStateFileSync(treeRecordPath(layout, digest))
+  const path = treeRecordPath(layout, digest)
+  const text = readStateFileSync(path)
+  if (text === undefined) return undefined
   try {
-    return text === undefined ? undefined : { ...schema.parse(JSON.parse(text)), digest }
+    return { ...parseTree(text, digest), digest }
   } catch (error) {
-    if (error instanceof SyntaxError || error instanceof z.core.$ZodError) return undefined
-    throw error
+    throw new DeploymentError(
+      'host_not_writable',
+      `${path} is not a record of installed files that this action writes (${describeDamage(error)}), so nothing can be compared with it. Move it away: the next deployment of these files writes it again.`,
+      { cause: error },
+    )
   }
+}
+
+/**
+ * The record of what is installed in a place, as a comparison needs it: a damaged one, which says nothing about the
+ * files, is a warning.
+ */
+export function readInstalledTree({ layout, log }: RecordFolder, place: Place): TreeRecord | undefined {
+  try {
+    const digest = findInstalled(readInstalled(layout), place)?.tree_digest
+    return digest ? readTreeRecord(layout, digest) : undefined
+  } catch (error) {
+    log.warning(`${placeName(place)} is not compared with its record. ${toDeployError(error).message}`)
+    return undefined
+  }
+}
+
+function findDamage(text: string, digest: string): string | undefined {
+  try {
+    parseTree(text, digest)
+    return undefined
+  } catch (error) {
+    return describeDamage(error)
+  }
+}
+
+function parseTree(text: string, digest: string): RecordedTree {
+  return treeSchema
+    .check(z.refine(tree => digestOf(tree) === digest, 'its files do not have the digest of its name'))
+    .parse(JSON.parse(text))
 }
 
 /** Removes the records that no installed or retained version names. */
@@ -96,7 +178,7 @@ export async function compareTree(
     found.delete(path)
     if (entry === undefined) difference.missing.push(path)
     else if (!isAlike(entry, expected)) difference.changed.push(path)
-    else if ('sha256' in expected && (await digester.sha256(join(root, path))) !== expected.sha256)
+    else if ('size' in expected && (await digester.sha256(join(root, path))) !== expected.sha256)
       difference.changed.push(path)
   }
   difference.extra.push(...found.keys())

@@ -3,10 +3,9 @@ import { join } from 'node:path'
 import { z } from 'zod/mini'
 import { TimeSlice } from '../files/time-slice.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
-import { findInstalled, readInstalled } from './installed.ts'
-import { installPath, type Layout, type Place } from './layout.ts'
+import { installPath, type Place } from './layout.ts'
 import { readStateFileSync } from './state-file.ts'
-import { readTreeRecord } from './tree-record.ts'
+import { type RecordFolder, readInstalledTree } from './tree-record.ts'
 
 const schema = z.lazy(() => z.array(z.tuple([z.string(), z.number()])))
 
@@ -20,10 +19,10 @@ export function treeTimesPath(stagingFolder: string, { shelf, id }: Place): stri
  * later, that needs no clock. A change by a write, chmod or rename of the file counts, the move of the tree does not.
  * Not durable, because a rollback without it only verifies less.
  */
-export async function noteTreeTimes(layout: Layout, stagingFolder: string, place: Place): Promise<void> {
+export async function noteTreeTimes(folder: RecordFolder, stagingFolder: string, place: Place): Promise<void> {
+  const { layout } = folder
   const path = treeTimesPath(stagingFolder, place)
-  const digest = findInstalled(readInstalled(layout), place)?.tree_digest
-  const record = digest ? readTreeRecord(layout, digest) : undefined
+  const record = readInstalledTree(folder, place)
   if (record === undefined || pathExistsSync(path)) return
   const [root, times] = [installPath(layout, place), [] as [string, number][]]
   await new TimeSlice().forEach([...record.files, ...record.symlinks], ({ path }) => {

@@ -23,7 +23,7 @@ export async function installPart(context: StepContext, part: Part): Promise<Ste
   const intact = await findIntact(context, part)
   if (intact !== undefined) {
     context.results.set(placeName(part), { record: intact })
-    await writeTreeRecord(layout, intact)
+    await writeTreeRecord({ layout, log: tools.log }, intact)
     tools.log.info(`${placeName(part)} is already ${part.version} with these bytes, and intact: nothing to change.`)
     return 'unchanged'
   }
@@ -32,7 +32,7 @@ export async function installPart(context: StepContext, part: Part): Promise<Ste
   const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper)
   const [record] = await Promise.all([
     recordTree(context, part),
-    noteTreeTimes(layout, context.stagingFolder, part),
+    noteTreeTimes({ layout, log: tools.log }, context.stagingFolder, part),
     syncTree(part.staged, tools.signal),
   ])
   tools.signal.throwIfAborted()
@@ -61,7 +61,7 @@ async function findIntact({ deployment }: StepContext, part: Part): Promise<Tree
 async function recordTree({ deployment }: StepContext, part: Part): Promise<TreeRecord> {
   await hearSignals()
   const record = buildTreeRecord(part.tree, deployment.request.keepPaths)
-  await writeTreeRecord(deployment.layout, record)
+  await writeTreeRecord({ layout: deployment.layout, log: deployment.tools.log }, record)
   return record
 }
 

@@ -1,13 +1,11 @@
 import { z } from 'zod/mini'
-import { PLACE_PATTERN as PLACE, SNAPSHOT_PATTERN as SNAPSHOT } from '../host/record-fields.ts'
+import { BELOW_PATTERN as BELOW, PLACE_PATTERN as PLACE, SNAPSHOT_PATTERN as SNAPSHOT } from '../host/record-fields.ts'
 
 /**
  * Where each kind of change may happen, relative to the project root: what a journal says is moved or deleted nowhere
  * else, whatever it says.
  */
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
-/** Below a folder: no empty part, no `.` or `..`, no control character. */
-const BELOW = '(?:/(?!\\.{1,2}(?:/|$))[^/\\u0000-\\u001f\\u007f]{1,255})+'
 const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW}`
 
 export const shelfPathSchema = pathSchema('(?:plugins|extensions)')

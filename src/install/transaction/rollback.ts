@@ -1,9 +1,8 @@
 import { join } from 'node:path'
 import { toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
-import { findInstalled, readInstalled } from '../host/installed.ts'
 import { installPath, type Layout, type Place } from '../host/layout.ts'
-import { compareTree, readTreeRecord } from '../host/tree-record.ts'
+import { compareTree, readInstalledTree } from '../host/tree-record.ts'
 import { changeTimeSync, readTreeTimes } from '../host/tree-times.ts'
 import { findUnhealthy } from '../services/check-health.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
@@ -88,8 +87,7 @@ async function findDamageIn(
   place: Place,
   { layout, log, keepPaths, stagingFolder }: RollbackRequest,
 ): Promise<string[] | undefined> {
-  const digest = findInstalled(readInstalled(layout), place)?.tree_digest
-  const record = digest ? readTreeRecord(layout, digest) : undefined
+  const record = readInstalledTree({ layout, log }, place)
   const times = readTreeTimes(stagingFolder, place)
   if (record === undefined || times === undefined) return undefined
   const root = installPath(layout, place)

@@ -39,7 +39,7 @@ describe('recover, after a removal', () => {
   it('verifies the removed part after the rollback', async t => {
     const scene = await makeScene(t)
     const record = recordOf({ 'main.py': 'old' }, {}, ['data'])
-    await writeTreeRecord(scene.layout, record)
+    await writeTreeRecord(scene, record)
     await recordInstalled(scene.layout, { rows: [rowOf({ tree_digest: record.digest })], removed: [] })
     const times = treeTimesPath(join(scene.layout.root, STAGING), { shelf: 'plugins', id: 'greeter' })
     writeFileSync(times, JSON.stringify([['main.py', 1]]))

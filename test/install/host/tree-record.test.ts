@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
-import { chmodSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
+import { DeploymentError } from '../../../src/core/errors.ts'
+import { treeRecordPath } from '../../../src/install/host/layout.ts'
 import {
   compareTree,
   pruneTreeRecords,
@@ -9,6 +11,8 @@ import {
   type TreeDifference,
   writeTreeRecord,
 } from '../../../src/install/host/tree-record.ts'
+import { listTree } from '../archive/directory-listing.ts'
+import { collectLog } from '../collected-log.ts'
 import { prepareTemporaryHost } from '../prepared-host.ts'
 import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 import { recordOf } from './recorded-tree.ts'
@@ -98,34 +102,82 @@ describe('compareTree', () => {
 })
 
 describe('the stored records', () => {
-  it('are read as they were written, and undefined when missing or damaged', async t => {
-    const layout = await prepareTemporaryHost(t)
-    const record = recordOf(FILES, SYMLINKS)
-    await writeTreeRecord(layout, record)
-    await writeTreeRecord(layout, record)
-    assert.deepEqual(readTreeRecord(layout, record.digest), record)
-    assert.equal(readTreeRecord(layout, 'ab'.repeat(32)), undefined)
-    for (const text of ['{', '{}']) {
-      writeFileSync(join(layout.trees, `${record.digest}.json`), text)
-      assert.equal(readTreeRecord(layout, record.digest), undefined)
+  it('are read as they were written, and undefined when missing', async t => {
+    const { layout, folder } = await prepareFolder(t)
+    for (const record of [recordOf(FILES, SYMLINKS), recordOf({ data: '1', b: '2' }, { c: 'data' }, ['data'])]) {
+      await writeTreeRecord(folder, record)
+      await writeTreeRecord(folder, record)
+      assert.deepEqual(readTreeRecord(layout, record.digest), record)
     }
+    assert.equal(readTreeRecord(layout, 'ab'.repeat(32)), undefined)
+    assert.deepEqual(folder.log.lines, [])
   })
 
-  it('are not read through a symlink', async t => {
-    const layout = await prepareTemporaryHost(t)
-    const record = recordOf({ a: '1' })
-    await writeTreeRecord(layout, record)
-    const path = join(layout.trees, `${record.digest}.json`)
-    renameSync(path, `${path}-real`)
-    symlinkSync(`${path}-real`, path)
-    assert.throws(() => readTreeRecord(layout, record.digest), { code: 'host_not_writable' })
-  })
+  const damages: Record<string, (text: string) => string> = {
+    'is empty': () => '',
+    'is cut': text => text.slice(0, -1),
+    'is no tree': () => '{}',
+    'has NUL bytes': text => text.replaceAll(/./g, '\0'),
+    'lacks a file': text => text.replace(/\{"path":"bin[^}]*\},/, ''),
+    'has a file twice': text => text.replace(/(\{"path":"lib[^}]*\})/, '$1,$1'),
+    'has another name': text => text.replace('lib/a', 'lib/b'),
+    'has other bytes': text =>
+      text.replace(/"sha256":"./, found => `${found.slice(0, -1)}${found.endsWith('0') ? 1 : 0}`),
+    'has a path that leaves the tree': text => text.replace('lib/a', '../b'),
+    'has an absolute path': text => text.replace('lib/a', '/etc'),
+    'has a set-uid file': text => text.replace('"mode":420', '"mode":2541'),
+    'has a negative size': text => text.replace('"size":', '"size":-'),
+    'has a symlink without a target': text => text.replace('"target":"bin/run"', '"target":""'),
+  }
+  for (const [name, damage] of Object.entries(damages)) {
+    it(`are named when one ${name}, and written again with a warning`, async t => {
+      const { layout, folder, path, record } = await prepareFolder(t)
+      await writeTreeRecord(folder, record)
+      const text = readFileSync(path, 'utf8')
+      writeFileSync(path, damage(text))
+      assert.throws(
+        () => readTreeRecord(layout, record.digest),
+        error => error instanceof DeploymentError && error.message.includes(path),
+      )
+      await writeTreeRecord(folder, record)
+      assert.equal(readFileSync(path, 'utf8'), text)
+      assert.equal(folder.log.lines.length, 1)
+      assert.match(folder.log.lines[0] ?? '', /^warning.*was damaged/)
+      assert.ok(folder.log.lines[0]?.includes(path))
+    })
+  }
+
+  const obstacles: Record<string, (path: string) => void> = {
+    'a directory': path => mkdirSync(path),
+    'a symlink to a genuine record': path => {
+      writeFileSync(`${path}-real`, JSON.stringify(recordOf(FILES, SYMLINKS)))
+      symlinkSync(`${path}-real`, path)
+    },
+    'a dangling symlink': path => symlinkSync('nowhere', path),
+  }
+  for (const [name, put] of Object.entries(obstacles)) {
+    it(`are neither read through nor replaced where there is ${name}`, async t => {
+      const { layout, folder, path, record } = await prepareFolder(t)
+      put(path)
+      const before = listTree(layout.trees)
+      const refused = { code: 'host_not_writable' }
+      assert.throws(() => readTreeRecord(layout, record.digest), refused)
+      await assert.rejects(writeTreeRecord(folder, record), refused)
+      assert.deepEqual(listTree(layout.trees), before)
+    })
+  }
 
   it('are removed when nothing refers to them any more', async t => {
-    const layout = await prepareTemporaryHost(t)
+    const { layout, folder } = await prepareFolder(t)
     const [used, stale] = [recordOf({ a: '1' }), recordOf({ a: '2' })]
-    for (const record of [used, stale]) await writeTreeRecord(layout, record)
+    for (const record of [used, stale]) await writeTreeRecord(folder, record)
     pruneTreeRecords(layout, new Set([used.digest]))
     assert.deepEqual(readdirSync(layout.trees), [`${used.digest}.json`])
   })
 })
+
+async function prepareFolder(t: TestContext) {
+  const layout = await prepareTemporaryHost(t)
+  const record = recordOf(FILES, SYMLINKS)
+  return { layout, folder: { layout, log: collectLog() }, record, path: treeRecordPath(layout, record.digest) }
+}

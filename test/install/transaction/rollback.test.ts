@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
-import { chmodSync, mkdirSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { RollbackError } from '../../../src/core/errors.ts'
 import { recordInstalled } from '../../../src/install/host/installed.ts'
-import type { Layout, Place } from '../../../src/install/host/layout.ts'
+import { type Layout, type Place, treeRecordPath } from '../../../src/install/host/layout.ts'
 import { writeTreeRecord } from '../../../src/install/host/tree-record.ts'
 import { noteTreeTimes, treeTimesPath } from '../../../src/install/host/tree-times.ts'
 import { type RolledBack, rollBack } from '../../../src/install/transaction/rollback.ts'
@@ -23,7 +23,7 @@ async function makeRestored(t: TestContext): Promise<{ layout: Layout; place: st
   writeTree(place, { ...FILES, 'data/db': 'rows' })
   for (const path of Object.keys(FILES)) chmodSync(join(place, path), 0o644)
   const record = recordOf(FILES)
-  await writeTreeRecord(layout, record)
+  await writeTreeRecord({ layout, log: collectLog() }, record)
   await recordInstalled(layout, { rows: [rowOf({ tree_digest: record.digest })], removed: [] })
   return { layout, place }
 }
@@ -39,7 +39,7 @@ async function rolledBack(layout: Layout, undo: () => Promise<boolean>): Promise
 
 /** The deployment begins: what is different by now is the host's own. Every later change gets another time. */
 async function begin(layout: Layout): Promise<void> {
-  await noteTreeTimes(layout, layout.staging, PLACE)
+  await noteTreeTimes({ layout, log: collectLog() }, layout.staging, PLACE)
   const probe = join(layout.staging, 'probe')
   const changedAt = (): number => {
     writeFileSync(probe, '')
@@ -132,6 +132,42 @@ describe('rollBack', () => {
     writeTree(place, { 'data/db': 'other', 'log/today': 'x' })
     assert.equal((await rolledBack(layout, async () => true)).outcome, 'rolled_back')
   })
+
+  const recordDamages: Record<string, (layout: Layout, treeRecord: string) => string> = {
+    'a damaged tree record': (_, path) => {
+      writeFileSync(path, readFileSync(path, 'utf8').replace('main.py', 'moin.py'))
+      return path
+    },
+    'a directory in place of the tree record': (_, path) => {
+      rmSync(path)
+      mkdirSync(path)
+      return path
+    },
+    'a damaged installed.json': ({ installed }) => {
+      writeFileSync(installed, '{')
+      return installed
+    },
+  }
+  for (const [name, damage] of Object.entries(recordDamages)) {
+    it(`does not take ${name} for damage of the restored files, and names it`, async t => {
+      const { layout } = await makeRestored(t)
+      await begin(layout)
+      const path = damage(layout, treeRecordPath(layout, recordOf(FILES).digest))
+      const log = collectLog()
+      const { outcome, rollback } = await rollBack({
+        layout,
+        log,
+        places: [PLACE],
+        keepPaths: ['data'],
+        stagingFolder: layout.staging,
+        services: [],
+        healthchecks: [],
+        undo: async () => true,
+      })
+      assert.deepEqual([outcome, rollback?.restored, rollback?.verified], ['rolled_back', true, null])
+      assert.ok(log.lines.join('\n').includes(path))
+    })
+  }
 
   it('verifies nothing when there is no record', async t => {
     const layout = await prepareTemporaryHost(t)
