@@ -138,7 +138,7 @@ function inputEnvironment(
 }
 
 /** Parses the records of a command file: `name<<delimiter`, value, delimiter. The last record of a name counts. */
-function parseCommandFile(text: string): Record<string, string> {
+export function parseCommandFile(text: string): Record<string, string> {
   const records = text.matchAll(/^(.+?)<<(.+)\n([\s\S]*?)\n?\2\n/gm)
   return Object.fromEntries([...records].map(([, name, , value]) => [name as string, value as string]))
 }

@@ -10,12 +10,13 @@ import { deploy as deployArtifact } from '../marketplace/deploy.ts'
 import { finishInterrupted, refuseRequest } from '../marketplace/refuse.ts'
 import type { DeployRequest, IncompleteRequest } from '../marketplace/request.ts'
 import { parseRequestUrl } from '../net/url-policy.ts'
-import { ActionStep, type KnownResult, type StepInputs } from '../runner/action-step.ts'
+import type { KnownResult, StepInputs } from '../runner/action-step.ts'
 import { type Connection, readConnection } from '../runner/connection.ts'
 import { readWorkspace } from '../runner/environment.ts'
 import { readHostInputs } from '../runner/host-inputs.ts'
 import { InputReader, inputError } from '../runner/input-reader.ts'
 import { apiKeySchema, baseUrlSchema, booleanSchema } from '../runner/input-schemas.ts'
+import { runMainStep } from '../runner/main-step.ts'
 import { buildDeploymentOutputs } from '../runner/outputs.ts'
 import { runPostStep } from '../runner/post-step.ts'
 import { FLOWS } from './flows.ts'
@@ -24,17 +25,14 @@ export type DeployInputs = StepInputs<IncompleteRequest>
 
 /** The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success. */
 export async function deploy(): Promise<void> {
-  const inputs = readDeployInputs(readWorkspace())
-  const step = new ActionStep(inputs, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot))
-  try {
-    const refused = await refuse(inputs, step.tools)
+  await runMainStep({
+    flows: FLOWS,
+    readInputs: () => readDeployInputs(readWorkspace()),
     // Without problems every required input was parsed; what is undefined may be.
-    await step.finish(refused ?? (await deployArtifact(inputs.request as DeployRequest, step.tools)))
-  } catch (error) {
-    step.fail(error)
-  } finally {
-    step.close()
-  }
+    run: async (inputs, tools) =>
+      (await refuse(inputs, tools)) ?? (await deployArtifact(inputs.request as DeployRequest, tools)),
+    outputsOf: (result, { projectRoot }) => buildDeployOutputs(result, projectRoot),
+  })
 }
 
 /** The deploy action's post step; see `runPostStep`. */

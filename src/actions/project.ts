@@ -8,12 +8,13 @@ import { parseRequestUrl } from '../net/url-policy.ts'
 import { deployProject } from '../project/deploy.ts'
 import { finishInterrupted, refuseProject } from '../project/refuse.ts'
 import type { IncompleteProjectRequest, ProjectRequest } from '../project/request.ts'
-import { ActionStep, type KnownResult, type StepInputs } from '../runner/action-step.ts'
+import type { KnownResult, StepInputs } from '../runner/action-step.ts'
 import { readConnection } from '../runner/connection.ts'
 import { readWorkspace } from '../runner/environment.ts'
 import { readHostInputs } from '../runner/host-inputs.ts'
 import { InputReader, inputError } from '../runner/input-reader.ts'
 import { baseUrlSchema, booleanSchema, idsSchema } from '../runner/input-schemas.ts'
+import { runMainStep } from '../runner/main-step.ts'
 import { buildDeploymentOutputs } from '../runner/outputs.ts'
 import { runPostStep } from '../runner/post-step.ts'
 import { FLOWS } from './flows.ts'
@@ -22,17 +23,14 @@ export type ProjectInputs = StepInputs<IncompleteProjectRequest>
 
 /** The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless all of it succeeded. */
 export async function project(): Promise<void> {
-  const inputs = readProjectInputs(readWorkspace())
-  const step = new ActionStep(inputs, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot))
-  try {
-    const refused = await refuse(inputs, step.tools)
+  await runMainStep({
+    flows: FLOWS,
+    readInputs: () => readProjectInputs(readWorkspace()),
     // Without problems every required input was parsed; what is undefined may be.
-    await step.finish(refused ?? (await deployProject(inputs.request as ProjectRequest, step.tools)))
-  } catch (error) {
-    step.fail(error)
-  } finally {
-    step.close()
-  }
+    run: async (inputs, tools) =>
+      (await refuse(inputs, tools)) ?? (await deployProject(inputs.request as ProjectRequest, tools)),
+    outputsOf: (result, { projectRoot }) => buildProjectOutputs(result, projectRoot),
+  })
 }
 
 /** The project action's post step; see `runPostStep`. */

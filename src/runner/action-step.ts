@@ -44,6 +44,8 @@ export class ActionStep {
   readonly #files: RunnerFiles
   readonly #outputsOf: OutputsOf
   readonly #cancel = listenForCancel()
+  /** What its outputs say if it is killed; undefined before the host is locked. */
+  #interrupted: LocalReport | undefined
 
   constructor(inputs: StepInputs<unknown>, flows: Flows, outputsOf: OutputsOf) {
     const keeper = createSecretKeeper(inputs)
@@ -100,6 +102,16 @@ export class ActionStep {
     process.exitCode = 1
   }
 
+  /** Fails a step that would end without knowing how its deployment did. Its post step recovers the host. */
+  failUnsettled(): void {
+    const message = 'This action stopped before its deployment had ended, which is an error of this action: report it.'
+    const error = { code: 'internal_error', message, step: null } as const
+    const report = this.#interrupted
+    if (report === undefined) this.#files.setOutputs({ outcome: 'failed', 'error-code': error.code })
+    else this.#setOutputs({ report: { ...report, error } })
+    this.fail(new DeployError(error.code, message))
+  }
+
   /** Stops listening for a cancel. */
   close(): void {
     this.#cancel.stop()
@@ -108,6 +120,7 @@ export class ActionStep {
   #noteLocked(interrupted: LocalReport): void {
     this.#files.saveState('locked', 'true')
     this.#files.saveState(RUN_STATE, this.tools.deploymentId)
+    this.#interrupted = interrupted
     this.#setOutputs({ report: interrupted })
   }
 
@@ -116,4 +129,11 @@ export class ActionStep {
     this.tools.secrets.know([outputs['install-path'], outputs['report-path']])
     this.#files.setOutputs(outputs)
   }
+}
+
+/** Fails a step, also one that could not begin because of an error that contains no secret. */
+export function failStep(step: ActionStep | undefined, error: unknown): void {
+  process.exitCode = 1
+  if (step === undefined) new Annotator(text => text).annotateError(error)
+  else step.fail(error)
 }

@@ -3,7 +3,8 @@ import type { DeploymentTools } from '../install/deployment/deployment.ts'
 import { isSystemError, toHostError } from '../install/files/system-errors.ts'
 import type { ClosedDeployment } from '../install/reports/close.ts'
 import type { Flows } from '../install/reports/host.ts'
-import { ActionStep, type StepInputs } from './action-step.ts'
+import { ActionStep, failStep, type StepInputs } from './action-step.ts'
+import { runOrFail } from './unsettled.ts'
 
 /**
  * A post step: recovers what a main step that was killed left on the host. After a main step that ended by itself there
@@ -16,14 +17,20 @@ export async function runPostStep<Request extends { projectRoot: string | undefi
   finish: (request: Request, tools: DeploymentTools) => Promise<ClosedDeployment | undefined>,
 ): Promise<void> {
   if (core.getState('locked') !== 'true') return
-  const inputs = readInputs()
-  const step = new ActionStep(inputs, flows, () => ({}))
-  // There is nothing to cancel: a recovery is complete or repeated.
-  step.close()
+  let step: ActionStep | undefined
+  let request: Request | undefined
+  const act = async (): Promise<void> => {
+    const inputs = readInputs()
+    request = inputs.request
+    step = new ActionStep(inputs, flows, () => ({}))
+    // There is nothing to cancel: a recovery is complete or repeated.
+    step.close()
+    await step.finishPost(await finish(request, step.tools))
+  }
   try {
-    await step.finishPost(await finish(inputs.request, step.tools))
+    await runOrFail(act, () => step?.failUnsettled())
   } catch (error) {
-    const { projectRoot } = inputs.request
-    step.fail(isSystemError(error) ? toHostError(error, `recovering ${projectRoot}`) : error)
+    const what = `recovering ${request?.projectRoot ?? 'the host'}`
+    failStep(step, isSystemError(error) ? toHostError(error, what) : error)
   }
 }

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
-import { existsSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
 import type { Outcome } from '../../src/core/outcome.ts'
 import { acquireLock } from '../../src/install/host/lock.ts'
+import { waitUntil } from '../install/wait-until.ts'
 import { commandsIn } from './harness/evidence.ts'
 import { forEver, openGate } from './harness/hub-gate.ts'
 import { assertNothingStrays } from './harness/invariants.ts'
@@ -41,6 +42,12 @@ const MOMENTS: readonly { at: string; outcome: Outcome }[] = [
   { at: 'end', outcome: 'success' },
 ]
 
+/** Whether a run that was refused for its inputs has set its outputs. */
+function hasRefusal({ workspace: { temp } }: PreparedHost): boolean {
+  const folders = readdirSync(temp).filter(name => name.startsWith('commands-'))
+  return folders.some(name => readFileSync(join(temp, name, 'output'), 'utf8').includes('invalid_input'))
+}
+
 describe('a cancelled update', { concurrency: 4 }, () => {
   let fleet: Fleet
   before(async () => {
@@ -72,6 +79,29 @@ describe('a cancelled update', { concurrency: 4 }, () => {
       })
       const result = await host.deploy({ version: 'latest', 'hub-url': gate.url })
       assertCancelled(fleet, host, result, 'failed')
+    })
+  }
+
+  for (const root of ['a project root', 'no project root']) {
+    it(`has its outputs before its report is answered when it was refused and there is ${root}`, async t => {
+      const host = fleet.newHost(`refused-with-${root}`)
+      let pid = 0
+      let wereThere = false
+      const gate = await openGate(t, fleet.stage.hub.url, async asked => {
+        if (asked !== 'report') return
+        process.kill(pid, 'SIGINT')
+        await waitUntil('the outputs are set', () => hasRefusal(host))
+        wereThere = true
+      })
+      const missing = root === 'a project root' ? {} : { 'project-root': join(host.root, 'missing/too') }
+      const inputs = { version: 'not a version', 'hub-url': gate.url, ...missing }
+      const result = await host.deploy(inputs, {
+        onStart(started) {
+          pid = started
+        },
+      })
+      assert.ok(wereThere, result.log)
+      assert.deepEqual([result.outputs['outcome'], result.outputs['error-code']], ['failed', 'invalid_input'])
     })
   }
 

@@ -1,6 +1,7 @@
 import { toDeployError } from '../../core/errors.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { requireSafeHost } from '../host/ownership.ts'
+import { UntouchableHostError } from '../host/untouchable-host.ts'
 import type { ClosedDeployment } from '../reports/close.ts'
 import type { Host } from '../reports/host.ts'
 import type { DeploymentEnd } from '../transaction/end.ts'
@@ -33,12 +34,17 @@ export async function recoverHost(
  * Recovers what a dead run left before another is refused for reasons of its own. Where that fails, the returned end
  * says `inconsistent` if the host may run neither version whole, as the journal's records decide. Does not wait for the
  * lock, because a live holder recovers by itself: a run that is refused as `locked` has waited long enough.
+ * Returns the UntouchableHostError when another user may have written the journal meanwhile.
  */
-export async function recoverBeforeRefusal(host: Host, end: DeploymentEnd): Promise<DeploymentEnd> {
+export async function recoverBeforeRefusal(
+  host: Host,
+  end: DeploymentEnd,
+): Promise<DeploymentEnd | UntouchableHostError> {
   try {
     await recoverHost(host, 0)
     return end
   } catch (error) {
+    if (error instanceof UntouchableHostError) return error
     const { code, message } = toDeployError(error)
     if (code === 'locked' || !isInDoubt(host.layout) || end.error === null) return end
     const both = `${end.error.message} Also: ${message}`

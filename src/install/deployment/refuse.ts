@@ -8,6 +8,7 @@ import type { ReportSender } from '../reports/outbox.ts'
 import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
 import { createDeploymentRecord } from '../transaction/record.ts'
+import { closeObserved } from './cancelled-end.ts'
 import { type DeploymentTools, hostOf } from './deployment.ts'
 import { recoverBeforeRefusal } from './recover-host.ts'
 import type { EndedDeployment } from './run.ts'
@@ -36,16 +37,19 @@ export async function refuseDeployment(refused: Refusal, tools: DeploymentTools)
   const { code, message } = error
   const end = buildEnd(tools.now(), { outcome: 'failed', error: { code, message, step: null } })
   if (projectRoot === undefined || !isDirectorySync(projectRoot)) {
-    const { log, secrets } = tools
-    const hub = { sender, log, redact: secrets.redact, reportTimeoutMs: reportTimeout() }
-    return { ...(await closeUntouched(hub, { record, end })), plannedSteps: [], error }
+    const { log, secrets, signal } = tools
+    const hub = { sender, log, redact: secrets.redact, reportTimeoutMs: reportTimeout(signal) }
+    const closed = await closeObserved(tools, onKnown => closeUntouched(hub, { record, end }, onKnown))
+    return { ...closed, plannedSteps: [], error }
   }
   const host = hostOf(tools, { projectRoot, allowSharedRoot, sender })
-  const refusal = await tryToPrepare(host)
-  if (refusal !== undefined)
-    return { ...(await closeUntouched(host, { record, end: withReason(end, refusal) })), error }
-  const known = await recoverBeforeRefusal(host, end)
-  return { ...(await closeDeployment(host, { record, end: known, address: sender?.address ?? null })), error }
+  const known = (await tryToPrepare(host)) ?? (await recoverBeforeRefusal(host, end))
+  const closed = await closeObserved(tools, async onKnown =>
+    known instanceof UntouchableHostError
+      ? await closeUntouched(host, { record, end: withReason(end, known) }, onKnown)
+      : await closeDeployment(host, { record, end: known, address: sender?.address ?? null }, onKnown),
+  )
+  return { ...closed, error }
 }
 
 /** Returns why the host must not be touched. Whatever else fails here fails again, and with a better reason, later. */

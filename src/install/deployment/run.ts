@@ -8,6 +8,7 @@ import { type ClosedDeployment, closeDeployment, closeUntouched } from '../repor
 import type { InstallOrder } from '../steps/step-context.ts'
 import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import { rollBack } from '../transaction/rollback.ts'
+import { closeObserved } from './cancelled-end.ts'
 import type { RunningDeployment, TerminalState } from './deployment.ts'
 import { recoverBeforeRefusal } from './recover-host.ts'
 import { isInDoubt } from './recovery.ts'
@@ -47,15 +48,24 @@ export async function runDeployment<Checked>(
     await locked.recover()
     return await runLocked(await locked.openSession(), checked, { deployment, flow })
   } catch (error) {
-    const cause = causeOf(deployment, error)
-    const failed = failedEnd(deployment, cause)
-    if (error instanceof UntouchableHostError) return await concludeUntouched(deployment, { end: failed, error: cause })
-    // One recovery in each run: with the lock, this one has had its own.
-    const end = locked === undefined ? await recoverBeforeRefusal(deployment.host, failed) : judged(deployment, failed)
-    return await conclude(deployment, { end, error: cause })
+    return await refuse(deployment, error, locked)
   } finally {
     await locked?.release()
   }
+}
+
+/** Ends a run that has begun nothing. */
+async function refuse(
+  deployment: RunningDeployment,
+  thrown: unknown,
+  locked: LockedHost | undefined,
+): Promise<EndedDeployment> {
+  const error = causeOf(deployment, thrown)
+  const failed = failedEnd(deployment, error)
+  const known = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed, locked)
+  return known instanceof UntouchableHostError
+    ? await concludeUntouched(deployment, { end: failed, error })
+    : await conclude(deployment, { end: known, error })
 }
 
 /** How a deployment ended, before it is reported. */
@@ -147,6 +157,11 @@ async function undo(
   return { end: { ...failedEnd(deployment, cause), outcome, rollback, changed: !settled }, error: cause, settled }
 }
 
+/** One recovery in each run: with the lock, this one has had its own. */
+async function recovered(deployment: RunningDeployment, failed: DeploymentEnd, locked: LockedHost | undefined) {
+  return locked === undefined ? await recoverBeforeRefusal(deployment.host, failed) : judged(deployment, failed)
+}
+
 /** What a run says that could not recover an earlier one: the journal's records decide whether the host is in doubt. */
 function judged({ layout }: RunningDeployment, end: DeploymentEnd): DeploymentEnd {
   return isInDoubt(layout) ? { ...end, outcome: 'inconsistent' } : end
@@ -173,21 +188,18 @@ async function conclude(
   { end, error }: Ending,
   onAccepted?: (attempts: number) => Promise<void>,
 ): Promise<EndedDeployment> {
-  const { signal, observer } = tools
-  const untilReported = new AbortController()
   const address = host.sender?.address ?? null
-  const closed = await closeDeployment(host, { record, end, address, onAccepted }, known => {
-    if (signal.aborted) observer.onCancelledEnd(known)
-    signal.addEventListener('abort', () => observer.onCancelledEnd(known), { signal: untilReported.signal })
-  })
-  untilReported.abort()
+  const closed = await closeObserved(tools, onKnown =>
+    closeDeployment(host, { record, end, address, onAccepted }, onKnown),
+  )
   return { ...closed, error }
 }
 
 /** The outputs and the hub state the result; the host does not. */
 async function concludeUntouched(
-  { host, record }: RunningDeployment,
+  { host, record, tools }: RunningDeployment,
   { end, error }: Ending,
 ): Promise<EndedDeployment> {
-  return { ...(await closeUntouched(host, { record, end })), error }
+  const closed = await closeObserved(tools, onKnown => closeUntouched(host, { record, end }, onKnown))
+  return { ...closed, error }
 }

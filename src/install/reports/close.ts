@@ -79,15 +79,17 @@ export async function closeDeployment(
 
 /**
  * Reports a deployment to the hub alone, best-effort, because nothing may be written on the host, or there is no project
- * root. Never throws.
+ * root. Calls `onKnown` before it sends anything. Never throws.
  */
 export async function closeUntouched(
   { sender, log, redact, reportTimeoutMs }: Pick<Host, 'sender' | 'log' | 'redact' | 'reportTimeoutMs'>,
   { record, end }: Omit<Conclusion, 'address'>,
+  onKnown: (closed: ClosedDeployment) => void = () => {},
 ): Promise<ClosedDeployment> {
   const unsent = redactReport(buildLocalReport(record, end, notSent('not sent')), redact)
   const known = { report: unsent, reportPath: undefined, plannedSteps: record.plannedSteps }
   if (sender === undefined) return known
+  onKnown(known)
   const delivery = await sender.send(unsent, { retry: true, timeoutMs: reportTimeoutMs() })
   const { attempts } = delivery
   if (delivery.accepted)

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
-import { existsSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { describe, it } from 'node:test'
 import { recoverBeforeRefusal, recoverHost } from '../../../src/install/deployment/recover-host.ts'
 import { holdLock } from '../../../src/install/deployment/session.ts'
+import { UntouchableHostError } from '../../../src/install/host/untouchable-host.ts'
 import { applyChange } from '../../../src/install/transaction/change.ts'
 import { buildEnd } from '../../../src/install/transaction/end.ts'
 import { announced, assertReported, assertSettled, begun, makeScene, type Scene, UPDATE } from './recovery-scene.ts'
@@ -57,11 +58,24 @@ describe('recoverBeforeRefusal', () => {
   it('makes the end inconsistent when the host cannot be recovered, and gives both reasons', async t => {
     const scene = await makeScene(t)
     writeFileSync(scene.layout.journal, '{\n')
-    const { outcome, error, ...end } = await recoverBeforeRefusal(scene.host, REFUSED)
+    const known = await recoverBeforeRefusal(scene.host, REFUSED)
+    assert.ok(!(known instanceof Error))
+    const { outcome, error, ...end } = known
     assert.deepEqual([outcome, error?.code], ['inconsistent', 'invalid_input'])
     assert.ok(error?.message.startsWith('version is not a version. Also: '), error?.message)
     assert.ok(error?.message.includes(scene.layout.journal), error?.message)
     const { outcome: _, error: __, ...expected } = REFUSED
     assert.deepEqual(end, expected)
+  })
+
+  it('obeys no journal that another user may have written since the host was checked', async t => {
+    const scene = await makeScene(t)
+    await interruptUpdate(scene)
+    const journal = readFileSync(scene.layout.journal)
+    chmodSync(scene.layout.own, 0o770)
+    const known = await recoverBeforeRefusal(scene.host, REFUSED)
+    assert.ok(known instanceof UntouchableHostError)
+    assert.equal(known.code, 'unsafe_host')
+    assert.deepEqual(readFileSync(scene.layout.journal), journal)
   })
 })
