@@ -22681,23 +22681,69 @@ class JournalDamage extends Error {
 }
 /** What the journal is filled up with: room that is already allocated when a record needs it. */
 const PADDING = ' ';
+/** What a disk writes whole or not at all. */
+const SECTOR_BYTES = 512;
 /** One line of the journal: a record with its number, and a checksum of both. */
 function formatLine(seq, record) {
     const body = JSON.stringify(record);
     return `{"seq":${seq},"sum":"${checksum(seq, body)}",${body.slice(1)}\n`;
 }
 /**
- * Reads the lines of a journal. The last one may be torn: a proper prefix of the next record, followed by padding.
+ * Reads the lines of a journal. What was being written when the power failed may be torn: a proper prefix of the next
+ * record, followed by padding, or records of which whole sectors are still padding. None of them was durable yet, so the
+ * first torn one ends the journal.
  * Throws JournalDamage for anything else, also for a journal that was cut off and so has lost its padding.
  */
 function parseJournalText(bytes) {
-    const length = bytes.lastIndexOf('\n') + 1;
+    const records = [];
+    let length = 0;
+    for (let end = bytes.indexOf('\n'); end !== -1; end = bytes.indexOf('\n', length)) {
+        const line = parseLineUnlessTorn(bytes, { seq: records.length + 1, start: length, end });
+        if (line === undefined)
+            break;
+        records.push(line.record);
+        length = end + 1;
+    }
     if (length === 0)
         throw new JournalDamage('it contains no whole record');
-    const lines = journal_line_decode(bytes.subarray(0, length)).split('\n').slice(0, -1);
-    const records = lines.map((line, index) => parseLine(index + 1, line.trimStart()));
-    verifyTail(records.length + 1, bytes.subarray(length).toString('utf8'));
+    const tail = bytes.subarray(length);
+    if (tail.includes(0) || !hasUnwrittenSector(bytes, { start: length, end: startOfPadding(bytes) }))
+        verifyTail(records.length + 1, tail.toString('utf8'));
     return { records, length };
+}
+/** Where the padding begins that the bytes end with. */
+function startOfPadding(bytes) {
+    const padding = Buffer.alloc(bytes.length, PADDING);
+    let [low, high] = [0, bytes.length];
+    while (low < high) {
+        const middle = (low + high) >> 1;
+        if (bytes.subarray(middle).equals(padding.subarray(middle)))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+/** Never undefined for the first record, which is durable before there is any other. */
+function parseLineUnlessTorn(bytes, line) {
+    try {
+        return { record: parseLine(line.seq, journal_line_decode(bytes.subarray(line.start, line.end))) };
+    }
+    catch (error) {
+        if (line.seq > 1 && hasUnwrittenSector(bytes, line))
+            return undefined;
+        throw error;
+    }
+}
+/** Whether the span contains a sector, or the rest of its first one, that is nothing but padding. */
+function hasUnwrittenSector(bytes, { start, end }) {
+    const padding = Buffer.alloc(SECTOR_BYTES, PADDING);
+    for (let at = start, next = 0; at < end; at = next) {
+        next = at - (at % SECTOR_BYTES) + SECTOR_BYTES;
+        if (next <= end && bytes.subarray(at, next).equals(padding.subarray(0, next - at)))
+            return true;
+    }
+    return false;
 }
 function parseLine(seq, line) {
     const found = /^\{"seq":(\d+),"sum":"([0-9a-f]{16})",(.+\})$/.exec(line);
@@ -22763,8 +22809,6 @@ function checksum(seq, body) {
 const CHUNK_BYTES = 64 * 1024;
 /** Never used up by what announces a change: an undo, its end and its reports always find this room allocated. */
 const ROOM_FOR_UNDO_BYTES = 32 * 1024;
-/** What a file system writes as a whole; so what a power cut leaves of a record is its beginning. */
-const PAGE_BYTES = 4096;
 const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
 /** Makes a durable journal of one line, with room for those to come. Whole, or not there; so too when it throws. */
 async function writeNewJournal(path, line) {
@@ -22797,12 +22841,12 @@ class JournalFile {
         const bytes = (0,external_node_fs_namespaceObject.readFileSync)(this.#fd);
         this.#size = bytes.length;
         this.#length = parseJournalText(bytes).length;
-        this.#dirtyEnd = Math.max(this.#length, bytes.toString('latin1').trimEnd().length);
+        this.#dirtyEnd = Math.max(this.#length, startOfPadding(bytes));
     }
     /** Whether a line of so many bytes has room; makes more for one that must leave enough for an undo. Throws then. */
     async makeRoom(bytes, use) {
         const spare = use === 'announce' ? ROOM_FOR_UNDO_BYTES : 1;
-        if (this.#length + PAGE_BYTES + bytes + spare <= this.#size)
+        if (this.#length + bytes + spare <= this.#size)
             return true;
         if (use === 'undo')
             return false;
@@ -22810,42 +22854,38 @@ class JournalFile {
         return true;
     }
     /**
-     * Writes a line; with `isDurable`, it is on the disk when this returns. A page is written only after the one before it
-     * is on the disk, so what a power cut leaves is always a beginning.
+     * Writes a line; with `isDurable`, it is on the disk when this returns. It goes over padding only, so whatever part of
+     * it a power cut leaves, the rest is padding.
      */
     async write(line, isDurable) {
-        const start = this.#startOf(line);
-        const end = start + line.length;
-        const bytes = Buffer.concat([line, Buffer.alloc(Math.max(0, this.#dirtyEnd - end), PADDING)]);
-        this.#dirtyEnd = Math.max(this.#dirtyEnd, end);
-        for (const { piece, position } of piecesOf(bytes, start)) {
-            if (position % PAGE_BYTES === 0)
-                await this.#sync();
-            this.#isSynced = false;
-            this.#writeAll(piece, position);
-        }
+        await this.#eraseRemains();
+        this.#dirtyEnd = this.#length + line.length;
+        this.#writeAll(line, this.#length);
         if (isDurable)
             await this.#sync();
-        this.#length = end;
-        this.#dirtyEnd = end;
+        this.#length = this.#dirtyEnd;
     }
-    /** Overwrites what is left of a line that could not be written, if that is possible. */
+    /** Overwrites what is left of a line that could not be written, if that is possible; the next one does so durably. */
     tryErase() {
         try {
-            this.#writeAll(Buffer.alloc(this.#dirtyEnd - this.#length, PADDING), this.#length);
-            this.#dirtyEnd = this.#length;
+            this.#erase();
         }
         catch {
-            // The next line is written over it.
+            // The next line tries again.
         }
     }
     close() {
         (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
     }
-    /** A line that fits a page is never cut in two by the end of one. */
-    #startOf(line) {
-        const left = PAGE_BYTES - (this.#length % PAGE_BYTES);
-        return line.length > left && line.length <= PAGE_BYTES ? this.#length + left : this.#length;
+    async #eraseRemains() {
+        if (this.#dirtyEnd === this.#length)
+            return;
+        this.#erase();
+        await this.#sync();
+        this.#dirtyEnd = this.#length;
+    }
+    #erase() {
+        this.#writeAll(Buffer.alloc(this.#dirtyEnd - this.#length, PADDING), this.#length);
     }
     async #sync() {
         if (this.#isSynced)
@@ -22854,6 +22894,7 @@ class JournalFile {
         this.#isSynced = true;
     }
     #writeAll(bytes, position) {
+        this.#isSynced = false;
         for (let done = 0; done < bytes.length;)
             done += (0,external_node_fs_namespaceObject.writeSync)(this.#fd, bytes, done, bytes.length - done, position + done);
     }
@@ -22874,14 +22915,6 @@ function padded(text, more = 0) {
     const used = Buffer.byteLength(text);
     const size = Math.ceil((used + more + ROOM_FOR_UNDO_BYTES) / CHUNK_BYTES) * CHUNK_BYTES;
     return text + PADDING.repeat(size - used);
-}
-function* piecesOf(bytes, start) {
-    for (let done = 0; done < bytes.length;) {
-        const position = start + done;
-        const size = Math.min(bytes.length - done, PAGE_BYTES - (position % PAGE_BYTES));
-        yield { piece: bytes.subarray(done, done + size), position };
-        done += size;
-    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/journal.js

@@ -2,14 +2,12 @@ import { closeSync, constants, fdatasync, openSync, readFileSync, writeSync } fr
 import { promisify } from 'node:util'
 import { replaceFile } from '../files/durable-files.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
-import { PADDING, parseJournalText } from './journal-line.ts'
+import { PADDING, parseJournalText, startOfPadding } from './journal-line.ts'
 
 /** The journal's size at first, and what it grows by. */
 const CHUNK_BYTES = 64 * 1024
 /** Never used up by what announces a change: an undo, its end and its reports always find this room allocated. */
 const ROOM_FOR_UNDO_BYTES = 32 * 1024
-/** What a file system writes as a whole; so what a power cut leaves of a record is its beginning. */
-const PAGE_BYTES = 4096
 
 const syncData = promisify(fdatasync)
 
@@ -45,44 +43,36 @@ export class JournalFile {
     const bytes = readFileSync(this.#fd)
     this.#size = bytes.length
     this.#length = parseJournalText(bytes).length
-    this.#dirtyEnd = Math.max(this.#length, bytes.toString('latin1').trimEnd().length)
+    this.#dirtyEnd = Math.max(this.#length, startOfPadding(bytes))
   }
 
   /** Whether a line of so many bytes has room; makes more for one that must leave enough for an undo. Throws then. */
   async makeRoom(bytes: number, use: 'announce' | 'undo'): Promise<boolean> {
     const spare = use === 'announce' ? ROOM_FOR_UNDO_BYTES : 1
-    if (this.#length + PAGE_BYTES + bytes + spare <= this.#size) return true
+    if (this.#length + bytes + spare <= this.#size) return true
     if (use === 'undo') return false
     await this.#grow(bytes)
     return true
   }
 
   /**
-   * Writes a line; with `isDurable`, it is on the disk when this returns. A page is written only after the one before it
-   * is on the disk, so what a power cut leaves is always a beginning.
+   * Writes a line; with `isDurable`, it is on the disk when this returns. It goes over padding only, so whatever part of
+   * it a power cut leaves, the rest is padding.
    */
   async write(line: Buffer, isDurable: boolean): Promise<void> {
-    const start = this.#startOf(line)
-    const end = start + line.length
-    const bytes = Buffer.concat([line, Buffer.alloc(Math.max(0, this.#dirtyEnd - end), PADDING)])
-    this.#dirtyEnd = Math.max(this.#dirtyEnd, end)
-    for (const { piece, position } of piecesOf(bytes, start)) {
-      if (position % PAGE_BYTES === 0) await this.#sync()
-      this.#isSynced = false
-      this.#writeAll(piece, position)
-    }
+    await this.#eraseRemains()
+    this.#dirtyEnd = this.#length + line.length
+    this.#writeAll(line, this.#length)
     if (isDurable) await this.#sync()
-    this.#length = end
-    this.#dirtyEnd = end
+    this.#length = this.#dirtyEnd
   }
 
-  /** Overwrites what is left of a line that could not be written, if that is possible. */
+  /** Overwrites what is left of a line that could not be written, if that is possible; the next one does so durably. */
   tryErase(): void {
     try {
-      this.#writeAll(Buffer.alloc(this.#dirtyEnd - this.#length, PADDING), this.#length)
-      this.#dirtyEnd = this.#length
+      this.#erase()
     } catch {
-      // The next line is written over it.
+      // The next line tries again.
     }
   }
 
@@ -90,10 +80,15 @@ export class JournalFile {
     closeSync(this.#fd)
   }
 
-  /** A line that fits a page is never cut in two by the end of one. */
-  #startOf(line: Buffer): number {
-    const left = PAGE_BYTES - (this.#length % PAGE_BYTES)
-    return line.length > left && line.length <= PAGE_BYTES ? this.#length + left : this.#length
+  async #eraseRemains(): Promise<void> {
+    if (this.#dirtyEnd === this.#length) return
+    this.#erase()
+    await this.#sync()
+    this.#dirtyEnd = this.#length
+  }
+
+  #erase(): void {
+    this.#writeAll(Buffer.alloc(this.#dirtyEnd - this.#length, PADDING), this.#length)
   }
 
   async #sync(): Promise<void> {
@@ -103,6 +98,7 @@ export class JournalFile {
   }
 
   #writeAll(bytes: Buffer, position: number): void {
+    this.#isSynced = false
     for (let done = 0; done < bytes.length; )
       done += writeSync(this.#fd, bytes, done, bytes.length - done, position + done)
   }
@@ -125,13 +121,4 @@ function padded(text: string, more = 0): string {
   const used = Buffer.byteLength(text)
   const size = Math.ceil((used + more + ROOM_FOR_UNDO_BYTES) / CHUNK_BYTES) * CHUNK_BYTES
   return text + PADDING.repeat(size - used)
-}
-
-function* piecesOf(bytes: Buffer, start: number): Iterable<{ piece: Buffer; position: number }> {
-  for (let done = 0; done < bytes.length; ) {
-    const position = start + done
-    const size = Math.min(bytes.length - done, PAGE_BYTES - (position % PAGE_BYTES))
-    yield { piece: bytes.subarray(done, done + size), position }
-    done += size
-  }
 }

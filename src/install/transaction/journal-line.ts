@@ -16,6 +16,9 @@ export interface JournalText {
 /** What the journal is filled up with: room that is already allocated when a record needs it. */
 export const PADDING = ' '
 
+/** What a disk writes whole or not at all. */
+const SECTOR_BYTES = 512
+
 /** One line of the journal: a record with its number, and a checksum of both. */
 export function formatLine(seq: number, record: object): string {
   const body = JSON.stringify(record)
@@ -23,16 +26,63 @@ export function formatLine(seq: number, record: object): string {
 }
 
 /**
- * Reads the lines of a journal. The last one may be torn: a proper prefix of the next record, followed by padding.
+ * Reads the lines of a journal. What was being written when the power failed may be torn: a proper prefix of the next
+ * record, followed by padding, or records of which whole sectors are still padding. None of them was durable yet, so the
+ * first torn one ends the journal.
  * Throws JournalDamage for anything else, also for a journal that was cut off and so has lost its padding.
  */
 export function parseJournalText(bytes: Buffer): JournalText {
-  const length = bytes.lastIndexOf('\n') + 1
+  const records: unknown[] = []
+  let length = 0
+  for (let end = bytes.indexOf('\n'); end !== -1; end = bytes.indexOf('\n', length)) {
+    const line = parseLineUnlessTorn(bytes, { seq: records.length + 1, start: length, end })
+    if (line === undefined) break
+    records.push(line.record)
+    length = end + 1
+  }
   if (length === 0) throw new JournalDamage('it contains no whole record')
-  const lines = decode(bytes.subarray(0, length)).split('\n').slice(0, -1)
-  const records = lines.map((line, index) => parseLine(index + 1, line.trimStart()))
-  verifyTail(records.length + 1, bytes.subarray(length).toString('utf8'))
+  const tail = bytes.subarray(length)
+  if (tail.includes(0) || !hasUnwrittenSector(bytes, { start: length, end: startOfPadding(bytes) }))
+    verifyTail(records.length + 1, tail.toString('utf8'))
   return { records, length }
+}
+
+/** Where the padding begins that the bytes end with. */
+export function startOfPadding(bytes: Buffer): number {
+  const padding = Buffer.alloc(bytes.length, PADDING)
+  let [low, high] = [0, bytes.length]
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (bytes.subarray(middle).equals(padding.subarray(middle))) high = middle
+    else low = middle + 1
+  }
+  return low
+}
+
+/** From one byte to before another. */
+interface Span {
+  readonly start: number
+  readonly end: number
+}
+
+/** Never undefined for the first record, which is durable before there is any other. */
+function parseLineUnlessTorn(bytes: Buffer, line: Span & { readonly seq: number }): { record: unknown } | undefined {
+  try {
+    return { record: parseLine(line.seq, decode(bytes.subarray(line.start, line.end))) }
+  } catch (error) {
+    if (line.seq > 1 && hasUnwrittenSector(bytes, line)) return undefined
+    throw error
+  }
+}
+
+/** Whether the span contains a sector, or the rest of its first one, that is nothing but padding. */
+function hasUnwrittenSector(bytes: Buffer, { start, end }: Span): boolean {
+  const padding = Buffer.alloc(SECTOR_BYTES, PADDING)
+  for (let at = start, next = 0; at < end; at = next) {
+    next = at - (at % SECTOR_BYTES) + SECTOR_BYTES
+    if (next <= end && bytes.subarray(at, next).equals(padding.subarray(0, next - at))) return true
+  }
+  return false
 }
 
 function parseLine(seq: number, line: string): unknown {

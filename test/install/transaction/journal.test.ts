@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, readFileSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
+import { createRandom } from '../../../bench/random.ts'
 import type { Change } from '../../../src/install/transaction/change.ts'
 import { buildEnd, type DeploymentEnd } from '../../../src/install/transaction/end.ts'
 import {
@@ -34,6 +35,12 @@ async function writeJournal(path: string, ...records: JournalRecord[]): Promise<
   const journal = await startJournal(path, BEGIN)
   for (const record of records) await journal.append(record)
   journal.close()
+}
+
+/** Puts padding back into some of the sectors that were written after this position. */
+function loseSectors(journal: Buffer, after: number, random: () => number): void {
+  for (let at = after; at < journal.length; at += 512 - (at % 512))
+    if (random() < 0.5) journal.fill(' ', at, at + 512 - (at % 512))
 }
 
 function endThat(restored: boolean): JournalRecord {
@@ -122,6 +129,34 @@ describe('readJournal', () => {
     }
   })
 
+  it('ends at the first record of which a power cut left sectors unwritten, and is continued there', async t => {
+    const path = pathIn(t)
+    const commit: JournalRecord = { record: 'commit', at: AT, rows: [rowOf(), rowOf({ id: 'y' })], discard: [SNAPSHOT] }
+    const records = [BEGIN, STATE, CHANGE, STATE, commit, STATE, CHANGE]
+    const random = createRandom(7)
+    for (let cut = 0; cut < 500; cut++) {
+      const durable = 1 + Math.floor(random() * (records.length - 1))
+      const bytes = Buffer.from(journalText(records))
+      const synced = journalText(records.slice(0, durable)).trimEnd().length + 1
+      let found: JournalRecord[] = []
+      // The second time, what erases the torn records is torn.
+      for (let time = 0; time < 2; time++) {
+        loseSectors(bytes, synced, random)
+        writeFileSync(path, bytes)
+        found = readJournal(path) ?? []
+        assert.ok(found.length >= durable)
+        assert.deepEqual(found, records.slice(0, found.length))
+      }
+      const journal = openJournal(path)
+      await journal.append(STATE)
+      journal.close()
+      assert.equal(
+        readFileSync(path, 'utf8').trimEnd(),
+        journalText([...records.slice(0, found.length), STATE]).trimEnd(),
+      )
+    }
+  })
+
   const whole = journalText([BEGIN, STATE, CHANGE])
   const lines = whole.trimEnd().length
   const commit = { record: 'commit', at: AT, rows: [rowOf()], discard: [] }
@@ -138,6 +173,11 @@ describe('readJournal', () => {
     'a lost second line': [whole.split('\n')[0], ...whole.split('\n').slice(2)].join('\n'),
     'a line twice': journalText([BEGIN]).trimEnd() + `\n${formatLine(1, BEGIN)}`.padEnd(100),
     'a changed letter': whole.replace('plugins/x', 'plugins/y'),
+    'a changed letter before sectors that were not written': journalText([BEGIN, CHANGE])
+      .replace('plugins/x', 'plugins/y')
+      .replace(/ {2000}$/, `{}${' '.repeat(1998)}`),
+    'an unwritten sector and a NUL byte': journalText([BEGIN], '{"seq":2').replace(/ {2000}$/, `\0${' '.repeat(1999)}`),
+    'a first sector that was not written': whole.replace(/^.{512}/s, ' '.repeat(512)),
     'a torn record of another number': journalText([BEGIN], formatLine(7, CHANGE).slice(0, -20)),
     'a torn record that is none': journalText([BEGIN], 'free text'),
     'more after a whole record': journalText([BEGIN], `${formatLine(2, STATE).trimEnd()}{`),
