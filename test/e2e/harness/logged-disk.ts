@@ -1,0 +1,128 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  closeSync,
+  constants,
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { FIRST_MARK, MARK_BYTES } from './logged-disk-server.ts'
+import { run, whyNoExt4 } from './mounts.ts'
+
+const DISK_BYTES = 24 * 1024 ** 2
+
+/** Why no disk can be logged here, or false: what a test's `skip` takes. */
+export function whyNoLoggedDisk(): string | false {
+  try {
+    closeSync(openSync('/dev/fuse', 'r+'))
+  } catch (error) {
+    return `needs /dev/fuse (${error instanceof Error ? error.message : error})`
+  }
+  return whyNoExt4()
+}
+
+/** An empty ext4 with its journal, in a new file. */
+export function makeDisk(path: string): void {
+  writeFileSync(path, '')
+  run('truncate', '-s', String(DISK_BYTES), path)
+  // All of it is written now: what the kernel initialises later would be in the log.
+  run('mkfs.ext4', '-q', '-F', '-m', '0', '-E', 'lazy_itable_init=0,lazy_journal_init=0,nodiscard', path)
+}
+
+/** Mounts the ext4 in a file on a new folder while it is worked on; replays its journal first. */
+export async function withMounted<T>(image: string, work: (mounted: string) => T | Promise<T>): Promise<T> {
+  const mounted = mkdtempSync(join(tmpdir(), 'disk-'))
+  run('mount', '-o', 'loop', image, mounted)
+  try {
+    return await work(mounted)
+  } finally {
+    unmount(mounted)
+    rmSync(mounted, { recursive: true })
+  }
+}
+
+/** Throws when something still works there, and unmounts it all the same. */
+function unmount(path: string): void {
+  try {
+    run('umount', path)
+  } catch (error) {
+    run('umount', '-l', path)
+    throw error
+  }
+}
+
+/** A mounted disk whose writes and flushes are logged. */
+export interface LoggedDisk {
+  /** Where its ext4 is mounted. */
+  readonly mounted: string
+  /** Notes in the log that something happened at this moment. */
+  mark(number: number): void
+}
+
+/**
+ * Mounts a copy of the disk `base.img` in the folder while it is worked on, and logs what reaches that copy in
+ * `disk.log`. The log is complete when this returns, but for what the unmounting writes, which comes after the last mark.
+ */
+export async function withLoggedDisk<T>(folder: string, work: (disk: LoggedDisk) => Promise<T>): Promise<T> {
+  const [image, file, mounted] = [join(folder, 'served.img'), join(folder, 'served'), join(folder, 'mounted')]
+  copyFileSync(join(folder, 'base.img'), image)
+  writeFileSync(file, '')
+  mkdirSync(mounted)
+  const server = serve(folder, { image, file })
+  try {
+    run('mount', '-o', `loop,sizelimit=${DISK_BYTES}`, file, mounted)
+    try {
+      return await work({ mounted, mark: number => markOn(file, number) })
+    } finally {
+      unmount(mounted)
+    }
+  } finally {
+    await unmountServed(server, file)
+    for (const path of [image, file, mounted]) rmSync(path, { recursive: true })
+  }
+}
+
+function serve(folder: string, { image, file }: { image: string; file: string }): ChildProcess {
+  const fuse = openSync('/dev/fuse', 'r+')
+  try {
+    const program = join(import.meta.dirname, 'logged-disk-server.ts')
+    const server = spawn(process.execPath, [program, image, join(folder, 'disk.log')], {
+      stdio: ['ignore', 'inherit', 'inherit', fuse],
+    })
+    const options = 'fd=3,rootmode=100600,user_id=0,group_id=0'
+    const { status, stderr } = spawnSync('mount', ['-i', '-t', 'fuse', '-o', options, 'logged-disk', file], {
+      stdio: ['ignore', 'ignore', 'pipe', fuse],
+      encoding: 'utf8',
+    })
+    if (status !== 0) {
+      server.kill()
+      throw new Error(`mount -t fuse: ${stderr}`)
+    }
+    return server
+  } finally {
+    closeSync(fuse)
+  }
+}
+
+async function unmountServed(server: ChildProcess, file: string): Promise<void> {
+  // The loop device may take a moment to let go of it.
+  run('umount', '-l', file)
+  if (server.exitCode === null) await once(server, 'exit')
+}
+
+/** Past the cache, so that each read reaches the server. */
+function markOn(file: string, number: number): void {
+  const fd = openSync(file, constants.O_RDONLY | constants.O_DIRECT)
+  try {
+    readSync(fd, Buffer.alloc(MARK_BYTES), 0, MARK_BYTES, FIRST_MARK + number * MARK_BYTES)
+  } finally {
+    closeSync(fd)
+  }
+}

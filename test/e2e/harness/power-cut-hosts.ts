@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import type { ActionResult } from '../../../local/runner.ts'
+import { filesWith } from './changing-parts.ts'
+import { copyBuild, copyHost, type HostCopy, type HostOrigin, hostFolder } from './host-copy.ts'
+import { type Listing, listLasting, listLive } from './invariants.ts'
+import { openProjectStage } from './project-stage.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './stage.ts'
+
+/** Hosts on which the power fails during one kind of deployment. */
+export interface PowerCutHosts {
+  readonly stage: Pick<Stage, 'hub'>
+  /** What the host runs before the deployment, and after it: everything below plugins/ and extensions/. */
+  readonly allowed: { readonly old: Listing; readonly new: Listing }
+  /** What lasts on a host when the next deployment has succeeded undisturbed. */
+  readonly reference: Listing
+  /** Inputs of the deployment during which the power fails, and its outcome when it does not. */
+  readonly inputs: Readonly<Record<string, string>>
+  readonly outcome: 'success' | 'rolled_back'
+  /** Whether its requests can go through a gate: a project's hub names its own address in its answers. */
+  readonly isMarketplace: boolean
+  /** A copy of the host before the deployment; without `inputs`, it deploys the new version. */
+  copy(name: string, root?: string): HostCopy
+  close(): Promise<void>
+}
+
+export type Deployment = 'first install' | 'update' | 'rollback' | 'removal'
+
+/** A plugin's plan that also creates its settings. */
+const PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/.env.template, depends_on: [files]}
+`
+const TEMPLATE = { '.env.template': 'COLOUR=blue\nTOKEN=\n' }
+/** Fails after the switch, because TOKEN is empty. */
+const NEEDY_VERSION = '2.0.0-needy'
+const NEEDY_YAML = `name: greeter
+version: "${NEEDY_VERSION}"
+environment: {required: [TOKEN]}
+`
+
+export async function openPowerCutHosts(deployment: Deployment): Promise<PowerCutHosts> {
+  switch (deployment) {
+    case 'first install':
+      return await openPluginHosts([])
+    case 'update':
+      return await openPluginHosts(['0.9.0', '1.0.0'])
+    case 'rollback':
+      return {
+        ...(await openPluginHosts(['0.9.0', '1.0.0'])),
+        inputs: { version: NEEDY_VERSION },
+        outcome: 'rolled_back',
+      }
+    case 'removal':
+      return await openProjectHosts()
+  }
+}
+
+/** A host with these versions of a plugin, the last one with files of its own. It prunes a snapshot at the update. */
+async function openPluginHosts(versions: readonly string[]): Promise<PowerCutHosts> {
+  const stage = await openStage()
+  const repository = copyBuild(stage)
+  for (const version of ['0.9.0', '1.0.0', '2.0.0']) await stage.publish(version, pluginFiles(version, TEMPLATE))
+  await stage.publish(NEEDY_VERSION, { ...pluginFiles(NEEDY_VERSION, TEMPLATE), 'plugin.yaml': NEEDY_YAML })
+  for (const version of versions) await succeed(stage.deploy({ version }, { repository }))
+  if (versions.length > 0)
+    writeFiles(join(stage.root, 'plugins/greeter'), { 'data/visitors': '17\n', '.env': 'LANGUAGE=en\n' })
+  const inputs = { version: '2.0.0', 'keep-snapshots': '1' }
+  return await openHosts({ stage, repository, root: stage.root, plan: PLAN, inputs }, () => stage.close())
+}
+
+/** A host with a project of three parts, of which the new version has only two. */
+async function openProjectHosts(): Promise<PowerCutHosts> {
+  const stage = await openProjectStage()
+  const repository = copyBuild(stage)
+  const included = { '1.0.0': undefined, '2.0.0': undefined, '3.0.0': ['cart', 'till'] }
+  for (const [version, ids] of Object.entries(included)) {
+    await stage.publish(version, filesWith(version, ids === undefined ? {} : { included: ids }))
+    if (ids === undefined) await succeed(stage.deploy({ version }, { repository }))
+  }
+  writeFiles(stage.root, { 'plugins/cart/data/orders': '17\n', 'extensions/mailer/data/queue': '17 letters\n' })
+  const inputs = { version: '3.0.0', 'keep-snapshots': '1' }
+  return await openHosts({ stage, repository, root: stage.root, inputs }, () => stage.close())
+}
+
+async function openHosts(
+  origin: HostOrigin & { stage: PowerCutHosts['stage'] },
+  close: () => Promise<void>,
+): Promise<PowerCutHosts> {
+  const copy = (name: string, root?: string) =>
+    root === undefined ? copyHost(origin, name) : copyHost(origin, name, root)
+  // The first deployment of all makes what every root has, so there is none to copy.
+  mkdirSync(join(origin.root, '.hub-deploy'), { recursive: true, mode: 0o700 })
+  const undisturbed = copy('undisturbed')
+  await succeed(undisturbed.deploy())
+  const allowed = { old: listLive(origin.root), new: listLive(undisturbed.root) }
+  const reference = listLasting(undisturbed.root)
+  rmSync(hostFolder(origin.stage, 'undisturbed'), { recursive: true })
+  const isMarketplace = origin.plan !== undefined
+  return { stage: origin.stage, allowed, reference, inputs: {}, outcome: 'success', isMarketplace, copy, close }
+}
+
+async function succeed(run: Promise<ActionResult>): Promise<void> {
+  const { exitCode, log } = await run
+  assert.equal(exitCode, 0, log)
+}

@@ -1,0 +1,77 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { createRandom } from '../../../bench/random.ts'
+import { type DiskEvent, readDiskLog } from './disk-log.ts'
+
+const SECTOR_BYTES = 512
+/** An ext4 does not survive half a superblock, whatever runs on it; it is in the first block. */
+const SUPERBLOCK_ENDS = 4096
+
+/** Set by whoever records: between these two marks, the power may fail. */
+export const BEGINNING = 1
+export const END = 2
+
+/** What a disk had written, from which a disk after a power cut can be rebuilt. */
+export interface Recording {
+  /** Where `base.img` and `disk.log` are. */
+  readonly folder: string
+  readonly base: Buffer
+  readonly events: readonly DiskEvent[]
+}
+
+export function readRecording(folder: string): Recording {
+  return { folder, base: readFileSync(join(folder, 'base.img')), events: readDiskLog(join(folder, 'disk.log')) }
+}
+
+/**
+ * Before which event the power fails, by seed: anywhere between the two marks, rather later than earlier, because a
+ * deployment begins with reading, and now and then at the end of all.
+ */
+export function cutAt({ events }: Recording, seed: number): number {
+  const [beginning, end] = [BEGINNING, END].map(number => markIn(events, number)) as [number, number]
+  return Math.min(end, beginning + 1 + Math.floor(Math.sqrt(createRandom(seed)()) * 1.1 * (end - beginning)))
+}
+
+/** Where a mark is; -1 when there is none. */
+export function markIn(events: readonly DiskEvent[], number: number): number {
+  return events.findIndex(event => event.kind === 'mark' && event.number === number)
+}
+
+/**
+ * The disk after a power cut before the event `at`: all that came before the last flush, and of what came after it, by
+ * seed, a random part in random order. A write is there, is not, or is there in some of its sectors. With every fourth
+ * seed nothing came through that was not flushed.
+ */
+export function rebuildDisk({ base, events }: Recording, at: number, seed: number): Buffer {
+  const disk = Buffer.from(base)
+  const before = events.slice(0, at)
+  const flushed = before.findLastIndex(event => event.kind === 'flush')
+  for (const event of before.slice(0, flushed + 1)) if (event.kind === 'write') event.bytes.copy(disk, event.offset)
+  if (seed % 4 === 0) return disk
+  const random = createRandom(seed + 1_000_000)
+  const unflushed = before.slice(flushed + 1).flatMap(event => (event.kind === 'write' ? [event] : []))
+  for (const { offset, bytes } of shuffled(unflushed, random)) {
+    const fate = random()
+    const isTorn = fate >= 2 / 3 && offset >= SUPERBLOCK_ENDS
+    for (let done = 0; fate >= 1 / 3 && done < bytes.length; done += SECTOR_BYTES)
+      if (!isTorn || random() < 0.5) bytes.copy(disk, offset + done, done, done + SECTOR_BYTES)
+  }
+  return disk
+}
+
+function shuffled<T>(items: readonly T[], random: () => number): T[] {
+  return items
+    .map(item => ({ item, key: random() }))
+    .sort((a, b) => a.key - b.key)
+    .map(({ item }) => item)
+}
+
+/** usage: node test/e2e/harness/power-cut.ts FOLDER SEED IMAGE */
+if (import.meta.main) {
+  const [folder, seed, image] = process.argv.slice(2)
+  if (folder === undefined || image === undefined) throw new Error('usage: power-cut.ts FOLDER SEED IMAGE')
+  const recording = readRecording(folder)
+  const at = cutAt(recording, Number(seed))
+  writeFileSync(image, rebuildDisk(recording, at, Number(seed)))
+  console.log(`The power fails before event ${at} of ${recording.events.length}: mount -o loop ${image} /mnt`)
+}
