@@ -28747,175 +28747,6 @@ function senderFor({ bases, slug, kind, apiKey }, { wires }) {
     return createReportSender(createMarketplaceClient(wires.reportWire, access), access);
 }
 
-;// CONCATENATED MODULE: ./build/runner/input-schemas.js
-
-
-
-
-const isBaseUrl = (text) => {
-    const url = URL.parse(text);
-    return (url !== null &&
-        (url.protocol === 'https:' || url.protocol === 'http:') &&
-        url.username === '' &&
-        url.password === '' &&
-        url.search === '' &&
-        url.hash === '');
-};
-const baseUrlSchema = pipe(schemas_string().check(refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' })), transform(text => text.replace(/\/+$/, '')));
-/** What an HTTP header carries unchanged. */
-const apiKeySchema = schemas_string()
-    .check(_regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' }));
-const booleanSchema = pipe(schemas_string().check(_regex(/^(true|false)$/i, { error: 'must be true or false' })), transform(text => text.toLowerCase() === 'true'));
-function integerSchema(least, most) {
-    const error = { error: `must be a whole number from ${least} to ${most}` };
-    return pipe(schemas_string().check(_regex(/^\d{1,16}$/, error)), transform(Number))
-        .check(refine(value => value >= least && value <= most, error));
-}
-const minutesSchema = pipe(schemas_string(), transform(Number))
-    .check(refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' }));
-const projectRootSchema = pipe(schemas_string().check(_regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }), refine(path => (0,external_node_path_namespaceObject.isAbsolute)(path), {
-    error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
-})), transform(path => (0,external_node_path_namespaceObject.normalize)(path).replace(/(?<=.)\/+$/, '')))
-    .check(refine(path => Buffer.byteLength(path) <= MAX_PROJECT_ROOT_BYTES, {
-    error: `must be at most ${MAX_PROJECT_ROOT_BYTES} bytes long, because the system limits the paths below it`,
-}), refine(path => path !== '/', {
-    error: "must not be the file system's root: name the directory that contains plugins/ and extensions/",
-}));
-const hostIdSchema = schemas_string().check(_regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
-    error: 'must be 1 to 255 characters without control characters',
-}));
-const keepPathsSchema = pipe(schemas_string(), transform(text => text
-    .split(/\r?\n/)
-    .map(line => line.trim().replace(/(?<=[^/])\/+$/, ''))
-    .filter(line => line !== '')))
-    .check(refine(paths => paths.every(isKeepPath), {
-    error: 'must be relative paths inside the installed directory, one per line, without ".", ".." or backslashes',
-}));
-/** Ids, one in each line or separated by commas. */
-const idsSchema = pipe(pipe(schemas_string(), transform(text => text
-    .split(/[,\r\n]/)
-    .map(id => id.trim())
-    .filter(id => id !== ''))), array(idSchema)
-    .check(_minLength(1, { error: 'must list ids of plugins and extensions, one in each line or with commas' })));
-function isKeepPath(path) {
-    return (!(0,external_node_path_namespaceObject.isAbsolute)(path) &&
-        !/[\\\p{Cc}]/u.test(path) &&
-        path.split('/').every(part => part !== '' && part !== '.' && part !== '..'));
-}
-
-;// CONCATENATED MODULE: ./build/runner/connection.js
-
-
-const MAX_CA_BYTES = 1024 * 1024;
-/** How this action identifies itself to a hub. */
-const USER_AGENT = 'hub-deploy';
-function readConnection(read) {
-    return {
-        allowHttp: read.withDefault('allow-http', booleanSchema, false) ?? false,
-        ca: readAuthorities(read),
-    };
-}
-function wireOptions({ allowHttp, ca }, log) {
-    return {
-        allowHttp,
-        userAgent: USER_AGENT,
-        log: line => log.info(line),
-        ...(ca === undefined ? {} : { ca }),
-    };
-}
-function readAuthorities(read) {
-    const file = read.file('ca-file', MAX_CA_BYTES);
-    if (file === undefined)
-        return undefined;
-    if (Buffer.byteLength(file.text) > MAX_CA_BYTES) {
-        read.refuse('ca-file', `names ${file.path}, which is larger than ${MAX_CA_BYTES} bytes`);
-        return undefined;
-    }
-    try {
-        readTrust(file.text);
-        return file.text;
-    }
-    catch {
-        read.refuse('ca-file', `names ${file.path}, which contains no certificate in PEM form`);
-        return undefined;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/runner/environment.js
-
-
-/** The folder to which paths in inputs are relative. */
-function readWorkspace() {
-    return process.env['GITHUB_WORKSPACE'] ?? process.cwd();
-}
-/** What the runner's environment says of this process. */
-function readRunnerFacts(env) {
-    return {
-        workflow: readWorkflowRun(env),
-        temporaryFolder: env['RUNNER_TEMP'] || (0,external_node_os_namespaceObject.tmpdir)(),
-    };
-}
-/** Which workflow run this is, from the runner's `GITHUB_*` variables; nulls outside one. */
-function readWorkflowRun(env) {
-    const read = (name) => (env[name] ? cleanForeignText(env[name], 300) : null);
-    const [server, repository, runId] = [read('GITHUB_SERVER_URL'), read('GITHUB_REPOSITORY'), read('GITHUB_RUN_ID')];
-    return {
-        workflow: read('GITHUB_WORKFLOW'),
-        run_id: runId,
-        run_attempt: read('GITHUB_RUN_ATTEMPT'),
-        job: read('GITHUB_JOB'),
-        actor: read('GITHUB_ACTOR'),
-        url: server && repository && runId ? `${server}/${repository}/actions/runs/${runId}` : null,
-    };
-}
-
-;// CONCATENATED MODULE: ./build/runner/host-inputs.js
-
-
-
-
-
-const DEFAULT_KEEP_PATHS = ['.env', 'data'];
-const TERABYTE = 1024 ** 4;
-/** Milliseconds. */
-const lockTimeoutSchema = pipe(integerSchema(0, 86_400), transform((seconds) => seconds * 1000));
-/** Milliseconds. */
-const downloadTimeoutSchema = pipe(minutesSchema, transform((minutes) => minutes * 60_000));
-/** The inputs of every action that installs: this host, its rules and the limits. */
-function readHostInputs(read) {
-    return {
-        pluginSecretKey: read.optionalSecret('plugin-secret-key'),
-        projectRoot: read.required('project-root', projectRootSchema),
-        hostId: read.withDefault('host-id', hostIdSchema, (0,external_node_os_namespaceObject.hostname)()),
-        hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
-        artifactSha256: read.optional('artifact-sha256', sha256Schema),
-        keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
-        settings: read.settings('settings'),
-        ...readChoices(read),
-        ...readLimits(read),
-    };
-}
-function readChoices(read) {
-    return {
-        allowTakeover: read.withDefault('allow-takeover', booleanSchema, false),
-        allowSharedRoot: read.withDefault('allow-shared-root', booleanSchema, false),
-        allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
-        keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
-        lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
-        downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
-    };
-}
-function readLimits(read) {
-    const bytes = integerSchema(1, TERABYTE);
-    const maxExtractedBytes = read.withDefault('max-extracted-bytes', bytes, DEFAULT_MAX_EXTRACTED_BYTES);
-    const maxEntries = read.withDefault('max-entries', integerSchema(1, 10_000_000), DEFAULT_MAX_ENTRIES);
-    const isUsable = maxExtractedBytes !== undefined && maxEntries !== undefined;
-    return {
-        maxArtifactBytes: read.withDefault('max-artifact-bytes', bytes, DEFAULT_MAX_ARTIFACT_BYTES),
-        extraction: isUsable ? { maxExtractedBytes, maxEntries } : undefined,
-    };
-}
-
 ;// CONCATENATED MODULE: external "os"
 const external_os_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("os");
 ;// CONCATENATED MODULE: ./build/node_modules/@actions/core/lib/utils.js
@@ -31065,37 +30896,415 @@ function getIDToken(aud) {
  */
 
 //# sourceMappingURL=core.js.map
-;// CONCATENATED MODULE: ./build/core/plan/settings.js
-
-const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
+;// CONCATENATED MODULE: ./build/runner/rollback-problems.js
 /**
- * Parses lines `NAME=value`; a value ends with its line. Empty lines and lines that begin with `#` do not count.
- * Refuses a line without `=` or with another kind of name, a name given twice, and a value that no quoting makes every
- * reader read alike.
+ * What is wrong after a rollback, one sentence each, for a reader who has just read the cause. Does not repeat the
+ * sentence of a restart that fails for the old version as for the new one; an unhealthy old version does get its own
+ * sentence.
  */
-function parseSettings(text) {
-    const settings = new Map();
-    const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {
-        if (line.trim() === '' || line.trimStart().startsWith('#'))
-            return [];
-        const problem = addLine(settings, line);
-        return problem === undefined ? [] : [`${problem} (line ${index + 1})`];
-    });
-    return { settings, problems };
+function rollbackProblems({ rollback, error }) {
+    const cause = error?.code === 'unhealthy' ? undefined : error?.message;
+    return (rollback?.problems ?? []).map(problem => (problem === cause ? 'The same happened again.' : problem));
 }
-/** Adds a line's value. Says what is wrong with it without quoting the line, which may be a secret. */
-function addLine(settings, line) {
-    const equals = line.indexOf('=');
-    const name = line.slice(0, Math.max(0, equals)).trim();
-    const value = line.slice(equals + 1);
-    if (!NAME.test(name))
-        return 'must consist of lines NAME=value, found another';
-    if (settings.has(name))
-        return `must name ${name} only once, found it again`;
-    settings.set(name, value);
-    if (quoteSetting(value) !== undefined)
+
+;// CONCATENATED MODULE: ./build/runner/annotations.js
+
+
+
+
+
+/** The runner shows ten annotations of each kind for a step, and 4,096 characters of each. */
+const MAX_ANNOTATIONS = 10;
+const MAX_ANNOTATION_CHARS = 4000;
+/** Writes annotations without any secret. */
+class Annotator {
+    #redact;
+    constructor(redact) {
+        this.#redact = redact;
+    }
+    /** One error annotation with the cause, or each problem of a plan or host config at its line. Shows no stack. */
+    annotateFailure(error, report) {
+        if (error instanceof SourceError) {
+            this.#annotateProblems(error);
+            return;
+        }
+        const { code, message } = report.error ?? toDeployError(error);
+        const problems = rollbackProblems(report);
+        const sentence = problems.length === 0 ? message : `${message} — During the rollback: ${problems.join(' ')}`;
+        this.#annotate(sentence, code);
+        if (code === 'internal_error')
+            this.#logStack(error);
+    }
+    /** The same for an action that ended before it had a report. */
+    annotateError(thrown) {
+        const { code, message } = toDeployError(thrown);
+        this.#annotate(message, code);
+        if (code === 'internal_error')
+            this.#logStack(thrown);
+    }
+    #annotateProblems(error) {
+        for (const [index, { message, file, line, column }] of error.problems.entries()) {
+            if (index < MAX_ANNOTATIONS)
+                core_error(this.#safe(message), { title: error.code, file, startLine: line, startColumn: column });
+            else
+                info(`${this.#safe(file)}:${line}:${column}: ${this.#safe(message)}`);
+        }
+    }
+    #annotate(message, title) {
+        core_error(this.#safe(message), { title });
+    }
+    #logStack(thrown) {
+        if (thrown instanceof Error)
+            info(this.#safe(thrown.stack ?? ''));
+    }
+    #safe(text) {
+        return cleanForeignText(this.#redact(text), MAX_ANNOTATION_CHARS);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/runner/cancel.js
+
+/** The runner cancels a step with SIGINT and, 7.5 s later, SIGTERM: the first one that arrives cancels the run. */
+function listenForCancel() {
+    const controller = new AbortController();
+    const cancel = (signal) => controller.abort(new DeploymentError('cancelled', `The run was cancelled (${signal}) before the new version was complete.`));
+    process.on('SIGINT', cancel);
+    process.on('SIGTERM', cancel);
+    return {
+        signal: controller.signal,
+        stop() {
+            process.off('SIGINT', cancel);
+            process.off('SIGTERM', cancel);
+        },
+    };
+}
+
+;// CONCATENATED MODULE: ./build/runner/input-schemas.js
+
+
+
+
+const isBaseUrl = (text) => {
+    const url = URL.parse(text);
+    return (url !== null &&
+        (url.protocol === 'https:' || url.protocol === 'http:') &&
+        url.username === '' &&
+        url.password === '' &&
+        url.search === '' &&
+        url.hash === '');
+};
+const baseUrlSchema = pipe(schemas_string().check(refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' })), transform(text => text.replace(/\/+$/, '')));
+/** What an HTTP header carries unchanged. */
+const apiKeySchema = schemas_string()
+    .check(_regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' }));
+const booleanSchema = pipe(schemas_string().check(_regex(/^(true|false)$/i, { error: 'must be true or false' })), transform(text => text.toLowerCase() === 'true'));
+function integerSchema(least, most) {
+    const error = { error: `must be a whole number from ${least} to ${most}` };
+    return pipe(schemas_string().check(_regex(/^\d{1,16}$/, error)), transform(Number))
+        .check(refine(value => value >= least && value <= most, error));
+}
+const minutesSchema = pipe(schemas_string(), transform(Number))
+    .check(refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' }));
+const projectRootSchema = pipe(schemas_string().check(_regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }), refine(path => (0,external_node_path_namespaceObject.isAbsolute)(path), {
+    error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
+})), transform(path => (0,external_node_path_namespaceObject.normalize)(path).replace(/(?<=.)\/+$/, '')))
+    .check(refine(path => Buffer.byteLength(path) <= MAX_PROJECT_ROOT_BYTES, {
+    error: `must be at most ${MAX_PROJECT_ROOT_BYTES} bytes long, because the system limits the paths below it`,
+}), refine(path => path !== '/', {
+    error: "must not be the file system's root: name the directory that contains plugins/ and extensions/",
+}));
+const hostIdSchema = schemas_string().check(_regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
+    error: 'must be 1 to 255 characters without control characters',
+}));
+const keepPathsSchema = pipe(schemas_string(), transform(text => text
+    .split(/\r?\n/)
+    .map(line => line.trim().replace(/(?<=[^/])\/+$/, ''))
+    .filter(line => line !== '')))
+    .check(refine(paths => paths.every(isKeepPath), {
+    error: 'must be relative paths inside the installed directory, one per line, without ".", ".." or backslashes',
+}));
+/** Ids, one in each line or separated by commas. */
+const idsSchema = pipe(pipe(schemas_string(), transform(text => text
+    .split(/[,\r\n]/)
+    .map(id => id.trim())
+    .filter(id => id !== ''))), array(idSchema)
+    .check(_minLength(1, { error: 'must list ids of plugins and extensions, one in each line or with commas' })));
+function isKeepPath(path) {
+    return (!(0,external_node_path_namespaceObject.isAbsolute)(path) &&
+        !/[\\\p{Cc}]/u.test(path) &&
+        path.split('/').every(part => part !== '' && part !== '.' && part !== '..'));
+}
+
+;// CONCATENATED MODULE: ./build/runner/connection.js
+
+
+const MAX_CA_BYTES = 1024 * 1024;
+/** How this action identifies itself to a hub. */
+const USER_AGENT = 'hub-deploy';
+function readConnection(read) {
+    return {
+        allowHttp: read.withDefault('allow-http', booleanSchema, false) ?? false,
+        ca: readAuthorities(read),
+    };
+}
+function wireOptions({ allowHttp, ca }, log) {
+    return {
+        allowHttp,
+        userAgent: USER_AGENT,
+        log: line => log.info(line),
+        ...(ca === undefined ? {} : { ca }),
+    };
+}
+function readAuthorities(read) {
+    const file = read.file('ca-file', MAX_CA_BYTES);
+    if (file === undefined)
         return undefined;
-    return `must give ${name} a value that a shell, python-dotenv and Node read alike in some quotes: encode it, as base64 for instance`;
+    if (Buffer.byteLength(file.text) > MAX_CA_BYTES) {
+        read.refuse('ca-file', `names ${file.path}, which is larger than ${MAX_CA_BYTES} bytes`);
+        return undefined;
+    }
+    try {
+        readTrust(file.text);
+        return file.text;
+    }
+    catch {
+        read.refuse('ca-file', `names ${file.path}, which contains no certificate in PEM form`);
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/runner/deploy-summary.js
+
+
+
+/** There are fewer annotations; the log has all of them. */
+const MAX_LISTED_PROBLEMS = 30;
+/** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
+function buildDeploySummary({ report, reportPath, plannedSteps, error }) {
+    const blocks = [
+        `### ${headline(report)}`,
+        table(['', ''], facts(report, reportPath)),
+        ...deploy_summary_failure(report, error),
+        ...problemList(error),
+        ...rollback(report),
+        table(['State', 'Entered', 'Duration'], states(report)),
+        ...(report.steps.length > 0 ? [table(['Step', 'Action', 'Result', 'Duration'], steps(report))] : []),
+        ...(plannedSteps.length > 0
+            ? [`Plan: ${plannedSteps.map(step => `${code(step.id)} ${step.action}`).join(' → ')}`]
+            : []),
+    ];
+    return `${blocks.join('\n\n')}\n`;
+}
+const WORDS = {
+    success: '✅ Deployed',
+    failed: '❌ Failed, nothing was changed',
+    rolled_back: '↩️ Rolled back, the old version is installed again',
+    interrupted: '⚠️ Interrupted',
+    inconsistent: '🛑 Inconsistent, this host needs attention',
+};
+function headline(report) {
+    const slug = cell(report.slug ?? 'unknown');
+    return `${wordFor(report)}: ${slug} ${move(report)}, on ${cell(report.host_id)}`;
+}
+/** A run that was refused early has not read what is installed, and says nothing about it. */
+function move(report) {
+    const before = report.previous_version;
+    const after = cell(report.version ?? report.requested_version ?? 'unknown');
+    if (report.outcome !== 'success')
+        return `${after}${before === null ? '' : ` (was ${cell(before)})`}`;
+    if (before === null)
+        return `first install of ${after}`;
+    return before === report.version ? `${after} was already installed` : `${cell(before)} → ${after}`;
+}
+function wordFor({ outcome, changed, state }) {
+    if (outcome !== 'success' || changed)
+        return WORDS[outcome];
+    return state === 'succeeded' ? '✅ Nothing to change' : '🔎 Dry run, nothing was done';
+}
+function facts(report, reportPath) {
+    const { accepted, error } = report.reported;
+    return [
+        [
+            'Artifact',
+            report.artifact_sha256 === null
+                ? 'not fetched'
+                : `sha256 ${code(report.artifact_sha256)}, ${report.artifact_size} bytes`,
+        ],
+        ...parts(report),
+        ['Deployment', code(report.deployment_id)],
+        ['Local report', reportPath === undefined ? 'none' : code(reportPath)],
+        ['Hub', accepted ? 'has the report' : `does not have the report (${cell(error ?? 'not sent')})`],
+    ];
+}
+/** The plugins of a project, and the key that signed it. */
+function parts({ plugins, signer_public_key: signer }) {
+    const versions = plugins?.map(({ id, version }) => `${cell(id)} ${cell(version)}`).join(', ');
+    return [
+        ...(signer === undefined ? [] : [['Signed by', code(signer)]]),
+        ...(versions === undefined ? [] : [['Plugins', versions]]),
+    ];
+}
+/** A run that succeeded may still have an error: a hub that refused the report. */
+function deploy_summary_failure(report, error) {
+    const cause = report.error ?? (error && { code: error.code, message: error.message, step: null });
+    if (cause === undefined)
+        return [];
+    const { code: errorCode, message, step } = cause;
+    return [`**${step === null ? '' : `Step ${code(step)}: `}${code(errorCode)}** ${cell(message)}`];
+}
+/** Everything wrong with a plan or host config, of which the failure's sentence names only the first. */
+function problemList(error) {
+    if (!(error instanceof SourceError) || error.problems.length < 2)
+        return [];
+    const lines = error.problems
+        .slice(0, MAX_LISTED_PROBLEMS)
+        .map(({ file, line, column, message }) => `- ${code(`${file}:${line}:${column}`)} ${cell(message)}`);
+    const more = error.problems.length - lines.length;
+    return [[...lines, ...(more > 0 ? [`- and ${more} more, which the log lists`] : [])].join('\n')];
+}
+function rollback(report) {
+    if (report.rollback === null)
+        return [];
+    const { restored, verified, healthy } = report.rollback;
+    const result = restored ? 'every change was undone' : 'not every change could be undone';
+    const check = verified === true ? ', and the restored files match their record' : '';
+    const lines = [
+        `Rollback: ${result}${check}.${healthSentence(healthy)}`,
+        ...rollbackProblems(report).map(found => `- ${cell(found)}`),
+    ];
+    return [lines.join('\n')];
+}
+function healthSentence(healthy) {
+    if (healthy === null)
+        return '';
+    return healthy ? ' The old version runs and is healthy.' : ' **The old version is not healthy: check this host.**';
+}
+function states(report) {
+    return report.states.map(({ state, at }, index) => {
+        const next = report.states[index + 1]?.at ?? report.completed_at;
+        return [cell(state), at, `${Math.max(0, Date.parse(next) - Date.parse(at))} ms`];
+    });
+}
+function steps(report) {
+    return report.steps.map(step => [code(step.id), step.action, result(step), `${step.duration_ms} ms`]);
+}
+/** The cause of a failed step is above; that of a warning is nowhere else. */
+function result({ status, error }) {
+    return status === 'warned' && error !== null ? `warned: ${cell(error)}` : status;
+}
+function table(head, rows) {
+    const line = (cells) => `| ${cells.join(' | ')} |`;
+    return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
+}
+/** Foreign text as Markdown that only shows it, and makes no link of a bare URL. */
+function cell(text) {
+    return cleanForeignText(text, 1500).replace(/[\\`*_{}[\]<>|#!~&@]|:(?=\/\/)|(?<=www)\./gi, character => `&#${character.codePointAt(0)};`);
+}
+function code(text) {
+    return `<code>${cell(text)}</code>`;
+}
+
+;// CONCATENATED MODULE: ./build/runner/environment.js
+
+
+/** The folder to which paths in inputs are relative. */
+function readWorkspace() {
+    return process.env['GITHUB_WORKSPACE'] ?? process.cwd();
+}
+/** What the runner's environment says of this process. */
+function readRunnerFacts(env) {
+    return {
+        workflow: readWorkflowRun(env),
+        temporaryFolder: env['RUNNER_TEMP'] || (0,external_node_os_namespaceObject.tmpdir)(),
+    };
+}
+/** Which workflow run this is, from the runner's `GITHUB_*` variables; nulls outside one. */
+function readWorkflowRun(env) {
+    const read = (name) => (env[name] ? cleanForeignText(env[name], 300) : null);
+    const [server, repository, runId] = [read('GITHUB_SERVER_URL'), read('GITHUB_REPOSITORY'), read('GITHUB_RUN_ID')];
+    return {
+        workflow: read('GITHUB_WORKFLOW'),
+        run_id: runId,
+        run_attempt: read('GITHUB_RUN_ATTEMPT'),
+        job: read('GITHUB_JOB'),
+        actor: read('GITHUB_ACTOR'),
+        url: server && repository && runId ? `${server}/${repository}/actions/runs/${runId}` : null,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/runner/runner-files.js
+
+/** Outputs without foreign text, or built from texts that were redacted one by one. */
+const OWN_OUTPUTS = new Set([
+    'outcome',
+    'changed',
+    'reported',
+    'state',
+    'error-code',
+    'deployment-id',
+    'duration-ms',
+    'plugins',
+]);
+function createRunnerFiles(log, redact) {
+    const warn = (what, error) => log.warning(`The ${what} could not be written: ${error instanceof Error ? error.message : String(error)}`);
+    return {
+        setOutputs(outputs) {
+            try {
+                for (const [name, value] of Object.entries(outputs))
+                    setOutput(name, OWN_OUTPUTS.has(name) ? value : redact(value));
+            }
+            catch (error) {
+                warn('outputs', error);
+            }
+        },
+        saveState(name, value) {
+            try {
+                saveState(name, value);
+            }
+            catch (error) {
+                warn('state for the post step', error);
+            }
+        },
+        async addSummary(markdown) {
+            if (!process.env['GITHUB_STEP_SUMMARY'])
+                return;
+            try {
+                await summary.addRaw(redact(markdown)).write();
+            }
+            catch (error) {
+                warn('job summary', error);
+            }
+        },
+    };
+}
+
+;// CONCATENATED MODULE: ./build/runner/runner-log.js
+
+
+
+const MAX_LINE_CHARS = 4000;
+/** The workflow log: one group a state with its duration; every line redacted and free of runner commands. */
+function createRunnerLog(redact) {
+    const safe = (line) => cleanForeignText(redact(line), MAX_LINE_CHARS);
+    let openedAt;
+    const end = () => {
+        if (openedAt === undefined)
+            return;
+        info(`(${Math.round(external_node_perf_hooks_namespaceObject.performance.now() - openedAt)} ms)`);
+        endGroup();
+        openedAt = undefined;
+    };
+    return {
+        end,
+        group(title) {
+            end();
+            startGroup(safe(title));
+            openedAt = external_node_perf_hooks_namespaceObject.performance.now();
+        },
+        info: line => info(safe(line)),
+        notice: line => notice(safe(line)),
+        warning: line => warning(safe(line)),
+    };
 }
 
 ;// CONCATENATED MODULE: ./build/core/secrets.js
@@ -31142,6 +31351,245 @@ function commonLength(text, secret) {
             return length;
     }
     return 0;
+}
+
+;// CONCATENATED MODULE: ./build/runner/secret-keeper.js
+
+
+/**
+ * Keeps the step's secrets, and those learned from a hub during the run, out of every log line, file and output. A hub
+ * chooses its secrets, so it must not be able to remove a version, a digest or a host from what a run says.
+ */
+function createSecretKeeper({ secrets, settingValues }) {
+    const redactGiven = createRedactor(secrets);
+    const doubtful = [...settingValues];
+    const known = new Set();
+    const isKnown = (secret) => [...known].some(text => text.includes(secret.trim()));
+    const redactorOfDoubtful = () => createRedactor(doubtful.filter(secret => !isKnown(secret)));
+    let redactDoubtful = redactorOfDoubtful();
+    return {
+        redact: text => redactDoubtful(redactGiven(text)),
+        hide(secret) {
+            if (!isKnown(secret))
+                core_setSecret(secret);
+            doubtful.push(secret);
+            redactDoubtful = redactorOfDoubtful();
+        },
+        know(facts) {
+            for (const text of textsIn(facts))
+                known.add(text);
+            redactDoubtful = redactorOfDoubtful();
+        },
+    };
+}
+function textsIn(value) {
+    if (typeof value === 'string')
+        return value === '' ? [] : [value];
+    return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsIn) : [];
+}
+
+;// CONCATENATED MODULE: ./build/runner/action-step.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** What the post step knows of the main step's run. */
+const RUN_STATE = 'deployment-id';
+/**
+ * One step of a workflow that runs a deployment: what the deployment works with, and how the step ends. Fails with
+ * `internal_error` when the process would exit without a result.
+ */
+class ActionStep {
+    tools;
+    #log;
+    #annotator;
+    #files;
+    #outputsOf;
+    #cancel = listenForCancel();
+    /** What its outputs say if it is killed; undefined before the host is locked. */
+    #interrupted;
+    constructor(inputs, flows, outputsOf) {
+        const keeper = createSecretKeeper(inputs);
+        this.#log = createRunnerLog(keeper.redact);
+        this.#annotator = new Annotator(keeper.redact);
+        this.#files = createRunnerFiles(this.#log, keeper.redact);
+        this.#outputsOf = outputsOf;
+        const wire = wireOptions(inputs.connection, this.#log);
+        const { signal } = this.#cancel;
+        this.tools = {
+            wires: { wire: createWire({ ...wire, signal }), reportWire: createWire(wire) },
+            log: this.#log,
+            signal,
+            now: () => new Date(),
+            secrets: keeper,
+            runner: readRunnerFacts(process.env),
+            // The post step continues the main step's run.
+            deploymentId: getState(RUN_STATE) || (0,external_node_crypto_namespaceObject.randomUUID)(),
+            observer: {
+                onLocked: interrupted => this.#noteLocked(redactReport(interrupted, keeper.redact)),
+                onCancelledEnd: closed => this.#setOutputs(closed),
+            },
+            flows,
+        };
+        process.once('beforeExit', this.#failUnsettled);
+    }
+    /** Hands the result to the runner: outputs, summary, annotations. Fails the step unless everything succeeded. */
+    async finish(result) {
+        this.#log.end();
+        this.#files.saveState('locked', 'false');
+        this.#setOutputs(result);
+        await this.#files.addSummary(buildDeploySummary(result));
+        const { outcome, previous_version: previous, version, error } = result.report;
+        const change = previous === null ? `first install of ${version}` : `${previous} → ${version}`;
+        this.#log.info(`Outcome: ${outcome}${error === null ? `, ${change}` : ''}.`);
+        if (outcome !== 'success' || result.error !== undefined) {
+            process.exitCode = 1;
+            const cause = result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`);
+            this.#annotator.annotateFailure(cause, result.report);
+        }
+        if (result.unwritten !== undefined)
+            this.#log.warning(result.unwritten);
+    }
+    /** Adds the summary of a recovered deployment, if there was one. */
+    async finishPost(recovered) {
+        this.#log.end();
+        if (recovered !== undefined)
+            await this.#files.addSummary(buildDeploySummary(recovered));
+    }
+    /** Fails the step. */
+    fail(error) {
+        this.#log.end();
+        this.#annotator.annotateError(error);
+        process.exitCode = 1;
+    }
+    /** From now on, a cancel changes nothing. */
+    ignoreCancel() {
+        this.#cancel.stop();
+    }
+    /** Listens to nothing any more. */
+    close() {
+        this.#cancel.stop();
+        process.off('beforeExit', this.#failUnsettled);
+    }
+    /** The process would end before the deployment has, because nothing is left that could wake it. */
+    #failUnsettled = () => {
+        const message = 'This action stopped before its deployment had ended, which is an error of this action: report it.';
+        const error = { code: 'internal_error', message, step: null };
+        const report = this.#interrupted;
+        if (report === undefined)
+            this.#files.setOutputs({ outcome: 'failed', 'error-code': error.code });
+        else
+            this.#setOutputs({ report: { ...report, error } });
+        this.fail(new DeployError(error.code, message));
+    };
+    #noteLocked(interrupted) {
+        this.#files.saveState('locked', 'true');
+        this.#files.saveState(RUN_STATE, this.tools.deploymentId);
+        this.#interrupted = interrupted;
+        this.#setOutputs({ report: interrupted });
+    }
+    #setOutputs(result) {
+        const outputs = this.#outputsOf(result);
+        this.tools.secrets.know([outputs['install-path'], outputs['report-path']]);
+        this.#files.setOutputs(outputs);
+    }
+}
+/** Fails a step, also one that could not begin because of an error that contains no secret. */
+function failStep(step, error) {
+    process.exitCode = 1;
+    if (step === undefined)
+        new Annotator(text => text).annotateError(error);
+    else
+        step.fail(error);
+}
+
+;// CONCATENATED MODULE: ./build/runner/host-inputs.js
+
+
+
+
+
+const DEFAULT_KEEP_PATHS = ['.env', 'data'];
+const TERABYTE = 1024 ** 4;
+/** Milliseconds. */
+const lockTimeoutSchema = pipe(integerSchema(0, 86_400), transform((seconds) => seconds * 1000));
+/** Milliseconds. */
+const downloadTimeoutSchema = pipe(minutesSchema, transform((minutes) => minutes * 60_000));
+/** The inputs of every action that installs: this host, its rules and the limits. */
+function readHostInputs(read) {
+    return {
+        pluginSecretKey: read.optionalSecret('plugin-secret-key'),
+        projectRoot: read.required('project-root', projectRootSchema),
+        hostId: read.withDefault('host-id', hostIdSchema, (0,external_node_os_namespaceObject.hostname)()),
+        hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
+        artifactSha256: read.optional('artifact-sha256', sha256Schema),
+        keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
+        settings: read.settings('settings'),
+        ...readChoices(read),
+        ...readLimits(read),
+    };
+}
+function readChoices(read) {
+    return {
+        allowTakeover: read.withDefault('allow-takeover', booleanSchema, false),
+        allowSharedRoot: read.withDefault('allow-shared-root', booleanSchema, false),
+        allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
+        keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
+        lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
+        downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
+    };
+}
+function readLimits(read) {
+    const bytes = integerSchema(1, TERABYTE);
+    const maxExtractedBytes = read.withDefault('max-extracted-bytes', bytes, DEFAULT_MAX_EXTRACTED_BYTES);
+    const maxEntries = read.withDefault('max-entries', integerSchema(1, 10_000_000), DEFAULT_MAX_ENTRIES);
+    const isUsable = maxExtractedBytes !== undefined && maxEntries !== undefined;
+    return {
+        maxArtifactBytes: read.withDefault('max-artifact-bytes', bytes, DEFAULT_MAX_ARTIFACT_BYTES),
+        extraction: isUsable ? { maxExtractedBytes, maxEntries } : undefined,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/settings.js
+
+const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
+/**
+ * Parses lines `NAME=value`; a value ends with its line. Empty lines and lines that begin with `#` do not count.
+ * Refuses a line without `=` or with another kind of name, a name given twice, and a value that no quoting makes every
+ * reader read alike.
+ */
+function parseSettings(text) {
+    const settings = new Map();
+    const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {
+        if (line.trim() === '' || line.trimStart().startsWith('#'))
+            return [];
+        const problem = addLine(settings, line);
+        return problem === undefined ? [] : [`${problem} (line ${index + 1})`];
+    });
+    return { settings, problems };
+}
+/** Adds a line's value. Says what is wrong with it without quoting the line, which may be a secret. */
+function addLine(settings, line) {
+    const equals = line.indexOf('=');
+    const name = line.slice(0, Math.max(0, equals)).trim();
+    const value = line.slice(equals + 1);
+    if (!NAME.test(name))
+        return 'must consist of lines NAME=value, found another';
+    if (settings.has(name))
+        return `must name ${name} only once, found it again`;
+    settings.set(name, value);
+    if (quoteSetting(value) !== undefined)
+        return undefined;
+    return `must give ${name} a value that a shell, python-dotenv and Node read alike in some quotes: encode it, as base64 for instance`;
 }
 
 ;// CONCATENATED MODULE: ./build/runner/file-input.js
@@ -31335,484 +31783,6 @@ function withoutUserinfo(text) {
     return text.replace(/\/\/[^/@\s]*@/g, '//***@');
 }
 
-;// CONCATENATED MODULE: ./build/runner/rollback-problems.js
-/**
- * What is wrong after a rollback, one sentence each, for a reader who has just read the cause. Does not repeat the
- * sentence of a restart that fails for the old version as for the new one; an unhealthy old version does get its own
- * sentence.
- */
-function rollbackProblems({ rollback, error }) {
-    const cause = error?.code === 'unhealthy' ? undefined : error?.message;
-    return (rollback?.problems ?? []).map(problem => (problem === cause ? 'The same happened again.' : problem));
-}
-
-;// CONCATENATED MODULE: ./build/runner/annotations.js
-
-
-
-
-
-/** The runner shows ten annotations of each kind for a step, and 4,096 characters of each. */
-const MAX_ANNOTATIONS = 10;
-const MAX_ANNOTATION_CHARS = 4000;
-/** Writes annotations without any secret. */
-class Annotator {
-    #redact;
-    constructor(redact) {
-        this.#redact = redact;
-    }
-    /** One error annotation with the cause, or each problem of a plan or host config at its line. Shows no stack. */
-    annotateFailure(error, report) {
-        if (error instanceof SourceError) {
-            this.#annotateProblems(error);
-            return;
-        }
-        const { code, message } = report.error ?? toDeployError(error);
-        const problems = rollbackProblems(report);
-        const sentence = problems.length === 0 ? message : `${message} — During the rollback: ${problems.join(' ')}`;
-        this.#annotate(sentence, code);
-        if (code === 'internal_error')
-            this.#logStack(error);
-    }
-    /** The same for an action that ended before it had a report. */
-    annotateError(thrown) {
-        const { code, message } = toDeployError(thrown);
-        this.#annotate(message, code);
-        if (code === 'internal_error')
-            this.#logStack(thrown);
-    }
-    #annotateProblems(error) {
-        for (const [index, { message, file, line, column }] of error.problems.entries()) {
-            if (index < MAX_ANNOTATIONS)
-                core_error(this.#safe(message), { title: error.code, file, startLine: line, startColumn: column });
-            else
-                info(`${this.#safe(file)}:${line}:${column}: ${this.#safe(message)}`);
-        }
-    }
-    #annotate(message, title) {
-        core_error(this.#safe(message), { title });
-    }
-    #logStack(thrown) {
-        if (thrown instanceof Error)
-            info(this.#safe(thrown.stack ?? ''));
-    }
-    #safe(text) {
-        return cleanForeignText(this.#redact(text), MAX_ANNOTATION_CHARS);
-    }
-}
-
-;// CONCATENATED MODULE: ./build/runner/cancel.js
-
-/** The runner cancels a step with SIGINT and, 7.5 s later, SIGTERM: the first one that arrives cancels the run. */
-function listenForCancel() {
-    const controller = new AbortController();
-    const cancel = (signal) => controller.abort(new DeploymentError('cancelled', `The run was cancelled (${signal}) before the new version was complete.`));
-    process.on('SIGINT', cancel);
-    process.on('SIGTERM', cancel);
-    return {
-        signal: controller.signal,
-        stop() {
-            process.off('SIGINT', cancel);
-            process.off('SIGTERM', cancel);
-        },
-    };
-}
-
-;// CONCATENATED MODULE: ./build/runner/deploy-summary.js
-
-
-
-/** There are fewer annotations; the log has all of them. */
-const MAX_LISTED_PROBLEMS = 30;
-/** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
-function buildDeploySummary({ report, reportPath, plannedSteps, error }) {
-    const blocks = [
-        `### ${headline(report)}`,
-        table(['', ''], facts(report, reportPath)),
-        ...deploy_summary_failure(report, error),
-        ...problemList(error),
-        ...rollback(report),
-        table(['State', 'Entered', 'Duration'], states(report)),
-        ...(report.steps.length > 0 ? [table(['Step', 'Action', 'Result', 'Duration'], steps(report))] : []),
-        ...(plannedSteps.length > 0
-            ? [`Plan: ${plannedSteps.map(step => `${code(step.id)} ${step.action}`).join(' → ')}`]
-            : []),
-    ];
-    return `${blocks.join('\n\n')}\n`;
-}
-const WORDS = {
-    success: '✅ Deployed',
-    failed: '❌ Failed, nothing was changed',
-    rolled_back: '↩️ Rolled back, the old version is installed again',
-    interrupted: '⚠️ Interrupted',
-    inconsistent: '🛑 Inconsistent, this host needs attention',
-};
-function headline(report) {
-    const slug = cell(report.slug ?? 'unknown');
-    return `${wordFor(report)}: ${slug} ${move(report)}, on ${cell(report.host_id)}`;
-}
-/** A run that was refused early has not read what is installed, and says nothing about it. */
-function move(report) {
-    const before = report.previous_version;
-    const after = cell(report.version ?? report.requested_version ?? 'unknown');
-    if (report.outcome !== 'success')
-        return `${after}${before === null ? '' : ` (was ${cell(before)})`}`;
-    if (before === null)
-        return `first install of ${after}`;
-    return before === report.version ? `${after} was already installed` : `${cell(before)} → ${after}`;
-}
-function wordFor({ outcome, changed, state }) {
-    if (outcome !== 'success' || changed)
-        return WORDS[outcome];
-    return state === 'succeeded' ? '✅ Nothing to change' : '🔎 Dry run, nothing was done';
-}
-function facts(report, reportPath) {
-    const { accepted, error } = report.reported;
-    return [
-        [
-            'Artifact',
-            report.artifact_sha256 === null
-                ? 'not fetched'
-                : `sha256 ${code(report.artifact_sha256)}, ${report.artifact_size} bytes`,
-        ],
-        ...parts(report),
-        ['Deployment', code(report.deployment_id)],
-        ['Local report', reportPath === undefined ? 'none' : code(reportPath)],
-        ['Hub', accepted ? 'has the report' : `does not have the report (${cell(error ?? 'not sent')})`],
-    ];
-}
-/** The plugins of a project, and the key that signed it. */
-function parts({ plugins, signer_public_key: signer }) {
-    const versions = plugins?.map(({ id, version }) => `${cell(id)} ${cell(version)}`).join(', ');
-    return [
-        ...(signer === undefined ? [] : [['Signed by', code(signer)]]),
-        ...(versions === undefined ? [] : [['Plugins', versions]]),
-    ];
-}
-/** A run that succeeded may still have an error: a hub that refused the report. */
-function deploy_summary_failure(report, error) {
-    const cause = report.error ?? (error && { code: error.code, message: error.message, step: null });
-    if (cause === undefined)
-        return [];
-    const { code: errorCode, message, step } = cause;
-    return [`**${step === null ? '' : `Step ${code(step)}: `}${code(errorCode)}** ${cell(message)}`];
-}
-/** Everything wrong with a plan or host config, of which the failure's sentence names only the first. */
-function problemList(error) {
-    if (!(error instanceof SourceError) || error.problems.length < 2)
-        return [];
-    const lines = error.problems
-        .slice(0, MAX_LISTED_PROBLEMS)
-        .map(({ file, line, column, message }) => `- ${code(`${file}:${line}:${column}`)} ${cell(message)}`);
-    const more = error.problems.length - lines.length;
-    return [[...lines, ...(more > 0 ? [`- and ${more} more, which the log lists`] : [])].join('\n')];
-}
-function rollback(report) {
-    if (report.rollback === null)
-        return [];
-    const { restored, verified, healthy } = report.rollback;
-    const result = restored ? 'every change was undone' : 'not every change could be undone';
-    const check = verified === true ? ', and the restored files match their record' : '';
-    const lines = [
-        `Rollback: ${result}${check}.${healthSentence(healthy)}`,
-        ...rollbackProblems(report).map(found => `- ${cell(found)}`),
-    ];
-    return [lines.join('\n')];
-}
-function healthSentence(healthy) {
-    if (healthy === null)
-        return '';
-    return healthy ? ' The old version runs and is healthy.' : ' **The old version is not healthy: check this host.**';
-}
-function states(report) {
-    return report.states.map(({ state, at }, index) => {
-        const next = report.states[index + 1]?.at ?? report.completed_at;
-        return [cell(state), at, `${Math.max(0, Date.parse(next) - Date.parse(at))} ms`];
-    });
-}
-function steps(report) {
-    return report.steps.map(step => [code(step.id), step.action, result(step), `${step.duration_ms} ms`]);
-}
-/** The cause of a failed step is above; that of a warning is nowhere else. */
-function result({ status, error }) {
-    return status === 'warned' && error !== null ? `warned: ${cell(error)}` : status;
-}
-function table(head, rows) {
-    const line = (cells) => `| ${cells.join(' | ')} |`;
-    return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
-}
-/** Foreign text as Markdown that only shows it, and makes no link of a bare URL. */
-function cell(text) {
-    return cleanForeignText(text, 1500).replace(/[\\`*_{}[\]<>|#!~&@]|:(?=\/\/)|(?<=www)\./gi, character => `&#${character.codePointAt(0)};`);
-}
-function code(text) {
-    return `<code>${cell(text)}</code>`;
-}
-
-;// CONCATENATED MODULE: ./build/runner/runner-files.js
-
-/** Outputs without foreign text, or built from texts that were redacted one by one. */
-const OWN_OUTPUTS = new Set([
-    'outcome',
-    'changed',
-    'reported',
-    'state',
-    'error-code',
-    'deployment-id',
-    'duration-ms',
-    'plugins',
-]);
-function createRunnerFiles(log, redact) {
-    const warn = (what, error) => log.warning(`The ${what} could not be written: ${error instanceof Error ? error.message : String(error)}`);
-    return {
-        setOutputs(outputs) {
-            try {
-                for (const [name, value] of Object.entries(outputs))
-                    setOutput(name, OWN_OUTPUTS.has(name) ? value : redact(value));
-            }
-            catch (error) {
-                warn('outputs', error);
-            }
-        },
-        saveState(name, value) {
-            try {
-                saveState(name, value);
-            }
-            catch (error) {
-                warn('state for the post step', error);
-            }
-        },
-        async addSummary(markdown) {
-            if (!process.env['GITHUB_STEP_SUMMARY'])
-                return;
-            try {
-                await summary.addRaw(redact(markdown)).write();
-            }
-            catch (error) {
-                warn('job summary', error);
-            }
-        },
-    };
-}
-
-;// CONCATENATED MODULE: ./build/runner/runner-log.js
-
-
-
-const MAX_LINE_CHARS = 4000;
-/** The workflow log: one group a state with its duration; every line redacted and free of runner commands. */
-function createRunnerLog(redact) {
-    const safe = (line) => cleanForeignText(redact(line), MAX_LINE_CHARS);
-    let openedAt;
-    const end = () => {
-        if (openedAt === undefined)
-            return;
-        info(`(${Math.round(external_node_perf_hooks_namespaceObject.performance.now() - openedAt)} ms)`);
-        endGroup();
-        openedAt = undefined;
-    };
-    return {
-        end,
-        group(title) {
-            end();
-            startGroup(safe(title));
-            openedAt = external_node_perf_hooks_namespaceObject.performance.now();
-        },
-        info: line => info(safe(line)),
-        notice: line => notice(safe(line)),
-        warning: line => warning(safe(line)),
-    };
-}
-
-;// CONCATENATED MODULE: ./build/runner/secret-keeper.js
-
-
-/**
- * Keeps the step's secrets, and those learned from a hub during the run, out of every log line, file and output. A hub
- * chooses its secrets, so it must not be able to remove a version, a digest or a host from what a run says.
- */
-function createSecretKeeper({ secrets, settingValues }) {
-    const redactGiven = createRedactor(secrets);
-    const doubtful = [...settingValues];
-    const known = new Set();
-    const isKnown = (secret) => [...known].some(text => text.includes(secret.trim()));
-    const redactorOfDoubtful = () => createRedactor(doubtful.filter(secret => !isKnown(secret)));
-    let redactDoubtful = redactorOfDoubtful();
-    return {
-        redact: text => redactDoubtful(redactGiven(text)),
-        hide(secret) {
-            if (!isKnown(secret))
-                core_setSecret(secret);
-            doubtful.push(secret);
-            redactDoubtful = redactorOfDoubtful();
-        },
-        know(facts) {
-            for (const text of textsIn(facts))
-                known.add(text);
-            redactDoubtful = redactorOfDoubtful();
-        },
-    };
-}
-function textsIn(value) {
-    if (typeof value === 'string')
-        return value === '' ? [] : [value];
-    return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsIn) : [];
-}
-
-;// CONCATENATED MODULE: ./build/runner/action-step.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-/** What the post step knows of the main step's run. */
-const RUN_STATE = 'deployment-id';
-/** One step of a workflow that runs a deployment: what the deployment works with, and how the step ends. */
-class ActionStep {
-    tools;
-    #log;
-    #annotator;
-    #files;
-    #outputsOf;
-    #cancel = listenForCancel();
-    /** What its outputs say if it is killed; undefined before the host is locked. */
-    #interrupted;
-    constructor(inputs, flows, outputsOf) {
-        const keeper = createSecretKeeper(inputs);
-        this.#log = createRunnerLog(keeper.redact);
-        this.#annotator = new Annotator(keeper.redact);
-        this.#files = createRunnerFiles(this.#log, keeper.redact);
-        this.#outputsOf = outputsOf;
-        const wire = wireOptions(inputs.connection, this.#log);
-        const { signal } = this.#cancel;
-        this.tools = {
-            wires: { wire: createWire({ ...wire, signal }), reportWire: createWire(wire) },
-            log: this.#log,
-            signal,
-            now: () => new Date(),
-            secrets: keeper,
-            runner: readRunnerFacts(process.env),
-            // The post step continues the main step's run.
-            deploymentId: getState(RUN_STATE) || (0,external_node_crypto_namespaceObject.randomUUID)(),
-            observer: {
-                onLocked: interrupted => this.#noteLocked(redactReport(interrupted, keeper.redact)),
-                onCancelledEnd: closed => this.#setOutputs(closed),
-            },
-            flows,
-        };
-    }
-    /** Hands the result to the runner: outputs, summary, annotations. Fails the step unless everything succeeded. */
-    async finish(result) {
-        this.#log.end();
-        this.#files.saveState('locked', 'false');
-        this.#setOutputs(result);
-        await this.#files.addSummary(buildDeploySummary(result));
-        const { outcome, previous_version: previous, version, error } = result.report;
-        const change = previous === null ? `first install of ${version}` : `${previous} → ${version}`;
-        this.#log.info(`Outcome: ${outcome}${error === null ? `, ${change}` : ''}.`);
-        if (outcome !== 'success' || result.error !== undefined) {
-            process.exitCode = 1;
-            const cause = result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`);
-            this.#annotator.annotateFailure(cause, result.report);
-        }
-        if (result.unwritten !== undefined)
-            this.#log.warning(result.unwritten);
-    }
-    /** Adds the summary of a recovered deployment, if there was one. */
-    async finishPost(recovered) {
-        this.#log.end();
-        if (recovered !== undefined)
-            await this.#files.addSummary(buildDeploySummary(recovered));
-    }
-    /** Fails the step. */
-    fail(error) {
-        this.#log.end();
-        this.#annotator.annotateError(error);
-        process.exitCode = 1;
-    }
-    /** Fails a step that would end without knowing how its deployment did. Its post step recovers the host. */
-    failUnsettled() {
-        const message = 'This action stopped before its deployment had ended, which is an error of this action: report it.';
-        const error = { code: 'internal_error', message, step: null };
-        const report = this.#interrupted;
-        if (report === undefined)
-            this.#files.setOutputs({ outcome: 'failed', 'error-code': error.code });
-        else
-            this.#setOutputs({ report: { ...report, error } });
-        this.fail(new DeployError(error.code, message));
-    }
-    /** Stops listening for a cancel. */
-    close() {
-        this.#cancel.stop();
-    }
-    #noteLocked(interrupted) {
-        this.#files.saveState('locked', 'true');
-        this.#files.saveState(RUN_STATE, this.tools.deploymentId);
-        this.#interrupted = interrupted;
-        this.#setOutputs({ report: interrupted });
-    }
-    #setOutputs(result) {
-        const outputs = this.#outputsOf(result);
-        this.tools.secrets.know([outputs['install-path'], outputs['report-path']]);
-        this.#files.setOutputs(outputs);
-    }
-}
-/** Fails a step, also one that could not begin because of an error that contains no secret. */
-function failStep(step, error) {
-    process.exitCode = 1;
-    if (step === undefined)
-        new Annotator(text => text).annotateError(error);
-    else
-        step.fail(error);
-}
-
-;// CONCATENATED MODULE: ./build/runner/unsettled.js
-/**
- * Runs `act`. Calls `fail` when the process would exit before that has ended, because nothing is left that could wake it.
- */
-async function runOrFail(act, fail) {
-    process.once('beforeExit', fail);
-    try {
-        await act();
-    }
-    finally {
-        process.off('beforeExit', fail);
-    }
-}
-
-;// CONCATENATED MODULE: ./build/runner/main-step.js
-
-
-/**
- * Reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success. A step that could not
- * begin, or that has nothing left to wait for before the deployment has ended, fails with `internal_error`.
- */
-async function runMainStep(main) {
-    let step;
-    const act = async () => {
-        const inputs = main.readInputs();
-        step = new ActionStep(inputs, main.flows, result => main.outputsOf(result, inputs.request));
-        await step.finish(await main.run(inputs, step.tools));
-    };
-    try {
-        await runOrFail(act, () => step?.failUnsettled());
-    }
-    catch (error) {
-        failStep(step, error);
-    }
-    finally {
-        step?.close();
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/runner/outputs.js
 /** The outputs that every action which deploys has, all of them, always; what is not known is empty. */
 function buildDeploymentOutputs({ report, reportPath, error }, installPath) {
@@ -31838,7 +31808,6 @@ function buildDeploymentOutputs({ report, reportPath, error }, installPath) {
 
 
 
-
 /**
  * A post step: recovers what a main step that was killed left on the host. After a main step that ended by itself there
  * is nothing to do. Sets no outputs, because the runner drops them here. Fails the step when the host could not be
@@ -31849,20 +31818,20 @@ async function runPostStep(readInputs, flows, finish) {
         return;
     let step;
     let request;
-    const act = async () => {
+    try {
         const inputs = readInputs();
         request = inputs.request;
         step = new ActionStep(inputs, flows, () => ({}));
         // There is nothing to cancel: a recovery is complete or repeated.
-        step.close();
+        step.ignoreCancel();
         await step.finishPost(await finish(request, step.tools));
-    };
-    try {
-        await runOrFail(act, () => step?.failUnsettled());
     }
     catch (error) {
         const what = `recovering ${request?.projectRoot ?? 'the host'}`;
         failStep(step, isSystemError(error) ? toHostError(error, what) : error);
+    }
+    finally {
+        step?.close();
     }
 }
 
@@ -31918,13 +31887,20 @@ const FLOWS = { marketplace: MARKETPLACE_TRANSITIONS, project: PROJECT_TRANSITIO
 
 /** The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success. */
 async function deploy_deploy() {
-    await runMainStep({
-        flows: FLOWS,
-        readInputs: () => readDeployInputs(readWorkspace()),
+    let step;
+    try {
+        const inputs = readDeployInputs(readWorkspace());
+        step = new ActionStep(inputs, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot));
+        const refused = await deploy_refuse(inputs, step.tools);
         // Without problems every required input was parsed; what is undefined may be.
-        run: async (inputs, tools) => (await deploy_refuse(inputs, tools)) ?? (await deploy(inputs.request, tools)),
-        outputsOf: (result, { projectRoot }) => buildDeployOutputs(result, projectRoot),
-    });
+        await step.finish(refused ?? (await deploy(inputs.request, step.tools)));
+    }
+    catch (error) {
+        failStep(step, error);
+    }
+    finally {
+        step?.close();
+    }
 }
 /** The deploy action's post step; see `runPostStep`. */
 async function deployPost() {
@@ -34277,13 +34253,20 @@ function refuse_senderFor({ hubUrl, devkey, projectId }, { wires, secrets }) {
 
 /** The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless all of it succeeded. */
 async function project() {
-    await runMainStep({
-        flows: FLOWS,
-        readInputs: () => readProjectInputs(readWorkspace()),
+    let step;
+    try {
+        const inputs = readProjectInputs(readWorkspace());
+        step = new ActionStep(inputs, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot));
+        const refused = await project_refuse(inputs, step.tools);
         // Without problems every required input was parsed; what is undefined may be.
-        run: async (inputs, tools) => (await project_refuse(inputs, tools)) ?? (await deployProject(inputs.request, tools)),
-        outputsOf: (result, { projectRoot }) => buildProjectOutputs(result, projectRoot),
-    });
+        await step.finish(refused ?? (await deployProject(inputs.request, step.tools)));
+    }
+    catch (error) {
+        failStep(step, error);
+    }
+    finally {
+        step?.close();
+    }
 }
 /** The project action's post step; see `runPostStep`. */
 async function projectPost() {

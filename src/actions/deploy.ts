@@ -10,13 +10,12 @@ import { deploy as deployArtifact } from '../marketplace/deploy.ts'
 import { finishInterrupted, refuseRequest } from '../marketplace/refuse.ts'
 import type { DeployRequest, IncompleteRequest } from '../marketplace/request.ts'
 import { parseRequestUrl } from '../net/url-policy.ts'
-import type { KnownResult, StepInputs } from '../runner/action-step.ts'
+import { ActionStep, failStep, type KnownResult, type StepInputs } from '../runner/action-step.ts'
 import { type Connection, readConnection } from '../runner/connection.ts'
 import { readWorkspace } from '../runner/environment.ts'
 import { readHostInputs } from '../runner/host-inputs.ts'
 import { InputReader, inputError } from '../runner/input-reader.ts'
 import { apiKeySchema, baseUrlSchema, booleanSchema } from '../runner/input-schemas.ts'
-import { runMainStep } from '../runner/main-step.ts'
 import { buildDeploymentOutputs } from '../runner/outputs.ts'
 import { runPostStep } from '../runner/post-step.ts'
 import { FLOWS } from './flows.ts'
@@ -25,14 +24,18 @@ export type DeployInputs = StepInputs<IncompleteRequest>
 
 /** The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success. */
 export async function deploy(): Promise<void> {
-  await runMainStep({
-    flows: FLOWS,
-    readInputs: () => readDeployInputs(readWorkspace()),
+  let step: ActionStep | undefined
+  try {
+    const inputs = readDeployInputs(readWorkspace())
+    step = new ActionStep(inputs, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot))
+    const refused = await refuse(inputs, step.tools)
     // Without problems every required input was parsed; what is undefined may be.
-    run: async (inputs, tools) =>
-      (await refuse(inputs, tools)) ?? (await deployArtifact(inputs.request as DeployRequest, tools)),
-    outputsOf: (result, { projectRoot }) => buildDeployOutputs(result, projectRoot),
-  })
+    await step.finish(refused ?? (await deployArtifact(inputs.request as DeployRequest, step.tools)))
+  } catch (error) {
+    failStep(step, error)
+  } finally {
+    step?.close()
+  }
 }
 
 /** The deploy action's post step; see `runPostStep`. */

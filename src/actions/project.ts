@@ -8,13 +8,12 @@ import { parseRequestUrl } from '../net/url-policy.ts'
 import { deployProject } from '../project/deploy.ts'
 import { finishInterrupted, refuseProject } from '../project/refuse.ts'
 import type { IncompleteProjectRequest, ProjectRequest } from '../project/request.ts'
-import type { KnownResult, StepInputs } from '../runner/action-step.ts'
+import { ActionStep, failStep, type KnownResult, type StepInputs } from '../runner/action-step.ts'
 import { readConnection } from '../runner/connection.ts'
 import { readWorkspace } from '../runner/environment.ts'
 import { readHostInputs } from '../runner/host-inputs.ts'
 import { InputReader, inputError } from '../runner/input-reader.ts'
 import { baseUrlSchema, booleanSchema, idsSchema } from '../runner/input-schemas.ts'
-import { runMainStep } from '../runner/main-step.ts'
 import { buildDeploymentOutputs } from '../runner/outputs.ts'
 import { runPostStep } from '../runner/post-step.ts'
 import { FLOWS } from './flows.ts'
@@ -23,14 +22,18 @@ export type ProjectInputs = StepInputs<IncompleteProjectRequest>
 
 /** The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless all of it succeeded. */
 export async function project(): Promise<void> {
-  await runMainStep({
-    flows: FLOWS,
-    readInputs: () => readProjectInputs(readWorkspace()),
+  let step: ActionStep | undefined
+  try {
+    const inputs = readProjectInputs(readWorkspace())
+    step = new ActionStep(inputs, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot))
+    const refused = await refuse(inputs, step.tools)
     // Without problems every required input was parsed; what is undefined may be.
-    run: async (inputs, tools) =>
-      (await refuse(inputs, tools)) ?? (await deployProject(inputs.request as ProjectRequest, tools)),
-    outputsOf: (result, { projectRoot }) => buildProjectOutputs(result, projectRoot),
-  })
+    await step.finish(refused ?? (await deployProject(inputs.request as ProjectRequest, step.tools)))
+  } catch (error) {
+    failStep(step, error)
+  } finally {
+    step?.close()
+  }
 }
 
 /** The project action's post step; see `runPostStep`. */

@@ -36,7 +36,10 @@ export type KnownResult = Partial<EndedDeployment> & { report: LocalReport }
 /** The action's outputs for what is known of a run. */
 export type OutputsOf = (result: KnownResult) => Record<string, string>
 
-/** One step of a workflow that runs a deployment: what the deployment works with, and how the step ends. */
+/**
+ * One step of a workflow that runs a deployment: what the deployment works with, and how the step ends. Fails with
+ * `internal_error` when the process would exit without a result.
+ */
 export class ActionStep {
   readonly tools: DeploymentTools
   readonly #log: RunnerLog
@@ -70,6 +73,7 @@ export class ActionStep {
       },
       flows,
     }
+    process.once('beforeExit', this.#failUnsettled)
   }
 
   /** Hands the result to the runner: outputs, summary, annotations. Fails the step unless everything succeeded. */
@@ -102,19 +106,25 @@ export class ActionStep {
     process.exitCode = 1
   }
 
-  /** Fails a step that would end without knowing how its deployment did. Its post step recovers the host. */
-  failUnsettled(): void {
+  /** From now on, a cancel changes nothing. */
+  ignoreCancel(): void {
+    this.#cancel.stop()
+  }
+
+  /** Listens to nothing any more. */
+  close(): void {
+    this.#cancel.stop()
+    process.off('beforeExit', this.#failUnsettled)
+  }
+
+  /** The process would end before the deployment has, because nothing is left that could wake it. */
+  readonly #failUnsettled = (): void => {
     const message = 'This action stopped before its deployment had ended, which is an error of this action: report it.'
     const error = { code: 'internal_error', message, step: null } as const
     const report = this.#interrupted
     if (report === undefined) this.#files.setOutputs({ outcome: 'failed', 'error-code': error.code })
     else this.#setOutputs({ report: { ...report, error } })
     this.fail(new DeployError(error.code, message))
-  }
-
-  /** Stops listening for a cancel. */
-  close(): void {
-    this.#cancel.stop()
   }
 
   #noteLocked(interrupted: LocalReport): void {

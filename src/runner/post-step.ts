@@ -4,7 +4,6 @@ import { isSystemError, toHostError } from '../install/files/system-errors.ts'
 import type { ClosedDeployment } from '../install/reports/close.ts'
 import type { Flows } from '../install/reports/host.ts'
 import { ActionStep, failStep, type StepInputs } from './action-step.ts'
-import { runOrFail } from './unsettled.ts'
 
 /**
  * A post step: recovers what a main step that was killed left on the host. After a main step that ended by itself there
@@ -19,18 +18,17 @@ export async function runPostStep<Request extends { projectRoot: string | undefi
   if (core.getState('locked') !== 'true') return
   let step: ActionStep | undefined
   let request: Request | undefined
-  const act = async (): Promise<void> => {
+  try {
     const inputs = readInputs()
     request = inputs.request
     step = new ActionStep(inputs, flows, () => ({}))
     // There is nothing to cancel: a recovery is complete or repeated.
-    step.close()
+    step.ignoreCancel()
     await step.finishPost(await finish(request, step.tools))
-  }
-  try {
-    await runOrFail(act, () => step?.failUnsettled())
   } catch (error) {
     const what = `recovering ${request?.projectRoot ?? 'the host'}`
     failStep(step, isSystemError(error) ? toHostError(error, what) : error)
+  } finally {
+    step?.close()
   }
 }

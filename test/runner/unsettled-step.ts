@@ -1,21 +1,18 @@
 import { FLOWS } from '../../src/actions/flows.ts'
-import { runMainStep } from '../../src/runner/main-step.ts'
+import { ActionStep } from '../../src/runner/action-step.ts'
 import { reportOf } from '../install/prepared-host.ts'
 
-/** A main step whose deployment never ends; `locked` or `unlocked` says how far it came. */
-const isLocked = process.argv[2] === 'locked'
-await runMainStep({
-  flows: FLOWS,
-  readInputs: () => ({
-    request: {},
-    connection: { allowHttp: false, ca: undefined },
-    secrets: [],
-    settingValues: [],
-    problems: [],
-  }),
-  run(_inputs, { observer }) {
-    if (isLocked) observer.onLocked(reportOf({ outcome: 'interrupted' }))
-    return new Promise(() => {})
-  },
-  outputsOf: ({ report }) => ({ outcome: report.outcome, 'error-code': report.error?.code ?? '' }),
-})
+/** A step whose deployment never ends; `locked` or `unlocked` says how far it came. */
+const inputs = {
+  request: {},
+  connection: { allowHttp: false, ca: undefined },
+  secrets: [],
+  settingValues: [],
+  problems: [],
+}
+const step = new ActionStep(inputs, FLOWS, ({ report }) => ({
+  outcome: report.outcome,
+  'error-code': report.error?.code ?? '',
+}))
+if (process.argv[2] === 'locked') step.tools.observer.onLocked(reportOf({ outcome: 'interrupted' }))
+await new Promise(() => {})

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { parseCommandFile } from '../../local/runner.ts'
 
-/** Runs a main step whose deployment never ends, in a process of its own. */
+/** Runs a step whose deployment never ends, in a process of its own. */
 function runUnsettled(t: TestContext, how: 'locked' | 'unlocked') {
   const folder = mkdtempSync(join(tmpdir(), 'unsettled-'))
   t.after(() => rmSync(folder, { recursive: true }))
@@ -18,7 +18,7 @@ function runUnsettled(t: TestContext, how: 'locked' | 'unlocked') {
   return { status, log: stdout + stderr, outputs: parseCommandFile(readFileSync(files.GITHUB_OUTPUT, 'utf8')) }
 }
 
-describe('a main step whose deployment never ends', () => {
+describe('a step whose deployment never ends', () => {
   for (const [how, outcome] of [
     ['locked', 'interrupted'],
     ['unlocked', 'failed'],
