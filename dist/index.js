@@ -17264,7 +17264,7 @@ async function walkTree(root, skip = new Set()) {
             if (entry.isDirectory())
                 pending.push(path);
             else
-                found.push(await tree_walk_describe(root, path));
+                found.push(...(await tree_walk_describe(root, path)));
         }
     }
     return found.sort((a, b) => comparePaths(a.path, b.path));
@@ -17298,11 +17298,20 @@ async function listDirectory(path) {
         throw error;
     }
 }
+/** Nothing, when another process has just removed it. */
 async function tree_walk_describe(root, path) {
-    const stat = await (0,promises_namespaceObject.lstat)((0,external_node_path_namespaceObject.join)(root, path));
-    if (stat.isSymbolicLink())
-        return { type: 'symlink', path, target: await (0,promises_namespaceObject.readlink)((0,external_node_path_namespaceObject.join)(root, path)) };
-    return stat.isFile() ? { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 } : { type: 'other', path };
+    try {
+        const stat = await (0,promises_namespaceObject.lstat)((0,external_node_path_namespaceObject.join)(root, path));
+        if (stat.isSymbolicLink())
+            return [{ type: 'symlink', path, target: await (0,promises_namespaceObject.readlink)((0,external_node_path_namespaceObject.join)(root, path)) }];
+        const entry = { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 };
+        return [stat.isFile() ? entry : { type: 'other', path }];
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return [];
+        throw error;
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/remove-tree.js
@@ -18650,11 +18659,22 @@ async function compareTree({ root, keepPaths }, record, signal) {
             difference.missing.push(path);
         else if (!isAlike(entry, expected))
             difference.changed.push(path);
-        else if ('size' in expected && (await digester.sha256((0,external_node_path_namespaceObject.join)(root, path))) !== expected.sha256)
+        else if ('size' in expected && (await digestIfPresent(digester, (0,external_node_path_namespaceObject.join)(root, path))) !== expected.sha256)
             difference.changed.push(path);
     }
     difference.extra.push(...found.keys());
     return difference;
+}
+/** Undefined for what another process has removed or replaced since it was listed. */
+async function digestIfPresent(digester, path) {
+    try {
+        return await digester.sha256(path);
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return undefined;
+        throw error;
+    }
 }
 /** Everything but the bytes. */
 function isAlike(entry, expected) {
@@ -22459,11 +22479,401 @@ function isMove({ from, to }) {
 function stagedBy(path) {
     return IS_STAGED.test(path) ? path.split('/')[2] : undefined;
 }
+/** Whether the path is one in which a version is installed. */
+function isPlacePath(path) {
+    return IS_PLACE.test(path);
+}
+/** Whether only this action can have put there what is at the path. */
+function isOwnPath(path) {
+    return IS_STAGED.test(path) || IS_SNAPSHOT.test(path);
+}
 function pathSchema(pattern) {
     return schemas_string().check(_regex(exactly(pattern), { error: 'is not a path that such a change may touch' }));
 }
 function exactly(pattern) {
     return new RegExp(`^${pattern}$`, 'u');
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/created-file.js
+
+
+
+
+
+
+
+/**
+ * A second name for a complete staged file, whose first name stays in staging as proof that the file is ours. Where the
+ * file system has no hard links, the name is claimed by an empty file, which the staged one then replaces.
+ */
+const createdFileSchema = object({
+    type: literal('create_file'),
+    staged: stagedPathSchema,
+    path: settingsPathSchema,
+    /** Inode of the staged file. */
+    ino: exactOptional(schemas_string().check(_regex(/^[0-9]{1,20}$/))),
+});
+/** The file as it is announced. */
+function identifyFileSync(root, file) {
+    return { ...file, ino: String((0,external_node_fs_namespaceObject.lstatSync)((0,external_node_path_namespaceObject.join)(root, file.staged), { bigint: true }).ino) };
+}
+/** Creates the file, durably. Never replaces another. */
+async function createFromStaged(root, { staged, path }) {
+    const [from, to] = [(0,external_node_path_namespaceObject.join)(root, staged), (0,external_node_path_namespaceObject.join)(root, path)];
+    try {
+        (0,external_node_fs_namespaceObject.linkSync)(from, to);
+    }
+    catch (error) {
+        if (!isWithoutLinks(error))
+            throw error;
+        (0,external_node_fs_namespaceObject.closeSync)((0,external_node_fs_namespaceObject.openSync)(to, 'wx', 0o600));
+        (0,external_node_fs_namespaceObject.renameSync)(from, to);
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(from));
+    }
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(to));
+}
+/** Removes the file if it is the one that was created; what is not there any more is done. Returns whether it was. */
+async function removeCreated(root, file) {
+    const [staged, path] = [(0,external_node_path_namespaceObject.join)(root, file.staged), (0,external_node_path_namespaceObject.join)(root, file.path)];
+    const wasMade = withShelf(path, shelf => {
+        if (!isOurs(root, file, shelf))
+            return false;
+        const at = shelf.entry((0,external_node_path_namespaceObject.basename)(path));
+        if (pathExistsSync(staged))
+            (0,external_node_fs_namespaceObject.unlinkSync)(at);
+        // Back to where it proves that whatever is created there later is not ours.
+        else
+            (0,external_node_fs_namespaceObject.renameSync)(at, staged);
+        return true;
+    });
+    if (wasMade)
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+    return wasMade;
+}
+/** Whether the file is there, and is the one that was created. */
+function isCreated(root, file) {
+    return withShelf((0,external_node_path_namespaceObject.join)(root, file.path), shelf => isOurs(root, file, shelf));
+}
+/** A shelf may be a symlink of the operator. */
+function withShelf(path, act) {
+    return pathExistsSync((0,external_node_path_namespaceObject.dirname)(path)) && withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), act);
+}
+function isOurs(root, file, shelf) {
+    const path = (0,external_node_path_namespaceObject.join)(root, file.staged);
+    const there = statEntry(shelf, (0,external_node_path_namespaceObject.basename)(file.path));
+    if (there === undefined)
+        return false;
+    const staged = lstatIfPresentSync(path);
+    if (staged === undefined)
+        return String(there.ino) === file.ino && pathExistsSync((0,external_node_path_namespaceObject.dirname)(path));
+    return isSame(staged, there) || (isClaim(there) && !hasLinks(path));
+}
+/** Whether there are hard links here; if not, an empty file of ours can be a claim. */
+function hasLinks(path) {
+    try {
+        (0,external_node_fs_namespaceObject.linkSync)(path, `${path}.link`);
+        (0,external_node_fs_namespaceObject.unlinkSync)(`${path}.link`);
+        return true;
+    }
+    catch (error) {
+        return !isWithoutLinks(error);
+    }
+}
+function isSame(a, b) {
+    return a.ino === b.ino && a.dev === b.dev;
+}
+function isClaim(found) {
+    return found.isFile() && found.size === 0 && found.uid === process.getuid?.() && (found.mode & 0o777) === 0o600;
+}
+function statEntry(folder, name) {
+    try {
+        return (0,external_node_fs_namespaceObject.lstatSync)(folder.entry(name));
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return undefined;
+        throw error;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/held-path.js
+
+
+
+
+
+/** Nothing is at, or below, an empty name. */
+const LOST = { at: '', folder: '' };
+function holdEnds(root, { from, to }) {
+    const open = [];
+    const close = () => {
+        for (const directory of open)
+            directory.close();
+    };
+    try {
+        return { from: hold(root, from, open), to: hold(root, to, open), close };
+    }
+    catch (error) {
+        close();
+        throw error;
+    }
+}
+/** Acts on the two ends of a move, and closes them. */
+function withEnds(root, paths, act) {
+    const ends = holdEnds(root, paths);
+    try {
+        return act(ends);
+    }
+    finally {
+        ends.close();
+    }
+}
+/** The inode at the path, or null where nothing is. */
+function inodeOf({ at }) {
+    try {
+        return String((0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true }).ino);
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return null;
+        throw error;
+    }
+}
+/** Makes a rename durable. */
+async function syncFolders({ from, to }) {
+    for (const folder of new Set([to.folder, from.folder]))
+        await syncDirectory(folder);
+}
+/** A system error says by which descriptor a path was reached; the operator knows the path. */
+function held_path_namedAfter({ from, to }, error) {
+    if (!(error instanceof Error && 'path' in error))
+        return error;
+    const message = error.message.replace(/'.*'/s, () => `'${from.path}' -> '${to.path}'`);
+    return Object.assign(error, { message, path: from.path, dest: to.path });
+}
+/**
+ * Makes the missing folders inside a tree that lead to a path, 0755; `setAside` moves away what is there instead of a
+ * folder. The tree itself exists.
+ */
+function remakeFoldersSync(root, path, setAside) {
+    const { base, inside } = splitPath(root, path);
+    for (let depth = 2; depth < inside.length; depth++) {
+        const open = [];
+        try {
+            const parts = inside.slice(0, depth);
+            const held = { path: (0,external_node_path_namespaceObject.join)(base, ...parts), ...holdInside(base, parts, open) };
+            if (inodeOf(held) !== null && !(0,external_node_fs_namespaceObject.lstatSync)(held.at).isDirectory())
+                setAside(held);
+            if (inodeOf(held) === null)
+                (0,external_node_fs_namespaceObject.mkdirSync)(held.at, { mode: 0o755 });
+        }
+        finally {
+            for (const directory of open)
+                directory.close();
+        }
+    }
+}
+/** The tree itself is in a directory of ours, so its name can be trusted once it is known to be a directory. */
+function hold(root, path, open) {
+    const { base, inside } = splitPath(root, path);
+    const absolute = (0,external_node_path_namespaceObject.join)(root, path);
+    if (inside.length > 2)
+        return { path: absolute, ...holdInside(base, inside, open) };
+    const folder = (0,external_node_path_namespaceObject.dirname)(absolute);
+    const isLost = inside.length === 2 && lstatIfPresentSync(folder)?.isDirectory() !== true;
+    return { path: absolute, ...(isLost ? LOST : { at: absolute, folder }) };
+}
+function holdInside(base, inside, open) {
+    const [tree = '', ...deeper] = inside;
+    const name = deeper.pop() ?? '';
+    let folder = tryOpen((0,external_node_path_namespaceObject.join)(base, tree), open);
+    for (const part of deeper)
+        folder = folder && tryOpen(folder.entry(part), open);
+    if (folder === undefined)
+        return LOST;
+    return { at: folder.entry(name), folder: String(folder.entry()) };
+}
+/** Undefined for what is no directory: a symlink that a process has put there leads nowhere. */
+function tryOpen(path, open) {
+    try {
+        const directory = openDirectorySync(path);
+        open.push(directory);
+        return directory;
+    }
+    catch (error) {
+        if (isAbsent(error) || (error instanceof Error && 'code' in error && error.code === 'ELOOP'))
+            return undefined;
+        throw error;
+    }
+}
+/** A path as the directory in which a tree is, which only we or an operator can change, and what is inside of that. */
+function splitPath(root, path) {
+    const parts = path.split('/');
+    const depth = path.startsWith('.hub-deploy/snapshots/') ? 4 : path.startsWith('.hub-deploy/staging/') ? 3 : 1;
+    return { base: (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth)), inside: parts.slice(depth) };
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/move.js
+
+
+
+
+
+
+
+
+
+
+/** Where goes what another process has made in the way of a version; relative to the root. */
+const SET_ASIDE = (0,external_node_path_namespaceObject.join)('.hub-deploy', 'snapshots', 'set-aside');
+/** With a wait of as many milliseconds after each. */
+const MAX_ATTEMPTS = 20;
+const moveSchema = object({
+    type: literal('move'),
+    from: movablePathSchema,
+    to: movablePathSchema,
+    /** Inode of what is moved, which distinguishes it from anything else at the other path. */
+    ino: schemas_string().check(_regex(/^[0-9]{1,20}$/)),
+    /** When it was modified and made, in nanoseconds: some file systems number inodes anew at each mount. */
+    times: exactOptional(schemas_string().check(_regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/))),
+})
+    .check(refine(isMove, { error: 'is not a move that a deployment makes' }));
+/**
+ * What is going to be moved; waits for another process that is just replacing it. Throws DeploymentError `step_failed`
+ * when it is missing, or the target is taken.
+ */
+async function identify(root, move) {
+    requireFree(root, move);
+    for (let attempt = 1;; attempt++) {
+        const identity = withEnds(root, move, ({ from }) => identityOf(from));
+        if (identity !== null)
+            return identity;
+        if (attempt === MAX_ATTEMPTS)
+            throw justDisappeared(move.from);
+        await (0,external_node_timers_promises_namespaceObject.setTimeout)(attempt);
+    }
+}
+/** Throws DeploymentError `step_failed` when the target is taken; but what is in the place of a version is set aside. */
+function requireFree(root, move) {
+    if (isPlacePath(move.to) || withEnds(root, move, ({ to }) => inodeOf(to)) === null)
+        return;
+    throw justAppeared(move.to);
+}
+/**
+ * Moves, durably. Another process, perhaps the old version itself, may replace what is moved, or make something in the
+ * way, as often as that is set aside: the two renames follow each other at once. Returns where that is now.
+ */
+async function moveDurably(root, paths) {
+    const setAside = [];
+    for (let attempt = 1;; attempt++) {
+        const ends = holdEnds(root, paths);
+        try {
+            if (attempt === MAX_ATTEMPTS - 1 && ends.to.folder === '')
+                setAside.push(...(await remakeFolders(root, paths.to)));
+            else if (ends.to.folder !== '' && inodeOf(ends.to) !== null)
+                setAside.push(...(await move_putAside(root, ends.to)));
+            (0,external_node_fs_namespaceObject.renameSync)(ends.from.at, ends.to.at);
+            await syncFolders(ends);
+            return setAside;
+        }
+        catch (error) {
+            if (attempt === MAX_ATTEMPTS || !isInTheWay(error))
+                throw inodeOf(ends.from) === null ? justDisappeared(paths.from) : held_path_namedAfter(ends, error);
+            await (0,external_node_timers_promises_namespaceObject.setTimeout)(attempt);
+        }
+        finally {
+            ends.close();
+        }
+    }
+}
+/**
+ * Moves back what was announced, and nothing else, any number of times; what is back already is done. Sets aside what
+ * another process has made in the way. Throws when what was moved is at neither path.
+ */
+async function moveBack(root, move) {
+    switch (withEnds(root, move, ends => whereIs(move, ends))) {
+        case 'back':
+            return { wasMade: false, setAside: [] };
+        case 'moved':
+            return { wasMade: true, setAside: await moveDurably(root, { from: move.to, to: move.from }) };
+        case 'both':
+            return { wasMade: false, setAside: await putStrayAside(root, move.to) };
+        case 'gone':
+            return withoutItsTree(move);
+    }
+}
+/**
+ * Whether a move was certainly not made, or is certainly undone. A kept path is only where it was while the new tree,
+ * which takes it along, is in the staging folder: what is there otherwise may be a new directory with an old number.
+ */
+function isMovedBack(root, move) {
+    return withEnds(root, move, ({ from, to }) => {
+        const before = inodeOf(from);
+        if (stagedBy(move.from) !== undefined)
+            return before !== null;
+        if (stagedBy(move.to) !== undefined)
+            return before === move.ino && to.folder !== '' && inodeOf(to) === null;
+        return before === move.ino || (before !== null && isOwnPath(move.to) && inodeOf(to) === null);
+    });
+}
+/** In our own folders is only what we moved there, whatever its number. */
+function whereIs({ from: source, to: target, ino, times }, { from, to }) {
+    const [before, after] = [inodeOf(from), inodeOf(to)];
+    if (before === ino)
+        return after !== null && stagedBy(target) !== undefined ? 'both' : 'back';
+    if (after === null)
+        return before === null ? 'gone' : 'back';
+    if (after === ino || isOwnPath(target))
+        return 'moved';
+    const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder);
+    return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone';
+}
+/** Nobody misses the new version's own tree; everything else that was moved belongs to the host. */
+function withoutItsTree({ from, to }) {
+    if (stagedBy(from) !== undefined)
+        return { wasMade: true, setAside: [] };
+    throw new Error(`what was moved from ${from} to ${to} is at neither path`);
+}
+async function putStrayAside(root, path) {
+    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
+    return withEnds(root, { from: path, to: path }, ({ from }) => [putAsideSync(root, from)]);
+}
+/** For a path inside a tree whose folders another process has removed or replaced. */
+async function remakeFolders(root, path) {
+    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
+    const setAside = [];
+    remakeFoldersSync(root, path, found => setAside.push(putAsideSync(root, found)));
+    return setAside;
+}
+async function move_putAside(root, found) {
+    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
+    return [putAsideSync(root, found)];
+}
+function putAsideSync(root, { path, at }) {
+    const name = (0,external_node_path_namespaceObject.relative)(root, path).replaceAll('/', '_').slice(-100);
+    const aside = `${SET_ASIDE}/${Date.now()}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}-${name}`;
+    (0,external_node_fs_namespaceObject.renameSync)(at, (0,external_node_path_namespaceObject.join)(root, aside));
+    return aside;
+}
+function isInTheWay(error) {
+    return ['ENOTEMPTY', 'EEXIST', 'ENOTDIR', 'EISDIR', 'ENOENT'].includes(errnoOf(error) ?? '');
+}
+function identityOf({ at }) {
+    try {
+        const { ino, mtimeNs, birthtimeNs } = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
+        return { ino: String(ino), times: `${mtimeNs} ${birthtimeNs}` };
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return null;
+        throw error;
+    }
+}
+function justAppeared(path) {
+    return new DeploymentError('step_failed', `${path} has just appeared: another process writes in this directory. Stop that process and run again.`);
+}
+function justDisappeared(path) {
+    return new DeploymentError('step_failed', `${path} has just disappeared: another process works in this directory. Stop that process and run again.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/change.js
@@ -22475,25 +22885,14 @@ function exactly(pattern) {
 
 
 
-/** Where an undo puts what another process has made in the way of the old version; relative to the root. */
-const SET_ASIDE = (0,external_node_path_namespaceObject.join)('.hub-deploy', 'snapshots', 'set-aside');
-const MAX_ATTEMPTS = 20;
 /**
  * The changes that a deployment makes outside its staging folder, as data: what the journal announces and what an undo
  * needs to know. Paths are relative to the project root, and lie where such a change may happen.
  */
 const changeSchema = schemas_lazy(() => discriminatedUnion('type', [
     object({ type: literal('make_directory'), path: shelfPathSchema }),
-    object({
-        type: literal('move'),
-        from: movablePathSchema,
-        to: movablePathSchema,
-        /** Inode of what is moved, which distinguishes it from anything else at the other path. */
-        ino: schemas_string().check(_regex(/^[0-9]{1,20}$/)),
-    })
-        .check(refine(isMove, { error: 'is not a move that a deployment makes' })),
-    /** A second name for a complete staged file, whose first name stays in staging as proof that the file is ours. */
-    object({ type: literal('create_file'), staged: stagedPathSchema, path: settingsPathSchema }),
+    moveSchema,
+    createdFileSchema,
 ]));
 /** Whether what the change takes from or puts into a staging folder is in that of this deployment. */
 function isOfDeployment(change, deploymentId) {
@@ -22510,31 +22909,33 @@ function placesIn(changes) {
     });
 }
 /**
- * A change as it is announced: with the identity of what it moves. Throws DeploymentError `step_failed` when its source
- * is missing or its target is taken: after a change that was never possible, an undo might move the host's own files.
+ * A change as it is announced: with the identity of what it moves. Waits for what another process is just replacing.
+ * Throws DeploymentError `step_failed` when its source is missing or its target is taken: after a change that was never
+ * possible, an undo might move the host's own files.
  */
-function announceable(root, change) {
-    const target = change.type === 'move' ? change.to : change.path;
-    if (pathExistsSync((0,external_node_path_namespaceObject.join)(root, target)))
-        throw taken(target);
-    if (change.type !== 'move')
-        return change;
-    const ino = inodeOf((0,external_node_path_namespaceObject.join)(root, change.from));
-    if (ino === null)
-        throw new DeploymentError('step_failed', `${change.from} has just disappeared: another process works in this directory. Stop that process and run again.`);
-    return { ...change, ino };
+async function announceable(root, change) {
+    if (change.type === 'move')
+        return { ...change, ...(await identify(root, change)) };
+    if (pathExistsSync((0,external_node_path_namespaceObject.join)(root, change.path)))
+        throw justAppeared(change.path);
+    return change.type === 'create_file' ? identifyFileSync(root, change) : change;
 }
-/** Makes a change and makes it durable. Never replaces anything that is there. */
+/**
+ * Makes a change and makes it durable. Never replaces anything that is there; what another process has made in the place
+ * of a new version is set aside. Returns where to.
+ */
 async function applyChange(root, change) {
     switch (change.type) {
         case 'make_directory':
             makeOpenDirectorySync((0,external_node_path_namespaceObject.join)(root, change.path));
-            return await syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
+            await syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
+            return [];
         case 'move':
+            requireFree(root, change);
             return await moveDurably(root, change);
         case 'create_file':
-            (0,external_node_fs_namespaceObject.linkSync)((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path));
-            return await syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
+            await createFromStaged(root, change);
+            return [];
     }
 }
 /**
@@ -22549,12 +22950,12 @@ async function undoChange(root, change) {
         case 'move':
             return await moveBack(root, change);
         case 'create_file':
-            return { wasMade: await removeIfOurs((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path)), setAside: [] };
+            return { wasMade: await removeCreated(root, change), setAside: [] };
     }
 }
 /** Whether a change was certainly not made, or is certainly undone: what it moves is where it was. */
 function isBack(root, change) {
-    return change.type === 'move' && inodeOf((0,external_node_path_namespaceObject.join)(root, change.from)) === change.ino;
+    return change.type === 'move' && isMovedBack(root, change);
 }
 /** Whether the host differs from what it was before this change; a directory that was only made does not count. */
 function isMade(root, change) {
@@ -22562,9 +22963,9 @@ function isMade(root, change) {
         case 'make_directory':
             return false;
         case 'move':
-            return !isBack(root, change);
+            return !isMovedBack(root, change);
         case 'create_file':
-            return isOurs((0,external_node_path_namespaceObject.join)(root, change.staged), (0,external_node_path_namespaceObject.join)(root, change.path));
+            return isCreated(root, change);
     }
 }
 /** A change in words, for an operator who has to undo it by hand. */
@@ -22577,90 +22978,6 @@ function describeChange(change) {
         case 'create_file':
             return `${change.path} was created`;
     }
-}
-async function moveDurably(root, { from, to }) {
-    if (pathExistsSync((0,external_node_path_namespaceObject.join)(root, to)))
-        throw taken(to);
-    (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(root, from), (0,external_node_path_namespaceObject.join)(root, to));
-    await syncMove(root, { from, to });
-}
-async function syncMove(root, { from, to }) {
-    const folders = new Set([(0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, to)), (0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, from))]);
-    for (const folder of folders)
-        await syncDirectory(folder);
-}
-/** Moves back the inode that was announced, and nothing else; what is back already is done. */
-async function moveBack(root, move) {
-    const [before, after] = [(0,external_node_path_namespaceObject.join)(root, move.from), (0,external_node_path_namespaceObject.join)(root, move.to)];
-    const [inoBefore, inoAfter] = [inodeOf(before), inodeOf(after)];
-    if (inoBefore === move.ino || (inoAfter === null && inoBefore !== null))
-        return { wasMade: false, setAside: [] };
-    const isReplaced = inoBefore === null && inoAfter !== null && stagedBy(move.to) !== undefined;
-    if (inoAfter !== move.ino && !isReplaced)
-        return withoutItsTree(move);
-    const setAside = await moveBackOver(root, move);
-    await syncMove(root, { from: move.to, to: move.from });
-    return { wasMade: true, setAside };
-}
-/** Nobody misses the new version's own tree; everything else that was moved belongs to the host. */
-function withoutItsTree({ from, to }) {
-    if (stagedBy(from) !== undefined)
-        return { wasMade: true, setAside: [] };
-    throw new Error(`what was moved from ${from} to ${to} is at neither path`);
-}
-/**
- * Another process, perhaps the old version itself, may make something where the old version belongs, as often as it is
- * set aside: the two renames follow each other at once.
- */
-async function moveBackOver(root, { from, to }) {
-    const setAside = [];
-    if (pathExistsSync((0,external_node_path_namespaceObject.join)(root, from)))
-        await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
-    for (let attempt = 1;; attempt++) {
-        try {
-            if (pathExistsSync((0,external_node_path_namespaceObject.join)(root, from)))
-                setAside.push(putAsideSync(root, from));
-            (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(root, to), (0,external_node_path_namespaceObject.join)(root, from));
-            return setAside;
-        }
-        catch (error) {
-            if (attempt === MAX_ATTEMPTS || !isTaken(error))
-                throw error;
-            await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
-        }
-    }
-}
-function putAsideSync(root, path) {
-    const name = `${Date.now()}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}-${path.replaceAll('/', '_').slice(-100)}`;
-    (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(root, path), (0,external_node_path_namespaceObject.join)(root, SET_ASIDE, name));
-    return `${SET_ASIDE}/${name}`;
-}
-function isTaken(error) {
-    return ['ENOTEMPTY', 'EEXIST', 'ENOTDIR', 'EISDIR', 'ENOENT'].includes(errnoOf(error) ?? '');
-}
-function inodeOf(path) {
-    try {
-        return String((0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true }).ino);
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return null;
-        throw error;
-    }
-}
-function taken(path) {
-    return new DeploymentError('step_failed', `${path} has just appeared: another process writes in this directory. Stop that process and run again.`);
-}
-async function removeIfOurs(staged, path) {
-    if (!isOurs(staged, path))
-        return false;
-    (0,external_node_fs_namespaceObject.unlinkSync)(path);
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-    return true;
-}
-function isOurs(staged, path) {
-    const [ours, there] = [lstatIfPresentSync(staged), lstatIfPresentSync(path)];
-    return ours !== undefined && there !== undefined && ours.ino === there.ino && ours.dev === there.dev;
 }
 /** An empty directory that stays harms nobody, so nothing fails because of it. */
 async function removeIfEmpty(path) {
@@ -23145,7 +23462,7 @@ function definedOnly(facts) {
 
 
 function beginTransaction(changeLog) {
-    const { root, journal } = changeLog;
+    const { root, journal, log } = changeLog;
     const changes = [];
     const places = [];
     const services = [];
@@ -23158,14 +23475,15 @@ function beginTransaction(changeLog) {
             return changes.some(({ change }) => change.type !== 'make_directory');
         },
         async apply(planned) {
-            const change = announceable(root, planned);
+            const change = await announceable(root, planned);
             const seq = await journal.append({ record: 'change', change });
             if (seq === undefined)
                 throw new Error('A change could not be announced.');
             changes.push({ seq, change });
             const isKnown = (place) => places.some(({ shelf, id }) => shelf === place.shelf && id === place.id);
             places.push(...placesIn([change]).filter(place => !isKnown(place)));
-            await applyChange(root, change);
+            for (const path of await applyChange(root, change))
+                log.warning(`Another process put something where the new version belongs. It is now in ${path}.`);
         },
         async supervise(service, action, signal) {
             const change = await planServiceChange({ service, action }, services, signal);
@@ -24241,7 +24559,10 @@ async function installPart(context, part) {
         await context.transaction.apply({ type: 'make_directory', path: part.shelf });
     const snapshot = pathExistsSync(path) ? await moveToSnapshot(context, part, part.previous.version) : undefined;
     context.results.set(placeName(part), { record, snapshot: snapshot?.name });
-    await carryOver(context, part, { from: isThere ? snapshot?.path : part.leftBehind, kept });
+    const from = isThere ? snapshot?.path : part.leftBehind;
+    // The old version may have made some only now.
+    const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, snapshot.path);
+    await carryOver(context, part, { from, kept: [...new Set([...kept, ...late])] });
     await context.transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, part.staged), to: placeName(part) });
     tools.log.info(`${path} is now ${part.version} (tree digest ${record.digest}).`);
     return 'done';

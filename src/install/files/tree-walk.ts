@@ -21,7 +21,7 @@ export async function walkTree(root: string, skip: ReadonlySet<string> = new Set
       const path = directory === '' ? entry.name : `${directory}/${entry.name}`
       if (skip.has(path)) continue
       if (entry.isDirectory()) pending.push(path)
-      else found.push(await describe(root, path))
+      else found.push(...(await describe(root, path)))
     }
   }
   return found.sort((a, b) => comparePaths(a.path, b.path))
@@ -56,8 +56,15 @@ async function listDirectory(path: string) {
   }
 }
 
-async function describe(root: string, path: string): Promise<TreeEntry> {
-  const stat = await lstat(join(root, path))
-  if (stat.isSymbolicLink()) return { type: 'symlink', path, target: await readlink(join(root, path)) }
-  return stat.isFile() ? { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 } : { type: 'other', path }
+/** Nothing, when another process has just removed it. */
+async function describe(root: string, path: string): Promise<TreeEntry[]> {
+  try {
+    const stat = await lstat(join(root, path))
+    if (stat.isSymbolicLink()) return [{ type: 'symlink', path, target: await readlink(join(root, path)) }]
+    const entry = { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 } as const
+    return [stat.isFile() ? entry : { type: 'other', path }]
+  } catch (error) {
+    if (isAbsent(error)) return []
+    throw error
+  }
 }

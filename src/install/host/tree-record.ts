@@ -8,7 +8,7 @@ import { replaceFile } from '../files/durable-files.ts'
 import type { ExtractedTree } from '../files/extracted-tree.ts'
 import { FileDigester } from '../files/file-digester.ts'
 import { hearSignals } from '../files/time-slice.ts'
-import { type TreeEntry, walkTree } from '../files/tree-walk.ts'
+import { isAbsent, type TreeEntry, walkTree } from '../files/tree-walk.ts'
 import { findInstalled, readInstalled } from './installed.ts'
 import type { HostTree } from './keep-paths.ts'
 import { type Layout, type Place, placeName, treeRecordPath } from './layout.ts'
@@ -178,11 +178,21 @@ export async function compareTree(
     found.delete(path)
     if (entry === undefined) difference.missing.push(path)
     else if (!isAlike(entry, expected)) difference.changed.push(path)
-    else if ('size' in expected && (await digester.sha256(join(root, path))) !== expected.sha256)
+    else if ('size' in expected && (await digestIfPresent(digester, join(root, path))) !== expected.sha256)
       difference.changed.push(path)
   }
   difference.extra.push(...found.keys())
   return difference
+}
+
+/** Undefined for what another process has removed or replaced since it was listed. */
+async function digestIfPresent(digester: FileDigester, path: string): Promise<string | undefined> {
+  try {
+    return await digester.sha256(path)
+  } catch (error) {
+    if (isAbsent(error)) return undefined
+    throw error
+  }
 }
 
 /** Everything but the bytes. */

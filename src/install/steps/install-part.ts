@@ -39,7 +39,10 @@ export async function installPart(context: StepContext, part: Part): Promise<Ste
   if (!pathExistsSync(dirname(path))) await context.transaction.apply({ type: 'make_directory', path: part.shelf })
   const snapshot = pathExistsSync(path) ? await moveToSnapshot(context, part, part.previous.version) : undefined
   context.results.set(placeName(part), { record, snapshot: snapshot?.name })
-  await carryOver(context, part, { from: isThere ? snapshot?.path : part.leftBehind, kept })
+  const from = isThere ? snapshot?.path : part.leftBehind
+  // The old version may have made some only now.
+  const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, snapshot.path)
+  await carryOver(context, part, { from, kept: [...new Set([...kept, ...late])] })
   await context.transaction.apply({ type: 'move', from: relative(layout.root, part.staged), to: placeName(part) })
   tools.log.info(`${path} is now ${part.version} (tree digest ${record.digest}).`)
   return 'done'

@@ -32,6 +32,16 @@ export function stagedBy(path: string): string | undefined {
   return IS_STAGED.test(path) ? path.split('/')[2] : undefined
 }
 
+/** Whether the path is one in which a version is installed. */
+export function isPlacePath(path: string): boolean {
+  return IS_PLACE.test(path)
+}
+
+/** Whether only this action can have put there what is at the path. */
+export function isOwnPath(path: string): boolean {
+  return IS_STAGED.test(path) || IS_SNAPSHOT.test(path)
+}
+
 function pathSchema(pattern: string) {
   return z.string().check(z.regex(exactly(pattern), { error: 'is not a path that such a change may touch' }))
 }

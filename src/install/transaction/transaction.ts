@@ -52,7 +52,7 @@ export interface Transaction {
 }
 
 export function beginTransaction(changeLog: ChangeLog): Transaction {
-  const { root, journal } = changeLog
+  const { root, journal, log } = changeLog
   const changes: AnnouncedChange[] = []
   const places: Place[] = []
   const services: ServiceChange[] = []
@@ -65,14 +65,15 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
       return changes.some(({ change }) => change.type !== 'make_directory')
     },
     async apply(planned) {
-      const change = announceable(root, planned)
+      const change = await announceable(root, planned)
       const seq = await journal.append({ record: 'change', change })
       if (seq === undefined) throw new Error('A change could not be announced.')
       changes.push({ seq, change })
       const isKnown = (place: Place): boolean =>
         places.some(({ shelf, id }) => shelf === place.shelf && id === place.id)
       places.push(...placesIn([change]).filter(place => !isKnown(place)))
-      await applyChange(root, change)
+      for (const path of await applyChange(root, change))
+        log.warning(`Another process put something where the new version belongs. It is now in ${path}.`)
     },
     async supervise(service, action, signal) {
       const change = await planServiceChange({ service, action }, services, signal)

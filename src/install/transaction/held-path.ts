@@ -1,0 +1,134 @@
+import { lstatSync, mkdirSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { syncDirectory } from '../files/durable-files.ts'
+import { type OpenDirectory, openDirectorySync } from '../files/open-directory.ts'
+import { isAbsent, lstatIfPresentSync } from '../files/tree-walk.ts'
+
+/**
+ * A path of a change. What is deep inside a tree is reached through its open folder, which no process that owns a
+ * directory of the tree can replace by a symlink; the directories that lead to a tree are ours alone.
+ */
+export interface HeldPath {
+  /** Absolute, for people. */
+  readonly path: string
+  /** For system calls. Leads to nothing when the folder is missing, or is none. */
+  readonly at: string | Buffer
+  /** Of the folder, for system calls. */
+  readonly folder: string
+}
+
+/** Nothing is at, or below, an empty name. */
+const LOST = { at: '', folder: '' }
+
+/** The two ends of a move. */
+export interface Ends<End> {
+  readonly from: End
+  readonly to: End
+}
+
+/** The two ends of a move, with their folders held open until they are closed. */
+export interface HeldEnds extends Ends<HeldPath> {
+  close(): void
+}
+
+export function holdEnds(root: string, { from, to }: Ends<string>): HeldEnds {
+  const open: OpenDirectory[] = []
+  const close = (): void => {
+    for (const directory of open) directory.close()
+  }
+  try {
+    return { from: hold(root, from, open), to: hold(root, to, open), close }
+  } catch (error) {
+    close()
+    throw error
+  }
+}
+
+/** Acts on the two ends of a move, and closes them. */
+export function withEnds<Result>(root: string, paths: Ends<string>, act: (ends: HeldEnds) => Result): Result {
+  const ends = holdEnds(root, paths)
+  try {
+    return act(ends)
+  } finally {
+    ends.close()
+  }
+}
+
+/** The inode at the path, or null where nothing is. */
+export function inodeOf({ at }: HeldPath): string | null {
+  try {
+    return String(lstatSync(at, { bigint: true }).ino)
+  } catch (error) {
+    if (isAbsent(error)) return null
+    throw error
+  }
+}
+
+/** Makes a rename durable. */
+export async function syncFolders({ from, to }: Ends<HeldPath>): Promise<void> {
+  for (const folder of new Set([to.folder, from.folder])) await syncDirectory(folder)
+}
+
+/** A system error says by which descriptor a path was reached; the operator knows the path. */
+export function namedAfter({ from, to }: Ends<HeldPath>, error: unknown): unknown {
+  if (!(error instanceof Error && 'path' in error)) return error
+  const message = error.message.replace(/'.*'/s, () => `'${from.path}' -> '${to.path}'`)
+  return Object.assign(error, { message, path: from.path, dest: to.path })
+}
+
+/**
+ * Makes the missing folders inside a tree that lead to a path, 0755; `setAside` moves away what is there instead of a
+ * folder. The tree itself exists.
+ */
+export function remakeFoldersSync(root: string, path: string, setAside: (found: HeldPath) => void): void {
+  const { base, inside } = splitPath(root, path)
+  for (let depth = 2; depth < inside.length; depth++) {
+    const open: OpenDirectory[] = []
+    try {
+      const parts = inside.slice(0, depth)
+      const held = { path: join(base, ...parts), ...holdInside(base, parts, open) }
+      if (inodeOf(held) !== null && !lstatSync(held.at).isDirectory()) setAside(held)
+      if (inodeOf(held) === null) mkdirSync(held.at, { mode: 0o755 })
+    } finally {
+      for (const directory of open) directory.close()
+    }
+  }
+}
+
+/** The tree itself is in a directory of ours, so its name can be trusted once it is known to be a directory. */
+function hold(root: string, path: string, open: OpenDirectory[]): HeldPath {
+  const { base, inside } = splitPath(root, path)
+  const absolute = join(root, path)
+  if (inside.length > 2) return { path: absolute, ...holdInside(base, inside, open) }
+  const folder = dirname(absolute)
+  const isLost = inside.length === 2 && lstatIfPresentSync(folder)?.isDirectory() !== true
+  return { path: absolute, ...(isLost ? LOST : { at: absolute, folder }) }
+}
+
+function holdInside(base: string, inside: readonly string[], open: OpenDirectory[]): Pick<HeldPath, 'at' | 'folder'> {
+  const [tree = '', ...deeper] = inside
+  const name = deeper.pop() ?? ''
+  let folder = tryOpen(join(base, tree), open)
+  for (const part of deeper) folder = folder && tryOpen(folder.entry(part), open)
+  if (folder === undefined) return LOST
+  return { at: folder.entry(name), folder: String(folder.entry()) }
+}
+
+/** Undefined for what is no directory: a symlink that a process has put there leads nowhere. */
+function tryOpen(path: string | Buffer, open: OpenDirectory[]): OpenDirectory | undefined {
+  try {
+    const directory = openDirectorySync(path)
+    open.push(directory)
+    return directory
+  } catch (error) {
+    if (isAbsent(error) || (error instanceof Error && 'code' in error && error.code === 'ELOOP')) return undefined
+    throw error
+  }
+}
+
+/** A path as the directory in which a tree is, which only we or an operator can change, and what is inside of that. */
+function splitPath(root: string, path: string): { base: string; inside: string[] } {
+  const parts = path.split('/')
+  const depth = path.startsWith('.hub-deploy/snapshots/') ? 4 : path.startsWith('.hub-deploy/staging/') ? 3 : 1
+  return { base: join(root, ...parts.slice(0, depth)), inside: parts.slice(depth) }
+}

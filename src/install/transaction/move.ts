@@ -1,0 +1,192 @@
+import { randomUUID } from 'node:crypto'
+import { lstatSync, renameSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
+import { z } from 'zod/mini'
+import { DeploymentError, errnoOf } from '../../core/errors.ts'
+import { makePrivateDirectories } from '../files/durable-files.ts'
+import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
+import { isMove, isOwnPath, isPlacePath, movablePathSchema, stagedBy } from './change-paths.ts'
+import {
+  type Ends,
+  type HeldPath,
+  holdEnds,
+  inodeOf,
+  namedAfter,
+  remakeFoldersSync,
+  syncFolders,
+  withEnds,
+} from './held-path.ts'
+
+/** Where goes what another process has made in the way of a version; relative to the root. */
+const SET_ASIDE = join('.hub-deploy', 'snapshots', 'set-aside')
+/** With a wait of as many milliseconds after each. */
+const MAX_ATTEMPTS = 20
+
+export const moveSchema = z
+  .object({
+    type: z.literal('move'),
+    from: movablePathSchema,
+    to: movablePathSchema,
+    /** Inode of what is moved, which distinguishes it from anything else at the other path. */
+    ino: z.string().check(z.regex(/^[0-9]{1,20}$/)),
+    /** When it was modified and made, in nanoseconds: some file systems number inodes anew at each mount. */
+    times: z.exactOptional(z.string().check(z.regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/))),
+  })
+  .check(z.refine(isMove, { error: 'is not a move that a deployment makes' }))
+export type Move = z.infer<typeof moveSchema>
+export type PlannedMove = Omit<Move, 'ino' | 'times'>
+type Identity = Required<Pick<Move, 'ino' | 'times'>>
+
+export interface Undone {
+  /** Whether the change had been made and is now undone; a directory that was only made does not count. */
+  wasMade: boolean
+  /** Where this undo put another process's files that were in the way. */
+  setAside: readonly string[]
+}
+
+/**
+ * What is going to be moved; waits for another process that is just replacing it. Throws DeploymentError `step_failed`
+ * when it is missing, or the target is taken.
+ */
+export async function identify(root: string, move: PlannedMove): Promise<Identity> {
+  requireFree(root, move)
+  for (let attempt = 1; ; attempt++) {
+    const identity = withEnds(root, move, ({ from }) => identityOf(from))
+    if (identity !== null) return identity
+    if (attempt === MAX_ATTEMPTS) throw justDisappeared(move.from)
+    await setTimeout(attempt)
+  }
+}
+
+/** Throws DeploymentError `step_failed` when the target is taken; but what is in the place of a version is set aside. */
+export function requireFree(root: string, move: PlannedMove): void {
+  if (isPlacePath(move.to) || withEnds(root, move, ({ to }) => inodeOf(to)) === null) return
+  throw justAppeared(move.to)
+}
+
+/**
+ * Moves, durably. Another process, perhaps the old version itself, may replace what is moved, or make something in the
+ * way, as often as that is set aside: the two renames follow each other at once. Returns where that is now.
+ */
+export async function moveDurably(root: string, paths: Ends<string>): Promise<string[]> {
+  const setAside: string[] = []
+  for (let attempt = 1; ; attempt++) {
+    const ends = holdEnds(root, paths)
+    try {
+      if (attempt === MAX_ATTEMPTS - 1 && ends.to.folder === '') setAside.push(...(await remakeFolders(root, paths.to)))
+      else if (ends.to.folder !== '' && inodeOf(ends.to) !== null) setAside.push(...(await putAside(root, ends.to)))
+      renameSync(ends.from.at, ends.to.at)
+      await syncFolders(ends)
+      return setAside
+    } catch (error) {
+      if (attempt === MAX_ATTEMPTS || !isInTheWay(error))
+        throw inodeOf(ends.from) === null ? justDisappeared(paths.from) : namedAfter(ends, error)
+      await setTimeout(attempt)
+    } finally {
+      ends.close()
+    }
+  }
+}
+
+/**
+ * Moves back what was announced, and nothing else, any number of times; what is back already is done. Sets aside what
+ * another process has made in the way. Throws when what was moved is at neither path.
+ */
+export async function moveBack(root: string, move: Move): Promise<Undone> {
+  switch (withEnds(root, move, ends => whereIs(move, ends))) {
+    case 'back':
+      return { wasMade: false, setAside: [] }
+    case 'moved':
+      return { wasMade: true, setAside: await moveDurably(root, { from: move.to, to: move.from }) }
+    case 'both':
+      return { wasMade: false, setAside: await putStrayAside(root, move.to) }
+    case 'gone':
+      return withoutItsTree(move)
+  }
+}
+
+/**
+ * Whether a move was certainly not made, or is certainly undone. A kept path is only where it was while the new tree,
+ * which takes it along, is in the staging folder: what is there otherwise may be a new directory with an old number.
+ */
+export function isMovedBack(root: string, move: Move): boolean {
+  return withEnds(root, move, ({ from, to }) => {
+    const before = inodeOf(from)
+    if (stagedBy(move.from) !== undefined) return before !== null
+    if (stagedBy(move.to) !== undefined) return before === move.ino && to.folder !== '' && inodeOf(to) === null
+    return before === move.ino || (before !== null && isOwnPath(move.to) && inodeOf(to) === null)
+  })
+}
+
+/** In our own folders is only what we moved there, whatever its number. */
+function whereIs(
+  { from: source, to: target, ino, times }: Move,
+  { from, to }: Ends<HeldPath>,
+): 'back' | 'moved' | 'both' | 'gone' {
+  const [before, after] = [inodeOf(from), inodeOf(to)]
+  if (before === ino) return after !== null && stagedBy(target) !== undefined ? 'both' : 'back'
+  if (after === null) return before === null ? 'gone' : 'back'
+  if (after === ino || isOwnPath(target)) return 'moved'
+  const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder)
+  return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone'
+}
+
+/** Nobody misses the new version's own tree; everything else that was moved belongs to the host. */
+function withoutItsTree({ from, to }: Move): Undone {
+  if (stagedBy(from) !== undefined) return { wasMade: true, setAside: [] }
+  throw new Error(`what was moved from ${from} to ${to} is at neither path`)
+}
+
+async function putStrayAside(root: string, path: string): Promise<string[]> {
+  await makePrivateDirectories(join(root, SET_ASIDE))
+  return withEnds(root, { from: path, to: path }, ({ from }) => [putAsideSync(root, from)])
+}
+
+/** For a path inside a tree whose folders another process has removed or replaced. */
+async function remakeFolders(root: string, path: string): Promise<string[]> {
+  await makePrivateDirectories(join(root, SET_ASIDE))
+  const setAside: string[] = []
+  remakeFoldersSync(root, path, found => setAside.push(putAsideSync(root, found)))
+  return setAside
+}
+
+async function putAside(root: string, found: HeldPath): Promise<string[]> {
+  await makePrivateDirectories(join(root, SET_ASIDE))
+  return [putAsideSync(root, found)]
+}
+
+function putAsideSync(root: string, { path, at }: HeldPath): string {
+  const name = relative(root, path).replaceAll('/', '_').slice(-100)
+  const aside = `${SET_ASIDE}/${Date.now()}-${randomUUID().slice(0, 8)}-${name}`
+  renameSync(at, join(root, aside))
+  return aside
+}
+
+function isInTheWay(error: unknown): boolean {
+  return ['ENOTEMPTY', 'EEXIST', 'ENOTDIR', 'EISDIR', 'ENOENT'].includes(errnoOf(error) ?? '')
+}
+
+function identityOf({ at }: HeldPath): Identity | null {
+  try {
+    const { ino, mtimeNs, birthtimeNs } = lstatSync(at, { bigint: true })
+    return { ino: String(ino), times: `${mtimeNs} ${birthtimeNs}` }
+  } catch (error) {
+    if (isAbsent(error)) return null
+    throw error
+  }
+}
+
+export function justAppeared(path: string): DeploymentError {
+  return new DeploymentError(
+    'step_failed',
+    `${path} has just appeared: another process writes in this directory. Stop that process and run again.`,
+  )
+}
+
+function justDisappeared(path: string): DeploymentError {
+  return new DeploymentError(
+    'step_failed',
+    `${path} has just disappeared: another process works in this directory. Stop that process and run again.`,
+  )
+}

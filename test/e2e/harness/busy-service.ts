@@ -1,0 +1,50 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import type { TestContext } from 'node:test'
+
+/** Perl, because every Debian has it: each loops as fast as it can and never ends by itself. `$ARGV[0]` is the place. */
+const SERVICES = {
+  /** Finds its place by name, and makes what is missing. */
+  'that makes its place and data anew whenever they are missing': `
+    for (;;) { mkdir $place; mkdir "$place/data"; if (open my $log, ">>", "$place/data/log") { print $log "x"; } }`,
+  /** Works in the tree that it was started in, wherever that is moved. */
+  'that makes data anew in its working folder': `
+    chdir $place; for (;;) { mkdir "data"; if (open my $log, ">>", "data/log") { print $log "x"; } }`,
+  /** Its kept folder is another one each time. */
+  'that replaces data as a whole again and again': `
+    chdir $place;
+    for (my $n = 0;; $n++) {
+      mkdir "next"; if (open my $log, ">", "next/log") { print $log $n; }
+      rename "data", "last"; rename "next", "data"; unlink "last/log"; rmdir "last";
+    }`,
+}
+export const BUSY_SERVICES = Object.keys(SERVICES) as (keyof typeof SERVICES)[]
+
+/** Why no such service can run here, or false: what a test's `skip` takes. */
+export function whyNoPerl(): string | false {
+  return spawnSync('perl', ['-e', '1']).status === 0 ? false : 'needs perl'
+}
+
+/** A service that works in the place for as long as `act` takes. */
+export async function whileBusy<T>(
+  t: TestContext,
+  { service, place }: { service: keyof typeof SERVICES; place: string },
+  act: () => Promise<T>,
+): Promise<T> {
+  const script = `$| = 1; my $place = $ARGV[0]; print "busy\\n"; ${SERVICES[service]}`
+  const child = spawn('perl', ['-e', script, place], { stdio: ['ignore', 'pipe', 'inherit'] })
+  t.after(() => child.kill('SIGKILL'))
+  await once(createInterface({ input: child.stdout }), 'line')
+  try {
+    return await act()
+  } finally {
+    await ended(child)
+  }
+}
+
+async function ended(child: ChildProcess): Promise<void> {
+  const exit = once(child, 'exit')
+  child.kill('SIGKILL')
+  await exit
+}

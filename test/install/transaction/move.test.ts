@@ -1,0 +1,202 @@
+import assert from 'node:assert/strict'
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import {
+  announceable,
+  applyChange,
+  type Change,
+  isBack,
+  type PlannedChange,
+  undoChange,
+} from '../../../src/install/transaction/change.ts'
+import { isAnyMade, undoChanges } from '../../../src/install/transaction/transaction.ts'
+import { listTree } from '../archive/directory-listing.ts'
+import { collectLog } from '../collected-log.ts'
+import { makeSwappable, startSwapper, whyNoSwapper } from '../files/folder-swapper.ts'
+import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
+
+const STAGING = '.hub-deploy/staging/7f6c7a52-7a0a-4d4b-9d53-6f6a3f6d1b11'
+const SNAPSHOT = '.hub-deploy/snapshots/plugins/x/1-1.0.0'
+const OUT: PlannedChange = { type: 'move', from: 'plugins/x', to: SNAPSHOT }
+const DATA: PlannedChange = { type: 'move', from: `${SNAPSHOT}/data`, to: `${STAGING}/tree/data` }
+const IN: PlannedChange = { type: 'move', from: `${STAGING}/tree`, to: 'plugins/x' }
+
+const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
+const MOVES_PER_ROUND = 100
+const ROUNDS = IS_FULL ? 10 : 1
+
+/** A host whose plugin has data, and a new version that is staged. */
+function makeRoot(t: TestContext): string {
+  const root = temporaryDirectory(t)
+  writeTree(root, { 'plugins/x/main': 'old', 'plugins/x/data/db': 'rows', [`${STAGING}/tree/main`]: 'new' })
+  mkdirSync(join(root, '.hub-deploy/snapshots/plugins/x'), { recursive: true })
+  return root
+}
+
+async function apply(root: string, ...changes: PlannedChange[]): Promise<Change[]> {
+  const announced: Change[] = []
+  for (const change of changes) {
+    const made = await announceable(root, change)
+    announced.push(made)
+    await applyChange(root, made)
+  }
+  return announced
+}
+
+function textOf(root: string, path: string): string {
+  return readFileSync(join(root, path), 'utf8')
+}
+
+/** What lies in the only directory that was set aside. */
+function asideIn(root: string): Record<string, string> {
+  const folder = join(root, '.hub-deploy/snapshots/set-aside')
+  const names = readdirSync(folder)
+  assert.equal(names.length, 1)
+  return listTree(join(folder, names[0] ?? ''))
+}
+
+describe('a move next to a process that works in the same directory', () => {
+  it('sets aside what appears in the place of the new version', async t => {
+    const root = makeRoot(t)
+    await apply(root, OUT, DATA)
+    const announced = await announceable(root, IN)
+    writeTree(root, { 'plugins/x/data/log': 'theirs' })
+    const [aside = ''] = await applyChange(root, announced)
+    assert.equal(textOf(root, 'plugins/x/data/db'), 'rows')
+    assert.equal(textOf(root, `${aside}/data/log`), 'theirs')
+  })
+
+  it('brings data back that was another directory when it moved, and was made anew where it had been', async t => {
+    const root = makeRoot(t)
+    await apply(root, OUT)
+    const announced = await announceable(root, DATA)
+    renameSync(join(root, SNAPSHOT, 'data'), join(root, SNAPSHOT, 'last'))
+    writeTree(root, { [`${SNAPSHOT}/data/db`]: 'newer rows' })
+    await applyChange(root, announced)
+    writeTree(root, { [`${SNAPSHOT}/data/log`]: 'made anew' })
+    assert.equal(isBack(root, announced), false)
+    assert.equal((await undoChange(root, announced)).wasMade, true)
+    assert.equal(textOf(root, `${SNAPSHOT}/data/db`), 'newer rows')
+    assert.deepEqual(Object.keys(asideIn(root)), ['log'])
+  })
+
+  it('loses neither of two directories, of which one has the number that was announced', async t => {
+    const root = makeRoot(t)
+    await apply(root, OUT)
+    const announced = await announceable(root, DATA)
+    writeTree(root, { [`${STAGING}/tree/data/db`]: 'newer rows' })
+    assert.equal((await undoChange(root, announced)).wasMade, false)
+    assert.equal(textOf(root, `${SNAPSHOT}/data/db`), 'rows')
+    assert.deepEqual(Object.keys(asideIn(root)), ['db'])
+  })
+
+  it('does not take a new directory with an old number for data that came back', async t => {
+    const root = makeRoot(t)
+    const [, data] = await apply(root, OUT, DATA, IN)
+    writeTree(root, { [`${SNAPSHOT}/data/log`]: 'made anew' })
+    const reused = { ...(data as Change & { type: 'move' }), ino: String(lstatSync(join(root, SNAPSHOT, 'data')).ino) }
+    assert.equal(isBack(root, reused), false)
+  })
+
+  for (const [how, replace] of Object.entries({
+    removed: (folder: string) => rmSync(folder, { recursive: true }),
+    'replaced by a symlink': (folder: string) => {
+      renameSync(folder, `${folder}.away`)
+      symlinkSync('/tmp', folder)
+    },
+  }))
+    it(`brings a nested path back although its folder was ${how}`, async t => {
+      const root = makeRoot(t)
+      writeTree(root, { 'plugins/x/etc/app/local.conf': 'ours', [`${STAGING}/tree/etc/app/default.conf`]: '' })
+      const path = 'etc/app/local.conf'
+      const nested: PlannedChange = { type: 'move', from: `${SNAPSHOT}/${path}`, to: `${STAGING}/tree/${path}` }
+      const [, moved] = await apply(root, OUT, nested)
+      replace(join(root, SNAPSHOT, 'etc'))
+      assert.equal((await undoChange(root, moved as Change)).wasMade, true)
+      assert.equal(textOf(root, `${SNAPSHOT}/${path}`), 'ours')
+      assert.ok(!existsSync('/tmp/app/local.conf'))
+    })
+})
+
+describe('a move on a file system that numbers inodes anew', () => {
+  const UPDATE = [OUT, DATA, IN]
+  for (let made = 1; made <= UPDATE.length; made++)
+    it(`is undone exactly after ${made} of ${UPDATE.length}, twice`, async t => {
+      const root = makeRoot(t)
+      const before = listTree(root)
+      const changes = await apply(root, ...UPDATE.slice(0, made))
+      const renumbered = changes.map((change, index) => ({ seq: index + 1, change: { ...change, ino: '1' } as Change }))
+      const journal = { append: async () => undefined, close: () => {} }
+      for (let time = 1; time <= 2; time++) {
+        await undoChanges({ root, journal, log: collectLog() }, [...renumbered])
+        assert.deepEqual(listTree(root), before)
+        assert.equal(isAnyMade(root, renumbered), false)
+      }
+    })
+
+  it('leaves alone what an operator has put in the place meanwhile', async t => {
+    const root = makeRoot(t)
+    const [, , moved] = await apply(root, OUT, DATA, IN)
+    rmSync(join(root, 'plugins/x'), { recursive: true })
+    writeTree(root, { 'plugins/x/main': 'of the operator' })
+    await undoChange(root, { ...(moved as Change & { type: 'move' }), ino: '1' })
+    assert.equal(textOf(root, 'plugins/x/main'), 'of the operator')
+  })
+})
+
+describe('a kept path in a folder of another user', { skip: whyNoSwapper() }, () => {
+  it('moves only from and to that folder, while its user swaps it for symlinks', async t => {
+    const root = makeRoot(t)
+    // So that the other user gets there.
+    chmodSync(root, 0o755)
+    const outside = join(root, 'outside')
+    writeTree(outside, { kept: 'of somebody else' })
+    makeSwappable(join(root, 'plugins/x/service'))
+    await apply(root, OUT)
+    mkdirSync(join(root, STAGING, 'tree/service/s0'), { recursive: true })
+    const [source, target] = [`${SNAPSHOT}/service/s0/kept`, `${STAGING}/tree/service/s0/kept`]
+    writeTree(root, { [source]: 'ours' })
+    const swapper = startSwapper(t, outside)
+    const hits: string[] = []
+    let moves = 0
+    for (let round = 0; round < ROUNDS; round++) {
+      await swapper.enter(join(root, SNAPSHOT, 'service'))
+      for (let n = 0; n < MOVES_PER_ROUND; n += 2) {
+        const [change] = await apply(root, { type: 'move', from: source, to: target }).catch(() => [])
+        if (change === undefined) continue
+        if (textOf(root, target) !== 'ours') hits.push(`${round}: something else was moved`)
+        await undoChange(root, change).catch(() => {})
+        if (!existsSync(join(root, target))) moves += 2
+        else renameSync(join(root, target), join(root, 'spare'))
+        if (readdirSync(outside).join() !== 'kept' || textOf(outside, 'kept') !== 'of somebody else')
+          hits.push(`${round}: ${readdirSync(outside)}`)
+        writeTree(outside, { kept: 'of somebody else' })
+      }
+      await swapper.done()
+      restore(root, source)
+    }
+    t.diagnostic(`${moves} moves`)
+    assert.deepEqual(hits, [])
+    assert.ok(moves > (ROUNDS * MOVES_PER_ROUND) / 2, `only ${moves} moves succeeded`)
+  })
+})
+
+/** The folder and the file as they were, whatever the race has left. */
+function restore(root: string, source: string): void {
+  const service = join(root, SNAPSHOT, 'service')
+  rmSync(service, { recursive: true, force: true })
+  rmSync(join(root, STAGING, 'tree/service/s0/kept'), { force: true })
+  makeSwappable(service)
+  writeTree(root, { [source]: 'ours' })
+}
