@@ -16901,8 +16901,6 @@ const MAX_PATH_BYTES = 4096;
 /** Leaves room, below the system's limit for a path, for the names that this action makes. */
 const MAX_PROJECT_ROOT_BYTES = 3500;
 const MAX_PATH_LEVELS = 64;
-const MAX_COMPRESSION_RATIO = 1000;
-const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024;
 const MAX_JSON_BODY_BYTES = 1024 * 1024;
 /** Of a file that someone writes by hand: settings and their template. */
 const MAX_SMALL_FILE_BYTES = 256 * 1024;
@@ -17196,6 +17194,16 @@ class TimeSlice {
     async forEach(items, act) {
         for (const item of items) {
             act(item);
+            if (this.isOver())
+                await this.giveBack();
+        }
+    }
+    /** Does work that pauses at each `yield`, where the slice may end, and returns its result. Throws as `giveBack` does. */
+    async run(work) {
+        for (;;) {
+            const step = work.next();
+            if (step.done === true)
+                return step.value;
             if (this.isOver())
                 await this.giveBack();
         }
@@ -18541,7 +18549,7 @@ const treeSchema = schemas_lazy(() => object({
     symlinks: array(object({
         path: innerPathSchema,
         target: schemas_string().check(_regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
-        /** Of the bytes for which the symlink counts in the digest, when their file is a kept path and so not listed. */
+        /** Of the file that it leads to, through any other symlinks; absent where it leads to none. */
         sha256: exactOptional(digestSchema),
     })),
 }));
@@ -18549,19 +18557,19 @@ const treeSchema = schemas_lazy(() => object({
 function buildTreeRecord(tree, keepPaths) {
     const isOurs = ({ path }) => !keepPaths.some(kept => path === kept || path.startsWith(`${kept}/`));
     const files = tree.files.filter(isOurs);
-    const kept = new Map(tree.files.filter(file => !isOurs(file)).map(({ path, sha256 }) => [path, sha256]));
-    const symlinks = tree.symlinks.filter(isOurs).map(({ path, target }) => {
-        const sha256 = kept.get(resolveTarget({ path, target }));
+    const digests = new Map(tree.files.map(({ path, sha256 }) => [path, sha256]));
+    const symlinks = tree.symlinks.filter(isOurs).map(({ path, target, file }) => {
+        const sha256 = digests.get(file ?? '');
         return { path, target, ...(sha256 === undefined ? {} : { sha256 }) };
     });
     return { digest: digestOf({ files, symlinks }), files, symlinks };
 }
-/** A symlink to a file counts with the bytes of that file. */
+/** A symlink to a file counts with the bytes of that file. Where they are not recorded, its target says which it is. */
 function digestOf({ files, symlinks }) {
     const linkedTo = new Set(symlinks.map(resolveTarget));
     const hashes = new Map(files.filter(({ path }) => linkedTo.has(path)).map(({ path, sha256 }) => [path, sha256]));
     const throughLinks = symlinks.flatMap(symlink => {
-        const sha256 = hashes.get(resolveTarget(symlink)) ?? symlink.sha256;
+        const sha256 = symlink.sha256 ?? hashes.get(resolveTarget(symlink));
         return sha256 === undefined ? [] : [{ path: symlink.path, sha256 }];
     });
     return treeDigest([...files, ...throughLinks]);
@@ -27262,24 +27270,13 @@ function countMagic(bytes) {
 
 
 
-/**
- * Checks the sizes that an archive's listing declares, before anything is unpacked. Throws ArchiveError
- * `archive_too_large` above a limit, `unsafe_archive` for a symlink's target of more than 4,096 bytes and for more
- * than 1,000 bytes out of one packed byte, of an entry above 1 MiB or of the whole.
- */
-function verifyDeclaredSizes(entries, limits) {
-    verifyEntryCount(entries.length, limits);
-    let bytes = 0;
-    let packed = 0;
-    for (const entry of entries) {
-        bytes += entry.size;
-        packed = packed === null || entry.packedSize === null ? null : packed + entry.packedSize;
-        verifyEntrySize(entry);
-    }
-    verifyExtractedBytes(bytes, limits);
-    if (packed !== null)
-        verifyRatio(bytes, packed);
-}
+/** Several times what the longest real paths need on average. */
+const NAME_BYTES_PER_ENTRY = 256;
+/** So that a few entries may have the longest of names. */
+const SPARE_NAME_BYTES = 1024 * 1024;
+/** Of PAX headers and long names in a tar; most members need none. */
+const EXTENSION_BYTES_PER_ENTRY = 1024;
+const SPARE_EXTENSION_BYTES = 1024 * 1024;
 /**
  * Throws ArchiveError `archive_too_large` when an archive lists more entries, or needs more directories, than
  * `max-entries`.
@@ -27298,25 +27295,29 @@ function verifyExtractedBytes(bytes, limits) {
         'installed; raise the input max-extracted-bytes if the artifact is meant to be that large.');
 }
 /**
- * Throws ArchiveError `unsafe_archive` when the archive as a whole, above 1 MiB, unpacks to more than 1,000 times its
- * packed bytes.
+ * Throws ArchiveError `archive_too_large` when the names and symlinks' targets in a listing, which are in memory all at
+ * once, have more than 256 characters for each entry of `max-entries`.
  */
-function verifyRatio(bytes, packed) {
-    if (!isBeyondRatio(bytes, packed))
+function verifyNameBytes(bytes, { maxEntries }) {
+    const most = maxEntries * NAME_BYTES_PER_ENTRY + SPARE_NAME_BYTES;
+    if (bytes <= most)
         return;
-    throw new ArchiveError('unsafe_archive', `The archive unpacks from ${packed} to ${bytes} bytes, more than ${MAX_COMPRESSION_RATIO}:1: nothing was installed; ` +
-        'it looks like a decompression bomb. Ask its publisher.');
+    throw new ArchiveError('archive_too_large', `The archive's names are longer than the ${most} bytes that max-entries (${maxEntries}) allows for them: nothing was ` +
+        'installed; raise the input max-entries if the artifact is meant to be that large.');
 }
-function verifyEntrySize(entry) {
-    if (entry.type === 'symlink' && entry.size > MAX_PATH_BYTES) {
-        throw unsafeEntry(entry.name, `is a symlink with a target of more than ${MAX_PATH_BYTES} bytes`);
-    }
-    if (entry.packedSize !== null && isBeyondRatio(entry.size, entry.packedSize)) {
-        throw unsafeEntry(entry.name, `unpacks from ${entry.packedSize} to ${entry.size} bytes, more than ${MAX_COMPRESSION_RATIO}:1`);
-    }
+/** Throws ArchiveError `archive_too_large` when a tar says more about its members than `max-entries` members need. */
+function verifyExtensionBytes(bytes, { maxEntries }) {
+    const most = maxEntries * EXTENSION_BYTES_PER_ENTRY + SPARE_EXTENSION_BYTES;
+    if (bytes <= most)
+        return;
+    throw new ArchiveError('archive_too_large', `The archive has more than the ${most} bytes of PAX headers and long names that max-entries (${maxEntries}) allows: ` +
+        'nothing was installed; raise the input max-entries if the artifact is meant to be that large.');
 }
-function isBeyondRatio(bytes, packed) {
-    return bytes > RATIO_APPLIES_ABOVE_BYTES && bytes > packed * MAX_COMPRESSION_RATIO;
+/** Throws ArchiveError `unsafe_archive` for a symlink's target of more than 4,096 bytes. */
+function verifyTargetSize({ name, type, size }) {
+    if (type !== 'symlink' || size <= MAX_PATH_BYTES)
+        return;
+    throw unsafeEntry(name, `is a symlink with a target of more than ${MAX_PATH_BYTES} bytes`);
 }
 
 ;// CONCATENATED MODULE: external "node:buffer"
@@ -27453,62 +27454,61 @@ function isLongerThan(text, maxBytes) {
 ;// CONCATENATED MODULE: ./build/core/archive/planned-tree.js
 
 
+const NO_CHILDREN = new Map();
 /**
  * The tree that an extraction is going to create. It refuses entries that could not exist next to each other: two equal
  * names, a file that is also a directory, anything below a file or symlink. Names are equal when they may be one name
  * to the platform.
  */
 class PlannedTree {
-    /** Parents before their children. */
+    top;
+    /** All of them, parents before their children. */
     directories = [];
-    #nodes = new Map();
+    /** Files, directories and symlinks, listed and implied. */
+    count = 0;
+    #top;
     #platform;
     constructor(platform) {
         this.#platform = platform;
+        this.#top = { name: '', path: '', type: 'directory', parent: null, depth: 0, children: new Map(), listed: true };
+        this.top = this.#top;
     }
     /** Adds a listed entry and the directories that its path implies. Throws ArchiveError `unsafe_archive`. */
     add(path, type) {
-        const key = comparisonKey(path, this.#platform);
-        this.#addParents(path, key);
-        const there = this.#nodes.get(key);
-        const node = { path, type, listed: true };
+        let parent = this.#top;
+        let start = 0;
+        for (let end = path.indexOf('/'); end !== -1; end = path.indexOf('/', start)) {
+            parent = this.#directory(parent, { path, start, end });
+            start = end + 1;
+        }
+        const name = path.slice(start);
+        const key = comparisonKey(name, this.#platform);
+        const there = parent.children.get(key);
+        return there === undefined
+            ? this.#create(parent, key, { name, path, type, listed: true })
+            : unite(there, { path, type });
+    }
+    /** The directory on the way to a path whose name is at these positions. */
+    #directory(parent, { path, start, end }) {
+        const name = path.slice(start, end);
+        const key = comparisonKey(name, this.#platform);
+        const there = parent.children.get(key);
         if (there === undefined)
-            this.#set(key, node);
-        else
-            unite(there, node);
+            return this.#create(parent, key, { name, path: path.slice(0, end), type: 'directory', listed: false });
+        if (there.type !== 'directory')
+            throw unsafeEntry(path, `is below "${there.path}", which is a ${there.type}`);
+        if (there.name === name)
+            return there;
+        throw unsafeEntry(path, `is in "${name}", which is the same name as "${there.path}" on this platform`);
     }
-    /** What will be at exactly this path. */
-    typeAt(path) {
-        const node = this.#nodes.get(comparisonKey(path, this.#platform));
-        return node?.path === path ? node.type : undefined;
-    }
-    /**
-     * Stops at the first known parent, whose own parents are known too, so that a deep path does not cost its whole depth
-     * each time.
-     */
-    #addParents(path, key) {
-        const missing = [];
-        let cut = path.lastIndexOf('/');
-        for (let keyCut = key.lastIndexOf('/'); keyCut !== -1; keyCut = key.lastIndexOf('/', keyCut - 1)) {
-            const parent = { key: key.slice(0, keyCut), path: path.slice(0, cut) };
-            const there = this.#nodes.get(parent.key);
-            if (there !== undefined) {
-                const problem = parentProblem(there, parent.path);
-                if (problem !== undefined)
-                    throw unsafeEntry(path, problem);
-                break;
-            }
-            missing.push(parent);
-            cut = path.lastIndexOf('/', cut - 1);
-        }
-        for (const parent of missing.reverse()) {
-            this.#set(parent.key, { path: parent.path, type: 'directory', listed: false });
-        }
-    }
-    #set(key, node) {
-        this.#nodes.set(key, node);
+    #create(parent, key, own) {
+        const children = own.type === 'directory' ? new Map() : NO_CHILDREN;
+        const node = { ...own, parent, depth: parent.depth + 1, children };
+        parent.children.set(key, node);
+        this.count += 1;
         if (node.type === 'directory')
-            this.directories.push(node.path);
+            this.directories.push(node);
+        return node;
     }
 }
 /** A directory may be listed once after its children. */
@@ -27520,28 +27520,118 @@ function unite(there, { path, type }) {
     if (there.listed)
         throw unsafeEntry(path, 'is listed twice');
     there.listed = true;
-}
-function parentProblem(there, parent) {
-    if (there.type !== 'directory')
-        return `is below "${there.path}", which is a ${there.type}`;
-    if (there.path !== parent)
-        return `is in "${parent}", which is the same name as "${there.path}" on this platform`;
-    return undefined;
+    return there;
 }
 
 ;// CONCATENATED MODULE: ./build/core/archive/symlink-policy.js
 
 
+
+/** As many as Linux follows. */
+const MAX_HOPS = 40;
 const FORBIDDEN_CHARACTER = /[\\\p{Cc}]/u;
 const symlink_policy_DRIVE_LETTER = /^[A-Za-z]:/;
 /**
- * Vouches for a symlink: its target is relative, stays inside the tree at every step, passes through no other symlink
- * and ends at a file or directory of the archive (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive`.
+ * Follows the symlinks of a planned tree over the listing, each of them once whatever leads through it (contract 4.3,
+ * rule 5).
  */
-function verifySymlink(symlink, typeAt) {
-    const problem = targetTextProblem(symlink.target) ?? walkProblem(symlink, typeAt);
-    if (problem !== undefined)
-        throw unsafeEntry(symlink.path, `is a symlink ${problem}`);
+class SymlinkResolver {
+    #root;
+    #platform;
+    #targets = new Map();
+    #resolved = new Map();
+    /** No way may leave `root`. */
+    constructor(root, platform) {
+        this.#root = root;
+        this.#platform = platform;
+    }
+    /** Makes a symlink known; all of them must be before the first is resolved. */
+    add(symlink, target) {
+        this.#targets.set(symlink, target);
+    }
+    /**
+     * Vouches for a symlink: its target is relative and stays inside the root at every step, also through other symlinks,
+     * of which there are at most 40 and no circle. It may lead to nothing. Throws ArchiveError `unsafe_archive`.
+     */
+    resolve(symlink) {
+        return this.#resolve(symlink, 1);
+    }
+    #resolve(symlink, depth) {
+        const known = this.#resolved.get(symlink);
+        if (known === 'on the way')
+            throw refused(symlink, 'that leads in a circle');
+        if (known !== undefined)
+            return known;
+        this.#resolved.set(symlink, 'on the way');
+        const resolution = this.#follow(symlink, depth);
+        this.#resolved.set(symlink, resolution);
+        return resolution;
+    }
+    #follow(symlink, depth) {
+        const target = this.#targets.get(symlink) ?? '';
+        const problem = targetTextProblem(target);
+        if (problem !== undefined)
+            throw refused(symlink, problem);
+        const parent = symlink.parent ?? this.#root;
+        const way = { at: parent, reach: parent, hops: depth, isDangling: false };
+        for (const step of target.split('/')) {
+            const stepProblem = this.#stepProblem(way, step);
+            if (stepProblem !== undefined)
+                throw refused(symlink, stepProblem);
+            if (way.hops > MAX_HOPS)
+                throw refused(symlink, `that passes through more than ${MAX_HOPS} symlinks`);
+        }
+        return { end: way.isDangling ? null : way.at, reach: way.reach, hops: way.hops - depth + 1 };
+    }
+    /** Takes one step of the way, or says why not. */
+    #stepProblem(way, step) {
+        if (way.isDangling)
+            return this.#danglingProblem(step);
+        if (way.at.type !== 'directory')
+            return 'that uses a file as a directory';
+        if (step === '' || step === '.')
+            return undefined;
+        return step === '..' ? this.#upProblem(way) : this.#downProblem(way, step);
+    }
+    #upProblem(way) {
+        const { parent } = way.at;
+        if (way.at === this.#root || parent === null)
+            return 'that points out of the archive';
+        if (way.reach === way.at)
+            way.reach = parent;
+        way.at = parent;
+        return undefined;
+    }
+    #downProblem(way, step) {
+        const next = way.at.children.get(comparisonKey(step, this.#platform));
+        if (next === undefined) {
+            way.isDangling = true;
+            return this.#danglingProblem(step);
+        }
+        if (next.name !== step)
+            return `that spells "${next.path}" in another way`;
+        if (next.type === 'symlink')
+            this.#passThrough(way, next);
+        else
+            way.at = next;
+        return undefined;
+    }
+    #passThrough(way, symlink) {
+        if (way.hops >= MAX_HOPS)
+            throw refused(symlink, `behind more than ${MAX_HOPS - 1} other symlinks`);
+        const { end, reach, hops } = this.#resolve(symlink, way.hops + 1);
+        way.hops += hops;
+        way.reach = commonDirectory(way.reach, reach);
+        way.isDangling = end === null;
+        way.at = end ?? way.at;
+    }
+    /** Nothing is there yet, but the host may put a symlink of its own there, behind which `..` would lead outside. */
+    #danglingProblem(step) {
+        if (step === '..')
+            return 'that goes up from something that the archive does not contain';
+        const problem = platformNameProblem(step, this.#platform);
+        return problem === undefined ? undefined : `whose target ${problem}`;
+    }
 }
 function targetTextProblem(target) {
     if (target === '')
@@ -27552,34 +27642,22 @@ function targetTextProblem(target) {
         return 'with a backslash or control character in its target';
     if (Buffer.byteLength(target) > MAX_PATH_BYTES)
         return `with a target of more than ${MAX_PATH_BYTES} bytes`;
+    if (target.split('/', MAX_PATH_LEVELS + 1).length > MAX_PATH_LEVELS)
+        return `with a target of more than ${MAX_PATH_LEVELS} components`;
     return undefined;
 }
-function walkProblem({ path, target }, typeAt) {
-    const steps = target.split('/');
-    if (steps.length > MAX_PATH_LEVELS)
-        return `with a target of more than ${MAX_PATH_LEVELS} components`;
-    const at = path.split('/').slice(0, -1);
-    let type = 'directory';
-    for (const step of steps) {
-        if (type !== 'directory')
-            return stopProblem(type);
-        if (step === '..' && at.length === 0)
-            return 'that points out of the archive';
-        walk(at, step);
-        type = at.length === 0 ? 'directory' : typeAt(at.join('/'));
+function commonDirectory(a, b) {
+    let [one, other] = [a, b];
+    while (one !== other) {
+        if (one.depth >= other.depth && one.parent !== null)
+            one = one.parent;
+        else if (other.parent !== null)
+            other = other.parent;
     }
-    return type === 'directory' || type === 'file' ? undefined : stopProblem(type);
+    return one;
 }
-function walk(at, step) {
-    if (step === '..')
-        at.pop();
-    else if (step !== '' && step !== '.')
-        at.push(step);
-}
-function stopProblem(type) {
-    if (type === 'symlink')
-        return 'that passes through another symlink';
-    return type === 'file' ? 'that uses a file as a directory' : 'to something that the archive does not contain';
+function refused(symlink, problem) {
+    return unsafeEntry(symlink.path, `is a symlink ${problem}`);
 }
 
 ;// CONCATENATED MODULE: ./build/core/archive/archive-policy.js
@@ -27589,28 +27667,85 @@ function stopProblem(type) {
 
 
 
+
 /** Some tools deflate a directory's empty data, to two bytes. */
 const EMPTY_DEFLATE_BYTES = 2;
 /**
- * Plans the extraction of an archive's whole listing: a single top-level directory left out where the rules say
- * `flattened`, every path safe on the platform before and after that, no two equal, symlinks that stay inside, modes
- * without set-uid (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive` naming the entry and the rule,
- * `archive_too_large` above a limit, `empty_artifact` when there is neither a file nor a symlink.
+ * An archive's listing, checked entry by entry as it is read, so that a small archive cannot cost more than its limits:
+ * counts (with the directories that paths imply), sizes, bytes of names, every path safe on the platform, no two equal.
+ * It keeps the entries themselves: a symlink's target may be set until the listing is planned.
  */
-function planExtraction(entries, rules) {
-    const { platform } = rules;
-    verifyDeclaredSizes(entries, rules);
-    const named = entries.map(entry => ({
-        path: parsePath(entry, platform),
-        type: requireExtractable(entry.name, entry.type),
-        entry,
-    }));
-    verifyNotEmpty(named);
-    const flattened = rules.shape === 'flattened' ? singleTopLevelDirectory(named) : null;
-    const kept = flattened === null ? named : flatten(named, flattened, platform);
-    const tree = buildTree(kept, platform);
-    verifyEntryCount(tree.directories.length, rules);
-    return { ...contentsOf(kept, tree), directories: tree.directories, flattened };
+class ArchiveListing {
+    #rules;
+    #tree;
+    #listed = new Map();
+    #bytes = 0;
+    #nameBytes = 0;
+    constructor(rules) {
+        this.#rules = rules;
+        this.#tree = new PlannedTree(rules.platform);
+    }
+    /**
+     * Throws ArchiveError `unsafe_archive` naming the entry and the rule that it breaks, `archive_too_large` as soon as
+     * the entries so far are above a limit.
+     */
+    add(entry) {
+        verifyEntryCount(this.#listed.size + 1, this.#rules);
+        this.#bytes += entry.size;
+        verifyExtractedBytes(this.#bytes, this.#rules);
+        verifyTargetSize(entry);
+        this.#nameBytes += entry.name.length + targetBytes(entry);
+        verifyNameBytes(this.#nameBytes, this.#rules);
+        const type = requireExtractable(entry.name, entry.type);
+        this.#listed.set(this.#tree.add(parsePath(entry, this.#rules.platform), type), entry);
+        // A single top-level directory, which is left out, does not count.
+        verifyEntryCount(this.#tree.count - 1, this.#rules);
+    }
+    /**
+     * Plans the extraction of all entries: a single top-level directory left out where the rules say `flattened`, symlinks
+     * that stay inside, modes without set-uid (contract 4.3, rule 5). Pauses at each `yield`, after little work.
+     * Throws ArchiveError `unsafe_archive`, `archive_too_large` above a limit, `empty_artifact` when there is neither a
+     * file nor a symlink.
+     */
+    *plan() {
+        verifyNotEmpty(this.#listed.keys());
+        const top = this.#rules.shape === 'flattened' ? singleDirectory(this.#tree.top) : null;
+        const root = top ?? this.#tree.top;
+        verifyEntryCount(this.#tree.count - (top === null ? 0 : 1), this.#rules);
+        for (const node of root.children.values())
+            parseEntryName(pathBelow(root, node), this.#rules.platform);
+        const directories = this.#tree.directories.filter(node => node !== top).map(node => pathBelow(root, node));
+        yield;
+        const files = yield* this.#planFiles(root);
+        const symlinks = yield* this.#planSymlinks(root);
+        const bytes = files.reduce((sum, { entry }) => sum + entry.size, 0);
+        return { files, symlinks, bytes, directories, flattened: top?.name ?? null };
+    }
+    /** In tree order. */
+    *#planFiles(root) {
+        const files = [];
+        for (const node of nodesInOrder(root)) {
+            const entry = this.#listed.get(node);
+            if (node.type === 'file' && entry !== undefined)
+                files.push({ path: pathBelow(root, node), mode: entry.executable ? 0o755 : 0o644, entry });
+            yield;
+        }
+        return files;
+    }
+    *#planSymlinks(root) {
+        const resolver = new SymlinkResolver(root, this.#rules.platform);
+        const listed = [...this.#listed].filter(([{ type }]) => type === 'symlink');
+        for (const [node, entry] of listed)
+            resolver.add(node, entry.target ?? '');
+        const symlinks = [];
+        for (const [node, entry] of listed) {
+            const { end, reach } = resolver.resolve(node);
+            const file = end?.type === 'file' ? pathBelow(root, end) : null;
+            symlinks.push({ path: pathBelow(root, node), target: entry.target ?? '', file, reach: pathBelow(root, reach) });
+            yield;
+        }
+        return symlinks;
+    }
 }
 /** The type, where it is one that is extracted; else throws ArchiveError `unsafe_archive`. */
 function requireExtractable(name, type) {
@@ -27629,58 +27764,30 @@ function parsePath(entry, platform) {
 function containsData(entry) {
     return entry.size > 0 || (entry.packedSize ?? 0) > EMPTY_DEFLATE_BYTES;
 }
-function verifyNotEmpty(named) {
-    if (named.some(({ type }) => type !== 'directory'))
-        return;
+/** Where it is still to be read, it has the entry's size. */
+function targetBytes({ type, target, size }) {
+    return type === 'symlink' ? (target?.length ?? size) : 0;
+}
+function verifyNotEmpty(listed) {
+    for (const { type } of listed)
+        if (type !== 'directory')
+            return;
     throw new ArchiveError('empty_artifact', 'The archive contains no files: nothing was installed; the publisher must publish a version with its files.');
 }
-function singleTopLevelDirectory(named) {
-    let top = null;
-    for (const { path, type } of named) {
-        const slash = path.indexOf('/');
-        if (slash === -1 && type !== 'directory')
-            return null;
-        const first = slash === -1 ? path : path.slice(0, slash);
-        if (top !== null && top !== first)
-            return null;
-        top = first;
+function singleDirectory(top) {
+    const [only = null, another] = top.children.values();
+    return another === undefined && only?.type === 'directory' ? only : null;
+}
+/** Each directory before what is in it, and that by name: the order of the tree digest, without comparing whole paths. */
+function* nodesInOrder(directory) {
+    for (const node of [...directory.children.values()].sort((a, b) => comparePaths(a.name, b.name))) {
+        yield node;
+        if (node.type === 'directory')
+            yield* nodesInOrder(node);
     }
-    return top;
 }
-function flatten(named, top, platform) {
-    verifyListedOnce(named, top);
-    const below = named.filter(({ path }) => path !== top);
-    // Not copied: copies of a large listing would take megabytes.
-    for (const entry of below)
-        entry.path = parseEntryName(entry.path.slice(top.length + 1), platform);
-    return below;
-}
-function verifyListedOnce(named, top) {
-    if (named.filter(({ path }) => path === top).length > 1)
-        throw unsafeEntry(top, 'is listed twice');
-}
-function buildTree(named, platform) {
-    const tree = new PlannedTree(platform);
-    for (const { path, type } of named)
-        tree.add(path, type);
-    return tree;
-}
-function contentsOf(named, tree) {
-    const files = [];
-    const symlinks = [];
-    let bytes = 0;
-    for (const { path, type, entry } of named) {
-        if (type === 'file') {
-            files.push({ path, mode: entry.executable ? 0o755 : 0o644, entry });
-            bytes += entry.size;
-        }
-        else if (type === 'symlink') {
-            const symlink = { path, target: entry.target ?? '' };
-            verifySymlink(symlink, at => tree.typeAt(at));
-            symlinks.push(symlink);
-        }
-    }
-    return { files, symlinks, bytes };
+function pathBelow(root, node) {
+    return root.depth === 0 ? node.path : node.path.slice(root.path.length + 1);
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip-end-record.js
@@ -27943,11 +28050,11 @@ const METHODS = new Map([
     [8, 'deflated'],
 ]);
 /**
- * Lists a ZIP by its central directory alone, which must contain exactly the promised headers and nothing else.
- * Throws ArchiveError `invalid_archive` for damage, encryption and methods other than stored and deflate,
+ * Lists a ZIP by its central directory alone, which must contain exactly the promised headers and nothing else, and adds
+ * each entry to `listing` as soon as it is read. Throws what the listing throws, and ArchiveError `invalid_archive` for damage, encryption and methods other than stored and deflate,
  * `unsafe_archive` for names in no or two encodings, `archive_too_large` above `max-entries`, `empty_artifact`.
  */
-async function readZipDirectory({ window, rules, slice }) {
+async function readZipDirectory({ window, rules, slice }, listing) {
     const location = locateDirectory(window);
     verifyEntryCount(location.count, rules);
     const entries = [];
@@ -27957,7 +28064,9 @@ async function readZipDirectory({ window, rules, slice }) {
         if (entries.length === location.count)
             throw invalidArchive(`its directory contains more than the ${location.count} headers it promises`);
         const header = readHeader(window, at, end);
-        entries.push(parseEntry(header));
+        const entry = parseEntry(header);
+        listing.add(entry);
+        entries.push(entry);
         at += header.bytes;
         if (slice.isOver())
             await slice.giveBack();
@@ -28292,26 +28401,24 @@ function contradiction(entry, what) {
 
 
 
-
 /**
  * Reads a ZIP's whole listing, local headers and symlinks' targets included, and plans its extraction; writes nothing.
- * Declared sizes are checked before anything is unpacked. The files are in the order of their data.
+ * Limits and names are checked while it is read, before anything is unpacked.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`.
  */
 async function planZip(zip) {
-    const directory = await readZipDirectory(zip);
-    verifyDeclaredSizes(directory.entries, zip.rules);
+    const listing = new ArchiveListing(zip.rules);
+    const directory = await readZipDirectory(zip, listing);
     const located = await locateEntries(zip, directory);
-    const complete = await readTargets(zip, located);
-    await zip.slice.giveBack();
-    return planExtraction(complete, zip.rules);
+    await readTargets(zip, located);
+    // All of the listing's entries have been located by now.
+    return (await zip.slice.run(listing.plan()));
 }
 async function readTargets({ window, slice }, entries) {
-    const complete = [];
     await slice.forEach(entries, entry => {
-        complete.push(entry.type === 'symlink' ? { ...entry, target: plan_zip_readTarget(window, entry) } : entry);
+        if (entry.type === 'symlink')
+            Object.assign(entry, { target: plan_zip_readTarget(window, entry) });
     });
-    return complete;
 }
 function plan_zip_readTarget(window, entry) {
     if (!isSmall(entry))
@@ -28320,7 +28427,6 @@ function plan_zip_readTarget(window, entry) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/tree-writer.js
-
 
 
 
@@ -28350,7 +28456,7 @@ class TreeWriter {
         await this.#slice.forEach(directories, path => this.makeDirectory(path));
         const written = await writeFiles(files);
         await this.#slice.forEach(symlinks, symlink => this.makeSymlink(symlink));
-        return { files: inTreeOrder(written), symlinks, directories, bytes, flattened };
+        return { files: inOrderOf(files, written), symlinks, directories, bytes, flattened };
     }
     /** Makes a directory, mode 0755. */
     makeDirectory(path) {
@@ -28403,6 +28509,10 @@ class TreeWriter {
     #at(path) {
         return `${this.#root}/${path}`;
     }
+}
+function inOrderOf(planned, written) {
+    const byPath = new Map(written.map(file => [file.path, file]));
+    return planned.flatMap(({ path }) => byPath.get(path) ?? []);
 }
 function asHostError(path, action) {
     try {
@@ -28518,7 +28628,8 @@ async function extractZip(artifact, { target, limits, signal }) {
     return await writer.writeTree(plan, files => writeFiles(extraction, files));
 }
 async function writeFiles({ window, slice, writer }, planned) {
-    const { batched = [], single = [], large = [] } = Object.groupBy(planned, ({ entry }) => howToRead(entry));
+    const inDataOrder = planned.toSorted((a, b) => a.entry.dataOffset - b.entry.dataOffset);
+    const { batched = [], single = [], large = [] } = Object.groupBy(inDataOrder, ({ entry }) => howToRead(entry));
     const files = [];
     for await (const { file, bytes } of readInBatches(window, batched)) {
         files.push(writer.writeFile(file, bytes));
@@ -33113,12 +33224,16 @@ async function stagePart({ layout, request, tools }, { content, tree, artifactSh
         leftBehind,
     };
 }
-/** What is below a folder, with paths relative to it. */
+/** What is below a folder, with paths relative to it; its symlinks do not leave it. */
 function treeBelow({ files, symlinks }, folder) {
-    const below = (entries) => entries
-        .filter(({ path }) => path.startsWith(`${folder}/`))
-        .map(entry => ({ ...entry, path: entry.path.slice(folder.length + 1) }));
-    return { files: below(files), symlinks: below(symlinks) };
+    const isBelow = ({ path }) => path.startsWith(`${folder}/`);
+    const below = (path) => path.slice(folder.length + 1);
+    return {
+        files: files.filter(isBelow).map(file => ({ ...file, path: below(file.path) })),
+        symlinks: symlinks.filter(isBelow).map(({ path, target, file, reach }) => {
+            return { path: below(path), target, file: file === null ? null : below(file), reach: below(reach) };
+        }),
+    };
 }
 /** Both manifest and plugin.yaml may name what a plugin needs. */
 function part_union(names, more = []) {
@@ -33381,16 +33496,22 @@ function latin1Of(block, { at, length }) {
 
 
 const tar_pax_SPACE = 0x20;
+const ZERO = 0x30;
+const NINE = 0x39;
 const EQUALS = 0x3d;
 const LINE_FEED = 0x0a;
 /** Without a bound the search for a record's length costs the square of the bytes. */
 const MAX_LENGTH_DIGITS = 8;
 const DECIMAL = /^(0|[1-9][0-9]{0,14})$/;
+/** Longer keys than any that matters. */
+const MAX_KEY_BYTES = 64;
+const KEY_STARTS = new Set(Buffer.from('plsGS'));
+const NAMING_KEYS = new Set(['path', 'linkpath', 'size']);
 const SPECIAL_KEY = /^(GNU\.|SCHILY\.(realsize|filetype)$)/;
 /**
  * The fields of a PAX extended header about one member. Keys that change neither name nor content, like times and
- * attributes, are left out. Throws ArchiveError `invalid_archive` for malformed records, a repeated key, an empty path
- * or linkpath and a size that is not a number, `unsafe_archive` for names that are not UTF-8.
+ * attributes, are left out. Throws ArchiveError `invalid_archive` for malformed records, one of these keys twice, an
+ * empty path or linkpath and a size that is not a number, `unsafe_archive` for names that are not UTF-8.
  */
 function parsePaxFields(body) {
     const records = parseRecords(body);
@@ -33404,32 +33525,61 @@ function parsePaxFields(body) {
     };
 }
 /**
- * Refuses a PAX global header with more than a comment (`git archive` writes its commit): anything else would apply
- * to every member that follows. Throws ArchiveError `invalid_archive`.
+ * Refuses a PAX global header about names, targets and sizes, which would apply to every member that follows; `git
+ * archive` writes a comment, other tools times and owners. Throws ArchiveError `invalid_archive`.
  */
 function verifyGlobalPax(body) {
-    for (const key of parseRecords(body).keys()) {
-        if (key !== 'comment')
-            throw invalidArchive('a PAX global header contains more than a comment');
-    }
+    const [key] = parseRecords(body).keys();
+    if (key !== undefined)
+        throw invalidArchive(`a PAX global header sets ${key} for every member that follows`);
 }
-/** Records of the form `<length> <key>=<value>\n`; the length counts the whole record. */
+/**
+ * The records that change what a member is. Each has the form `<length> <key>=<value>\n`; the length counts the whole
+ * record. Reads byte by byte: a header may consist of thousands of records.
+ */
 function parseRecords(body) {
     const records = new Map();
     for (let at = 0; at < body.length;) {
-        const space = body.subarray(at, at + MAX_LENGTH_DIGITS + 1).indexOf(tar_pax_SPACE);
-        const length = parseDecimal(body.toString('latin1', at, at + Math.max(space, 0)));
-        const record = body.subarray(at + space + 1, at + length);
-        const equals = record.indexOf(EQUALS);
-        if (at + length > body.length || equals < 1 || record.at(-1) !== LINE_FEED)
+        const keyAt = endOfDigits(body, at) + 1;
+        const end = at + parseDecimal(body.toString('latin1', at, keyAt - 1));
+        const equals = indexOfEquals(body, keyAt, end);
+        if (body[keyAt - 1] !== tar_pax_SPACE || equals === keyAt || body[end - 1] !== LINE_FEED)
             throw malformed('record');
-        const key = record.toString('latin1', 0, equals);
-        if (records.has(key))
+        const key = decisiveKey(body, keyAt, equals);
+        if (key !== undefined && records.has(key))
             throw invalidArchive('a PAX header repeats a key');
-        records.set(key, record.subarray(equals + 1, -1));
-        at += length;
+        if (key !== undefined)
+            records.set(key, body.subarray(equals + 1, end - 1));
+        at = end;
     }
     return records;
+}
+function endOfDigits(body, start) {
+    let at = start;
+    while (at < start + MAX_LENGTH_DIGITS && isDigit(body[at]))
+        at++;
+    return at;
+}
+function isDigit(byte) {
+    return byte !== undefined && byte >= ZERO && byte <= NINE;
+}
+/** Between a key and its value. */
+function indexOfEquals(body, start, end) {
+    if (end > body.length)
+        throw malformed('record');
+    let at = start;
+    while (at < end && body[at] !== EQUALS)
+        at++;
+    if (at >= end)
+        throw malformed('record');
+    return at;
+}
+/** A key that matters, or undefined: to decode every other one costs more than to read it. */
+function decisiveKey(body, start, end) {
+    if (end - start > MAX_KEY_BYTES || !KEY_STARTS.has(body[start] ?? 0))
+        return undefined;
+    const key = body.toString('latin1', start, end);
+    return NAMING_KEYS.has(key) || SPECIAL_KEY.test(key) ? key : undefined;
 }
 function decodeName(value) {
     if (value.length === 0)
@@ -33461,8 +33611,8 @@ function malformed(what) {
 function isRoot({ storedName, type }) {
     return type === 'directory' && (storedName === './' || storedName === '.');
 }
-/** Of a PAX header or a long name: the whole of it must be in memory. */
-const MAX_EXTENSION_BYTES = 1024 * 1024;
+/** Of all PAX headers and long names before one member. */
+const MAX_EXTENSION_BYTES = 64 * 1024;
 const END_BLOCKS = 2;
 const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES);
 const EMPTY_SHA256 = (0,external_node_crypto_namespaceObject.hash)('sha256', '', 'hex');
@@ -33474,8 +33624,12 @@ const EMPTY_SHA256 = (0,external_node_crypto_namespaceObject.hash)('sha256', '',
 class TarListing {
     #limits;
     #entries = [];
+    #count = 0;
     #collected = headerBlock();
     #announced = {};
+    /** Bytes of the extension headers since the last member, and of all. */
+    #announcedBytes = 0;
+    #extensionBytes = 0;
     #member = null;
     /** Bytes of padding that are still to come. */
     #padding = 0;
@@ -33495,11 +33649,16 @@ class TarListing {
             at += this.#takeFrom(piece, at);
         this.#passed += piece.length;
     }
-    /** The members in their order. Throws ArchiveError `invalid_archive` unless the archive is complete. */
+    /** The members that are complete since the last call, in their order. */
+    take() {
+        const entries = this.#entries;
+        this.#entries = [];
+        return entries;
+    }
+    /** Throws ArchiveError `invalid_archive` unless the archive is complete. */
     finish() {
         if (this.#endBlocks < END_BLOCKS || this.#collected.filled > 0)
             throw invalidArchive('its tar ends in the middle');
-        return this.#entries;
     }
     #takeFrom(piece, at) {
         if (this.#member !== null)
@@ -33548,9 +33707,17 @@ class TarListing {
         if (this.#endBlocks > 0)
             throw invalidArchive('something follows the end of its tar');
         if (isExtension(header))
-            this.#collected = extensionData(header);
+            this.#collected = this.#extensionData(header);
         else
             this.#addMember(header, end);
+    }
+    #extensionData(header) {
+        this.#announcedBytes += header.size;
+        this.#extensionBytes += header.size;
+        if (header.size === 0 || this.#announcedBytes > MAX_EXTENSION_BYTES)
+            throw invalidArchive(`its tar announces a member in ${this.#announcedBytes} bytes, of 1 to ${MAX_EXTENSION_BYTES}`);
+        verifyExtensionBytes(this.#extensionBytes, this.#limits);
+        return { bytes: Buffer.allocUnsafe(tar_listing_padded(header.size)), filled: 0, header };
     }
     #announce({ type }, body) {
         if (type === 'pax global') {
@@ -33565,8 +33732,10 @@ class TarListing {
     #addMember(header, dataOffset) {
         const entry = { ...tar_listing_toEntry(header, this.#announced), dataOffset };
         this.#announced = {};
+        this.#announcedBytes = 0;
         this.#bytes += entry.size;
-        verifyEntryCount(this.#entries.length + 1, this.#limits);
+        this.#count += 1;
+        verifyEntryCount(this.#count, this.#limits);
         verifyExtractedBytes(this.#bytes, this.#limits);
         this.#padding = tar_listing_padded(entry.size) - entry.size;
         const member = { entry, digest: new StreamedDigest(entry.size), missing: entry.size };
@@ -33585,12 +33754,6 @@ function headerBlock() {
 }
 function isExtension({ type }) {
     return type === 'pax' || type === 'pax global' || type === 'gnu name' || type === 'gnu link name';
-}
-function extensionData(header) {
-    if (header.size === 0 || header.size > MAX_EXTENSION_BYTES) {
-        throw invalidArchive(`a tar header announces ${header.size} bytes about the next member`);
-    }
-    return { bytes: Buffer.allocUnsafe(tar_listing_padded(header.size)), filled: 0, header };
 }
 function tar_listing_padded(size) {
     return Math.ceil(size / TAR_BLOCK_BYTES) * TAR_BLOCK_BYTES;
@@ -33840,7 +34003,6 @@ function zstd_frames_tooLarge(problem) {
 
 
 
-
 /** Of the decoder's input and output: with 16 KiB, Node's default, it takes five times as long. */
 const zstd_stream_PIECE_BYTES = 1024 * 1024;
 /** What a tar may need beyond its files' bytes: headers, long names and padding for each entry, zeros at the end. */
@@ -33850,8 +34012,8 @@ const TAR_TRAILER_BYTES = 1024 * 1024;
  * The tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested; it can be
  * read as often as needed. Every frame is found by its headers before the first is unpacked, and each must be used up
  * and yield what it declares.
- * Throws ArchiveError `invalid_archive`, `archive_too_large` as soon as there is more than the limits and a tar's own
- * overhead allow, and `unsafe_archive` as soon as, above 1 MiB, there are 1,000 times the packed bytes.
+ * Throws ArchiveError `invalid_archive`, and `archive_too_large` as soon as there is more than the limits and a tar's own
+ * overhead allow.
  */
 async function* unpackZstd({ zstd }, limits) {
     const frames = parseZstdFrames(zstd);
@@ -33861,7 +34023,6 @@ async function* unpackZstd({ zstd }, limits) {
         for await (const piece of unpackFrame(zstd, frame)) {
             bytes += piece.length;
             verifyUnpackedBytes(bytes, limits);
-            verifyRatio(bytes, zstd.length);
             yield piece;
         }
     }
@@ -33912,6 +34073,8 @@ function toArchiveError(error) {
 
 /** Up to here a file is written in one go. */
 const SMALL_FILE_BYTES = 1024 * 1024;
+/** So many bytes of a tar can be headers all of them, and are listed in a few milliseconds. */
+const LISTED_BYTES = 128 * 1024;
 /**
  * Extracts an opened artifact's tar, every path as the tar has it, without a leading `./`. Unpacks twice: first to
  * check the whole listing, and to find room for it, then to write. Both readings are of the same bytes in memory, and
@@ -33925,21 +34088,30 @@ async function extractTar(opened, { target, limits, signal }) {
     const slice = new TimeSlice(signal);
     const writer = new TreeWriter(target, slice);
     const extraction = { writer, slice, unpack: () => slice.pace(unpackZstd(opened, limits)) };
-    const members = (await listMembers(extraction, limits)).filter(entry => !isRoot(entry));
-    const plan = planExtraction(members, { ...limits, platform: process.platform, shape: 'as packed' });
+    const listing = await readListing(extraction, { ...limits, platform: process.platform, shape: 'as packed' });
+    const plan = await slice.run(listing.plan());
     return await writer.writeTree(plan, files => extract_tar_writeFiles(extraction, files));
 }
-async function listMembers({ unpack }, limits) {
-    const listing = new TarListing(limits);
-    for await (const piece of unpack())
-        listing.add(piece);
-    return listing.finish();
+async function readListing({ slice, unpack }, rules) {
+    const tar = new TarListing(rules);
+    const listing = new ArchiveListing(rules);
+    for await (const piece of unpack()) {
+        for (let at = 0; at < piece.length; at += LISTED_BYTES) {
+            tar.add(piece.subarray(at, at + LISTED_BYTES));
+            await slice.forEach(tar.take(), entry => {
+                if (!isRoot(entry))
+                    listing.add(entry);
+            });
+        }
+    }
+    tar.finish();
+    return listing;
 }
 async function extract_tar_writeFiles({ writer, slice, unpack }, planned) {
     const reader = new PieceReader(unpack());
     const files = [];
     try {
-        for (const file of planned) {
+        for (const file of planned.toSorted((a, b) => a.entry.dataOffset - b.entry.dataOffset)) {
             const { dataOffset, size, sha256 } = file.entry;
             const written = size > SMALL_FILE_BYTES
                 ? await writer.writeFileFrom(file, reader.stream(dataOffset, size))
@@ -34298,7 +34470,6 @@ function buildManifest(written) {
 
 
 
-
 /**
  * Vouches for an extracted project: its tree digest is `content_sha256`, without the root's `manifest.json` and with
  * the target's bytes for symlinks to regular files (docs/contracts.md, "Tree digest"); each part of the manifest has
@@ -34315,8 +34486,8 @@ function verifyContent(manifest, tree) {
 }
 function digestedFiles({ files, symlinks }) {
     const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
-    const linked = symlinks.flatMap(({ path, target }) => {
-        const sha256 = digests.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(path), target));
+    const linked = symlinks.flatMap(({ path, file }) => {
+        const sha256 = digests.get(file ?? '');
         return sha256 === undefined ? [] : [{ path, sha256 }];
     });
     return [...files, ...linked];
@@ -34333,28 +34504,15 @@ function verifyFolders(parts, directories) {
         return;
     throw invalidManifest(`the archive has no directory for parts that it names: ${cleanForeignText(missing.join(', '))}`);
 }
+/** They may not even come back: the folder may be installed under another name. */
 function verifySymlinksStayInside(parts, symlinks) {
     const folders = new Set(parts.map(({ folder }) => folder));
-    for (const { path, target } of symlinks) {
+    for (const { path, reach } of symlinks) {
         const folder = folderOf(path);
-        if (folders.has(folder) && leaves(path.slice(folder.length + 1), target)) {
-            throw unsafeEntry(path, `is a symlink that leads out of ${folder}, which is installed separately`);
-        }
+        if (!folders.has(folder) || `${reach}/`.startsWith(`${folder}/`))
+            continue;
+        throw unsafeEntry(path, `is a symlink that leads out of ${folder}, which is installed separately`);
     }
-}
-/**
- * Whether the path goes above the folder at any step, even if it comes back: the folder may be installed under another
- * name.
- */
-function leaves(pathInFolder, target) {
-    let depth = pathInFolder.split('/').length - 1;
-    return target.split('/').some(step => {
-        if (step === '..')
-            depth--;
-        else if (step !== '' && step !== '.')
-            depth++;
-        return depth < 0;
-    });
 }
 function ownDigestWarnings(parts, digested) {
     const filesOf = Map.groupBy(digested, ({ path }) => folderOf(path));

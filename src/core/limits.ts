@@ -10,8 +10,6 @@ export const MAX_PATH_BYTES = 4096
 /** Leaves room, below the system's limit for a path, for the names that this action makes. */
 export const MAX_PROJECT_ROOT_BYTES = 3500
 export const MAX_PATH_LEVELS = 64
-export const MAX_COMPRESSION_RATIO = 1000
-export const RATIO_APPLIES_ABOVE_BYTES = 1024 * 1024
 export const MAX_JSON_BODY_BYTES = 1024 * 1024
 /** Of a file that someone writes by hand: settings and their template. */
 export const MAX_SMALL_FILE_BYTES = 256 * 1024

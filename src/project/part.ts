@@ -45,13 +45,16 @@ export async function stagePart(
   }
 }
 
-/** What is below a folder, with paths relative to it. */
+/** What is below a folder, with paths relative to it; its symlinks do not leave it. */
 function treeBelow({ files, symlinks }: ExtractedTree, folder: string): PartTree {
-  const below = <Entry extends { path: string }>(entries: readonly Entry[]): Entry[] =>
-    entries
-      .filter(({ path }) => path.startsWith(`${folder}/`))
-      .map(entry => ({ ...entry, path: entry.path.slice(folder.length + 1) }))
-  return { files: below(files), symlinks: below(symlinks) }
+  const isBelow = ({ path }: { path: string }): boolean => path.startsWith(`${folder}/`)
+  const below = (path: string): string => path.slice(folder.length + 1)
+  return {
+    files: files.filter(isBelow).map(file => ({ ...file, path: below(file.path) })),
+    symlinks: symlinks.filter(isBelow).map(({ path, target, file, reach }) => {
+      return { path: below(path), target, file: file === null ? null : below(file), reach: below(reach) }
+    }),
+  }
 }
 
 /** Both manifest and plugin.yaml may name what a plugin needs. */

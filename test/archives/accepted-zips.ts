@@ -61,6 +61,12 @@ export const ACCEPTED_ZIPS: readonly AcceptedZip[] = [
     symlinks: { 'd/l': '.././a' },
     directories: ['d'],
   }),
+  accepted('a chain of symlinks, as libraries have', [file('libx.so.1.2', 'code'), symlink('libx.so.1', 'libx.so.1.2'), symlink('libx.so', 'libx.so.1')], {
+    symlinks: { 'libx.so.1': 'libx.so.1.2', 'libx.so': 'libx.so.1' },
+  }),
+  accepted('a symlink through another to a directory', [A, file('d/x'), symlink('l', 'd'), symlink('m', 'l/x')], { symlinks: { l: 'd', m: 'l/x' }, directories: ['d'] }),
+  accepted('a symlink to nothing inside', [A, symlink('l', 'nothing'), symlink('d/m', '../data/db')], { symlinks: { l: 'nothing', 'd/m': '../data/db' }, directories: ['d'] }),
+  accepted('nothing but zeros', [file('zeros', Buffer.alloc(4 * 1024 * 1024)), A]),
   accepted('a deflated symlink', [A, { ...symlink('l', 'a'), stored: false }], { symlinks: { l: 'a' } }),
   accepted('UTF-8 names', [file('grün'), file('日本/文'), file('😀')], { directories: ['日本'] }),
   accepted('a byte order mark in a name', [file('\ufeffa'), A]),

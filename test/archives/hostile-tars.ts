@@ -105,9 +105,10 @@ const types: HostileTar[] = [
 const symlinks: HostileTar[] = [
   tar('unsafe_archive--symlink-absolute', [symlink('l', '/etc/passwd')]),
   tar('unsafe_archive--symlink-out', [symlink('l', '../x')]),
-  tar('unsafe_archive--symlink-dangling', [symlink('l', 'nothing')]),
+  tar('unsafe_archive--symlink-up-from-nothing', [symlink('l', 'nothing/../good.txt')]),
+  tar('unsafe_archive--symlink-out-behind-another', [directory('d/e/'), symlink('l', 'd/e'), symlink('d/m', '../l/../../../x')]),
+  tar('unsafe_archive--symlink-circle', [symlink('a', 'b'), symlink('b', 'a')]),
   tar('unsafe_archive--symlink-without-target', [symlink('l', '')]),
-  tar('unsafe_archive--symlink-through-another', [directory('d/'), symlink('l', 'd'), file('d/f'), symlink('m', 'l/f')]),
   tar('unsafe_archive--symlink-then-write-through', [symlink('l', '.'), file('l/evil', 'evil')]),
   tar('unsafe_archive--symlink-then-same-name', [symlink('l', 'good.txt'), file('l', 'evil')]),
   tar('unsafe_archive--symlink-with-data', [symlink('l', 'good.txt', { data: 'evil' })]),
@@ -139,8 +140,9 @@ const headers: HostileTar[] = [
 const pairs = { path: 'a', size: '4' }
 
 const words: HostileTar[] = [
-  announced('invalid_archive--pax-too-large', [pax({ comment: 'x'.repeat(MIB) })]),
-  announced('invalid_archive--gnu-name-too-large', [gnuLong('L', 'x'.repeat(MIB))]),
+  announced('invalid_archive--pax-too-large', [pax({ comment: 'x'.repeat(64 * KIB) })]),
+  announced('invalid_archive--pax-too-large-together', [pax({ comment: 'x'.repeat(40 * KIB) }, 'g'), pax({ comment: 'x'.repeat(40 * KIB) })]),
+  announced('invalid_archive--gnu-name-too-large', [gnuLong('L', 'x'.repeat(64 * KIB))]),
   announced('invalid_archive--pax-empty', [{ name: 'x', type: 'x' }]),
   announced('invalid_archive--pax-twice', [pax(pairs), pax({ path: 'b' })]),
   announced('invalid_archive--gnu-name-twice', [gnuLong('L', LONG), gnuLong('L', 'b')]),
@@ -198,6 +200,7 @@ const sizes: HostileTar[] = [
   tar('archive_too_large--declares-a-byte-too-much', [file('x', '', { size: 4 * MIB - 3 })]),
   tar('archive_too_large--all-together', [file('x', NOISE), file('y', '', { size: 2 * MIB })]),
   tar('archive_too_large--too-many-entries', Array.from({ length: 50 }, (_, index) => file(`f${index}`))),
+  tar('archive_too_large--too-many-pax-bytes', Array.from({ length: 40 }, (_, index) => [pax({ comment: 'x'.repeat(60 * KIB) }), file(`f${index}`)]).flat()),
   tar('archive_too_large--too-many-implied-directories', [pax({ path: `${'a/'.repeat(51)}f` }), file('f')]),
 ]
 

@@ -139,12 +139,11 @@ const symlinks: HostileZip[] = [
   zip('unsafe_archive--symlink-escapes-and-returns', [GOOD, file('t/x'), symlink('l', '../t/x')]),
   zip('unsafe_archive--symlink-escapes-in-the-middle', [GOOD, file('d/x'), symlink('l', 'd/../../good.txt')]),
   zip('unsafe_archive--symlink-escapes-only-after-flattening', [file('top/a'), symlink('top/l', '../top/a')]),
-  zip('unsafe_archive--symlink-dangles', [GOOD, symlink('l', 'nothing')]),
   zip('unsafe_archive--symlink-dangles-on-the-way', [GOOD, symlink('l', 'nothing/../good.txt')]),
   zip('unsafe_archive--symlink-to-itself', [GOOD, symlink('l', 'l')]),
+  zip('unsafe_archive--symlink-out-through-a-symlink', [GOOD, file('d/e/x'), symlink('l', 'd/e'), symlink('d/m', '../l/../../../x')]),
+  zip('unsafe_archive--symlink-loop-through-a-directory', [GOOD, symlink('d/a', '../b'), symlink('b', 'd/a/x')]),
   zip('unsafe_archive--symlink-loop', [GOOD, symlink('a', 'b'), symlink('b', 'a')]),
-  zip('unsafe_archive--symlink-to-a-symlink', [GOOD, symlink('a', 'good.txt'), symlink('b', 'a')]),
-  zip('unsafe_archive--symlink-through-a-symlink', [file('d/x'), GOOD, symlink('a', 'd'), symlink('b', 'a/x')]),
   zip('unsafe_archive--symlink-through-a-file', [GOOD, symlink('l', 'good.txt/../good.txt')]),
   zip('unsafe_archive--symlink-to-a-file-as-directory', [GOOD, symlink('l', 'good.txt/')]),
   zip('unsafe_archive--symlink-other-spelling', [GOOD, file('\u00e9'), symlink('l', 'e\u0301')]),
@@ -319,8 +318,6 @@ const sizes: HostileZip[] = [
   zip('archive_too_large--too-many-implied-directories', [GOOD, file(Array.from({ length: 52 }, () => 'd').join('/'))]),
   zip('archive_too_large--one-declared-size', [GOOD, { ...file('x'), both: { size: LARGE, packedSize: 9000 }, packed: Buffer.alloc(9000) }]),
   zip('archive_too_large--sum-of-declared-sizes', Array.from({ length: 9 }, (_, index) => ({ ...file(`f${index}`), both: { size: MIB } }))),
-  zip('unsafe_archive--bomb-by-ratio-of-an-entry', [GOOD, file('x', Buffer.alloc(7 * MIB))]),
-  zip('unsafe_archive--bomb-by-ratio-of-the-whole', Array.from({ length: 7 }, (_, index) => ({ ...file(`f${index}`), both: { size: MIB } }))),
 ]
 
 const SPREAD = Buffer.from(Array.from({ length: 2 * MIB }, (_, index) => (index * index * 31 + (index >> 7)) & 0xff))

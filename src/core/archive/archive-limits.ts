@@ -1,29 +1,20 @@
 import { ArchiveError } from '../errors.ts'
-import { MAX_COMPRESSION_RATIO, MAX_PATH_BYTES, RATIO_APPLIES_ABOVE_BYTES } from '../limits.ts'
+import { MAX_PATH_BYTES } from '../limits.ts'
 import { type ArchiveEntry, unsafeEntry } from './archive-entry.ts'
+
+/** Several times what the longest real paths need on average. */
+const NAME_BYTES_PER_ENTRY = 256
+/** So that a few entries may have the longest of names. */
+const SPARE_NAME_BYTES = 1024 * 1024
+
+/** Of PAX headers and long names in a tar; most members need none. */
+const EXTENSION_BYTES_PER_ENTRY = 1024
+const SPARE_EXTENSION_BYTES = 1024 * 1024
 
 /** How large the operator lets an archive become; the inputs `max-extracted-bytes` and `max-entries`. */
 export interface ExtractionLimits {
   readonly maxExtractedBytes: number
   readonly maxEntries: number
-}
-
-/**
- * Checks the sizes that an archive's listing declares, before anything is unpacked. Throws ArchiveError
- * `archive_too_large` above a limit, `unsafe_archive` for a symlink's target of more than 4,096 bytes and for more
- * than 1,000 bytes out of one packed byte, of an entry above 1 MiB or of the whole.
- */
-export function verifyDeclaredSizes(entries: readonly ArchiveEntry[], limits: ExtractionLimits): void {
-  verifyEntryCount(entries.length, limits)
-  let bytes = 0
-  let packed: number | null = 0
-  for (const entry of entries) {
-    bytes += entry.size
-    packed = packed === null || entry.packedSize === null ? null : packed + entry.packedSize
-    verifyEntrySize(entry)
-  }
-  verifyExtractedBytes(bytes, limits)
-  if (packed !== null) verifyRatio(bytes, packed)
 }
 
 /**
@@ -50,30 +41,32 @@ export function verifyExtractedBytes(bytes: number, limits: ExtractionLimits): v
 }
 
 /**
- * Throws ArchiveError `unsafe_archive` when the archive as a whole, above 1 MiB, unpacks to more than 1,000 times its
- * packed bytes.
+ * Throws ArchiveError `archive_too_large` when the names and symlinks' targets in a listing, which are in memory all at
+ * once, have more than 256 characters for each entry of `max-entries`.
  */
-export function verifyRatio(bytes: number, packed: number): void {
-  if (!isBeyondRatio(bytes, packed)) return
+export function verifyNameBytes(bytes: number, { maxEntries }: ExtractionLimits): void {
+  const most = maxEntries * NAME_BYTES_PER_ENTRY + SPARE_NAME_BYTES
+  if (bytes <= most) return
   throw new ArchiveError(
-    'unsafe_archive',
-    `The archive unpacks from ${packed} to ${bytes} bytes, more than ${MAX_COMPRESSION_RATIO}:1: nothing was installed; ` +
-      'it looks like a decompression bomb. Ask its publisher.',
+    'archive_too_large',
+    `The archive's names are longer than the ${most} bytes that max-entries (${maxEntries}) allows for them: nothing was ` +
+      'installed; raise the input max-entries if the artifact is meant to be that large.',
   )
 }
 
-function verifyEntrySize(entry: ArchiveEntry): void {
-  if (entry.type === 'symlink' && entry.size > MAX_PATH_BYTES) {
-    throw unsafeEntry(entry.name, `is a symlink with a target of more than ${MAX_PATH_BYTES} bytes`)
-  }
-  if (entry.packedSize !== null && isBeyondRatio(entry.size, entry.packedSize)) {
-    throw unsafeEntry(
-      entry.name,
-      `unpacks from ${entry.packedSize} to ${entry.size} bytes, more than ${MAX_COMPRESSION_RATIO}:1`,
-    )
-  }
+/** Throws ArchiveError `archive_too_large` when a tar says more about its members than `max-entries` members need. */
+export function verifyExtensionBytes(bytes: number, { maxEntries }: ExtractionLimits): void {
+  const most = maxEntries * EXTENSION_BYTES_PER_ENTRY + SPARE_EXTENSION_BYTES
+  if (bytes <= most) return
+  throw new ArchiveError(
+    'archive_too_large',
+    `The archive has more than the ${most} bytes of PAX headers and long names that max-entries (${maxEntries}) allows: ` +
+      'nothing was installed; raise the input max-entries if the artifact is meant to be that large.',
+  )
 }
 
-function isBeyondRatio(bytes: number, packed: number): boolean {
-  return bytes > RATIO_APPLIES_ABOVE_BYTES && bytes > packed * MAX_COMPRESSION_RATIO
+/** Throws ArchiveError `unsafe_archive` for a symlink's target of more than 4,096 bytes. */
+export function verifyTargetSize({ name, type, size }: ArchiveEntry): void {
+  if (type !== 'symlink' || size <= MAX_PATH_BYTES) return
+  throw unsafeEntry(name, `is a symlink with a target of more than ${MAX_PATH_BYTES} bytes`)
 }

@@ -1,9 +1,16 @@
 import { ArchiveError } from '../errors.ts'
+import { comparePaths } from '../trust/tree-digest.ts'
 import { type ArchiveEntry, type ExtractableType, unsafeEntry } from './archive-entry.ts'
-import { type ExtractionLimits, verifyDeclaredSizes, verifyEntryCount } from './archive-limits.ts'
+import {
+  type ExtractionLimits,
+  verifyEntryCount,
+  verifyExtractedBytes,
+  verifyNameBytes,
+  verifyTargetSize,
+} from './archive-limits.ts'
 import { parseEntryName } from './entry-names.ts'
-import { PlannedTree } from './planned-tree.ts'
-import { type PlannedSymlink, verifySymlink } from './symlink-policy.ts'
+import { PlannedTree, type TreeNode } from './planned-tree.ts'
+import { SymlinkResolver } from './symlink-policy.ts'
 
 /** Some tools deflate a directory's empty data, to two bytes. */
 const EMPTY_DEFLATE_BYTES = 2
@@ -15,21 +22,25 @@ export interface PlannedFile<Entry> {
   readonly entry: Entry
 }
 
+export interface PlannedSymlink {
+  readonly path: string
+  readonly target: string
+  /** The file that it leads to, through any other symlinks; null for a directory, and where the archive has nothing. */
+  readonly file: string | null
+  /** The deepest directory that the way there never leaves; empty for the top. */
+  readonly reach: string
+}
+
 /** Everything that an extraction creates, in this order: directories, parents before children; files; symlinks. */
 export interface ExtractionPlan<Entry> {
   readonly directories: readonly string[]
+  /** In the order of the tree digest. */
   readonly files: readonly PlannedFile<Entry>[]
   readonly symlinks: readonly PlannedSymlink[]
   /** Bytes of all files. */
   readonly bytes: number
   /** Name of the single top-level directory that is left out, or null. */
   readonly flattened: string | null
-}
-
-interface NamedEntry<Entry> {
-  path: string
-  readonly type: ExtractableType
-  readonly entry: Entry
 }
 
 /** What an extraction must respect. */
@@ -41,28 +52,84 @@ export interface ExtractionRules extends ExtractionLimits {
 }
 
 /**
- * Plans the extraction of an archive's whole listing: a single top-level directory left out where the rules say
- * `flattened`, every path safe on the platform before and after that, no two equal, symlinks that stay inside, modes
- * without set-uid (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive` naming the entry and the rule,
- * `archive_too_large` above a limit, `empty_artifact` when there is neither a file nor a symlink.
+ * An archive's listing, checked entry by entry as it is read, so that a small archive cannot cost more than its limits:
+ * counts (with the directories that paths imply), sizes, bytes of names, every path safe on the platform, no two equal.
+ * It keeps the entries themselves: a symlink's target may be set until the listing is planned.
  */
-export function planExtraction<Entry extends ArchiveEntry>(
-  entries: readonly Entry[],
-  rules: ExtractionRules,
-): ExtractionPlan<Entry> {
-  const { platform } = rules
-  verifyDeclaredSizes(entries, rules)
-  const named = entries.map(entry => ({
-    path: parsePath(entry, platform),
-    type: requireExtractable(entry.name, entry.type),
-    entry,
-  }))
-  verifyNotEmpty(named)
-  const flattened = rules.shape === 'flattened' ? singleTopLevelDirectory(named) : null
-  const kept = flattened === null ? named : flatten(named, flattened, platform)
-  const tree = buildTree(kept, platform)
-  verifyEntryCount(tree.directories.length, rules)
-  return { ...contentsOf(kept, tree), directories: tree.directories, flattened }
+export class ArchiveListing<Entry extends ArchiveEntry> {
+  readonly #rules: ExtractionRules
+  readonly #tree: PlannedTree
+  readonly #listed = new Map<TreeNode, Entry>()
+  #bytes = 0
+  #nameBytes = 0
+
+  constructor(rules: ExtractionRules) {
+    this.#rules = rules
+    this.#tree = new PlannedTree(rules.platform)
+  }
+
+  /**
+   * Throws ArchiveError `unsafe_archive` naming the entry and the rule that it breaks, `archive_too_large` as soon as
+   * the entries so far are above a limit.
+   */
+  add(entry: Entry): void {
+    verifyEntryCount(this.#listed.size + 1, this.#rules)
+    this.#bytes += entry.size
+    verifyExtractedBytes(this.#bytes, this.#rules)
+    verifyTargetSize(entry)
+    this.#nameBytes += entry.name.length + targetBytes(entry)
+    verifyNameBytes(this.#nameBytes, this.#rules)
+    const type = requireExtractable(entry.name, entry.type)
+    this.#listed.set(this.#tree.add(parsePath(entry, this.#rules.platform), type), entry)
+    // A single top-level directory, which is left out, does not count.
+    verifyEntryCount(this.#tree.count - 1, this.#rules)
+  }
+
+  /**
+   * Plans the extraction of all entries: a single top-level directory left out where the rules say `flattened`, symlinks
+   * that stay inside, modes without set-uid (contract 4.3, rule 5). Pauses at each `yield`, after little work.
+   * Throws ArchiveError `unsafe_archive`, `archive_too_large` above a limit, `empty_artifact` when there is neither a
+   * file nor a symlink.
+   */
+  *plan(): Generator<void, ExtractionPlan<Entry>> {
+    verifyNotEmpty(this.#listed.keys())
+    const top = this.#rules.shape === 'flattened' ? singleDirectory(this.#tree.top) : null
+    const root = top ?? this.#tree.top
+    verifyEntryCount(this.#tree.count - (top === null ? 0 : 1), this.#rules)
+    for (const node of root.children.values()) parseEntryName(pathBelow(root, node), this.#rules.platform)
+    const directories = this.#tree.directories.filter(node => node !== top).map(node => pathBelow(root, node))
+    yield
+    const files = yield* this.#planFiles(root)
+    const symlinks = yield* this.#planSymlinks(root)
+    const bytes = files.reduce((sum, { entry }) => sum + entry.size, 0)
+    return { files, symlinks, bytes, directories, flattened: top?.name ?? null }
+  }
+
+  /** In tree order. */
+  *#planFiles(root: TreeNode): Generator<void, PlannedFile<Entry>[]> {
+    const files: PlannedFile<Entry>[] = []
+    for (const node of nodesInOrder(root)) {
+      const entry = this.#listed.get(node)
+      if (node.type === 'file' && entry !== undefined)
+        files.push({ path: pathBelow(root, node), mode: entry.executable ? 0o755 : 0o644, entry })
+      yield
+    }
+    return files
+  }
+
+  *#planSymlinks(root: TreeNode): Generator<void, PlannedSymlink[]> {
+    const resolver = new SymlinkResolver(root, this.#rules.platform)
+    const listed = [...this.#listed].filter(([{ type }]) => type === 'symlink')
+    for (const [node, entry] of listed) resolver.add(node, entry.target ?? '')
+    const symlinks: PlannedSymlink[] = []
+    for (const [node, entry] of listed) {
+      const { end, reach } = resolver.resolve(node)
+      const file = end?.type === 'file' ? pathBelow(root, end) : null
+      symlinks.push({ path: pathBelow(root, node), target: entry.target ?? '', file, reach: pathBelow(root, reach) })
+      yield
+    }
+    return symlinks
+  }
 }
 
 /** The type, where it is one that is extracted; else throws ArchiveError `unsafe_archive`. */
@@ -84,64 +151,32 @@ function containsData(entry: ArchiveEntry): boolean {
   return entry.size > 0 || (entry.packedSize ?? 0) > EMPTY_DEFLATE_BYTES
 }
 
-function verifyNotEmpty(named: readonly NamedEntry<ArchiveEntry>[]): void {
-  if (named.some(({ type }) => type !== 'directory')) return
+/** Where it is still to be read, it has the entry's size. */
+function targetBytes({ type, target, size }: ArchiveEntry): number {
+  return type === 'symlink' ? (target?.length ?? size) : 0
+}
+
+function verifyNotEmpty(listed: Iterable<TreeNode>): void {
+  for (const { type } of listed) if (type !== 'directory') return
   throw new ArchiveError(
     'empty_artifact',
     'The archive contains no files: nothing was installed; the publisher must publish a version with its files.',
   )
 }
 
-function singleTopLevelDirectory(named: readonly NamedEntry<ArchiveEntry>[]): string | null {
-  let top: string | null = null
-  for (const { path, type } of named) {
-    const slash = path.indexOf('/')
-    if (slash === -1 && type !== 'directory') return null
-    const first = slash === -1 ? path : path.slice(0, slash)
-    if (top !== null && top !== first) return null
-    top = first
+function singleDirectory(top: TreeNode): TreeNode | null {
+  const [only = null, another] = top.children.values()
+  return another === undefined && only?.type === 'directory' ? only : null
+}
+
+/** Each directory before what is in it, and that by name: the order of the tree digest, without comparing whole paths. */
+function* nodesInOrder(directory: TreeNode): Generator<TreeNode> {
+  for (const node of [...directory.children.values()].sort((a, b) => comparePaths(a.name, b.name))) {
+    yield node
+    if (node.type === 'directory') yield* nodesInOrder(node)
   }
-  return top
 }
 
-function flatten<Entry extends ArchiveEntry>(
-  named: readonly NamedEntry<Entry>[],
-  top: string,
-  platform: NodeJS.Platform,
-): NamedEntry<Entry>[] {
-  verifyListedOnce(named, top)
-  const below = named.filter(({ path }) => path !== top)
-  // Not copied: copies of a large listing would take megabytes.
-  for (const entry of below) entry.path = parseEntryName(entry.path.slice(top.length + 1), platform)
-  return below
-}
-
-function verifyListedOnce(named: readonly NamedEntry<ArchiveEntry>[], top: string): void {
-  if (named.filter(({ path }) => path === top).length > 1) throw unsafeEntry(top, 'is listed twice')
-}
-
-function buildTree(named: readonly NamedEntry<ArchiveEntry>[], platform: NodeJS.Platform): PlannedTree {
-  const tree = new PlannedTree(platform)
-  for (const { path, type } of named) tree.add(path, type)
-  return tree
-}
-
-function contentsOf<Entry extends ArchiveEntry>(
-  named: readonly NamedEntry<Entry>[],
-  tree: PlannedTree,
-): Pick<ExtractionPlan<Entry>, 'files' | 'symlinks' | 'bytes'> {
-  const files: PlannedFile<Entry>[] = []
-  const symlinks: PlannedSymlink[] = []
-  let bytes = 0
-  for (const { path, type, entry } of named) {
-    if (type === 'file') {
-      files.push({ path, mode: entry.executable ? 0o755 : 0o644, entry })
-      bytes += entry.size
-    } else if (type === 'symlink') {
-      const symlink = { path, target: entry.target ?? '' }
-      verifySymlink(symlink, at => tree.typeAt(at))
-      symlinks.push(symlink)
-    }
-  }
-  return { files, symlinks, bytes }
+function pathBelow(root: TreeNode, node: TreeNode): string {
+  return root.depth === 0 ? node.path : node.path.slice(root.path.length + 1)
 }

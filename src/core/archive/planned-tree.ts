@@ -1,14 +1,27 @@
-import { unsafeEntry } from './archive-entry.ts'
+import { type ExtractableType, unsafeEntry } from './archive-entry.ts'
 import { comparisonKey } from './platform-names.ts'
 
-type NodeType = 'file' | 'directory' | 'symlink'
-
-interface Node {
+/** What an extraction is going to create at one path. */
+export interface TreeNode {
+  readonly name: string
+  /** From the archive's top. */
   readonly path: string
-  readonly type: NodeType
+  readonly type: ExtractableType
+  /** Null for the archive's top itself. */
+  readonly parent: TreeNode | null
+  /** Directories above it. */
+  readonly depth: number
+  /** Of a directory, by their comparison keys. */
+  readonly children: ReadonlyMap<string, TreeNode>
+}
+
+interface OwnNode extends TreeNode {
+  readonly children: Map<string, OwnNode>
   /** False for a directory that so far is only implied by the paths below it. */
   listed: boolean
 }
+
+const NO_CHILDREN: Map<string, OwnNode> = new Map()
 
 /**
  * The tree that an extraction is going to create. It refuses entries that could not exist next to each other: two equal
@@ -16,70 +29,63 @@ interface Node {
  * to the platform.
  */
 export class PlannedTree {
-  /** Parents before their children. */
-  readonly directories: string[] = []
-  readonly #nodes = new Map<string, Node>()
+  readonly top: TreeNode
+  /** All of them, parents before their children. */
+  readonly directories: TreeNode[] = []
+  /** Files, directories and symlinks, listed and implied. */
+  count = 0
+  readonly #top: OwnNode
   readonly #platform: NodeJS.Platform
 
   constructor(platform: NodeJS.Platform) {
     this.#platform = platform
+    this.#top = { name: '', path: '', type: 'directory', parent: null, depth: 0, children: new Map(), listed: true }
+    this.top = this.#top
   }
 
   /** Adds a listed entry and the directories that its path implies. Throws ArchiveError `unsafe_archive`. */
-  add(path: string, type: NodeType): void {
-    const key = comparisonKey(path, this.#platform)
-    this.#addParents(path, key)
-    const there = this.#nodes.get(key)
-    const node = { path, type, listed: true }
-    if (there === undefined) this.#set(key, node)
-    else unite(there, node)
-  }
-
-  /** What will be at exactly this path. */
-  typeAt(path: string): NodeType | undefined {
-    const node = this.#nodes.get(comparisonKey(path, this.#platform))
-    return node?.path === path ? node.type : undefined
-  }
-
-  /**
-   * Stops at the first known parent, whose own parents are known too, so that a deep path does not cost its whole depth
-   * each time.
-   */
-  #addParents(path: string, key: string): void {
-    const missing: { key: string; path: string }[] = []
-    let cut = path.lastIndexOf('/')
-    for (let keyCut = key.lastIndexOf('/'); keyCut !== -1; keyCut = key.lastIndexOf('/', keyCut - 1)) {
-      const parent = { key: key.slice(0, keyCut), path: path.slice(0, cut) }
-      const there = this.#nodes.get(parent.key)
-      if (there !== undefined) {
-        const problem = parentProblem(there, parent.path)
-        if (problem !== undefined) throw unsafeEntry(path, problem)
-        break
-      }
-      missing.push(parent)
-      cut = path.lastIndexOf('/', cut - 1)
+  add(path: string, type: ExtractableType): TreeNode {
+    let parent = this.#top
+    let start = 0
+    for (let end = path.indexOf('/'); end !== -1; end = path.indexOf('/', start)) {
+      parent = this.#directory(parent, { path, start, end })
+      start = end + 1
     }
-    for (const parent of missing.reverse()) {
-      this.#set(parent.key, { path: parent.path, type: 'directory', listed: false })
-    }
+    const name = path.slice(start)
+    const key = comparisonKey(name, this.#platform)
+    const there = parent.children.get(key)
+    return there === undefined
+      ? this.#create(parent, key, { name, path, type, listed: true })
+      : unite(there, { path, type })
   }
 
-  #set(key: string, node: Node): void {
-    this.#nodes.set(key, node)
-    if (node.type === 'directory') this.directories.push(node.path)
+  /** The directory on the way to a path whose name is at these positions. */
+  #directory(parent: OwnNode, { path, start, end }: { path: string; start: number; end: number }): OwnNode {
+    const name = path.slice(start, end)
+    const key = comparisonKey(name, this.#platform)
+    const there = parent.children.get(key)
+    if (there === undefined)
+      return this.#create(parent, key, { name, path: path.slice(0, end), type: 'directory', listed: false })
+    if (there.type !== 'directory') throw unsafeEntry(path, `is below "${there.path}", which is a ${there.type}`)
+    if (there.name === name) return there
+    throw unsafeEntry(path, `is in "${name}", which is the same name as "${there.path}" on this platform`)
+  }
+
+  #create(parent: OwnNode, key: string, own: Pick<OwnNode, 'name' | 'path' | 'type' | 'listed'>): OwnNode {
+    const children = own.type === 'directory' ? new Map<string, OwnNode>() : NO_CHILDREN
+    const node = { ...own, parent, depth: parent.depth + 1, children }
+    parent.children.set(key, node)
+    this.count += 1
+    if (node.type === 'directory') this.directories.push(node)
+    return node
   }
 }
 
 /** A directory may be listed once after its children. */
-function unite(there: Node, { path, type }: Node): void {
+function unite(there: OwnNode, { path, type }: Pick<TreeNode, 'path' | 'type'>): OwnNode {
   if (there.path !== path) throw unsafeEntry(path, `has the same name as "${there.path}" on this platform`)
   if (there.type !== type) throw unsafeEntry(path, `is listed both as a ${there.type} and as a ${type}`)
   if (there.listed) throw unsafeEntry(path, 'is listed twice')
   there.listed = true
-}
-
-function parentProblem(there: Node, parent: string): string | undefined {
-  if (there.type !== 'directory') return `is below "${there.path}", which is a ${there.type}`
-  if (there.path !== parent) return `is in "${parent}", which is the same name as "${there.path}" on this platform`
-  return undefined
+  return there
 }

@@ -1,25 +1,131 @@
 import { MAX_PATH_BYTES, MAX_PATH_LEVELS } from '../limits.ts'
 import { unsafeEntry } from './archive-entry.ts'
+import type { TreeNode } from './planned-tree.ts'
+import { comparisonKey, platformNameProblem } from './platform-names.ts'
 
-/** What an extraction is going to create at a path of its tree; undefined for nothing. */
-export type TreeLookup = (path: string) => 'file' | 'directory' | 'symlink' | undefined
-
-export interface PlannedSymlink {
-  /** In the flattened tree. */
-  readonly path: string
-  readonly target: string
+/** Where a symlink of an archive leads. */
+export interface ResolvedSymlink {
+  /** What it leads to, through all other symlinks; null where the archive contains nothing there. */
+  readonly end: TreeNode | null
+  /** The deepest directory that the way there, and that of each symlink on it, never leaves. */
+  readonly reach: TreeNode
 }
 
+interface Resolution extends ResolvedSymlink {
+  /** Symlinks that the way passes, itself included. */
+  readonly hops: number
+}
+
+/** A place on the way. */
+interface Way {
+  at: TreeNode
+  reach: TreeNode
+  hops: number
+  /** Whether it has come to something that the archive does not contain, inside `at`. */
+  isDangling: boolean
+}
+
+/** As many as Linux follows. */
+const MAX_HOPS = 40
 const FORBIDDEN_CHARACTER = /[\\\p{Cc}]/u
 const DRIVE_LETTER = /^[A-Za-z]:/
 
 /**
- * Vouches for a symlink: its target is relative, stays inside the tree at every step, passes through no other symlink
- * and ends at a file or directory of the archive (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive`.
+ * Follows the symlinks of a planned tree over the listing, each of them once whatever leads through it (contract 4.3,
+ * rule 5).
  */
-export function verifySymlink(symlink: PlannedSymlink, typeAt: TreeLookup): void {
-  const problem = targetTextProblem(symlink.target) ?? walkProblem(symlink, typeAt)
-  if (problem !== undefined) throw unsafeEntry(symlink.path, `is a symlink ${problem}`)
+export class SymlinkResolver {
+  readonly #root: TreeNode
+  readonly #platform: NodeJS.Platform
+  readonly #targets = new Map<TreeNode, string>()
+  readonly #resolved = new Map<TreeNode, Resolution | 'on the way'>()
+
+  /** No way may leave `root`. */
+  constructor(root: TreeNode, platform: NodeJS.Platform) {
+    this.#root = root
+    this.#platform = platform
+  }
+
+  /** Makes a symlink known; all of them must be before the first is resolved. */
+  add(symlink: TreeNode, target: string): void {
+    this.#targets.set(symlink, target)
+  }
+
+  /**
+   * Vouches for a symlink: its target is relative and stays inside the root at every step, also through other symlinks,
+   * of which there are at most 40 and no circle. It may lead to nothing. Throws ArchiveError `unsafe_archive`.
+   */
+  resolve(symlink: TreeNode): ResolvedSymlink {
+    return this.#resolve(symlink, 1)
+  }
+
+  #resolve(symlink: TreeNode, depth: number): Resolution {
+    const known = this.#resolved.get(symlink)
+    if (known === 'on the way') throw refused(symlink, 'that leads in a circle')
+    if (known !== undefined) return known
+    this.#resolved.set(symlink, 'on the way')
+    const resolution = this.#follow(symlink, depth)
+    this.#resolved.set(symlink, resolution)
+    return resolution
+  }
+
+  #follow(symlink: TreeNode, depth: number): Resolution {
+    const target = this.#targets.get(symlink) ?? ''
+    const problem = targetTextProblem(target)
+    if (problem !== undefined) throw refused(symlink, problem)
+    const parent = symlink.parent ?? this.#root
+    const way: Way = { at: parent, reach: parent, hops: depth, isDangling: false }
+    for (const step of target.split('/')) {
+      const stepProblem = this.#stepProblem(way, step)
+      if (stepProblem !== undefined) throw refused(symlink, stepProblem)
+      if (way.hops > MAX_HOPS) throw refused(symlink, `that passes through more than ${MAX_HOPS} symlinks`)
+    }
+    return { end: way.isDangling ? null : way.at, reach: way.reach, hops: way.hops - depth + 1 }
+  }
+
+  /** Takes one step of the way, or says why not. */
+  #stepProblem(way: Way, step: string): string | undefined {
+    if (way.isDangling) return this.#danglingProblem(step)
+    if (way.at.type !== 'directory') return 'that uses a file as a directory'
+    if (step === '' || step === '.') return undefined
+    return step === '..' ? this.#upProblem(way) : this.#downProblem(way, step)
+  }
+
+  #upProblem(way: Way): string | undefined {
+    const { parent } = way.at
+    if (way.at === this.#root || parent === null) return 'that points out of the archive'
+    if (way.reach === way.at) way.reach = parent
+    way.at = parent
+    return undefined
+  }
+
+  #downProblem(way: Way, step: string): string | undefined {
+    const next = way.at.children.get(comparisonKey(step, this.#platform))
+    if (next === undefined) {
+      way.isDangling = true
+      return this.#danglingProblem(step)
+    }
+    if (next.name !== step) return `that spells "${next.path}" in another way`
+    if (next.type === 'symlink') this.#passThrough(way, next)
+    else way.at = next
+    return undefined
+  }
+
+  #passThrough(way: Way, symlink: TreeNode): void {
+    if (way.hops >= MAX_HOPS) throw refused(symlink, `behind more than ${MAX_HOPS - 1} other symlinks`)
+    const { end, reach, hops } = this.#resolve(symlink, way.hops + 1)
+    way.hops += hops
+    way.reach = commonDirectory(way.reach, reach)
+    way.isDangling = end === null
+    way.at = end ?? way.at
+  }
+
+  /** Nothing is there yet, but the host may put a symlink of its own there, behind which `..` would lead outside. */
+  #danglingProblem(step: string): string | undefined {
+    if (step === '..') return 'that goes up from something that the archive does not contain'
+    const problem = platformNameProblem(step, this.#platform)
+    return problem === undefined ? undefined : `whose target ${problem}`
+  }
 }
 
 function targetTextProblem(target: string): string | undefined {
@@ -27,29 +133,20 @@ function targetTextProblem(target: string): string | undefined {
   if (target.startsWith('/') || DRIVE_LETTER.test(target)) return 'to an absolute path'
   if (FORBIDDEN_CHARACTER.test(target)) return 'with a backslash or control character in its target'
   if (Buffer.byteLength(target) > MAX_PATH_BYTES) return `with a target of more than ${MAX_PATH_BYTES} bytes`
+  if (target.split('/', MAX_PATH_LEVELS + 1).length > MAX_PATH_LEVELS)
+    return `with a target of more than ${MAX_PATH_LEVELS} components`
   return undefined
 }
 
-function walkProblem({ path, target }: PlannedSymlink, typeAt: TreeLookup): string | undefined {
-  const steps = target.split('/')
-  if (steps.length > MAX_PATH_LEVELS) return `with a target of more than ${MAX_PATH_LEVELS} components`
-  const at = path.split('/').slice(0, -1)
-  let type: ReturnType<TreeLookup> = 'directory'
-  for (const step of steps) {
-    if (type !== 'directory') return stopProblem(type)
-    if (step === '..' && at.length === 0) return 'that points out of the archive'
-    walk(at, step)
-    type = at.length === 0 ? 'directory' : typeAt(at.join('/'))
+function commonDirectory(a: TreeNode, b: TreeNode): TreeNode {
+  let [one, other] = [a, b]
+  while (one !== other) {
+    if (one.depth >= other.depth && one.parent !== null) one = one.parent
+    else if (other.parent !== null) other = other.parent
   }
-  return type === 'directory' || type === 'file' ? undefined : stopProblem(type)
+  return one
 }
 
-function walk(at: string[], step: string): void {
-  if (step === '..') at.pop()
-  else if (step !== '' && step !== '.') at.push(step)
-}
-
-function stopProblem(type: ReturnType<TreeLookup>): string {
-  if (type === 'symlink') return 'that passes through another symlink'
-  return type === 'file' ? 'that uses a file as a directory' : 'to something that the archive does not contain'
+function refused(symlink: TreeNode, problem: string): Error {
+  return unsafeEntry(symlink.path, `is a symlink ${problem}`)
 }

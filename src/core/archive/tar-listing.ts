@@ -1,7 +1,12 @@
 import { hash } from 'node:crypto'
 import { StreamedDigest } from '../trust/streamed-digest.ts'
 import { type ArchiveEntry, type ExtractableType, invalidArchive, unsafeEntry } from './archive-entry.ts'
-import { type ExtractionLimits, verifyEntryCount, verifyExtractedBytes } from './archive-limits.ts'
+import {
+  type ExtractionLimits,
+  verifyEntryCount,
+  verifyExtensionBytes,
+  verifyExtractedBytes,
+} from './archive-limits.ts'
 import { requireExtractable } from './archive-policy.ts'
 import { decodeEntryText } from './entry-names.ts'
 import { parseTarHeader, TAR_BLOCK_BYTES, type TarHeader } from './tar-header.ts'
@@ -29,8 +34,8 @@ export function isRoot({ storedName, type }: TarEntry): boolean {
   return type === 'directory' && (storedName === './' || storedName === '.')
 }
 
-/** Of a PAX header or a long name: the whole of it must be in memory. */
-const MAX_EXTENSION_BYTES = 1024 * 1024
+/** Of all PAX headers and long names before one member. */
+const MAX_EXTENSION_BYTES = 64 * 1024
 const END_BLOCKS = 2
 const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES)
 const EMPTY_SHA256 = hash('sha256', '', 'hex')
@@ -57,9 +62,13 @@ interface Collected {
  */
 export class TarListing {
   readonly #limits: ExtractionLimits
-  readonly #entries: TarEntry[] = []
+  #entries: TarEntry[] = []
+  #count = 0
   #collected: Collected = headerBlock()
   #announced: Announced = {}
+  /** Bytes of the extension headers since the last member, and of all. */
+  #announcedBytes = 0
+  #extensionBytes = 0
   #member: OpenMember | null = null
   /** Bytes of padding that are still to come. */
   #padding = 0
@@ -81,10 +90,16 @@ export class TarListing {
     this.#passed += piece.length
   }
 
-  /** The members in their order. Throws ArchiveError `invalid_archive` unless the archive is complete. */
-  finish(): TarEntry[] {
+  /** The members that are complete since the last call, in their order. */
+  take(): TarEntry[] {
+    const entries = this.#entries
+    this.#entries = []
+    return entries
+  }
+
+  /** Throws ArchiveError `invalid_archive` unless the archive is complete. */
+  finish(): void {
     if (this.#endBlocks < END_BLOCKS || this.#collected.filled > 0) throw invalidArchive('its tar ends in the middle')
-    return this.#entries
   }
 
   #takeFrom(piece: Buffer, at: number): number {
@@ -130,8 +145,19 @@ export class TarListing {
 
   #open(header: TarHeader, end: number): void {
     if (this.#endBlocks > 0) throw invalidArchive('something follows the end of its tar')
-    if (isExtension(header)) this.#collected = extensionData(header)
+    if (isExtension(header)) this.#collected = this.#extensionData(header)
     else this.#addMember(header, end)
+  }
+
+  #extensionData(header: TarHeader): Collected {
+    this.#announcedBytes += header.size
+    this.#extensionBytes += header.size
+    if (header.size === 0 || this.#announcedBytes > MAX_EXTENSION_BYTES)
+      throw invalidArchive(
+        `its tar announces a member in ${this.#announcedBytes} bytes, of 1 to ${MAX_EXTENSION_BYTES}`,
+      )
+    verifyExtensionBytes(this.#extensionBytes, this.#limits)
+    return { bytes: Buffer.allocUnsafe(padded(header.size)), filled: 0, header }
   }
 
   #announce({ type }: TarHeader, body: Buffer): void {
@@ -148,8 +174,10 @@ export class TarListing {
   #addMember(header: TarHeader, dataOffset: number): void {
     const entry = { ...toEntry(header, this.#announced), dataOffset }
     this.#announced = {}
+    this.#announcedBytes = 0
     this.#bytes += entry.size
-    verifyEntryCount(this.#entries.length + 1, this.#limits)
+    this.#count += 1
+    verifyEntryCount(this.#count, this.#limits)
     verifyExtractedBytes(this.#bytes, this.#limits)
     this.#padding = padded(entry.size) - entry.size
     const member = { entry, digest: new StreamedDigest(entry.size), missing: entry.size }
@@ -169,13 +197,6 @@ function headerBlock(): Collected {
 
 function isExtension({ type }: TarHeader): boolean {
   return type === 'pax' || type === 'pax global' || type === 'gnu name' || type === 'gnu link name'
-}
-
-function extensionData(header: TarHeader): Collected {
-  if (header.size === 0 || header.size > MAX_EXTENSION_BYTES) {
-    throw invalidArchive(`a tar header announces ${header.size} bytes about the next member`)
-  }
-  return { bytes: Buffer.allocUnsafe(padded(header.size)), filled: 0, header }
 }
 
 function padded(size: number): number {

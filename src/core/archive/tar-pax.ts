@@ -12,17 +12,23 @@ export interface PaxFields {
 }
 
 const SPACE = 0x20
+const ZERO = 0x30
+const NINE = 0x39
 const EQUALS = 0x3d
 const LINE_FEED = 0x0a
 /** Without a bound the search for a record's length costs the square of the bytes. */
 const MAX_LENGTH_DIGITS = 8
 const DECIMAL = /^(0|[1-9][0-9]{0,14})$/
+/** Longer keys than any that matters. */
+const MAX_KEY_BYTES = 64
+const KEY_STARTS: ReadonlySet<number> = new Set(Buffer.from('plsGS'))
+const NAMING_KEYS: ReadonlySet<string> = new Set(['path', 'linkpath', 'size'])
 const SPECIAL_KEY = /^(GNU\.|SCHILY\.(realsize|filetype)$)/
 
 /**
  * The fields of a PAX extended header about one member. Keys that change neither name nor content, like times and
- * attributes, are left out. Throws ArchiveError `invalid_archive` for malformed records, a repeated key, an empty path
- * or linkpath and a size that is not a number, `unsafe_archive` for names that are not UTF-8.
+ * attributes, are left out. Throws ArchiveError `invalid_archive` for malformed records, one of these keys twice, an
+ * empty path or linkpath and a size that is not a number, `unsafe_archive` for names that are not UTF-8.
  */
 export function parsePaxFields(body: Buffer): PaxFields {
   const records = parseRecords(body)
@@ -37,30 +43,57 @@ export function parsePaxFields(body: Buffer): PaxFields {
 }
 
 /**
- * Refuses a PAX global header with more than a comment (`git archive` writes its commit): anything else would apply
- * to every member that follows. Throws ArchiveError `invalid_archive`.
+ * Refuses a PAX global header about names, targets and sizes, which would apply to every member that follows; `git
+ * archive` writes a comment, other tools times and owners. Throws ArchiveError `invalid_archive`.
  */
 export function verifyGlobalPax(body: Buffer): void {
-  for (const key of parseRecords(body).keys()) {
-    if (key !== 'comment') throw invalidArchive('a PAX global header contains more than a comment')
-  }
+  const [key] = parseRecords(body).keys()
+  if (key !== undefined) throw invalidArchive(`a PAX global header sets ${key} for every member that follows`)
 }
 
-/** Records of the form `<length> <key>=<value>\n`; the length counts the whole record. */
+/**
+ * The records that change what a member is. Each has the form `<length> <key>=<value>\n`; the length counts the whole
+ * record. Reads byte by byte: a header may consist of thousands of records.
+ */
 function parseRecords(body: Buffer): Map<string, Buffer> {
   const records = new Map<string, Buffer>()
   for (let at = 0; at < body.length; ) {
-    const space = body.subarray(at, at + MAX_LENGTH_DIGITS + 1).indexOf(SPACE)
-    const length = parseDecimal(body.toString('latin1', at, at + Math.max(space, 0)))
-    const record = body.subarray(at + space + 1, at + length)
-    const equals = record.indexOf(EQUALS)
-    if (at + length > body.length || equals < 1 || record.at(-1) !== LINE_FEED) throw malformed('record')
-    const key = record.toString('latin1', 0, equals)
-    if (records.has(key)) throw invalidArchive('a PAX header repeats a key')
-    records.set(key, record.subarray(equals + 1, -1))
-    at += length
+    const keyAt = endOfDigits(body, at) + 1
+    const end = at + parseDecimal(body.toString('latin1', at, keyAt - 1))
+    const equals = indexOfEquals(body, keyAt, end)
+    if (body[keyAt - 1] !== SPACE || equals === keyAt || body[end - 1] !== LINE_FEED) throw malformed('record')
+    const key = decisiveKey(body, keyAt, equals)
+    if (key !== undefined && records.has(key)) throw invalidArchive('a PAX header repeats a key')
+    if (key !== undefined) records.set(key, body.subarray(equals + 1, end - 1))
+    at = end
   }
   return records
+}
+
+function endOfDigits(body: Buffer, start: number): number {
+  let at = start
+  while (at < start + MAX_LENGTH_DIGITS && isDigit(body[at])) at++
+  return at
+}
+
+function isDigit(byte: number | undefined): boolean {
+  return byte !== undefined && byte >= ZERO && byte <= NINE
+}
+
+/** Between a key and its value. */
+function indexOfEquals(body: Buffer, start: number, end: number): number {
+  if (end > body.length) throw malformed('record')
+  let at = start
+  while (at < end && body[at] !== EQUALS) at++
+  if (at >= end) throw malformed('record')
+  return at
+}
+
+/** A key that matters, or undefined: to decode every other one costs more than to read it. */
+function decisiveKey(body: Buffer, start: number, end: number): string | undefined {
+  if (end - start > MAX_KEY_BYTES || !KEY_STARTS.has(body[start] ?? 0)) return undefined
+  const key = body.toString('latin1', start, end)
+  return NAMING_KEYS.has(key) || SPECIAL_KEY.test(key) ? key : undefined
 }
 
 function decodeName(value: Buffer): string {

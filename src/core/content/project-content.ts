@@ -1,4 +1,3 @@
-import { posix } from 'node:path'
 import { unsafeEntry } from '../archive/archive-entry.ts'
 import { ArtifactError } from '../errors.ts'
 import { cleanForeignText } from '../foreign-text.ts'
@@ -7,7 +6,10 @@ import { invalidManifest, type Manifest, type ManifestPart } from './manifest.ts
 
 export interface LinkedPath {
   readonly path: string
-  readonly target: string
+  /** The file that it leads to, or null. */
+  readonly file: string | null
+  /** The deepest directory that the way there never leaves. */
+  readonly reach: string
 }
 
 /** A project's extracted archive; all paths relative to its root. */
@@ -42,8 +44,8 @@ export function verifyContent(manifest: Manifest, tree: ProjectTree): ContentNot
 
 function digestedFiles({ files, symlinks }: ProjectTree): DigestedFile[] {
   const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]))
-  const linked = symlinks.flatMap(({ path, target }) => {
-    const sha256 = digests.get(posix.join(posix.dirname(path), target))
+  const linked = symlinks.flatMap(({ path, file }) => {
+    const sha256 = digests.get(file ?? '')
     return sha256 === undefined ? [] : [{ path, sha256 }]
   })
   return [...files, ...linked]
@@ -64,27 +66,14 @@ function verifyFolders(parts: readonly ManifestPart[], directories: ReadonlySet<
   throw invalidManifest(`the archive has no directory for parts that it names: ${cleanForeignText(missing.join(', '))}`)
 }
 
+/** They may not even come back: the folder may be installed under another name. */
 function verifySymlinksStayInside(parts: readonly ManifestPart[], symlinks: readonly LinkedPath[]): void {
   const folders = new Set(parts.map(({ folder }) => folder))
-  for (const { path, target } of symlinks) {
+  for (const { path, reach } of symlinks) {
     const folder = folderOf(path)
-    if (folders.has(folder) && leaves(path.slice(folder.length + 1), target)) {
-      throw unsafeEntry(path, `is a symlink that leads out of ${folder}, which is installed separately`)
-    }
+    if (!folders.has(folder) || `${reach}/`.startsWith(`${folder}/`)) continue
+    throw unsafeEntry(path, `is a symlink that leads out of ${folder}, which is installed separately`)
   }
-}
-
-/**
- * Whether the path goes above the folder at any step, even if it comes back: the folder may be installed under another
- * name.
- */
-function leaves(pathInFolder: string, target: string): boolean {
-  let depth = pathInFolder.split('/').length - 1
-  return target.split('/').some(step => {
-    if (step === '..') depth--
-    else if (step !== '' && step !== '.') depth++
-    return depth < 0
-  })
 }
 
 function ownDigestWarnings(parts: readonly ManifestPart[], digested: readonly DigestedFile[]): string[] {

@@ -1,5 +1,4 @@
-import type { ExtractionLimits } from '../../core/archive/archive-limits.ts'
-import { type PlannedFile, planExtraction } from '../../core/archive/archive-policy.ts'
+import { ArchiveListing, type ExtractionRules, type PlannedFile } from '../../core/archive/archive-policy.ts'
 import { isRoot, type TarEntry, TarListing } from '../../core/archive/tar-listing.ts'
 import type { ExtractedFile, ExtractedTree } from '../files/extracted-tree.ts'
 import { TimeSlice } from '../files/time-slice.ts'
@@ -11,6 +10,9 @@ import { unpackZstd } from './zstd-stream.ts'
 
 /** Up to here a file is written in one go. */
 const SMALL_FILE_BYTES = 1024 * 1024
+
+/** So many bytes of a tar can be headers all of them, and are listed in a few milliseconds. */
+const LISTED_BYTES = 128 * 1024
 
 /** A tar, and the writer of its content. */
 interface TarExtraction {
@@ -36,15 +38,27 @@ export async function extractTar(
   const slice = new TimeSlice(signal)
   const writer = new TreeWriter(target, slice)
   const extraction = { writer, slice, unpack: () => slice.pace(unpackZstd(opened, limits)) }
-  const members = (await listMembers(extraction, limits)).filter(entry => !isRoot(entry))
-  const plan = planExtraction(members, { ...limits, platform: process.platform, shape: 'as packed' })
+  const listing = await readListing(extraction, { ...limits, platform: process.platform, shape: 'as packed' })
+  const plan = await slice.run(listing.plan())
   return await writer.writeTree(plan, files => writeFiles(extraction, files))
 }
 
-async function listMembers({ unpack }: TarExtraction, limits: ExtractionLimits): Promise<TarEntry[]> {
-  const listing = new TarListing(limits)
-  for await (const piece of unpack()) listing.add(piece)
-  return listing.finish()
+async function readListing(
+  { slice, unpack }: TarExtraction,
+  rules: ExtractionRules,
+): Promise<ArchiveListing<TarEntry>> {
+  const tar = new TarListing(rules)
+  const listing = new ArchiveListing<TarEntry>(rules)
+  for await (const piece of unpack()) {
+    for (let at = 0; at < piece.length; at += LISTED_BYTES) {
+      tar.add(piece.subarray(at, at + LISTED_BYTES))
+      await slice.forEach(tar.take(), entry => {
+        if (!isRoot(entry)) listing.add(entry)
+      })
+    }
+  }
+  tar.finish()
+  return listing
 }
 
 async function writeFiles(
@@ -54,7 +68,7 @@ async function writeFiles(
   const reader = new PieceReader(unpack())
   const files: ExtractedFile[] = []
   try {
-    for (const file of planned) {
+    for (const file of planned.toSorted((a, b) => a.entry.dataOffset - b.entry.dataOffset)) {
       const { dataOffset, size, sha256 } = file.entry
       const written =
         size > SMALL_FILE_BYTES

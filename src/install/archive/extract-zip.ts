@@ -42,7 +42,8 @@ async function writeFiles(
   { window, slice, writer }: ZipExtraction,
   planned: readonly PlannedFile<LocatedZipEntry>[],
 ): Promise<ExtractedFile[]> {
-  const { batched = [], single = [], large = [] } = Object.groupBy(planned, ({ entry }) => howToRead(entry))
+  const inDataOrder = planned.toSorted((a, b) => a.entry.dataOffset - b.entry.dataOffset)
+  const { batched = [], single = [], large = [] } = Object.groupBy(inDataOrder, ({ entry }) => howToRead(entry))
   const files: ExtractedFile[] = []
   for await (const { file, bytes } of readInBatches(window, batched)) {
     files.push(writer.writeFile(file, bytes))

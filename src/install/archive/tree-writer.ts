@@ -1,10 +1,8 @@
 import { createHash, hash } from 'node:crypto'
 import { chmodSync, closeSync, fchmodSync, fstatSync, mkdirSync, openSync, symlinkSync, writeFileSync } from 'node:fs'
 import { unsafeEntry } from '../../core/archive/archive-entry.ts'
-import type { ExtractionPlan, PlannedFile } from '../../core/archive/archive-policy.ts'
-import type { PlannedSymlink } from '../../core/archive/symlink-policy.ts'
+import type { ExtractionPlan, PlannedFile, PlannedSymlink } from '../../core/archive/archive-policy.ts'
 import { errnoOf } from '../../core/errors.ts'
-import { inTreeOrder } from '../../core/trust/tree-digest.ts'
 import type { ExtractedFile, ExtractedTree } from '../files/extracted-tree.ts'
 import { requireSpace } from '../files/space.ts'
 import { toHostError } from '../files/system-errors.ts'
@@ -41,7 +39,7 @@ export class TreeWriter {
     await this.#slice.forEach(directories, path => this.makeDirectory(path))
     const written = await writeFiles(files)
     await this.#slice.forEach(symlinks, symlink => this.makeSymlink(symlink))
-    return { files: inTreeOrder(written), symlinks, directories, bytes, flattened }
+    return { files: inOrderOf(files, written), symlinks, directories, bytes, flattened }
   }
 
   /** Makes a directory, mode 0755. */
@@ -52,7 +50,7 @@ export class TreeWriter {
     })
   }
 
-  makeSymlink({ path, target }: PlannedSymlink): void {
+  makeSymlink({ path, target }: Pick<PlannedSymlink, 'path' | 'target'>): void {
     asHostError(path, () => symlinkSync(target, this.#at(path)))
   }
 
@@ -97,6 +95,11 @@ export class TreeWriter {
   #at(path: string): string {
     return `${this.#root}/${path}`
   }
+}
+
+function inOrderOf(planned: readonly { readonly path: string }[], written: readonly ExtractedFile[]): ExtractedFile[] {
+  const byPath = new Map(written.map(file => [file.path, file]))
+  return planned.flatMap(({ path }) => byPath.get(path) ?? [])
 }
 
 function asHostError<Made>(path: string, action: () => Made): Made {

@@ -1,5 +1,6 @@
 import { type ArchiveEntry, invalidArchive, invalidEntry, unsafeEntry } from '../../core/archive/archive-entry.ts'
 import { verifyEntryCount } from '../../core/archive/archive-limits.ts'
+import type { ArchiveListing } from '../../core/archive/archive-policy.ts'
 import { decodeEntryText } from '../../core/archive/entry-names.ts'
 import { MAX_PATH_BYTES } from '../../core/limits.ts'
 import type { OpenZip } from './open-zip.ts'
@@ -46,11 +47,14 @@ const METHODS: ReadonlyMap<number, ZipMethod> = new Map([
 ])
 
 /**
- * Lists a ZIP by its central directory alone, which must contain exactly the promised headers and nothing else.
- * Throws ArchiveError `invalid_archive` for damage, encryption and methods other than stored and deflate,
+ * Lists a ZIP by its central directory alone, which must contain exactly the promised headers and nothing else, and adds
+ * each entry to `listing` as soon as it is read. Throws what the listing throws, and ArchiveError `invalid_archive` for damage, encryption and methods other than stored and deflate,
  * `unsafe_archive` for names in no or two encodings, `archive_too_large` above `max-entries`, `empty_artifact`.
  */
-export async function readZipDirectory({ window, rules, slice }: OpenZip): Promise<ZipDirectory> {
+export async function readZipDirectory(
+  { window, rules, slice }: OpenZip,
+  listing: ArchiveListing<ZipEntry>,
+): Promise<ZipDirectory> {
   const location = locateDirectory(window)
   verifyEntryCount(location.count, rules)
   const entries: ZipEntry[] = []
@@ -60,7 +64,9 @@ export async function readZipDirectory({ window, rules, slice }: OpenZip): Promi
     if (entries.length === location.count)
       throw invalidArchive(`its directory contains more than the ${location.count} headers it promises`)
     const header = readHeader(window, at, end)
-    entries.push(parseEntry(header))
+    const entry = parseEntry(header)
+    listing.add(entry)
+    entries.push(entry)
     at += header.bytes
     if (slice.isOver()) await slice.giveBack()
   }

@@ -40,6 +40,15 @@ export class TimeSlice {
     }
   }
 
+  /** Does work that pauses at each `yield`, where the slice may end, and returns its result. Throws as `giveBack` does. */
+  async run<Result>(work: Generator<void, Result>): Promise<Result> {
+    for (;;) {
+      const step = work.next()
+      if (step.done === true) return step.value
+      if (this.isOver()) await this.giveBack()
+    }
+  }
+
   /** The same pieces; gives back the event loop before one whenever the slice is over. Throws as `giveBack` does. */
   async *pace(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
     for await (const piece of pieces) {

@@ -29,7 +29,7 @@ const treeSchema = z.lazy(() =>
       z.object({
         path: innerPathSchema,
         target: z.string().check(z.regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
-        /** Of the bytes for which the symlink counts in the digest, when their file is a kept path and so not listed. */
+        /** Of the file that it leads to, through any other symlinks; absent where it leads to none. */
         sha256: z.exactOptional(digestSchema),
       }),
     ),
@@ -57,20 +57,20 @@ export function buildTreeRecord(
   const isOurs = ({ path }: { path: string }): boolean =>
     !keepPaths.some(kept => path === kept || path.startsWith(`${kept}/`))
   const files = tree.files.filter(isOurs)
-  const kept = new Map(tree.files.filter(file => !isOurs(file)).map(({ path, sha256 }) => [path, sha256]))
-  const symlinks = tree.symlinks.filter(isOurs).map(({ path, target }) => {
-    const sha256 = kept.get(resolveTarget({ path, target }))
+  const digests = new Map(tree.files.map(({ path, sha256 }) => [path, sha256]))
+  const symlinks = tree.symlinks.filter(isOurs).map(({ path, target, file }) => {
+    const sha256 = digests.get(file ?? '')
     return { path, target, ...(sha256 === undefined ? {} : { sha256 }) }
   })
   return { digest: digestOf({ files, symlinks }), files, symlinks }
 }
 
-/** A symlink to a file counts with the bytes of that file. */
+/** A symlink to a file counts with the bytes of that file. Where they are not recorded, its target says which it is. */
 function digestOf({ files, symlinks }: RecordedTree): string {
   const linkedTo = new Set(symlinks.map(resolveTarget))
   const hashes = new Map(files.filter(({ path }) => linkedTo.has(path)).map(({ path, sha256 }) => [path, sha256]))
   const throughLinks = symlinks.flatMap(symlink => {
-    const sha256 = hashes.get(resolveTarget(symlink)) ?? symlink.sha256
+    const sha256 = symlink.sha256 ?? hashes.get(resolveTarget(symlink))
     return sha256 === undefined ? [] : [{ path: symlink.path, sha256 }]
   })
   return treeDigest([...files, ...throughLinks])

@@ -2,35 +2,27 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import type { ArchiveEntry } from '../../../src/core/archive/archive-entry.ts'
-import { verifyDeclaredSizes, verifyRatio } from '../../../src/core/archive/archive-limits.ts'
-import { planExtraction } from '../../../src/core/archive/archive-policy.ts'
-import { MAX_COMPRESSION_RATIO, MAX_PATH_BYTES, RATIO_APPLIES_ABOVE_BYTES } from '../../../src/core/limits.ts'
+import { ArchiveListing } from '../../../src/core/archive/archive-policy.ts'
+import { MAX_PATH_BYTES } from '../../../src/core/limits.ts'
+import { inTreeOrder } from '../../../src/core/trust/tree-digest.ts'
+import { listedEntry as entry, planListing, listedSymlink as symlink } from './plan-listing.ts'
 
-const LIMITS = { maxExtractedBytes: 100 * RATIO_APPLIES_ABOVE_BYTES, maxEntries: 100 }
+const LIMITS = { maxExtractedBytes: 100 * 1024 * 1024, maxEntries: 100 }
 const RULES = { ...LIMITS, platform: 'linux', shape: 'flattened' } as const
 
-function entry(name: string, more: Partial<ArchiveEntry> = {}): ArchiveEntry {
-  const type = name.endsWith('/') ? 'directory' : 'file'
-  return { name, type, size: 0, packedSize: 0, executable: false, target: null, ...more }
-}
-
-function symlink(name: string, target: string): ArchiveEntry {
-  return entry(name, { type: 'symlink', size: target.length, packedSize: target.length, target })
-}
-
 function pathsOf(entries: ArchiveEntry[], platform: NodeJS.Platform = 'linux'): string[] {
-  const plan = planExtraction(entries, { ...RULES, platform })
+  const plan = planListing(entries, { ...RULES, platform })
   return [...plan.directories.map(path => `${path}/`), ...plan.files.map(({ path }) => path)]
 }
 
 const isUnsafe = { name: 'ArchiveError', code: 'unsafe_archive' }
 const isTooLarge = { name: 'ArchiveError', code: 'archive_too_large' }
 
-describe('planExtraction', () => {
+describe('ArchiveListing', () => {
   it('names the entry and the rule, cleaned', () => {
     const hostile = entry('a/../\u001b[2J::set-output')
     assert.throws(
-      () => planExtraction([hostile], RULES),
+      () => planListing([hostile], RULES),
       (error: Error) => {
         assert.equal(error.message.includes('\u001b') || error.message.includes('::'), false)
         return /set-output/.test(error.message) && isUnsafe.code === (error as Error & { code: string }).code
@@ -39,12 +31,12 @@ describe('planExtraction', () => {
   })
 
   it('accepts directories without a final slash', () => {
-    assert.deepEqual(pathsOf([entry('d', { type: 'directory' }), entry('d/a'), entry('b')]), ['d/', 'd/a', 'b'])
+    assert.deepEqual(pathsOf([entry('d', { type: 'directory' }), entry('d/a'), entry('b')]), ['d/', 'b', 'd/a'])
   })
 
   for (const type of ['hard link', 'character device', 'block device', 'fifo', 'socket', 'unknown type'] as const) {
     it(`refuses a ${type}`, () => {
-      assert.throws(() => planExtraction([entry('x', { type })], RULES), isUnsafe)
+      assert.throws(() => planListing([entry('x', { type })], RULES), isUnsafe)
     })
   }
 
@@ -65,14 +57,14 @@ describe('planExtraction', () => {
   })
 
   it('flattens no top-level symlink or file', () => {
-    assert.equal(planExtraction([entry('top/a'), symlink('l', 'top')], RULES).flattened, null)
-    assert.equal(planExtraction([entry('a')], RULES).flattened, null)
+    assert.equal(planListing([entry('top/a'), symlink('l', 'top')], RULES).flattened, null)
+    assert.equal(planListing([entry('a')], RULES).flattened, null)
   })
 
   it('counts implied directories, which names alone can multiply', () => {
     const deep = (count: number) => [entry('x'), entry(`${Array.from({ length: count }, () => 'd').join('/')}/a`)]
-    assert.equal(planExtraction(deep(3), { ...RULES, maxEntries: 3 }).directories.length, 3)
-    assert.throws(() => planExtraction(deep(4), { ...RULES, maxEntries: 3 }), isTooLarge)
+    assert.equal(planListing(deep(3), { ...RULES, maxEntries: 5 }).directories.length, 3)
+    assert.throws(() => planListing(deep(4), { ...RULES, maxEntries: 5 }), isTooLarge)
   })
 
   it('plans no path twice, and each below a planned directory, for any listing', () => {
@@ -111,40 +103,84 @@ function parentOf(path: string): string {
   return parts.length === 1 ? path : `${parts.slice(0, -1).join('/')}/`
 }
 
-describe('verifyDeclaredSizes', () => {
-  const above = RATIO_APPLIES_ABOVE_BYTES + 1
-  const atRatio = Math.ceil(above / MAX_COMPRESSION_RATIO)
+describe('planning a listing', () => {
+  it('pauses after each file and each symlink, so that a cancel is noticed', () => {
+    const listing = new ArchiveListing({ ...RULES, maxEntries: 500 })
+    const files = Array.from({ length: 200 }, (_, index) => entry(`f${index}`))
+    const symlinks = Array.from({ length: 200 }, (_, index) => symlink(`l${index}`, 'f0'))
+    for (const one of [...files, ...symlinks]) listing.add(one)
+    assert.ok([...listing.plan()].length >= 400)
+  })
 
-  it('accepts exactly the limits', () => {
-    const limits = { maxExtractedBytes: above, maxEntries: 2 }
-    verifyDeclaredSizes([entry('a', { size: above, packedSize: atRatio }), entry('b')], limits)
-    verifyDeclaredSizes([symlink('l', 'x'.repeat(MAX_PATH_BYTES))], { ...limits, maxExtractedBytes: MAX_PATH_BYTES })
+  it('orders files as the tree digest does, component by component', () => {
+    const names = ['a.txt', 'a/b', 'a-b', 'a/a/z', '\uff21', '\u{1f600}', 'B']
+    const { files } = planListing(
+      names.map(name => entry(name)),
+      RULES,
+    )
+    assert.deepEqual(files, inTreeOrder(files))
+  })
+})
+
+describe('the limits of a listing', () => {
+  const small = { ...RULES, maxExtractedBytes: 100, maxEntries: 3 }
+
+  it('accept exactly themselves', () => {
+    planListing([entry('a', { size: 60 }), entry('b', { size: 40 })], { ...small, maxEntries: 2 })
+    planListing([entry('a'), symlink('l', 'x/'.repeat(60))], RULES)
   })
 
   const REFUSED: [string, ArchiveEntry[], object][] = [
     ['one byte too many', [entry('a', { size: 60 }), entry('b', { size: 41 })], isTooLarge],
     ['one entry too many', [entry('a'), entry('b'), entry('c'), entry('d')], isTooLarge],
-    [
-      'an entry beyond the ratio',
-      [entry('a', { size: above, packedSize: atRatio - 1 }), entry('b', { packedSize: above })],
-      isUnsafe,
-    ],
-    [
-      'entries beyond the ratio together',
-      [entry('a', { size: above / 2, packedSize: 1 }), entry('b', { size: above / 2, packedSize: 1 })],
-      isUnsafe,
-    ],
     ['a symlink with a huge target', [symlink('l', 'x'.repeat(MAX_PATH_BYTES + 1))], isUnsafe],
   ]
   for (const [what, entries, expected] of REFUSED) {
-    it(`refuses ${what}`, () => {
+    it(`refuse ${what}`, () => {
       const maxExtractedBytes = expected === isTooLarge ? 100 : LIMITS.maxExtractedBytes
-      assert.throws(() => verifyDeclaredSizes(entries, { maxExtractedBytes, maxEntries: 3 }), expected)
+      assert.throws(() => planListing(entries, { ...small, maxExtractedBytes }), expected)
     })
   }
 
-  it('checks only the ratio of the whole where entries are packed together', () => {
-    verifyDeclaredSizes([entry('a', { size: above, packedSize: null })], LIMITS)
-    assert.throws(() => verifyRatio(above, atRatio - 1), isUnsafe)
+  it('do not include a single top-level directory, listed or implied', () => {
+    planListing([entry('top/a'), entry('top/b'), entry('top/c')], small)
+    assert.throws(
+      () => planListing([entry('top/a'), entry('top/b'), entry('top/c')], { ...small, shape: 'as packed' }),
+      isTooLarge,
+    )
+  })
+
+  it('refuse no amount of zeros below them', () => {
+    const zeros = entry('zeros', { size: LIMITS.maxExtractedBytes, packedSize: LIMITS.maxExtractedBytes / 1032 })
+    assert.equal(planListing([zeros], RULES).bytes, LIMITS.maxExtractedBytes)
+  })
+
+  /** As many entries as are read before the refusal. */
+  function readBefore(refusal: object, entries: Iterable<ArchiveEntry>, maxEntries: number): number {
+    const listing = new ArchiveListing({ ...RULES, maxEntries })
+    let read = 0
+    const readAll = () => {
+      for (const one of entries) {
+        listing.add(one)
+        read++
+      }
+    }
+    assert.throws(readAll, refusal)
+    return read
+  }
+
+  function* endless(nameAt: (index: number) => string): Generator<ArchiveEntry> {
+    for (let index = 0; ; index++) yield entry(nameAt(index))
+  }
+
+  it('stop at the first implied directory too many, not after the last entry', () => {
+    const deep = endless(index => `${index}/${'d/'.repeat(60)}f`)
+    assert.equal(readBefore(isTooLarge, deep, 1000), 16)
+  })
+
+  it('stop at the first name too many for the memory that they may take', () => {
+    const folder = `${'n'.repeat(250)}/`.repeat(15)
+    const long = endless(index => `${folder}${index}`)
+    assert.ok(readBefore(isTooLarge, long, 1000) < 420)
   })
 })

@@ -1,36 +1,61 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { verifySymlink } from '../../../src/core/archive/symlink-policy.ts'
+import { listedEntry, listedSymlink, planListing } from './plan-listing.ts'
 
-const TREE = new Map<string, 'file' | 'directory' | 'symlink'>([
-  ['file', 'file'],
-  ['dir', 'directory'],
-  ['dir/file', 'file'],
-  ['dir/sub', 'directory'],
-  ['link', 'symlink'],
-  ['dirlink', 'symlink'],
-])
+const RULES = { maxExtractedBytes: 1e9, maxEntries: 200_000, platform: 'linux', shape: 'as packed' } as const
 
-const check = (path: string, target: string) => () => verifySymlink({ path, target }, at => TREE.get(at))
+const TREE = [
+  listedEntry('file'),
+  listedEntry('dir/file'),
+  listedEntry('dir/sub/deep'),
+  listedSymlink('link', 'file'),
+  listedSymlink('dirlink', 'dir/sub'),
+  listedSymlink('dangling', 'nothing'),
+]
 
-describe('verifySymlink', () => {
-  const ACCEPTED = [
-    ['l', 'file'],
-    ['l', './file'],
-    ['l', 'dir'],
-    ['l', 'dir/'],
-    ['l', 'dir//file'],
-    ['l', 'dir/../file'],
-    ['l', '.'],
-    ['dir/l', '../file'],
-    ['dir/l', '..'],
-    ['dir/sub/l', '../../dir/file'],
-  ] as const
-  for (const [path, target] of ACCEPTED) {
-    it(`accepts ${path} -> ${target}`, () => assert.doesNotThrow(check(path, target)))
+/** Where a symlink at `path` leads, in the tree above. */
+function resolve(path: string, target: string): { file: string | null; reach: string } {
+  const { symlinks } = planListing([listedSymlink(path, target), ...TREE], RULES)
+  const found = symlinks.find(symlink => symlink.path === path)
+  return { file: found?.file ?? null, reach: found?.reach ?? 'nowhere' }
+}
+
+/** `l0 -> l1 -> ... -> file`. */
+function chain(length: number) {
+  return Array.from({ length }, (_, index) =>
+    listedSymlink(`l${index}`, index === length - 1 ? 'file' : `l${index + 1}`),
+  )
+}
+
+describe('a symlink of an archive', () => {
+  const ACCEPTED: readonly [path: string, target: string, file: string | null, reach: string][] = [
+    ['l', 'file', 'file', ''],
+    ['l', './file', 'file', ''],
+    ['l', 'dir', null, ''],
+    ['l', 'dir/', null, ''],
+    ['l', 'dir//file', 'dir/file', ''],
+    ['l', 'dir/../file', 'file', ''],
+    ['l', '.', null, ''],
+    ['dir/l', '../file', 'file', ''],
+    ['dir/l', '..', null, ''],
+    ['dir/l', 'sub/../file', 'dir/file', 'dir'],
+    ['dir/sub/l', 'deep', 'dir/sub/deep', 'dir/sub'],
+    ['dir/sub/l', '../../dir/file', 'dir/file', ''],
+    ['l', 'link', 'file', ''],
+    ['l', 'dirlink/deep', 'dir/sub/deep', ''],
+    ['l', 'dirlink/../file', 'dir/file', ''],
+    ['dir/sub/l', '../../link', 'file', ''],
+    ['l', 'nothing', null, ''],
+    ['dir/l', 'nothing/more/', null, 'dir'],
+    ['l', 'dangling', null, ''],
+    ['l', 'dangling/more', null, ''],
+    ['dir/l', `${'./'.repeat(63)}file`, 'dir/file', 'dir'],
+  ]
+  for (const [path, target, file, reach] of ACCEPTED) {
+    it(`may be ${path} -> ${target}`, () => assert.deepEqual(resolve(path, target), { file, reach }))
   }
 
-  const REFUSED = [
+  const REFUSED: readonly [what: string, path: string, target: string][] = [
     ['an empty target', 'l', ''],
     ['an absolute path', 'l', '/file'],
     ['a drive letter', 'l', 'c:file'],
@@ -39,17 +64,51 @@ describe('verifySymlink', () => {
     ['the parent of the root', 'l', '..'],
     ['leaving and coming back', 'l', '../x/file'],
     ['leaving in the middle', 'dir/l', '../../dir/file'],
-    ['a dangling target', 'l', 'nothing'],
-    ['a detour through nothing', 'l', 'nothing/../file'],
+    ['leaving behind a symlink, where its text alone would not', 'dir/sub/l', '../../dirlink/../../../file'],
+    ['a way up from nothing', 'l', 'nothing/../file'],
+    ['a way up from nothing, behind a symlink', 'l', 'dangling/../file'],
     ['a detour through a file', 'l', 'file/../file'],
+    ['a detour through a file, behind a symlink', 'l', 'link/../file'],
     ['a file as a directory', 'l', 'file/'],
-    ['a symlink as target', 'l', 'link'],
-    ['a symlink on the way', 'l', 'dirlink/file'],
-    ['a detour through a symlink', 'l', 'dirlink/../file'],
+    ['itself', 'l', 'l'],
+    ['what is below itself', 'l', 'l/more'],
     ['more than 64 components', 'l', `${'./'.repeat(64)}file`],
     ['more than 4,096 bytes', 'l', `dir/../${'x'.repeat(4096)}`],
-  ] as const
+  ]
   for (const [what, path, target] of REFUSED) {
-    it(`refuses ${what}`, () => assert.throws(check(path, target), { name: 'ArchiveError', code: 'unsafe_archive' }))
+    it(`may not lead to ${what}`, () =>
+      assert.throws(() => resolve(path, target), { name: 'ArchiveError', code: 'unsafe_archive' }))
   }
+
+  it('may not lead in a circle with others', () => {
+    const circle = [
+      listedEntry('file'),
+      listedSymlink('a', 'b'),
+      listedSymlink('b', 'd/c'),
+      listedSymlink('d/c', '../a'),
+    ]
+    assert.throws(() => planListing(circle, RULES), { code: 'unsafe_archive' })
+  })
+
+  it('may dangle to no name that the platform reserves', () => {
+    const entries = [listedEntry('file'), listedSymlink('l', 'nul')]
+    assert.equal(planListing(entries, RULES).symlinks.length, 1)
+    assert.throws(() => planListing(entries, { ...RULES, platform: 'win32' }), { code: 'unsafe_archive' })
+  })
+
+  for (const order of ['first to last', 'last to first'] as const) {
+    it(`may pass through 40 symlinks and no more, listed ${order}`, () => {
+      const listed = (length: number) => (order === 'first to last' ? chain(length) : chain(length).reverse())
+      const { symlinks } = planListing([listedEntry('file'), ...listed(40)], RULES)
+      assert.deepEqual(new Set(symlinks.map(({ file }) => file)), new Set(['file']))
+      assert.throws(() => planListing([listedEntry('file'), ...listed(41)], RULES), { code: 'unsafe_archive' })
+    })
+  }
+
+  it('passes through each of many symlinks once, however many lead through it', () => {
+    const trunk = chain(30)
+    const leaves = Array.from({ length: 5000 }, (_, index) => listedSymlink(`leaf${index}`, 'l0'))
+    const { symlinks } = planListing([listedEntry('file'), ...trunk, ...leaves], RULES)
+    assert.ok(symlinks.every(({ file }) => file === 'file'))
+  })
 })

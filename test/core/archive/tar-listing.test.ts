@@ -12,7 +12,8 @@ const LONG = `${'d/'.repeat(60)}ä`
 function list(tar: Buffer, pieceBytes = tar.length): TarEntry[] {
   const listing = new TarListing(LIMITS)
   for (let at = 0; at < tar.length; at += pieceBytes) listing.add(tar.subarray(at, at + pieceBytes))
-  return listing.finish()
+  listing.finish()
+  return listing.take()
 }
 
 function only(items: TarItem[]): TarEntry {

@@ -5,6 +5,7 @@ import fc from 'fast-check'
 import { type Manifest, parseManifest } from '../../../src/core/content/manifest.ts'
 import { type ProjectTree, verifyContent } from '../../../src/core/content/project-content.ts'
 import { ArchiveError, ArtifactError } from '../../../src/core/errors.ts'
+import { plannedSymlinks } from '../archive/plan-listing.ts'
 import { manifestWith } from './project-manifest.ts'
 
 type Texts = Record<string, string>
@@ -22,7 +23,7 @@ function treeOf(files: Texts, links: Texts = {}): ProjectTree {
   const paths = [...Object.keys(files), ...Object.keys(links)]
   return {
     files: Object.entries(files).map(([path, text]) => ({ path, sha256: hash('sha256', text) })),
-    symlinks: Object.entries(links).map(([path, target]) => ({ path, target })),
+    symlinks: plannedSymlinks(Object.keys(files), links),
     directories: [...new Set(paths.flatMap(parentsOf))],
   }
 }

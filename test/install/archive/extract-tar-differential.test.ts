@@ -44,6 +44,10 @@ function writeSampleTree(root: string, withLongNames: boolean): void {
   writeFileSync(join(root, 'plugins/one/src/nothing'), '')
   writeFileSync(join(root, 'plugins/one/src/large.bin'), createHash('shake128', { outputLength: 1_500_000 }).digest())
   symlinkSync('../run.sh', join(root, 'plugins/one/src/run'))
+  writeFileSync(join(root, 'plugins/one/zeros'), Buffer.alloc(5_000_000))
+  symlinkSync('src/large.bin', join(root, 'plugins/one/libx.so.1'))
+  symlinkSync('libx.so.1', join(root, 'plugins/one/libx.so'))
+  symlinkSync('data/later', join(root, 'plugins/one/state'))
   if (!withLongNames) return
   for (const path of [LONG, CUT_AT_SLASH]) {
     mkdirSync(join(root, path, '..'), { recursive: true })
@@ -86,6 +90,12 @@ const tools: { name: string; needs: string[]; line: string; shortNames?: true }[
   { name: 'tar without ./', needs: ['tar'], line: 'cd source && tar -cf - *' },
   { name: 'bsdtar', needs: ['bsdtar'], line: 'bsdtar -C source -cf - .' },
   { name: 'bsdtar --format=pax', needs: ['bsdtar'], line: 'bsdtar --format=pax -C source -cf - .' },
+  { name: 'git archive', needs: ['git'], line: gitTar() },
+  {
+    name: 'tar with global PAX times',
+    needs: ['tar'],
+    line: 'tar --format=pax --pax-option=globexthdr.mtime=1 -C source -cf - .',
+  },
   { name: 'Python, PAX', needs: ['python3'], line: pythonTar('PAX_FORMAT') },
   { name: 'Python, GNU', needs: ['python3'], line: pythonTar('GNU_FORMAT') },
   { name: 'Python, ustar', needs: ['python3'], line: pythonTar('USTAR_FORMAT'), shortNames: true },
@@ -94,6 +104,12 @@ const tools: { name: string; needs: string[]; line: string; shortNames?: true }[
 function pythonTar(format: string): string {
   const open = `tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.${format})`
   return `python3 -c 'import sys, tarfile; tar = ${open}; tar.add("source", "."); tar.close()'`
+}
+
+/** With a global header that has the commit as its comment. */
+function gitTar(): string {
+  const git = 'git -C source -c user.name=Test -c user.email=test@example.invalid -c commit.gpgsign=false'
+  return `rmdir source/empty && git init -q source && ${git} add . && ${git} commit -qm sample && git -C source archive HEAD && rm -rf source/.git`
 }
 
 const compressors: { name: string; needs: string[]; line: string }[] = [

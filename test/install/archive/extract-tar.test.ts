@@ -112,7 +112,7 @@ describe('extractTar', () => {
         { path: 'd/a', size: 3, mode: 0o755, sha256: sha256('abc') },
         { path: 'large', size: large.length, mode: 0o644, sha256: sha256(large) },
       ],
-      symlinks: [{ path: 'l', target: 'd' }],
+      symlinks: [{ path: 'l', target: 'd', file: null, reach: '' }],
       directories: ['d'],
       bytes: large.length + 3,
       flattened: null,

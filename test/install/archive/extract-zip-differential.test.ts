@@ -12,7 +12,7 @@ import { inTemporaryDirectory, withVerifiedArtifact } from './verified-artifact.
 
 type Tree = Record<string, Uint8Array>
 
-const LIMITS = { maxExtractedBytes: 10_000_000, maxEntries: 1000 }
+const LIMITS = { maxExtractedBytes: 20_000_000, maxEntries: 1000 }
 const SOURCE_DATE = { GIT_COMMITTER_DATE: '2024-01-02T03:04:05Z', GIT_AUTHOR_DATE: '2024-01-02T03:04:05Z' }
 
 /** zip stores nothing into a pipe, so directories and symlinks stay out. */
@@ -51,6 +51,10 @@ function writeSampleTree(root: string): void {
   writeFileSync(join(root, 'src/deep/large.bin'), Buffer.alloc(2_000_000, 'abcdefghijklmnopqrstuvwxyz0123456789/n'))
   symlinkSync('src/run.sh', join(root, 'run'))
   symlinkSync('../..', join(root, 'src/deep/up'))
+  writeFileSync(join(root, 'zeros'), Buffer.alloc(5_000_000))
+  symlinkSync('deep/large.bin', join(root, 'src/libx.so.1'))
+  symlinkSync('libx.so.1', join(root, 'src/libx.so'))
+  symlinkSync('data/later', join(root, 'src/state'))
 }
 
 async function extractTo(directory: string, name: string, bytes: Buffer): Promise<ExtractedTree> {

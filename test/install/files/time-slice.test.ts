@@ -35,6 +35,28 @@ describe('TimeSlice.forEach', () => {
   })
 })
 
+describe('TimeSlice.run', () => {
+  function* work(done: number[]): Generator<void, string> {
+    for (let step = 1; step <= 3; step++) {
+      done.push(step)
+      yield
+    }
+    return 'result'
+  }
+
+  it('does all of the work and returns its result', async () => {
+    const done: number[] = []
+    assert.equal(await new TimeSlice().run(work(done)), 'result')
+    assert.deepEqual(done, [1, 2, 3])
+  })
+
+  it('notices an abort at a pause', async () => {
+    const done: number[] = []
+    await assert.rejects(endedSlice().run(work(done)), reason)
+    assert.deepEqual(done, [1])
+  })
+})
+
 describe('TimeSlice.pace', () => {
   it('yields the same pieces', async () => {
     const seen: string[] = []

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import { buildTreeRecord, type TreeRecord } from '../../../src/install/host/tree-record.ts'
+import { plannedSymlinks } from '../../core/archive/plan-listing.ts'
 
 /** The record of a tree of these files, all 0644, and symlinks. */
 export function recordOf(
@@ -14,7 +15,7 @@ export function recordOf(
       mode: 0o644 as const,
       sha256: hash('sha256', text),
     })),
-    symlinks: Object.entries(symlinks).map(([path, target]) => ({ path, target })),
+    symlinks: plannedSymlinks(Object.keys(files), symlinks),
   }
   return buildTreeRecord(tree, keepPaths)
 }

@@ -1,0 +1,48 @@
+import type { ArchiveEntry } from '../../../src/core/archive/archive-entry.ts'
+import {
+  ArchiveListing,
+  type ExtractionPlan,
+  type ExtractionRules,
+  type PlannedSymlink,
+} from '../../../src/core/archive/archive-policy.ts'
+
+const AS_PACKED = { maxExtractedBytes: 1e9, maxEntries: 1000, platform: 'linux', shape: 'as packed' } as const
+
+/** The plan of a whole listing, without a pause. */
+export function planListing<Entry extends ArchiveEntry>(
+  entries: readonly Entry[],
+  rules: ExtractionRules,
+): ExtractionPlan<Entry> {
+  const listing = new ArchiveListing<Entry>(rules)
+  for (const entry of entries) listing.add(entry)
+  return planned(listing)
+}
+
+export function planned<Entry extends ArchiveEntry>(listing: ArchiveListing<Entry>): ExtractionPlan<Entry> {
+  const steps = listing.plan()
+  let step = steps.next()
+  while (step.done !== true) step = steps.next()
+  return step.value
+}
+
+export function listedEntry(name: string, more: Partial<ArchiveEntry> = {}): ArchiveEntry {
+  const type = name.endsWith('/') ? 'directory' : 'file'
+  return { name, type, size: 0, packedSize: 0, executable: false, target: null, ...more }
+}
+
+export function listedSymlink(name: string, target: string): ArchiveEntry {
+  return listedEntry(name, { type: 'symlink', size: target.length, packedSize: target.length, target })
+}
+
+/** The symlinks of a tree of these files, planned as an archive has them. */
+export function plannedSymlinks(
+  files: readonly string[],
+  links: Readonly<Record<string, string>>,
+): readonly PlannedSymlink[] {
+  if (Object.keys(links).length === 0) return []
+  const entries = [
+    ...files.map(name => listedEntry(name)),
+    ...Object.entries(links).map(link => listedSymlink(...link)),
+  ]
+  return planListing(entries, AS_PACKED).symlinks
+}
