@@ -23130,6 +23130,7 @@ function checksum(seq, body) {
 
 
 
+
 /** The journal's size at first, and what it grows by. */
 const CHUNK_BYTES = 64 * 1024;
 /** Never used up by what announces a change: an undo, its end and its reports always find this room allocated. */
@@ -23223,16 +23224,28 @@ class JournalFile {
         for (let done = 0; done < bytes.length;)
             done += (0,external_node_fs_namespaceObject.writeSync)(this.#fd, bytes, done, bytes.length - done, position + done);
     }
+    /** Into a new file, which is open before it takes the name; when that fails, the old one stays in use. */
     async #grow(bytes) {
         const text = (0,external_node_fs_namespaceObject.readFileSync)(this.#path).toString('utf8', 0, this.#length);
         const wanted = padded(text, bytes);
-        await replaceFile(this.#path, wanted);
-        const fd = (0,external_node_fs_namespaceObject.openSync)(this.#path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        const temporary = temporaryName(this.#path);
+        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_EXCL, 0o600);
+        try {
+            (0,external_node_fs_namespaceObject.writeFileSync)(fd, wanted);
+            await syncFile(fd);
+            (0,external_node_fs_namespaceObject.renameSync)(temporary, this.#path);
+        }
+        catch (error) {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+            tryUnlinkSync(temporary);
+            throw error;
+        }
         (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
         this.#fd = fd;
         this.#size = Buffer.byteLength(wanted);
         this.#dirtyEnd = this.#length;
         this.#isSynced = true;
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(this.#path));
     }
 }
 /** The text with room for as many bytes more, and for an undo after them. */

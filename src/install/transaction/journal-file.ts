@@ -1,6 +1,7 @@
-import { closeSync, constants, fdatasync, openSync, readFileSync, writeSync } from 'node:fs'
+import { closeSync, constants, fdatasync, openSync, readFileSync, renameSync, writeFileSync, writeSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { promisify } from 'node:util'
-import { replaceFile } from '../files/durable-files.ts'
+import { replaceFile, syncDirectory, syncFile, temporaryName } from '../files/durable-files.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { PADDING, parseJournalText, startOfPadding } from './journal-line.ts'
 
@@ -103,16 +104,27 @@ export class JournalFile {
       done += writeSync(this.#fd, bytes, done, bytes.length - done, position + done)
   }
 
+  /** Into a new file, which is open before it takes the name; when that fails, the old one stays in use. */
   async #grow(bytes: number): Promise<void> {
     const text = readFileSync(this.#path).toString('utf8', 0, this.#length)
     const wanted = padded(text, bytes)
-    await replaceFile(this.#path, wanted)
-    const fd = openSync(this.#path, constants.O_RDWR | constants.O_NOFOLLOW)
+    const temporary = temporaryName(this.#path)
+    const fd = openSync(temporary, constants.O_RDWR | constants.O_CREAT | constants.O_EXCL, 0o600)
+    try {
+      writeFileSync(fd, wanted)
+      await syncFile(fd)
+      renameSync(temporary, this.#path)
+    } catch (error) {
+      closeSync(fd)
+      tryUnlinkSync(temporary)
+      throw error
+    }
     closeSync(this.#fd)
     this.#fd = fd
     this.#size = Buffer.byteLength(wanted)
     this.#dirtyEnd = this.#length
     this.#isSynced = true
+    await syncDirectory(dirname(this.#path))
   }
 }
 

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
@@ -15,6 +16,7 @@ import {
   startJournal,
 } from '../../../src/install/transaction/journal.ts'
 import { formatLine, JournalDamage } from '../../../src/install/transaction/journal-line.ts'
+import { whyNoStrace } from '../../e2e/harness/strace.ts'
 import { DEPLOYMENT_ID, factsOf, removedRowOf, rowOf } from '../prepared-host.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
 import { journalText } from './journal-text.ts'
@@ -247,4 +249,17 @@ describe('removeJournal', () => {
     await removeJournal(path)
     assert.ok(!existsSync(path))
   })
+})
+
+describe('a journal that grows', { skip: whyNoStrace() }, () => {
+  // It is opened to be continued and to be copied; the fifth time was to use the copy.
+  for (const failing of ['?open,openat:error=EMFILE:when=5+', '?rename,renameat,renameat2:error=EIO:when=2+'])
+    it(`keeps the records in the file of its name when the system refuses ${failing}`, t => {
+      const path = pathIn(t)
+      const program = join(import.meta.dirname, 'grow-journal.ts')
+      const strace = ['-f', '-qq', '-o', '/dev/null', '-P', path, '-e', `inject=${failing}`]
+      const { stderr } = spawnSync('strace', [...strace, process.execPath, program, path], { encoding: 'utf8' })
+      assert.equal(stderr, '')
+      assert.equal(readJournal(path)?.at(-1)?.record, 'undone')
+    })
 })

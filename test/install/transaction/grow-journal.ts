@@ -1,0 +1,14 @@
+import { openJournal, startJournal } from '../../../src/install/transaction/journal.ts'
+import { factsOf } from '../prepared-host.ts'
+
+/** Announces changes in a journal until one cannot be announced or it has grown, then undoes the first; run under strace. */
+const path = process.argv[2] as string
+;(await startJournal(path, { record: 'begin', facts: factsOf(), report_address: null, keep_paths: [] })).close()
+const journal = openJournal(path)
+try {
+  for (let count = 0; count < 400; count++)
+    await journal.append({ record: 'change', change: { type: 'make_directory', path: 'plugins' } })
+} catch (error) {
+  console.log(String(error))
+}
+await journal.append({ record: 'undone', of: 2, was_made: false })
