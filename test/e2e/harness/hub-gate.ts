@@ -8,15 +8,18 @@ export type Route = 'detail' | 'artifact' | 'report'
 
 /**
  * A way to a real hub through which every request passes once `onRequest` has let it: one that never resolves is a hub
- * that hangs. Ends with the test, with whatever still waits in it.
+ * that hangs, and `fail` gets a 500. Ends with the test, with whatever still waits in it.
  */
 export function openGate(
   t: TestContext,
   hubUrl: string,
-  onRequest: (route: Route) => void | Promise<void>,
+  onRequest: (route: Route) => undefined | 'fail' | void | Promise<void>,
 ): Promise<LoopbackServer> {
   return serve(t, async (request, response) => {
-    await onRequest(routeOf(request))
+    if ((await onRequest(routeOf(request))) === 'fail') {
+      response.writeHead(500).end('{"error": "out of order"}')
+      return
+    }
     const body = request.method === 'POST' ? await readBody(request) : null
     const answer = await fetch(`${hubUrl}${request.url}`, {
       method: request.method ?? 'GET',

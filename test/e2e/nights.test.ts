@@ -1,0 +1,276 @@
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { after, before, describe, it, type TestContext } from 'node:test'
+import type { ActionResult, ActionRun } from '../../local/runner.ts'
+import { acceptedReports } from './harness/evidence.ts'
+import { openGate } from './harness/hub-gate.ts'
+import { assertNothingStrays } from './harness/invariants.ts'
+import { mountMemory, run, whyNoImmutables, whyNoMounting } from './harness/mounts.ts'
+import { assertSucceeds, type Fleet, openFleet, type PreparedHost } from './harness/prepared-host.ts'
+import { killBefore, type Stop } from './harness/stops.ts'
+import { whyNoStrace } from './harness/strace.ts'
+import { tamper } from './harness/tampering.ts'
+
+const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
+const NIGHTS = IS_FULL ? 6 : 2
+
+/** What has gone wrong on a host, and stays so for some nights. */
+interface Fault {
+  /** What a run left that was killed in the evening before. */
+  cut?: Stop
+  /** The options of a small file system for the host. */
+  disk?: string
+  skip: string | false
+  /** Whether the host is neither old nor new until the fault is gone; otherwise no run may call it inconsistent. */
+  leavesNeither?: true
+  /** Makes it happen. */
+  begin(t: TestContext, host: PreparedHost, fleet: Fleet): Begun | Promise<Begun>
+  inputs?: (night: number, host: PreparedHost) => Record<string, string>
+  run?: (host: PreparedHost) => Partial<ActionRun>
+  /** Where a run would give up after more of them. */
+  atMost?: number
+}
+
+interface Begun {
+  end(): void
+  /** Of every run, also of those after the fault. */
+  inputs?: Record<string, string>
+}
+
+const NOTHING: Begun = { end: () => {} }
+
+const CUTS: Record<string, { cut: Stop; leavesNeither?: true }> = {
+  'before it had changed anything': { cut: killBefore('state installing') },
+  'in the middle of its switch': { cut: killBefore('change plugins/greeter'), leavesNeither: true },
+  'after its commit': { cut: killBefore('end') },
+}
+
+const alternating = (night: number): Record<string, string> => ({ version: night % 2 === 0 ? '1.0.0' : '2.0.0' })
+
+const FAULTS: Record<string, Fault> = {
+  'an immutable installed.json': {
+    skip: whyNoImmutables(),
+    begin: (t, host) => freeze(t, join(host.root, '.hub-deploy/installed.json')),
+  },
+  'an installed.json that cannot be replaced': {
+    skip: whyNoStrace(),
+    begin: () => NOTHING,
+    run: host => tamper(join(host.root, '.hub-deploy/installed.json'), 'rename', 'error=EPERM', '1+'),
+  },
+  'a journal that cannot be removed': {
+    skip: whyNoStrace(),
+    begin: () => NOTHING,
+    inputs: alternating,
+    run: host => tamper(join(host.root, '.hub-deploy/journal.jsonl'), 'unlink', 'error=EPERM', '1+'),
+  },
+  'an old snapshot that cannot be removed': {
+    skip: whyNoImmutables(),
+    begin: (t, host) => freeze(t, join(host.root, '.hub-deploy/snapshots/plugins/greeter/1-0.9.0')),
+    inputs: alternating,
+  },
+  'an old version that cannot be moved back': {
+    cut: killBefore('change plugins/greeter'),
+    leavesNeither: true,
+    atMost: 4,
+    skip: whyNoImmutables() || whyNoStrace(),
+    begin: (t, host) => freeze(t, join(host.root, '.hub-deploy/snapshots/plugins/greeter/2-1.0.0')),
+  },
+  'a hub that fails at every report': {
+    skip: false,
+    begin: (t, _host, fleet) => failReports(t, fleet),
+    inputs: alternating,
+  },
+  ...Object.fromEntries(
+    ['EPERM', 'EOPNOTSUPP'].map((errno): [string, Fault] => [
+      `a file system without hard links (${errno})`,
+      {
+        skip: whyNoStrace(),
+        begin: () => NOTHING,
+        inputs: alternating,
+        run: () => withoutLinks(errno),
+      },
+    ]),
+  ),
+  ...Object.fromEntries(
+    Object.entries(CUTS).flatMap(([when, cut]): [string, Fault][] => [
+      [
+        `a disk that went read-only after a run was killed ${when}`,
+        { ...cut, disk: 'size=16m', skip: whyNoMounting() || whyNoStrace(), begin: makeReadOnly },
+      ],
+      [
+        `a disk without inodes after a run was killed ${when}`,
+        {
+          ...cut,
+          disk: 'size=16m,nr_inodes=600',
+          skip: whyNoMounting() || whyNoStrace(),
+          begin: (_t, host) => useUpInodes(dirname(host.root)),
+        },
+      ],
+    ]),
+  ),
+}
+
+describe('nights with', { concurrency: 2 }, () => {
+  let fleet: Fleet
+  before(async () => {
+    fleet = await openFleet()
+  })
+  after(() => fleet.close())
+
+  for (const [name, fault] of Object.entries(FAULTS)) {
+    it(`${name} report the truth, and the first one after them ends as always`, { skip: fault.skip }, async t => {
+      const host = await prepare(t, fleet, fault, name.replaceAll(/[^a-z]+/gi, '-'))
+      const begun = await fault.begin(t, host, fleet)
+      for (let night = 1; night <= Math.min(NIGHTS, fault.atMost ?? NIGHTS); night++) {
+        const was = treeOf(host, fleet)
+        const inputs = { ...begun.inputs, ...fault.inputs?.(night, host) }
+        const result = await host.deploy(inputs, fault.run?.(host) ?? {})
+        assertTrue(host, fleet, { fault, was, night, result, version: inputs['version'] ?? '2.0.0' })
+        await host.post(inputs, { ...fault.run?.(host), state: result.state })
+        assertHeardOnce(host, fleet)
+      }
+      begun.end()
+      const last = await host.deploy(begun.inputs)
+      assertSucceeds(last)
+      assert.equal(treeOf(host, fleet), 'new')
+      assertNothingStrays(host.root)
+      assertNoStraySnapshot(host)
+      assertHeardOnce(host, fleet)
+      assertAllHeard(host)
+    })
+  }
+})
+
+async function prepare(t: TestContext, fleet: Fleet, { cut, disk }: Fault, name: string): Promise<PreparedHost> {
+  const host = fleet.newHost(name, disk === undefined ? undefined : join(mountMemory(t, disk), 'host'))
+  if (cut === undefined) return host
+  const { run, inputs } = await cut.prepare(t, host, fleet)
+  assert.equal((await host.deploy(inputs, run)).outputs['outcome'], 'interrupted')
+  return host
+}
+
+interface Night {
+  fault: Fault
+  was: string
+  night: number
+  result: ActionResult
+  version: string
+}
+
+/** Outputs, local report and disk agree. */
+function assertTrue(host: PreparedHost, fleet: Fleet, { fault, was, night, result, version }: Night): void {
+  const { exitCode, outputs, log } = result
+  const outcome = outputs['outcome'] ?? ''
+  const is = treeOf(host, fleet)
+  const told = `night ${night}: ${outcome}, was ${was}, is ${is}\n${log}`
+  assert.equal(exitCode, outcome === 'success' ? 0 : 1, told)
+  assert.ok(['success', 'failed', 'rolled_back', 'inconsistent'].includes(outcome), told)
+  assert.equal(outcome === 'inconsistent', is === 'neither', told)
+  assert.ok(is !== 'neither' || fault.leavesNeither, told)
+  if (outcome === 'success') assert.equal(is, version === '2.0.0' ? 'new' : 'old', told)
+  // The recovery of an earlier run is not this one's change.
+  else if (was !== 'neither' && fault.cut === undefined) assert.equal(is, was, told)
+  const path = outputs['report-path']
+  if (path === undefined || path === '') return
+  const report = JSON.parse(readFileSync(path, 'utf8'))
+  assert.deepEqual(
+    [report.outcome, report.error?.code ?? '', report.deployment_id, String(report.reported.accepted)],
+    [outcome, outputs['error-code'], outputs['deployment-id'], outputs['reported']],
+    told,
+  )
+}
+
+/** `old`, `new` or `neither`, by every byte that was published and the data of the host. */
+function treeOf(host: PreparedHost, fleet: Fleet): string {
+  const ofPlugin = (tree: Record<string, string>): string =>
+    JSON.stringify(Object.entries(tree).filter(([path]) => path.startsWith('greeter/')))
+  const tree = ofPlugin(host.tree())
+  return tree === ofPlugin(fleet.old) ? 'old' : tree === ofPlugin(fleet.new) ? 'new' : 'neither'
+}
+
+function assertHeardOnce({ name }: PreparedHost, { stage }: Fleet): void {
+  const rows = acceptedReports(stage).filter(row => row.host_id === name)
+  // A run that could be rolled back only later is reported as that again.
+  const reports = new Set(rows.map(row => `${row.started_at} ${row.status}`))
+  assert.equal(rows.length, reports.size, 'the hub got a report twice')
+}
+
+/** Every run that could write a report has told the hub, as its report says. */
+function assertAllHeard(host: PreparedHost): void {
+  const reports = host.localReports()
+  assert.deepEqual(
+    reports.filter(report => !report.reported.accepted).map(report => report.started_at),
+    [],
+  )
+  const statuses = reports.map(report => report.status)
+  assert.deepEqual(
+    host
+      .reported()
+      .toSorted()
+      .filter(status => status === 'success').length >= 1,
+    true,
+  )
+  assert.equal(host.reported().length >= statuses.length, true)
+}
+
+function assertNoStraySnapshot({ root }: PreparedHost): void {
+  const { installed } = JSON.parse(readFileSync(join(root, '.hub-deploy/installed.json'), 'utf8'))
+  const recorded = installed[0].snapshots.map((row: { name: string }) => row.name)
+  assert.deepEqual(readdirSync(join(root, '.hub-deploy/snapshots/plugins/greeter')), recorded)
+}
+
+function freeze(t: TestContext, path: string): Begun {
+  run('chattr', '+i', path)
+  const thaw = (): void => run('chattr', '-i', path)
+  t.after(() => {
+    try {
+      thaw()
+    } catch {
+      // It is gone.
+    }
+  })
+  return { end: thaw }
+}
+
+function makeReadOnly(_t: TestContext, host: PreparedHost): Begun {
+  const disk = dirname(host.root)
+  run('mount', '-o', 'remount,ro', disk)
+  return { end: () => run('mount', '-o', 'remount,rw', disk) }
+}
+
+function useUpInodes(folder: string): Begun {
+  const made: string[] = []
+  try {
+    for (let n = 0; ; n++) {
+      const path = join(folder, `filler-${n}`)
+      writeFileSync(path, '')
+      made.push(path)
+    }
+  } catch {
+    // There are no more.
+  }
+  return {
+    end: () => {
+      for (const path of made) rmSync(path)
+    },
+  }
+}
+
+function withoutLinks(errno: string): Partial<ActionRun> {
+  return { through: ['strace', '-f', '-qq', '-o', '/dev/null', '-e', `inject=?link,linkat:error=${errno}`] }
+}
+
+/** The hub answers every report with 500. */
+async function failReports(t: TestContext, { stage }: Fleet): Promise<Begun> {
+  let isFailing = true
+  const gate = await openGate(t, stage.hub.url, route => {
+    return isFailing && route === 'report' ? 'fail' : undefined
+  })
+  return {
+    inputs: { 'hub-url': gate.url },
+    end: () => {
+      isFailing = false
+    },
+  }
+}
