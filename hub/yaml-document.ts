@@ -1,6 +1,16 @@
 import { type Alias, type Document, LineCounter, parseDocument, visit, type YAMLError } from 'yaml'
 import { HubError } from './errors.ts'
 
+/** What clients read of each file (docs/contracts.md, "Limits"), in bytes. */
+export const MAX_PLUGIN_YAML_BYTES = 32 * 1024
+export const MAX_PLAN_BYTES = 64 * 1024
+
+/** Throws HubError 400 for a file that clients would refuse for its size. */
+export function requireYamlSize(path: string, bytes: number, most: number): void {
+  if (bytes <= most) return
+  throw new HubError(400, `${path} has ${bytes} bytes: shorten it to ${most} bytes, the most that clients read.`)
+}
+
 /**
  * The value of a YAML file; with the schema `failsafe`, all scalars are text. Throws HubError 400, with the place of
  * the error, when the file is not exactly one YAML document or uses aliases.

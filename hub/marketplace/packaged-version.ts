@@ -1,5 +1,6 @@
-import AdmZip from 'adm-zip'
+import AdmZip, { type IZipEntry } from 'adm-zip'
 import { isScalar, parseDocument } from 'yaml'
+import { MAX_PLUGIN_YAML_BYTES, requireYamlSize } from '../yaml-document.ts'
 
 const PLUGIN_YAML = /^(?:[^/]+\/)?plugin\.yaml$/
 
@@ -9,11 +10,23 @@ const PLUGIN_YAML = /^(?:[^/]+\/)?plugin\.yaml$/
  */
 export function readPackagedVersion(bytes: Buffer): string | undefined {
   try {
-    const found = new AdmZip(bytes).getEntries().filter(({ entryName }) => PLUGIN_YAML.test(entryName))
-    const [shortest] = found.sort((a, b) => a.entryName.length - b.entryName.length)
-    const node = parseDocument(shortest?.getData().toString() ?? '', { logLevel: 'silent' }).get('version', true)
+    const node = parseDocument(findPluginYaml(bytes)?.getData().toString() ?? '', { logLevel: 'silent' }).get(
+      'version',
+      true,
+    )
     return isScalar(node) && node.value !== null ? (node.source ?? String(node.value)) : undefined
   } catch {
     return undefined
   }
+}
+
+/** Throws HubError 400 for a ZIP whose `plugin.yaml` clients would refuse for its size. */
+export function requireReadablePluginYaml(bytes: Buffer): void {
+  const found = findPluginYaml(bytes)
+  if (found !== undefined) requireYamlSize(found.entryName, found.header.size, MAX_PLUGIN_YAML_BYTES)
+}
+
+function findPluginYaml(bytes: Buffer): IZipEntry | undefined {
+  const found = new AdmZip(bytes).getEntries().filter(({ entryName }) => PLUGIN_YAML.test(entryName))
+  return found.sort((a, b) => a.entryName.length - b.entryName.length)[0]
 }

@@ -6,6 +6,7 @@ import { type GitSource, zipGitCommit } from '../git-archive.ts'
 import { kindSchema, labelSchema, parseInput, repoSchema, slugSchema, versionSchema } from '../names.ts'
 import type { Store } from '../store.ts'
 import { addVersion, type PublishedVersion, requireUnchanged } from './catalogue.ts'
+import { requireReadablePluginYaml } from './packaged-version.ts'
 
 const publicationSchema = z.object({
   kind: kindSchema,
@@ -50,23 +51,34 @@ export async function publishArchive(
   return published
 }
 
-/** Publishes a folder; `leftOut` are the paths that it left out. Throws as zipFolder and publishArchive do. */
+/**
+ * Publishes a folder; `leftOut` are the paths that it left out. Throws as zipFolder and publishArchive do, and HubError
+ * 400 for a `plugin.yaml` that is larger than clients read.
+ */
 export async function publishFolder(
   store: Store,
   folder: string,
   publication: Publication,
 ): Promise<PublishedVersion & { leftOut: string[] }> {
   const { bytes, leftOut } = zipFolder(folder)
+  requireReadable(bytes, publication)
   return { ...(await publishArchive(store, bytes, publication)), leftOut }
 }
 
-/** Publishes a commit as a code host would archive it. Throws as zipGitCommit and publishArchive do. */
+/** Publishes a commit as a code host would archive it. Throws as zipGitCommit and publishFolder do. */
 export async function publishGitCommit(
   store: Store,
   source: GitSource,
   publication: Publication,
 ): Promise<PublishedVersion> {
-  return await publishArchive(store, await zipGitCommit(source), publication)
+  const bytes = await zipGitCommit(source)
+  requireReadable(bytes, publication)
+  return await publishArchive(store, bytes, publication)
+}
+
+/** Clients do not read the `plugin.yaml` of a service. */
+function requireReadable(bytes: Buffer, { kind }: Publication): void {
+  if (kind === 'plugin') requireReadablePluginYaml(bytes)
 }
 
 /** The `X-Signature` of these bytes (contract 2.1, "Artifact signature"). */

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { z } from 'zod'
 import { HubError } from '../errors.ts'
 import { parseInput } from '../names.ts'
-import { parseYaml } from '../yaml-document.ts'
+import { MAX_PLAN_BYTES, parseYaml, requireYamlSize } from '../yaml-document.ts'
 import { PLAN_PATH, type SourceTree } from './source-tree.ts'
 
 /** The actions that a step can have. */
@@ -35,7 +35,7 @@ type Step = z.output<typeof stepSchema>
 const planSchema = z.object({ project_id: z.string(), steps: z.array(stepSchema) })
 
 /**
- * Refuses a plan that the sealed files cannot fulfil. Throws one HubError 400 with every problem: invalid YAML, the
+ * Refuses a plan that the sealed files cannot fulfil. Throws one HubError 400 with every problem: invalid YAML or too much of it, the
  * plan of another project, or a plugin, an extension or a template that does not exist or is left out.
  */
 export function requireWorkablePlan(tree: SourceTree, projectId: string): void {
@@ -54,6 +54,7 @@ function describeAction({ input }: { input?: unknown }): string {
 }
 
 function parsePlan(text: string) {
+  requireYamlSize(PLAN_PATH, Buffer.byteLength(text), MAX_PLAN_BYTES)
   const value = parseYaml(text, PLAN_PATH)
   try {
     return parseInput(planSchema, value)

@@ -21,17 +21,30 @@ export interface LinkMember extends Place {
 /** A file, symlink or folder that becomes one entry of the sealed tar. */
 export type Member = FileMember | LinkMember | (Place & { readonly type: 'directory' })
 
+/** As many as clients follow. */
+const MAX_HOPS = 40
+
 /**
- * The file or folder that a symlink leads to; undefined unless its target is relative and its way there leads through
- * folders among the members only, so through no other symlink.
+ * The file or folder that a symlink leads to, through other symlinks too; undefined unless each target is relative, its
+ * way leads through sealed folders of its own plugin or extension only, and there are at most 40 of them.
  */
-export function resolveLink(members: ReadonlyMap<string, Member>, { path, target }: LinkMember): Member | undefined {
-  const at = path.split('/').slice(0, -1)
+export function resolveLink(
+  members: ReadonlyMap<string, Member>,
+  { path, target }: LinkMember,
+  hops = MAX_HOPS,
+): Member | undefined {
+  const [kind, id, ...rest] = path.split('/')
+  const part = [kind, id]
+  const at = [...part, ...rest.slice(0, -1)]
   for (const step of target.split('/')) {
-    if (members.get(at.join('/'))?.type !== 'directory') return undefined
+    if (at.length < part.length || members.get(at.join('/'))?.type !== 'directory') return undefined
     if (step === '..') at.pop()
     else if (step !== '' && step !== '.') at.push(step)
+    const found = members.get(at.join('/'))
+    if (found?.type !== 'symlink') continue
+    const end = hops > 1 ? resolveLink(members, found, hops - 1) : undefined
+    if (end === undefined) return undefined
+    at.splice(0, at.length, ...end.path.split('/'))
   }
-  const found = members.get(at.join('/'))
-  return found?.type === 'symlink' ? undefined : found
+  return at.length < part.length ? undefined : members.get(at.join('/'))
 }

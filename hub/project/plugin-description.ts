@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { HubError } from '../errors.ts'
 import { labelSchema, parseInput, versionSchema } from '../names.ts'
-import { parseYaml } from '../yaml-document.ts'
+import { MAX_PLUGIN_YAML_BYTES, parseYaml, requireYamlSize } from '../yaml-document.ts'
 
 const namesSchema = z.preprocess(
   value => (value === '' || value === undefined ? [] : value),
@@ -19,9 +19,10 @@ export type PluginDescription = z.output<typeof descriptionSchema>
 
 /**
  * The fields of a `plugin.yaml` for the manifest; the version is exactly as written, so that 1.10 stays 1.10. Throws
- * HubError 400, which names the `path`, for invalid YAML and when there is no version.
+ * HubError 400, which names the `path`, for invalid YAML, for more of it than clients read, and when there is no version.
  */
 export function parsePluginDescription(text: string, path: string): PluginDescription {
+  requireYamlSize(path, Buffer.byteLength(text), MAX_PLUGIN_YAML_BYTES)
   const value = parseYaml(text, path, 'failsafe')
   try {
     return parseInput(descriptionSchema, value)

@@ -136,7 +136,7 @@ function requireInside(members: ReadonlyMap<string, Member>, link: LinkMember): 
   const climbsOut = posix.join(...rest.slice(0, -1), link.target).split('/')[0] === '..'
   if (!climbsOut && resolveLink(members, link) !== undefined) return
   throw refused(
-    `The symlink ${link.path} leads to ${link.target}: it must be relative and lead, through no other symlink, to a sealed file or folder inside ${kind}/${id}.`,
+    `The symlink ${link.path} leads to ${link.target}: it must be relative and lead, at every step, to a sealed file or folder inside ${kind}/${id}.`,
   )
 }
 

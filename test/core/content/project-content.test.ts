@@ -107,6 +107,16 @@ describe('verifyContent', () => {
     refuses('content_mismatch', () => verify(FILES, links))
   })
 
+  it('counts a symlink through others with the bytes at its end, and one to nothing not at all', () => {
+    const links = {
+      'plugins/cart/lib': 'src',
+      'plugins/cart/run': 'lib/main.py',
+      'plugins/cart/now': 'run',
+      'plugins/cart/later': 'data/db',
+    }
+    assert.ok(verify(FILES, links, { 'plugins/cart/run': 'print()', 'plugins/cart/now': 'print()' }))
+  })
+
   it('gives the digest of its definition for any files', () => {
     const name = fc.string({
       unit: fc.constantFrom('a', 'b', 'A', '.', '-', 'ä', '\uff21', '\u{1f600}'),
@@ -145,6 +155,11 @@ describe('verifyContent', () => {
     'into the root': { 'plugins/cart/x': '../../deployment' },
     'and comes back by its old name': { 'plugins/cart/src/x': '../../../plugins/cart/src' },
     'out of an extension': { 'extensions/search/x': '..' },
+    'through a symlink that another symlink hides': {
+      'plugins/cart/src/up': '..',
+      'plugins/cart/x': 'src/up/../search',
+    },
+    'to where nothing is': { 'plugins/cart/x': '../other' },
   }
   for (const [name, links] of Object.entries(leaving)) {
     it(`refuses a symlink that leads out of its directory, ${name}`, () => {

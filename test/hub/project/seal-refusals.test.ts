@@ -37,6 +37,12 @@ describe('sealing', () => {
     ['a name with a backslash', {}, { 'plugins/cart/a\\b': '' }],
     ['a name with a line end', {}, { 'plugins/cart/a\nb': '' }],
     ['no plan', {}, { 'deployment/install.yaml': undefined }],
+    [
+      'a plan of more than 64 KiB',
+      {},
+      { 'deployment/install.yaml': `${SHOP['deployment/install.yaml']}#${'x'.repeat(65_536)}` },
+    ],
+    ['a plugin.yaml of more than 32 KiB', {}, { 'plugins/cart/plugin.yaml': `version: 1\n#${'x'.repeat(32_768)}` }],
     ['a plan that is not YAML', {}, { 'deployment/install.yaml': 'a: [' }],
     [
       'a plan that installs what is not there',
@@ -69,19 +75,29 @@ describe('sealing', () => {
     ['out of its plugin', '../../extensions/mailer/run.sh'],
     ['out of its plugin and back', '../cart/plugin.yaml'],
     ['to a path that is left out', '.env'],
-    ['through another symlink', 'folder/main.py'],
-    ['through another symlink and back', 'folder/../src/main.py'],
+    ['through another symlink out of its plugin', 'up/../../extensions/mailer/run.sh'],
+    ['out of its plugin only behind another symlink', 'src/here/../../cart/plugin.yaml'],
+    ['to itself', 'link'],
     ['through a missing path', 'missing/../plugin.yaml'],
-    ['to another symlink', 'folder'],
     ['through a file', 'plugin.yaml/x'],
   ] as const) {
     it(`refuses a symlink ${name}`, async t => {
       const source = newShop(t, { 'plugins/cart/.env': 'S=1' })
-      symlinkSync('src', join(source, 'plugins/cart/folder'))
+      symlinkSync('.', join(source, 'plugins/cart/up'))
+      symlinkSync('..', join(source, 'plugins/cart/src/here'))
       symlinkSync(target, join(source, 'plugins/cart/link'))
       await assert.rejects(sealShop(t, { source }), { name: 'HubError', status: 400, message: /plugins\/cart\/link/ })
     })
   }
+
+  it('seals symlinks through others, inside their plugin', async t => {
+    const source = newShop(t)
+    const part = join(source, 'plugins/cart')
+    symlinkSync('src', join(part, 'lib'))
+    symlinkSync('lib/main.py', join(part, 'main'))
+    symlinkSync('main', join(part, 'start'))
+    await sealShop(t, { source })
+  })
 
   it('refuses anything but files, folders and symlinks', async t => {
     const source = newShop(t)
