@@ -16,5 +16,6 @@ function describePath(path: string): string {
   const stat = lstatSync(path)
   if (stat.isSymbolicLink()) return `-> ${readlinkSync(path)}`
   const mode = (stat.mode & 0o7777).toString(8)
-  return stat.isDirectory() ? `${mode} directory` : `${mode} ${readFileSync(path, 'latin1')}`
+  if (stat.isDirectory()) return `${mode} directory`
+  return stat.isFile() ? `${mode} ${readFileSync(path, 'latin1')}` : `${mode} special`
 }

@@ -1,0 +1,346 @@
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { existsSync, lstatSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { ConfigError, toDeployError } from '../../../src/core/errors.ts'
+import { deploy } from '../../../src/marketplace/deploy.ts'
+import { finishInterrupted, refuseRequest } from '../../../src/marketplace/refuse.ts'
+import type { DeployRequest } from '../../../src/marketplace/request.ts'
+import { listTree } from '../../install/archive/directory-listing.ts'
+import { collectLog } from '../../install/collected-log.ts'
+import { toolsOf } from '../../install/prepared-deployment.ts'
+import { createTestedWire } from '../../net/tested-wire.ts'
+import { FILE_DAMAGES, FOLDER_DAMAGES, repairFolder, type Target } from './damages.ts'
+import { copyImage, type HostImage, makeFastFolder, takeImages } from './host-images.ts'
+import { randomFrom } from './random.ts'
+import { openStage, pluginFiles, SERVICE_PLAN, SIGNING_SECRET, type Stage, writeFiles } from './stage.ts'
+
+const UPDATE_PLAN = `format_version: "1"
+project_id: greeter
+version: "2"
+steps:
+  - {id: files, action: install_plugin, plugin: greeter, snapshot: true}
+  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/.env.template, depends_on: [files]}
+`
+const NEIGHBOUR_PLAN = UPDATE_PLAN.replaceAll('greeter', 'neighbour').replace(/ {2}- \{id: env.*\n/, '')
+const NEW_VERSION = '2.0.0'
+
+/** What belongs to the host, or is the only copy of a version that it retains; each text is nowhere else. */
+const PRECIOUS = {
+  'plugins/greeter/data/visitors': 'the visitors of this host\n',
+  'plugins/greeter/.env': 'LANGUAGE=the language of this host\n',
+}
+const RETAINED = ['0.8.0', '0.9.0', '1.0.0'].map(mainOf)
+const PRECIOUS_OF_DAMAGE = 'precious of the operator'
+
+/** Hosts whose update was killed at each of its calls. */
+export interface DamagedHosts {
+  readonly images: readonly HostImage[]
+  /**
+   * Damages a host as the seed says, lets two runs work on it, and repairs it as they advise. Returns how they ended. The
+   * runs are calls, or `processes` as the runner starts them.
+   */
+  check(seed: string, by?: 'calls' | 'processes'): Promise<string>
+  close(): Promise<void>
+}
+
+export async function openDamagedHosts(): Promise<DamagedHosts> {
+  const fast = makeFastFolder('damaged')
+  process.env['TMPDIR'] = fast
+  const stage = await openStage()
+  const old = await prepareHost(stage)
+  const images = await takeAllImages(stage, fast)
+  const scene = { stage, old, new: images.new, images: images.all }
+  let count = 0
+  return {
+    images: images.all,
+    async check(seed, by = 'calls') {
+      const folder = join(fast, `case-${count++}`)
+      const summary = await checkCase({ ...scene, folder, run: by === 'calls' ? callOn : startOn }, seed)
+      rmSync(folder, { recursive: true })
+      return summary
+    },
+    async close() {
+      await stage.close()
+      rmSync(fast, { recursive: true, force: true })
+    },
+  }
+}
+
+/** A host with a plugin of four versions, files of its own, and others that no deployment of greeter may touch. */
+async function prepareHost(stage: Stage): Promise<Live> {
+  const { root, workspace } = stage
+  stage.writePlan(UPDATE_PLAN.replace(/ {2}- \{id: env.*\n/, ''))
+  writeFiles(workspace.path, { 'neighbour.yaml': NEIGHBOUR_PLAN, 'clock.yaml': SERVICE_PLAN })
+  for (const version of ['0.7.0', '0.8.0', '0.9.0', '1.0.0']) {
+    await stage.publish(version, pluginFiles(version))
+    await mustSucceed(stage, { version })
+  }
+  for (const version of ['1.0.0', '1.1.0']) {
+    const files = { ...pluginFiles(version), 'plugin.yaml': `name: neighbour\nversion: "${version}"\n` }
+    await stage.publish(version, { ...files, 'main.py': `neighbour ${version}` }, { slug: 'neighbour' })
+    await mustSucceed(stage, { slug: 'neighbour', version, 'install-plan': 'neighbour.yaml' })
+  }
+  await stage.publish('1.0.0', { 'run.sh': 'tick' }, { kind: 'service', slug: 'clock' })
+  await mustSucceed(stage, { slug: 'clock', kind: 'service', 'install-plan': 'clock.yaml' })
+  writeFiles(root, { ...PRECIOUS, 'plugins/foreign/main.py': 'foreign', 'plugins/neighbour.env': 'A=1\n' })
+  writeFiles(root, { 'plugins/neighbour/data/rows': 'rows of the neighbour' })
+  const template = { '.env.template': 'COLOUR=blue\nTOKEN=\n' }
+  const yaml = `name: greeter\nversion: "${NEW_VERSION}"\nenvironment: {required: [TOKEN]}\n`
+  await stage.publish(NEW_VERSION, { ...pluginFiles(NEW_VERSION, template), 'plugin.yaml': yaml })
+  stage.writePlan(UPDATE_PLAN)
+  return listGreeter(root)
+}
+
+async function mustSucceed(stage: Stage, inputs: Record<string, string>): Promise<void> {
+  const { exitCode, log } = await stage.deploy(inputs)
+  assert.equal(exitCode, 0, log)
+}
+
+/** Of an update that fails and rolls back, and then of one that succeeds. */
+async function takeAllImages(stage: Stage, folder: string) {
+  const { root } = stage
+  const take = (name: string, inputs: Record<string, string>) =>
+    takeImages({ root, folder: join(folder, name) }, run => stage.deploy({ version: NEW_VERSION, ...inputs }, run))
+  const inVain = await take('in-vain', { 'deployments-url': 'http://127.0.0.1:9' })
+  assert.equal(inVain.result.outputs['outcome'], 'rolled_back', inVain.result.log)
+  const update = await take('update', { settings: 'TOKEN=of this host' })
+  assert.equal(update.result.outputs['outcome'], 'success', update.result.log)
+  return { all: [...inVain.images, ...update.images], new: listGreeter(root) }
+}
+
+/** What the host runs of greeter, by path below the project root. */
+type Live = Readonly<Record<string, string>>
+
+interface Case {
+  readonly stage: Stage
+  readonly images: readonly HostImage[]
+  readonly folder: string
+  readonly old: Live
+  readonly new: Live
+  readonly run: (host: Host, act: RunEnd['act']) => Promise<RunEnd>
+}
+
+async function checkCase(scene: Case, seed: string): Promise<string> {
+  const random = randomFrom(seed)
+  const image = random.pick(scene.images)
+  const [root, outside] = [join(scene.folder, 'host'), join(scene.folder, 'outside')]
+  mkdirSync(outside, { recursive: true })
+  writeFileSync(join(outside, 'file'), 'outside of the host')
+  copyImage(image, root)
+  const { kind, path } = random.pick(weighted(targetsIn(root)))
+  const damages = kind === 'file' ? FILE_DAMAGES : FOLDER_DAMAGES
+  const name = random.pick(Object.keys(damages))
+  const target = { path: join(root, path), outside }
+  const what = `${path} ${name}, killed at ${image.call}`
+  damages[name]?.(target, random)
+  const host = { ...scene, root, outside }
+  const before = evidenceOf(host)
+  const runs: RunEnd[] = []
+  try {
+    for (const act of [random.pick(['deploy', 'post', 'refuse', 'deploy'] as const), 'deploy'] as const) {
+      runs.push(await scene.run(host, act))
+      assertKept(host, before)
+      assertTruth(host, runs.at(-1) as RunEnd, path)
+    }
+    await assertRepairable(host, { kind, ...target, before, end: runs.at(-1) as RunEnd })
+  } catch (error) {
+    const story = runs.map(({ act, outcome, message, log }) => [`${act}: ${outcome}: ${message}`, ...log].join('\n  '))
+    throw new Error(`seed ${seed}: ${what}\n${story.join('\n')}`, { cause: error })
+  }
+  return runs.map(({ outcome }) => outcome).join(', ')
+}
+
+interface Host extends Case {
+  readonly root: string
+  readonly outside: string
+}
+
+interface FoundTarget {
+  readonly kind: 'file' | 'folder'
+  readonly path: string
+}
+
+/** All state files and folders of a host, by path below its root. */
+function targetsIn(root: string): FoundTarget[] {
+  const own = join(root, '.hub-deploy')
+  const files = readdirSync(own, { recursive: true, encoding: 'utf8' })
+    .filter(path => !/^(staging|snapshots)\//.test(path) && lstatSync(join(own, path)).isFile())
+    .sort()
+  const folders = [
+    'staging',
+    'snapshots',
+    'snapshots/plugins',
+    'snapshots/plugins/greeter',
+    'trees',
+    'reports',
+    'outbox',
+  ]
+  return [
+    ...files.map(path => ({ kind: 'file' as const, path: `.hub-deploy/${path}` })),
+    ...folders.map(path => ({ kind: 'folder' as const, path: `.hub-deploy/${path}` })),
+  ]
+}
+
+/** A run obeys these two above all. */
+function weighted(targets: readonly FoundTarget[]): FoundTarget[] {
+  return targets.flatMap(target => {
+    if (target.path.endsWith('/journal.jsonl')) return Array.from({ length: targets.length }, () => target)
+    return target.path.endsWith('/installed.json') ? Array.from({ length: 10 }, () => target) : [target]
+  })
+}
+
+interface RunEnd {
+  readonly act: 'deploy' | 'post' | 'refuse'
+  readonly outcome: string
+  readonly message: string
+  readonly log: readonly string[]
+}
+
+async function startOn({ stage, root }: Host, act: RunEnd['act']): Promise<RunEnd> {
+  const version = act === 'refuse' ? '../none' : NEW_VERSION
+  const inputs = { 'project-root': root, version, settings: 'TOKEN=of this host', 'lock-timeout-seconds': '0' }
+  const { outputs, log, exitCode } = await stage.deploy(
+    inputs,
+    act === 'post' ? { phase: 'post', state: { locked: 'true' } } : {},
+  )
+  const outcome = act === 'post' ? `post ${exitCode}` : (outputs['outcome'] ?? 'none')
+  return { act, outcome, message: log, log: log.split('\n') }
+}
+
+async function callOn({ stage, root }: Host, act: RunEnd['act']): Promise<RunEnd> {
+  const log = collectLog()
+  const wire = createTestedWire()
+  const tools = toolsOf({ log, wires: { wire, reportWire: wire }, deploymentId: randomUUID() })
+  const request = requestOf(stage, root)
+  try {
+    if (act === 'post') {
+      const closed = await finishInterrupted(request, tools)
+      return { act, outcome: closed?.report.outcome ?? 'nothing', message: '', log: log.lines }
+    }
+    const ended =
+      act === 'deploy'
+        ? await deploy(request, tools)
+        : await refuseRequest(request, new ConfigError('invalid_input', 'version is none.'), tools)
+    return { act, outcome: ended.report.outcome, message: ended.report.error?.message ?? '', log: log.lines }
+  } catch (error) {
+    return { act, outcome: 'thrown', message: toDeployError(error).message, log: log.lines }
+  }
+}
+
+function requestOf({ hub, apiKey, workspace }: Stage, root: string): DeployRequest {
+  return {
+    bases: { hub: hub.url, services: hub.url, deployments: hub.url },
+    slug: 'greeter',
+    kind: 'plugin',
+    version: NEW_VERSION,
+    apiKey,
+    signingSecret: SIGNING_SECRET,
+    plan: { path: join(workspace.path, 'install.yaml'), text: UPDATE_PLAN },
+    hostConfig: undefined,
+    projectRoot: root,
+    hostId: 'host-1',
+    pluginSecretKey: undefined,
+    artifactSha256: undefined,
+    allowSharedRoot: false,
+    allowDowngrade: false,
+    dryRun: false,
+    keepSnapshots: 3,
+    lockTimeoutMs: 0,
+    downloadTimeoutMs: 20_000,
+    keepPaths: ['.env', 'data'],
+    settings: new Map([['TOKEN', 'of this host']]),
+    allowTakeover: false,
+    maxArtifactBytes: 1024 * 1024,
+    extraction: { maxExtractedBytes: 1024 * 1024, maxEntries: 100 },
+  }
+}
+
+interface Evidence {
+  /** What is not greeter's. */
+  readonly others: Readonly<Record<string, string>>
+  /** Texts that must be in some file. */
+  readonly precious: readonly string[]
+}
+
+const OTHERS =
+  /^(outside|host\/(plugins\/(neighbour|foreign)|extensions|\.hub-deploy\/snapshots\/(plugins\/neighbour|extensions)))/
+
+function evidenceOf({ folder }: Case): Evidence {
+  const all = listTree(folder)
+  const others = Object.fromEntries(Object.entries(all).filter(([path]) => OTHERS.test(path)))
+  const texts = contentsOf(all)
+  const wanted = [...Object.values(PRECIOUS), ...RETAINED, PRECIOUS_OF_DAMAGE]
+  return { others, precious: wanted.filter(text => texts.has(text)) }
+}
+
+function contentsOf(listing: Readonly<Record<string, string>>): Set<string> {
+  return new Set(Object.values(listing).map(described => described.slice(described.indexOf(' ') + 1)))
+}
+
+/** Nothing that must stay is lost, and nothing of anybody else is moved, changed or deleted. */
+function assertKept(host: Host, before: Evidence): void {
+  const after = listTree(host.folder)
+  const texts = contentsOf(after)
+  assert.deepEqual(
+    before.precious.filter(text => !texts.has(text)),
+    [],
+    'lost',
+  )
+  assert.deepEqual(
+    Object.fromEntries(Object.entries(after).filter(([path]) => OTHERS.test(path))),
+    before.others,
+    'of others',
+  )
+}
+
+/** What a run says of the host is so; a host that runs neither version is one of which it says so. */
+function assertTruth(host: Host, { act, outcome, message, log }: RunEnd, damaged: string): void {
+  const live = versionOf(host)
+  if (act === 'deploy' && outcome === 'success') assert.equal(live, 'new')
+  else if (live === 'neither') {
+    assert.ok(outcome !== 'success' && outcome !== 'rolled_back', `the host runs neither version, but: ${outcome}`)
+    assert.ok(
+      [message, ...log].some(line => line.includes(join(host.root, damaged))),
+      'the damage is named',
+    )
+  }
+}
+
+function versionOf(host: Host): 'old' | 'new' | 'neither' {
+  const live = listGreeter(host.root)
+  for (const version of ['old', 'new'] as const) if (isSame(live, host[version])) return version
+  return 'neither'
+}
+
+function isSame(a: Live, b: Live): boolean {
+  const paths = Object.keys(a)
+  return paths.length === Object.keys(b).length && paths.every(path => a[path] === b[path])
+}
+
+function listGreeter(root: string): Live {
+  const shelf = existsSync(join(root, 'plugins')) ? listTree(join(root, 'plugins')) : {}
+  return Object.fromEntries(Object.entries(shelf).filter(([path]) => /^greeter(\.env)?(\/|$)/.test(path)))
+}
+
+interface Damaged extends FoundTarget, Target {
+  readonly before: Evidence
+  readonly end: RunEnd
+}
+
+/** The last run has succeeded, or says which file is in its way and what to do, and after that the next one succeeds. */
+async function assertRepairable(host: Host, { kind, path, outside, before, end }: Damaged): Promise<void> {
+  if (end.outcome === 'success') return
+  assert.ok(end.message.includes(path), `names ${path}`)
+  assert.match(end.message, /move|remove|restore|unmount/i, 'says what to do')
+  if (kind === 'folder') repairFolder({ path, outside })
+  else renameSync(path, join(host.folder, 'repaired'))
+  const repaired = kind === 'folder' ? { ...before, others: evidenceOf(host).others } : before
+  const next = await host.run(host, 'deploy')
+  assert.equal(next.outcome, 'success', `after the repair: ${next.message}\n${next.log.join('\n')}`)
+  assertKept(host, repaired)
+}
+
+function mainOf(version: string): string {
+  return pluginFiles(version)['src/main.py'] ?? ''
+}

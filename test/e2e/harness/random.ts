@@ -1,0 +1,27 @@
+import { hash } from 'node:crypto'
+
+/** The same sequence for the same seed. */
+export interface Random {
+  /** A whole number from 0 up to, and without, the limit. */
+  below(limit: number): number
+  pick<Item>(items: readonly [Item, ...Item[]] | readonly Item[]): Item
+}
+
+/** Mulberry32. */
+export function randomFrom(seed: string): Random {
+  let state = Number.parseInt(hash('sha256', seed).slice(0, 8), 16)
+  const below = (limit: number): number => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * limit)
+  }
+  return {
+    below,
+    pick(items) {
+      const item = items[below(items.length)]
+      if (item === undefined) throw new Error('nothing to pick from')
+      return item
+    },
+  }
+}
