@@ -19065,22 +19065,36 @@ function byteShortage(freeBytes, neededBytes) {
 
 
 
-/** Enough for our own records; the artifact's own need is checked when its listing is known. */
-const MIN_FREE_INODES = 16;
-/** Throws DeploymentError `disk_full` unless `neededBytes` are free at the path. */
-function requireSpace(path, neededBytes) {
-    const { bavail, bsize, files, ffree } = (0,external_node_fs_namespaceObject.statfsSync)(path);
-    const free = bavail * bsize;
-    // A file system that creates inodes on demand reports none.
-    if (files > 0 && ffree < MIN_FREE_INODES)
-        throw outOfInodes(path, ffree);
-    if (free >= neededBytes)
-        return;
-    const shortage = byteShortage(free, neededBytes);
-    throw new DeploymentError('disk_full', `${path} has ${shortage.free} free, but this deployment needs ${shortage.needed}. Nothing was changed: free some space and run again.`);
+/** Enough for the journal, the reports and our other records of a deployment. */
+const OWN_INODES = 16;
+/** File systems with larger blocks (on a network, or that compress) do not use a whole one for each small file. */
+const MAX_BLOCK_BYTES = 4096;
+/**
+ * Throws DeploymentError `disk_full`, with what is needed, what is there and what to do, unless the file system of the
+ * directory has room for all of it: whole blocks, and inodes where it has a fixed number of them. Blocks that are
+ * reserved for root count as used.
+ */
+function requireSpace(path, { sizes, inodes }, readFree = external_node_fs_namespaceObject.statfsSync) {
+    const { bavail, bsize, files, ffree } = readFree(path);
+    const bytes = bytesOnDisk(sizes, Math.min(bsize, MAX_BLOCK_BYTES));
+    if (bavail * bsize < bytes)
+        throw outOfSpace(path, bavail * bsize, bytes);
+    // A file system that makes inodes as they are needed reports none.
+    if (files > 0 && ffree < inodes)
+        throw outOfInodes(path, ffree, inodes);
 }
-function outOfInodes(path, free) {
-    return new DeploymentError('disk_full', `The file system of ${path} has ${free} inodes left, but this deployment needs at least ${MIN_FREE_INODES}. Nothing was changed: remove some files and run again.`);
+function bytesOnDisk(sizes, blockBytes) {
+    let blocks = 0;
+    for (const size of sizes)
+        blocks += Math.ceil(size / blockBytes);
+    return blocks * blockBytes;
+}
+function outOfSpace(path, freeBytes, neededBytes) {
+    const { free, needed } = byteShortage(freeBytes, neededBytes);
+    return new DeploymentError('disk_full', `This deployment needs ${needed} in ${path}, but its file system has ${free} free. Nothing was changed: free some space there (df shows it) and run again.`);
+}
+function outOfInodes(path, free, needed) {
+    return new DeploymentError('disk_full', `This deployment needs ${needed} inodes in ${path}, one for each file and directory, but its file system has ${free} left. Nothing was changed: remove some files there (df -i shows it) and run again.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/own-kinds.js
@@ -19362,7 +19376,7 @@ function checkShelf(layout, shelf) {
     catch (error) {
         throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf)}`);
     }
-    requireSpace(layout.staging, MIN_FREE_BYTES);
+    requireSpace(layout.staging, { sizes: [MIN_FREE_BYTES], inodes: OWN_INODES });
 }
 /** When our folder cannot be made, it is always the root that the operator has to fix. */
 function unusableRoot(error) {
@@ -28460,12 +28474,13 @@ class TreeWriter {
         this.#slice = slice;
     }
     /**
-     * Creates what a plan lists, if there is room for it: directories first, then what `writeFiles` writes, symlinks
-     * last.
+     * Creates what a plan lists, if there is room for all of it, in bytes and inodes: directories first, then what
+     * `writeFiles` writes, symlinks last.
      * Throws the signal's reason once the slice's signal is aborted.
      */
-    async writeTree({ files, directories, symlinks, bytes, flattened }, writeFiles) {
-        requireSpace(this.#root, bytes);
+    async writeTree(plan, writeFiles) {
+        requireSpace(this.#root, spaceFor(plan));
+        const { files, directories, symlinks, bytes, flattened } = plan;
         await this.#slice.forEach(directories, path => this.makeDirectory(path));
         const written = await writeFiles(files);
         await this.#slice.forEach(symlinks, symlink => this.makeSymlink(symlink));
@@ -28526,6 +28541,12 @@ class TreeWriter {
 function inOrderOf(planned, written) {
     const byPath = new Map(written.map(file => [file.path, file]));
     return planned.flatMap(({ path }) => byPath.get(path) ?? []);
+}
+/** A directory or a symlink takes a block too. */
+function spaceFor({ files, directories, symlinks }) {
+    const sizes = files.map(({ entry }) => entry.size);
+    const others = directories.length + symlinks.length;
+    return { sizes: [...sizes, ...Array(others).fill(1)], inodes: files.length + others + OWN_INODES };
 }
 function asHostError(path, action) {
     try {
@@ -33875,7 +33896,7 @@ const MAGIC_BYTES = 4;
 const SKIPPABLE_SIZE_BYTES = 4;
 const CHECKSUM_BYTES = 4;
 const BLOCK_HEADER_BYTES = 3;
-const MAX_BLOCK_BYTES = 128 * 1024;
+const zstd_frames_MAX_BLOCK_BYTES = 128 * 1024;
 const BLOCK_TYPE = { raw: 0, rle: 1, compressed: 2, reserved: 3 };
 const DICTIONARY_ID_BYTES = [0, 1, 2, 4];
 /** The two-byte form begins where the one-byte form ends. */
@@ -34002,8 +34023,8 @@ function verifyWindow(windowBytes) {
 function blockBytes(type, size) {
     if (type === BLOCK_TYPE.reserved)
         throw invalidArchive('a zstd block is of a reserved type');
-    if (size > MAX_BLOCK_BYTES)
-        throw invalidArchive(`a zstd block is larger than ${MAX_BLOCK_BYTES} bytes`);
+    if (size > zstd_frames_MAX_BLOCK_BYTES)
+        throw invalidArchive(`a zstd block is larger than ${zstd_frames_MAX_BLOCK_BYTES} bytes`);
     return type === BLOCK_TYPE.rle ? 1 : size;
 }
 function zstd_frames_tooLarge(problem) {

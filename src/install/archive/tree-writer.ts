@@ -4,7 +4,7 @@ import { unsafeEntry } from '../../core/archive/archive-entry.ts'
 import type { ExtractionPlan, PlannedFile, PlannedSymlink } from '../../core/archive/archive-policy.ts'
 import { errnoOf } from '../../core/errors.ts'
 import type { ExtractedFile, ExtractedTree } from '../files/extracted-tree.ts'
-import { requireSpace } from '../files/space.ts'
+import { type NeededSpace, OWN_INODES, requireSpace } from '../files/space.ts'
 import { toHostError } from '../files/system-errors.ts'
 import type { TimeSlice } from '../files/time-slice.ts'
 
@@ -27,15 +27,16 @@ export class TreeWriter {
   }
 
   /**
-   * Creates what a plan lists, if there is room for it: directories first, then what `writeFiles` writes, symlinks
-   * last.
+   * Creates what a plan lists, if there is room for all of it, in bytes and inodes: directories first, then what
+   * `writeFiles` writes, symlinks last.
    * Throws the signal's reason once the slice's signal is aborted.
    */
-  async writeTree<Entry>(
-    { files, directories, symlinks, bytes, flattened }: ExtractionPlan<Entry>,
+  async writeTree<Entry extends { readonly size: number }>(
+    plan: ExtractionPlan<Entry>,
     writeFiles: (files: readonly PlannedFile<Entry>[]) => Promise<ExtractedFile[]>,
   ): Promise<ExtractedTree> {
-    requireSpace(this.#root, bytes)
+    requireSpace(this.#root, spaceFor(plan))
+    const { files, directories, symlinks, bytes, flattened } = plan
     await this.#slice.forEach(directories, path => this.makeDirectory(path))
     const written = await writeFiles(files)
     await this.#slice.forEach(symlinks, symlink => this.makeSymlink(symlink))
@@ -100,6 +101,13 @@ export class TreeWriter {
 function inOrderOf(planned: readonly { readonly path: string }[], written: readonly ExtractedFile[]): ExtractedFile[] {
   const byPath = new Map(written.map(file => [file.path, file]))
   return planned.flatMap(({ path }) => byPath.get(path) ?? [])
+}
+
+/** A directory or a symlink takes a block too. */
+function spaceFor({ files, directories, symlinks }: ExtractionPlan<{ readonly size: number }>): NeededSpace {
+  const sizes = files.map(({ entry }) => entry.size)
+  const others = directories.length + symlinks.length
+  return { sizes: [...sizes, ...Array<number>(others).fill(1)], inodes: files.length + others + OWN_INODES }
 }
 
 function asHostError<Made>(path: string, action: () => Made): Made {

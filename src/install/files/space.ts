@@ -1,27 +1,57 @@
-import { statfsSync } from 'node:fs'
+import { type StatsFs, statfsSync } from 'node:fs'
 import { byteShortage } from '../../core/byte-shortage.ts'
 import { DeploymentError } from '../../core/errors.ts'
 
-/** Enough for our own records; the artifact's own need is checked when its listing is known. */
-const MIN_FREE_INODES = 16
+/** Enough for the journal, the reports and our other records of a deployment. */
+export const OWN_INODES = 16
 
-/** Throws DeploymentError `disk_full` unless `neededBytes` are free at the path. */
-export function requireSpace(path: string, neededBytes: number): void {
-  const { bavail, bsize, files, ffree } = statfsSync(path)
-  const free = bavail * bsize
-  // A file system that creates inodes on demand reports none.
-  if (files > 0 && ffree < MIN_FREE_INODES) throw outOfInodes(path, ffree)
-  if (free >= neededBytes) return
-  const shortage = byteShortage(free, neededBytes)
-  throw new DeploymentError(
+/** File systems with larger blocks (on a network, or that compress) do not use a whole one for each small file. */
+const MAX_BLOCK_BYTES = 4096
+
+/** What a directory's file system must have left. */
+export interface NeededSpace {
+  /** Of each file, in bytes. */
+  readonly sizes: Iterable<number>
+  /** Files, directories and symlinks. */
+  readonly inodes: number
+}
+
+type FreeSpace = Pick<StatsFs, 'bavail' | 'bsize' | 'files' | 'ffree'>
+
+/**
+ * Throws DeploymentError `disk_full`, with what is needed, what is there and what to do, unless the file system of the
+ * directory has room for all of it: whole blocks, and inodes where it has a fixed number of them. Blocks that are
+ * reserved for root count as used.
+ */
+export function requireSpace(
+  path: string,
+  { sizes, inodes }: NeededSpace,
+  readFree: (path: string) => FreeSpace = statfsSync,
+): void {
+  const { bavail, bsize, files, ffree } = readFree(path)
+  const bytes = bytesOnDisk(sizes, Math.min(bsize, MAX_BLOCK_BYTES))
+  if (bavail * bsize < bytes) throw outOfSpace(path, bavail * bsize, bytes)
+  // A file system that makes inodes as they are needed reports none.
+  if (files > 0 && ffree < inodes) throw outOfInodes(path, ffree, inodes)
+}
+
+function bytesOnDisk(sizes: Iterable<number>, blockBytes: number): number {
+  let blocks = 0
+  for (const size of sizes) blocks += Math.ceil(size / blockBytes)
+  return blocks * blockBytes
+}
+
+function outOfSpace(path: string, freeBytes: number, neededBytes: number): DeploymentError {
+  const { free, needed } = byteShortage(freeBytes, neededBytes)
+  return new DeploymentError(
     'disk_full',
-    `${path} has ${shortage.free} free, but this deployment needs ${shortage.needed}. Nothing was changed: free some space and run again.`,
+    `This deployment needs ${needed} in ${path}, but its file system has ${free} free. Nothing was changed: free some space there (df shows it) and run again.`,
   )
 }
 
-function outOfInodes(path: string, free: number): DeploymentError {
+function outOfInodes(path: string, free: number, needed: number): DeploymentError {
   return new DeploymentError(
     'disk_full',
-    `The file system of ${path} has ${free} inodes left, but this deployment needs at least ${MIN_FREE_INODES}. Nothing was changed: remove some files and run again.`,
+    `This deployment needs ${needed} inodes in ${path}, one for each file and directory, but its file system has ${free} left. Nothing was changed: remove some files there (df -i shows it) and run again.`,
   )
 }

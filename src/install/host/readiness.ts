@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { type DeployError, DeploymentError, errnoOf } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import { makeOpenDirectorySync, makePrivateDirectories } from '../files/durable-files.ts'
-import { requireSpace } from '../files/space.ts'
+import { OWN_INODES, requireSpace } from '../files/space.ts'
 import { toHostError } from '../files/system-errors.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import { installPath, type Layout, type Place, type Shelf } from './layout.ts'
@@ -64,7 +64,7 @@ export function checkShelf(layout: Layout, shelf: Shelf): void {
   } catch (error) {
     throw toHostError(error, `checking ${join(layout.root, shelf)}`)
   }
-  requireSpace(layout.staging, MIN_FREE_BYTES)
+  requireSpace(layout.staging, { sizes: [MIN_FREE_BYTES], inodes: OWN_INODES })
 }
 
 /** When our folder cannot be made, it is always the root that the operator has to fix. */

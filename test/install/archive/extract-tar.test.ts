@@ -145,6 +145,13 @@ describe('extractTar', () => {
     assert.deepEqual(readdirSync(target), [])
   })
 
+  it('uses up no inode where there are not enough for all of it', { skip: whyNoMounting() }, async t => {
+    const target = mountMemory(t, 'nr_inodes=50')
+    const entries = Array.from({ length: 40 }, (_, index) => file(`${index % 4}/${index}`, 'x'))
+    await assert.rejects(extract(entries, target), { code: 'disk_full', message: /needs 60 inodes in .* has 49 left/ })
+    assert.deepEqual(readdirSync(target), [])
+  })
+
   for (const there of ['a file', 'a symlink to a file outside']) {
     it(`writes neither over nor through ${there} in the target`, async t => {
       const target = makeTarget(t)

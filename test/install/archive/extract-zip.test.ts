@@ -63,6 +63,19 @@ describe('extractZip', () => {
     })
   })
 
+  it('uses up no inode where there are not enough for all of it', { skip: whyNoMounting() }, async t => {
+    const target = mountMemory(t, 'nr_inodes=120')
+    const paths = Array.from({ length: 100 }, (_, index) => `top/${index % 10}/${index}`)
+    const bytes = buildZip(paths.map(path => file(path, 'x')))
+    await inTemporaryDirectory(async directory => {
+      const extraction = withVerifiedArtifact(bytes, directory, artifact =>
+        extractZip(artifact, { target, limits: LIMITS }),
+      )
+      await assert.rejects(extraction, { code: 'disk_full', message: /needs 126 inodes in .* has 119 left/ })
+      assert.deepEqual(readdirSync(target), [])
+    })
+  })
+
   it('returns what it created', async () => {
     await inTemporaryDirectory(async directory => {
       const tree = await extractIn(directory, buildZip([file('top/d/a', 'content'), file('top/b', 'x')]))

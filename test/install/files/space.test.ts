@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict'
+import { tmpdir } from 'node:os'
+import { describe, it } from 'node:test'
+import { type NeededSpace, requireSpace } from '../../../src/install/files/space.ts'
+
+const PLENTY = { bavail: 1_000_000, bsize: 4096, files: 1_000_000, ffree: 1_000_000 }
+const NEEDED: NeededSpace = { sizes: [1, 5000, 0], inodes: 20 }
+
+function require(free: Partial<typeof PLENTY>, needed = NEEDED): void {
+  requireSpace('/srv/host', needed, path => {
+    assert.equal(path, '/srv/host')
+    return { ...PLENTY, ...free }
+  })
+}
+
+describe('requireSpace', () => {
+  it('accepts exactly what is needed', () => {
+    require({ bavail: 3, ffree: 20 })
+    requireSpace(tmpdir(), { sizes: [1], inodes: 1 })
+  })
+
+  it('counts whole blocks, because small files use them', () => {
+    const message =
+      'This deployment needs 12 KiB in /srv/host, but its file system has 8 KiB free. Nothing was changed: free some space there (df shows it) and run again.'
+    assert.throws(() => require({ bavail: 2 }), { code: 'disk_full', message })
+  })
+
+  it('refuses what has room for the bytes, but not for the inodes', () => {
+    const message =
+      'This deployment needs 20 inodes in /srv/host, one for each file and directory, but its file system has 19 left. Nothing was changed: remove some files there (df -i shows it) and run again.'
+    assert.throws(() => require({ ffree: 19 }), { code: 'disk_full', message })
+  })
+
+  it('counts no inodes where the file system has no fixed number of them', () => {
+    require({ files: 0, ffree: 0 })
+  })
+
+  it('counts no blocks larger than those of a disk, such as those of a network', () => {
+    require({ bavail: 1, bsize: 1024 * 1024 }, { sizes: Array(200).fill(1), inodes: 1 })
+    assert.throws(() => require({ bavail: 1, bsize: 1024 * 1024 }, { sizes: Array(300).fill(1), inodes: 1 }))
+  })
+})
