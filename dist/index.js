@@ -19101,20 +19101,26 @@ function outOfInodes(path, free, needed) {
 
 
 
+
 /**
  * Checks that everything in `.hub-deploy/` that this action uses by name is a directory or a regular file, as it makes
  * it. What is missing is fine. Throws DeploymentError `host_not_writable` with what is in the way and what to do.
  */
 function requireOwnKinds(layout) {
     const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
-    for (const path of [staging, snapshots, trees, reports, outbox]) {
-        if (lstatIfPresentSync(path)?.isDirectory() === false)
-            throw inTheWay(path, 'a directory');
-    }
+    for (const path of [staging, snapshots, trees, reports, outbox])
+        requireOwnDirectory(path);
+    for (const shelf of ['plugins', 'extensions', 'set-aside'])
+        requireOwnDirectory((0,external_node_path_namespaceObject.join)(snapshots, shelf));
     for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
         if (lstatIfPresentSync(path)?.isFile() === false)
             throw inTheWay(path, 'a file');
     }
+}
+/** The same for one directory. */
+function requireOwnDirectory(path) {
+    if (lstatIfPresentSync(path)?.isDirectory() === false)
+        throw inTheWay(path, 'a directory');
 }
 function inTheWay(path, expected) {
     return new DeploymentError('host_not_writable', `${path} must be ${expected} of this action, but something else is in its place. Move that away, restore ${path} if you have a copy, and run again.`);
@@ -19356,6 +19362,7 @@ function checkHost(host, place) {
     checkShelf(layout, place.shelf);
     const path = installPath(layout, place);
     try {
+        requireOwnDirectory(snapshotsPath(layout, place));
         readiness_requireMovable(path);
         requireSwitchable(host, place);
     }
@@ -23285,6 +23292,7 @@ function padded(text, more = 0) {
 
 
 
+
 /** The records of `journal.jsonl`, one in each line, oldest first. */
 const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     object({
@@ -23405,7 +23413,9 @@ function continueJournal(path, records, redact) {
         close: () => file.close(),
     };
 }
-/** What no single record shows: one deployment, its own staging folder, and no undo of what was never announced. */
+/**
+ * What no single record shows: one deployment, its own staging folder and parts, and no undo of what was never announced.
+ */
 function verifySequence(records) {
     const [begin, ...later] = records;
     if (begin?.record !== 'begin')
@@ -23417,7 +23427,17 @@ function verifySequence(records) {
             throw new JournalDamage(`its line ${index + 2} moves files of another deployment`);
         if (record.record === 'undone' && records[record.of - 1]?.record !== 'change')
             throw new JournalDamage(`its line ${index + 2} undoes what was not announced`);
+        if (record.record === 'commit' && !isOfItsParts(record, begin.facts))
+            throw new JournalDamage(`its line ${index + 2} commits what is not of this deployment`);
     }
+}
+/** A commit discards only snapshots of what it installs or removes; a single artifact is in the place that it began with. */
+function isOfItsParts({ rows, removed = [], discard }, { contract, kind, id }) {
+    const parts = [...rows, ...removed];
+    const folders = parts.map(part => `.hub-deploy/snapshots/${placeName(placeOf(part))}/`);
+    const isOurs = (part) => part.kind === kind && part.id === id;
+    return (discard.every(path => folders.some(folder => path.startsWith(folder))) &&
+        (contract === 'project' || id === null || parts.every(isOurs)));
 }
 function readBytes(path) {
     try {
@@ -24282,17 +24302,19 @@ async function session_orWarn(log, act) {
 
 
 
+
 const RECOVERY_LOCK_TIMEOUT_MS = 5000;
 /**
  * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits for the lock for at most
  * 5 s, or `lockTimeoutMs` if that is shorter: a live holder recovers by itself. Throws DeploymentError `locked`,
- * `inconsistent`, or what the disk says; UntouchableHostError, before it looks for a journal, when another user may have
+ * `inconsistent`, `host_not_writable`, or what the disk says; UntouchableHostError, before it looks for a journal, when another user may have
  * written it.
  */
 async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
     requireSafeHost(host);
     if (!pathExistsSync(host.layout.journal))
         return undefined;
+    requireOwnKinds(host.layout);
     const lock = await holdLock(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS));
     try {
         return await recover(host);
@@ -24318,7 +24340,8 @@ async function recoverBeforeRefusal(host, end) {
         const { code, message } = toDeployError(error);
         if (code === 'locked' || !isInDoubt(host.layout) || end.error === null)
             return end;
-        const both = `${end.error.message} Also: ${message}`;
+        const known = end.error.message;
+        const both = known === message ? known : `${known} Also: ${message}`;
         return { ...end, outcome: 'inconsistent', error: { ...end.error, message: both } };
     }
 }

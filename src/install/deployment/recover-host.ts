@@ -1,5 +1,6 @@
 import { toDeployError } from '../../core/errors.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
+import { requireOwnKinds } from '../host/own-kinds.ts'
 import { requireSafeHost } from '../host/ownership.ts'
 import { UntouchableHostError } from '../host/untouchable-host.ts'
 import type { ClosedDeployment } from '../reports/close.ts'
@@ -13,7 +14,7 @@ const RECOVERY_LOCK_TIMEOUT_MS = 5000
 /**
  * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits for the lock for at most
  * 5 s, or `lockTimeoutMs` if that is shorter: a live holder recovers by itself. Throws DeploymentError `locked`,
- * `inconsistent`, or what the disk says; UntouchableHostError, before it looks for a journal, when another user may have
+ * `inconsistent`, `host_not_writable`, or what the disk says; UntouchableHostError, before it looks for a journal, when another user may have
  * written it.
  */
 export async function recoverHost(
@@ -22,6 +23,7 @@ export async function recoverHost(
 ): Promise<ClosedDeployment | undefined> {
   requireSafeHost(host)
   if (!pathExistsSync(host.layout.journal)) return undefined
+  requireOwnKinds(host.layout)
   const lock = await holdLock(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS))
   try {
     return await recover(host)
@@ -47,7 +49,8 @@ export async function recoverBeforeRefusal(
     if (error instanceof UntouchableHostError) return error
     const { code, message } = toDeployError(error)
     if (code === 'locked' || !isInDoubt(host.layout) || end.error === null) return end
-    const both = `${end.error.message} Also: ${message}`
+    const known = end.error.message
+    const both = known === message ? known : `${known} Also: ${message}`
     return { ...end, outcome: 'inconsistent', error: { ...end.error, message: both } }
   }
 }

@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import { DeploymentError } from '../../core/errors.ts'
 import { lstatIfPresentSync } from '../files/tree-walk.ts'
 import { auditPath, type Layout, reservePath } from './layout.ts'
@@ -8,12 +9,16 @@ import { auditPath, type Layout, reservePath } from './layout.ts'
  */
 export function requireOwnKinds(layout: Layout): void {
   const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout
-  for (const path of [staging, snapshots, trees, reports, outbox]) {
-    if (lstatIfPresentSync(path)?.isDirectory() === false) throw inTheWay(path, 'a directory')
-  }
+  for (const path of [staging, snapshots, trees, reports, outbox]) requireOwnDirectory(path)
+  for (const shelf of ['plugins', 'extensions', 'set-aside']) requireOwnDirectory(join(snapshots, shelf))
   for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
     if (lstatIfPresentSync(path)?.isFile() === false) throw inTheWay(path, 'a file')
   }
+}
+
+/** The same for one directory. */
+export function requireOwnDirectory(path: string): void {
+  if (lstatIfPresentSync(path)?.isDirectory() === false) throw inTheWay(path, 'a directory')
 }
 
 function inTheWay(path: string, expected: string): DeploymentError {

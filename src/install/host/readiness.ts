@@ -6,8 +6,8 @@ import { makeOpenDirectorySync, makePrivateDirectories } from '../files/durable-
 import { OWN_INODES, requireSpace } from '../files/space.ts'
 import { toHostError } from '../files/system-errors.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
-import { installPath, type Layout, type Place, type Shelf } from './layout.ts'
-import { requireOwnKinds } from './own-kinds.ts'
+import { installPath, type Layout, type Place, type Shelf, snapshotsPath } from './layout.ts'
+import { requireOwnDirectory, requireOwnKinds } from './own-kinds.ts'
 import { type HostAccess, requireSafeHost } from './ownership.ts'
 import { keepReserve } from './reserve.ts'
 import { requireOneMount, requireSwitchable, type SwitchingHost } from './switchable.ts'
@@ -45,6 +45,7 @@ export function checkHost(host: SwitchingHost, place: Place): void {
   checkShelf(layout, place.shelf)
   const path = installPath(layout, place)
   try {
+    requireOwnDirectory(snapshotsPath(layout, place))
     requireMovable(path)
     requireSwitchable(host, place)
   } catch (error) {

@@ -3,7 +3,8 @@ import { dirname } from 'node:path'
 import { z } from 'zod/mini'
 import { errnoOf } from '../../core/errors.ts'
 import { syncDirectory } from '../files/durable-files.ts'
-import { installedRowSchema, removedRowSchema } from '../host/installed.ts'
+import { installedRowSchema, placeOf, removedRowSchema } from '../host/installed.ts'
+import { placeName } from '../host/layout.ts'
 import { snapshotPathSchema, timeSchema } from '../host/record-fields.ts'
 import { restoredCheckSchema } from '../services/healthchecks.ts'
 import { serviceChangeSchema } from '../services/service-changes.ts'
@@ -149,7 +150,9 @@ function continueJournal(path: string, records: number, redact: Redact): Journal
   }
 }
 
-/** What no single record shows: one deployment, its own staging folder, and no undo of what was never announced. */
+/**
+ * What no single record shows: one deployment, its own staging folder and parts, and no undo of what was never announced.
+ */
 function verifySequence(records: readonly JournalRecord[]): void {
   const [begin, ...later] = records
   if (begin?.record !== 'begin') throw new JournalDamage('its first record does not begin a deployment')
@@ -159,7 +162,23 @@ function verifySequence(records: readonly JournalRecord[]): void {
       throw new JournalDamage(`its line ${index + 2} moves files of another deployment`)
     if (record.record === 'undone' && records[record.of - 1]?.record !== 'change')
       throw new JournalDamage(`its line ${index + 2} undoes what was not announced`)
+    if (record.record === 'commit' && !isOfItsParts(record, begin.facts))
+      throw new JournalDamage(`its line ${index + 2} commits what is not of this deployment`)
   }
+}
+
+/** A commit discards only snapshots of what it installs or removes; a single artifact is in the place that it began with. */
+function isOfItsParts(
+  { rows, removed = [], discard }: Extract<JournalRecord, { record: 'commit' }>,
+  { contract, kind, id }: BeginRecord['facts'],
+): boolean {
+  const parts = [...rows, ...removed]
+  const folders = parts.map(part => `.hub-deploy/snapshots/${placeName(placeOf(part))}/`)
+  const isOurs = (part: (typeof parts)[number]): boolean => part.kind === kind && part.id === id
+  return (
+    discard.every(path => folders.some(folder => path.startsWith(folder))) &&
+    (contract === 'project' || id === null || parts.every(isOurs))
+  )
 }
 
 function readBytes(path: string): Buffer | undefined {

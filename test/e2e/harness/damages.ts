@@ -88,7 +88,7 @@ export const FOLDER_DAMAGES: Readonly<Record<string, Damage>> = {
 
 /** Puts back what a damage of a folder has moved out. */
 export function repairFolder({ path, outside }: Target): void {
-  rmSync(path)
+  renameSync(path, join(outside, 'repaired'))
   renameSync(movedOut({ path, outside }), path)
 }
 

@@ -154,7 +154,7 @@ describe('recover', () => {
       record: 'commit',
       at: '2026-01-02T03:04:07.000Z',
       rows: [rowOf()],
-      discard: ['.hub-deploy/snapshots/plugins/gone/1-1.0.0'],
+      discard: ['.hub-deploy/snapshots/plugins/greeter/8-1.0.0'],
     }
     scene.writeJournal([...begun(scene.sender), commit])
     await recover(scene.host)
@@ -240,6 +240,13 @@ describe('recover', () => {
     },
     'a move without an inode': { record: 'change', change: { type: 'move', from: 'plugins/greeter', to: SNAPSHOT } },
     'a discarded plugin': { record: 'commit', at, rows: [rowOf()], discard: ['plugins/other'] },
+    "another plugin's discarded snapshot": {
+      record: 'commit',
+      at,
+      rows: [rowOf()],
+      discard: ['.hub-deploy/snapshots/plugins/other/1-1.0.0'],
+    },
+    'a commit of another plugin': { record: 'commit', at, rows: [rowOf({ id: 'other' })], discard: [] },
     'a discarded root': { record: 'commit', at, rows: [rowOf()], discard: ['.'] },
     'a report elsewhere': { record: 'facts', facts: { started_at: '../../../../x' } },
     'an undo of nothing': { record: 'undone', of: 1, was_made: true },

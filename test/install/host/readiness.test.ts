@@ -8,7 +8,7 @@ import { checkHost, prepareHost } from '../../../src/install/host/readiness.ts'
 import type { SwitchingHost } from '../../../src/install/host/switchable.ts'
 import { collectLog } from '../collected-log.ts'
 import { prepareTemporaryHost } from '../prepared-host.ts'
-import { temporaryDirectory } from '../temporary-directory.ts'
+import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
 function refusedWith(code: string) {
   return (error: unknown): boolean => error instanceof DeploymentError && error.code === code
@@ -114,6 +114,7 @@ describe('something else in the place of a file or directory of this action', ()
     trees: 'a directory',
     reports: 'a directory',
     outbox: 'a directory',
+    'snapshots/plugins': 'a directory',
     lock: 'a file',
     'journal.jsonl': 'a file',
     'installed.json': 'a file',
@@ -137,6 +138,16 @@ describe('something else in the place of a file or directory of this action', ()
       )
     })
   }
+})
+
+describe('a file in the place of the snapshots of a plugin', () => {
+  it('is named, with advice, before anything is fetched', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const path = join(layout.snapshots, 'plugins/greeter')
+    writeTree(layout.snapshots, { 'plugins/greeter': '' })
+    const refused = (error: unknown) => error instanceof DeploymentError && error.message.includes(`${path} must be`)
+    assert.throws(() => checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter' }), refused)
+  })
 })
 
 function hostOf(layout: Layout): SwitchingHost {

@@ -116,7 +116,12 @@ describe('readJournal', () => {
 
   it('reads a commit, with and without a removed part', async t => {
     const path = pathIn(t)
-    const commit: JournalRecord = { record: 'commit', at: AT, rows: [rowOf()], discard: [SNAPSHOT] }
+    const commit: JournalRecord = {
+      record: 'commit',
+      at: AT,
+      rows: [rowOf()],
+      discard: ['.hub-deploy/snapshots/plugins/greeter/1-1.0.0'],
+    }
     const removal = { ...commit, removed: [removedRowOf()] }
     await writeJournal(path, commit, removal)
     assert.deepEqual(readJournal(path)?.slice(1), [commit, removal])
