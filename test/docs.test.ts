@@ -22,6 +22,21 @@ describe('docs/errors.md', () => {
   })
 })
 
+describe('docs/threat-model.md', () => {
+  it('names in each row the tests of the defence, which exist', () => {
+    const rows = read('docs/threat-model.md').matchAll(/^\| (?!Attack|---)(.+?) \| (?!none)(.+) \|$/gm)
+    const named = [...rows].map(([, attack, defence = '']) => ({
+      attack,
+      tests: [...defence.matchAll(/`(test\/\S+?\.test\.ts)`/g)].map(([, path = '']) => path),
+    }))
+    assert.ok(named.length > 20)
+    assert.deepEqual(
+      named.filter(({ tests }) => tests.length === 0 || !tests.every(path => existsSync(join(ROOT, path)))),
+      [],
+    )
+  })
+})
+
 describe('docs/contracts.md', () => {
   it('has the sections that the sources refer to', () => {
     const sources = listSources('src').map(read).join('\n')

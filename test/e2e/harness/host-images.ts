@@ -45,7 +45,7 @@ export async function takeImages(
   return { images, result }
 }
 
-/** Makes a host from an image: its journal names the inodes of the copies, whose change times nobody has noted. */
+/** Makes a host from an image: its journal names the inodes and times of the copies. */
 export function copyImage(image: HostImage, root: string): void {
   copyTree(image.path, root)
   const own = join(root, '.hub-deploy')
@@ -55,8 +55,10 @@ export function copyImage(image: HostImage, root: string): void {
   if (!existsSync(journal)) return
   const { records } = parseJournalText(readFileSync(journal))
   const moved = records.map(record =>
-    JSON.parse(JSON.stringify(record), (key, value) =>
-      key === 'ino' ? inodeOf(join(root, image.inodes[value] ?? 'gone')) : value,
+    JSON.parse(JSON.stringify(record), (_, value) =>
+      typeof value?.ino === 'string'
+        ? { ...value, ...identityOf(join(root, image.inodes[value.ino] ?? 'gone')) }
+        : value,
     ),
   )
   writeFileSync(journal, journalText(moved))
@@ -82,6 +84,10 @@ export function makeFastFolder(name: string): string {
   return mkdtempSync(join(existsSync(memory) ? memory : tmpdir(), `${name}-`))
 }
 
-function inodeOf(path: string): string {
-  return String(lstatSync(path, { throwIfNoEntry: false })?.ino ?? 0)
+/** As a journal names what is moved. */
+function identityOf(path: string): { ino: string; times: string } {
+  const stat = lstatSync(path, { bigint: true, throwIfNoEntry: false })
+  return stat === undefined
+    ? { ino: '0', times: '0 0' }
+    : { ino: String(stat.ino), times: `${stat.mtimeNs} ${stat.birthtimeNs}` }
 }
