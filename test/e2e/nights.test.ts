@@ -122,14 +122,17 @@ describe('nights with', { concurrency: 2 }, () => {
     it(`${name} report the truth, and the first one after them ends as always`, { skip: fault.skip }, async t => {
       const host = await prepare(t, fleet, fault, name.replaceAll(/[^a-z]+/gi, '-'))
       const begun = await fault.begin(t, host, fleet)
+      const outcomes: string[] = []
       for (let night = 1; night <= Math.min(NIGHTS, fault.atMost ?? NIGHTS); night++) {
         const was = treeOf(host, fleet)
         const inputs = { ...begun.inputs, ...fault.inputs?.(night, host) }
         const result = await host.deploy(inputs, fault.run?.(host) ?? {})
+        outcomes.push(`${result.outputs['outcome']}:${result.outputs['error-code'] ?? ''}`)
         assertTrue(host, fleet, { fault, was, night, result, version: inputs['version'] ?? '2.0.0' })
         await host.post(inputs, { ...fault.run?.(host), state: result.state })
         assertHeardOnce(host, fleet)
       }
+      t.diagnostic(outcomes.join(' '))
       begun.end()
       const last = await host.deploy(begun.inputs)
       assertSucceeds(last)
