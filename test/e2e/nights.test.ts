@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
 import type { ActionResult, ActionRun } from '../../local/runner.ts'
@@ -8,10 +8,12 @@ import { openGate } from './harness/hub-gate.ts'
 import { assertNothingStrays } from './harness/invariants.ts'
 import { mountMemory, run, whyNoImmutables, whyNoMounting } from './harness/mounts.ts'
 import { assertSucceeds, type Fleet, openFleet, type PreparedHost } from './harness/prepared-host.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles } from './harness/stage.ts'
 import { killBefore, type Stop } from './harness/stops.ts'
 import { whyNoStrace } from './harness/strace.ts'
 import { tamper } from './harness/tampering.ts'
 
+const MANY_FILES_VERSION = '3.0.0'
 const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
 const NIGHTS = IS_FULL ? 6 : 2
 
@@ -53,11 +55,6 @@ const FAULTS: Record<string, Fault> = {
     skip: whyNoImmutables(),
     begin: (t, host) => freeze(t, join(host.root, '.hub-deploy/installed.json')),
   },
-  'an installed.json that cannot be replaced': {
-    skip: whyNoStrace(),
-    begin: () => NOTHING,
-    run: host => tamper(join(host.root, '.hub-deploy/installed.json'), 'rename', 'error=EPERM', '1+'),
-  },
   'a journal that cannot be removed': {
     skip: whyNoStrace(),
     begin: () => NOTHING,
@@ -75,6 +72,12 @@ const FAULTS: Record<string, Fault> = {
     atMost: 4,
     skip: whyNoImmutables() || whyNoStrace(),
     begin: (t, host) => freeze(t, join(host.root, '.hub-deploy/snapshots/plugins/greeter/2-1.0.0')),
+  },
+  'too few inodes for the new version': {
+    disk: 'size=16m,nr_inodes=400',
+    skip: whyNoMounting(),
+    begin: () => NOTHING,
+    inputs: () => ({ version: MANY_FILES_VERSION }),
   },
   'a hub that fails at every report': {
     skip: false,
@@ -115,6 +118,7 @@ describe('nights with', { concurrency: 2 }, () => {
   let fleet: Fleet
   before(async () => {
     fleet = await openFleet()
+    await fleet.stage.publish(MANY_FILES_VERSION, manyFiles())
   })
   after(() => fleet.close())
 
@@ -138,11 +142,34 @@ describe('nights with', { concurrency: 2 }, () => {
       assertSucceeds(last)
       assert.equal(treeOf(host, fleet), 'new')
       assertNothingStrays(host.root)
-      assertNoStraySnapshot(host)
+      assertNoStraySnapshot(host.root, 'greeter')
       assertHeardOnce(host, fleet)
       assertAllHeard(host)
     })
   }
+})
+
+describe('nights', () => {
+  it('with names as long as they may be leave nothing over', async t => {
+    const stage = await openStage()
+    t.after(() => stage.close())
+    const slug = 'g'.repeat(124)
+    stage.writePlan(PLUGIN_PLAN.replaceAll('greeter', slug))
+    const versions = ['1.0.0', '2.0.0'].map(version => `${version}-${'a'.repeat(120)}`)
+    for (const version of versions) {
+      const yaml = `name: ${slug}\nversion: "${version}"\n`
+      await stage.publish(version, { ...pluginFiles(version), 'plugin.yaml': yaml }, { slug })
+    }
+    for (let night = 1; night <= NIGHTS + 1; night++) {
+      const version = versions[night % 2] ?? ''
+      const result = await stage.deploy({ slug, version, 'keep-snapshots': '1', 'allow-downgrade': 'true' })
+      assertSucceeds(result)
+      assert.doesNotMatch(result.log, /::warning::/)
+      assertNothingStrays(stage.root)
+      assertNoStraySnapshot(stage.root, slug)
+    }
+    assert.equal(acceptedReports(stage).length, NIGHTS + 1)
+  })
 })
 
 async function prepare(t: TestContext, fleet: Fleet, { cut, disk }: Fault, name: string): Promise<PreparedHost> {
@@ -217,10 +244,11 @@ function assertAllHeard(host: PreparedHost): void {
   assert.equal(host.reported().length >= statuses.length, true)
 }
 
-function assertNoStraySnapshot({ root }: PreparedHost): void {
+function assertNoStraySnapshot(root: string, id: string): void {
   const { installed } = JSON.parse(readFileSync(join(root, '.hub-deploy/installed.json'), 'utf8'))
   const recorded = installed[0].snapshots.map((row: { name: string }) => row.name)
-  assert.deepEqual(readdirSync(join(root, '.hub-deploy/snapshots/plugins/greeter')), recorded)
+  const folder = join(root, '.hub-deploy/snapshots/plugins', id)
+  assert.deepEqual(existsSync(folder) ? readdirSync(folder) : [], recorded)
 }
 
 function freeze(t: TestContext, path: string): Begun {
@@ -276,4 +304,9 @@ async function failReports(t: TestContext, { stage }: Fleet): Promise<Begun> {
       isFailing = false
     },
   }
+}
+
+function manyFiles(): Record<string, string> {
+  const paths = Array.from({ length: 500 }, (_, index) => `data/${index}`)
+  return { ...pluginFiles(MANY_FILES_VERSION), ...Object.fromEntries(paths.map(path => [path, 'x'])) }
 }
