@@ -10,7 +10,7 @@ import type { ActionResult, ActionRun } from '../../local/runner.ts'
 import type { HostCopy } from './harness/host-copy.ts'
 import { openGate } from './harness/hub-gate.ts'
 import { assertExactly, assertNothingStrays, listLasting, readReports } from './harness/invariants.ts'
-import { makeDisk, whyNoLoggedDisk, withLoggedDisk, withMounted } from './harness/logged-disk.ts'
+import { type LoggedDisk, makeDisk, whyNoLoggedDisk, withLoggedDisk, withMounted } from './harness/logged-disk.ts'
 import { countOutcomes } from './harness/outcome-counts.ts'
 import { BEGINNING, cutAt, END, markIn, type Recording, readRecording, rebuildDisk } from './harness/power-cut.ts'
 import { type Deployment, openPowerCutHosts, type PowerCutHosts } from './harness/power-cut-hosts.ts'
@@ -21,12 +21,19 @@ const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
 const CUTS = Number(process.env['POWER_CUTS'] ?? (IS_FULL ? 12 : 1))
 const SEED = Number(process.env['POWER_SEED'] ?? randomInt(1_000_000))
 const DEPLOYMENTS: readonly Deployment[] = ['first install', 'update', 'rollback', 'removal']
-const NEIGHBOURS = 'a disk that a neighbour syncs all the time'
-const DISKS = IS_FULL ? ['a quiet disk', NEIGHBOURS] : [NEIGHBOURS]
+const SHARED: Disk = { name: 'a disk that a neighbour syncs all the time', blockBytes: 1024, hasNeighbour: true }
+const QUIET: Disk = { name: 'a quiet disk', blockBytes: 4096, hasNeighbour: false }
+const DISKS = IS_FULL ? [QUIET, SHARED] : [SHARED]
 /** As many at most where they must do harm. */
 const CONTROLS = 40
 /** Further marks are reports, as they reach the hub. */
 const FIRST_REPORT = 3
+
+interface Disk {
+  readonly name: string
+  readonly blockBytes: 1024 | 4096
+  readonly hasNeighbour: boolean
+}
 
 /**
  * Syncs a file of its own all the time, which makes each change of a name durable at once, but not the bytes of a file.
@@ -43,8 +50,8 @@ for (const deployment of DEPLOYMENTS) {
     after(() => hosts.close())
 
     for (const disk of DISKS) {
-      it(`leaves exactly the old or the new version, on ${disk} (POWER_SEED=${SEED})`, async t => {
-        const recorded = await record(t, hosts, { hasNeighbour: disk === NEIGHBOURS })
+      it(`leaves exactly the old or the new version, on ${disk.name} (POWER_SEED=${SEED})`, async t => {
+        const recorded = await record(t, hosts, { disk })
         const outcomes: string[] = []
         for (let cut = 0; cut < CUTS; cut++) outcomes.push(await cutAndFollow(recorded, SEED + cut))
         t.diagnostic(`${CUTS} cuts in ${recorded.recording.events.length} events: ${countOutcomes(outcomes)}`)
@@ -66,7 +73,7 @@ describe('a power cut during an update', {
   for (const call of ['syncfs', 'fsync', 'fdatasync']) {
     it(`leaves a host that is neither, sooner or later, where ${call} does nothing`, async t => {
       const through = traceCommand({ log: '/dev/null', calls: [call], inject: [`${call}:retval=0`] })
-      const recorded = await record(t, hosts, { hasNeighbour: true, run: { through } })
+      const recorded = await record(t, hosts, { disk: SHARED, run: { through } })
       for (let seed = SEED; seed < SEED + CONTROLS; seed++) {
         const harm = await follow(recorded, seed).then(() => undefined, toError)
         if (harm !== undefined) return t.diagnostic(`power cut ${seed - SEED + 1}: ${reasonOf(harm)}`)
@@ -98,37 +105,55 @@ interface Recorded {
 async function record(
   t: TestContext,
   hosts: PowerCutHosts,
-  { hasNeighbour, run = {} }: { hasNeighbour: boolean; run?: Partial<ActionRun> },
+  { disk: { blockBytes, hasNeighbour }, run = {} }: { disk: Disk; run?: Partial<ActionRun> },
 ): Promise<Recorded> {
   const folder = mkdtempSync(join(tmpdir(), 'power-cut-'))
   t.after(() => rmSync(folder, { recursive: true }))
   const base = join(folder, 'base.img')
-  makeDisk(base)
+  makeDisk(base, blockBytes)
   const host = await withMounted(base, mounted => hosts.copy('cut', join(mounted, 'host')))
-  const reports = { mark: () => {} }
-  const hubUrl = hosts.isMarketplace
-    ? (await openGate(t, hosts.stage.hub.url, route => (route === 'report' ? reports.mark() : undefined))).url
-    : hosts.stage.hub.url
-  await withLoggedDisk(folder, async disk => {
-    let next = FIRST_REPORT
-    reports.mark = () => disk.mark(next++)
-    const stopNeighbour = hasNeighbour ? await startNeighbour(disk.mounted) : async () => {}
-    disk.mark(BEGINNING)
-    const root = join(disk.mounted, 'host')
-    const result = await host.deploy({ ...hosts.inputs, 'hub-url': hubUrl, 'project-root': root }, run)
-    disk.mark(END)
-    reports.mark = () => {}
-    await stopNeighbour()
-    assert.equal(result.outputs['outcome'], hosts.outcome, result.log)
+  const gate = await openReportGate(t, hosts)
+  await withLoggedDisk(folder, async logged => {
+    gate.watch(logged)
+    const inputs = { ...hosts.inputs, 'hub-url': gate.url, 'project-root': join(logged.mounted, 'host') }
+    const deploy = async (): Promise<void> => {
+      logged.mark(BEGINNING)
+      const { outputs, log } = await host.deploy(inputs, run)
+      logged.mark(END)
+      assert.equal(outputs['outcome'], hosts.outcome, log)
+    }
+    await (hasNeighbour ? nextToNeighbour(logged.mounted, deploy) : deploy())
+    gate.watch(undefined)
   })
-  return { hosts, host, hubUrl, recording: readRecording(folder) }
+  return { hosts, host, hubUrl: gate.url, recording: readRecording(folder) }
 }
 
-async function startNeighbour(mounted: string): Promise<() => Promise<void>> {
+/** A way to the hub that marks on the watched disk when a report arrives there. */
+async function openReportGate(
+  t: TestContext,
+  { stage, isMarketplace }: PowerCutHosts,
+): Promise<{ url: string; watch(disk: LoggedDisk | undefined): void }> {
+  let watched: LoggedDisk | undefined
+  let next = FIRST_REPORT
+  const { url } = isMarketplace
+    ? await openGate(t, stage.hub.url, route => (route === 'report' ? watched?.mark(next++) : undefined))
+    : stage.hub
+  return {
+    url,
+    watch(disk) {
+      watched = disk
+    },
+  }
+}
+
+async function nextToNeighbour(mounted: string, act: () => Promise<void>): Promise<void> {
   const neighbour = spawn('sh', ['-c', NEIGHBOUR, 'sh', join(mounted, 'neighbour')], { stdio: 'ignore' })
-  return async () => {
+  const ended = once(neighbour, 'exit')
+  try {
+    await act()
+  } finally {
     neighbour.kill()
-    await once(neighbour, 'exit')
+    await ended
   }
 }
 

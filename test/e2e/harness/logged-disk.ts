@@ -17,6 +17,8 @@ import { FIRST_MARK, MARK_BYTES } from './logged-disk-server.ts'
 import { run, whyNoExt4 } from './mounts.ts'
 
 const DISK_BYTES = 24 * 1024 ** 2
+/** Without what ext4 does for programs that replace a file and forget to sync the new one. */
+const OPTIONS = `loop,sizelimit=${DISK_BYTES},noauto_da_alloc`
 
 /** Why no disk can be logged here, or false: what a test's `skip` takes. */
 export function whyNoLoggedDisk(): string | false {
@@ -29,17 +31,31 @@ export function whyNoLoggedDisk(): string | false {
 }
 
 /** An empty ext4 with its journal, in a new file. */
-export function makeDisk(path: string): void {
+export function makeDisk(path: string, blockBytes: 1024 | 4096): void {
   writeFileSync(path, '')
   run('truncate', '-s', String(DISK_BYTES), path)
   // All of it is written now: what the kernel initialises later would be in the log.
-  run('mkfs.ext4', '-q', '-F', '-m', '0', '-E', 'lazy_itable_init=0,lazy_journal_init=0,nodiscard', path)
+  run(
+    'mkfs.ext4',
+    '-q',
+    '-F',
+    '-m',
+    '0',
+    '-b',
+    String(blockBytes),
+    '-E',
+    'lazy_itable_init=0,lazy_journal_init=0,nodiscard',
+    path,
+  )
 }
 
-/** Mounts the ext4 in a file on a new folder while it is worked on; replays its journal first. */
+/**
+ * Mounts the ext4 in a file on a new folder while it is worked on; replays its journal first. What is written there need
+ * not be durable.
+ */
 export async function withMounted<T>(image: string, work: (mounted: string) => T | Promise<T>): Promise<T> {
   const mounted = mkdtempSync(join(tmpdir(), 'disk-'))
-  run('mount', '-o', 'loop', image, mounted)
+  run('mount', '-o', 'loop,nobarrier', image, mounted)
   try {
     return await work(mounted)
   } finally {
@@ -77,7 +93,7 @@ export async function withLoggedDisk<T>(folder: string, work: (disk: LoggedDisk)
   mkdirSync(mounted)
   const server = serve(folder, { image, file })
   try {
-    run('mount', '-o', `loop,sizelimit=${DISK_BYTES}`, file, mounted)
+    run('mount', '-o', OPTIONS, file, mounted)
     try {
       return await work({ mounted, mark: number => markOn(file, number) })
     } finally {
