@@ -25683,16 +25683,18 @@ var dist = __nccwpck_require__(8815);
 const MAX_YAML_LEVELS = 32;
 /** A text with more mistakes than anyone would list is not read to its end. */
 const MAX_YAML_COMPLAINTS = 100;
+/** They take less than a millisecond. */
+const LEXEMES_BETWEEN_PAUSES = 256;
 /**
- * Composes one YAML document at a cost that is linear in its length, whatever it contains: the library itself takes
- * minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below `MAX_YAML_LEVELS` levels, after
+ * Composes one YAML document, with pauses at each `yield`, at a cost that is linear in its length, whatever it contains:
+ * the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below `MAX_YAML_LEVELS` levels, after
  * `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
  */
-function composeYaml(text, limits, options) {
+function* composeYaml(text, limits, options) {
     const lines = new dist/* LineCounter */.HN();
     const complaints = new Complaints();
     try {
-        const document = compose(limitedTokens(text, limits, lines), complaints, { options, end: text.length });
+        const document = yield* compose(limitedTokens(text, limits, lines), complaints, { options, end: text.length });
         return { document, complaints: complaints.list, lines };
     }
     catch (error) {
@@ -25702,12 +25704,15 @@ function composeYaml(text, limits, options) {
         return { document: undefined, complaints: complaints.list, lines };
     }
 }
-function compose(tokens, complaints, { options, end }) {
+function* compose(tokens, complaints, { options, end }) {
     const composer = new dist/* Composer */.Dk(options);
     // The library has no hook for this. Without it, it makes an error object for each of 100,000 mistakes.
     Reflect.set(composer, 'onError', complaints.take);
     let hasDocument = false;
     for (const token of tokens) {
+        yield;
+        if (token === undefined)
+            continue;
         const complaint = tokenComplaint(token, hasDocument);
         if (complaint !== undefined)
             complaints.add({ ...complaint, offset: token.offset, isWarning: false });
@@ -25730,12 +25735,15 @@ function tokenComplaint(token, hasDocument) {
         return { code: 'UNEXPECTED_TOKEN', message: 'End without a document' };
     return undefined;
 }
+/** Undefined where it pauses: a document is a single token, which comes last. */
 function* limitedTokens(text, limits, lines) {
     const parser = new dist/* Parser */.iX(lines.addNewLine);
     let lexemes = 0;
     lines.addNewLine(0);
     for (const lexeme of new dist/* Lexer */.JG().lex(text)) {
         lexemes++;
+        if (lexemes % LEXEMES_BETWEEN_PAUSES === 0)
+            yield undefined;
         if (lexemes > limits.lexemes)
             throw new Excess(`more than ${limits.lexemes} words and signs`, parser.offset);
         yield* parser.next(lexeme);
@@ -25805,7 +25813,18 @@ function unreadable_character_nameOf(character) {
     return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
 }
 
+;// CONCATENATED MODULE: ./build/core/pausing-work.js
+/** Does all of some work that pauses at each `yield`, without a pause, and returns its result. */
+function pausing_work_runToEnd(work) {
+    for (;;) {
+        const step = work.next();
+        if (step.done === true)
+            return step.value;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
+
 
 
 
@@ -25831,7 +25850,7 @@ const plugin_yaml_schema = object({
  */
 function parsePluginYaml(text) {
     refuseAmbiguousText(text);
-    const document = readDocument(composeYaml(text.replace(/^\uFEFF/, ''), PLUGIN_YAML_LIMITS, { uniqueKeys: false }));
+    const document = readDocument(pausing_work_runToEnd(composeYaml(text.replace(/^\uFEFF/, ''), PLUGIN_YAML_LIMITS, { uniqueKeys: false })));
     refuseAmbiguousNodes(document);
     const parsed = plugin_yaml_schema.safeParse(toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })));
     if (!parsed.success) {
@@ -26096,10 +26115,22 @@ function collectProblems(read) {
         return { value: read(), problems: [] };
     }
     catch (error) {
-        if (!(error instanceof SourceError))
-            throw error;
-        return { value: undefined, problems: error.problems };
+        return problemsOf(error);
     }
+}
+/** The same for work with pauses. */
+function* collectProblemsSlowly(reading) {
+    try {
+        return { value: yield* reading, problems: [] };
+    }
+    catch (error) {
+        return problemsOf(error);
+    }
+}
+function problemsOf(error) {
+    if (!(error instanceof SourceError))
+        throw error;
+    return { value: undefined, problems: error.problems };
 }
 function summaryOf(document, problems) {
     const first = problems[0];
@@ -26334,17 +26365,19 @@ const STRICT_YAML = {
     uniqueKeys: false,
 };
 /**
- * Parses one YAML 1.2 document (core schema) strictly. Anchors, aliases, tags outside the core schema, directives, keys
+ * Parses one YAML 1.2 document (core schema) strictly, with pauses at each `yield`. Anchors, aliases, tags outside the core schema, directives, keys
  * that are not text, repeated keys, more than one document, characters that YAML does not accept and whatever exceeds
  * `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; it never throws because of the text.
  */
-function parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
+function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
     if (Buffer.byteLength(text) > limits.bytes)
         return unreadable(file, `the file must be at most ${limits.bytes} bytes, found more`);
     const stranger = unreadableCharacter(text);
     if (stranger !== undefined)
         return unreadable(file, `the file must be text, found ${stranger}`);
-    return new ParsedSource(composeYaml(text.replace(/^\uFEFF/, ''), limits, STRICT_YAML), file);
+    const composed = yield* composeYaml(text.replace(/^\uFEFF/, ''), limits, STRICT_YAML);
+    yield;
+    return new ParsedSource(composed, file);
 }
 function unreadable(file, message) {
     const start = { file, line: 1, column: 1 };
@@ -26554,6 +26587,7 @@ function isHostAndPort(text) {
 
 
 
+
 /** The host config is refused: code `invalid_host_config`, with everything that is wrong with it. */
 class HostConfigError extends SourceError {
     name = 'HostConfigError';
@@ -26567,9 +26601,14 @@ class HostConfigError extends SourceError {
  * `invalid_host_config`.
  */
 function parseHostConfig(text, file) {
-    const source = parseYamlSource(text, file);
+    return runToEnd(parseHostConfigSlowly(text, file));
+}
+/** The same, with pauses at each `yield`. */
+function* parseHostConfigSlowly(text, file) {
+    const source = yield* parseYamlSource(text, file);
     if (source.value === undefined)
         throw new HostConfigError(source.problems);
+    yield;
     const parsed = hostConfigSchema.safeParse(source.value);
     const complaints = parsed.success ? [] : new SchemaComplaints(source, hostConfigWords).problemsOf(parsed.error.issues);
     const problems = [...source.problems, ...complaints];
@@ -26768,6 +26807,7 @@ function propertyOf(value, key) {
 
 
 
+
 /** The plan is refused: code `invalid_plan`, with everything that is wrong with it. */
 class PlanError extends SourceError {
     name = 'PlanError';
@@ -26780,14 +26820,22 @@ class PlanError extends SourceError {
  * repeated ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
  */
 function parsePlan(text, file, limits = OPERATOR_YAML_LIMITS) {
-    const source = parseYamlSource(text, file, limits);
+    return pausing_work_runToEnd(parsePlanSlowly(text, file, limits));
+}
+/** The same, with pauses at each `yield`: an operator's longest plan takes half a second. */
+function* parsePlanSlowly(text, file, limits = OPERATOR_YAML_LIMITS) {
+    const source = yield* parseYamlSource(text, file, limits);
     if (source.value === undefined)
         throw new PlanError(source.problems);
+    yield;
     const parsed = planSchema.safeParse(source.value);
+    yield;
     const complaints = parsed.success ? [] : stepAwareProblems(parsed.error.issues, source);
+    yield;
     const problems = [...source.problems, ...complaints, ...planGraphProblems(source)];
     if (!parsed.success || problems.length > 0)
         throw new PlanError(problems);
+    yield;
     return buildPlan(parsed.data, source);
 }
 const planSchema = strictObject({
@@ -27078,11 +27126,12 @@ function templateProblems(plan, installStep) {
 
 /**
  * The operator's plan, bound to what is deployed and to what this host can do, before anything is fetched (contract
- * 4.3, rule 6). Throws PlanError `invalid_plan` (or HostConfigError `invalid_host_config` when only that file is wrong)
+ * 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or HostConfigError `invalid_host_config` when only that file is wrong)
  * with the position of every problem.
  */
-function readyArtifactPlan(request) {
-    const { plan, hostConfig } = parseSources(request);
+function* readyArtifactPlan(request) {
+    const { plan, hostConfig } = yield* parseSources(request);
+    yield;
     const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlanToArtifact(plan, request));
     return { ...bound, plan, hostConfig, skipped };
 }
@@ -27092,15 +27141,15 @@ function bindToTree(ready, tree, keepPaths) {
     const hasFile = (from) => files.has(from.split('/').slice(2).join('/'));
     verifyTemplates(ready.steps, keepPaths, hasFile);
 }
-function parseSources(request) {
-    const plan = collectProblems(() => parsePlan(request.plan.text, request.plan.path));
+function* parseSources(request) {
+    const plan = yield* collectProblemsSlowly(parsePlanSlowly(request.plan.text, request.plan.path));
     const source = request.hostConfig;
-    const hostConfig = collectProblems(() => source && parseHostConfig(source.text, source.path));
+    const hostConfig = source && (yield* collectProblemsSlowly(parseHostConfigSlowly(source.text, source.path)));
     if (plan.value === undefined)
-        throw new PlanError([...plan.problems, ...hostConfig.problems]);
-    if (hostConfig.problems.length > 0)
+        throw new PlanError([...plan.problems, ...(hostConfig?.problems ?? [])]);
+    if (hostConfig && hostConfig.problems.length > 0)
         throw new HostConfigError(hostConfig.problems);
-    return { plan: plan.value, hostConfig: hostConfig.value };
+    return { plan: plan.value, hostConfig: hostConfig?.value };
 }
 
 ;// CONCATENATED MODULE: ./build/core/trust/signature.js
@@ -29076,6 +29125,7 @@ async function sign({ request, tools, layout }, extracted) {
 
 
 
+
 /**
  * Deploys one plugin or service by the marketplace contract. However it ends, the host runs exactly the old version or
  * exactly the new one (or the outcome says `inconsistent`), the local report says which, and the hub gets a report,
@@ -29094,9 +29144,9 @@ class MarketplaceFlow {
         this.#deployment = deployment;
     }
     async check() {
-        const { request, record } = this.#deployment;
+        const { request, record, tools } = this.#deployment;
         await noteInstalledVersion(this.#deployment);
-        const plan = readyArtifactPlan(request);
+        const plan = await new TimeSlice(tools.signal).run(readyArtifactPlan(request));
         record.planSteps(plan.steps);
         await record.update({ id: plan.id });
         return plan;
@@ -34647,6 +34697,7 @@ function readManifest(content) {
 
 
 
+
 /**
  * Deploys one project by the proposed contract: all its plugins and extensions in one transaction. However it ends, the
  * host runs exactly the old version or exactly the new one (or the outcome says `inconsistent`). A report that the hub
@@ -34665,9 +34716,10 @@ class ProjectFlow {
         this.#deployment = deployment;
     }
     async check() {
-        const { request } = this.#deployment;
+        const { request, tools } = this.#deployment;
         await installed_parts_noteInstalledVersion(this.#deployment);
-        return request.hostConfig && parseHostConfig(request.hostConfig.text, request.hostConfig.path);
+        const source = request.hostConfig;
+        return source && (await new TimeSlice(tools.signal).run(parseHostConfigSlowly(source.text, source.path)));
     }
     async prepare(hostConfig, folder) {
         const deployment = this.#deployment;

@@ -4,6 +4,7 @@ import { rehearseDeployment } from '../install/deployment/rehearse.ts'
 import { type EndedDeployment, type Flow, runDeployment } from '../install/deployment/run.ts'
 import type { HostSession } from '../install/deployment/session.ts'
 import { openPrivateFileSync } from '../install/files/private-file.ts'
+import { TimeSlice } from '../install/files/time-slice.ts'
 import type { Installation } from '../install/host/installed.ts'
 import { runSteps } from '../install/steps/run-steps.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
@@ -36,9 +37,9 @@ class MarketplaceFlow implements Flow<ReadyArtifactPlan> {
   }
 
   async check(): Promise<ReadyArtifactPlan> {
-    const { request, record } = this.#deployment
+    const { request, record, tools } = this.#deployment
     await noteInstalledVersion(this.#deployment)
-    const plan = readyArtifactPlan(request)
+    const plan = await new TimeSlice(tools.signal).run(readyArtifactPlan(request))
     record.planSteps(plan.steps)
     await record.update({ id: plan.id })
     return plan

@@ -1,6 +1,6 @@
-import { collectProblems } from '../core/document/source-problem.ts'
-import { type HostConfig, HostConfigError, parseHostConfig } from '../core/plan/host-config.ts'
-import { type Plan, PlanError, parsePlan } from '../core/plan/plan.ts'
+import { collectProblemsSlowly } from '../core/document/source-problem.ts'
+import { type HostConfig, HostConfigError, parseHostConfigSlowly } from '../core/plan/host-config.ts'
+import { type Plan, PlanError, parsePlanSlowly } from '../core/plan/plan.ts'
 import { readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
 import { type BoundPlan, bindPlanToArtifact } from '../core/plan/single-artifact-plan.ts'
 import type { PartTree } from '../install/steps/part.ts'
@@ -15,11 +15,12 @@ export interface ReadyArtifactPlan extends BoundPlan {
 
 /**
  * The operator's plan, bound to what is deployed and to what this host can do, before anything is fetched (contract
- * 4.3, rule 6). Throws PlanError `invalid_plan` (or HostConfigError `invalid_host_config` when only that file is wrong)
+ * 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or HostConfigError `invalid_host_config` when only that file is wrong)
  * with the position of every problem.
  */
-export function readyArtifactPlan(request: DeployRequest): ReadyArtifactPlan {
-  const { plan, hostConfig } = parseSources(request)
+export function* readyArtifactPlan(request: DeployRequest): Generator<void, ReadyArtifactPlan> {
+  const { plan, hostConfig } = yield* parseSources(request)
+  yield
   const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlanToArtifact(plan, request))
   return { ...bound, plan, hostConfig, skipped }
 }
@@ -31,11 +32,11 @@ export function bindToTree(ready: ReadyArtifactPlan, tree: PartTree, keepPaths: 
   verifyTemplates(ready.steps, keepPaths, hasFile)
 }
 
-function parseSources(request: DeployRequest): { plan: Plan; hostConfig: HostConfig | undefined } {
-  const plan = collectProblems(() => parsePlan(request.plan.text, request.plan.path))
+function* parseSources(request: DeployRequest): Generator<void, { plan: Plan; hostConfig: HostConfig | undefined }> {
+  const plan = yield* collectProblemsSlowly(parsePlanSlowly(request.plan.text, request.plan.path))
   const source = request.hostConfig
-  const hostConfig = collectProblems(() => source && parseHostConfig(source.text, source.path))
-  if (plan.value === undefined) throw new PlanError([...plan.problems, ...hostConfig.problems])
-  if (hostConfig.problems.length > 0) throw new HostConfigError(hostConfig.problems)
-  return { plan: plan.value, hostConfig: hostConfig.value }
+  const hostConfig = source && (yield* collectProblemsSlowly(parseHostConfigSlowly(source.text, source.path)))
+  if (plan.value === undefined) throw new PlanError([...plan.problems, ...(hostConfig?.problems ?? [])])
+  if (hostConfig && hostConfig.problems.length > 0) throw new HostConfigError(hostConfig.problems)
+  return { plan: plan.value, hostConfig: hostConfig?.value }
 }

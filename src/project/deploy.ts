@@ -1,9 +1,10 @@
 import { DeploymentError } from '../core/errors.ts'
-import { type HostConfig, parseHostConfig } from '../core/plan/host-config.ts'
+import { type HostConfig, parseHostConfigSlowly } from '../core/plan/host-config.ts'
 import type { DeploymentTools, TerminalState } from '../install/deployment/deployment.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
 import { type EndedDeployment, type Flow, runDeployment } from '../install/deployment/run.ts'
 import type { HostSession } from '../install/deployment/session.ts'
+import { TimeSlice } from '../install/files/time-slice.ts'
 import type { Installation } from '../install/host/installed.ts'
 import { runSteps } from '../install/steps/run-steps.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
@@ -37,9 +38,10 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
   }
 
   async check(): Promise<HostConfig | undefined> {
-    const { request } = this.#deployment
+    const { request, tools } = this.#deployment
     await noteInstalledVersion(this.#deployment)
-    return request.hostConfig && parseHostConfig(request.hostConfig.text, request.hostConfig.path)
+    const source = request.hostConfig
+    return source && (await new TimeSlice(tools.signal).run(parseHostConfigSlowly(source.text, source.path)))
   }
 
   async prepare(hostConfig: HostConfig | undefined, folder: string): Promise<InstallOrder> {

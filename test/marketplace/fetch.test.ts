@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it, type TestContext } from 'node:test'
 import { DeployError } from '../../src/core/errors.ts'
+import { runToEnd } from '../../src/core/pausing-work.ts'
 import type { ArtifactDeployment } from '../../src/marketplace/deployment.ts'
 import { fetchArtifact } from '../../src/marketplace/fetch.ts'
 import { readyArtifactPlan } from '../../src/marketplace/plan.ts'
@@ -22,7 +23,7 @@ function hubServing(...versions: string[]): Handler {
 /** Fetches the artifact for a host where this version is installed. */
 async function fetchOver(t: TestContext, deployment: ArtifactDeployment, installed: string | null) {
   const previous = previousOf({ shelf: deployment.shelf, id: deployment.request.slug }, { version: installed })
-  const target = { plan: readyArtifactPlan(deployment.request), previous }
+  const target = { plan: runToEnd(readyArtifactPlan(deployment.request)), previous }
   return await fetchArtifact(deployment, target, artifactRequest(t, '').fd)
 }
 

@@ -5,6 +5,7 @@ import { ambiguousCharacter, unreadableCharacter } from '../document/unreadable-
 import { ArtifactError } from '../errors.ts'
 import { cleanForeignText } from '../foreign-text.ts'
 import { PLUGIN_YAML_LIMITS } from '../limits.ts'
+import { runToEnd } from '../pausing-work.ts'
 
 /** The variables that a plugin declares under `environment`. */
 export interface VariableNames {
@@ -44,7 +45,9 @@ const schema = z.object({
  */
 export function parsePluginYaml(text: string): PluginYaml {
   refuseAmbiguousText(text)
-  const document = readDocument(composeYaml(text.replace(/^\uFEFF/, ''), PLUGIN_YAML_LIMITS, { uniqueKeys: false }))
+  const document = readDocument(
+    runToEnd(composeYaml(text.replace(/^\uFEFF/, ''), PLUGIN_YAML_LIMITS, { uniqueKeys: false })),
+  )
   refuseAmbiguousNodes(document)
   const parsed = schema.safeParse(toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })))
   if (!parsed.success) {

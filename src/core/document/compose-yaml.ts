@@ -16,6 +16,9 @@ export const MAX_YAML_LEVELS = 32
 /** A text with more mistakes than anyone would list is not read to its end. */
 export const MAX_YAML_COMPLAINTS = 100
 
+/** They take less than a millisecond. */
+const LEXEMES_BETWEEN_PAUSES = 256
+
 /** What is wrong with a text, and at which character. */
 export interface YamlComplaint {
   /** `RESOURCE_EXHAUSTION` where the text exceeds a limit; it is then the last complaint. */
@@ -37,15 +40,15 @@ export interface ComposedYaml {
 export type YamlOptions = ParseOptions & DocumentOptions & SchemaOptions
 
 /**
- * Composes one YAML document at a cost that is linear in its length, whatever it contains: the library itself takes
- * minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below `MAX_YAML_LEVELS` levels, after
+ * Composes one YAML document, with pauses at each `yield`, at a cost that is linear in its length, whatever it contains:
+ * the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below `MAX_YAML_LEVELS` levels, after
  * `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
  */
-export function composeYaml(text: string, limits: YamlLimits, options: YamlOptions): ComposedYaml {
+export function* composeYaml(text: string, limits: YamlLimits, options: YamlOptions): Generator<void, ComposedYaml> {
   const lines = new LineCounter()
   const complaints = new Complaints()
   try {
-    const document = compose(limitedTokens(text, limits, lines), complaints, { options, end: text.length })
+    const document = yield* compose(limitedTokens(text, limits, lines), complaints, { options, end: text.length })
     return { document, complaints: complaints.list, lines }
   } catch (error) {
     if (!(error instanceof Excess)) throw error
@@ -54,16 +57,18 @@ export function composeYaml(text: string, limits: YamlLimits, options: YamlOptio
   }
 }
 
-function compose(
-  tokens: Iterable<CST.Token>,
+function* compose(
+  tokens: Iterable<CST.Token | undefined>,
   complaints: Complaints,
   { options, end }: { options: YamlOptions; end: number },
-): Document.Parsed | undefined {
+): Generator<void, Document.Parsed | undefined> {
   const composer = new Composer(options)
   // The library has no hook for this. Without it, it makes an error object for each of 100,000 mistakes.
   Reflect.set(composer, 'onError', complaints.take)
   let hasDocument = false
   for (const token of tokens) {
+    yield
+    if (token === undefined) continue
     const complaint = tokenComplaint(token, hasDocument)
     if (complaint !== undefined) complaints.add({ ...complaint, offset: token.offset, isWarning: false })
     if (complaint?.code === 'MULTIPLE_DOCS') break
@@ -81,12 +86,14 @@ function tokenComplaint(token: CST.Token, hasDocument: boolean): Pick<YamlCompla
   return undefined
 }
 
-function* limitedTokens(text: string, limits: YamlLimits, lines: LineCounter): Generator<CST.Token, void> {
+/** Undefined where it pauses: a document is a single token, which comes last. */
+function* limitedTokens(text: string, limits: YamlLimits, lines: LineCounter): Generator<CST.Token | undefined, void> {
   const parser = new Parser(lines.addNewLine)
   let lexemes = 0
   lines.addNewLine(0)
   for (const lexeme of new Lexer().lex(text)) {
     lexemes++
+    if (lexemes % LEXEMES_BETWEEN_PAUSES === 0) yield undefined
     if (lexemes > limits.lexemes) throw new Excess(`more than ${limits.lexemes} words and signs`, parser.offset)
     yield* parser.next(lexeme)
     if (isTooDeep(parser.stack)) throw new Excess(`more than ${MAX_YAML_LEVELS} levels of nesting`, parser.offset)

@@ -33,14 +33,32 @@ export function problemAt({ file, line, column }: SourcePosition, message: strin
   return { message, file, line, column }
 }
 
+export interface Collected<T> {
+  readonly value: T | undefined
+  readonly problems: readonly SourceProblem[]
+}
+
 /** The value, or the problems of the operator's file, so that the caller can check the next file as well. */
-export function collectProblems<T>(read: () => T): { value: T | undefined; problems: readonly SourceProblem[] } {
+export function collectProblems<T>(read: () => T): Collected<T> {
   try {
     return { value: read(), problems: [] }
   } catch (error) {
-    if (!(error instanceof SourceError)) throw error
-    return { value: undefined, problems: error.problems }
+    return problemsOf(error)
   }
+}
+
+/** The same for work with pauses. */
+export function* collectProblemsSlowly<T>(reading: Generator<void, T>): Generator<void, Collected<T>> {
+  try {
+    return { value: yield* reading, problems: [] }
+  } catch (error) {
+    return problemsOf(error)
+  }
+}
+
+function problemsOf(error: unknown): Collected<never> {
+  if (!(error instanceof SourceError)) throw error
+  return { value: undefined, problems: error.problems }
 }
 
 function summaryOf(document: string, problems: readonly SourceProblem[]): string {

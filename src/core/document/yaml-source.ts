@@ -30,16 +30,22 @@ export interface YamlSource {
 }
 
 /**
- * Parses one YAML 1.2 document (core schema) strictly. Anchors, aliases, tags outside the core schema, directives, keys
+ * Parses one YAML 1.2 document (core schema) strictly, with pauses at each `yield`. Anchors, aliases, tags outside the core schema, directives, keys
  * that are not text, repeated keys, more than one document, characters that YAML does not accept and whatever exceeds
  * `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; it never throws because of the text.
  */
-export function parseYamlSource(text: string, file: string, limits: YamlLimits = OPERATOR_YAML_LIMITS): YamlSource {
+export function* parseYamlSource(
+  text: string,
+  file: string,
+  limits: YamlLimits = OPERATOR_YAML_LIMITS,
+): Generator<void, YamlSource> {
   if (Buffer.byteLength(text) > limits.bytes)
     return unreadable(file, `the file must be at most ${limits.bytes} bytes, found more`)
   const stranger = unreadableCharacter(text)
   if (stranger !== undefined) return unreadable(file, `the file must be text, found ${stranger}`)
-  return new ParsedSource(composeYaml(text.replace(/^\uFEFF/, ''), limits, STRICT_YAML), file)
+  const composed = yield* composeYaml(text.replace(/^\uFEFF/, ''), limits, STRICT_YAML)
+  yield
+  return new ParsedSource(composed, file)
 }
 
 function unreadable(file: string, message: string): YamlSource {

@@ -2,6 +2,7 @@ import { keysOfSchema } from '../document/schema-keys.ts'
 import { SchemaComplaints } from '../document/schema-problems.ts'
 import { SourceError, type SourceProblem } from '../document/source-problem.ts'
 import { parseYamlSource } from '../document/yaml-source.ts'
+import { runToEnd } from '../pausing-work.ts'
 import {
   expectedStatus,
   hostConfigSchema,
@@ -74,8 +75,14 @@ export class HostConfigError extends SourceError {
  * `invalid_host_config`.
  */
 export function parseHostConfig(text: string, file: string): HostConfig {
-  const source = parseYamlSource(text, file)
+  return runToEnd(parseHostConfigSlowly(text, file))
+}
+
+/** The same, with pauses at each `yield`. */
+export function* parseHostConfigSlowly(text: string, file: string): Generator<void, HostConfig> {
+  const source = yield* parseYamlSource(text, file)
   if (source.value === undefined) throw new HostConfigError(source.problems)
+  yield
   const parsed = hostConfigSchema.safeParse(source.value)
   const complaints = parsed.success ? [] : new SchemaComplaints(source, hostConfigWords).problemsOf(parsed.error.issues)
   const problems = [...source.problems, ...complaints]

@@ -12,6 +12,7 @@ import { parseYamlSource, type YamlPath, type YamlSource } from '../document/yam
 import { cleanForeignText } from '../foreign-text.ts'
 import { projectIdSchema, versionSchema } from '../identifiers.ts'
 import { OPERATOR_YAML_LIMITS } from '../limits.ts'
+import { runToEnd } from '../pausing-work.ts'
 import { planGraphProblems } from './plan-graph.ts'
 import { ACTIONS, anyStepSchema, buildStep, keysOfStep, type PlanStep, stepSchema } from './plan-step.ts'
 
@@ -41,12 +42,21 @@ export class PlanError extends SourceError {
  * repeated ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
  */
 export function parsePlan(text: string, file: string, limits = OPERATOR_YAML_LIMITS): Plan {
-  const source = parseYamlSource(text, file, limits)
+  return runToEnd(parsePlanSlowly(text, file, limits))
+}
+
+/** The same, with pauses at each `yield`: an operator's longest plan takes half a second. */
+export function* parsePlanSlowly(text: string, file: string, limits = OPERATOR_YAML_LIMITS): Generator<void, Plan> {
+  const source = yield* parseYamlSource(text, file, limits)
   if (source.value === undefined) throw new PlanError(source.problems)
+  yield
   const parsed = planSchema.safeParse(source.value)
+  yield
   const complaints = parsed.success ? [] : stepAwareProblems(parsed.error.issues, source)
+  yield
   const problems = [...source.problems, ...complaints, ...planGraphProblems(source)]
   if (!parsed.success || problems.length > 0) throw new PlanError(problems)
+  yield
   return buildPlan(parsed.data, source)
 }
 

@@ -3,9 +3,10 @@ import { describe, it } from 'node:test'
 import { parseDocument } from 'yaml'
 import { composeYaml, MAX_YAML_COMPLAINTS, MAX_YAML_LEVELS } from '../../../src/core/document/compose-yaml.ts'
 import { PLUGIN_YAML_LIMITS } from '../../../src/core/limits.ts'
+import { runToEnd } from '../../../src/core/pausing-work.ts'
 import { COSTLY_SHAPES } from './costly-yaml.ts'
 
-const compose = (text: string) => composeYaml(text, PLUGIN_YAML_LIMITS, {})
+const compose = (text: string) => runToEnd(composeYaml(text, PLUGIN_YAML_LIMITS, {}))
 const codesOf = (text: string) => compose(text).complaints.map(({ code }) => code)
 
 describe('composeYaml', () => {

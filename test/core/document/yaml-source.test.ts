@@ -2,7 +2,9 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { MAX_YAML_LEVELS } from '../../../src/core/document/compose-yaml.ts'
 import { parseYamlSource } from '../../../src/core/document/yaml-source.ts'
+import type { YamlLimits } from '../../../src/core/limits.ts'
 import { BUNDLED_PLAN_LIMITS, OPERATOR_YAML_LIMITS } from '../../../src/core/limits.ts'
+import { runToEnd } from '../../../src/core/pausing-work.ts'
 
 const refused: { name: string; text: string; at: [number, number] }[] = [
   { name: 'an alias', text: 'a: 1\nb: *x', at: [2, 4] },
@@ -21,39 +23,41 @@ const refused: { name: string; text: string; at: [number, number] }[] = [
   { name: 'an open list', text: 'a: [1', at: [1, 6] },
 ]
 
+const parse = (text: string, file: string, limits?: YamlLimits) => runToEnd(parseYamlSource(text, file, limits))
+
 describe('parseYamlSource', () => {
   for (const { name, text, at } of refused) {
     it(`refuses ${name} at its position`, () => {
-      const [problem] = parseYamlSource(text, 'f.yaml').problems
+      const [problem] = parse(text, 'f.yaml').problems
       assert.deepEqual([problem?.file, problem?.line, problem?.column], ['f.yaml', ...at])
     })
   }
 
   it('reports all problems at once', () => {
-    const { problems } = parseYamlSource('a: &x 1\nb: !t 2\nb: 3\nc: *x', 'f.yaml')
+    const { problems } = parse('a: &x 1\nb: !t 2\nb: 3\nc: *x', 'f.yaml')
     assert.deepEqual(problems.map(problem => problem.line).toSorted(), [1, 2, 3, 4])
   })
 
   it('gives no value to a text with an alias bomb, and expands nothing', () => {
     const levels = Array.from({ length: 9 }, (_, i) => `l${i + 1}: &l${i + 1} [${`*l${i}, `.repeat(9)}]`)
-    const source = parseYamlSource(['l0: &l0 [x]', ...levels].join('\n'), 'f.yaml')
+    const source = parse(['l0: &l0 [x]', ...levels].join('\n'), 'f.yaml')
     assert.equal(source.value, undefined)
     assert.ok(source.problems.length > 0)
   })
 
   it('refuses more bytes than a plan may have, before it parses them', () => {
     for (const text of ['x'.repeat(10 * 1024 * 1024), 'é'.repeat(OPERATOR_YAML_LIMITS.bytes / 2 + 1)]) {
-      const source = parseYamlSource(text, 'f.yaml')
+      const source = parse(text, 'f.yaml')
       assert.equal(source.problems.length, 1)
       assert.equal(source.value, undefined)
       assert.deepEqual(source.positionOf(['a']), { file: 'f.yaml', line: 1, column: 1 })
     }
-    assert.deepEqual(parseYamlSource('x'.repeat(OPERATOR_YAML_LIMITS.bytes), 'f.yaml').problems, [])
+    assert.deepEqual(parse('x'.repeat(OPERATOR_YAML_LIMITS.bytes), 'f.yaml').problems, [])
   })
 
   it('refuses more bytes than the plan of a project may have', () => {
     const text = 'x'.repeat(BUNDLED_PLAN_LIMITS.bytes + 1)
-    assert.equal(parseYamlSource(text, 'f.yaml', BUNDLED_PLAN_LIMITS).problems.length, 1)
+    assert.equal(parse(text, 'f.yaml', BUNDLED_PLAN_LIMITS).problems.length, 1)
   })
 
   for (const [name, text, line] of [
@@ -66,7 +70,7 @@ describe('parseYamlSource', () => {
     ['bytes that were not UTF-8', 'a: 1\nb: \ufffd', 2],
   ] as const) {
     it(`refuses ${name}`, () => {
-      const { problems, value } = parseYamlSource(text, 'f.yaml')
+      const { problems, value } = parse(text, 'f.yaml')
       assert.equal(value, undefined)
       assert.equal(problems.length, 1)
       assert.match(problems[0]?.message ?? '', new RegExp(`in line ${line}$`))
@@ -74,7 +78,7 @@ describe('parseYamlSource', () => {
   }
 
   it('accepts an escaped NUL, which the schema of each key judges', () => {
-    assert.deepEqual(parseYamlSource('a: "\\0"', 'f.yaml').value, { a: '\0' })
+    assert.deepEqual(parse('a: "\\0"', 'f.yaml').value, { a: '\0' })
   })
 
   const deep = {
@@ -86,29 +90,22 @@ describe('parseYamlSource', () => {
   }
   for (const [name, text] of Object.entries(deep)) {
     it(`refuses deep nesting: ${name}`, () => {
-      const source = parseYamlSource(text, 'f.yaml')
+      const source = parse(text, 'f.yaml')
       assert.ok(source.problems.length > 0)
       assert.equal(source.value, undefined)
     })
   }
 
   it('accepts nesting to the last level', () => {
-    assert.deepEqual(parseYamlSource('['.repeat(MAX_YAML_LEVELS) + ']'.repeat(MAX_YAML_LEVELS), 'f.yaml').problems, [])
+    assert.deepEqual(parse('['.repeat(MAX_YAML_LEVELS) + ']'.repeat(MAX_YAML_LEVELS), 'f.yaml').problems, [])
   })
 
   it('treats merge keys as ordinary keys', () => {
-    assert.deepEqual(parseYamlSource('a: {<<: {b: 1}}', 'f.yaml').value, { a: { '<<': { b: 1 } } })
+    assert.deepEqual(parse('a: {<<: {b: 1}}', 'f.yaml').value, { a: { '<<': { b: 1 } } })
   })
 
   it('reads scalars by the YAML 1.2 core schema', () => {
-    assert.deepEqual(parseYamlSource('[yes, 010, 0o10, 1.10, ~, !!str 1.10]', 'f.yaml').value, [
-      'yes',
-      10,
-      8,
-      1.1,
-      null,
-      '1.10',
-    ])
+    assert.deepEqual(parse('[yes, 010, 0o10, 1.10, ~, !!str 1.10]', 'f.yaml').value, ['yes', 10, 8, 1.1, null, '1.10'])
   })
 
   for (const [name, start, end] of [
@@ -117,7 +114,7 @@ describe('parseYamlSource', () => {
     ['a byte order mark', '\uFEFF', '\n'],
   ] as const) {
     it(`finds positions in a text with ${name}`, () => {
-      const source = parseYamlSource(`${start}a: 1${end}steps:${end}  - {id: x, deps: [y, z]}${end}`, 'f.yaml')
+      const source = parse(`${start}a: 1${end}steps:${end}  - {id: x, deps: [y, z]}${end}`, 'f.yaml')
       assert.deepEqual(source.problems, [])
       assert.deepEqual(source.positionOf(['a']), { file: 'f.yaml', line: 1, column: 4 })
       assert.deepEqual(source.positionOfKey(['a']), { file: 'f.yaml', line: 1, column: 1 })
@@ -128,14 +125,14 @@ describe('parseYamlSource', () => {
   }
 
   it('gives the position of the closest ancestor for a missing value', () => {
-    const source = parseYamlSource('a:\n  - b: 1', 'f.yaml')
+    const source = parse('a:\n  - b: 1', 'f.yaml')
     assert.deepEqual(source.positionOf(['a', 0, 'c', 'd']), { file: 'f.yaml', line: 2, column: 5 })
     assert.deepEqual(source.positionOfKey(['a', 0, 'c']), { file: 'f.yaml', line: 2, column: 5 })
-    assert.deepEqual(parseYamlSource('', 'f.yaml').positionOf(['a']), { file: 'f.yaml', line: 1, column: 1 })
+    assert.deepEqual(parse('', 'f.yaml').positionOf(['a']), { file: 'f.yaml', line: 1, column: 1 })
   })
 
   it('does not quote the text', () => {
-    const [problem] = parseYamlSource('"a\\n::error::x": 1\n"a\\n::error::x": 2', 'f.yaml').problems
+    const [problem] = parse('"a\\n::error::x": 1\n"a\\n::error::x": 2', 'f.yaml').problems
     assert.doesNotMatch(problem?.message ?? 'error', /error/)
   })
 })

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { ConfigError } from '../../../src/core/errors.ts'
-import { type Plan, PlanError, type PlanProblem, parsePlan } from '../../../src/core/plan/plan.ts'
+import { type Plan, PlanError, type PlanProblem, parsePlan, parsePlanSlowly } from '../../../src/core/plan/plan.ts'
 
 const FULL = `format_version: "1"
 project_id: my-plugin
@@ -273,4 +273,17 @@ describe('parsePlan', () => {
   for (const [name, text] of Object.entries(floods)) {
     it(`reports problems in a flood of ${name}`, () => assert.ok(problemsOf(text).length > 0))
   }
+})
+
+describe('the longest plan', () => {
+  it('is parsed with many pauses, so that a cancel is noticed', () => {
+    const head = 'format_version: "1"\nproject_id: a\nversion: 1.0.0\nsteps:\n'
+    const steps = Array.from(
+      { length: 3600 },
+      (_, index) => `  - {id: s${index}, action: notify, event: deployed, message: hello}\n`,
+    )
+    const text = head + steps.join('')
+    assert.ok(text.length > 200_000 && text.length <= 256 * 1024)
+    assert.ok([...parsePlanSlowly(text, 'install.yaml')].length > 200)
+  })
 })
