@@ -19717,6 +19717,8 @@ function summarise(failures) {
 
 
 const tree_times_schema = schemas_lazy(() => array(tuple([schemas_string(), schemas_number()])));
+const pathsSchema = schemas_lazy(() => array(object({ path: schemas_string() })));
+const recordSchema = schemas_lazy(() => object({ files: pathsSchema, symlinks: pathsSchema }));
 /** Where the times of an installed tree are noted: in the staging folder of the deployment that replaces it. */
 function treeTimesPath(stagingFolder, { shelf, id }) {
     return (0,external_node_path_namespaceObject.join)(stagingFolder, `times-${shelf}-${id}.json`);
@@ -19726,14 +19728,13 @@ function treeTimesPath(stagingFolder, { shelf, id }) {
  * later, that needs no clock. A change by a write, chmod or rename of the file counts, the move of the tree does not.
  * Not durable, because a rollback without it only verifies less.
  */
-async function noteTreeTimes(folder, stagingFolder, place) {
-    const { layout } = folder;
+async function noteTreeTimes(layout, stagingFolder, place) {
     const path = treeTimesPath(stagingFolder, place);
-    const record = readInstalledTree(folder, place);
-    if (record === undefined || pathExistsSync(path))
+    const recorded = readRecordedPaths(layout, place);
+    if (recorded === undefined || pathExistsSync(path))
         return;
     const [root, times] = [installPath(layout, place), []];
-    await new TimeSlice().forEach([...record.files, ...record.symlinks], ({ path }) => {
+    await new TimeSlice().forEach(recorded, ({ path }) => {
         const time = changeTimeSync(`${root}/${path}`);
         if (time !== undefined)
             times.push([path, time]);
@@ -19744,6 +19745,23 @@ async function noteTreeTimes(folder, stagingFolder, place) {
 function readTreeTimes(stagingFolder, place) {
     try {
         return new Map(tree_times_schema.parse(JSON.parse(readStateFileSync(treeTimesPath(stagingFolder, place)) ?? '')));
+    }
+    catch {
+        return undefined;
+    }
+}
+/**
+ * The recorded paths of what is installed, or undefined. They are only asked for their times, so their record is not
+ * checked as before a comparison, which takes ten times as long.
+ */
+function readRecordedPaths(layout, place) {
+    try {
+        const digest = findInstalled(readInstalled(layout), place)?.tree_digest;
+        const text = digest ? readStateFileSync(treeRecordPath(layout, digest)) : undefined;
+        if (text === undefined)
+            return undefined;
+        const { files, symlinks } = recordSchema.parse(JSON.parse(text));
+        return [...files, ...symlinks];
     }
     catch {
         return undefined;
@@ -23294,7 +23312,7 @@ function padded(text, more = 0) {
 
 
 /** The records of `journal.jsonl`, one in each line, oldest first. */
-const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
+const journal_recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     object({
         record: literal('begin'),
         facts: deploymentFactsSchema,
@@ -23356,7 +23374,7 @@ function readJournal(path) {
     const bytes = readBytes(path);
     if (bytes === undefined)
         return undefined;
-    const parsed = array(recordSchema).safeParse(parseJournalText(bytes).records);
+    const parsed = array(journal_recordSchema).safeParse(parseJournalText(bytes).records);
     if (!parsed.success) {
         const [place = 0, ...field] = parsed.error.issues[0]?.path ?? [];
         throw new JournalDamage(`its line ${Number(place) + 1} has an unexpected ${field.join('.') || 'content'}`);
@@ -24609,7 +24627,7 @@ async function installPart(context, part) {
     const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper);
     const [record] = await Promise.all([
         recordTree(context, part),
-        noteTreeTimes({ layout, log: tools.log }, context.stagingFolder, part),
+        noteTreeTimes(layout, context.stagingFolder, part),
         syncTree(part.staged, tools.signal),
     ]);
     tools.signal.throwIfAborted();
@@ -25106,7 +25124,7 @@ async function removePart(context, part) {
     // Refuse what could not be restored before anything is touched.
     findMovablePaths({ root: path, keepPaths: request.keepPaths });
     requireSwitchable(context.deployment, part);
-    await noteTreeTimes({ layout, log: tools.log }, context.stagingFolder, part);
+    await noteTreeTimes(layout, context.stagingFolder, part);
     await stopService(context, part);
     const snapshot = await moveToSnapshot(context, part, installed.version);
     context.results.set(placeName(part), { snapshot: snapshot.name });

@@ -32,7 +32,7 @@ export async function installPart(context: StepContext, part: Part): Promise<Ste
   const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper)
   const [record] = await Promise.all([
     recordTree(context, part),
-    noteTreeTimes({ layout, log: tools.log }, context.stagingFolder, part),
+    noteTreeTimes(layout, context.stagingFolder, part),
     syncTree(part.staged, tools.signal),
   ])
   tools.signal.throwIfAborted()

@@ -31,7 +31,7 @@ export async function removePart(context: StepContext, part: InstalledPart): Pro
   // Refuse what could not be restored before anything is touched.
   findMovablePaths({ root: path, keepPaths: request.keepPaths })
   requireSwitchable(context.deployment, part)
-  await noteTreeTimes({ layout, log: tools.log }, context.stagingFolder, part)
+  await noteTreeTimes(layout, context.stagingFolder, part)
   await stopService(context, part)
   const snapshot = await moveToSnapshot(context, part, installed.version)
   context.results.set(placeName(part), { snapshot: snapshot.name })

@@ -39,7 +39,7 @@ async function rolledBack(layout: Layout, undo: () => Promise<boolean>): Promise
 
 /** The deployment begins: what is different by now is the host's own. Every later change gets another time. */
 async function begin(layout: Layout): Promise<void> {
-  await noteTreeTimes({ layout, log: collectLog() }, layout.staging, PLACE)
+  await noteTreeTimes(layout, layout.staging, PLACE)
   const probe = join(layout.staging, 'probe')
   const changedAt = (): number => {
     writeFileSync(probe, '')
