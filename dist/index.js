@@ -18639,13 +18639,14 @@ function parseTree(text, digest) {
         .check(refine(tree => digestOf(tree) === digest, 'its files do not have the digest of its name'))
         .parse(JSON.parse(text));
 }
-/** Removes the records that no installed or retained version names. */
+/** Removes the records that no installed or retained version names, and nothing else. */
 function pruneTreeRecords(layout, used) {
-    const stale = (0,external_node_fs_namespaceObject.readdirSync)(layout.trees).filter(name => !used.has(name.replace(/\.json$/, '')));
+    const digests = (0,external_node_fs_namespaceObject.readdirSync)(layout.trees).flatMap(name => /^([0-9a-f]{64})\.json$/.exec(name)?.[1] ?? []);
+    const stale = digests.filter(digest => !used.has(digest));
     const errors = [];
-    for (const name of stale) {
+    for (const digest of stale) {
         try {
-            (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(layout.trees, name));
+            (0,external_node_fs_namespaceObject.unlinkSync)(treeRecordPath(layout, digest));
         }
         catch (error) {
             errors.push(error);

@@ -149,13 +149,14 @@ function parseTree(text: string, digest: string): RecordedTree {
     .parse(JSON.parse(text))
 }
 
-/** Removes the records that no installed or retained version names. */
+/** Removes the records that no installed or retained version names, and nothing else. */
 export function pruneTreeRecords(layout: Layout, used: ReadonlySet<string>): void {
-  const stale = readdirSync(layout.trees).filter(name => !used.has(name.replace(/\.json$/, '')))
+  const digests = readdirSync(layout.trees).flatMap(name => /^([0-9a-f]{64})\.json$/.exec(name)?.[1] ?? [])
+  const stale = digests.filter(digest => !used.has(digest))
   const errors: unknown[] = []
-  for (const name of stale) {
+  for (const digest of stale) {
     try {
-      unlinkSync(join(layout.trees, name))
+      unlinkSync(treeRecordPath(layout, digest))
     } catch (error) {
       errors.push(error)
     }

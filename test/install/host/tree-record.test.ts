@@ -171,8 +171,10 @@ describe('the stored records', () => {
     const { layout, folder } = await prepareFolder(t)
     const [used, stale] = [recordOf({ a: '1' }), recordOf({ a: '2' })]
     for (const record of [used, stale]) await writeTreeRecord(folder, record)
+    mkdirSync(join(layout.trees, 'of-somebody'))
+    writeFileSync(join(layout.trees, 'notes.json'), '')
     pruneTreeRecords(layout, new Set([used.digest]))
-    assert.deepEqual(readdirSync(layout.trees), [`${used.digest}.json`])
+    assert.deepEqual(readdirSync(layout.trees).toSorted(), [`${used.digest}.json`, 'notes.json', 'of-somebody'])
   })
 })
 
