@@ -22439,7 +22439,9 @@ async function removeStrayTemporaries(layout, log) {
             const owner = ownerOfTemporary(name);
             if (owner === undefined || pidExists(owner) || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
                 continue;
-            await orWarn(log, () => removeTree((0,external_node_path_namespaceObject.join)(folder, name)));
+            // A directory of that name is not of this action.
+            if (lstatIfPresentSync((0,external_node_path_namespaceObject.join)(folder, name))?.isFile())
+                await orWarn(log, () => (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(folder, name)));
         }
     }
 }

@@ -9,7 +9,7 @@ const SEED = process.env['DAMAGE_SEED']
 
 const SWEEPS = [
   { by: 'calls', cases: IS_FULL ? 2000 : 60, atOnce: 4 },
-  { by: 'processes', cases: IS_FULL ? 20 : 3, atOnce: 2 },
+  { by: 'processes', cases: IS_FULL ? 12 : 3, atOnce: 2 },
 ] as const
 
 describe('a host whose update was killed and whose records are then damaged', () => {

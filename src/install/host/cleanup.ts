@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import { readdirSync, renameSync, rmdirSync } from 'node:fs'
+import { readdirSync, renameSync, rmdirSync, unlinkSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import { makePrivateDirectories, ownerOfTemporary } from '../files/durable-files.ts'
 import { mountPointsIn } from '../files/mounts.ts'
 import { removeTree } from '../files/remove-tree.ts'
-import { isAbsent } from '../files/tree-walk.ts'
+import { isAbsent, lstatIfPresentSync } from '../files/tree-walk.ts'
 import { type Installation, readHostRecord, recordDiscarded, recordInstalled } from './installed.ts'
 import { type Layout, stagingPath } from './layout.ts'
 import { pidExists } from './process-identity.ts'
@@ -86,7 +86,8 @@ export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<
     for (const name of readdirSync(folder)) {
       const owner = ownerOfTemporary(name)
       if (owner === undefined || pidExists(owner) || name.startsWith(`${basename(layout.lock)}.`)) continue
-      await orWarn(log, () => removeTree(join(folder, name)))
+      // A directory of that name is not of this action.
+      if (lstatIfPresentSync(join(folder, name))?.isFile()) await orWarn(log, () => unlinkSync(join(folder, name)))
     }
   }
 }

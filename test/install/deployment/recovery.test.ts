@@ -279,12 +279,14 @@ describe('recover', () => {
     assert.ok(existsSync(join(scene.layout.root, 'plugins/greeter.env')))
   })
 
-  it('removes the temporary files of killed processes, and none of living ones', async t => {
+  it('removes the temporary files of killed processes, and neither those of living ones nor a directory', async t => {
     const scene = await makeScene(t)
     const name = (pid: number): string => join(scene.layout.reports, `x.json.${pid}.${DEPLOYMENT_ID}.tmp`)
     for (const path of [name(2 ** 31 - 1), name(process.pid)]) writeFileSync(path, '')
+    mkdirSync(name(2 ** 31 - 2))
     await recover(scene.host)
-    assert.deepEqual([existsSync(name(2 ** 31 - 1)), existsSync(name(process.pid))], [false, true])
+    const left = [2 ** 31 - 1, process.pid, 2 ** 31 - 2].map(pid => existsSync(name(pid)))
+    assert.deepEqual(left, [false, true, true])
   })
 
   it('keeps the file with which a process of another host waits for the lock', async t => {
