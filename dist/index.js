@@ -33635,7 +33635,7 @@ const DECIMAL = /^(0|[1-9][0-9]{0,14})$/;
 const MAX_KEY_BYTES = 64;
 const KEY_STARTS = new Set(Buffer.from('plsGS'));
 const NAMING_KEYS = new Set(['path', 'linkpath', 'size']);
-const SPECIAL_KEY = /^(GNU\.|SCHILY\.(realsize|filetype)$)/;
+const SPECIAL_KEY = /^(GNU\.|SUN\.|SCHILY\.(realsize|filetype)$)/;
 /**
  * The fields of a PAX extended header about one member. Keys that change neither name nor content, like times and
  * attributes, are left out. Throws ArchiveError `invalid_archive` for malformed records, one of these keys twice, an
@@ -33742,6 +33742,8 @@ function isRoot({ storedName, type }) {
 /** Of all PAX headers and long names before one member. */
 const MAX_EXTENSION_BYTES = 64 * 1024;
 const END_BLOCKS = 2;
+/** Of eleven octal digits. */
+const MAX_USTAR_SIZE = 0o77777777777;
 const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES);
 const EMPTY_SHA256 = (0,external_node_crypto_namespaceObject.hash)('sha256', '', 'hex');
 /**
@@ -33907,6 +33909,8 @@ function tar_listing_toEntry(header, { pax = {}, name, linkName }) {
     const size = pax.size ?? header.size;
     if (type === 'symlink' && size > 0)
         throw unsafeEntry(storedName, 'is a symlink that contains data');
+    if (!agrees(header.size, size))
+        throw invalidEntry(storedName, 'has another size in its PAX header than in its own');
     return {
         name: storedName.startsWith('./') ? storedName.slice(2) : storedName,
         storedName,
@@ -33916,6 +33920,10 @@ function tar_listing_toEntry(header, { pax = {}, name, linkName }) {
         executable: header.executable,
         target: type === 'symlink' ? (pax.linkpath ?? linkName ?? decodeEntryText(header.linkName, 'utf-8')) : null,
     };
+}
+/** A header's own field is at zero or full where a PAX size does not fit into it. */
+function agrees(own, size) {
+    return own === size || (size > MAX_USTAR_SIZE && (own === 0 || own === MAX_USTAR_SIZE));
 }
 function memberType(type, name) {
     if (type === 'file' && name.endsWith('/'))

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { StreamedDigest } from '../trust/streamed-digest.ts'
-import { type ArchiveEntry, type ExtractableType, invalidArchive, unsafeEntry } from './archive-entry.ts'
+import { type ArchiveEntry, type ExtractableType, invalidArchive, invalidEntry, unsafeEntry } from './archive-entry.ts'
 import {
   type ExtractionLimits,
   verifyEntryCount,
@@ -37,6 +37,8 @@ export function isRoot({ storedName, type }: TarEntry): boolean {
 /** Of all PAX headers and long names before one member. */
 const MAX_EXTENSION_BYTES = 64 * 1024
 const END_BLOCKS = 2
+/** Of eleven octal digits. */
+const MAX_USTAR_SIZE = 0o77777777777
 const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES)
 const EMPTY_SHA256 = hash('sha256', '', 'hex')
 
@@ -223,6 +225,7 @@ function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announced): Om
   const type = memberType(header.type, storedName)
   const size = pax.size ?? header.size
   if (type === 'symlink' && size > 0) throw unsafeEntry(storedName, 'is a symlink that contains data')
+  if (!agrees(header.size, size)) throw invalidEntry(storedName, 'has another size in its PAX header than in its own')
   return {
     name: storedName.startsWith('./') ? storedName.slice(2) : storedName,
     storedName,
@@ -232,6 +235,11 @@ function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announced): Om
     executable: header.executable,
     target: type === 'symlink' ? (pax.linkpath ?? linkName ?? decodeEntryText(header.linkName, 'utf-8')) : null,
   }
+}
+
+/** A header's own field is at zero or full where a PAX size does not fit into it. */
+function agrees(own: number, size: number): boolean {
+  return own === size || (size > MAX_USTAR_SIZE && (own === 0 || own === MAX_USTAR_SIZE))
 }
 
 function memberType(type: TarHeader['type'], name: string): ExtractableType {

@@ -23,7 +23,7 @@ const DECIMAL = /^(0|[1-9][0-9]{0,14})$/
 const MAX_KEY_BYTES = 64
 const KEY_STARTS: ReadonlySet<number> = new Set(Buffer.from('plsGS'))
 const NAMING_KEYS: ReadonlySet<string> = new Set(['path', 'linkpath', 'size'])
-const SPECIAL_KEY = /^(GNU\.|SCHILY\.(realsize|filetype)$)/
+const SPECIAL_KEY = /^(GNU\.|SUN\.|SCHILY\.(realsize|filetype)$)/
 
 /**
  * The fields of a PAX extended header about one member. Keys that change neither name nor content, like times and
