@@ -28039,13 +28039,17 @@ const UNIX_TYPES = new Map([
     [0o120000, 'symlink'],
     [0o140000, 'socket'],
 ]);
-/** Systems on which an archive's Unix modes mean something; unzip ignores those of any other. */
-const UNIX_SYSTEMS = new Set([3, 19]);
+const DOS = 0;
+const UNIX = 3;
+/** Systems on which an archive's Unix modes mean something. */
+const UNIX_SYSTEMS = new Set([UNIX, 19]);
 /**
  * What an entry is: its Unix type where a Unix gave it one, else a directory by its final `/`.
- * Throws ArchiveError `unsafe_archive` when the attributes call it a directory but its name does not.
+ * Throws ArchiveError `unsafe_archive` when the attributes call it a directory but its name does not, or a symlink,
+ * device or the like though neither a Unix nor DOS made it: of other systems tools make either that or a file.
  */
 function entryType(attributes, name) {
+    verifySystem(attributes, name);
     const unixType = unixMode(attributes) & TYPE_MASK;
     const isNamedDirectory = name.endsWith('/');
     const isMarkedDirectory = unixType === DIRECTORY_TYPE || (unixType === 0 && (attributes.external & DOS_DIRECTORY) !== 0);
@@ -28054,6 +28058,14 @@ function entryType(attributes, name) {
     if (unixType === 0)
         return isNamedDirectory ? 'directory' : 'file';
     return UNIX_TYPES.get(unixType) ?? 'unknown type';
+}
+/** What DOS made is the file that unzip makes of it. */
+function verifySystem({ system, external }, name) {
+    if (system === UNIX || system === DOS)
+        return;
+    const type = UNIX_TYPES.get((external >>> 16) & TYPE_MASK) ?? 'file';
+    if (type !== 'file' && type !== 'directory')
+        throw unsafeEntry(name, `is marked as a ${type} by a system (${system}) of which tools make different things`);
 }
 function isOwnerExecutable(attributes) {
     return (unixMode(attributes) & OWNER_EXECUTE) !== 0;
@@ -28069,6 +28081,8 @@ function unixMode({ system, external }) {
 const ZIP64_ID = 0x0001;
 const UNICODE_PATH_ID = 0x7075;
 const UNICODE_PATH_VERSION = 1;
+/** ASi Unix and libarchive's own: some tools take an entry's type and a symlink's target from them. */
+const TYPE_IDS = new Set([0x756e, 0x6c78]);
 /** A Unicode path's version and the CRC of the name that it replaces. */
 const UNICODE_PATH_PREFIX_BYTES = 5;
 const FIELD_HEADER_BYTES = 4;
@@ -28080,7 +28094,7 @@ class ZipExtraFields {
     #unicodePath;
     /**
      * `name` is the entry's, for messages. Throws ArchiveError `invalid_archive` when a field is cut short, or one that
-     * matters is there twice.
+     * matters is there twice, `unsafe_archive` for one that gives the entry another type in some tools.
      */
     constructor(extra, name) {
         this.#name = name;
@@ -28090,6 +28104,8 @@ class ZipExtraFields {
             if (end > extra.length)
                 throw invalidEntry(name, 'has an extra field that is cut short');
             const value = extra.subarray(at + FIELD_HEADER_BYTES, end);
+            if (TYPE_IDS.has(id))
+                throw unsafeEntry(name, 'has an extra field that could make it a symlink');
             if (id === ZIP64_ID)
                 this.#zip64 = this.#onlyOnce(this.#zip64, value);
             if (id === UNICODE_PATH_ID)
@@ -28391,8 +28407,11 @@ function toEntryError(error, entry) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip-data-descriptor.js
+
+
 const SIGNATURE = 0x08074b50;
 const SIGNATURE_BYTES = 4;
+const SIGNATURE_TEXT = 'PK\x07\x08';
 /** CRC and two sizes of 32 or 64 bits; each with or without the signature before it. */
 const SHORT_BYTES = 12;
 const LONG_BYTES = 20;
@@ -28415,6 +28434,23 @@ function readShortSizes(fields) {
 function readLongSizes(fields) {
     return [Number(fields.readBigUInt64LE(4)), Number(fields.readBigUInt64LE(12))];
 }
+/**
+ * The first descriptor's signature after the start of an entry's data is at its end. Pauses after each window. Throws
+ * ArchiveError `invalid_archive` where it is not so.
+ */
+function* verifyFirstSignature(window, { name, dataOffset, packedSize }) {
+    const dataEnd = dataOffset + packedSize;
+    const end = dataEnd + SIGNATURE_BYTES;
+    for (let at = dataOffset; at + SIGNATURE_BYTES <= end; at += read_window_WINDOW_BYTES - SIGNATURE_BYTES + 1) {
+        const found = window.look(at, Math.min(read_window_WINDOW_BYTES, end - at)).indexOf(SIGNATURE_TEXT, 0, 'latin1');
+        if (found !== -1 && at + found === dataEnd)
+            return;
+        if (found !== -1)
+            throw invalidEntry(name, "contains a data descriptor's signature, where another reader could see its end");
+        yield;
+    }
+    throw invalidEntry(name, "is stored without a size or a data descriptor's signature to show its end");
+}
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip-local-headers.js
 
@@ -28431,11 +28467,14 @@ const READ_AHEAD_BYTES = 64 * 1024;
 /**
  * The directory's entries in the order of their data, each with a local header that agrees with the directory: name,
  * its encoding, method and, without a data descriptor, CRC and sizes; with one, they may be left open. Every byte before
- * the directory belongs to exactly one entry, so that a reader who goes from local header to local header sees the same
- * entries. Throws ArchiveError `invalid_archive` where it is not so.
+ * the directory belongs to exactly one entry. A reader who goes from local header to local header sees the same entries,
+ * because deflated data tells its own end, and stored data of open size ends at the first descriptor's signature.
+ * Throws ArchiveError `invalid_archive` where it is not so.
  */
-async function locateEntries({ window, slice }, directory) {
+async function locateEntries(zip, directory) {
+    const { window, slice } = zip;
     const located = [];
+    const endless = [];
     let taken = { end: 0, last: null, hasDescriptor: false };
     await slice.forEach(directory.entries.toSorted((a, b) => a.headerOffset - b.headerOffset), entry => {
         if (entry.headerOffset < taken.end)
@@ -28449,8 +28488,12 @@ async function locateEntries({ window, slice }, directory) {
             throw invalidEntry(entry.name, 'reaches into the directory');
         // Not copied: copies of a large listing would double the memory that it takes.
         located.push(Object.assign(entry, { dataOffset }));
+        if (isEndless(header, entry))
+            endless.push(Object.assign(entry, { dataOffset }));
     });
     verifyGap(window, taken, directory.offset);
+    for (const entry of endless)
+        await slice.run(verifyFirstSignature(window, entry));
     return located;
 }
 /** There is nothing, or exactly the data descriptor that the last entry announces. */
@@ -28498,14 +28541,24 @@ function zip_local_headers_readHeader(window, { name, headerOffset }) {
     const fields = new ZipExtraFields(fixed.subarray(extraAt), name);
     return { fixed, flags: fixed.readUInt16LE(6), rawName: fixed.subarray(zip_local_headers_HEADER_BYTES, extraAt), fields, bytes };
 }
-/** With a data descriptor the writer may not have known them yet, and left them at zero or saturated. */
-function verifySizes(header, entry) {
+/** Whether only a data descriptor's signature tells a reader of a stream where the data ends. */
+function isEndless(header, { method }) {
+    return method === 'stored' && hasDescriptor(header) && isLeftOpen(localSizes(header).packedSize);
+}
+/** With a data descriptor the writer may not have known a value yet. */
+function isLeftOpen(value) {
+    return value === 0 || value === zip_local_headers_SATURATED_32;
+}
+function localSizes(header) {
     const { fixed, fields } = header;
-    const isStreamed = hasDescriptor(header);
-    const agrees = (value, expected) => value === expected || (isStreamed && (value === 0 || value === zip_local_headers_SATURATED_32));
     const sizes = [fixed.readUInt32LE(22), fixed.readUInt32LE(18)];
-    const [size, packedSize] = isStreamed && !fields.hasZip64 ? sizes : fields.resolveZip64(sizes);
-    if (!agrees(fixed.readUInt32LE(14), entry.crc))
+    const [size = 0, packedSize = 0] = hasDescriptor(header) && !fields.hasZip64 ? sizes : fields.resolveZip64(sizes);
+    return { size, packedSize };
+}
+function verifySizes(header, entry) {
+    const agrees = (value, expected) => value === expected || (hasDescriptor(header) && isLeftOpen(value));
+    const { size, packedSize } = localSizes(header);
+    if (!agrees(header.fixed.readUInt32LE(14), entry.crc))
         throw contradiction(entry, 'CRC');
     if (!agrees(size, entry.size) || !agrees(packedSize, entry.packedSize))
         throw contradiction(entry, 'size');

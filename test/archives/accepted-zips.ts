@@ -92,7 +92,9 @@ export const ACCEPTED_ZIPS: readonly AcceptedZip[] = [
   accepted('a symlink by Unix bits that DOS wrote, as the file that unzip makes of it', [A, { ...symlink('l', 'a'), system: DOS }], { files: { a: 'first', l: 'a' } }),
   accepted('x bits that DOS wrote, dropped', [{ ...A, mode: PROGRAM, system: DOS }]),
   accepted('a directory by its name, with the bits of a file that DOS wrote', [A, { ...directory('d/'), mode: FILE, system: DOS }], { directories: ['d'] }),
-  accepted('modes by OS X', [{ ...A, mode: PROGRAM, system: 19 }, { ...symlink('l', 'a'), system: 19 }], { files: { a: 'first' }, programs: ['a'], symlinks: { l: 'a' } }),
+  accepted('modes by OS X', [{ ...A, mode: PROGRAM, system: 19 }], { files: { a: 'first' }, programs: ['a'] }),
+  accepted('stored data with a data descriptor, larger than one look', [{ ...file('large', LARGE), stored: true, descriptor: true }, A]),
+  accepted('a nested ZIP with data descriptors, of a size told before it', [streamedNested(), A]),
   accepted('zip64 with saturated fields', [A, B], {}, saturated()),
   accepted('zip64 with one saturated field', [A, B], {}, { zip64: {}, end: { count: 0xffff } }),
   accepted('zip64 sizes of an entry', [zip64Item()]),
@@ -116,6 +118,11 @@ function descriptor(data: string, bits: 32 | 64): Buffer {
   bytes.writeUIntLE(packedSize, 4, 4)
   bytes.writeUIntLE(size, 4 + bits / 8, 4)
   return bytes
+}
+
+function streamedNested(): ZipItem {
+  const data = buildZip([{ ...A, descriptor: true }])
+  return { ...file('nested.zip', data), stored: true, descriptor: true, local: { size: data.length, packedSize: data.length } }
 }
 
 function saturated(): ZipShape {

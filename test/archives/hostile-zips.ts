@@ -119,7 +119,37 @@ const sameNames: HostileZip[] = [
   zip('unsafe_archive--below-a-later-symlink', [GOOD, directory('d/'), file('l/evil'), symlink('l', 'd')]),
 ]
 
+/** Some tools make of it what the mode says, others a file. */
+function madeBy(system: number, what: string, mode: number): HostileZip {
+  return zip(`unsafe_archive--${what}-by-system-${system}`, [GOOD, { ...symlink('x', 'good.txt'), mode, system }])
+}
+
+/** The value of an ASi Unix field that makes an entry a symlink. */
+function asiLink(target: string): Buffer {
+  const value = Buffer.concat([Buffer.alloc(10), Buffer.from(target)])
+  value.writeUInt16LE(SYMLINK, 0)
+  value.writeUInt32LE(target.length, 2)
+  const crc = Buffer.alloc(4)
+  crc.writeUInt32LE(crc32(value))
+  return extraField(0x756e, Buffer.concat([crc, value]))
+}
+
+/** libarchive's own field of a local header: which of its values are there, system and attributes. */
+function libarchiveLink(): Buffer {
+  const value = Buffer.from([0x05, 0x14, 0x03, 0, 0, 0, 0])
+  value.writeUInt32LE((SYMLINK << 16) >>> 0, 3)
+  return extraField(0x6c78, value)
+}
+
 const types: HostileZip[] = [
+  ...[5, 10, 16, 19, 30].map(system => madeBy(system, 'symlink', SYMLINK)),
+  madeBy(5, 'fifo', UNIX_TYPE.fifo),
+  madeBy(19, 'character-device', UNIX_TYPE.characterDevice),
+  named('type-by-asi-unix-field', 'x', { both: { extra: asiLink('/etc/passwd') } }),
+  named('type-by-asi-unix-field-of-the-directory', 'x', { central: { extra: asiLink('/etc/passwd') } }),
+  named('type-by-asi-unix-field-of-the-local-header', 'x', { local: { extra: asiLink('/etc/passwd') } }),
+  named('type-by-libarchive-field-of-the-local-header', 'x', { local: { extra: libarchiveLink() } }),
+  named('type-by-libarchive-field-of-the-directory', 'x', { central: { extra: libarchiveLink() } }),
   named('fifo', 'x', { mode: UNIX_TYPE.fifo }),
   named('character-device', 'x', { mode: UNIX_TYPE.characterDevice }),
   named('block-device', 'x', { mode: UNIX_TYPE.blockDevice }),
@@ -161,6 +191,8 @@ const symlinks: HostileZip[] = [
 
 /** A local header and its data, of an entry that no directory lists. */
 const HIDDEN = buildZip([file('hidden', 'evil')]).subarray(0, 30 + 'hidden'.length + deflateRawSync(Buffer.from('evil')).length)
+
+const STREAMED: Partial<ZipItem> = { stored: true, descriptor: true }
 
 function damaged(what: string, item: Partial<ZipItem>): HostileZip {
   return zip(`invalid_archive--${what}`, [GOOD, { ...file('x', 'some data'), ...item }])
@@ -210,7 +242,18 @@ const headers: HostileZip[] = [
   damaged('descriptor-with-more-behind-it', { descriptor: true, behind: Buffer.alloc(8) }),
   damaged('descriptor-not-announced', { behind: descriptorOf({}) }),
   damaged('entry-hidden-behind-a-descriptor', { descriptor: true, behind: HIDDEN }),
+  damaged('entry-hidden-in-stored-data-behind-a-descriptor', { ...STREAMED, data: Buffer.concat([Buffer.from('some data'), descriptorOf({}), HIDDEN]) }),
+  damaged('descriptor-in-stored-data-of-saturated-size', { ...STREAMED, data: descriptorOf({}), local: { size: 0xffffffff, packedSize: 0xffffffff } }),
+  damaged('descriptor-in-stored-data-across-two-looks', { ...STREAMED, data: Buffer.concat([Buffer.alloc(MIB - 2), descriptorOf({})]) }),
+  damaged('descriptor-without-its-signature-after-stored-data', { stored: true, both: { flags: 8 }, local: { crc: 0, size: 0, packedSize: 0 }, behind: storedDescriptor() }),
 ]
+
+/** Of `some data`, stored, without the signature. */
+function storedDescriptor(): Buffer {
+  const bytes = Buffer.from(descriptorOf({}).subarray(4))
+  bytes.writeUInt32LE('some data'.length, 4)
+  return bytes
+}
 
 /** Of `some data`. */
 function descriptorOf(lie: { crc?: number; size?: number }): Buffer {

@@ -1,7 +1,10 @@
+import { invalidEntry } from '../../core/archive/archive-entry.ts'
+import { type ReadWindow, WINDOW_BYTES } from './read-window.ts'
 import type { ZipEntry } from './zip-directory.ts'
 
 const SIGNATURE = 0x08074b50
 const SIGNATURE_BYTES = 4
+const SIGNATURE_TEXT = 'PK\x07\x08'
 /** CRC and two sizes of 32 or 64 bits; each with or without the signature before it. */
 const SHORT_BYTES = 12
 const LONG_BYTES = 20
@@ -25,4 +28,24 @@ function readShortSizes(fields: Buffer): [number, number] {
 
 function readLongSizes(fields: Buffer): [number, number] {
   return [Number(fields.readBigUInt64LE(4)), Number(fields.readBigUInt64LE(12))]
+}
+
+/**
+ * The first descriptor's signature after the start of an entry's data is at its end. Pauses after each window. Throws
+ * ArchiveError `invalid_archive` where it is not so.
+ */
+export function* verifyFirstSignature(
+  window: ReadWindow,
+  { name, dataOffset, packedSize }: ZipEntry & { dataOffset: number },
+): Generator<void, void> {
+  const dataEnd = dataOffset + packedSize
+  const end = dataEnd + SIGNATURE_BYTES
+  for (let at = dataOffset; at + SIGNATURE_BYTES <= end; at += WINDOW_BYTES - SIGNATURE_BYTES + 1) {
+    const found = window.look(at, Math.min(WINDOW_BYTES, end - at)).indexOf(SIGNATURE_TEXT, 0, 'latin1')
+    if (found !== -1 && at + found === dataEnd) return
+    if (found !== -1)
+      throw invalidEntry(name, "contains a data descriptor's signature, where another reader could see its end")
+    yield
+  }
+  throw invalidEntry(name, "is stored without a size or a data descriptor's signature to show its end")
 }

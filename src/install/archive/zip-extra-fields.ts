@@ -4,6 +4,8 @@ import { invalidEntry, unsafeEntry } from '../../core/archive/archive-entry.ts'
 const ZIP64_ID = 0x0001
 const UNICODE_PATH_ID = 0x7075
 const UNICODE_PATH_VERSION = 1
+/** ASi Unix and libarchive's own: some tools take an entry's type and a symlink's target from them. */
+const TYPE_IDS: ReadonlySet<number> = new Set([0x756e, 0x6c78])
 /** A Unicode path's version and the CRC of the name that it replaces. */
 const UNICODE_PATH_PREFIX_BYTES = 5
 const FIELD_HEADER_BYTES = 4
@@ -17,7 +19,7 @@ export class ZipExtraFields {
 
   /**
    * `name` is the entry's, for messages. Throws ArchiveError `invalid_archive` when a field is cut short, or one that
-   * matters is there twice.
+   * matters is there twice, `unsafe_archive` for one that gives the entry another type in some tools.
    */
   constructor(extra: Buffer, name: string) {
     this.#name = name
@@ -26,6 +28,7 @@ export class ZipExtraFields {
       const end = at + FIELD_HEADER_BYTES + extra.readUInt16LE(at + 2)
       if (end > extra.length) throw invalidEntry(name, 'has an extra field that is cut short')
       const value = extra.subarray(at + FIELD_HEADER_BYTES, end)
+      if (TYPE_IDS.has(id)) throw unsafeEntry(name, 'has an extra field that could make it a symlink')
       if (id === ZIP64_ID) this.#zip64 = this.#onlyOnce(this.#zip64, value)
       if (id === UNICODE_PATH_ID) this.#unicodePath = this.#onlyOnce(this.#unicodePath, value)
       at = end

@@ -2,7 +2,7 @@ import { isAscii } from 'node:buffer'
 import { invalidArchive, invalidEntry } from '../../core/archive/archive-entry.ts'
 import type { OpenZip } from './open-zip.ts'
 import type { ReadWindow } from './read-window.ts'
-import { isDescriptorOf, MAX_DESCRIPTOR_BYTES } from './zip-data-descriptor.ts'
+import { isDescriptorOf, MAX_DESCRIPTOR_BYTES, verifyFirstSignature } from './zip-data-descriptor.ts'
 import { isUtf8Name, parseMethod, verifyFlags, type ZipDirectory, type ZipEntry } from './zip-directory.ts'
 import { ZipExtraFields } from './zip-extra-fields.ts'
 
@@ -39,11 +39,14 @@ interface TakenUp {
 /**
  * The directory's entries in the order of their data, each with a local header that agrees with the directory: name,
  * its encoding, method and, without a data descriptor, CRC and sizes; with one, they may be left open. Every byte before
- * the directory belongs to exactly one entry, so that a reader who goes from local header to local header sees the same
- * entries. Throws ArchiveError `invalid_archive` where it is not so.
+ * the directory belongs to exactly one entry. A reader who goes from local header to local header sees the same entries,
+ * because deflated data tells its own end, and stored data of open size ends at the first descriptor's signature.
+ * Throws ArchiveError `invalid_archive` where it is not so.
  */
-export async function locateEntries({ window, slice }: OpenZip, directory: ZipDirectory): Promise<LocatedZipEntry[]> {
+export async function locateEntries(zip: OpenZip, directory: ZipDirectory): Promise<LocatedZipEntry[]> {
+  const { window, slice } = zip
   const located: LocatedZipEntry[] = []
+  const endless: LocatedZipEntry[] = []
   let taken: TakenUp = { end: 0, last: null, hasDescriptor: false }
   await slice.forEach(
     directory.entries.toSorted((a, b) => a.headerOffset - b.headerOffset),
@@ -57,9 +60,11 @@ export async function locateEntries({ window, slice }: OpenZip, directory: ZipDi
       if (taken.end > directory.offset) throw invalidEntry(entry.name, 'reaches into the directory')
       // Not copied: copies of a large listing would double the memory that it takes.
       located.push(Object.assign(entry, { dataOffset }))
+      if (isEndless(header, entry)) endless.push(Object.assign(entry, { dataOffset }))
     },
   )
   verifyGap(window, taken, directory.offset)
+  for (const entry of endless) await slice.run(verifyFirstSignature(window, entry))
   return located
 }
 
@@ -109,15 +114,28 @@ function readHeader(window: ReadWindow, { name, headerOffset }: ZipEntry): Local
   return { fixed, flags: fixed.readUInt16LE(6), rawName: fixed.subarray(HEADER_BYTES, extraAt), fields, bytes }
 }
 
-/** With a data descriptor the writer may not have known them yet, and left them at zero or saturated. */
-function verifySizes(header: LocalHeader, entry: ZipEntry): void {
+/** Whether only a data descriptor's signature tells a reader of a stream where the data ends. */
+function isEndless(header: LocalHeader, { method }: ZipEntry): boolean {
+  return method === 'stored' && hasDescriptor(header) && isLeftOpen(localSizes(header).packedSize)
+}
+
+/** With a data descriptor the writer may not have known a value yet. */
+function isLeftOpen(value: number): boolean {
+  return value === 0 || value === SATURATED_32
+}
+
+function localSizes(header: LocalHeader): { size: number; packedSize: number } {
   const { fixed, fields } = header
-  const isStreamed = hasDescriptor(header)
-  const agrees = (value: number | undefined, expected: number): boolean =>
-    value === expected || (isStreamed && (value === 0 || value === SATURATED_32))
   const sizes = [fixed.readUInt32LE(22), fixed.readUInt32LE(18)]
-  const [size, packedSize] = isStreamed && !fields.hasZip64 ? sizes : fields.resolveZip64(sizes)
-  if (!agrees(fixed.readUInt32LE(14), entry.crc)) throw contradiction(entry, 'CRC')
+  const [size = 0, packedSize = 0] = hasDescriptor(header) && !fields.hasZip64 ? sizes : fields.resolveZip64(sizes)
+  return { size, packedSize }
+}
+
+function verifySizes(header: LocalHeader, entry: ZipEntry): void {
+  const agrees = (value: number, expected: number): boolean =>
+    value === expected || (hasDescriptor(header) && isLeftOpen(value))
+  const { size, packedSize } = localSizes(header)
+  if (!agrees(header.fixed.readUInt32LE(14), entry.crc)) throw contradiction(entry, 'CRC')
   if (!agrees(size, entry.size) || !agrees(packedSize, entry.packedSize)) throw contradiction(entry, 'size')
 }
 
