@@ -17773,7 +17773,7 @@ function toHostError(error, doing) {
             });
         case 'EACCES':
         case 'EPERM':
-            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user write access to the project root and everything in it.`, { cause: error });
+            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user write access to the project root and everything in it${errno === 'EPERM' ? ', and look with lsattr for what was made immutable' : ''}.`, { cause: error });
         case 'EROFS':
             return new DeploymentError('host_not_writable', `The file system is mounted read-only; this was found while ${doing} (${errno}). Mount it writable, or correct project-root.`, { cause: error });
         default: {
@@ -18555,7 +18555,7 @@ const treeSchema = schemas_lazy(() => object({
 }));
 /** The record of an extracted tree, without the keep-paths, which belong to the host. */
 function buildTreeRecord(tree, keepPaths) {
-    const isOurs = ({ path }) => !keepPaths.some(kept => path === kept || path.startsWith(`${kept}/`));
+    const isOurs = isOursIn(keepPaths);
     const files = tree.files.filter(isOurs);
     const digests = new Map(tree.files.map(({ path, sha256 }) => [path, sha256]));
     const symlinks = tree.symlinks.filter(isOurs).map(({ path, target, file }) => {
@@ -18563,6 +18563,9 @@ function buildTreeRecord(tree, keepPaths) {
         return { path, target, ...(sha256 === undefined ? {} : { sha256 }) };
     });
     return { digest: digestOf({ files, symlinks }), files, symlinks };
+}
+function isOursIn(keepPaths) {
+    return ({ path }) => !keepPaths.some(kept => path === kept || path.startsWith(`${kept}/`));
 }
 /** A symlink to a file counts with the bytes of that file. Where they are not recorded, its target says which it is. */
 function digestOf({ files, symlinks }) {
@@ -18660,7 +18663,7 @@ async function compareTree({ root, keepPaths }, record, signal) {
     const found = new Map((await walkTree(root, new Set(keepPaths))).map(entry => [entry.path, entry]));
     const digester = new FileDigester(signal);
     const difference = { missing: [], extra: [], changed: [] };
-    for (const expected of [...record.files, ...record.symlinks]) {
+    for (const expected of [...record.files, ...record.symlinks].filter(isOursIn(keepPaths))) {
         const { path } = expected;
         const entry = found.get(path);
         found.delete(path);
@@ -19236,7 +19239,7 @@ function requireNoMountPoint(root) {
     const [point] = mountPointsIn(root);
     if (point === undefined)
         return;
-    throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment replaces: its volume would move with the old version. Nothing was changed. Mount it elsewhere, make the path in ${root} a symlink to it, and list that path in keep-paths.`);
+    throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment replaces: its volume would move with the old version. Nothing was changed. Mount it elsewhere, make the path in ${root} a symlink to it, and add that path to those in keep-paths.`);
 }
 /**
  * Asks the system, by a rename that must fail: no directory can replace one that is not empty. Where the path may not be
@@ -22899,8 +22902,9 @@ async function move_putAside(root, found) {
     await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
     return [putAsideSync(root, found)];
 }
+/** A name of at most 255 bytes: 60 UTF-16 units are 180. */
 function putAsideSync(root, { path, at }) {
-    const name = (0,external_node_path_namespaceObject.relative)(root, path).replaceAll('/', '_').slice(-100);
+    const name = (0,external_node_path_namespaceObject.relative)(root, path).replaceAll('/', '_').slice(-60);
     const aside = `${SET_ASIDE}/${Date.now()}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}-${name}`;
     (0,external_node_fs_namespaceObject.renameSync)(at, (0,external_node_path_namespaceObject.join)(root, aside));
     return aside;
@@ -23076,7 +23080,20 @@ function parseJournalText(bytes) {
     const tail = bytes.subarray(length);
     if (tail.includes(0) || !hasUnwrittenSector(bytes, { start: length, end: startOfPadding(bytes) }))
         verifyTail(records.length + 1, tail.toString('utf8'));
-    return { records, length };
+    return { records, length, behind: findWholeRecords(tail) };
+}
+function findWholeRecords(tail) {
+    const lines = tail.toString('latin1').split('\n').slice(0, -1);
+    return lines.flatMap(line => {
+        const text = Buffer.from(line, 'latin1').toString('utf8');
+        const seq = Number(/^\{"seq":(\d{1,9}),/.exec(text)?.[1]);
+        try {
+            return [parseLine(seq, text)];
+        }
+        catch {
+            return [];
+        }
+    });
 }
 /** Where the padding begins that the bytes end with. */
 function startOfPadding(bytes) {
@@ -23374,16 +23391,39 @@ function openJournal(path, redact = text => text) {
  * made. Throws JournalDamage when anything else in it is not what this action writes.
  */
 function readJournal(path) {
-    const bytes = readBytes(path);
-    if (bytes === undefined)
+    const text = readText(path);
+    if (text === undefined)
         return undefined;
-    const parsed = array(journal_recordSchema).safeParse(parseJournalText(bytes).records);
+    const parsed = array(journal_recordSchema).safeParse(text.records);
     if (!parsed.success) {
         const [place = 0, ...field] = parsed.error.issues[0]?.path ?? [];
         throw new JournalDamage(`its line ${Number(place) + 1} has an unexpected ${field.join('.') || 'content'}`);
     }
     verifySequence(parsed.data);
+    verifyBehind(text);
     return parsed.data;
+}
+/**
+ * The changes that were announced behind a torn record. None of them was made, unless a damaged disk has torn that record
+ * later.
+ */
+function readUnprovenChanges(path) {
+    const { records = [], behind = [] } = readText(path) ?? {};
+    const changes = recordsIn(behind).flatMap(record => (record.record === 'change' ? [record.change] : []));
+    return changes.map((change, index) => ({ seq: records.length + 1 + index, change }));
+}
+/** What follows a durable record was written when that one was on the disk, and so was all before it. */
+function verifyBehind({ records, behind }) {
+    const isProven = recordsIn(behind.slice(0, -1)).some(({ record }) => DURABLE.has(record));
+    if (isProven)
+        throw new JournalDamage(`its line ${records.length + 1} was written, and has been damaged since`);
+}
+function recordsIn(values) {
+    return values.flatMap(value => journal_recordSchema.safeParse(value).data ?? []);
+}
+function readText(path) {
+    const bytes = readBytes(path);
+    return bytes && parseJournalText(bytes);
 }
 /** The changes that were announced and not undone yet, oldest first. */
 function pendingChanges(records) {
@@ -23652,6 +23692,12 @@ function rollbackFailed(pending, error) {
 
 
 const MAX_RECOVERIES = 5;
+/** How a run that was cut off ended. */
+const ROLLED_BACK = {
+    failed: 'before it had changed anything',
+    rolled_back: 'and rolled back afterwards',
+    inconsistent: 'and could not be rolled back',
+};
 /**
  * Ends what a dead run left: before its commit by a rollback, after it by finishing the cleanup. Reports the dead run's
  * outcome in its name. The caller holds the lock. Returns undefined when nothing was left.
@@ -23661,7 +23707,7 @@ async function recover(host) {
     const { layout, log } = host;
     await removeStrayTemporaries(layout, log);
     await retryDiscarded(layout, log);
-    const records = readRecords(layout.journal);
+    const records = readRecords(layout);
     const [begin] = records;
     if (begin?.record !== 'begin') {
         await cleanStaging(layout, log);
@@ -23685,6 +23731,8 @@ async function recover(host) {
 function isInDoubt({ root, journal }) {
     try {
         const records = readJournal(journal) ?? [];
+        if (isAnyMade(root, readUnprovenChanges(journal)))
+            return true;
         return findCommit(records) === undefined && isAnyMade(root, pendingChanges(records));
     }
     catch {
@@ -23756,7 +23804,7 @@ async function endRolledBack({ layout, log }, run) {
     });
     if (known?.outcome === rolledBack.outcome)
         return known;
-    const ended = rolledBack.outcome === 'failed' ? 'before it had changed anything' : 'and rolled back afterwards';
+    const ended = ROLLED_BACK[rolledBack.outcome];
     const message = `The run was cut off in state ${lastState(record)} ${ended}.`;
     return buildEnd(new Date(), {
         ...rolledBack,
@@ -23810,9 +23858,12 @@ function terminalState({ outcome }) {
 function lastState(record) {
     return record.states.at(-1)?.state ?? 'pending';
 }
-function readRecords(path) {
+function readRecords({ root, journal: path }) {
     try {
-        return readJournal(path) ?? [];
+        const records = readJournal(path) ?? [];
+        if (isAnyMade(root, readUnprovenChanges(path)))
+            throw new JournalDamage('a change was made that is announced behind a torn record');
+        return records;
     }
     catch (error) {
         const found = error instanceof JournalDamage ? error.message : toHostError(error, `reading ${path}`).message;
@@ -33632,13 +33683,13 @@ function parseTarHeader(block) {
     if (magic !== USTAR_MAGIC && magic !== GNU_MAGIC && magic !== NO_MAGIC) {
         throw invalidArchive('a tar header has an unknown format');
     }
-    const prefix = readText(block, FIELDS.prefix);
+    const prefix = tar_header_readText(block, FIELDS.prefix);
     if (magic !== USTAR_MAGIC && prefix.length > 0) {
         throw invalidArchive('a tar header has a prefix of its name without the ustar magic, so that some tools ignore it');
     }
     return {
-        name: prefixedName(prefix, readText(block, FIELDS.name)),
-        linkName: readText(block, FIELDS.linkName),
+        name: prefixedName(prefix, tar_header_readText(block, FIELDS.name)),
+        linkName: tar_header_readText(block, FIELDS.linkName),
         type: TYPES.get(latin1Of(block, FIELDS.type)) ?? 'unknown type',
         size: readOctal(block, FIELDS.size),
         executable: (readOctal(block, FIELDS.mode) & tar_header_OWNER_EXECUTE) !== 0,
@@ -33658,7 +33709,7 @@ function prefixedName(prefix, name) {
     return prefix.length === 0 ? name : Buffer.concat([prefix, Buffer.from('/'), name]);
 }
 /** A copy, because the block is reused. */
-function readText(block, { at, length }) {
+function tar_header_readText(block, { at, length }) {
     const bytes = block.subarray(at, at + length);
     const end = bytes.indexOf(0);
     return Buffer.from(end === -1 ? bytes : bytes.subarray(0, end));

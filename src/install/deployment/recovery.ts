@@ -20,6 +20,7 @@ import {
   openJournal,
   pendingChanges,
   readJournal,
+  readUnprovenChanges,
   removeJournal,
 } from '../transaction/journal.ts'
 import { JournalDamage } from '../transaction/journal-line.ts'
@@ -28,6 +29,13 @@ import { rollBack } from '../transaction/rollback.ts'
 import { isAnyMade, undoChanges } from '../transaction/transaction.ts'
 
 const MAX_RECOVERIES = 5
+
+/** How a run that was cut off ended. */
+const ROLLED_BACK = {
+  failed: 'before it had changed anything',
+  rolled_back: 'and rolled back afterwards',
+  inconsistent: 'and could not be rolled back',
+} as const
 
 type Begin = Extract<JournalRecord, { record: 'begin' }>
 type Commit = Extract<JournalRecord, { record: 'commit' }>
@@ -50,7 +58,7 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
   const { layout, log } = host
   await removeStrayTemporaries(layout, log)
   await retryDiscarded(layout, log)
-  const records = readRecords(layout.journal)
+  const records = readRecords(layout)
   const [begin] = records
   if (begin?.record !== 'begin') {
     await cleanStaging(layout, log)
@@ -74,6 +82,7 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
 export function isInDoubt({ root, journal }: Layout): boolean {
   try {
     const records = readJournal(journal) ?? []
+    if (isAnyMade(root, readUnprovenChanges(journal))) return true
     return findCommit(records) === undefined && isAnyMade(root, pendingChanges(records))
   } catch {
     return true
@@ -143,7 +152,7 @@ async function endRolledBack({ layout, log }: Host, run: DeadRun): Promise<Deplo
     undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,
   })
   if (known?.outcome === rolledBack.outcome) return known
-  const ended = rolledBack.outcome === 'failed' ? 'before it had changed anything' : 'and rolled back afterwards'
+  const ended = ROLLED_BACK[rolledBack.outcome]
   const message = `The run was cut off in state ${lastState(record)} ${ended}.`
   return buildEnd(new Date(), {
     ...rolledBack,
@@ -203,9 +212,12 @@ function lastState(record: DeploymentRecord): string {
   return record.states.at(-1)?.state ?? 'pending'
 }
 
-function readRecords(path: string): readonly JournalRecord[] {
+function readRecords({ root, journal: path }: Layout): readonly JournalRecord[] {
   try {
-    return readJournal(path) ?? []
+    const records = readJournal(path) ?? []
+    if (isAnyMade(root, readUnprovenChanges(path)))
+      throw new JournalDamage('a change was made that is announced behind a torn record')
+    return records
   } catch (error) {
     const found = error instanceof JournalDamage ? error.message : toHostError(error, `reading ${path}`).message
     throw new DeploymentError(

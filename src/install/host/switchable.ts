@@ -69,7 +69,7 @@ function requireNoMountPoint(root: string): void {
   if (point === undefined) return
   throw new DeploymentError(
     'unsafe_host',
-    `${point} is a mount point at or below ${root}, which a deployment replaces: its volume would move with the old version. Nothing was changed. Mount it elsewhere, make the path in ${root} a symlink to it, and list that path in keep-paths.`,
+    `${point} is a mount point at or below ${root}, which a deployment replaces: its volume would move with the old version. Nothing was changed. Mount it elsewhere, make the path in ${root} a symlink to it, and add that path to those in keep-paths.`,
   )
 }
 

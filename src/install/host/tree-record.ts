@@ -54,8 +54,7 @@ export function buildTreeRecord(
   tree: Pick<ExtractedTree, 'files' | 'symlinks'>,
   keepPaths: readonly string[],
 ): TreeRecord {
-  const isOurs = ({ path }: { path: string }): boolean =>
-    !keepPaths.some(kept => path === kept || path.startsWith(`${kept}/`))
+  const isOurs = isOursIn(keepPaths)
   const files = tree.files.filter(isOurs)
   const digests = new Map(tree.files.map(({ path, sha256 }) => [path, sha256]))
   const symlinks = tree.symlinks.filter(isOurs).map(({ path, target, file }) => {
@@ -63,6 +62,10 @@ export function buildTreeRecord(
     return { path, target, ...(sha256 === undefined ? {} : { sha256 }) }
   })
   return { digest: digestOf({ files, symlinks }), files, symlinks }
+}
+
+function isOursIn(keepPaths: readonly string[]) {
+  return ({ path }: { path: string }): boolean => !keepPaths.some(kept => path === kept || path.startsWith(`${kept}/`))
 }
 
 /** A symlink to a file counts with the bytes of that file. Where they are not recorded, its target says which it is. */
@@ -173,7 +176,7 @@ export async function compareTree(
   const found = new Map((await walkTree(root, new Set(keepPaths))).map(entry => [entry.path, entry]))
   const digester = new FileDigester(signal)
   const difference: TreeDifference = { missing: [], extra: [], changed: [] }
-  for (const expected of [...record.files, ...record.symlinks]) {
+  for (const expected of [...record.files, ...record.symlinks].filter(isOursIn(keepPaths))) {
     const { path } = expected
     const entry = found.get(path)
     found.delete(path)

@@ -11,6 +11,8 @@ export interface JournalText {
   readonly records: readonly unknown[]
   /** Of the whole records, in bytes. What follows them is a torn record, if any, and padding. */
   readonly length: number
+  /** The whole records behind a torn one. Nothing was durable when the power went, unless the torn one was damaged later. */
+  readonly behind: readonly unknown[]
 }
 
 /** What the journal is filled up with: room that is already allocated when a record needs it. */
@@ -44,7 +46,20 @@ export function parseJournalText(bytes: Buffer): JournalText {
   const tail = bytes.subarray(length)
   if (tail.includes(0) || !hasUnwrittenSector(bytes, { start: length, end: startOfPadding(bytes) }))
     verifyTail(records.length + 1, tail.toString('utf8'))
-  return { records, length }
+  return { records, length, behind: findWholeRecords(tail) }
+}
+
+function findWholeRecords(tail: Buffer): unknown[] {
+  const lines = tail.toString('latin1').split('\n').slice(0, -1)
+  return lines.flatMap(line => {
+    const text = Buffer.from(line, 'latin1').toString('utf8')
+    const seq = Number(/^\{"seq":(\d{1,9}),/.exec(text)?.[1])
+    try {
+      return [parseLine(seq, text)]
+    } catch {
+      return []
+    }
+  })
 }
 
 /** Where the padding begins that the bytes end with. */

@@ -12,7 +12,7 @@ import { type Change, changeSchema, isOfDeployment } from './change.ts'
 import { deploymentEndSchema } from './end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './facts.ts'
 import { JournalFile, writeNewJournal } from './journal-file.ts'
-import { formatLine, JournalDamage, parseJournalText } from './journal-line.ts'
+import { formatLine, JournalDamage, type JournalText, parseJournalText } from './journal-line.ts'
 import { type Redact, redactRecord } from './redaction.ts'
 
 /** The records of `journal.jsonl`, one in each line, oldest first. */
@@ -95,15 +95,41 @@ export function openJournal(path: string, redact: Redact = text => text): Journa
  * made. Throws JournalDamage when anything else in it is not what this action writes.
  */
 export function readJournal(path: string): JournalRecord[] | undefined {
-  const bytes = readBytes(path)
-  if (bytes === undefined) return undefined
-  const parsed = z.array(recordSchema).safeParse(parseJournalText(bytes).records)
+  const text = readText(path)
+  if (text === undefined) return undefined
+  const parsed = z.array(recordSchema).safeParse(text.records)
   if (!parsed.success) {
     const [place = 0, ...field] = parsed.error.issues[0]?.path ?? []
     throw new JournalDamage(`its line ${Number(place) + 1} has an unexpected ${field.join('.') || 'content'}`)
   }
   verifySequence(parsed.data)
+  verifyBehind(text)
   return parsed.data
+}
+
+/**
+ * The changes that were announced behind a torn record. None of them was made, unless a damaged disk has torn that record
+ * later.
+ */
+export function readUnprovenChanges(path: string): AnnouncedChange[] {
+  const { records = [], behind = [] } = readText(path) ?? {}
+  const changes = recordsIn(behind).flatMap(record => (record.record === 'change' ? [record.change] : []))
+  return changes.map((change, index) => ({ seq: records.length + 1 + index, change }))
+}
+
+/** What follows a durable record was written when that one was on the disk, and so was all before it. */
+function verifyBehind({ records, behind }: JournalText): void {
+  const isProven = recordsIn(behind.slice(0, -1)).some(({ record }) => DURABLE.has(record))
+  if (isProven) throw new JournalDamage(`its line ${records.length + 1} was written, and has been damaged since`)
+}
+
+function recordsIn(values: readonly unknown[]): JournalRecord[] {
+  return values.flatMap(value => recordSchema.safeParse(value).data ?? [])
+}
+
+function readText(path: string): JournalText | undefined {
+  const bytes = readBytes(path)
+  return bytes && parseJournalText(bytes)
 }
 
 /** The changes that were announced and not undone yet, oldest first. */

@@ -156,8 +156,9 @@ async function putAside(root: string, found: HeldPath): Promise<string[]> {
   return [putAsideSync(root, found)]
 }
 
+/** A name of at most 255 bytes: 60 UTF-16 units are 180. */
 function putAsideSync(root: string, { path, at }: HeldPath): string {
-  const name = relative(root, path).replaceAll('/', '_').slice(-100)
+  const name = relative(root, path).replaceAll('/', '_').slice(-60)
   const aside = `${SET_ASIDE}/${Date.now()}-${randomUUID().slice(0, 8)}-${name}`
   renameSync(at, join(root, aside))
   return aside

@@ -4,7 +4,7 @@ import { existsSync, linkSync, mkdirSync, readdirSync, readFileSync, renameSync,
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { DeployError } from '../../../src/core/errors.ts'
-import { recover } from '../../../src/install/deployment/recovery.ts'
+import { isInDoubt, recover } from '../../../src/install/deployment/recovery.ts'
 import { readInstalled } from '../../../src/install/host/installed.ts'
 import { readOwnIdentity } from '../../../src/install/host/process-identity.ts'
 import { applyChange, undoChange } from '../../../src/install/transaction/change.ts'
@@ -126,6 +126,25 @@ describe('recover', () => {
     await recover(scene.host)
     assert.deepEqual(scene.plugins(), before)
     assertReported(scene, { outcome: 'failed' })
+  })
+
+  it('refuses a journal in which a torn record is followed by a change that was made', async t => {
+    const scene = await makeScene(t)
+    const [first] = UPDATE
+    assert.ok(first !== undefined)
+    const state = { record: 'state', state: 's'.repeat(900), at: new Date().toISOString() } as const
+    scene.writeJournal([...begun(scene.sender), state, ...announced([first])])
+    await applyChange(scene.layout.root, scene.withInode(first))
+    const bytes = readFileSync(scene.layout.journal)
+    const lost = Math.ceil((bytes.indexOf('sss') + 1) / 512) * 512
+    writeFileSync(scene.layout.journal, bytes.fill(' ', lost, lost + 512))
+    const before = listTree(scene.layout.root)
+    assert.equal(isInDoubt(scene.layout), true)
+    await assert.rejects(recover(scene.host), {
+      code: 'inconsistent',
+      message: /a change was made that is announced behind a torn record/,
+    })
+    assert.deepEqual(listTree(scene.layout.root), before)
   })
 
   it('finishes a committed deployment: record, discarded snapshots, staging; the outcome stays success', async t => {

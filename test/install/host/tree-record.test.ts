@@ -94,6 +94,14 @@ describe('compareTree', () => {
     })
   }
 
+  it('compares no recorded file that has become a kept path since', async t => {
+    const root = makeTree(t)
+    rmSync(join(root, 'lib/a'))
+    writeTree(root, { 'bin/run': 'mine' })
+    const found = await compareTree({ root, keepPaths: ['lib', 'bin/run', 'data', 'run'] }, recordOf(FILES, SYMLINKS))
+    assert.deepEqual(found, { missing: [], extra: [], changed: [] })
+  })
+
   it('treats a tree that does not exist as empty', async t => {
     const tree = { root: join(temporaryDirectory(t), 'gone'), keepPaths: [] }
     const { missing } = await compareTree(tree, recordOf(FILES, SYMLINKS))

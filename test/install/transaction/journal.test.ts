@@ -138,11 +138,12 @@ describe('readJournal', () => {
 
   it('ends at the first record of which a power cut left sectors unwritten, and is continued there', async t => {
     const path = pathIn(t)
-    const commit: JournalRecord = { record: 'commit', at: AT, rows: [rowOf(), rowOf({ id: 'y' })], discard: [SNAPSHOT] }
-    const records = [BEGIN, STATE, CHANGE, STATE, commit, STATE, CHANGE]
+    const long: JournalRecord = { ...STATE, state: 's'.repeat(700) }
+    const records = [BEGIN, CHANGE, STATE, long, STATE, long, CHANGE]
     const random = createRandom(7)
     for (let cut = 0; cut < 500; cut++) {
-      const durable = 1 + Math.floor(random() * (records.length - 1))
+      // The change is on the disk before anything is written behind it.
+      const durable = 2 + Math.floor(random() * (records.length - 2))
       const bytes = Buffer.from(journalText(records))
       const synced = journalText(records.slice(0, durable)).trimEnd().length + 1
       let found: JournalRecord[] = []
@@ -161,6 +162,22 @@ describe('readJournal', () => {
         readFileSync(path, 'utf8').trimEnd(),
         journalText([...records.slice(0, found.length), STATE]).trimEnd(),
       )
+    }
+  })
+
+  it('refuses a lost sector before a durable record behind which more was written', t => {
+    const path = pathIn(t)
+    const long: JournalRecord = { ...STATE, state: 's'.repeat(900) }
+    for (const behind of [
+      [CHANGE, STATE],
+      [CHANGE, CHANGE],
+      [STATE, CHANGE, STATE],
+    ]) {
+      const bytes = Buffer.from(journalText([BEGIN, long, ...behind]))
+      const lost = Math.ceil((bytes.indexOf('sss') + 1) / 512) * 512
+      bytes.fill(' ', lost, lost + 512)
+      writeFileSync(path, bytes)
+      assert.throws(() => readJournal(path), /its line 2 was written, and has been damaged since/)
     }
   })
 
