@@ -26093,7 +26093,7 @@ function verifyProjectPlace(layout, place, claim) {
     }
 }
 function placeTaken(place, owner) {
-    return new DeploymentError('place_taken', `${placeName(place)} is taken: ${owner} is installed there, and this deployment would replace it, with its data. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`);
+    return new DeploymentError('place_taken', `${placeName(place)} is taken: ${owner} is installed there, and this deployment would replace it and take over its kept paths. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`);
 }
 /** Something that we have no record of may name its version in its plugin.yaml; null where that is no usable one. */
 function readForeignVersion(path) {

@@ -107,7 +107,7 @@ export function verifyProjectPlace(layout: Layout, place: Place, claim: Claim & 
 function placeTaken(place: Place, owner: string): DeploymentError {
   return new DeploymentError(
     'place_taken',
-    `${placeName(place)} is taken: ${owner} is installed there, and this deployment would replace it, with its data. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`,
+    `${placeName(place)} is taken: ${owner} is installed there, and this deployment would replace it and take over its kept paths. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`,
   )
 }
 
