@@ -1,6 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { publishArchive, publishFolder } from '../../../hub/marketplace/publish.ts'
+import { zipFolder } from '../../../hub/folder-archive.ts'
+import { publishArchive } from '../../../hub/marketplace/publish.ts'
 import { type ActionResult, type ActionRun, runAction } from '../../../local/runner.ts'
 import { type LocalStage, openLocalStage } from '../../../local/stage.ts'
 
@@ -8,6 +9,7 @@ export const SIGNING_SECRET = 'the developer signs with this'
 
 /** A local stage on which plugins and services are published and deployed. */
 export interface Stage extends LocalStage {
+  /** As a hub that does not check what it publishes. */
   publish(version: string, files: Record<string, string>, options?: PublishOptions): Promise<void>
   publishBytes(version: string, bytes: Uint8Array, options?: PublishOptions): Promise<void>
   writePlan(text: string): void
@@ -64,7 +66,7 @@ export async function openStage(): Promise<Stage> {
     async publish(version, files, options = {}) {
       const source = join(folder, `source-${++published}`)
       writeFiles(source, files)
-      await publishFolder(store, source, publication(version, options))
+      await publishArchive(store, zipFolder(source).bytes, publication(version, options))
     },
     async publishBytes(version, bytes, options = {}) {
       await publishArchive(store, bytes, publication(version, options))
