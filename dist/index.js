@@ -18567,15 +18567,21 @@ function buildTreeRecord(tree, keepPaths) {
 function isOursIn(keepPaths) {
     return ({ path }) => !keepPaths.some(kept => path === kept || path.startsWith(`${kept}/`));
 }
-/** A symlink to a file counts with the bytes of that file. Where they are not recorded, its target says which it is. */
+/** A symlink to a file counts with the bytes of that file. */
 function digestOf({ files, symlinks }) {
-    const linkedTo = new Set(symlinks.map(resolveTarget));
-    const hashes = new Map(files.filter(({ path }) => linkedTo.has(path)).map(({ path, sha256 }) => [path, sha256]));
-    const throughLinks = symlinks.flatMap(symlink => {
-        const sha256 = symlink.sha256 ?? hashes.get(resolveTarget(symlink));
-        return sha256 === undefined ? [] : [{ path: symlink.path, sha256 }];
-    });
+    const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]));
     return treeDigest([...files, ...throughLinks]);
+}
+/** In a record of an earlier version of the action, only its target says which file a symlink leads to. */
+function completed({ files, symlinks }) {
+    if (symlinks.every(({ sha256 }) => sha256 !== undefined))
+        return { files, symlinks };
+    const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
+    const known = symlinks.map(symlink => {
+        const sha256 = symlink.sha256 ?? digests.get(resolveTarget(symlink));
+        return sha256 === undefined ? symlink : { ...symlink, sha256 };
+    });
+    return { files, symlinks: known };
 }
 /**
  * Writes the record of a tree, unless it is there. One that is damaged is replaced, with a warning. Throws DeploymentError
@@ -18639,7 +18645,7 @@ function findDamage(text, digest) {
 }
 function parseTree(text, digest) {
     return treeSchema
-        .check(refine(tree => digestOf(tree) === digest, 'its files do not have the digest of its name'))
+        .check(refine(tree => digestOf(completed(tree)) === digest, 'its files do not have the digest of its name'))
         .parse(JSON.parse(text));
 }
 /** Removes the records that no installed or retained version names, and nothing else. */
@@ -25667,11 +25673,11 @@ function compareDotted(a, b) {
     return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split('.'), b.split('.')) : undefined;
 }
 function compareSemantic(a, b) {
-    const [first, second] = [functions_parse(completed(a)), functions_parse(completed(b))];
+    const [first, second] = [functions_parse(versions_completed(a)), functions_parse(versions_completed(b))];
     return first === null || second === null ? undefined : compare(first, second);
 }
 /** A short form such as `1.4` counts as `1.4.0`. */
-function completed(version) {
+function versions_completed(version) {
     return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version;
 }
 function withoutLeadingV(version) {

@@ -68,15 +68,21 @@ function isOursIn(keepPaths: readonly string[]) {
   return ({ path }: { path: string }): boolean => !keepPaths.some(kept => path === kept || path.startsWith(`${kept}/`))
 }
 
-/** A symlink to a file counts with the bytes of that file. Where they are not recorded, its target says which it is. */
+/** A symlink to a file counts with the bytes of that file. */
 function digestOf({ files, symlinks }: RecordedTree): string {
-  const linkedTo = new Set(symlinks.map(resolveTarget))
-  const hashes = new Map(files.filter(({ path }) => linkedTo.has(path)).map(({ path, sha256 }) => [path, sha256]))
-  const throughLinks = symlinks.flatMap(symlink => {
-    const sha256 = symlink.sha256 ?? hashes.get(resolveTarget(symlink))
-    return sha256 === undefined ? [] : [{ path: symlink.path, sha256 }]
-  })
+  const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]))
   return treeDigest([...files, ...throughLinks])
+}
+
+/** In a record of an earlier version of the action, only its target says which file a symlink leads to. */
+function completed({ files, symlinks }: RecordedTree): RecordedTree {
+  if (symlinks.every(({ sha256 }) => sha256 !== undefined)) return { files, symlinks }
+  const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]))
+  const known = symlinks.map(symlink => {
+    const sha256 = symlink.sha256 ?? digests.get(resolveTarget(symlink))
+    return sha256 === undefined ? symlink : { ...symlink, sha256 }
+  })
+  return { files, symlinks: known }
 }
 
 /**
@@ -148,7 +154,7 @@ function findDamage(text: string, digest: string): string | undefined {
 
 function parseTree(text: string, digest: string): RecordedTree {
   return treeSchema
-    .check(z.refine(tree => digestOf(tree) === digest, 'its files do not have the digest of its name'))
+    .check(z.refine(tree => digestOf(completed(tree)) === digest, 'its files do not have the digest of its name'))
     .parse(JSON.parse(text))
 }
 
