@@ -12,7 +12,7 @@ import { readHolder, readPid } from './harness/processes.ts'
 import { pluginFiles } from './harness/stage.ts'
 
 const RUNS_AT_ONCE = 8
-const ROUNDS = process.env['CI'] === 'true' ? 50 : 5
+const ROUNDS = process.env['CI'] === 'true' ? 20 : 5
 const HOLDER = { id: '00000000-0000-4000-8000-000000000000', run_url: 'https://code-host.example/run/7', since: 'noon' }
 
 /** A command that runs another one with process ids of its own, as in a container. */
