@@ -17554,16 +17554,21 @@ async function createFile(path, text) {
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
     return true;
 }
-/** Without hard links, the name is claimed by an empty file, which a crash may leave, and then replaced. */
-function linkOrClaimSync(temporary, path) {
+/**
+ * Gives a complete file another name, which nothing may have yet. Without hard links, the name is claimed by an empty
+ * file, which a crash may leave, and then replaced: the file has lost its first name. Returns whether it still has it.
+ */
+function linkOrClaimSync(file, path) {
     try {
-        (0,external_node_fs_namespaceObject.linkSync)(temporary, path);
+        (0,external_node_fs_namespaceObject.linkSync)(file, path);
+        return true;
     }
     catch (error) {
         if (!isWithoutLinks(error))
             throw error;
         (0,external_node_fs_namespaceObject.closeSync)((0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600));
-        (0,external_node_fs_namespaceObject.renameSync)(temporary, path);
+        (0,external_node_fs_namespaceObject.renameSync)(file, path);
+        return false;
     }
 }
 /** Whether a hard link failed because the file system has none. */
@@ -22579,16 +22584,8 @@ function identifyFileSync(root, file) {
 /** Creates the file, durably. Never replaces another. */
 async function createFromStaged(root, { staged, path }) {
     const [from, to] = [(0,external_node_path_namespaceObject.join)(root, staged), (0,external_node_path_namespaceObject.join)(root, path)];
-    try {
-        (0,external_node_fs_namespaceObject.linkSync)(from, to);
-    }
-    catch (error) {
-        if (!isWithoutLinks(error))
-            throw error;
-        (0,external_node_fs_namespaceObject.closeSync)((0,external_node_fs_namespaceObject.openSync)(to, 'wx', 0o600));
-        (0,external_node_fs_namespaceObject.renameSync)(from, to);
+    if (!linkOrClaimSync(from, to))
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(from));
-    }
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(to));
 }
 /** Removes the file if it is the one that was created; what is not there any more is done. Returns whether it was. */
@@ -27461,15 +27458,13 @@ const SPARE_EXTENSION_BYTES = 1024 * 1024;
 function verifyEntryCount(count, limits) {
     if (count <= limits.maxEntries)
         return;
-    throw new ArchiveError('archive_too_large', `The archive has ${count} entries, more than max-entries allows (${limits.maxEntries}): nothing was installed; ` +
-        'raise the input max-entries if the artifact is meant to be that large.');
+    throw tooLarge(`The archive has ${count} entries, more than max-entries allows (${limits.maxEntries})`, 'max-entries');
 }
 /** Throws ArchiveError `archive_too_large` when an archive's entries declare more than `max-extracted-bytes`. */
 function verifyExtractedBytes(bytes, limits) {
     if (bytes <= limits.maxExtractedBytes)
         return;
-    throw new ArchiveError('archive_too_large', `The archive unpacks to ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes}): nothing was ` +
-        'installed; raise the input max-extracted-bytes if the artifact is meant to be that large.');
+    throw tooLarge(`The archive unpacks to ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes})`, 'max-extracted-bytes');
 }
 /**
  * Throws ArchiveError `archive_too_large` when the names and symlinks' targets in a listing, which are in memory all at
@@ -27479,22 +27474,25 @@ function verifyNameBytes(bytes, { maxEntries }) {
     const most = maxEntries * NAME_BYTES_PER_ENTRY + SPARE_NAME_BYTES;
     if (bytes <= most)
         return;
-    throw new ArchiveError('archive_too_large', `The archive's names are longer than the ${most} bytes that max-entries (${maxEntries}) allows for them: nothing was ` +
-        'installed; raise the input max-entries if the artifact is meant to be that large.');
+    const found = `The archive's names are longer than the ${most} bytes`;
+    throw tooLarge(`${found} that max-entries (${maxEntries}) allows for them`, 'max-entries');
 }
 /** Throws ArchiveError `archive_too_large` when a tar says more about its members than `max-entries` members need. */
 function verifyExtensionBytes(bytes, { maxEntries }) {
     const most = maxEntries * EXTENSION_BYTES_PER_ENTRY + SPARE_EXTENSION_BYTES;
     if (bytes <= most)
         return;
-    throw new ArchiveError('archive_too_large', `The archive has more than the ${most} bytes of PAX headers and long names that max-entries (${maxEntries}) allows: ` +
-        'nothing was installed; raise the input max-entries if the artifact is meant to be that large.');
+    const found = `The archive has more than the ${most} bytes of PAX headers and long names`;
+    throw tooLarge(`${found} that max-entries (${maxEntries}) allows`, 'max-entries');
 }
 /** Throws ArchiveError `unsafe_archive` for a symlink's target of more than 4,096 bytes. */
 function verifyTargetSize({ name, type, size }) {
     if (type !== 'symlink' || size <= MAX_PATH_BYTES)
         return;
     throw unsafeEntry(name, `is a symlink with a target of more than ${MAX_PATH_BYTES} bytes`);
+}
+function tooLarge(found, input) {
+    return new ArchiveError('archive_too_large', `${found}: nothing was installed; raise the input ${input} if the artifact is meant to be that large.`);
 }
 
 ;// CONCATENATED MODULE: external "node:buffer"
@@ -28903,7 +28901,7 @@ function readPluginYaml(staged) {
         if (!found.isFile())
             throw read_plugin_yaml_notAPlugin('a plugin.yaml that is not a file');
         if (found.size > PLUGIN_YAML_LIMITS.bytes)
-            throw tooLarge(found.size);
+            throw read_plugin_yaml_tooLarge(found.size);
         return parsePluginYaml((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'));
     }
     catch (error) {
@@ -28912,7 +28910,7 @@ function readPluginYaml(staged) {
         throw toHostError(error, `reading ${path}`);
     }
 }
-function tooLarge(bytes) {
+function read_plugin_yaml_tooLarge(bytes) {
     return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}: nothing was installed. The publisher must shorten it.`);
 }
 function read_plugin_yaml_notAPlugin(found) {

@@ -5,6 +5,7 @@ import { type CollectedLog, collectLog } from '../install/collected-log.ts'
 import { toolsOf } from '../install/prepared-deployment.ts'
 import { temporaryDirectory } from '../install/temporary-directory.ts'
 import { createTestedWire } from '../net/tested-wire.ts'
+import { deployRequest } from './deploy-request.ts'
 
 const PLAN = `format_version: "1"
 project_id: greeter
@@ -21,32 +22,8 @@ export function startedDeployment(
 ): { deployment: ArtifactDeployment; log: CollectedLog } {
   const log = collectLog()
   const wire = createTestedWire()
-  const request: DeployRequest = {
-    bases: { hub, services: hub, deployments: hub },
-    slug: 'greeter',
-    kind: 'plugin',
-    version: 'latest',
-    apiKey: 'key',
-    signingSecret: 'secret',
-    plan: { path: 'install.yaml', text: PLAN },
-    hostConfig: undefined,
-    projectRoot: temporaryDirectory(t),
-    hostId: 'host-1',
-    pluginSecretKey: undefined,
-    artifactSha256: undefined,
-    allowSharedRoot: false,
-    allowDowngrade: false,
-    dryRun: false,
-    keepSnapshots: 3,
-    lockTimeoutMs: 0,
-    downloadTimeoutMs: 20_000,
-    keepPaths: [],
-    settings: new Map(),
-    allowTakeover: false,
-    maxArtifactBytes: 1024 * 1024,
-    extraction: { maxExtractedBytes: 1024 * 1024, maxEntries: 100 },
-    ...more,
-  }
+  const plan = { path: 'install.yaml', text: PLAN }
+  const request = deployRequest({ hub, plan, projectRoot: temporaryDirectory(t), ...more })
   const tools = toolsOf({ log, wires: { wire, reportWire: wire } })
   return { deployment: startDeployment(request, tools), log }
 }

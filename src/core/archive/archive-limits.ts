@@ -23,20 +23,15 @@ export interface ExtractionLimits {
  */
 export function verifyEntryCount(count: number, limits: ExtractionLimits): void {
   if (count <= limits.maxEntries) return
-  throw new ArchiveError(
-    'archive_too_large',
-    `The archive has ${count} entries, more than max-entries allows (${limits.maxEntries}): nothing was installed; ` +
-      'raise the input max-entries if the artifact is meant to be that large.',
-  )
+  throw tooLarge(`The archive has ${count} entries, more than max-entries allows (${limits.maxEntries})`, 'max-entries')
 }
 
 /** Throws ArchiveError `archive_too_large` when an archive's entries declare more than `max-extracted-bytes`. */
 export function verifyExtractedBytes(bytes: number, limits: ExtractionLimits): void {
   if (bytes <= limits.maxExtractedBytes) return
-  throw new ArchiveError(
-    'archive_too_large',
-    `The archive unpacks to ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes}): nothing was ` +
-      'installed; raise the input max-extracted-bytes if the artifact is meant to be that large.',
+  throw tooLarge(
+    `The archive unpacks to ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes})`,
+    'max-extracted-bytes',
   )
 }
 
@@ -47,26 +42,27 @@ export function verifyExtractedBytes(bytes: number, limits: ExtractionLimits): v
 export function verifyNameBytes(bytes: number, { maxEntries }: ExtractionLimits): void {
   const most = maxEntries * NAME_BYTES_PER_ENTRY + SPARE_NAME_BYTES
   if (bytes <= most) return
-  throw new ArchiveError(
-    'archive_too_large',
-    `The archive's names are longer than the ${most} bytes that max-entries (${maxEntries}) allows for them: nothing was ` +
-      'installed; raise the input max-entries if the artifact is meant to be that large.',
-  )
+  const found = `The archive's names are longer than the ${most} bytes`
+  throw tooLarge(`${found} that max-entries (${maxEntries}) allows for them`, 'max-entries')
 }
 
 /** Throws ArchiveError `archive_too_large` when a tar says more about its members than `max-entries` members need. */
 export function verifyExtensionBytes(bytes: number, { maxEntries }: ExtractionLimits): void {
   const most = maxEntries * EXTENSION_BYTES_PER_ENTRY + SPARE_EXTENSION_BYTES
   if (bytes <= most) return
-  throw new ArchiveError(
-    'archive_too_large',
-    `The archive has more than the ${most} bytes of PAX headers and long names that max-entries (${maxEntries}) allows: ` +
-      'nothing was installed; raise the input max-entries if the artifact is meant to be that large.',
-  )
+  const found = `The archive has more than the ${most} bytes of PAX headers and long names`
+  throw tooLarge(`${found} that max-entries (${maxEntries}) allows`, 'max-entries')
 }
 
 /** Throws ArchiveError `unsafe_archive` for a symlink's target of more than 4,096 bytes. */
 export function verifyTargetSize({ name, type, size }: ArchiveEntry): void {
   if (type !== 'symlink' || size <= MAX_PATH_BYTES) return
   throw unsafeEntry(name, `is a symlink with a target of more than ${MAX_PATH_BYTES} bytes`)
+}
+
+function tooLarge(found: string, input: 'max-entries' | 'max-extracted-bytes'): ArchiveError {
+  return new ArchiveError(
+    'archive_too_large',
+    `${found}: nothing was installed; raise the input ${input} if the artifact is meant to be that large.`,
+  )
 }

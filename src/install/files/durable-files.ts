@@ -53,14 +53,19 @@ export async function createFile(path: string, text: string): Promise<boolean> {
   return true
 }
 
-/** Without hard links, the name is claimed by an empty file, which a crash may leave, and then replaced. */
-function linkOrClaimSync(temporary: string, path: string): void {
+/**
+ * Gives a complete file another name, which nothing may have yet. Without hard links, the name is claimed by an empty
+ * file, which a crash may leave, and then replaced: the file has lost its first name. Returns whether it still has it.
+ */
+export function linkOrClaimSync(file: string, path: string): boolean {
   try {
-    linkSync(temporary, path)
+    linkSync(file, path)
+    return true
   } catch (error) {
     if (!isWithoutLinks(error)) throw error
     closeSync(openSync(path, 'wx', 0o600))
-    renameSync(temporary, path)
+    renameSync(file, path)
+    return false
   }
 }
 

@@ -1,7 +1,7 @@
-import { closeSync, linkSync, lstatSync, openSync, realpathSync, renameSync, type Stats, unlinkSync } from 'node:fs'
+import { linkSync, lstatSync, realpathSync, renameSync, type Stats, unlinkSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { z } from 'zod/mini'
-import { isWithoutLinks, syncDirectory } from '../files/durable-files.ts'
+import { isWithoutLinks, linkOrClaimSync, syncDirectory } from '../files/durable-files.ts'
 import { type OpenDirectory, withDirectorySync } from '../files/open-directory.ts'
 import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import { settingsPathSchema, stagedPathSchema } from './change-paths.ts'
@@ -27,14 +27,7 @@ export function identifyFileSync(root: string, file: CreatedFile): CreatedFile {
 /** Creates the file, durably. Never replaces another. */
 export async function createFromStaged(root: string, { staged, path }: CreatedFile): Promise<void> {
   const [from, to] = [join(root, staged), join(root, path)]
-  try {
-    linkSync(from, to)
-  } catch (error) {
-    if (!isWithoutLinks(error)) throw error
-    closeSync(openSync(to, 'wx', 0o600))
-    renameSync(from, to)
-    await syncDirectory(dirname(from))
-  }
+  if (!linkOrClaimSync(from, to)) await syncDirectory(dirname(from))
   await syncDirectory(dirname(to))
 }
 

@@ -9,6 +9,7 @@ import type { DeployRequest } from '../../../src/marketplace/request.ts'
 import { listTree } from '../../install/archive/directory-listing.ts'
 import { collectLog } from '../../install/collected-log.ts'
 import { toolsOf } from '../../install/prepared-deployment.ts'
+import { deployRequest } from '../../marketplace/deploy-request.ts'
 import { createTestedWire } from '../../net/tested-wire.ts'
 import { FILE_DAMAGES, FOLDER_DAMAGES, repairFolder, type Target } from './damages.ts'
 import { copyImage, type HostImage, makeFastFolder, takeImages } from './host-images.ts'
@@ -236,31 +237,16 @@ async function callOn({ stage, root }: Host, act: RunEnd['act']): Promise<RunEnd
 }
 
 function requestOf({ hub, apiKey, workspace }: Stage, root: string): DeployRequest {
-  return {
-    bases: { hub: hub.url, services: hub.url, deployments: hub.url },
-    slug: 'greeter',
-    kind: 'plugin',
+  return deployRequest({
+    hub: hub.url,
     version: NEW_VERSION,
     apiKey,
     signingSecret: SIGNING_SECRET,
     plan: { path: join(workspace.path, 'install.yaml'), text: UPDATE_PLAN },
-    hostConfig: undefined,
     projectRoot: root,
-    hostId: 'host-1',
-    pluginSecretKey: undefined,
-    artifactSha256: undefined,
-    allowSharedRoot: false,
-    allowDowngrade: false,
-    dryRun: false,
-    keepSnapshots: 3,
-    lockTimeoutMs: 0,
-    downloadTimeoutMs: 20_000,
     keepPaths: ['.env', 'data'],
     settings: new Map([['TOKEN', 'of this host']]),
-    allowTakeover: false,
-    maxArtifactBytes: 1024 * 1024,
-    extraction: { maxExtractedBytes: 1024 * 1024, maxEntries: 100 },
-  }
+  })
 }
 
 interface Evidence {

@@ -1,20 +1,21 @@
 import assert from 'node:assert/strict'
-import { execFileSync, spawnSync } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { chmodSync, lstatSync, mkdirSync, readdirSync, readFileSync, symlinkSync, utimesSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { comparePaths } from '../../../hub/project/tree-digest.ts'
+import { missingTools } from '../../install/missing-tools.ts'
 import { newFolder } from '../running-hub.ts'
 import { extractTar, listTar, openSealed } from './open-sealed.ts'
 import { newShop, SHOP, sealShop } from './project-source.ts'
 
 const BUILT_AT = new Date('2026-01-02T03:04:05Z')
 const SAME_BYTES = (bytes: number) => Buffer.alloc(bytes, 7)
-const HAS_PYTHON = spawnSync('python3', ['--version']).status === 0
 
 const TREE_DIGEST_IN_PYTHON = `
 import hashlib, os, sys
+import { missingTools } from '../../install/missing-tools.ts'
 root = sys.argv[1]
 paths = [os.path.relpath(os.path.join(d, f), root) for d, _, fs in os.walk(root) for f in fs]
 paths = sorted((p for p in paths if p != "manifest.json"), key=lambda p: p.split("/"))
@@ -78,7 +79,7 @@ describe('a sealed project', () => {
     )
   })
 
-  it('has the content digest that Python computes', { skip: !HAS_PYTHON && 'no python3' }, async t => {
+  it('has the content digest that Python computes', { skip: missingTools('python3') }, async t => {
     const names = ['q.txt', 'q/b', 'q-b', 'Z', 'ä', '\uFF21', '\u{1F600}', 'q/c.d/e', 'q/c-d/e', 'q/c/e']
     const source = newShop(t, Object.fromEntries(names.map(name => [`plugins/cart/${name}`, name])))
     symlinkSync('../plugin.yaml', join(source, 'plugins/cart/src/link'))

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { accessSync, chmodSync, constants, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
-import { delimiter, join } from 'node:path'
+import { chmodSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import fc from 'fast-check'
 import { pack } from 'tar-stream'
 import { extractTar } from '../../../src/install/archive/extract-tar.ts'
+import { missingTools } from '../missing-tools.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
 import { listTree } from './directory-listing.ts'
 import { openedTar, openedZstd } from './sealed-artifact.ts'
@@ -15,24 +16,6 @@ const LIMITS = { maxExtractedBytes: 100_000_000, maxEntries: 1000 }
 const LONG = `${'long-'.repeat(25)}/${'ünï-'.repeat(20)}`
 /** A name whose hundredth byte is a slash, where older forms cut it. */
 const CUT_AT_SLASH = `${'a'.repeat(49)}/${'b'.repeat(49)}/file`
-
-function lacking(...tools: string[]): string | false {
-  const missing = tools.filter(tool => !hasTool(tool))
-  return missing.length > 0 && `needs ${missing.join(', ')}`
-}
-
-function hasTool(name: string): boolean {
-  return (process.env['PATH'] ?? '').split(delimiter).some(folder => isExecutable(join(folder, name)))
-}
-
-function isExecutable(file: string): boolean {
-  try {
-    accessSync(file, constants.X_OK)
-    return true
-  } catch {
-    return false
-  }
-}
 
 /** Modes are given out of the umask's reach. */
 function writeSampleTree(root: string, withLongNames: boolean): void {
@@ -130,14 +113,14 @@ const compressors: { name: string; needs: string[]; line: string }[] = [
 
 describe('extractTar, compared with other tools', () => {
   for (const { name, needs, line, shortNames } of tools) {
-    it(`restores what ${name} packed`, { skip: lacking(...needs) }, async t => {
+    it(`restores what ${name} packed`, { skip: missingTools(...needs) }, async t => {
       const sample = makeSample(t, shortNames === undefined)
       await compare(sample, shell(sample, line))
     })
   }
 
   for (const { name, needs, line } of compressors) {
-    it(`restores what ${name} compressed`, { skip: lacking('tar', ...needs) }, async t => {
+    it(`restores what ${name} compressed`, { skip: missingTools('tar', ...needs) }, async t => {
       const sample = makeSample(t)
       writeFileSync(join(sample.directory, 'made.tar'), shell(sample, 'tar -C source -cf - .'))
       await extractTar(await openedZstd(shell(sample, line)), { target: sample.target, limits: LIMITS })
@@ -145,7 +128,7 @@ describe('extractTar, compared with other tools', () => {
     })
   }
 
-  it('refuses a window of 256 MiB', { skip: lacking('tar', 'zstd') }, async t => {
+  it('refuses a window of 256 MiB', { skip: missingTools('tar', 'zstd') }, async t => {
     const sample = makeSample(t)
     const zstd = shell(sample, 'tar -C source -cf - . | zstd -q -c --long=28')
     await assert.rejects(extractTar(await openedZstd(zstd), { target: sample.target, limits: LIMITS }), {
@@ -153,7 +136,7 @@ describe('extractTar, compared with other tools', () => {
     })
   })
 
-  it('refuses what GNU tar stores as sparse', { skip: lacking('tar', 'truncate') }, async t => {
+  it('refuses what GNU tar stores as sparse', { skip: missingTools('tar', 'truncate') }, async t => {
     for (const format of ['gnu', 'pax']) {
       const sample = makeSample(t)
       const tar = shell(sample, `truncate -s 10M source/holes && tar --sparse --format=${format} -C source -cf - .`)
@@ -163,7 +146,7 @@ describe('extractTar, compared with other tools', () => {
     }
   })
 
-  it('refuses a hard link by GNU tar', { skip: lacking('tar', 'ln') }, async t => {
+  it('refuses a hard link by GNU tar', { skip: missingTools('tar', 'ln') }, async t => {
     const sample = makeSample(t)
     const tar = shell(sample, 'ln source/manifest.json source/another && tar -C source -cf - .')
     await assert.rejects(extractTar(await openedTar(tar), { target: sample.target, limits: LIMITS }), {

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { accessSync, constants, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
-import { delimiter, dirname, join } from 'node:path'
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { describe, it } from 'node:test'
 import AdmZip from 'adm-zip'
 import fc from 'fast-check'
 import { extractZip } from '../../../src/install/archive/extract-zip.ts'
 import type { ExtractedTree } from '../../../src/install/files/extracted-tree.ts'
+import { missingTools } from '../missing-tools.ts'
 import { listTree } from './directory-listing.ts'
 import { inTemporaryDirectory, withVerifiedArtifact } from './verified-artifact.ts'
 
@@ -27,19 +28,6 @@ function isTree(tree: Tree): boolean {
   const paths = Object.keys(tree)
   const isParent = (one: string) => paths.some(other => other.startsWith(`${one}/`))
   return new Set(paths.map(one => one.split('/')[0])).size > 1 && !paths.some(isParent)
-}
-
-function hasTool(name: string): boolean {
-  return (process.env['PATH'] ?? '').split(delimiter).some(folder => isExecutable(join(folder, name)))
-}
-
-function isExecutable(file: string): boolean {
-  try {
-    accessSync(file, constants.X_OK)
-    return true
-  } catch {
-    return false
-  }
 }
 
 function writeSampleTree(root: string): void {
@@ -84,7 +72,7 @@ describe('extractZip, compared with other tools', () => {
     )
   })
 
-  it('extracts the same as unzip from an archive by zip', { skip: !hasTool('zip') || !hasTool('unzip') }, async () => {
+  it('extracts the same as unzip from an archive by zip', { skip: missingTools('zip', 'unzip') }, async () => {
     await inTemporaryDirectory(async directory => {
       writeSampleTree(join(directory, 'source'))
       execFileSync('zip', ['-qry', '../made.zip', '.'], { cwd: join(directory, 'source') })
@@ -94,7 +82,7 @@ describe('extractZip, compared with other tools', () => {
     })
   })
 
-  it('reads what zip wrote to a pipe, with data descriptors', { skip: !hasTool('zip') }, async () => {
+  it('reads what zip wrote to a pipe, with data descriptors', { skip: missingTools('zip') }, async () => {
     await inTemporaryDirectory(async directory => {
       writeSampleTree(join(directory, 'source'))
       const options = { cwd: join(directory, 'source'), maxBuffer: 10_000_000 }
@@ -107,7 +95,7 @@ describe('extractZip, compared with other tools', () => {
     })
   })
 
-  it('reads what git archive wrote, without its top-level directory', { skip: !hasTool('git') }, async () => {
+  it('reads what git archive wrote, without its top-level directory', { skip: missingTools('git') }, async () => {
     await inTemporaryDirectory(async directory => {
       const source = join(directory, 'source')
       writeSampleTree(source)
@@ -120,7 +108,7 @@ describe('extractZip, compared with other tools', () => {
     })
   })
 
-  it('reads what Python wrote', { skip: !hasTool('python3') }, async () => {
+  it('reads what Python wrote', { skip: missingTools('python3') }, async () => {
     await inTemporaryDirectory(async directory => {
       writeSampleTree(join(directory, 'source'))
       execFileSync('python3', ['-m', 'zipfile', '-c', 'made.zip', 'source/src/run.sh', 'source/README.md'], {

@@ -1,6 +1,6 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { accessSync, constants, mkdtempSync, readFileSync } from 'node:fs'
-import { delimiter, join } from 'node:path'
+import { mkdtempSync, readFileSync } from 'node:fs'
+import { missingTools } from '../missing-tools.ts'
 import { listTree } from './directory-listing.ts'
 
 /** What is in an archive: path to content, or a symlink's target. */
@@ -57,8 +57,7 @@ export const TAR_READERS: readonly SecondReader[] = [
 
 /** The reason to skip it, where its program is missing. */
 export function whyNot({ tool }: SecondReader): string | false {
-  const isThere = (process.env['PATH'] ?? '').split(delimiter).some(folder => isExecutable(join(folder, tool)))
-  return isThere ? false : `needs ${tool}`
+  return missingTools(tool)
 }
 
 /** What is in a folder, seen as readers see an archive. */
@@ -86,13 +85,4 @@ function extractor(name: string, command: (archive: string, target: string) => s
     return READ_STATUSES.includes(status ?? -1) ? seenIn(target) : undefined
   }
   return { name, tool: command('', '')[0] ?? '', read: archives => archives.map(read) }
-}
-
-function isExecutable(file: string): boolean {
-  try {
-    accessSync(file, constants.X_OK)
-    return true
-  } catch {
-    return false
-  }
 }

@@ -1,8 +1,9 @@
-import { spawn, spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { chownSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { TestContext } from 'node:test'
+import { missingTools } from '../missing-tools.ts'
 
 /** Nobody, who has no right to anything but what a test gives away. */
 const UID = 65534
@@ -42,8 +43,7 @@ export interface FolderSwapper {
 
 /** Why there can be no such process here, or false: what a test's `skip` takes. */
 export function whyNoSwapper(): string | false {
-  const needed = spawnSync('setpriv', ['--version']).status === 0 && spawnSync('perl', ['-e', '1']).status === 0
-  return process.getuid?.() === 0 && needed ? false : 'needs root, setpriv and perl'
+  return process.getuid?.() === 0 ? missingTools('setpriv', 'perl') : 'needs root'
 }
 
 /** A process that swaps for symlinks to these folders; it ends with the test. */

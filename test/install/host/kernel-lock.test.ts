@@ -5,10 +5,11 @@ import { mkdirSync, readdirSync, symlinkSync, unlinkSync, writeFileSync } from '
 import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { type KernelLock, tryKernelLock } from '../../../src/install/host/kernel-lock.ts'
+import { missingTools } from '../missing-tools.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
 
 const timeoutMs = 60_000
-const skip = spawnSync('flock', ['--version']).error === undefined ? false : 'there is no flock here'
+const skip = missingTools('flock')
 
 function newPath(t: TestContext): string {
   return join(temporaryDirectory(t), 'kernel-lock')

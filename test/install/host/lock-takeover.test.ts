@@ -8,6 +8,7 @@ import { isOnOneMachine } from '../../../src/install/host/kernel-lock.ts'
 import { acquireLock } from '../../../src/install/host/lock.ts'
 import { readOwnIdentity } from '../../../src/install/host/process-identity.ts'
 import { mountMemory, whyNoMounting } from '../../e2e/harness/mounts.ts'
+import { missingTools } from '../missing-tools.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
 import { holdElsewhere, rewriteHolder } from './held-elsewhere.ts'
 
@@ -16,7 +17,7 @@ const HOLDER_ID = '0b3a8a52-7a0a-4d4b-9d53-6f6a3f6d1b11'
 const NOBODY = 2 ** 31 - 1
 /** What kills a namespace may end a moment before the processes in it. */
 const LONG_MS = 60_000
-const noFlock = spawnSync('flock', ['--version']).error === undefined ? false : 'there is no flock here'
+const noFlock = missingTools('flock')
 const own = readOwnIdentity()
 
 async function assertTaken(path: string, timeoutMs = 0): Promise<void> {

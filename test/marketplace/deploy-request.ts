@@ -1,0 +1,33 @@
+import type { DeployRequest } from '../../src/marketplace/request.ts'
+
+/** What a test must say of its request, and what it may. */
+export type TestRequest = Pick<DeployRequest, 'projectRoot'> & Partial<DeployRequest> & { hub: string }
+
+/** A request for greeter on host-1, with small limits, which waits for no lock. */
+export function deployRequest({ hub, ...more }: TestRequest): DeployRequest {
+  return {
+    bases: { hub, services: hub, deployments: hub },
+    slug: 'greeter',
+    kind: 'plugin',
+    version: 'latest',
+    apiKey: 'key',
+    signingSecret: 'secret',
+    plan: { path: 'install.yaml', text: 'apiVersion: hub-deploy/v1' },
+    hostConfig: undefined,
+    hostId: 'host-1',
+    pluginSecretKey: undefined,
+    artifactSha256: undefined,
+    allowSharedRoot: false,
+    allowDowngrade: false,
+    dryRun: false,
+    keepSnapshots: 3,
+    lockTimeoutMs: 0,
+    downloadTimeoutMs: 20_000,
+    keepPaths: [],
+    settings: new Map(),
+    allowTakeover: false,
+    maxArtifactBytes: 1024 * 1024,
+    extraction: { maxExtractedBytes: 1024 * 1024, maxEntries: 100 },
+    ...more,
+  }
+}
