@@ -15,7 +15,6 @@ const SAME_BYTES = (bytes: number) => Buffer.alloc(bytes, 7)
 
 const TREE_DIGEST_IN_PYTHON = `
 import hashlib, os, sys
-import { missingTools } from '../../install/missing-tools.ts'
 root = sys.argv[1]
 paths = [os.path.relpath(os.path.join(d, f), root) for d, _, fs in os.walk(root) for f in fs]
 paths = sorted((p for p in paths if p != "manifest.json"), key=lambda p: p.split("/"))
