@@ -23495,13 +23495,17 @@ function verifySequence(records) {
             throw new JournalDamage(`its line ${index + 2} commits what is not of this deployment`);
     }
 }
-/** A commit discards only snapshots of what it installs or removes; a single artifact is in the place that it began with. */
-function isOfItsParts({ rows, removed = [], discard }, { contract, kind, id }) {
+/**
+ * A commit installs and removes only what is of its origin, and discards only snapshots of that; a single artifact is in
+ * the place that it began with.
+ */
+function isOfItsParts({ rows, removed = [], discard }, { contract, slug, kind, id }) {
     const parts = [...rows, ...removed];
     const folders = parts.map(part => `.hub-deploy/snapshots/${placeName(placeOf(part))}/`);
-    const isOurs = (part) => part.kind === kind && part.id === id;
+    const isPlaced = (part) => part.kind === kind && (id === null || part.id === id);
     return (discard.every(path => folders.some(folder => path.startsWith(folder))) &&
-        (contract === 'project' || id === null || parts.every(isOurs)));
+        parts.every(part => slug !== null && isFrom(part, { contract, slug })) &&
+        (contract === 'project' || parts.every(isPlaced)));
 }
 function readBytes(path) {
     try {

@@ -3,7 +3,7 @@ import { dirname } from 'node:path'
 import { z } from 'zod/mini'
 import { errnoOf } from '../../core/errors.ts'
 import { syncDirectory } from '../files/durable-files.ts'
-import { installedRowSchema, placeOf, removedRowSchema } from '../host/installed.ts'
+import { installedRowSchema, isFrom, placeOf, removedRowSchema } from '../host/installed.ts'
 import { placeName } from '../host/layout.ts'
 import { snapshotPathSchema, timeSchema } from '../host/record-fields.ts'
 import { restoredCheckSchema } from '../services/healthchecks.ts'
@@ -193,17 +193,21 @@ function verifySequence(records: readonly JournalRecord[]): void {
   }
 }
 
-/** A commit discards only snapshots of what it installs or removes; a single artifact is in the place that it began with. */
+/**
+ * A commit installs and removes only what is of its origin, and discards only snapshots of that; a single artifact is in
+ * the place that it began with.
+ */
 function isOfItsParts(
   { rows, removed = [], discard }: Extract<JournalRecord, { record: 'commit' }>,
-  { contract, kind, id }: BeginRecord['facts'],
+  { contract, slug, kind, id }: BeginRecord['facts'],
 ): boolean {
   const parts = [...rows, ...removed]
   const folders = parts.map(part => `.hub-deploy/snapshots/${placeName(placeOf(part))}/`)
-  const isOurs = (part: (typeof parts)[number]): boolean => part.kind === kind && part.id === id
+  const isPlaced = (part: (typeof parts)[number]): boolean => part.kind === kind && (id === null || part.id === id)
   return (
     discard.every(path => folders.some(folder => path.startsWith(folder))) &&
-    (contract === 'project' || id === null || parts.every(isOurs))
+    parts.every(part => slug !== null && isFrom(part, { contract, slug })) &&
+    (contract === 'project' || parts.every(isPlaced))
   )
 }
 

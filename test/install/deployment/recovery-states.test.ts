@@ -46,7 +46,11 @@ describe('recover, at the end of a flow', () => {
       it(`enters the missing states until succeeded after ${journal}`, async t => {
         const scene = await makeScene(t)
         for (const change of UPDATE) await applyChange(scene.layout.root, change)
-        scene.writeJournal([...begun(scene.sender, known, facts), ...announced(UPDATE), COMMIT])
+        scene.writeJournal([
+          ...begun(scene.sender, known, facts),
+          ...announced(UPDATE),
+          { ...COMMIT, rows: [rowOf({ contract })] },
+        ])
         await recover(scene.host)
         assert.deepEqual(reportedStates(scene), whole)
         assertReported(scene, { outcome: 'success', state: 'succeeded' })

@@ -211,6 +211,12 @@ describe('readJournal', () => {
     'a commit that discards the root itself': journalText([BEGIN, { ...commit, discard: ['.'] }]),
     'a commit that discards another plugin': journalText([BEGIN, { ...commit, discard: ['plugins/other'] }]),
     'a commit that discards all snapshots': journalText([BEGIN, { ...commit, discard: ['.hub-deploy/snapshots'] }]),
+    'a commit of another slug': journalText([BEGIN, { ...commit, rows: [rowOf({ slug: 'other' })] }]),
+    'a commit of a project': journalText([BEGIN, { ...commit, rows: [rowOf({ contract: 'project' })] }]),
+    'a removal that is of another slug': journalText([
+      BEGIN,
+      { ...commit, removed: [removedRowOf({ slug: 'other' })] },
+    ]),
     'an undo of what is no change': journalText([BEGIN, STATE, { ...UNDONE, of: 2 }]),
     'a time that is a path': journalText([BEGIN, { record: 'facts', facts: { started_at: '../../x' } }]),
     'a slug that is a path': journalText([BEGIN, { record: 'facts', facts: { slug: '../x' } }]),
