@@ -17845,7 +17845,17 @@ function describeDamage(error) {
     if (!(error instanceof $ZodError))
         return 'it is not JSON';
     const issue = error.issues[0];
-    return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${issue?.message}`, 300);
+    return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${describeIssue(issue)}`, 300);
+}
+/** In words of our own where the schema has none. */
+function describeIssue(issue) {
+    if (issue?.message !== 'Invalid input')
+        return issue?.message ?? '';
+    if (issue.code === 'invalid_type')
+        return `must be ${issue.expected}`;
+    if (issue.code === 'invalid_value')
+        return `must be ${issue.values.join(' or ')}`;
+    return 'has another form';
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/installed.js
@@ -18995,7 +19005,7 @@ async function rehearse(deployment, prepare) {
     const folder = await makeFolder(tools.runner.temporaryFolder);
     try {
         if (pathExistsSync(layout.journal))
-            tools.log.notice('An interrupted deployment waits for its recovery: a real run would do that first.');
+            tools.log.notice('An interrupted deployment waits for its recovery, which a real run would do first. This dry run compares with the files as it left them.');
         const { steps, parts } = await prepare(folder);
         tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`);
         for (const [index, step] of steps.entries())
@@ -23765,7 +23775,7 @@ async function recoverRun(host, run) {
     // A commit is never given up: what is left of it is only its cleanup.
     if (commit === undefined) {
         if (attempts >= MAX_RECOVERIES)
-            throw givenUp(host.layout.journal, begin);
+            throw givenUp(host.layout, begin);
         await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.runId });
     }
     host.log.info(`The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} was cut off in state ${lastState(record)}.`);
@@ -23877,8 +23887,8 @@ function readRecords({ root, journal: path }) {
         throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(found)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move that file away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
     }
 }
-function givenUp(path, begin) {
-    return new DeploymentError('inconsistent', `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report and ${path}, repair the host by hand, then remove that file.`);
+function givenUp({ journal, reports }, begin) {
+    return new DeploymentError('inconsistent', `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report in ${reports} and ${journal}, repair the host by hand, then remove that file.`);
 }
 function stillInconsistent(begin, rollback) {
     return new DeploymentError('inconsistent', `The interrupted deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back, so nothing new is deployed: ${rollback.problems.join(' ')}`);
@@ -24892,6 +24902,7 @@ function itOrThem(keys) {
 
 
 
+
 const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`;
 /**
  * Seeds `<shelf>/<id>.env` (0600 from its first byte, written whole or not at all) from a template of the installed
@@ -24904,7 +24915,8 @@ async function writeEnv({ deployment, transaction, stagingFolder }, part, from) 
     const target = settingsPath(layout, part);
     if (pathExistsSync(target)) {
         verifySettings({ path: target, text: write_env_readSettings(target) }, part.environment.required);
-        tools.log.info(`${target} exists and stays unchanged.`);
+        const unused = request.settings.size > 0 ? ', so the input settings is not used' : '';
+        tools.log.info(`${target} exists and stays unchanged${unused}.`);
         return 'unchanged';
     }
     const template = readTemplate(layout.root, from);
@@ -24916,8 +24928,14 @@ async function writeEnv({ deployment, transaction, stagingFolder }, part, from) 
         staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged),
         path: (0,external_node_path_namespaceObject.relative)(layout.root, target),
     });
-    tools.log.info(`${target} written; from the input settings: ${settings.given.join(', ') || 'nothing'}.`);
+    tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`);
     return 'done';
+}
+/** Which of the operator's settings were used, and which the template does not have. Names, never values. */
+function describeUse(used, settings) {
+    const unused = [...settings.keys()].filter(name => !used.includes(name));
+    const rest = unused.length > 0 ? `; neither the template nor plugin.yaml has ${listNames(unused)}` : '';
+    return `from the input settings: ${listNames(used) || 'nothing'}${rest}`;
 }
 /** The host's own settings may be a link to another file of the operator. */
 function write_env_readSettings(path) {
@@ -25297,7 +25315,7 @@ function restoredChecks({ steps, parts, hostConfig, skipped }) {
         .map(check => ({ ...check, previous_version: previous.get(check.id) ?? null }));
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/unset-settings.js
+;// CONCATENATED MODULE: ./build/install/steps/settings-notices.js
 
 
 
@@ -25306,14 +25324,25 @@ function restoredChecks({ steps, parts, hostConfig, skipped }) {
 
 /**
  * Logs by name the required settings that the host lacks, for parts without a `write_env` step; that step refuses for
- * itself. Logs nothing where the settings cannot be read. Never throws.
+ * itself. Logs nothing where the settings cannot be read. Logs too when the input `settings` goes nowhere, because the plan
+ * has no such step. Never throws.
  */
-function noticeUnsetSettings({ deployment, order }) {
+function noticeSettings(context) {
+    noticeUnset(context);
+    noticeUnused(context);
+}
+function noticeUnused({ deployment, order }) {
+    const names = [...deployment.request.settings.keys()];
+    if (names.length === 0 || order.steps.some(({ action }) => action === 'write_env'))
+        return;
+    deployment.tools.log.notice(`The input settings has ${listNames(names)}, but the plan has no write_env step, so nothing is written.`);
+}
+function noticeUnset({ deployment, order }) {
     const written = new Set(order.steps.flatMap(step => (step.action === 'write_env' ? [`${step.from.split('/')[0]}/${step.plugin}`] : [])));
     for (const part of order.parts.filter(other => !written.has(placeName(other)))) {
         const { required } = part.environment;
         const path = settingsPath(deployment.layout, part);
-        const text = required.length === 0 ? undefined : unset_settings_readSettings(path);
+        const text = required.length === 0 ? undefined : settings_notices_readSettings(path);
         const unset = text === undefined ? [] : unsetSettings(text, required);
         if (unset.length === 0)
             continue;
@@ -25321,7 +25350,7 @@ function noticeUnsetSettings({ deployment, order }) {
     }
 }
 /** Empty where there is no file, undefined where it cannot be read. */
-function unset_settings_readSettings(path) {
+function settings_notices_readSettings(path) {
     try {
         return readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
     }
@@ -29309,7 +29338,7 @@ class MarketplaceFlow {
     async install(order, session) {
         const deployment = this.#deployment;
         const context = session.stepContext(order);
-        noticeUnsetSettings(context);
+        noticeSettings(context);
         await deployment.enter('installing');
         await runSteps(context, async ({ action }) => {
             if (action === 'healthcheck' && deployment.state === 'installing')
@@ -34898,7 +34927,7 @@ class ProjectFlow {
         const deployment = this.#deployment;
         const context = session.stepContext(order);
         const notifications = new Set(order.steps.slice(order.steps.findLastIndex(isNoNotification) + 1));
-        noticeUnsetSettings(context);
+        noticeSettings(context);
         await deployment.enter('installing');
         await runSteps(context, async (step) => {
             const isNotification = notifications.has(step);

@@ -7,8 +7,8 @@ import { openPrivateFileSync } from '../install/files/private-file.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import type { Installation } from '../install/host/installed.ts'
 import { runSteps } from '../install/steps/run-steps.ts'
+import { noticeSettings } from '../install/steps/settings-notices.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
-import { noticeUnsetSettings } from '../install/steps/unset-settings.ts'
 import { type ArtifactDeployment, startDeployment } from './deployment.ts'
 import { fetchArtifact } from './fetch.ts'
 import { noteInstalledVersion } from './installed-version.ts'
@@ -70,7 +70,7 @@ class MarketplaceFlow implements Flow<ReadyArtifactPlan> {
   async install(order: InstallOrder, session: HostSession): Promise<Installation> {
     const deployment = this.#deployment
     const context = session.stepContext(order)
-    noticeUnsetSettings(context)
+    noticeSettings(context)
     await deployment.enter('installing')
     await runSteps(context, async ({ action }) => {
       if (action === 'healthcheck' && deployment.state === 'installing') await deployment.enter('healthchecking')

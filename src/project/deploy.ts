@@ -7,8 +7,8 @@ import type { HostSession } from '../install/deployment/session.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import type { Installation } from '../install/host/installed.ts'
 import { runSteps } from '../install/steps/run-steps.ts'
+import { noticeSettings } from '../install/steps/settings-notices.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
-import { noticeUnsetSettings } from '../install/steps/unset-settings.ts'
 import { type ProjectDeployment, startDeployment } from './deployment.ts'
 import { checkInstalledParts, noteInstalledVersion } from './installed-parts.ts'
 import { requestArtifact } from './offer.ts'
@@ -81,7 +81,7 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
     const deployment = this.#deployment
     const context = session.stepContext(order)
     const notifications = new Set(order.steps.slice(order.steps.findLastIndex(isNoNotification) + 1))
-    noticeUnsetSettings(context)
+    noticeSettings(context)
     await deployment.enter('installing')
     await runSteps(context, async step => {
       const isNotification = notifications.has(step)

@@ -109,7 +109,7 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
   const attempts = countAttempts(host, records)
   // A commit is never given up: what is left of it is only its cleanup.
   if (commit === undefined) {
-    if (attempts >= MAX_RECOVERIES) throw givenUp(host.layout.journal, begin)
+    if (attempts >= MAX_RECOVERIES) throw givenUp(host.layout, begin)
     await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.runId })
   }
   host.log.info(
@@ -228,10 +228,10 @@ function readRecords({ root, journal: path }: Layout): readonly JournalRecord[] 
   }
 }
 
-function givenUp(path: string, begin: Begin): DeploymentError {
+function givenUp({ journal, reports }: Layout, begin: Begin): DeploymentError {
   return new DeploymentError(
     'inconsistent',
-    `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report and ${path}, repair the host by hand, then remove that file.`,
+    `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report in ${reports} and ${journal}, repair the host by hand, then remove that file.`,
   )
 }
 

@@ -41,7 +41,9 @@ async function rehearse(
   const folder = await makeFolder(tools.runner.temporaryFolder)
   try {
     if (pathExistsSync(layout.journal))
-      tools.log.notice('An interrupted deployment waits for its recovery: a real run would do that first.')
+      tools.log.notice(
+        'An interrupted deployment waits for its recovery, which a real run would do first. This dry run compares with the files as it left them.',
+      )
     const { steps, parts } = await prepare(folder)
     tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`)
     for (const [index, step] of steps.entries()) tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`)

@@ -30,5 +30,13 @@ export function readStateFileSync(path: string): string | undefined {
 export function describeDamage(error: unknown): string {
   if (!(error instanceof z.core.$ZodError)) return 'it is not JSON'
   const issue = error.issues[0]
-  return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${issue?.message}`, 300)
+  return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${describeIssue(issue)}`, 300)
+}
+
+/** In words of our own where the schema has none. */
+function describeIssue(issue: z.core.$ZodIssue | undefined): string {
+  if (issue?.message !== 'Invalid input') return issue?.message ?? ''
+  if (issue.code === 'invalid_type') return `must be ${issue.expected}`
+  if (issue.code === 'invalid_value') return `must be ${issue.values.join(' or ')}`
+  return 'has another form'
 }

@@ -1,8 +1,10 @@
 import { constants } from 'node:fs'
 import { join, relative } from 'node:path'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
+import { listNames } from '../../core/foreign-text.ts'
 import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
 import { seedSettings, verifySettings } from '../../core/plan/env-template.ts'
+import type { Settings } from '../../core/plan/settings.ts'
 import { writeNewFile } from '../files/durable-files.ts'
 import { readSmallFileSync } from '../files/read-small-file.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
@@ -27,7 +29,8 @@ export async function writeEnv(
   const target = settingsPath(layout, part)
   if (pathExistsSync(target)) {
     verifySettings({ path: target, text: readSettings(target) }, part.environment.required)
-    tools.log.info(`${target} exists and stays unchanged.`)
+    const unused = request.settings.size > 0 ? ', so the input settings is not used' : ''
+    tools.log.info(`${target} exists and stays unchanged${unused}.`)
     return 'unchanged'
   }
   const template = readTemplate(layout.root, from)
@@ -39,8 +42,15 @@ export async function writeEnv(
     staged: relative(layout.root, staged),
     path: relative(layout.root, target),
   })
-  tools.log.info(`${target} written; from the input settings: ${settings.given.join(', ') || 'nothing'}.`)
+  tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`)
   return 'done'
+}
+
+/** Which of the operator's settings were used, and which the template does not have. Names, never values. */
+function describeUse(used: readonly string[], settings: Settings): string {
+  const unused = [...settings.keys()].filter(name => !used.includes(name))
+  const rest = unused.length > 0 ? `; neither the template nor plugin.yaml has ${listNames(unused)}` : ''
+  return `from the input settings: ${listNames(used) || 'nothing'}${rest}`
 }
 
 /** The host's own settings may be a link to another file of the operator. */

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { mkdirSync } from 'node:fs'
 import { describe, it, type TestContext } from 'node:test'
 import { parsePlan } from '../../../src/core/plan/plan.ts'
-import { noticeUnsetSettings } from '../../../src/install/steps/unset-settings.ts'
+import type { Settings } from '../../../src/core/plan/settings.ts'
+import { noticeSettings } from '../../../src/install/steps/settings-notices.ts'
 import { collectLog } from '../collected-log.ts'
 import { contextOf, deploymentOf, partOf } from '../prepared-deployment.ts'
 import { prepareTemporaryHost } from '../prepared-host.ts'
@@ -16,10 +17,12 @@ interface Scene {
   /** The host's `plugins/x.env`; null when it has none. */
   settings?: string | null
   steps?: string[]
+  /** The input `settings`. */
+  given?: Settings
 }
 
 async function noticesOf(t: TestContext, scene: Scene): Promise<string[]> {
-  const { required = ['A', 'B'], settings = null, steps = [INSTALL] } = scene
+  const { required = ['A', 'B'], settings = null, steps = [INSTALL], given = new Map() } = scene
   const layout = await prepareTemporaryHost(t)
   if (settings !== null) writeTree(layout.root, { 'plugins/x.env': settings })
   const plan = parsePlan(
@@ -28,12 +31,13 @@ async function noticesOf(t: TestContext, scene: Scene): Promise<string[]> {
   )
   const parts = [partOf(layout, { environment: { required, optional: ['O'] } })]
   const log = collectLog()
-  const context = await contextOf(t, deploymentOf(layout, { tools: { log } }), { parts, steps: plan.steps })
-  noticeUnsetSettings(context)
+  const deployment = deploymentOf(layout, { tools: { log }, request: { settings: given } })
+  const context = await contextOf(t, deployment, { parts, steps: plan.steps })
+  noticeSettings(context)
   return log.lines
 }
 
-describe('noticeUnsetSettings', () => {
+describe('noticeSettings', () => {
   const rows: [string, Scene, string[]][] = [
     ['all of them when the host has no settings', {}, ['A', 'B']],
     ['what the settings lack', { settings: 'A=hunter22\n' }, ['B']],
@@ -51,6 +55,17 @@ describe('noticeUnsetSettings', () => {
     })
   }
 
+  it('names the settings that no step writes, never their values', async t => {
+    const settings = new Map([['TOKEN', 'hunter22']])
+    for (const steps of [[INSTALL], [INSTALL, WRITE]]) {
+      const lines = await noticesOf(t, { required: [], steps, given: settings })
+      assert.equal(lines.length, 2 - steps.length)
+      assert.doesNotMatch(lines.join(), /hunter22/)
+      for (const line of lines)
+        assert.match(line, /^notice The input settings has TOKEN, but the plan has no write_env step/)
+    }
+  })
+
   it('cleans a name that is not valid for a variable', async t => {
     const [line = ''] = await noticesOf(t, { required: ['A\u001b[31m::error::'] })
     assert.ok(line.startsWith('notice ') && !line.includes('\u001b') && !line.includes('::'), line)
@@ -61,7 +76,7 @@ describe('noticeUnsetSettings', () => {
     mkdirSync(`${layout.root}/plugins/x.env`, { recursive: true })
     const parts = [partOf(layout, { environment: { required: ['A'], optional: [] } })]
     const log = collectLog()
-    noticeUnsetSettings(await contextOf(t, deploymentOf(layout, { tools: { log } }), { parts }))
+    noticeSettings(await contextOf(t, deploymentOf(layout, { tools: { log } }), { parts }))
     assert.deepEqual(log.lines, [])
   })
 })

@@ -6,11 +6,27 @@ import { isAbsent } from '../files/tree-walk.ts'
 import { placeName, settingsPath } from '../host/layout.ts'
 import type { StepContext } from './step-context.ts'
 
+type Context = Pick<StepContext, 'deployment' | 'order'>
+
 /**
  * Logs by name the required settings that the host lacks, for parts without a `write_env` step; that step refuses for
- * itself. Logs nothing where the settings cannot be read. Never throws.
+ * itself. Logs nothing where the settings cannot be read. Logs too when the input `settings` goes nowhere, because the plan
+ * has no such step. Never throws.
  */
-export function noticeUnsetSettings({ deployment, order }: Pick<StepContext, 'deployment' | 'order'>): void {
+export function noticeSettings(context: Context): void {
+  noticeUnset(context)
+  noticeUnused(context)
+}
+
+function noticeUnused({ deployment, order }: Context): void {
+  const names = [...deployment.request.settings.keys()]
+  if (names.length === 0 || order.steps.some(({ action }) => action === 'write_env')) return
+  deployment.tools.log.notice(
+    `The input settings has ${listNames(names)}, but the plan has no write_env step, so nothing is written.`,
+  )
+}
+
+function noticeUnset({ deployment, order }: Context): void {
   const written = new Set(
     order.steps.flatMap(step => (step.action === 'write_env' ? [`${step.from.split('/')[0]}/${step.plugin}`] : [])),
   )
