@@ -17706,8 +17706,12 @@ function snapshotsPath(layout, { shelf, id }) {
 function stagingPath(layout, deploymentId) {
     return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
 }
-function treeRecordPath(layout, treeDigest) {
-    return (0,external_node_path_namespaceObject.join)(layout.trees, `${treeDigest}.json`);
+function treeRecordPath({ trees }, record) {
+    return (0,external_node_path_namespaceObject.join)(trees, `${record}.tree`);
+}
+/** Where earlier versions of the action have recorded a tree. */
+function earlierRecordPath({ trees }, treeDigest) {
+    return (0,external_node_path_namespaceObject.join)(trees, `${treeDigest}.json`);
 }
 function auditPath(layout) {
     return (0,external_node_path_namespaceObject.join)(layout.own, 'audit.jsonl');
@@ -17873,6 +17877,8 @@ const installedVersionSchema = object({
     /** Of the artifact; null for what we did not install ourselves. */
     artifact_sha256: nullable(digestSchema),
     tree_digest: nullable(digestSchema),
+    /** The name of the record of its files; absent where an earlier version of the action has installed them. */
+    tree_record: exactOptional(digestSchema),
     installed_at: nullable(timeSchema),
     deployment_id: nullable(schemas_uuid({ error: 'must be a UUID' })),
     run_url: nullable(lineSchema),
@@ -18104,7 +18110,379 @@ function snapshots_listNames(path) {
     }
 }
 
+;// CONCATENATED MODULE: external "node:string_decoder"
+const external_node_string_decoder_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:string_decoder");
+;// CONCATENATED MODULE: ./build/install/files/tree-scan.js
+
+
+
+/** How many entries of a directory are listed between two pauses. */
+const LISTED_AT_ONCE = 2000;
+/** What Node reads in place of bytes that are not UTF-8: no path leads to a file with such a name. */
+const UNREADABLE = '\ufffd';
+/**
+ * Every file, symlink and special file below `root` in the order of a tree digest, without those that `isLeftOut`
+ * names; directories are implied. Follows no symlink. Where nothing is at `root`, there is none. An undefined item is a
+ * pause.
+ */
+function* scanTree(root, isLeftOut) {
+    const top = yield* tree_scan_listDirectory(root, '');
+    const open = top === undefined ? [] : [top];
+    for (let listing = open.at(-1); listing !== undefined; listing = open.at(-1)) {
+        const name = listing.names[listing.next++];
+        if (name === undefined) {
+            open.pop();
+            continue;
+        }
+        const path = listing.path === '' ? name : `${listing.path}/${name}`;
+        if (isLeftOut(path))
+            continue;
+        const below = listing.directories.has(name) ? yield* tree_scan_listDirectory(`${root}/${path}`, path) : undefined;
+        if (below === undefined)
+            yield describeItemSync(root, path);
+        else
+            open.push(below);
+    }
+}
+/** What is at a path; undefined where nothing is. The times of a directory, which change with its entries, do not count. */
+function describeItemSync(root, path) {
+    try {
+        const at = `${root}/${path}`;
+        const stat = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
+        const stamp = stat.isDirectory() ? '' : `${stat.ino}\t${stat.mtimeNs}\t${stat.ctimeNs}`;
+        if (stat.isSymbolicLink())
+            return { path, kind: 'link', content: (0,external_node_fs_namespaceObject.readlinkSync)(at), stamp };
+        if (!stat.isFile())
+            return { path, kind: 'other', content: '', stamp };
+        return { path, kind: (Number(stat.mode) & 0o7777).toString(8), content: String(stat.size), stamp };
+    }
+    catch (error) {
+        if (!isAbsent(error))
+            throw error;
+        return path.includes(UNREADABLE) ? { path, kind: 'other', content: '', stamp: '' } : undefined;
+    }
+}
+/** Undefined where no directory is. */
+function* tree_scan_listDirectory(at, path) {
+    const directory = openIfPresentSync(at);
+    if (directory === undefined)
+        return undefined;
+    const [names, directories] = [[], new Set()];
+    let hasSurrogates = false;
+    try {
+        for (let entry = directory.readSync(); entry !== null; entry = directory.readSync()) {
+            names.push(entry.name);
+            hasSurrogates ||= /[\ud800-\udfff]/.test(entry.name);
+            if (entry.isDirectory())
+                directories.add(entry.name);
+            if (names.length % LISTED_AT_ONCE === 0)
+                yield;
+        }
+    }
+    finally {
+        directory.closeSync();
+    }
+    yield;
+    // Without surrogates, code units have the order of code points, and sort ten times as fast.
+    names.sort(hasSurrogates ? comparePaths : undefined);
+    return { path, names, directories, next: 0 };
+}
+function openIfPresentSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.opendirSync)(path);
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return undefined;
+        throw error;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/tree-record-damage.js
+/** A tree record that is not what this action has written; the message says what is wrong with it. */
+class TreeRecordDamage extends Error {
+    name = 'TreeRecordDamage';
+}
+
+;// CONCATENATED MODULE: ./build/install/host/earlier-tree-record.js
+
+
+
+
+
+
+const treeSchema = schemas_lazy(() => object({
+    files: array(object({
+        path: innerPathSchema,
+        sha256: digestSchema,
+        size: schemas_int().check(_nonnegative()),
+        mode: literal([0o644, 0o755]),
+    })),
+    symlinks: array(object({
+        path: innerPathSchema,
+        target: schemas_string().check(_regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
+        /** Of the file that it leads to, through any other symlinks; absent where it leads to none. */
+        sha256: exactOptional(digestSchema),
+    })),
+}));
+/**
+ * The items in a record of an earlier version of the action, in order; undefined when there is none. Its entries have
+ * the digest of its name. Versions that differ only in modes shared one such record, so it says nothing of modes.
+ * Throws TreeRecordDamage, or DeploymentError `host_not_writable` for what is no file.
+ */
+function readEarlierRecord(path, digest) {
+    const text = readStateFileSync(path);
+    if (text === undefined)
+        return undefined;
+    const { files, symlinks } = parseTree(text, digest);
+    return inTreeOrder([
+        ...files.map(({ path, size, sha256 }) => ({ path, kind: 'file', content: String(size), sha256, stamp: undefined })),
+        ...symlinks.map(({ path, target, sha256 }) => ({ path, kind: 'link', content: target, sha256, stamp: undefined })),
+    ]);
+}
+function parseTree(text, digest) {
+    try {
+        const tree = completed(treeSchema.parse(JSON.parse(text)));
+        if (digestOf(tree) === digest)
+            return tree;
+    }
+    catch (error) {
+        throw new TreeRecordDamage(describeDamage(error), { cause: error });
+    }
+    throw new TreeRecordDamage('its files do not have the digest of its name');
+}
+function digestOf({ files, symlinks }) {
+    const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]));
+    return treeDigest([...files, ...throughLinks]);
+}
+/** In the oldest records, only its target says which file a symlink leads to. */
+function completed({ files, symlinks }) {
+    const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
+    const known = symlinks.map(symlink => {
+        const sha256 = symlink.sha256 ?? digests.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(symlink.path), symlink.target));
+        return sha256 === undefined ? symlink : { ...symlink, sha256 };
+    });
+    return { files, symlinks: known };
+}
+
+;// CONCATENATED MODULE: ./build/install/host/tree-record.js
+
+
+
+
+
+
+
+
+
+
+
+
+/** The identity in a row, without the rest of it. */
+function identityOf({ tree_digest, tree_record }) {
+    return tree_record === undefined ? { tree_digest } : { tree_digest, tree_record };
+}
+const WINDOW_BYTES = 256 * 1024;
+/** Digest, mode or `link`, size or target, stamp (three numbers), path; see `quote`. */
+const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/;
+const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/;
+/** The items of an extracted tree in order, without the keep-paths, which belong to the host, and without stamps. */
+function* itemsOf(tree, keepPaths) {
+    const isKept = isBelow(keepPaths);
+    const files = inTreeOrder(tree.files);
+    const symlinks = inTreeOrder(tree.symlinks);
+    const digests = new Map(symlinks.length === 0 ? [] : files.map(({ path, sha256 }) => [path, sha256]));
+    let next = 0;
+    for (const symlink of [...symlinks, undefined]) {
+        for (let file = files[next]; file !== undefined; file = files[++next]) {
+            if (symlink !== undefined && comparePaths(symlink.path, file.path) < 0)
+                break;
+            const { path, sha256 } = file;
+            if (!isKept(path))
+                yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: undefined };
+        }
+        if (symlink === undefined || isKept(symlink.path))
+            continue;
+        const { path, target, file } = symlink;
+        yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: undefined };
+    }
+}
+/** The same items with the stamps that they have in the folder to which the tree was extracted. */
+function* stagedItems({ tree, staged }, keepPaths) {
+    for (const item of itemsOf(tree, keepPaths))
+        yield { ...item, stamp: describeItemSync(staged, item.path)?.stamp };
+}
+/** Whether a path is one of these, or below one. */
+function isBelow(paths) {
+    return path => paths.some(kept => path === kept || path.startsWith(`${kept}/`));
+}
+/** The tree digest of these items: a symlink to a file counts with the bytes of that file. */
+function digestOfItems(items) {
+    return treeDigest([...items].flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }])));
+}
+/**
+ * Records a tree whose items come in order: durable when it returns, under the SHA-256 of its own text. So every
+ * installed tree has its own record, which stays valid when the tree is moved. Works in slices.
+ */
+async function writeTreeRecord(layout, items, signal) {
+    const temporary = temporaryName(`${layout.trees}/record`);
+    try {
+        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, 'wx', 0o600);
+        let identity;
+        try {
+            identity = await writeItems(fd, items, signal);
+            await syncFile(fd);
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        (0,external_node_fs_namespaceObject.renameSync)(temporary, treeRecordPath(layout, identity.tree_record));
+        await syncDirectory(layout.trees);
+        return identity;
+    }
+    catch (error) {
+        tryUnlinkSync(temporary);
+        throw error;
+    }
+}
+async function writeItems(fd, items, signal) {
+    const [record, digest, slice] = [(0,external_node_crypto_namespaceObject.createHash)('sha256'), (0,external_node_crypto_namespaceObject.createHash)('sha256'), new TimeSlice(signal)];
+    let [lines, digested, separator] = ['', '', ''];
+    const flush = () => {
+        (0,external_node_fs_namespaceObject.writeFileSync)(fd, lines);
+        record.update(lines);
+        digest.update(digested);
+        [lines, digested] = ['', ''];
+    };
+    for (const item of items) {
+        lines += lineOf(item);
+        if (item.sha256 !== undefined) {
+            digested += `${separator}${item.path}:${item.sha256}`;
+            separator = '\n';
+        }
+        if (lines.length >= WINDOW_BYTES)
+            flush();
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+    flush();
+    return { tree_digest: digest.digest('hex'), tree_record: record.digest('hex') };
+}
+function lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
+    return `${sha256}\t${kind}\t${quote(content)}\t${stamp}\t${quote(path)}\n`;
+}
+/** As it is, or as JSON where it contains what divides fields and lines: a host's own file may have any name. */
+function quote(text) {
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+    return /^"|[\u0000-\u001f]/.test(text) ? JSON.stringify(text) : text;
+}
+function unquote(text) {
+    if (!text.startsWith('"'))
+        return text;
+    const value = JSON.parse(text);
+    if (typeof value !== 'string')
+        throw new TreeRecordDamage('it quotes something else than a text');
+    return value;
+}
+/**
+ * The recorded items of a version, in order; undefined where it has no record. Reads the record while it is used: only
+ * once all items are read without an error, they are certainly those that were recorded.
+ * Throws TreeRecordDamage, the system's error, or DeploymentError `host_not_writable` for what is no record.
+ */
+function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
+    if (record !== undefined) {
+        const fd = tree_record_openIfPresentSync(treeRecordPath(layout, record));
+        return fd === undefined ? undefined : readItems(fd, record);
+    }
+    return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest);
+}
+/** Where the record of a version is. */
+function recordPath(layout, { tree_digest, tree_record }) {
+    return tree_record === undefined ? earlierRecordPath(layout, tree_digest ?? '') : treeRecordPath(layout, tree_record);
+}
+/** Closes the descriptor. */
+function* readItems(fd, name) {
+    try {
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
+        if (!stat.isFile())
+            throw new TreeRecordDamage('it is no regular file');
+        const found = (0,external_node_crypto_namespaceObject.createHash)('sha256');
+        let before = '';
+        for (const line of linesOf(fd, found)) {
+            const item = parseLine(line, stat.mtimeNs);
+            if (before !== '' && comparePaths(before, item.path) >= 0)
+                throw new TreeRecordDamage(`${item.path} is not in its place`);
+            before = item.path;
+            yield item;
+        }
+        if (found.digest('hex') !== name)
+            throw new TreeRecordDamage('its content does not have the digest of its name');
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/**
+ * What was changed no earlier than the record was written might have been changed again in the same tick of the file
+ * system's clock.
+ */
+function parseLine(line, recordedAt) {
+    const [, sha256 = '', kind = '', content = '', stamp = '', changedAt = '', path = ''] = LINE.exec(line) ?? [];
+    if (path === '')
+        throw new TreeRecordDamage('it has a line that this action does not write');
+    const isCertain = stamp !== '' && BigInt(changedAt) < recordedAt;
+    const item = { path: unquote(path), kind, content: unquote(content), stamp: isCertain ? stamp : undefined };
+    if (LEAVES_TREE.test(item.path))
+        throw new TreeRecordDamage('it has a path that leaves the tree');
+    return { ...item, sha256: sha256 === '-' ? undefined : sha256 };
+}
+function* linesOf(fd, digest) {
+    const [window, decoder] = [Buffer.allocUnsafe(WINDOW_BYTES), new external_node_string_decoder_namespaceObject.StringDecoder('utf8')];
+    let rest = '';
+    for (let count = (0,external_node_fs_namespaceObject.readSync)(fd, window); count > 0; count = (0,external_node_fs_namespaceObject.readSync)(fd, window)) {
+        const bytes = window.subarray(0, count);
+        digest.update(bytes);
+        const lines = (rest + decoder.write(bytes)).split('\n');
+        rest = lines.pop() ?? '';
+        yield* lines;
+    }
+    if (rest !== '')
+        throw new TreeRecordDamage('its last line is cut');
+}
+/** Follows no symlink and waits for no pipe. */
+function tree_record_openIfPresentSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw error;
+    }
+}
+/** Removes the records that no installed or retained version names, and nothing else. */
+function pruneTreeRecords({ trees }, used) {
+    const names = new Set(used.flatMap(({ tree_digest: digest, tree_record: record }) => {
+        if (record !== undefined)
+            return [`${record}.tree`];
+        return digest === null ? [] : [`${digest}.json`];
+    }));
+    const stale = (0,external_node_fs_namespaceObject.readdirSync)(trees).filter(name => /^[0-9a-f]{64}\.(?:json|tree)$/.test(name) && !names.has(name));
+    const errors = [];
+    for (const name of stale) {
+        try {
+            (0,external_node_fs_namespaceObject.unlinkSync)(`${trees}/${name}`);
+        }
+        catch (error) {
+            errors.push(error);
+        }
+    }
+    if (errors.length > 0)
+        throw errors[0];
+}
+
 ;// CONCATENATED MODULE: ./build/install/deployment/installation.js
+
 
 
 
@@ -18193,7 +18571,7 @@ function findReplaced({ results, order }, part, { installed, version }) {
         version,
         project_version: installed?.project_version ?? null,
         artifact_sha256: installed?.artifact_sha256 ?? null,
-        tree_digest: installed?.tree_digest ?? null,
+        ...identityOf(installed ?? { tree_digest: null }),
         installed_at: installed?.installed_at ?? null,
         deployment_id: installed?.deployment_id ?? null,
         run_url: installed?.run_url ?? null,
@@ -18210,7 +18588,7 @@ function newVersion({ deployment, order, results }, part) {
         id: part.id,
         version: part.version,
         artifact_sha256: part.artifactSha256,
-        tree_digest: results.get(placeName(part))?.record?.digest ?? null,
+        ...(results.get(placeName(part))?.tree ?? { tree_digest: null }),
         installed_at: tools.now().toISOString(),
         deployment_id: record.facts.deployment_id,
         run_url: tools.runner.workflow.url,
@@ -18234,7 +18612,7 @@ function nameUser(uid) {
     return nameAccount('/etc/passwd', 'user', uid);
 }
 /** A path as an argument of a command that the operator copies. */
-function quote(path) {
+function permissions_quote(path) {
     const text = cleanForeignText(path, 4096);
     return /^[\w/.@%+,:=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
@@ -18298,7 +18676,7 @@ function requireOwnFolder(folder) {
     requireRealFiles(folder, reports);
 }
 function requirePrivateDirectory({ layout, us }, found) {
-    const own = quote(layout.own);
+    const own = permissions_quote(layout.own);
     if (!found.isDirectory())
         throw unsafe(`${own} is ${typeOf(found)}, but this action keeps its records in a directory of that name: find out who made it, and move it away.`);
     if (found.uid !== us)
@@ -18313,7 +18691,7 @@ function requireOwnEntries(folder, path) {
         if (problem === undefined)
             return;
         if (listing === MAX_LISTINGS)
-            throw unsafe(`${problem} Only what this runner wrote itself may be below ${quote(folder.layout.own)}.`);
+            throw unsafe(`${problem} Only what this runner wrote itself may be below ${permissions_quote(folder.layout.own)}.`);
     }
 }
 function findForeignEntry(folder, path) {
@@ -18322,7 +18700,7 @@ function findForeignEntry(folder, path) {
     for (const { path, stat } of entries) {
         const problem = problemOf(folder, stat) ?? linkProblem(stat, names.get(stat.ino)?.length);
         if (problem !== undefined)
-            return `${quote(path)} ${problem}`;
+            return `${permissions_quote(path)} ${problem}`;
     }
     return undefined;
 }
@@ -18338,7 +18716,7 @@ function problemOf({ layout, us }, stat) {
     const writers = otherWriters(stat);
     if (writers.length === 0)
         return undefined;
-    return `can be written by ${writers.join(' and ')}: look for what you cannot explain in it, then run chmod -R go-w ${quote(layout.own)}.`;
+    return `can be written by ${writers.join(' and ')}: look for what you cannot explain in it, then run chmod -R go-w ${permissions_quote(layout.own)}.`;
 }
 /** Our own second names, which last for an instant or until the next run, are in the same folder. */
 function linkProblem(stat, namesHere = 1) {
@@ -18351,7 +18729,7 @@ function requireRealFiles({ layout }, path) {
     const strange = list(path).find(entry => !entry.isFile() && !entry.isDirectory());
     if (strange === undefined)
         return;
-    throw unsafe(`${quote((0,external_node_path_namespaceObject.join)(path, strange.name))} is ${typeOf(strange)}: find out who made it, and remove it. Only what this runner wrote itself may be below ${quote(layout.own)}.`);
+    throw unsafe(`${permissions_quote((0,external_node_path_namespaceObject.join)(path, strange.name))} is ${typeOf(strange)}: find out who made it, and remove it. Only what this runner wrote itself may be below ${permissions_quote(layout.own)}.`);
 }
 /** What other processes left where an old version was restored is set aside for the operator. */
 function shelvesIn(snapshots) {
@@ -18486,8 +18864,8 @@ function exposureOf({ path, stat, isEnd }, us) {
     if (!isForeign && writers.length === 0)
         return undefined;
     const fixes = [
-        isForeign ? `chown -h ${us} ${quote(path)}` : [],
-        writers.length > 0 ? `chmod go-w ${quote(path)}` : [],
+        isForeign ? `chown -h ${us} ${permissions_quote(path)}` : [],
+        writers.length > 0 ? `chmod go-w ${permissions_quote(path)}` : [],
     ];
     return {
         path,
@@ -18496,7 +18874,7 @@ function exposureOf({ path, stat, isEnd }, us) {
     };
 }
 function inWords({ path, who }) {
-    return `${quote(path)} can be written or replaced by ${who}`;
+    return `${permissions_quote(path)} can be written or replaced by ${who}`;
 }
 function sharedRoot(exposures, us) {
     const found = exposures.map(inWords).join(', and ');
@@ -18509,12 +18887,12 @@ function sharedRoot(exposures, us) {
 
 
 
-const WINDOW_BYTES = 1024 * 1024;
+const file_digester_WINDOW_BYTES = 1024 * 1024;
 /** A file that was replaced by a pipe or a symlink in the meantime is neither waited for nor followed. */
 const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | (external_node_fs_namespaceObject.constants.O_NONBLOCK ?? 0) | (external_node_fs_namespaceObject.constants.O_NOFOLLOW ?? 0);
 /** Hashes many files one after another through one window, in slices between which signals are handled. */
 class FileDigester {
-    #window = Buffer.allocUnsafeSlow(WINDOW_BYTES);
+    #window = Buffer.allocUnsafeSlow(file_digester_WINDOW_BYTES);
     #slice;
     constructor(signal) {
         this.#slice = new TimeSlice(signal);
@@ -18540,184 +18918,79 @@ class FileDigester {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/host/tree-record.js
+;// CONCATENATED MODULE: ./build/install/host/tree-comparison.js
 
 
 
 
 
 
-
-
-
-
-
-
-
-const treeSchema = schemas_lazy(() => object({
-    files: array(object({
-        path: innerPathSchema,
-        sha256: digestSchema,
-        size: schemas_int().check(_nonnegative()),
-        mode: literal([0o644, 0o755]),
-    })),
-    symlinks: array(object({
-        path: innerPathSchema,
-        target: schemas_string().check(_regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
-        /** Of the file that it leads to, through any other symlinks; absent where it leads to none. */
-        sha256: exactOptional(digestSchema),
-    })),
-}));
-/** The record of an extracted tree, without the keep-paths, which belong to the host. */
-function buildTreeRecord(tree, keepPaths) {
-    const isOurs = isOursIn(keepPaths);
-    const files = tree.files.filter(isOurs);
-    const digests = new Map(tree.files.map(({ path, sha256 }) => [path, sha256]));
-    const symlinks = tree.symlinks.filter(isOurs).map(({ path, target, file }) => {
-        const sha256 = digests.get(file ?? '');
-        return { path, target, ...(sha256 === undefined ? {} : { sha256 }) };
-    });
-    return { digest: digestOf({ files, symlinks }), files, symlinks };
-}
-function isOursIn(keepPaths) {
-    return ({ path }) => !keepPaths.some(kept => path === kept || path.startsWith(`${kept}/`));
-}
-/** A symlink to a file counts with the bytes of that file. */
-function digestOf({ files, symlinks }) {
-    const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]));
-    return treeDigest([...files, ...throughLinks]);
-}
-/** In a record of an earlier version of the action, only its target says which file a symlink leads to. */
-function completed({ files, symlinks }) {
-    if (symlinks.every(({ sha256 }) => sha256 !== undefined))
-        return { files, symlinks };
-    const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
-    const known = symlinks.map(symlink => {
-        const sha256 = symlink.sha256 ?? digests.get(resolveTarget(symlink));
-        return sha256 === undefined ? symlink : { ...symlink, sha256 };
-    });
-    return { files, symlinks: known };
-}
 /**
- * Writes the record of a tree, unless it is there. One that is damaged is replaced, with a warning. Throws DeploymentError
- * `host_not_writable` when something else is in its place.
+ * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times are
+ * not those that were recorded. Does not compare keep-paths and bytecode caches. Works in slices; throws what reading
+ * the record throws, the system's error, and the signal's reason once it is aborted.
  */
-async function writeTreeRecord({ layout, log }, record) {
-    const path = treeRecordPath(layout, record.digest);
-    // The record of a large tree takes long to build and as long again to serialize.
-    await hearSignals();
-    const text = JSON.stringify({ files: record.files, symlinks: record.symlinks });
-    const found = readStateFileSync(path);
-    if (found === text)
-        return;
-    const damage = found === undefined ? undefined : findDamage(found, record.digest);
-    // Another tree with these bytes, which differs in modes or symlinks alone.
-    if (found !== undefined && damage === undefined)
-        return;
-    if (damage !== undefined)
-        log.warning(`${path} was damaged (${damage}). It is written again.`);
-    await replaceFile(path, text);
-}
-/**
- * The record with this digest, or undefined when there is none. Its entries have this digest, and every path in it is
- * one below the tree. Throws DeploymentError `host_not_writable` with the name of a record that is damaged, or is no
- * file.
- */
-function readTreeRecord(layout, digest) {
-    const path = treeRecordPath(layout, digest);
-    const text = readStateFileSync(path);
-    if (text === undefined)
-        return undefined;
-    try {
-        return { ...parseTree(text, digest), digest };
-    }
-    catch (error) {
-        throw new DeploymentError('host_not_writable', `${path} is not a record of installed files that this action writes (${describeDamage(error)}), so nothing can be compared with it. Move it away: the next deployment of these files writes it again.`, { cause: error });
-    }
-}
-/**
- * The record of what is installed in a place, as a comparison needs it: a damaged one, which says nothing about the
- * files, is a warning.
- */
-function readInstalledTree({ layout, log }, place) {
-    try {
-        const digest = findInstalled(readInstalled(layout), place)?.tree_digest;
-        return digest ? readTreeRecord(layout, digest) : undefined;
-    }
-    catch (error) {
-        log.warning(`${placeName(place)} is not compared with its record. ${toDeployError(error).message}`);
-        return undefined;
-    }
-}
-function findDamage(text, digest) {
-    try {
-        parseTree(text, digest);
-        return undefined;
-    }
-    catch (error) {
-        return describeDamage(error);
-    }
-}
-function parseTree(text, digest) {
-    return treeSchema
-        .check(refine(tree => digestOf(completed(tree)) === digest, 'its files do not have the digest of its name'))
-        .parse(JSON.parse(text));
-}
-/** Removes the records that no installed or retained version names, and nothing else. */
-function pruneTreeRecords(layout, used) {
-    const digests = (0,external_node_fs_namespaceObject.readdirSync)(layout.trees).flatMap(name => /^([0-9a-f]{64})\.json$/.exec(name)?.[1] ?? []);
-    const stale = digests.filter(digest => !used.has(digest));
-    const errors = [];
-    for (const digest of stale) {
-        try {
-            (0,external_node_fs_namespaceObject.unlinkSync)(treeRecordPath(layout, digest));
-        }
-        catch (error) {
-            errors.push(error);
-        }
-    }
-    if (errors.length > 0)
-        throw errors[0];
-}
-/** Compares a tree with its record: bytes, modes, symlink targets. Keep-paths are not compared. */
 async function compareTree({ root, keepPaths }, record, signal) {
-    const found = new Map((await walkTree(root, new Set(keepPaths))).map(entry => [entry.path, entry]));
-    const digester = new FileDigester(signal);
-    const difference = { missing: [], extra: [], changed: [] };
-    for (const expected of [...record.files, ...record.symlinks].filter(isOursIn(keepPaths))) {
-        const { path } = expected;
-        const entry = found.get(path);
-        found.delete(path);
-        if (entry === undefined)
-            difference.missing.push(path);
-        else if (!isAlike(entry, expected))
-            difference.changed.push(path);
-        else if ('size' in expected && (await digestIfPresent(digester, (0,external_node_path_namespaceObject.join)(root, path))) !== expected.sha256)
-            difference.changed.push(path);
+    signal?.throwIfAborted();
+    const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
+    const isKept = isBelow(keepPaths);
+    const isLeftOut = (path) => isCache(path) || isKept(path);
+    const difference = { added: [], removed: [], changed: [] };
+    for (const { recorded, found } of pairUp(record, scanTree(root, isLeftOut))) {
+        if (recorded === undefined)
+            difference.added.push(...(found === undefined ? [] : [found.path]));
+        else if (isLeftOut(recorded.path))
+            continue;
+        else if (found === undefined)
+            difference.removed.push(recorded.path);
+        else if (!(await isSame(recorded, found, path => digester.sha256(`${root}/${path}`))))
+            difference.changed.push(found.path);
+        if (slice.isOver())
+            await slice.giveBack();
     }
-    difference.extra.push(...found.keys());
     return difference;
 }
-/** Undefined for what another process has removed or replaced since it was listed. */
-async function digestIfPresent(digester, path) {
+/** What Python writes into a plugin's tree by itself. */
+function isCache(path) {
+    return /(?:^|\/)__pycache__(?:\/|$)|\.py[co]$/.test(path);
+}
+async function isSame(recorded, found, digestOf) {
+    if (!isSameKind(recorded, found) || recorded.content !== found.content)
+        return false;
+    if (found.kind === 'link' || (recorded.stamp !== undefined && recorded.stamp === found.stamp))
+        return true;
     try {
-        return await digester.sha256(path);
+        return (await digestOf(found.path)) === recorded.sha256;
     }
     catch (error) {
+        // Another process has just removed or replaced it.
         if (isAbsent(error))
-            return undefined;
+            return false;
         throw error;
     }
 }
-/** Everything but the bytes. */
-function isAlike(entry, expected) {
-    if ('target' in expected)
-        return entry.type === 'symlink' && entry.target === expected.target;
-    return entry.type === 'file' && entry.size === expected.size && entry.mode === expected.mode;
+/** Some records do not know the mode of a file. */
+function isSameKind({ kind }, found) {
+    return kind === found.kind || (kind === 'file' && found.kind !== 'link' && found.kind !== 'other');
 }
-/** Relative to the tree's root, like the symlink's own path. */
-function resolveTarget({ path, target }) {
-    return external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(path), target);
+/** Merges two lists in tree order. An empty pair is a pause. */
+function* pairUp(record, tree) {
+    let found = tree.next();
+    for (const recorded of record) {
+        for (; !found.done; found = tree.next()) {
+            if (found.value !== undefined && comparePaths(found.value.path, recorded.path) >= 0)
+                break;
+            yield { found: found.value };
+        }
+        if (found.done || found.value?.path !== recorded.path) {
+            yield { recorded };
+            continue;
+        }
+        yield { recorded, found: found.value };
+        found = tree.next();
+    }
+    for (; !found.done; found = tree.next())
+        yield { found: found.value };
 }
 
 ;// CONCATENATED MODULE: ./build/core/outcome.js
@@ -18982,6 +19255,7 @@ function readReportOf(path, deploymentId) {
 
 
 
+
 /**
  * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
  * from those that are installed. Writes nothing below the project root and reports nothing.
@@ -19031,18 +19305,19 @@ async function makeFolder(parent) {
 async function logDifferences({ tools, layout, request }, part) {
     const { log, signal } = tools;
     const path = installPath(layout, part);
-    const record = buildTreeRecord(part.tree, request.keepPaths);
-    const { missing, extra, changed } = await compareTree({ root: path, keepPaths: request.keepPaths }, record, signal);
-    const newSizes = new Map(record.files.map(file => [file.path, file.size]));
+    const tree = { root: path, keepPaths: request.keepPaths };
+    const { added, removed, changed } = await compareTree(tree, itemsOf(part.tree, request.keepPaths), signal);
+    const newSizes = new Map(part.tree.files.map(file => [file.path, file.size]));
     const sizeOnHost = (file) => sizeInWords(lstatIfPresentSync((0,external_node_path_namespaceObject.join)(path, file))?.size);
     const newSize = (file) => sizeInWords(newSizes.get(file));
-    for (const file of missing)
+    // What the host lacks would be added, and what only the host has would be removed.
+    for (const file of removed)
         log.info(`added    ${file} (${newSize(file)})`);
-    for (const file of extra)
+    for (const file of added)
         log.info(`removed  ${file} (${sizeOnHost(file)})`);
     for (const file of changed)
         log.info(`changed  ${file} (${sizeOnHost(file)} → ${newSize(file)})`);
-    log.info(`${missing.length} added, ${extra.length} removed, ${changed.length} changed. Nothing was done.`);
+    log.info(`${removed.length} added, ${added.length} removed, ${changed.length} changed. Nothing was done.`);
 }
 function sizeInWords(size) {
     return size === undefined ? 'symlink' : `${size} bytes`;
@@ -19732,69 +20007,92 @@ function summarise(failures) {
     return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`;
 }
 
-;// CONCATENATED MODULE: ./build/install/host/tree-times.js
+;// CONCATENATED MODULE: ./build/install/host/drift.js
 
 
 
 
 
 
-
-
-const tree_times_schema = schemas_lazy(() => array(tuple([schemas_string(), schemas_number()])));
-const pathsSchema = schemas_lazy(() => array(object({ path: schemas_string() })));
-const recordSchema = schemas_lazy(() => object({ files: pathsSchema, symlinks: pathsSchema }));
-/** Where the times of an installed tree are noted: in the staging folder of the deployment that replaces it. */
-function treeTimesPath(stagingFolder, { shelf, id }) {
-    return (0,external_node_path_namespaceObject.join)(stagingFolder, `times-${shelf}-${id}.json`);
-}
 /**
- * Notes when each recorded file of an installed tree was last changed, as the file system says: compared with itself
- * later, that needs no clock. A change by a write, chmod or rename of the file counts, the move of the tree does not.
- * Not durable, because a rollback without it only verifies less.
+ * How the files of an installed plugin or extension differ from those that were installed, apart from keep-paths and
+ * bytecode caches. Nothing in any of the three lists means that every file and symlink has the bytes, mode and target
+ * that were installed, and that there is no other. A file that was touched, or replaced by a copy, has not changed.
+ * Undefined means that this is not known, because nothing is recorded, or (with a warning) the record or the tree
+ * cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason once it is aborted.
+ * Reads only the files whose inode or times have changed.
  */
-async function noteTreeTimes(layout, stagingFolder, place) {
-    const path = treeTimesPath(stagingFolder, place);
-    const recorded = readRecordedPaths(layout, place);
-    if (recorded === undefined || pathExistsSync(path))
-        return;
-    const [root, times] = [installPath(layout, place), []];
-    await new TimeSlice().forEach(recorded, ({ path }) => {
-        const time = changeTimeSync(`${root}/${path}`);
-        if (time !== undefined)
-            times.push([path, time]);
-    });
-    (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify(times), { flag: 'wx', mode: 0o600 });
+async function findDrift(folder, tree, signal) {
+    return await compareInstalled(folder, tree, { signal });
 }
-/** The noted times by path; undefined when none were noted, or a power cut has left none. */
-function readTreeTimes(stagingFolder, place) {
+/** The same, as thorough as asked. */
+async function compareInstalled(folder, tree, { signal, byContent = false }) {
+    const { layout, log } = folder;
+    let identity;
     try {
-        return new Map(tree_times_schema.parse(JSON.parse(readStateFileSync(treeTimesPath(stagingFolder, place)) ?? '')));
-    }
-    catch {
-        return undefined;
-    }
-}
-/**
- * The recorded paths of what is installed, or undefined. They are only asked for their times, so their record is not
- * checked as before a comparison, which takes ten times as long.
- */
-function readRecordedPaths(layout, place) {
-    try {
-        const digest = findInstalled(readInstalled(layout), place)?.tree_digest;
-        const text = digest ? readStateFileSync(treeRecordPath(layout, digest)) : undefined;
-        if (text === undefined)
+        identity = findInstalled(readInstalled(layout), tree);
+        const record = identity && readTreeRecord(layout, identity);
+        if (record === undefined)
             return undefined;
-        const { files, symlinks } = recordSchema.parse(JSON.parse(text));
-        return [...files, ...symlinks];
+        const hostTree = { root: installPath(layout, tree), keepPaths: tree.keepPaths };
+        return await compareTree(hostTree, byContent ? withoutStamps(record) : record, signal);
+    }
+    catch (error) {
+        signal?.throwIfAborted();
+        log.warning(`${placeName(tree)} is not compared with what was installed. ${reasonOf(error, layout, identity)}`);
+        return undefined;
+    }
+}
+function* withoutStamps(record) {
+    for (const item of record)
+        yield { ...item, stamp: undefined };
+}
+function reasonOf(error, layout, identity) {
+    if (!(error instanceof TreeRecordDamage) || identity === undefined)
+        return toDeployError(error).message;
+    return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/drift-note.js
+
+
+
+
+
+
+const drift_note_schema = schemas_lazy(() => array(tuple([schemas_string(), schemas_string()])));
+/** Where it is noted how an installed tree differed: in the staging folder of the deployment that replaces it. */
+function driftNotePath(stagingFolder, { shelf, id }) {
+    return (0,external_node_path_namespaceObject.join)(stagingFolder, `drift-${shelf}-${id}.json`);
+}
+/**
+ * Notes how the tree at `root` differed from its record before the deployment, so that a rollback distinguishes that
+ * from damage. Not durable, because a rollback without it only verifies less. Nothing is noted where `drift` is not
+ * known.
+ */
+function noteDrift(stagingFolder, place, drift) {
+    const path = driftNotePath(stagingFolder, place);
+    if (drift === undefined || pathExistsSync(path))
+        return;
+    const note = [...drift.removed, ...drift.changed].map(different => [different, stateOf(place.root, different)]);
+    (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify(note), { flag: 'wx', mode: 0o600 });
+}
+/** The note; undefined when there is none, or a power cut has left none. */
+function readDriftNote(stagingFolder, place) {
+    try {
+        return new Map(drift_note_schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, place)) ?? '')));
     }
     catch {
         return undefined;
     }
 }
-/** When a file was last changed, in milliseconds; undefined when it is not there. */
-function changeTimeSync(path) {
-    return lstatIfPresentSync(path)?.ctimeMs;
+/** Whether what is at a path is not what was noted, or was not different then. */
+function isDamaged(note, root, path) {
+    return note.get(path) !== stateOf(root, path);
+}
+function stateOf(root, path) {
+    const { kind, content, stamp } = describeItemSync(root, path) ?? { kind: 'none', content: '', stamp: '' };
+    return [kind, content, stamp].join('\t');
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/clock.js
@@ -20918,7 +21216,7 @@ function explainFailure(error, { origin, sent }) {
     if (error instanceof DeployError)
         return error;
     const code = errnoOf(error) ?? '';
-    const reason = reasonOf(error);
+    const reason = failures_reasonOf(error);
     if (code.startsWith('HPE_')) {
         const hint = origin.startsWith('http:') ? ', or should the URL be https instead of http?' : '.';
         const message = `${origin} did not answer in HTTP (${reason}): check the URL and its port${hint}`;
@@ -20940,9 +21238,9 @@ function explainFailure(error, { origin, sent }) {
 }
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/;
 const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/;
-function reasonOf(error) {
+function failures_reasonOf(error) {
     if (error instanceof AggregateError && error.errors.length > 0)
-        return reasonOf(error.errors[0]);
+        return failures_reasonOf(error.errors[0]);
     const message = error instanceof Error ? error.message : String(error);
     return cleanForeignText(message === '' ? (errnoOf(error) ?? 'no reason given') : message, 200);
 }
@@ -22183,7 +22481,6 @@ function keyOf(service) {
 
 
 
-
 /**
  * Rolls a deployment back: first the files, then the services as they were, which then run the old files. Compares the
  * restored tree with its record, and runs the plan's health checks on the old version. Never throws: what is wrong is
@@ -22200,7 +22497,7 @@ async function rollBack(request) {
     }
     if (!wasChanged && request.services.length === 0)
         return { outcome: 'failed', rollback: null };
-    const damage = await rollback_findDamage(request).catch(error => [
+    const damage = await findDamage(request).catch(error => [
         `The restored files could not be compared with their record: ${toDeployError(error).message}`,
     ]);
     const verified = damage === undefined ? null : damage.length === 0;
@@ -22230,20 +22527,18 @@ function leftAlone({ action, service }) {
  * The recorded files of the old version that are missing or different, and became so since they were noted; earlier
  * differences are the host's own and only logged. Undefined when there is nothing to compare with.
  */
-async function rollback_findDamage(request) {
+async function findDamage(request) {
     const found = await Promise.all(request.places.map(place => findDamageIn(place, request)));
     const compared = found.filter(damage => damage !== undefined);
     return compared.length === 0 ? undefined : compared.flat();
 }
-async function findDamageIn(place, { layout, log, keepPaths, stagingFolder }) {
-    const record = readInstalledTree({ layout, log }, place);
-    const times = readTreeTimes(stagingFolder, place);
-    if (record === undefined || times === undefined)
+async function findDamageIn(place, { layout, log, keepPaths, stagingFolder, byContent }) {
+    const note = readDriftNote(stagingFolder, place);
+    const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, { byContent }));
+    if (note === undefined || found === undefined)
         return undefined;
-    const root = installPath(layout, place);
-    const { missing, changed } = await compareTree({ root, keepPaths }, record);
-    const different = [...missing, ...changed];
-    const damage = different.filter(path => times.get(path) !== changeTimeSync((0,external_node_path_namespaceObject.join)(root, path)));
+    const different = [...found.removed, ...found.changed];
+    const damage = different.filter(path => isDamaged(note, installPath(layout, place), path));
     const drift = different.length - damage.length;
     if (drift > 0)
         log.notice(`${drift} files of the restored version had been changed on this host before this deployment.`);
@@ -22451,7 +22746,7 @@ async function cleanStaging(layout, log) {
         const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
         await orWarn(log, () => (isDisposable(name) ? removeTree(path) : setStagingAside(layout, log, name)));
     }
-    await orWarn(log, () => pruneTreeRecords(layout, usedDigests(layout)));
+    await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)));
 }
 /**
  * Removes the temporary files of processes that no longer exist. Leaves those of the lock alone: its holder has
@@ -22506,10 +22801,9 @@ function tryRemoveEmptySync(path) {
         return false;
     }
 }
-function usedDigests(layout) {
+function usedTrees(layout) {
     const { installed, removed } = readHostRecord(layout);
-    const versions = [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)];
-    return new Set(versions.flatMap(version => version.tree_digest ?? []));
+    return [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)];
 }
 async function orWarn(log, act) {
     try {
@@ -22632,7 +22926,7 @@ function isOurs(root, file, shelf) {
     const staged = lstatIfPresentSync(path);
     if (staged === undefined)
         return String(there.ino) === file.ino && pathExistsSync((0,external_node_path_namespaceObject.dirname)(path));
-    return isSame(staged, there) || (isClaim(there) && !hasLinks(path));
+    return created_file_isSame(staged, there) || (isClaim(there) && !hasLinks(path));
 }
 /** Whether there are hard links here; if not, an empty file of ours can be a claim. */
 function hasLinks(path) {
@@ -22645,7 +22939,7 @@ function hasLinks(path) {
         return !isWithoutLinks(error);
     }
 }
-function isSame(a, b) {
+function created_file_isSame(a, b) {
     return a.ino === b.ino && a.dev === b.dev;
 }
 function isClaim(found) {
@@ -22811,7 +23105,7 @@ const moveSchema = object({
 async function identify(root, move) {
     requireFree(root, move);
     for (let attempt = 1;; attempt++) {
-        const identity = withEnds(root, move, ({ from }) => identityOf(from));
+        const identity = withEnds(root, move, ({ from }) => move_identityOf(from));
         if (identity !== null)
             return identity;
         if (attempt === MAX_ATTEMPTS)
@@ -22892,7 +23186,7 @@ function whereIs({ from: source, to: target, ino, times }, { from, to }) {
     if (after === ino || isOwnPath(target))
         return 'moved';
     const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder);
-    return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone';
+    return isNewTree && move_identityOf(to)?.times === times ? 'moved' : 'gone';
 }
 /** Nobody misses the new version's own tree; everything else that was moved belongs to the host. */
 function withoutItsTree({ from, to }) {
@@ -22925,7 +23219,7 @@ function putAsideSync(root, { path, at }) {
 function isInTheWay(error) {
     return ['ENOTEMPTY', 'EEXIST', 'ENOTDIR', 'EISDIR', 'ENOENT'].includes(errnoOf(error) ?? '');
 }
-function identityOf({ at }) {
+function move_identityOf({ at }) {
     try {
         const { ino, mtimeNs, birthtimeNs } = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
         return { ino: String(ino), times: `${mtimeNs} ${birthtimeNs}` };
@@ -23101,7 +23395,7 @@ function findWholeRecords(tail) {
         const text = Buffer.from(line, 'latin1').toString('utf8');
         const seq = Number(/^\{"seq":(\d{1,9}),/.exec(text)?.[1]);
         try {
-            return [parseLine(seq, text)];
+            return [journal_line_parseLine(seq, text)];
         }
         catch {
             return [];
@@ -23124,7 +23418,7 @@ function startOfPadding(bytes) {
 /** Never undefined for the first record, which is durable before there is any other. */
 function parseLineUnlessTorn(bytes, line) {
     try {
-        return { record: parseLine(line.seq, journal_line_decode(bytes.subarray(line.start, line.end))) };
+        return { record: journal_line_parseLine(line.seq, journal_line_decode(bytes.subarray(line.start, line.end))) };
     }
     catch (error) {
         if (line.seq > 1 && hasUnwrittenSector(bytes, line))
@@ -23142,7 +23436,7 @@ function hasUnwrittenSector(bytes, { start, end }) {
     }
     return false;
 }
-function parseLine(seq, line) {
+function journal_line_parseLine(seq, line) {
     const found = /^\{"seq":(\d+),"sum":"([0-9a-f]{16})",(.+\})$/.exec(line);
     if (found === null)
         throw new JournalDamage(`its line ${seq} is not a record of this version of the action`);
@@ -23345,7 +23639,7 @@ function padded(text, more = 0) {
 
 
 /** The records of `journal.jsonl`, one in each line, oldest first. */
-const journal_recordSchema = schemas_lazy(() => discriminatedUnion('record', [
+const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     object({
         record: literal('begin'),
         facts: deploymentFactsSchema,
@@ -23407,7 +23701,7 @@ function readJournal(path) {
     const text = readText(path);
     if (text === undefined)
         return undefined;
-    const parsed = array(journal_recordSchema).safeParse(text.records);
+    const parsed = array(recordSchema).safeParse(text.records);
     if (!parsed.success) {
         const [place = 0, ...field] = parsed.error.issues[0]?.path ?? [];
         throw new JournalDamage(`its line ${Number(place) + 1} has an unexpected ${field.join('.') || 'content'}`);
@@ -23432,7 +23726,7 @@ function verifyBehind({ records, behind }) {
         throw new JournalDamage(`its line ${records.length + 1} was written, and has been damaged since`);
 }
 function recordsIn(values) {
-    return values.flatMap(value => journal_recordSchema.safeParse(value).data ?? []);
+    return values.flatMap(value => recordSchema.safeParse(value).data ?? []);
 }
 function readText(path) {
     const bytes = readBytes(path);
@@ -23815,6 +24109,7 @@ async function endRolledBack({ layout, log }, run) {
         places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
         keepPaths: begin.keep_paths,
         stagingFolder: stagingPath(layout, begin.facts.deployment_id),
+        byContent: true,
         services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
         healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
         undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,
@@ -24532,6 +24827,7 @@ async function undo(deployment, { transaction, stagingFolder }, cause) {
         places: transaction.places,
         keepPaths: request.keepPaths,
         stagingFolder,
+        byContent: false,
         services: transaction.services,
         healthchecks: transaction.healthchecks,
         undo: () => transaction.rollback(),
@@ -24678,6 +24974,7 @@ async function moveToSnapshot({ deployment, transaction }, place, version) {
 
 
 
+
 /**
  * Installs a staged part: makes its tree and record durable, moves the old tree to the snapshots, moves the kept paths
  * into the new one (where there is no old tree, from the snapshot that was left behind), and moves the new tree into
@@ -24686,53 +24983,44 @@ async function moveToSnapshot({ deployment, transaction }, place, version) {
 async function installPart(context, part) {
     const { layout, tools } = context.deployment;
     const path = installPath(layout, part);
-    const intact = await findIntact(context, part);
-    if (intact !== undefined) {
-        context.results.set(placeName(part), { record: intact });
-        await writeTreeRecord({ layout, log: tools.log }, intact);
+    const tree = { shelf: part.shelf, id: part.id, keepPaths: context.deployment.request.keepPaths };
+    const drift = await findDrift({ layout, log: tools.log }, tree, tools.signal);
+    const { installed } = part.previous;
+    if (installed && isInstalled(context, part) && drift?.removed.length === 0 && drift.changed.length === 0) {
+        context.results.set(placeName(part), { tree: identityOf(installed) });
         tools.log.info(`${placeName(part)} is already ${part.version} with these bytes, and intact: nothing to change.`);
         return 'unchanged';
     }
+    noteDrift(context.stagingFolder, { ...tree, root: path }, drift);
     const isThere = pathExistsSync(path);
     const keeper = isThere ? path : part.leftBehind;
     const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper);
-    const [record] = await Promise.all([
-        recordTree(context, part),
-        noteTreeTimes(layout, context.stagingFolder, part),
-        syncTree(part.staged, tools.signal),
-    ]);
+    const [recorded] = await Promise.all([recordTree(context, part), syncTree(part.staged, tools.signal)]);
     tools.signal.throwIfAborted();
     if (!pathExistsSync((0,external_node_path_namespaceObject.dirname)(path)))
         await context.transaction.apply({ type: 'make_directory', path: part.shelf });
     const snapshot = pathExistsSync(path) ? await moveToSnapshot(context, part, part.previous.version) : undefined;
-    context.results.set(placeName(part), { record, snapshot: snapshot?.name });
+    context.results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name });
     const from = isThere ? snapshot?.path : part.leftBehind;
     // The old version may have made some only now.
     const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, snapshot.path);
     await carryOver(context, part, { from, kept: [...new Set([...kept, ...late])] });
     await context.transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, part.staged), to: placeName(part) });
-    tools.log.info(`${path} is now ${part.version} (tree digest ${record.digest}).`);
+    tools.log.info(`${path} is now ${part.version} (tree digest ${recorded.tree_digest}).`);
     return 'done';
 }
-/** The record of the installed tree, if that is the part's, with no file missing or changed. */
-async function findIntact({ deployment }, part) {
-    const { layout, request, tools } = deployment;
-    const { installed } = part.previous;
-    if (installed?.artifact_sha256 !== part.artifactSha256)
-        return undefined;
-    const record = buildTreeRecord(part.tree, request.keepPaths);
-    if (installed.tree_digest !== record.digest)
-        return undefined;
-    const tree = { root: installPath(layout, part), keepPaths: request.keepPaths };
-    const { missing, changed } = await compareTree(tree, record, tools.signal);
-    return missing.length === 0 && changed.length === 0 ? record : undefined;
+/** Whether the part has the bytes that this host's record says are installed. */
+function isInstalled({ deployment }, { tree, artifactSha256, previous }) {
+    const { installed } = previous;
+    if (installed?.artifact_sha256 !== artifactSha256)
+        return false;
+    return installed.tree_digest === digestOfItems(itemsOf(tree, deployment.request.keepPaths));
 }
-/** Computed while the sync runs, which takes its time in a process of its own. */
+/** While the sync runs, which takes its time in a process of its own. */
 async function recordTree({ deployment }, part) {
     await hearSignals();
-    const record = buildTreeRecord(part.tree, deployment.request.keepPaths);
-    await writeTreeRecord({ layout: deployment.layout, log: deployment.tools.log }, record);
-    return record;
+    const { layout, request, tools } = deployment;
+    return await writeTreeRecord(layout, stagedItems(part, request.keepPaths), tools.signal);
 }
 async function prepareKeptPaths({ deployment }, { staged, leftBehind }, keeper) {
     const { layout, request, tools } = deployment;
@@ -25186,6 +25474,7 @@ function buildStep(written, position) {
 
 
 
+
 /**
  * Removes a part that the new version does not contain: stops its service, where one runs and no remaining part shares
  * it, and moves its tree to the snapshots. Does nothing where the tree is gone already. Throws DeploymentError
@@ -25203,7 +25492,9 @@ async function removePart(context, part) {
     // Refuse what could not be restored before anything is touched.
     findMovablePaths({ root: path, keepPaths: request.keepPaths });
     requireSwitchable(context.deployment, part);
-    await noteTreeTimes(layout, context.stagingFolder, part);
+    const tree = { ...placeOf(installed), keepPaths: request.keepPaths };
+    const drift = await findDrift({ layout, log: tools.log }, tree, tools.signal);
+    noteDrift(context.stagingFolder, { ...tree, root: path }, drift);
     await stopService(context, part);
     const snapshot = await moveToSnapshot(context, part, installed.version);
     context.results.set(placeName(part), { snapshot: snapshot.name });
@@ -25895,12 +26186,12 @@ function offsetOf(source) {
 
 ;// CONCATENATED MODULE: ./build/core/document/unreadable-character.js
 /** Everything but what YAML accepts in a text. A carriage return ends a line for YAML, but not for our parser. */
-const UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u;
+const unreadable_character_UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u;
 /** What readers of YAML 1.1 take for the end of a line and those of 1.2 do not, and what only some of them skip. */
 const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
 /** The first character that YAML does not accept, and its line: `U+0000 in line 3`. Undefined where there is none. */
 function unreadableCharacter(text) {
-    return firstMatch(text, UNREADABLE);
+    return firstMatch(text, unreadable_character_UNREADABLE);
 }
 /** The first character where a line, or a key, ends for one reader of YAML and continues for another. */
 function ambiguousCharacter(text) {

@@ -12,6 +12,7 @@ import {
 import { presentPaths } from '../host/keep-paths.ts'
 import { type Place, placeName, snapshotsPath } from '../host/layout.ts'
 import { chooseRetained, existingSnapshots, type Retention, withKeptPaths } from '../host/snapshots.ts'
+import { identityOf } from '../host/tree-record.ts'
 import type { InstalledPart, Part } from '../steps/part.ts'
 import type { StepContext } from '../steps/step-context.ts'
 import type { Deployment } from '../transaction/context.ts'
@@ -129,7 +130,7 @@ function findReplaced(
     version,
     project_version: installed?.project_version ?? null,
     artifact_sha256: installed?.artifact_sha256 ?? null,
-    tree_digest: installed?.tree_digest ?? null,
+    ...identityOf(installed ?? { tree_digest: null }),
     installed_at: installed?.installed_at ?? null,
     deployment_id: installed?.deployment_id ?? null,
     run_url: installed?.run_url ?? null,
@@ -147,7 +148,7 @@ function newVersion({ deployment, order, results }: StepContext, part: Part): Om
     id: part.id,
     version: part.version,
     artifact_sha256: part.artifactSha256,
-    tree_digest: results.get(placeName(part))?.record?.digest ?? null,
+    ...(results.get(placeName(part))?.tree ?? { tree_digest: null }),
     installed_at: tools.now().toISOString(),
     deployment_id: record.facts.deployment_id,
     run_url: tools.runner.workflow.url,

@@ -147,6 +147,7 @@ async function endRolledBack({ layout, log }: Host, run: DeadRun): Promise<Deplo
     places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
     keepPaths: begin.keep_paths,
     stagingFolder: stagingPath(layout, begin.facts.deployment_id),
+    byContent: true,
     services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
     healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
     undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,

@@ -6,7 +6,8 @@ import { isSystemError, toHostError } from '../files/system-errors.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import { installPath } from '../host/layout.ts'
 import { requireSafeHost } from '../host/ownership.ts'
-import { buildTreeRecord, compareTree } from '../host/tree-record.ts'
+import { compareTree } from '../host/tree-comparison.ts'
+import { itemsOf } from '../host/tree-record.ts'
 import { buildLocalReport, notSent, redactReport } from '../reports/local-report.ts'
 import type { Part } from '../steps/part.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
@@ -68,15 +69,16 @@ async function makeFolder(parent: string): Promise<string> {
 async function logDifferences({ tools, layout, request }: RunningDeployment, part: Part): Promise<void> {
   const { log, signal } = tools
   const path = installPath(layout, part)
-  const record = buildTreeRecord(part.tree, request.keepPaths)
-  const { missing, extra, changed } = await compareTree({ root: path, keepPaths: request.keepPaths }, record, signal)
-  const newSizes = new Map(record.files.map(file => [file.path, file.size]))
+  const tree = { root: path, keepPaths: request.keepPaths }
+  const { added, removed, changed } = await compareTree(tree, itemsOf(part.tree, request.keepPaths), signal)
+  const newSizes = new Map(part.tree.files.map(file => [file.path, file.size]))
   const sizeOnHost = (file: string): string => sizeInWords(lstatIfPresentSync(join(path, file))?.size)
   const newSize = (file: string): string => sizeInWords(newSizes.get(file))
-  for (const file of missing) log.info(`added    ${file} (${newSize(file)})`)
-  for (const file of extra) log.info(`removed  ${file} (${sizeOnHost(file)})`)
+  // What the host lacks would be added, and what only the host has would be removed.
+  for (const file of removed) log.info(`added    ${file} (${newSize(file)})`)
+  for (const file of added) log.info(`removed  ${file} (${sizeOnHost(file)})`)
   for (const file of changed) log.info(`changed  ${file} (${sizeOnHost(file)} → ${newSize(file)})`)
-  log.info(`${missing.length} added, ${extra.length} removed, ${changed.length} changed. Nothing was done.`)
+  log.info(`${removed.length} added, ${added.length} removed, ${changed.length} changed. Nothing was done.`)
 }
 
 function sizeInWords(size: number | bigint | undefined): string {

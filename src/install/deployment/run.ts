@@ -149,6 +149,7 @@ async function undo(
     places: transaction.places,
     keepPaths: request.keepPaths,
     stagingFolder,
+    byContent: false,
     services: transaction.services,
     healthchecks: transaction.healthchecks,
     undo: () => transaction.rollback(),

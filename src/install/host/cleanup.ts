@@ -11,7 +11,7 @@ import { type Installation, readHostRecord, recordDiscarded, recordInstalled } f
 import { type Layout, stagingPath } from './layout.ts'
 import { pidExists } from './process-identity.ts'
 import { PROBE } from './switchable.ts'
-import { pruneTreeRecords } from './tree-record.ts'
+import { pruneTreeRecords, type TreeIdentity } from './tree-record.ts'
 
 /** The beginning of each name in the staging folder that no journal needs any more. */
 const DISCARDED = 'discarded-'
@@ -74,7 +74,7 @@ export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
     const path = join(layout.staging, name)
     await orWarn(log, () => (isDisposable(name) ? removeTree(path) : setStagingAside(layout, log, name)))
   }
-  await orWarn(log, () => pruneTreeRecords(layout, usedDigests(layout)))
+  await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)))
 }
 
 /**
@@ -130,10 +130,9 @@ function tryRemoveEmptySync(path: string): boolean {
   }
 }
 
-function usedDigests(layout: Layout): Set<string> {
+function usedTrees(layout: Layout): TreeIdentity[] {
   const { installed, removed } = readHostRecord(layout)
-  const versions = [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)]
-  return new Set(versions.flatMap(version => version.tree_digest ?? []))
+  return [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)]
 }
 
 async function orWarn(log: Log, act: () => void | Promise<void>): Promise<boolean> {

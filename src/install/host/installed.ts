@@ -21,6 +21,8 @@ const installedVersionSchema = z.object({
   /** Of the artifact; null for what we did not install ourselves. */
   artifact_sha256: z.nullable(digestSchema),
   tree_digest: z.nullable(digestSchema),
+  /** The name of the record of its files; absent where an earlier version of the action has installed them. */
+  tree_record: z.exactOptional(digestSchema),
   installed_at: z.nullable(timeSchema),
   deployment_id: z.nullable(z.uuid({ error: 'must be a UUID' })),
   run_url: z.nullable(lineSchema),

@@ -61,8 +61,13 @@ export function stagingPath(layout: Layout, deploymentId: string): string {
   return join(layout.staging, deploymentId)
 }
 
-export function treeRecordPath(layout: Layout, treeDigest: string): string {
-  return join(layout.trees, `${treeDigest}.json`)
+export function treeRecordPath({ trees }: Layout, record: string): string {
+  return join(trees, `${record}.tree`)
+}
+
+/** Where earlier versions of the action have recorded a tree. */
+export function earlierRecordPath({ trees }: Layout, treeDigest: string): string {
+  return join(trees, `${treeDigest}.json`)
 }
 
 export function auditPath(layout: Layout): string {

@@ -1,217 +1,259 @@
-import { readdirSync, unlinkSync } from 'node:fs'
-import { join, posix } from 'node:path'
-import { z } from 'zod/mini'
-import { DeploymentError, toDeployError } from '../../core/errors.ts'
-import type { Log } from '../../core/log.ts'
-import { treeDigest } from '../../core/trust/tree-digest.ts'
-import { replaceFile } from '../files/durable-files.ts'
+import { createHash, type Hash } from 'node:crypto'
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readSync,
+  renameSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { StringDecoder } from 'node:string_decoder'
+import { errnoOf } from '../../core/errors.ts'
+import { comparePaths, inTreeOrder, treeDigest } from '../../core/trust/tree-digest.ts'
+import { syncDirectory, syncFile, temporaryName } from '../files/durable-files.ts'
 import type { ExtractedTree } from '../files/extracted-tree.ts'
-import { FileDigester } from '../files/file-digester.ts'
-import { hearSignals } from '../files/time-slice.ts'
-import { isAbsent, type TreeEntry, walkTree } from '../files/tree-walk.ts'
-import { findInstalled, readInstalled } from './installed.ts'
-import type { HostTree } from './keep-paths.ts'
-import { type Layout, type Place, placeName, treeRecordPath } from './layout.ts'
-import { digestSchema, innerPathSchema } from './record-fields.ts'
-import { describeDamage, readStateFileSync } from './state-file.ts'
+import { tryUnlinkSync } from '../files/remove-tree.ts'
+import { TimeSlice } from '../files/time-slice.ts'
+import { describeItemSync, type TreeItem } from '../files/tree-scan.ts'
+import { readEarlierRecord } from './earlier-tree-record.ts'
+import type { InstalledVersion } from './installed.ts'
+import { earlierRecordPath, type Layout, treeRecordPath } from './layout.ts'
+import { TreeRecordDamage } from './tree-record-damage.ts'
 
-const treeSchema = z.lazy(() =>
-  z.object({
-    files: z.array(
-      z.object({
-        path: innerPathSchema,
-        sha256: digestSchema,
-        size: z.int().check(z.nonnegative()),
-        mode: z.literal([0o644, 0o755]),
-      }),
-    ),
-    symlinks: z.array(
-      z.object({
-        path: innerPathSchema,
-        target: z.string().check(z.regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
-        /** Of the file that it leads to, through any other symlinks; absent where it leads to none. */
-        sha256: z.exactOptional(digestSchema),
-      }),
-    ),
-  }),
-)
-type RecordedTree = z.infer<typeof treeSchema>
-
-/** Exactly what was installed, to compare later with what is there. Stored under its tree digest. */
-export type TreeRecord = RecordedTree & { digest: string }
-
-/** How an installed tree differs from its record. */
-export interface TreeDifference {
-  /** Recorded, but not in the tree. */
-  missing: string[]
-  /** In the tree, but not recorded. */
-  extra: string[]
-  changed: string[]
+/** A file or symlink of a tree, as it is recorded. */
+export interface RecordedItem extends TreeItem {
+  /** Of the bytes of a file, or of the file that a symlink leads to; undefined for a symlink that leads to none. */
+  readonly sha256: string | undefined
+  /** See `FoundItem`; undefined where only the content can show whether an item has changed. */
+  readonly stamp: string | undefined
 }
 
-/** The record of an extracted tree, without the keep-paths, which belong to the host. */
-export function buildTreeRecord(
-  tree: Pick<ExtractedTree, 'files' | 'symlinks'>,
+/** What `installed.json` says of the files of a version: their tree digest, and the name of their record. */
+export type TreeIdentity = Pick<InstalledVersion, 'tree_digest' | 'tree_record'>
+
+/** The identity in a row, without the rest of it. */
+export function identityOf({ tree_digest, tree_record }: TreeIdentity): TreeIdentity {
+  return tree_record === undefined ? { tree_digest } : { tree_digest, tree_record }
+}
+
+/** The identity of a tree that has just been recorded. */
+export interface RecordedTree {
+  readonly tree_digest: string
+  readonly tree_record: string
+}
+
+type StagedTree = Pick<ExtractedTree, 'files' | 'symlinks'>
+
+const WINDOW_BYTES = 256 * 1024
+/** Digest, mode or `link`, size or target, stamp (three numbers), path; see `quote`. */
+const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/
+const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/
+
+/** The items of an extracted tree in order, without the keep-paths, which belong to the host, and without stamps. */
+export function* itemsOf(tree: StagedTree, keepPaths: readonly string[]): Generator<RecordedItem, undefined> {
+  const isKept = isBelow(keepPaths)
+  const files = inTreeOrder(tree.files)
+  const symlinks = inTreeOrder(tree.symlinks)
+  const digests = new Map(symlinks.length === 0 ? [] : files.map(({ path, sha256 }) => [path, sha256]))
+  let next = 0
+  for (const symlink of [...symlinks, undefined]) {
+    for (let file = files[next]; file !== undefined; file = files[++next]) {
+      if (symlink !== undefined && comparePaths(symlink.path, file.path) < 0) break
+      const { path, sha256 } = file
+      if (!isKept(path))
+        yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: undefined }
+    }
+    if (symlink === undefined || isKept(symlink.path)) continue
+    const { path, target, file } = symlink
+    yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: undefined }
+  }
+}
+
+/** The same items with the stamps that they have in the folder to which the tree was extracted. */
+export function* stagedItems(
+  { tree, staged }: { readonly tree: StagedTree; readonly staged: string },
   keepPaths: readonly string[],
-): TreeRecord {
-  const isOurs = isOursIn(keepPaths)
-  const files = tree.files.filter(isOurs)
-  const digests = new Map(tree.files.map(({ path, sha256 }) => [path, sha256]))
-  const symlinks = tree.symlinks.filter(isOurs).map(({ path, target, file }) => {
-    const sha256 = digests.get(file ?? '')
-    return { path, target, ...(sha256 === undefined ? {} : { sha256 }) }
-  })
-  return { digest: digestOf({ files, symlinks }), files, symlinks }
+): Generator<RecordedItem, undefined> {
+  for (const item of itemsOf(tree, keepPaths)) yield { ...item, stamp: describeItemSync(staged, item.path)?.stamp }
 }
 
-function isOursIn(keepPaths: readonly string[]) {
-  return ({ path }: { path: string }): boolean => !keepPaths.some(kept => path === kept || path.startsWith(`${kept}/`))
+/** Whether a path is one of these, or below one. */
+export function isBelow(paths: readonly string[]): (path: string) => boolean {
+  return path => paths.some(kept => path === kept || path.startsWith(`${kept}/`))
 }
 
-/** A symlink to a file counts with the bytes of that file. */
-function digestOf({ files, symlinks }: RecordedTree): string {
-  const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]))
-  return treeDigest([...files, ...throughLinks])
-}
-
-/** In a record of an earlier version of the action, only its target says which file a symlink leads to. */
-function completed({ files, symlinks }: RecordedTree): RecordedTree {
-  if (symlinks.every(({ sha256 }) => sha256 !== undefined)) return { files, symlinks }
-  const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]))
-  const known = symlinks.map(symlink => {
-    const sha256 = symlink.sha256 ?? digests.get(resolveTarget(symlink))
-    return sha256 === undefined ? symlink : { ...symlink, sha256 }
-  })
-  return { files, symlinks: known }
+/** The tree digest of these items: a symlink to a file counts with the bytes of that file. */
+export function digestOfItems(items: Iterable<RecordedItem>): string {
+  return treeDigest([...items].flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }])))
 }
 
 /**
- * Writes the record of a tree, unless it is there. One that is damaged is replaced, with a warning. Throws DeploymentError
- * `host_not_writable` when something else is in its place.
+ * Records a tree whose items come in order: durable when it returns, under the SHA-256 of its own text. So every
+ * installed tree has its own record, which stays valid when the tree is moved. Works in slices.
  */
-export async function writeTreeRecord({ layout, log }: RecordFolder, record: TreeRecord): Promise<void> {
-  const path = treeRecordPath(layout, record.digest)
-  // The record of a large tree takes long to build and as long again to serialize.
-  await hearSignals()
-  const text = JSON.stringify({ files: record.files, symlinks: record.symlinks })
-  const found = readStateFileSync(path)
-  if (found === text) return
-  const damage = found === undefined ? undefined : findDamage(found, record.digest)
-  // Another tree with these bytes, which differs in modes or symlinks alone.
-  if (found !== undefined && damage === undefined) return
-  if (damage !== undefined) log.warning(`${path} was damaged (${damage}). It is written again.`)
-  await replaceFile(path, text)
-}
-
-/** Where tree records are, and who hears of a damaged one. */
-export interface RecordFolder {
-  readonly layout: Layout
-  readonly log: Log
-}
-
-/**
- * The record with this digest, or undefined when there is none. Its entries have this digest, and every path in it is
- * one below the tree. Throws DeploymentError `host_not_writable` with the name of a record that is damaged, or is no
- * file.
- */
-export function readTreeRecord(layout: Layout, digest: string): TreeRecord | undefined {
-  const path = treeRecordPath(layout, digest)
-  const text = readStateFileSync(path)
-  if (text === undefined) return undefined
+export async function writeTreeRecord(
+  layout: Layout,
+  items: Iterable<RecordedItem>,
+  signal?: AbortSignal,
+): Promise<RecordedTree> {
+  const temporary = temporaryName(`${layout.trees}/record`)
   try {
-    return { ...parseTree(text, digest), digest }
+    const fd = openSync(temporary, 'wx', 0o600)
+    let identity: RecordedTree
+    try {
+      identity = await writeItems(fd, items, signal)
+      await syncFile(fd)
+    } finally {
+      closeSync(fd)
+    }
+    renameSync(temporary, treeRecordPath(layout, identity.tree_record))
+    await syncDirectory(layout.trees)
+    return identity
   } catch (error) {
-    throw new DeploymentError(
-      'host_not_writable',
-      `${path} is not a record of installed files that this action writes (${describeDamage(error)}), so nothing can be compared with it. Move it away: the next deployment of these files writes it again.`,
-      { cause: error },
-    )
+    tryUnlinkSync(temporary)
+    throw error
+  }
+}
+
+async function writeItems(
+  fd: number,
+  items: Iterable<RecordedItem>,
+  signal: AbortSignal | undefined,
+): Promise<RecordedTree> {
+  const [record, digest, slice] = [createHash('sha256'), createHash('sha256'), new TimeSlice(signal)]
+  let [lines, digested, separator] = ['', '', '']
+  const flush = (): void => {
+    writeFileSync(fd, lines)
+    record.update(lines)
+    digest.update(digested)
+    ;[lines, digested] = ['', '']
+  }
+  for (const item of items) {
+    lines += lineOf(item)
+    if (item.sha256 !== undefined) {
+      digested += `${separator}${item.path}:${item.sha256}`
+      separator = '\n'
+    }
+    if (lines.length >= WINDOW_BYTES) flush()
+    if (slice.isOver()) await slice.giveBack()
+  }
+  flush()
+  return { tree_digest: digest.digest('hex'), tree_record: record.digest('hex') }
+}
+
+function lineOf({ sha256 = '-', kind, content, stamp = '', path }: RecordedItem): string {
+  return `${sha256}\t${kind}\t${quote(content)}\t${stamp}\t${quote(path)}\n`
+}
+
+/** As it is, or as JSON where it contains what divides fields and lines: a host's own file may have any name. */
+function quote(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+  return /^"|[\u0000-\u001f]/.test(text) ? JSON.stringify(text) : text
+}
+
+function unquote(text: string): string {
+  if (!text.startsWith('"')) return text
+  const value: unknown = JSON.parse(text)
+  if (typeof value !== 'string') throw new TreeRecordDamage('it quotes something else than a text')
+  return value
+}
+
+/**
+ * The recorded items of a version, in order; undefined where it has no record. Reads the record while it is used: only
+ * once all items are read without an error, they are certainly those that were recorded.
+ * Throws TreeRecordDamage, the system's error, or DeploymentError `host_not_writable` for what is no record.
+ */
+export function readTreeRecord(
+  layout: Layout,
+  { tree_digest: digest, tree_record: record }: TreeIdentity,
+): Iterable<RecordedItem> | undefined {
+  if (record !== undefined) {
+    const fd = openIfPresentSync(treeRecordPath(layout, record))
+    return fd === undefined ? undefined : readItems(fd, record)
+  }
+  return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest)
+}
+
+/** Where the record of a version is. */
+export function recordPath(layout: Layout, { tree_digest, tree_record }: TreeIdentity): string {
+  return tree_record === undefined ? earlierRecordPath(layout, tree_digest ?? '') : treeRecordPath(layout, tree_record)
+}
+
+/** Closes the descriptor. */
+function* readItems(fd: number, name: string): Generator<RecordedItem, undefined> {
+  try {
+    const stat = fstatSync(fd, { bigint: true })
+    if (!stat.isFile()) throw new TreeRecordDamage('it is no regular file')
+    const found = createHash('sha256')
+    let before = ''
+    for (const line of linesOf(fd, found)) {
+      const item = parseLine(line, stat.mtimeNs)
+      if (before !== '' && comparePaths(before, item.path) >= 0)
+        throw new TreeRecordDamage(`${item.path} is not in its place`)
+      before = item.path
+      yield item
+    }
+    if (found.digest('hex') !== name) throw new TreeRecordDamage('its content does not have the digest of its name')
+  } finally {
+    closeSync(fd)
   }
 }
 
 /**
- * The record of what is installed in a place, as a comparison needs it: a damaged one, which says nothing about the
- * files, is a warning.
+ * What was changed no earlier than the record was written might have been changed again in the same tick of the file
+ * system's clock.
  */
-export function readInstalledTree({ layout, log }: RecordFolder, place: Place): TreeRecord | undefined {
-  try {
-    const digest = findInstalled(readInstalled(layout), place)?.tree_digest
-    return digest ? readTreeRecord(layout, digest) : undefined
-  } catch (error) {
-    log.warning(`${placeName(place)} is not compared with its record. ${toDeployError(error).message}`)
-    return undefined
-  }
+function parseLine(line: string, recordedAt: bigint): RecordedItem {
+  const [, sha256 = '', kind = '', content = '', stamp = '', changedAt = '', path = ''] = LINE.exec(line) ?? []
+  if (path === '') throw new TreeRecordDamage('it has a line that this action does not write')
+  const isCertain = stamp !== '' && BigInt(changedAt) < recordedAt
+  const item = { path: unquote(path), kind, content: unquote(content), stamp: isCertain ? stamp : undefined }
+  if (LEAVES_TREE.test(item.path)) throw new TreeRecordDamage('it has a path that leaves the tree')
+  return { ...item, sha256: sha256 === '-' ? undefined : sha256 }
 }
 
-function findDamage(text: string, digest: string): string | undefined {
-  try {
-    parseTree(text, digest)
-    return undefined
-  } catch (error) {
-    return describeDamage(error)
+function* linesOf(fd: number, digest: Hash): Generator<string, undefined> {
+  const [window, decoder] = [Buffer.allocUnsafe(WINDOW_BYTES), new StringDecoder('utf8')]
+  let rest = ''
+  for (let count = readSync(fd, window); count > 0; count = readSync(fd, window)) {
+    const bytes = window.subarray(0, count)
+    digest.update(bytes)
+    const lines = (rest + decoder.write(bytes)).split('\n')
+    rest = lines.pop() ?? ''
+    yield* lines
   }
+  if (rest !== '') throw new TreeRecordDamage('its last line is cut')
 }
 
-function parseTree(text: string, digest: string): RecordedTree {
-  return treeSchema
-    .check(z.refine(tree => digestOf(completed(tree)) === digest, 'its files do not have the digest of its name'))
-    .parse(JSON.parse(text))
+/** Follows no symlink and waits for no pipe. */
+function openIfPresentSync(path: string): number | undefined {
+  try {
+    return openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return undefined
+    throw error
+  }
 }
 
 /** Removes the records that no installed or retained version names, and nothing else. */
-export function pruneTreeRecords(layout: Layout, used: ReadonlySet<string>): void {
-  const digests = readdirSync(layout.trees).flatMap(name => /^([0-9a-f]{64})\.json$/.exec(name)?.[1] ?? [])
-  const stale = digests.filter(digest => !used.has(digest))
+export function pruneTreeRecords({ trees }: Layout, used: readonly TreeIdentity[]): void {
+  const names = new Set(
+    used.flatMap(({ tree_digest: digest, tree_record: record }) => {
+      if (record !== undefined) return [`${record}.tree`]
+      return digest === null ? [] : [`${digest}.json`]
+    }),
+  )
+  const stale = readdirSync(trees).filter(name => /^[0-9a-f]{64}\.(?:json|tree)$/.test(name) && !names.has(name))
   const errors: unknown[] = []
-  for (const digest of stale) {
+  for (const name of stale) {
     try {
-      unlinkSync(treeRecordPath(layout, digest))
+      unlinkSync(`${trees}/${name}`)
     } catch (error) {
       errors.push(error)
     }
   }
   if (errors.length > 0) throw errors[0]
-}
-
-/** Compares a tree with its record: bytes, modes, symlink targets. Keep-paths are not compared. */
-export async function compareTree(
-  { root, keepPaths }: HostTree,
-  record: TreeRecord,
-  signal?: AbortSignal,
-): Promise<TreeDifference> {
-  const found = new Map((await walkTree(root, new Set(keepPaths))).map(entry => [entry.path, entry]))
-  const digester = new FileDigester(signal)
-  const difference: TreeDifference = { missing: [], extra: [], changed: [] }
-  for (const expected of [...record.files, ...record.symlinks].filter(isOursIn(keepPaths))) {
-    const { path } = expected
-    const entry = found.get(path)
-    found.delete(path)
-    if (entry === undefined) difference.missing.push(path)
-    else if (!isAlike(entry, expected)) difference.changed.push(path)
-    else if ('size' in expected && (await digestIfPresent(digester, join(root, path))) !== expected.sha256)
-      difference.changed.push(path)
-  }
-  difference.extra.push(...found.keys())
-  return difference
-}
-
-/** Undefined for what another process has removed or replaced since it was listed. */
-async function digestIfPresent(digester: FileDigester, path: string): Promise<string | undefined> {
-  try {
-    return await digester.sha256(path)
-  } catch (error) {
-    if (isAbsent(error)) return undefined
-    throw error
-  }
-}
-
-/** Everything but the bytes. */
-function isAlike(entry: TreeEntry, expected: TreeRecord['files'][number] | TreeRecord['symlinks'][number]): boolean {
-  if ('target' in expected) return entry.type === 'symlink' && entry.target === expected.target
-  return entry.type === 'file' && entry.size === expected.size && entry.mode === expected.mode
-}
-
-/** Relative to the tree's root, like the symlink's own path. */
-function resolveTarget({ path, target }: { path: string; target: string }): string {
-  return posix.join(posix.dirname(path), target)
 }

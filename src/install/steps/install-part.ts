@@ -2,11 +2,19 @@ import { dirname, join, relative } from 'node:path'
 import { makeOpenDirectorySync, syncTree } from '../files/durable-files.ts'
 import { hearSignals } from '../files/time-slice.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
+import { findDrift } from '../host/drift.ts'
+import { noteDrift } from '../host/drift-note.ts'
 import { dropShipped, findKeptPaths } from '../host/keep-paths.ts'
 import { installPath, placeName } from '../host/layout.ts'
 import { requireMovableTree } from '../host/switchable.ts'
-import { buildTreeRecord, compareTree, type TreeRecord, writeTreeRecord } from '../host/tree-record.ts'
-import { noteTreeTimes } from '../host/tree-times.ts'
+import {
+  digestOfItems,
+  identityOf,
+  itemsOf,
+  type RecordedTree,
+  stagedItems,
+  writeTreeRecord,
+} from '../host/tree-record.ts'
 import { moveToSnapshot } from './move-to-snapshot.ts'
 import type { Part } from './part.ts'
 import type { StepEnd } from './run-steps.ts'
@@ -20,52 +28,44 @@ import type { StepContext } from './step-context.ts'
 export async function installPart(context: StepContext, part: Part): Promise<StepEnd> {
   const { layout, tools } = context.deployment
   const path = installPath(layout, part)
-  const intact = await findIntact(context, part)
-  if (intact !== undefined) {
-    context.results.set(placeName(part), { record: intact })
-    await writeTreeRecord({ layout, log: tools.log }, intact)
+  const tree = { shelf: part.shelf, id: part.id, keepPaths: context.deployment.request.keepPaths }
+  const drift = await findDrift({ layout, log: tools.log }, tree, tools.signal)
+  const { installed } = part.previous
+  if (installed && isInstalled(context, part) && drift?.removed.length === 0 && drift.changed.length === 0) {
+    context.results.set(placeName(part), { tree: identityOf(installed) })
     tools.log.info(`${placeName(part)} is already ${part.version} with these bytes, and intact: nothing to change.`)
     return 'unchanged'
   }
+  noteDrift(context.stagingFolder, { ...tree, root: path }, drift)
   const isThere = pathExistsSync(path)
   const keeper = isThere ? path : part.leftBehind
   const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper)
-  const [record] = await Promise.all([
-    recordTree(context, part),
-    noteTreeTimes(layout, context.stagingFolder, part),
-    syncTree(part.staged, tools.signal),
-  ])
+  const [recorded] = await Promise.all([recordTree(context, part), syncTree(part.staged, tools.signal)])
   tools.signal.throwIfAborted()
   if (!pathExistsSync(dirname(path))) await context.transaction.apply({ type: 'make_directory', path: part.shelf })
   const snapshot = pathExistsSync(path) ? await moveToSnapshot(context, part, part.previous.version) : undefined
-  context.results.set(placeName(part), { record, snapshot: snapshot?.name })
+  context.results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name })
   const from = isThere ? snapshot?.path : part.leftBehind
   // The old version may have made some only now.
   const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, snapshot.path)
   await carryOver(context, part, { from, kept: [...new Set([...kept, ...late])] })
   await context.transaction.apply({ type: 'move', from: relative(layout.root, part.staged), to: placeName(part) })
-  tools.log.info(`${path} is now ${part.version} (tree digest ${record.digest}).`)
+  tools.log.info(`${path} is now ${part.version} (tree digest ${recorded.tree_digest}).`)
   return 'done'
 }
 
-/** The record of the installed tree, if that is the part's, with no file missing or changed. */
-async function findIntact({ deployment }: StepContext, part: Part): Promise<TreeRecord | undefined> {
-  const { layout, request, tools } = deployment
-  const { installed } = part.previous
-  if (installed?.artifact_sha256 !== part.artifactSha256) return undefined
-  const record = buildTreeRecord(part.tree, request.keepPaths)
-  if (installed.tree_digest !== record.digest) return undefined
-  const tree = { root: installPath(layout, part), keepPaths: request.keepPaths }
-  const { missing, changed } = await compareTree(tree, record, tools.signal)
-  return missing.length === 0 && changed.length === 0 ? record : undefined
+/** Whether the part has the bytes that this host's record says are installed. */
+function isInstalled({ deployment }: StepContext, { tree, artifactSha256, previous }: Part): boolean {
+  const { installed } = previous
+  if (installed?.artifact_sha256 !== artifactSha256) return false
+  return installed.tree_digest === digestOfItems(itemsOf(tree, deployment.request.keepPaths))
 }
 
-/** Computed while the sync runs, which takes its time in a process of its own. */
-async function recordTree({ deployment }: StepContext, part: Part): Promise<TreeRecord> {
+/** While the sync runs, which takes its time in a process of its own. */
+async function recordTree({ deployment }: StepContext, part: Part): Promise<RecordedTree> {
   await hearSignals()
-  const record = buildTreeRecord(part.tree, deployment.request.keepPaths)
-  await writeTreeRecord({ layout: deployment.layout, log: deployment.tools.log }, record)
-  return record
+  const { layout, request, tools } = deployment
+  return await writeTreeRecord(layout, stagedItems(part, request.keepPaths), tools.signal)
 }
 
 async function prepareKeptPaths(

@@ -1,11 +1,12 @@
 import type { HostConfig } from '../../core/plan/host-config.ts'
 import { DEFAULT_HEALTHCHECK_SECONDS } from '../../core/plan/plan-step.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
+import { findDrift } from '../host/drift.ts'
+import { noteDrift } from '../host/drift-note.ts'
 import { placeOf, readInstalled } from '../host/installed.ts'
 import { findMovablePaths } from '../host/keep-paths.ts'
 import { installPath, placeName, settingsPath } from '../host/layout.ts'
 import { requireSwitchable } from '../host/switchable.ts'
-import { noteTreeTimes } from '../host/tree-times.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
 import { describeService, projectServiceOf, type Service, serviceOf } from '../services/service.ts'
 import { readServiceState } from '../services/supervise.ts'
@@ -31,7 +32,9 @@ export async function removePart(context: StepContext, part: InstalledPart): Pro
   // Refuse what could not be restored before anything is touched.
   findMovablePaths({ root: path, keepPaths: request.keepPaths })
   requireSwitchable(context.deployment, part)
-  await noteTreeTimes(layout, context.stagingFolder, part)
+  const tree = { ...placeOf(installed), keepPaths: request.keepPaths }
+  const drift = await findDrift({ layout, log: tools.log }, tree, tools.signal)
+  noteDrift(context.stagingFolder, { ...tree, root: path }, drift)
   await stopService(context, part)
   const snapshot = await moveToSnapshot(context, part, installed.version)
   context.results.set(placeName(part), { snapshot: snapshot.name })

@@ -1,7 +1,7 @@
 import type { HostConfig } from '../../core/plan/host-config.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import type { InstalledRow } from '../host/installed.ts'
-import type { TreeRecord } from '../host/tree-record.ts'
+import type { TreeIdentity } from '../host/tree-record.ts'
 import type { Deployment } from '../transaction/context.ts'
 import type { Transaction } from '../transaction/transaction.ts'
 import type { InstalledPart, Part } from './part.ts'
@@ -25,7 +25,7 @@ export interface InstallOrder {
 /** What the steps have done with one part. */
 export interface PartResult {
   /** The new tree; undefined for a part that was removed. */
-  readonly record?: TreeRecord
+  readonly tree?: TreeIdentity
   /** The snapshot to which the replaced or removed tree was moved, if any. */
   readonly snapshot?: string | undefined
 }

@@ -1,9 +1,8 @@
-import { join } from 'node:path'
 import { toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
+import { compareInstalled } from '../host/drift.ts'
+import { isDamaged, readDriftNote } from '../host/drift-note.ts'
 import { installPath, type Layout, type Place } from '../host/layout.ts'
-import { compareTree, readInstalledTree } from '../host/tree-record.ts'
-import { changeTimeSync, readTreeTimes } from '../host/tree-times.ts'
 import { findUnhealthy } from '../services/check-health.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
 import { describeService } from '../services/service.ts'
@@ -16,8 +15,10 @@ export interface RollbackRequest {
   /** Out of which or into which a tree was moved, or was about to be. */
   places: readonly Place[]
   keepPaths: readonly string[]
-  /** Of the deployment; contains when the files of the old version had been changed before it. */
+  /** Of the deployment; contains how the files of the old version had been changed before it. */
   stagingFolder: string
+  /** Whether to read all restored files: after a crash, their times prove nothing. */
+  byContent: boolean
   services: readonly ServiceChange[]
   healthchecks: readonly RestoredCheck[]
   /** Undoes the changes of files; resolves to whether there were any. */
@@ -85,15 +86,13 @@ async function findDamage(request: RollbackRequest): Promise<string[] | undefine
 
 async function findDamageIn(
   place: Place,
-  { layout, log, keepPaths, stagingFolder }: RollbackRequest,
+  { layout, log, keepPaths, stagingFolder, byContent }: RollbackRequest,
 ): Promise<string[] | undefined> {
-  const record = readInstalledTree({ layout, log }, place)
-  const times = readTreeTimes(stagingFolder, place)
-  if (record === undefined || times === undefined) return undefined
-  const root = installPath(layout, place)
-  const { missing, changed } = await compareTree({ root, keepPaths }, record)
-  const different = [...missing, ...changed]
-  const damage = different.filter(path => times.get(path) !== changeTimeSync(join(root, path)))
+  const note = readDriftNote(stagingFolder, place)
+  const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, { byContent }))
+  if (note === undefined || found === undefined) return undefined
+  const different = [...found.removed, ...found.changed]
+  const damage = different.filter(path => isDamaged(note, installPath(layout, place), path))
   const drift = different.length - damage.length
   if (drift > 0)
     log.notice(`${drift} files of the restored version had been changed on this host before this deployment.`)

@@ -3,12 +3,12 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { recover } from '../../../src/install/deployment/recovery.ts'
+import { driftNotePath } from '../../../src/install/host/drift-note.ts'
 import { readHostRecord, recordInstalled } from '../../../src/install/host/installed.ts'
-import { writeTreeRecord } from '../../../src/install/host/tree-record.ts'
-import { treeTimesPath } from '../../../src/install/host/tree-times.ts'
+import { installPath } from '../../../src/install/host/layout.ts'
 import { applyChange } from '../../../src/install/transaction/change.ts'
 import type { JournalRecord } from '../../../src/install/transaction/journal.ts'
-import { recordOf } from '../host/recorded-tree.ts'
+import { recordTreeAt, treeOf } from '../host/recorded-tree.ts'
 import { removedRowOf, rowOf } from '../prepared-host.ts'
 import { announced, begun, makeScene, SNAPSHOT, STAGING, UPDATE } from './recovery-scene.ts'
 
@@ -38,11 +38,10 @@ describe('recover, after a removal', () => {
 
   it('verifies the removed part after the rollback', async t => {
     const scene = await makeScene(t)
-    const record = recordOf({ 'main.py': 'old' }, {}, ['data'])
-    await writeTreeRecord(scene, record)
-    await recordInstalled(scene.layout, { rows: [rowOf({ tree_digest: record.digest })], removed: [] })
-    const times = treeTimesPath(join(scene.layout.root, STAGING), { shelf: 'plugins', id: 'greeter' })
-    writeFileSync(times, JSON.stringify([['main.py', 1]]))
+    const place = { shelf: 'plugins', id: 'greeter' } as const
+    const tree = await recordTreeAt(scene.layout, installPath(scene.layout, place), treeOf({ 'main.py': 'old' }))
+    await recordInstalled(scene.layout, { rows: [rowOf(tree)], removed: [] })
+    writeFileSync(driftNotePath(join(scene.layout.root, STAGING), place), '[]')
     for (const change of REMOVAL) await applyChange(scene.layout.root, change)
     writeFileSync(join(scene.layout.root, SNAPSHOT, 'main.py'), 'bad')
     scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL)])

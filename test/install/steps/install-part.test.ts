@@ -1,17 +1,16 @@
 import assert from 'node:assert/strict'
-import { hash } from 'node:crypto'
-import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
-import type { InstalledRow } from '../../../src/install/host/installed.ts'
+import { type InstalledRow, recordInstalled } from '../../../src/install/host/installed.ts'
 import { installPath, type Layout, type Place } from '../../../src/install/host/layout.ts'
-import { buildTreeRecord, readTreeRecord } from '../../../src/install/host/tree-record.ts'
 import { installPart } from '../../../src/install/steps/install-part.ts'
-import type { Part, PartTree } from '../../../src/install/steps/part.ts'
+import type { Part } from '../../../src/install/steps/part.ts'
 import type { Transaction } from '../../../src/install/transaction/transaction.ts'
 import { listTree } from '../archive/directory-listing.ts'
 import { type CollectedLog, collectLog } from '../collected-log.ts'
+import { recordTreeAt, treeOf, writeTreeOf } from '../host/recorded-tree.ts'
 import { contextOf, deploymentOf, partOf, previousOf } from '../prepared-deployment.ts'
 import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
@@ -201,41 +200,29 @@ describe('installPart', () => {
 
   describe('over the same version', () => {
     const files = { main: 'same', 'lib/a': '1' }
-    const tree: PartTree = {
-      files: Object.entries(files).map(([path, text]) => ({
-        path,
-        size: text.length,
-        mode: 0o644,
-        sha256: hash('sha256', text),
-      })),
-      symlinks: [],
-    }
-    const record = buildTreeRecord(tree, [])
+    const tree = treeOf(files)
 
     /** Installs the version that this host's record says is installed, over files of which these differ. */
     async function reinstall(t: TestContext, different: Record<string, string>, more: Partial<InstalledRow> = {}) {
       const layout = await prepareTemporaryHost(t)
       const context = await contextOf(t, deploymentOf(layout, { request: { keepPaths: ['data'] } }))
-      const row = rowOf({ id: 'x', tree_digest: record.digest, ...more })
-      const previous = previousOf(PLACE, { installed: row, version: row.version })
-      const part = partOf(layout, { previous, tree })
-      for (const [root, texts] of [
-        [part.staged, files],
-        [installPath(layout, PLACE), { ...files, ...different }],
-      ] as const) {
-        writeTree(root, texts)
-        for (const path of Object.keys(files)) chmodSync(join(root, path), 0o644)
-      }
+      const path = installPath(layout, PLACE)
+      writeTreeOf(path, files)
+      const row = rowOf({ id: 'x', ...(await recordTreeAt(layout, path, tree)), ...more })
+      await recordInstalled(layout, { rows: [row], removed: [] })
+      writeTree(path, different)
+      const part = partOf(layout, { previous: previousOf(PLACE, { installed: row, version: row.version }), tree })
+      writeTreeOf(part.staged, files)
       const end = await installPart(context, part)
-      return { end, context }
+      return { end, context, row }
     }
 
-    it('changes nothing when it is intact, and records the tree again', async t => {
-      const { end, context } = await reinstall(t, { 'data/db': 'rows', 'log/today': 'x' })
+    it('changes nothing when it is intact', async t => {
+      const { end, context, row } = await reinstall(t, { 'data/db': 'rows', 'log/today': 'x' })
       assert.equal(end, 'unchanged')
       assert.equal(context.transaction.changed, false)
-      assert.deepEqual(context.results.get('plugins/x'), { record })
-      assert.deepEqual(readTreeRecord(context.deployment.layout, record.digest), record)
+      const { tree_digest, tree_record } = row
+      assert.deepEqual(context.results.get('plugins/x'), { tree: { tree_digest, tree_record } })
     })
 
     const replaced: Record<string, [Record<string, string>, Partial<InstalledRow>?]> = {
@@ -245,9 +232,11 @@ describe('installPart', () => {
     }
     for (const [name, [different, more]] of Object.entries(replaced)) {
       it(`installs it again when ${name}`, async t => {
-        const { end, context } = await reinstall(t, different, more)
+        const { end, context, row } = await reinstall(t, different, more)
         assert.equal(end, 'done')
-        assert.deepEqual(context.results.get('plugins/x'), { record, snapshot: '1-2.0.0' })
+        const result = context.results.get('plugins/x')
+        assert.equal(result?.snapshot, '1-2.0.0')
+        assert.notEqual(result?.tree?.tree_record, row.tree_record)
       })
     }
   })

@@ -3,13 +3,13 @@ import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, utime
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { RollbackError } from '../../../src/core/errors.ts'
+import { findDrift } from '../../../src/install/host/drift.ts'
+import { driftNotePath, noteDrift } from '../../../src/install/host/drift-note.ts'
 import { recordInstalled } from '../../../src/install/host/installed.ts'
-import { type Layout, type Place, treeRecordPath } from '../../../src/install/host/layout.ts'
-import { writeTreeRecord } from '../../../src/install/host/tree-record.ts'
-import { noteTreeTimes, treeTimesPath } from '../../../src/install/host/tree-times.ts'
+import { type Layout, treeRecordPath } from '../../../src/install/host/layout.ts'
 import { type RolledBack, rollBack } from '../../../src/install/transaction/rollback.ts'
 import { collectLog } from '../collected-log.ts'
-import { recordOf } from '../host/recorded-tree.ts'
+import { installRecorded, GREETER as PLACE, recordTreeAt, treeOf } from '../host/recorded-tree.ts'
 import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
 import { waitUntil } from '../wait-until.ts'
@@ -17,29 +17,36 @@ import { waitUntil } from '../wait-until.ts'
 const FILES = { 'main.py': 'old', 'README.md': 'read', 'lib/a.py': 'a', 'lib/deep/b.py': 'b' }
 
 /** An installed version with a record, as after its trees were moved away and back. */
-async function makeRestored(t: TestContext): Promise<{ layout: Layout; place: string }> {
+async function makeRestored(t: TestContext): Promise<{ layout: Layout; place: string; record: string }> {
   const layout = await prepareTemporaryHost(t)
-  const place = join(layout.root, 'plugins/greeter')
-  writeTree(place, { ...FILES, 'data/db': 'rows' })
-  for (const path of Object.keys(FILES)) chmodSync(join(place, path), 0o644)
-  const record = recordOf(FILES)
-  await writeTreeRecord({ layout, log: collectLog() }, record)
-  await recordInstalled(layout, { rows: [rowOf({ tree_digest: record.digest })], removed: [] })
-  return { layout, place }
+  const { root: place, tree_record: record } = await installRecorded(layout, FILES)
+  writeTree(place, { 'data/db': 'rows' })
+  return { layout, place, record: treeRecordPath(layout, record) }
 }
-
-const PLACE: Place = { shelf: 'plugins', id: 'greeter' }
 
 async function rolledBack(layout: Layout, undo: () => Promise<boolean>): Promise<RolledBack> {
   const stagingFolder = layout.staging
   const noServices = { services: [], healthchecks: [] }
-  const request = { layout, log: collectLog(), places: [PLACE], keepPaths: ['data'], stagingFolder, undo }
+  const request = {
+    layout,
+    log: collectLog(),
+    places: [PLACE],
+    keepPaths: ['data'],
+    stagingFolder,
+    byContent: false,
+    undo,
+  }
   return await rollBack({ ...request, ...noServices })
 }
 
 /** The deployment begins: what is different by now is the host's own. Every later change gets another time. */
 async function begin(layout: Layout): Promise<void> {
-  await noteTreeTimes(layout, layout.staging, PLACE)
+  const drift = await findDrift({ layout, log: collectLog() }, { ...PLACE, keepPaths: ['data'] })
+  noteDrift(layout.staging, { ...PLACE, root: join(layout.root, 'plugins/greeter') }, drift)
+  await timesMoveOn(layout)
+}
+
+async function timesMoveOn(layout: Layout): Promise<void> {
   const probe = join(layout.staging, 'probe')
   const changedAt = (): number => {
     writeFileSync(probe, '')
@@ -47,6 +54,14 @@ async function begin(layout: Layout): Promise<void> {
   }
   const last = changedAt()
   await waitUntil('the times of files have moved on', () => changedAt() > last)
+}
+
+/** Records the old digests with the times that the files have now. */
+async function rerecord(layout: Layout, place: string) {
+  await timesMoveOn(layout)
+  const tree = await recordTreeAt(layout, place, treeOf(FILES))
+  await recordInstalled(layout, { rows: [rowOf(tree)], removed: [] })
+  return tree
 }
 
 describe('rollBack', () => {
@@ -80,6 +95,7 @@ describe('rollBack', () => {
       places: [PLACE],
       keepPaths: [],
       stagingFolder: layout.staging,
+      byContent: false,
       services: [{ service, action: 'restart', was_running: true, replicas: null }],
       healthchecks: [],
       undo: async () => {
@@ -150,9 +166,9 @@ describe('rollBack', () => {
   }
   for (const [name, damage] of Object.entries(recordDamages)) {
     it(`does not take ${name} for damage of the restored files, and names it`, async t => {
-      const { layout } = await makeRestored(t)
+      const { layout, record } = await makeRestored(t)
       await begin(layout)
-      const path = damage(layout, treeRecordPath(layout, recordOf(FILES).digest))
+      const path = damage(layout, record)
       const log = collectLog()
       const { outcome, rollback } = await rollBack({
         layout,
@@ -160,6 +176,7 @@ describe('rollBack', () => {
         places: [PLACE],
         keepPaths: ['data'],
         stagingFolder: layout.staging,
+        byContent: false,
         services: [],
         healthchecks: [],
         undo: async () => true,
@@ -180,14 +197,32 @@ describe('rollBack', () => {
     'a power cut has emptied': '',
     'are not what this action writes': '[[1,2]]',
   }))
-    it(`verifies nothing when the noted times ${name}`, async t => {
+    it(`verifies nothing when the note ${name}`, async t => {
       const { layout, place } = await makeRestored(t)
       await begin(layout)
-      writeFileSync(treeTimesPath(layout.staging, PLACE), text)
+      writeFileSync(driftNotePath(layout.staging, PLACE), text)
       writeFileSync(join(place, 'main.py'), 'bad')
       const { outcome, rollback } = await rolledBack(layout, async () => true)
       assert.deepEqual([outcome, rollback?.verified], ['rolled_back', null])
     })
+
+  it('verifies nothing when nobody had compared the old version before the deployment', async t => {
+    const { layout } = await makeRestored(t)
+    assert.equal((await rolledBack(layout, async () => true)).rollback?.verified, null)
+  })
+
+  it('reads all files after a crash, which may have restored old times to new bytes', async t => {
+    const { layout, place, record } = await makeRestored(t)
+    await begin(layout)
+    // No file system lets a test set such times, so the record gets those of the changed file.
+    writeFileSync(join(place, 'main.py'), 'bad')
+    const { tree_record } = await rerecord(layout, place)
+    const restored = { layout, log: collectLog(), places: [PLACE], keepPaths: ['data'], stagingFolder: layout.staging }
+    const request = { ...restored, services: [], healthchecks: [], undo: async () => true }
+    assert.notEqual(treeRecordPath(layout, tree_record), record)
+    assert.equal((await rollBack({ ...request, byContent: false })).rollback?.verified, true)
+    assert.equal((await rollBack({ ...request, byContent: true })).rollback?.verified, false)
+  })
 
   it('detects a changed file whose modification time was set back', async t => {
     const { layout, place } = await makeRestored(t)

@@ -1,0 +1,71 @@
+import { toDeployError } from '../../core/errors.ts'
+import type { Log } from '../../core/log.ts'
+import { findInstalled, readInstalled } from './installed.ts'
+import type { HostTree } from './keep-paths.ts'
+import { installPath, type Layout, type Place, placeName } from './layout.ts'
+import { compareTree, type TreeDifference } from './tree-comparison.ts'
+import { type RecordedItem, readTreeRecord, recordPath, type TreeIdentity } from './tree-record.ts'
+import { TreeRecordDamage } from './tree-record-damage.ts'
+
+/** Where the records of this host are, and who hears of a damaged one. */
+export interface RecordFolder {
+  readonly layout: Layout
+  readonly log: Log
+}
+
+/** An installed tree. */
+export interface InstalledTree extends Place {
+  readonly keepPaths: readonly string[]
+}
+
+/**
+ * How the files of an installed plugin or extension differ from those that were installed, apart from keep-paths and
+ * bytecode caches. Nothing in any of the three lists means that every file and symlink has the bytes, mode and target
+ * that were installed, and that there is no other. A file that was touched, or replaced by a copy, has not changed.
+ * Undefined means that this is not known, because nothing is recorded, or (with a warning) the record or the tree
+ * cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason once it is aborted.
+ * Reads only the files whose inode or times have changed.
+ */
+export async function findDrift(
+  folder: RecordFolder,
+  tree: InstalledTree,
+  signal?: AbortSignal,
+): Promise<TreeDifference | undefined> {
+  return await compareInstalled(folder, tree, { signal })
+}
+
+interface Comparison {
+  readonly signal?: AbortSignal | undefined
+  /** Reads every file: its inode and times prove nothing after a crash. */
+  readonly byContent?: boolean
+}
+
+/** The same, as thorough as asked. */
+export async function compareInstalled(
+  folder: RecordFolder,
+  tree: InstalledTree,
+  { signal, byContent = false }: Comparison,
+): Promise<TreeDifference | undefined> {
+  const { layout, log } = folder
+  let identity: TreeIdentity | undefined
+  try {
+    identity = findInstalled(readInstalled(layout), tree)
+    const record = identity && readTreeRecord(layout, identity)
+    if (record === undefined) return undefined
+    const hostTree: HostTree = { root: installPath(layout, tree), keepPaths: tree.keepPaths }
+    return await compareTree(hostTree, byContent ? withoutStamps(record) : record, signal)
+  } catch (error) {
+    signal?.throwIfAborted()
+    log.warning(`${placeName(tree)} is not compared with what was installed. ${reasonOf(error, layout, identity)}`)
+    return undefined
+  }
+}
+
+function* withoutStamps(record: Iterable<RecordedItem>): Generator<RecordedItem, undefined> {
+  for (const item of record) yield { ...item, stamp: undefined }
+}
+
+function reasonOf(error: unknown, layout: Layout, identity: TreeIdentity | undefined): string {
+  if (!(error instanceof TreeRecordDamage) || identity === undefined) return toDeployError(error).message
+  return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`
+}

@@ -1,0 +1,92 @@
+import { comparePaths } from '../../core/trust/tree-digest.ts'
+import { FileDigester } from '../files/file-digester.ts'
+import { TimeSlice } from '../files/time-slice.ts'
+import { type FoundItem, scanTree } from '../files/tree-scan.ts'
+import { isAbsent } from '../files/tree-walk.ts'
+import type { HostTree } from './keep-paths.ts'
+import { isBelow, type RecordedItem } from './tree-record.ts'
+
+/** How a tree differs from its record; paths relative to the tree, in order. */
+export interface TreeDifference {
+  /** In the tree, but not recorded. */
+  added: string[]
+  /** Recorded, but not in the tree. */
+  removed: string[]
+  changed: string[]
+}
+
+/** What the record and the tree have at one path; one of the two may be missing. */
+interface Pair {
+  readonly recorded?: RecordedItem | undefined
+  readonly found?: FoundItem | undefined
+}
+
+/**
+ * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times are
+ * not those that were recorded. Does not compare keep-paths and bytecode caches. Works in slices; throws what reading
+ * the record throws, the system's error, and the signal's reason once it is aborted.
+ */
+export async function compareTree(
+  { root, keepPaths }: HostTree,
+  record: Iterable<RecordedItem>,
+  signal?: AbortSignal,
+): Promise<TreeDifference> {
+  signal?.throwIfAborted()
+  const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)]
+  const isKept = isBelow(keepPaths)
+  const isLeftOut = (path: string): boolean => isCache(path) || isKept(path)
+  const difference: TreeDifference = { added: [], removed: [], changed: [] }
+  for (const { recorded, found } of pairUp(record, scanTree(root, isLeftOut))) {
+    if (recorded === undefined) difference.added.push(...(found === undefined ? [] : [found.path]))
+    else if (isLeftOut(recorded.path)) continue
+    else if (found === undefined) difference.removed.push(recorded.path)
+    else if (!(await isSame(recorded, found, path => digester.sha256(`${root}/${path}`))))
+      difference.changed.push(found.path)
+    if (slice.isOver()) await slice.giveBack()
+  }
+  return difference
+}
+
+/** What Python writes into a plugin's tree by itself. */
+function isCache(path: string): boolean {
+  return /(?:^|\/)__pycache__(?:\/|$)|\.py[co]$/.test(path)
+}
+
+async function isSame(
+  recorded: RecordedItem,
+  found: FoundItem,
+  digestOf: (path: string) => Promise<string>,
+): Promise<boolean> {
+  if (!isSameKind(recorded, found) || recorded.content !== found.content) return false
+  if (found.kind === 'link' || (recorded.stamp !== undefined && recorded.stamp === found.stamp)) return true
+  try {
+    return (await digestOf(found.path)) === recorded.sha256
+  } catch (error) {
+    // Another process has just removed or replaced it.
+    if (isAbsent(error)) return false
+    throw error
+  }
+}
+
+/** Some records do not know the mode of a file. */
+function isSameKind({ kind }: RecordedItem, found: FoundItem): boolean {
+  return kind === found.kind || (kind === 'file' && found.kind !== 'link' && found.kind !== 'other')
+}
+
+/** Merges two lists in tree order. An empty pair is a pause. */
+function* pairUp(record: Iterable<RecordedItem>, tree: Iterator<FoundItem | undefined>): Generator<Pair, undefined> {
+  let found = tree.next()
+  for (const recorded of record) {
+    for (; !found.done; found = tree.next()) {
+      if (found.value !== undefined && comparePaths(found.value.path, recorded.path) >= 0) break
+      yield { found: found.value }
+    }
+    if (found.done || found.value?.path !== recorded.path) {
+      yield { recorded }
+      continue
+    }
+    yield { recorded, found: found.value }
+    found = tree.next()
+  }
+  for (; !found.done; found = tree.next()) yield { found: found.value }
+}
