@@ -9813,7 +9813,8 @@ __nccwpck_require__.d(__webpack_exports__, {
   gg: () => (/* reexport */ deploy_deploy),
   us: () => (/* reexport */ deployPost),
   Cv: () => (/* reexport */ project),
-  m_: () => (/* reexport */ projectPost)
+  m_: () => (/* reexport */ projectPost),
+  lj: () => (/* reexport */ recover_recover)
 });
 
 ;// CONCATENATED MODULE: ./node_modules/zod/v4/core/util.js
@@ -21979,10 +21980,10 @@ function createWire(options) {
 ;// CONCATENATED MODULE: ./build/install/services/commands.js
 /** The supervisor's own command line that carries out an order: an argument list, no shell. */
 function actionCommand(order) {
-    const { service, action } = order;
+    const { service, action, isQueued } = order;
     switch (service.supervisor) {
         case 'systemd':
-            return [...systemctl(service), action, service.unit];
+            return [...systemctl(service), ...(isQueued ? ['--no-block'] : []), action, service.unit];
         case 'docker':
             return ['docker', action, service.container];
         case 'kubernetes':
@@ -22410,9 +22411,10 @@ async function planServiceChange(task, earlier, signal) {
  * Restores the state that the services of a plan had before it, newest first, once the old files are back: restarts
  * what ran and stops what did not. Goes on after a failure and reports each; may be repeated.
  */
-async function restoreServices(changes, log) {
+async function restoreServices(changes, log, starts = 'now') {
     const restored = { isRunning: false, problems: [] };
-    for (const change of firstChanges(changes)) {
+    for (const first of firstChanges(changes)) {
+        const change = { ...first, isQueued: starts === 'queued' };
         try {
             await (change.was_running ? restoreRunning(change, log) : restoreStopped(change, log));
             restored.isRunning ||= change.was_running;
@@ -22501,17 +22503,22 @@ async function rollBack(request) {
         `The restored files could not be compared with their record: ${toDeployError(error).message}`,
     ]);
     const verified = damage === undefined ? null : damage.length === 0;
-    const { healthy, problems } = await restoreAndCheckServices(request);
+    const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now';
+    const { healthy, problems } = await restoreAndCheckServices(request, starts);
     return {
         outcome: verified === false ? 'inconsistent' : 'rolled_back',
         rollback: { restored: true, problems: [...(damage ?? []), ...problems], verified, healthy },
     };
 }
-async function restoreAndCheckServices(request) {
+async function restoreAndCheckServices(request, starts) {
     const { services, log } = request;
-    const { isRunning, problems } = await restoreServices(services, log);
+    const { isRunning, problems } = await restoreServices(services, log, starts);
     if (problems.length > 0)
         return { healthy: false, problems };
+    if (starts === 'queued') {
+        log.info('Services start when the unit of this recovery has started, so their health is not checked here.');
+        return { healthy: null, problems };
+    }
     const checks = request.healthchecks.filter(check => check.previous_version !== null);
     const isExpectedToRun = isRunning || services.length === 0;
     if (!isExpectedToRun || checks.length === 0)
@@ -24097,7 +24104,7 @@ async function recoverRun(host, run) {
     return closed;
 }
 /** The run died before its commit, or could not roll back. What it noted itself after its rollback is the truth. */
-async function endRolledBack({ layout, log }, run) {
+async function endRolledBack({ layout, log, onFilesRestored }, run) {
     const { begin, records, journal, record } = run;
     const known = findEnd(records);
     if (known !== undefined && known.rollback?.restored !== false)
@@ -24113,6 +24120,7 @@ async function endRolledBack({ layout, log }, run) {
         services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
         healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
         undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,
+        onFilesRestored,
     });
     if (known?.outcome === rolledBack.outcome)
         return known;
@@ -24689,17 +24697,23 @@ async function session_orWarn(log, act) {
 
 const RECOVERY_LOCK_TIMEOUT_MS = 5000;
 /**
- * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits for the lock for at most
- * 5 s, or `lockTimeoutMs` if that is shorter: a live holder recovers by itself. Throws DeploymentError `locked`,
- * `inconsistent`, `host_not_writable`, or what the disk says; UntouchableHostError, before it looks for a journal, when another user may have
- * written it.
+ * Recovers what a dead run left, as `recoverWhenFree` does, but waits for the lock for at most 5 s, or `lockTimeoutMs`
+ * if that is shorter: a live holder recovers by itself.
  */
 async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
+    return await recoverWhenFree(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS));
+}
+/**
+ * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits for the lock. Throws
+ * DeploymentError `locked`, `inconsistent`, `host_not_writable`, or what the disk says; UntouchableHostError, before it
+ * looks for a journal, when another user may have written it.
+ */
+async function recoverWhenFree(host, lockTimeoutMs) {
     requireSafeHost(host);
     if (!pathExistsSync(host.layout.journal))
         return undefined;
     requireOwnKinds(host.layout);
-    const lock = await holdLock(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS));
+    const lock = await holdLock(host, lockTimeoutMs);
     try {
         return await recover(host);
     }
@@ -35384,7 +35398,209 @@ async function project_refuse(inputs, tools) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/services/own-unit.js
+
+
+const TIMEOUT_MS = 30_000;
+/**
+ * Reports to systemd that the unit of this process has started (`Type=notify`), so that the units that are ordered after
+ * it start now. Returns whether there was such a unit.
+ */
+async function notifyReady() {
+    const socket = process.env['NOTIFY_SOCKET'];
+    if (socket === undefined)
+        return false;
+    const env = allowedEnvironment({ NOTIFY_SOCKET: socket });
+    await runChild({ command: ['systemd-notify', '--ready'], env, timeoutMs: TIMEOUT_MS, isSilent: true });
+    return true;
+}
+/**
+ * Whether systemd is still starting the unit of this process. What is ordered after it starts only when it has started,
+ * so to wait for such a service would be to wait for ever.
+ */
+async function isOwnUnitStarting() {
+    const unit = findOwnUnit();
+    if (unit === undefined)
+        return false;
+    const command = ['systemctl', ...unit.scope, 'show', '--property=ActiveState', unit.name];
+    const end = await runChild({ command: [...command], env: managerEnvironment(), timeoutMs: TIMEOUT_MS });
+    return end.kind === 'exited' && end.stdout.trim() === 'ActiveState=activating';
+}
+/** By the control group into which systemd puts each of its services; there are several hierarchies. */
+function findOwnUnit() {
+    const paths = [...readControlGroups().matchAll(/^(?:0:|\d+:name=systemd):(.*)$/gm)].map(([, path = '']) => path);
+    for (const path of paths) {
+        const name = path.split('/').findLast(part => part.endsWith('.service'));
+        if (name !== undefined)
+            return { scope: /\/user@\d+\.service\/./.test(path) ? ['--user'] : [], name };
+    }
+    return undefined;
+}
+function readControlGroups() {
+    try {
+        return (0,external_node_fs_namespaceObject.readFileSync)('/proc/self/cgroup', 'utf8');
+    }
+    catch {
+        return '';
+    }
+}
+function managerEnvironment() {
+    const runtime = process.env['XDG_RUNTIME_DIR'];
+    return allowedEnvironment(runtime === undefined ? {} : { XDG_RUNTIME_DIR: runtime });
+}
+
+;// CONCATENATED MODULE: ./build/runner/recover-command.js
+
+
+
+
+
+
+const USAGE = `Usage: node recover.js --project-root DIR [options]
+
+Restores the host after a deployment that a power cut, a crash or a kill ended: before its commit, the old version
+with its services, which are then checked; after it, the new version. Does nothing else.
+
+  --project-root DIR            the directory that contains plugins/, extensions/ and .hub-deploy/
+  --lock-timeout-seconds N      how long to wait for a deployment that is still running (60)
+  --allow-shared-root           accept a project root that other users own or can write, as the input of that name
+  --help                        print this
+
+Exit code: 0 if the host is consistent, also if there was nothing to recover; 1 if it could not be recovered;
+2 if the arguments cannot be used; 75 if a deployment that is still running has the host.
+`;
+const OPTIONS = {
+    'project-root': { type: 'string' },
+    'lock-timeout-seconds': { type: 'string', default: '60' },
+    'allow-shared-root': { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
+};
+/** What the arguments ask for. Throws an Error, as one sentence, when they cannot be used. */
+function parseRecoverCommand(args) {
+    const { values } = (0,external_node_util_namespaceObject.parseArgs)({ args: [...args], options: OPTIONS, strict: true, allowPositionals: false });
+    if (values.help)
+        return 'help';
+    const root = values['project-root'];
+    if (root === undefined)
+        throw new Error('--project-root is missing: name the directory that contains plugins/.');
+    return {
+        projectRoot: requireDirectory(parseOption('project-root', projectRootSchema, root)),
+        allowSharedRoot: values['allow-shared-root'],
+        lockTimeoutMs: parseOption('lock-timeout-seconds', lockTimeoutSchema, values['lock-timeout-seconds']),
+    };
+}
+/** The lines of a program: progress to stdout, warnings to stderr. */
+function createConsoleLog() {
+    const line = (text) => `${cleanForeignText(text, Number.POSITIVE_INFINITY)}\n`;
+    return {
+        group: title => void process.stdout.write(line(title)),
+        info: text => void process.stdout.write(line(text)),
+        notice: text => void process.stdout.write(line(text)),
+        warning: text => void process.stderr.write(line(`Warning: ${text}`)),
+    };
+}
+function parseOption(name, schema, text) {
+    const parsed = safeParse(schema, text);
+    if (parsed.success)
+        return parsed.data;
+    throw new Error(`--${name} ${parsed.error.issues[0]?.message ?? 'is not valid'}.`);
+}
+/** To recover nothing in a directory that is not there would hide a typing error, or a disk that is not mounted. */
+function requireDirectory(path) {
+    if ((0,external_node_fs_namespaceObject.statSync)(path, { throwIfNoEntry: false })?.isDirectory())
+        return path;
+    throw new Error(`--project-root ${path} is not a directory: correct the path, or mount its disk first.`);
+}
+
+;// CONCATENATED MODULE: ./build/actions/recover.js
+
+
+
+
+
+
+
+
+
+
+
+
+const EXIT = { inconsistent: 1, usage: 2, locked: 75 };
+/** How long a supervisor may need to come up at boot. */
+const SUPERVISOR_TIMEOUT_MS = 60_000;
+const recover_POLL_MS = 500;
+/**
+ * A program for the host itself, to run at boot: recovers what a dead run left, and does nothing else. Reports nothing to
+ * a hub, because it has no credentials: the report waits in the outbox for the next run. Sets the exit code.
+ */
+async function recover_recover() {
+    const command = readCommand();
+    if (command === undefined)
+        return;
+    const log = createConsoleLog();
+    try {
+        process.exitCode = await recoverRoot(command, log);
+    }
+    catch (error) {
+        const known = isSystemError(error) ? toHostError(error, `recovering ${command.projectRoot}`) : toDeployError(error);
+        process.stderr.write(`Error: ${known.message}\n`);
+        process.exitCode = known.code === 'locked' ? EXIT.locked : EXIT.inconsistent;
+    }
+    // What waits for this program may start, unless this host runs neither version.
+    if (process.exitCode !== EXIT.inconsistent)
+        await notifyReady();
+}
+function readCommand() {
+    try {
+        const command = parseRecoverCommand(process.argv.slice(2));
+        if (command !== 'help')
+            return command;
+        process.stdout.write(USAGE);
+    }
+    catch (error) {
+        const { message } = error;
+        process.stderr.write(`Error: ${cleanForeignText(message, 1000)} (--help lists the options)\n`);
+        process.exitCode = EXIT.usage;
+    }
+    return undefined;
+}
+async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }, log) {
+    const host = hostHere({ projectRoot, allowSharedRoot }, log);
+    const recovered = await recoverWhenFree(host, lockTimeoutMs);
+    if (recovered === undefined)
+        log.info(`Nothing to recover in ${projectRoot}.`);
+    for (const problem of recovered?.report.rollback?.problems ?? [])
+        log.warning(problem);
+    return recovered?.report.outcome === 'inconsistent' ? EXIT.inconsistent : 0;
+}
+function hostHere(address, log) {
+    const secrets = { redact: (text) => text, know() { }, hide() { } };
+    const tools = { log, secrets, runner: readRunnerFacts({}), flows: FLOWS, deploymentId: (0,external_node_crypto_namespaceObject.randomUUID)() };
+    const host = hostOf(tools, { ...address, sender: undefined });
+    return { ...host, onFilesRestored: releaseServices };
+}
+/** With files that match no version, nothing that waits for this program may start. */
+const releaseServices = async (isVerified, services) => {
+    const isBoot = isVerified && (await notifyReady());
+    if (await isOwnUnitStarting())
+        return 'queued';
+    if (isBoot)
+        await Promise.all(services.map(awaitSupervisor));
+    return 'now';
+};
+/** A supervisor that starts at boot (a container engine) may not answer yet. */
+async function awaitSupervisor({ service }) {
+    const deadline = performance.now() + SUPERVISOR_TIMEOUT_MS;
+    for (;;) {
+        const { known, missing } = await readServiceState(service);
+        if (known || missing || performance.now() >= deadline)
+            return;
+        await (0,external_node_timers_promises_namespaceObject.setTimeout)(recover_POLL_MS);
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/main.js
+
 
 
 // When the runner disappears, our output closes; that must not kill a deployment half-way.
@@ -35395,4 +35611,5 @@ var __webpack_exports__deploy = __webpack_exports__.gg;
 var __webpack_exports__deployPost = __webpack_exports__.us;
 var __webpack_exports__project = __webpack_exports__.Cv;
 var __webpack_exports__projectPost = __webpack_exports__.m_;
-export { __webpack_exports__deploy as deploy, __webpack_exports__deployPost as deployPost, __webpack_exports__project as project, __webpack_exports__projectPost as projectPost };
+var __webpack_exports__recover = __webpack_exports__.lj;
+export { __webpack_exports__deploy as deploy, __webpack_exports__deployPost as deployPost, __webpack_exports__project as project, __webpack_exports__projectPost as projectPost, __webpack_exports__recover as recover };

@@ -20,7 +20,7 @@ import {
 const DEFAULT_KEEP_PATHS = ['.env', 'data']
 const TERABYTE = 1024 ** 4
 /** Milliseconds. */
-const lockTimeoutSchema = z.pipe(
+export const lockTimeoutSchema = z.pipe(
   integerSchema(0, 86_400),
   z.transform((seconds: number) => seconds * 1000),
 )

@@ -12,19 +12,26 @@ import { holdLock } from './session.ts'
 const RECOVERY_LOCK_TIMEOUT_MS = 5000
 
 /**
- * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits for the lock for at most
- * 5 s, or `lockTimeoutMs` if that is shorter: a live holder recovers by itself. Throws DeploymentError `locked`,
- * `inconsistent`, `host_not_writable`, or what the disk says; UntouchableHostError, before it looks for a journal, when another user may have
- * written it.
+ * Recovers what a dead run left, as `recoverWhenFree` does, but waits for the lock for at most 5 s, or `lockTimeoutMs`
+ * if that is shorter: a live holder recovers by itself.
  */
 export async function recoverHost(
   host: Host,
   lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS,
 ): Promise<ClosedDeployment | undefined> {
+  return await recoverWhenFree(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS))
+}
+
+/**
+ * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits for the lock. Throws
+ * DeploymentError `locked`, `inconsistent`, `host_not_writable`, or what the disk says; UntouchableHostError, before it
+ * looks for a journal, when another user may have written it.
+ */
+export async function recoverWhenFree(host: Host, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {
   requireSafeHost(host)
   if (!pathExistsSync(host.layout.journal)) return undefined
   requireOwnKinds(host.layout)
-  const lock = await holdLock(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS))
+  const lock = await holdLock(host, lockTimeoutMs)
   try {
     return await recover(host)
   } finally {

@@ -136,7 +136,7 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
 }
 
 /** The run died before its commit, or could not roll back. What it noted itself after its rollback is the truth. */
-async function endRolledBack({ layout, log }: Host, run: DeadRun): Promise<DeploymentEnd> {
+async function endRolledBack({ layout, log, onFilesRestored }: Host, run: DeadRun): Promise<DeploymentEnd> {
   const { begin, records, journal, record } = run
   const known = findEnd(records)
   if (known !== undefined && known.rollback?.restored !== false) return known
@@ -151,6 +151,7 @@ async function endRolledBack({ layout, log }: Host, run: DeadRun): Promise<Deplo
     services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
     healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
     undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,
+    onFilesRestored,
   })
   if (known?.outcome === rolledBack.outcome) return known
   const ended = ROLLED_BACK[rolledBack.outcome]

@@ -2,6 +2,7 @@ import type { Log } from '../../core/log.ts'
 import type { Transitions } from '../../core/state-machine.ts'
 import type { HostAccess } from '../host/ownership.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
+import type { FilesRestored } from '../transaction/rollback.ts'
 import type { ReportSender } from './outbox.ts'
 
 const REPORT_TIMEOUT_MS = 10_000
@@ -26,6 +27,8 @@ export interface Host extends HostAccess {
   readonly flows: Flows
   /** A UUID that a main step and its post step share. */
   readonly runId: string
+  /** Of a recovery that other services of this host wait for. */
+  readonly onFilesRestored?: FilesRestored
 }
 
 /** How long a report to the hub may take in all, retries included: little once the run is cancelled. */

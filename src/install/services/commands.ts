@@ -11,16 +11,18 @@ export interface ServiceTask {
 export interface ServiceOrder extends ServiceTask {
   /** How many replicas a start gives a Kubernetes deployment; null elsewhere. */
   replicas: number | null
+  /** Leaves it to systemd to act when the units have started that the service has to wait for. */
+  isQueued?: boolean
 }
 
 type Command = [string, ...string[]]
 
 /** The supervisor's own command line that carries out an order: an argument list, no shell. */
 export function actionCommand(order: ServiceOrder): Command {
-  const { service, action } = order
+  const { service, action, isQueued } = order
   switch (service.supervisor) {
     case 'systemd':
-      return [...systemctl(service), action, service.unit]
+      return [...systemctl(service), ...(isQueued ? ['--no-block'] : []), action, service.unit]
     case 'docker':
       return ['docker', action, service.container]
     case 'kubernetes':

@@ -36,6 +36,12 @@ export async function planServiceChange(
   return { ...task, was_running: state.up, replicas: known?.replicas ?? state.replicas }
 }
 
+/**
+ * How restored services start: `queued` if systemd starts them only after the unit in which this process runs, so that
+ * nobody can wait for them here.
+ */
+export type ServiceStarts = 'now' | 'queued'
+
 export interface RestoredServices {
   /** Whether any of them runs again as it did before. */
   isRunning: boolean
@@ -47,9 +53,14 @@ export interface RestoredServices {
  * Restores the state that the services of a plan had before it, newest first, once the old files are back: restarts
  * what ran and stops what did not. Goes on after a failure and reports each; may be repeated.
  */
-export async function restoreServices(changes: readonly ServiceChange[], log: Log): Promise<RestoredServices> {
+export async function restoreServices(
+  changes: readonly ServiceChange[],
+  log: Log,
+  starts: ServiceStarts = 'now',
+): Promise<RestoredServices> {
   const restored: RestoredServices = { isRunning: false, problems: [] }
-  for (const change of firstChanges(changes)) {
+  for (const first of firstChanges(changes)) {
+    const change = { ...first, isQueued: starts === 'queued' }
     try {
       await (change.was_running ? restoreRunning(change, log) : restoreStopped(change, log))
       restored.isRunning ||= change.was_running
@@ -60,8 +71,10 @@ export async function restoreServices(changes: readonly ServiceChange[], log: Lo
   return restored
 }
 
+type QueueableChange = ServiceChange & Pick<ServiceOrder, 'isQueued'>
+
 /** A step that failed may still have done its work, so this never relies on what the plan achieved. */
-async function restoreRunning(change: ServiceChange, log: Log): Promise<void> {
+async function restoreRunning(change: QueueableChange, log: Log): Promise<void> {
   const { service } = change
   await forgetStarts(service)
   // A restart of a Kubernetes deployment keeps the zero replicas that a stop has left.
@@ -77,7 +90,7 @@ async function restoreRunning(change: ServiceChange, log: Log): Promise<void> {
 }
 
 /** A start may still be under way while nothing runs yet, so the stop is never left out. */
-async function restoreStopped(change: ServiceChange, log: Log): Promise<void> {
+async function restoreStopped(change: QueueableChange, log: Log): Promise<void> {
   try {
     await restore({ ...change, action: 'stop' }, log)
   } catch (error) {

@@ -6,7 +6,7 @@ import { installPath, type Layout, type Place } from '../host/layout.ts'
 import { findUnhealthy } from '../services/check-health.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
 import { describeService } from '../services/service.ts'
-import { restoreServices, type ServiceChange } from '../services/service-changes.ts'
+import { restoreServices, type ServiceChange, type ServiceStarts } from '../services/service-changes.ts'
 import type { RollbackFacts } from './end.ts'
 
 export interface RollbackRequest {
@@ -23,7 +23,12 @@ export interface RollbackRequest {
   healthchecks: readonly RestoredCheck[]
   /** Undoes the changes of files; resolves to whether there were any. */
   undo(): Promise<boolean>
+  /** Hears that the files are as they were, before any service is restored; see `FilesRestored`. */
+  onFilesRestored?: FilesRestored | undefined
 }
+
+/** Gets whether the restored files match their record, as far as there is one. Resolves to how the services start. */
+export type FilesRestored = (isVerified: boolean, services: readonly ServiceChange[]) => Promise<ServiceStarts>
 
 export interface RolledBack {
   outcome: 'failed' | 'rolled_back' | 'inconsistent'
@@ -49,7 +54,8 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
     `The restored files could not be compared with their record: ${toDeployError(error).message}`,
   ])
   const verified = damage === undefined ? null : damage.length === 0
-  const { healthy, problems } = await restoreAndCheckServices(request)
+  const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now'
+  const { healthy, problems } = await restoreAndCheckServices(request, starts)
   return {
     outcome: verified === false ? 'inconsistent' : 'rolled_back',
     rollback: { restored: true, problems: [...(damage ?? []), ...problems], verified, healthy },
@@ -58,10 +64,15 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
 
 async function restoreAndCheckServices(
   request: RollbackRequest,
+  starts: ServiceStarts,
 ): Promise<{ healthy: boolean | null; problems: string[] }> {
   const { services, log } = request
-  const { isRunning, problems } = await restoreServices(services, log)
+  const { isRunning, problems } = await restoreServices(services, log, starts)
   if (problems.length > 0) return { healthy: false, problems }
+  if (starts === 'queued') {
+    log.info('Services start when the unit of this recovery has started, so their health is not checked here.')
+    return { healthy: null, problems }
+  }
   const checks = request.healthchecks.filter(check => check.previous_version !== null)
   const isExpectedToRun = isRunning || services.length === 0
   if (!isExpectedToRun || checks.length === 0) return { healthy: null, problems }

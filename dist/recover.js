@@ -1,0 +1,2 @@
+import { recover } from './index.js'
+await recover()

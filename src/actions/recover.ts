@@ -1,0 +1,86 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout } from 'node:timers/promises'
+import { toDeployError } from '../core/errors.ts'
+import { cleanForeignText } from '../core/foreign-text.ts'
+import type { Log } from '../core/log.ts'
+import { hostOf } from '../install/deployment/deployment.ts'
+import { recoverWhenFree } from '../install/deployment/recover-host.ts'
+import { isSystemError, toHostError } from '../install/files/system-errors.ts'
+import type { Host } from '../install/reports/host.ts'
+import { isOwnUnitStarting, notifyReady } from '../install/services/own-unit.ts'
+import type { ServiceChange } from '../install/services/service-changes.ts'
+import { readServiceState } from '../install/services/supervise.ts'
+import type { FilesRestored } from '../install/transaction/rollback.ts'
+import { readRunnerFacts } from '../runner/environment.ts'
+import { createConsoleLog, parseRecoverCommand, type RecoverCommand, USAGE } from '../runner/recover-command.ts'
+import { FLOWS } from './flows.ts'
+
+const EXIT = { inconsistent: 1, usage: 2, locked: 75 } as const
+/** How long a supervisor may need to come up at boot. */
+const SUPERVISOR_TIMEOUT_MS = 60_000
+const POLL_MS = 500
+
+/**
+ * A program for the host itself, to run at boot: recovers what a dead run left, and does nothing else. Reports nothing to
+ * a hub, because it has no credentials: the report waits in the outbox for the next run. Sets the exit code.
+ */
+export async function recover(): Promise<void> {
+  const command = readCommand()
+  if (command === undefined) return
+  const log = createConsoleLog()
+  try {
+    process.exitCode = await recoverRoot(command, log)
+  } catch (error) {
+    const known = isSystemError(error) ? toHostError(error, `recovering ${command.projectRoot}`) : toDeployError(error)
+    process.stderr.write(`Error: ${known.message}\n`)
+    process.exitCode = known.code === 'locked' ? EXIT.locked : EXIT.inconsistent
+  }
+  // What waits for this program may start, unless this host runs neither version.
+  if (process.exitCode !== EXIT.inconsistent) await notifyReady()
+}
+
+function readCommand(): RecoverCommand | undefined {
+  try {
+    const command = parseRecoverCommand(process.argv.slice(2))
+    if (command !== 'help') return command
+    process.stdout.write(USAGE)
+  } catch (error) {
+    const { message } = error as Error
+    process.stderr.write(`Error: ${cleanForeignText(message, 1000)} (--help lists the options)\n`)
+    process.exitCode = EXIT.usage
+  }
+  return undefined
+}
+
+async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }: RecoverCommand, log: Log) {
+  const host = hostHere({ projectRoot, allowSharedRoot }, log)
+  const recovered = await recoverWhenFree(host, lockTimeoutMs)
+  if (recovered === undefined) log.info(`Nothing to recover in ${projectRoot}.`)
+  for (const problem of recovered?.report.rollback?.problems ?? []) log.warning(problem)
+  return recovered?.report.outcome === 'inconsistent' ? EXIT.inconsistent : 0
+}
+
+function hostHere(address: Pick<RecoverCommand, 'projectRoot' | 'allowSharedRoot'>, log: Log): Host {
+  const secrets = { redact: (text: string) => text, know() {}, hide() {} }
+  const tools = { log, secrets, runner: readRunnerFacts({}), flows: FLOWS, deploymentId: randomUUID() }
+  const host = hostOf(tools, { ...address, sender: undefined })
+  return { ...host, onFilesRestored: releaseServices }
+}
+
+/** With files that match no version, nothing that waits for this program may start. */
+const releaseServices: FilesRestored = async (isVerified, services) => {
+  const isBoot = isVerified && (await notifyReady())
+  if (await isOwnUnitStarting()) return 'queued'
+  if (isBoot) await Promise.all(services.map(awaitSupervisor))
+  return 'now'
+}
+
+/** A supervisor that starts at boot (a container engine) may not answer yet. */
+async function awaitSupervisor({ service }: ServiceChange): Promise<void> {
+  const deadline = performance.now() + SUPERVISOR_TIMEOUT_MS
+  for (;;) {
+    const { known, missing } = await readServiceState(service)
+    if (known || missing || performance.now() >= deadline) return
+    await setTimeout(POLL_MS)
+  }
+}

@@ -1,0 +1,70 @@
+import { statSync } from 'node:fs'
+import { parseArgs } from 'node:util'
+import { z } from 'zod/mini'
+import { cleanForeignText } from '../core/foreign-text.ts'
+import type { Log } from '../core/log.ts'
+import { lockTimeoutSchema } from './host-inputs.ts'
+import { projectRootSchema } from './input-schemas.ts'
+
+export const USAGE = `Usage: node recover.js --project-root DIR [options]
+
+Restores the host after a deployment that a power cut, a crash or a kill ended: before its commit, the old version
+with its services, which are then checked; after it, the new version. Does nothing else.
+
+  --project-root DIR            the directory that contains plugins/, extensions/ and .hub-deploy/
+  --lock-timeout-seconds N      how long to wait for a deployment that is still running (60)
+  --allow-shared-root           accept a project root that other users own or can write, as the input of that name
+  --help                        print this
+
+Exit code: 0 if the host is consistent, also if there was nothing to recover; 1 if it could not be recovered;
+2 if the arguments cannot be used; 75 if a deployment that is still running has the host.
+`
+
+export interface RecoverCommand {
+  readonly projectRoot: string
+  readonly allowSharedRoot: boolean
+  readonly lockTimeoutMs: number
+}
+
+const OPTIONS = {
+  'project-root': { type: 'string' },
+  'lock-timeout-seconds': { type: 'string', default: '60' },
+  'allow-shared-root': { type: 'boolean', default: false },
+  help: { type: 'boolean', default: false },
+} as const
+
+/** What the arguments ask for. Throws an Error, as one sentence, when they cannot be used. */
+export function parseRecoverCommand(args: readonly string[]): RecoverCommand | 'help' {
+  const { values } = parseArgs({ args: [...args], options: OPTIONS, strict: true, allowPositionals: false })
+  if (values.help) return 'help'
+  const root = values['project-root']
+  if (root === undefined) throw new Error('--project-root is missing: name the directory that contains plugins/.')
+  return {
+    projectRoot: requireDirectory(parseOption('project-root', projectRootSchema, root)),
+    allowSharedRoot: values['allow-shared-root'],
+    lockTimeoutMs: parseOption('lock-timeout-seconds', lockTimeoutSchema, values['lock-timeout-seconds']),
+  }
+}
+
+/** The lines of a program: progress to stdout, warnings to stderr. */
+export function createConsoleLog(): Log {
+  const line = (text: string): string => `${cleanForeignText(text, Number.POSITIVE_INFINITY)}\n`
+  return {
+    group: title => void process.stdout.write(line(title)),
+    info: text => void process.stdout.write(line(text)),
+    notice: text => void process.stdout.write(line(text)),
+    warning: text => void process.stderr.write(line(`Warning: ${text}`)),
+  }
+}
+
+function parseOption<Value>(name: string, schema: z.ZodMiniType<Value>, text: string): Value {
+  const parsed = z.safeParse(schema, text)
+  if (parsed.success) return parsed.data
+  throw new Error(`--${name} ${parsed.error.issues[0]?.message ?? 'is not valid'}.`)
+}
+
+/** To recover nothing in a directory that is not there would hide a typing error, or a disk that is not mounted. */
+function requireDirectory(path: string): string {
+  if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return path
+  throw new Error(`--project-root ${path} is not a directory: correct the path, or mount its disk first.`)
+}

@@ -1,0 +1,77 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { waitUntil } from '../../install/wait-until.ts'
+
+const REPOSITORY = resolve(import.meta.dirname, '../../..')
+const CONTAINER = ['--mount', '--pid', '--cgroup', '--ipc', '--uts', '--fork', '--kill-child']
+const IMPOSSIBLE = 77
+
+/** What a unit needs of systemd's own. */
+const TARGETS = {
+  'multi-user.target': '[Unit]\nAllowIsolate=yes\n',
+  'basic.target': '[Unit]\nDefaultDependencies=no\nRequires=sysinit.target\nAfter=sysinit.target\n',
+  'sysinit.target': '[Unit]\nDefaultDependencies=no\n',
+  'shutdown.target': '[Unit]\nDefaultDependencies=no\n',
+}
+
+/** A machine that boots with systemd as PID 1. All that it has of its own is below `folder`. */
+export interface Machine {
+  readonly folder: string
+  readonly units: Readonly<Record<string, string>>
+  /** Enabled before the boot. */
+  readonly enable: readonly string[]
+}
+
+export interface Booted {
+  /** Waits until a file below the folder has some text, and returns that. Throws `NoBoot` when it cannot come. */
+  read(name: string): Promise<string>
+  /** Ends every process of the machine at once, as a power cut does. */
+  cutPower(): Promise<void>
+}
+
+/** This computer cannot run such a machine. */
+export class NoBoot extends Error {}
+
+export function boot({ folder, units, enable }: Machine): Booted {
+  const unitFolder = join(folder, 'units')
+  rmSync(unitFolder, { recursive: true, force: true })
+  mkdirSync(unitFolder)
+  for (const [name, text] of Object.entries({ ...TARGETS, ...units })) writeFileSync(join(unitFolder, name), text)
+  const script = join(import.meta.dirname, 'boot.sh')
+  const machine = spawn('unshare', [...CONTAINER, 'sh', script], {
+    env: { FOLDER: folder, UNITS: unitFolder, REPOSITORY, ENABLE: enable.join(' '), PATH: process.env['PATH'] },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const output = collect(machine)
+  let failure: Error | undefined
+  machine.once('error', error => {
+    failure = new NoBoot(`unshare: ${error.message}`)
+  })
+  machine.once('exit', code => {
+    const isImpossible = code === IMPOSSIBLE || output().startsWith('unshare:')
+    failure ??= isImpossible ? new NoBoot(output()) : new Error(`The machine ended (${code}). ${output()}`)
+  })
+  return {
+    async read(name) {
+      const path = join(folder, name)
+      const hasText = () => existsSync(path) && readFileSync(path, 'utf8').endsWith('\n')
+      await waitUntil(`${name} is written`, () => failure !== undefined || hasText())
+      if (!hasText() && failure !== undefined) throw failure
+      return readFileSync(path, 'utf8')
+    },
+    async cutPower() {
+      if (failure !== undefined) return
+      const ended = once(machine, 'exit')
+      machine.kill('SIGKILL')
+      await ended
+    },
+  }
+}
+
+function collect(child: ChildProcess): () => string {
+  let text = ''
+  for (const stream of [child.stdout, child.stderr]) stream?.setEncoding('utf8').on('data', more => (text += more))
+  return () => text
+}

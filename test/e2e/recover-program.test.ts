@@ -1,0 +1,174 @@
+import assert from 'node:assert/strict'
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import type { ActionResult } from '../../local/runner.ts'
+import { listTree } from '../install/archive/directory-listing.ts'
+import { acceptedReports, listHost, listOwn } from './harness/evidence.ts'
+import { type HostStage, planWith } from './harness/host-stage.ts'
+import { assertSucceeds } from './harness/prepared-host.ts'
+import { openProjectStage, projectFiles } from './harness/project-stage.ts'
+import { runRecover } from './harness/recover-program.ts'
+import { healthcheck, openRunningHost, RESTART, unitChanges } from './harness/running-host.ts'
+
+let stage: HostStage
+let journal: string
+
+/** The check's first call kills the deployment that makes it. */
+async function killInHealthCheck(): Promise<ActionResult> {
+  stage.standIns.add('check', 'if [ ! -e killed ]; then touch killed; kill -9 $PPID; exit 1; fi; echo fine')
+  stage.writePlan(planWith(RESTART, healthcheck({ timeout: 60 })))
+  const dead = await stage.deployHere()
+  assert.equal(dead.signal, 'SIGKILL', dead.log)
+  return dead
+}
+
+const recover = (...args: string[]) => runRecover(['--project-root', stage.root, ...args], stage.standIns.path)
+
+describe('recover.js', () => {
+  beforeEach(async () => {
+    stage = await openRunningHost()
+    journal = join(stage.root, '.hub-deploy/journal.jsonl')
+  })
+  afterEach(() => stage.close())
+
+  it('restores the old version and its service after a kill in the health check, and checks it', async () => {
+    const before = listHost(stage.root)
+    await killInHealthCheck()
+    assert.notDeepEqual(listHost(stage.root), before)
+    const { status, stdout, stderr } = recover()
+    assert.deepEqual([status, stderr], [0, ''], stdout)
+    assert.deepEqual(listHost(stage.root), before)
+    assert.equal(stage.standIns.running(), '1.0.0')
+    assert.deepEqual(unitChanges(stage), ['restart greeter.service', 'restart greeter.service'])
+    assert.match(stdout, /greeter is healthy again/)
+    const [name] = listOwn(stage, 'reports').slice(-1)
+    const report = JSON.parse(readFileSync(join(stage.root, '.hub-deploy/reports', name ?? ''), 'utf8'))
+    assert.deepEqual([report.outcome, report.rollback.healthy, report.reported.accepted], ['rolled_back', true, false])
+  })
+
+  it('leaves its report to the next run, which sends it exactly once', async () => {
+    const dead = await killInHealthCheck()
+    assert.equal(recover().status, 0)
+    const ofDead = () => acceptedReports(stage).filter(row => row.version === '2.0.0')
+    assert.deepEqual([ofDead().length, listOwn(stage, 'outbox').length], [0, 1])
+    for (let run = 1; run <= 2; run++) await stage.deployHere({ version: '7.0.0' })
+    assert.deepEqual(
+      ofDead().map(row => row.status),
+      ['rolled_back'],
+    )
+    assert.deepEqual(listOwn(stage, 'outbox'), [])
+    const { state } = await stage.deployHere({}, { phase: 'post', state: dead.state })
+    assert.deepEqual([state, ofDead().length], [{}, 1])
+  })
+
+  it('changes nothing and exits with 0 when there is nothing to recover', () => {
+    const before = listHost(stage.root)
+    const own = listOwn(stage, '.')
+    for (const root of [stage.root, stage.workspace.path]) {
+      const { status, stdout } = runRecover(['--project-root', root], stage.standIns.path)
+      assert.deepEqual([status, stdout], [0, `Nothing to recover in ${root}.\n`])
+    }
+    assert.deepEqual([listHost(stage.root), listOwn(stage, '.'), stage.standIns.calls()], [before, own, []])
+    assert.deepEqual(listHost(stage.workspace.path)['.hub-deploy'], undefined)
+  })
+
+  it('exits with 1 when the host is inconsistent, touches no service, and says what to do', async () => {
+    await killInHealthCheck()
+    writeFileSync(journal, readFileSync(journal, 'utf8').replace('"change"', '"chance"'))
+    const calls = stage.standIns.changes()
+    const installed = () => [listTree(join(stage.root, 'plugins')), readFileSync(journal, 'utf8')]
+    const before = installed()
+    const { status, stderr } = recover()
+    assert.equal(status, 1)
+    assert.match(stderr, /^Error: The journal .* is damaged .*\n$/)
+    assert.deepEqual([installed(), stage.standIns.changes()], [before, calls])
+  })
+
+  it('obeys no journal that another user may have written', async () => {
+    await killInHealthCheck()
+    chmodSync(join(stage.root, '.hub-deploy'), 0o770)
+    const before = readFileSync(journal, 'utf8')
+    const { status, stderr } = recover()
+    assert.equal(status, 1)
+    assert.match(stderr, /chmod 700/)
+    assert.equal(readFileSync(journal, 'utf8'), before)
+  })
+
+  it('waits for a live holder, then names it and exits with 75', async () => {
+    const marker = join(stage.standIns.bin, '../waiting')
+    stage.standIns.add('check', `touch '${marker}'; exec sleep 3600`)
+    stage.writePlan(planWith(RESTART, healthcheck({ timeout: 60 })))
+    const checking = Promise.withResolvers<number>()
+    let pid = 0
+    const running = stage.deployHere(
+      {},
+      {
+        onStart: started => {
+          pid = started
+        },
+        onLog: text => text.includes('healthchecking') && checking.resolve(pid),
+      },
+    )
+    const holder = await checking.promise
+    const { status, stdout, stderr } = recover('--lock-timeout-seconds', '1')
+    process.kill(holder, 'SIGKILL')
+    await running
+    assert.equal(status, 75, stderr)
+    assert.match(stdout, new RegExp(`Waiting for the lock of this host: process ${holder} `))
+    assert.match(stderr, /Another deployment has locked this host/)
+  })
+})
+
+describe('the arguments of recover.js', () => {
+  const REFUSED: Record<string, [string[], RegExp]> = {
+    'no arguments': [[], /--project-root is missing/],
+    'a relative root': [['--project-root', 'srv'], /--project-root must be an absolute path/],
+    'a root that does not exist': [['--project-root', '/no/such/root'], /is not a directory/],
+    'an unknown option': [['--project-root', '/tmp', '--force'], /--force/],
+    'a time-out that is not a number': [
+      ['--project-root', '/tmp', '--lock-timeout-seconds', '1m'],
+      /--lock-timeout-seconds must be a whole number/,
+    ],
+  }
+  for (const [name, [args, expected]] of Object.entries(REFUSED)) {
+    it(`refuses ${name} in one line and exits with 2`, () => {
+      const { status, stdout, stderr } = runRecover(args)
+      assert.deepEqual([status, stdout], [2, ''])
+      assert.match(stderr, expected)
+      assert.match(stderr, /^Error: .*--help.*\n$/)
+    })
+  }
+
+  it('prints its options for --help', () => {
+    const { status, stdout, stderr } = runRecover(['--help'])
+    assert.deepEqual([status, stderr], [0, ''])
+    for (const option of ['--project-root DIR', '--lock-timeout-seconds', '--allow-shared-root'])
+      assert.ok(stdout.includes(option))
+  })
+})
+
+describe('recover.js on a host of a project', () => {
+  it('restores all parts of a deployment that was killed', async t => {
+    const project = await openProjectStage()
+    t.after(() => project.close())
+    const bin = join(project.workspace.path, 'bin')
+    mkdirSync(bin)
+    writeFileSync(join(bin, 'check'), '#!/bin/sh\nkill -9 $PPID\nsleep 60\n', { mode: 0o755 })
+    const config = `version: 1\nplugins: {cart: {healthcheck: {command: [${bin}/check]}}}\n`
+    writeFileSync(join(project.workspace.path, 'host-config.yaml'), config)
+    await project.publish('1.0.0', projectFiles('1.0.0'))
+    assertSucceeds(await project.deploy())
+    const before = listHost(project.root)
+    const files = projectFiles('2.0.0')
+    const plan = `${files['deployment/install.yaml']}  - {id: ok, action: healthcheck, plugin: cart, timeout: 60, depends_on: [mailer]}\n`
+    await project.publish('2.0.0', { ...files, 'deployment/install.yaml': plan })
+    const dead = await project.deploy({ 'host-config': 'host-config.yaml' })
+    assert.equal(dead.signal, 'SIGKILL', dead.log)
+    writeFileSync(join(bin, 'check'), '#!/bin/sh\necho fine\n', { mode: 0o755 })
+    const { status, stdout, stderr } = runRecover(['--project-root', project.root])
+    assert.deepEqual([status, stderr], [0, ''], stdout)
+    assert.deepEqual(listHost(project.root), before)
+    assert.match(stdout, /An interrupted deployment of shop was recovered: rolled_back\./)
+  })
+})
