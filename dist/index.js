@@ -17226,7 +17226,7 @@ const SLASH = 0x2f;
  * The tree digest (docs/contracts.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
  * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
  */
-function treeDigest(files) {
+function tree_digest_treeDigest(files) {
     const lines = inTreeOrder(files).map(file => `${file.path}:${file.sha256}`);
     return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
 }
@@ -17899,6 +17899,8 @@ const installedRowSchema = schemas_extend(installedVersionSchema, {
     kind: kindSchema,
     slug: originSchema.shape.slug,
     id: idSchema,
+    /** Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the action. */
+    keep_paths: exactOptional(array(schemas_string().check(_regex(/^\P{Cc}+$/u)))),
     /** Retained previous versions, newest last. */
     snapshots: array(snapshotSchema)
         .check(refine(rows => isUnique(rows.map(({ name }) => name)), { error: 'must list each snapshot once' })),
@@ -18254,7 +18256,7 @@ function parseTree(text, digest) {
 }
 function digestOf({ files, symlinks }) {
     const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]));
-    return treeDigest([...files, ...throughLinks]);
+    return tree_digest_treeDigest([...files, ...throughLinks]);
 }
 /** In the oldest records, only its target says which file a symlink leads to. */
 function completed({ files, symlinks }) {
@@ -18512,8 +18514,13 @@ function buildRow(context, part) {
     const recorded = before === undefined ? [] : handOver(before, order.origin);
     const isRetained = order.snapshot || replaced?.artifact_sha256 === null;
     const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained });
-    const isUnchanged = replaced === undefined && installed !== undefined && !transaction.changed;
-    return { row: isUnchanged ? { ...installed, snapshots } : { ...newVersion(context, part), snapshots }, discard };
+    const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed;
+    const row = isUnchanged ? installed : newVersion(context, part);
+    return { row: { ...row, keep_paths: [...context.deployment.request.keepPaths], snapshots }, discard };
+}
+/** The same tree may have come with another artifact: then its row names the new one, and the new project version. */
+function isInstalledAlready({ order }, { intact, artifactSha256, previous: { installed } }) {
+    return intact !== undefined && installed?.artifact_sha256 === artifactSha256 && isFrom(installed, order.origin);
 }
 /** What was removed always stays as a snapshot: nothing newer replaced it. */
 function buildRemovedRow(context, part) {
@@ -19244,7 +19251,50 @@ function readReportOf(path, deploymentId) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/steps/idle-steps.js
+
+
+/** What a plan does with a service or a host, which needs none of it where nothing changes. */
+const FOLLOWS_CHANGES = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
+/**
+ * The ids of the steps that are about parts which this deployment leaves as they are; a step without `plugin` is about
+ * all of them. Known before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
+ */
+function findIdleSteps({ layout, request }, order) {
+    if (request.redeploy)
+        return new Set();
+    const changing = new Set(order.parts.filter(part => isChanging(layout, order, part)).map(({ id }) => id));
+    const isAnyChanging = changing.size > 0 || order.removals.length > 0;
+    const known = new Set(order.parts.map(({ id }) => id));
+    const isIdle = (step) => {
+        const id = 'plugin' in step ? step.plugin : undefined;
+        return FOLLOWS_CHANGES.has(step.action) && !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging);
+    };
+    return new Set(order.steps.filter(isIdle).map(({ id }) => id));
+}
+/** A missing settings file is going to be created, which is a change for the steps before that too. */
+function isChanging(layout, { steps }, part) {
+    if (part.intact === undefined)
+        return true;
+    const isWritten = steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part));
+    return isWritten && !pathExistsSync(settingsPath(layout, part));
+}
+/** The part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
+function placeOfSettings({ from, plugin }) {
+    return `${from.split('/')[0]}/${plugin}`;
+}
+/** Logs in one line which steps of a plan are skipped because nothing changes for them. */
+function logIdleSteps({ tools }, order, idle) {
+    const skipped = order.steps.filter(({ id, action }) => idle.has(id) && action !== 'start' && !order.skipped.has(id));
+    if (skipped.length === 0)
+        return;
+    const names = skipped.map(({ id, action }) => `${id} (${action})`).join(', ');
+    const services = skipped.some(({ action }) => action === 'restart') ? ' Services that do not run are started.' : '';
+    tools.log.info(`Nothing changes for these steps, so they are skipped: ${names}.${services} With redeploy: true, they run.`);
+}
+
 ;// CONCATENATED MODULE: ./build/install/deployment/rehearse.js
+
 
 
 
@@ -19281,10 +19331,12 @@ async function rehearse(deployment, prepare) {
     try {
         if (pathExistsSync(layout.journal))
             tools.log.notice('An interrupted deployment waits for its recovery, which a real run would do first. This dry run compares with the files as it left them.');
-        const { steps, parts } = await prepare(folder);
+        const order = await prepare(folder);
+        const { steps, parts } = order;
         tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`);
         for (const [index, step] of steps.entries())
             tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`);
+        logIdleSteps(deployment, order, findIdleSteps(deployment, order));
         for (const part of parts)
             await logDifferences(deployment, part);
     }
@@ -19305,6 +19357,8 @@ async function makeFolder(parent) {
 }
 async function logDifferences({ tools, layout, request }, part) {
     const { log, signal } = tools;
+    if (part.intact !== undefined)
+        return log.info(`${placeName(part)}: 0 added, 0 removed, 0 changed.`);
     const path = installPath(layout, part);
     const tree = { root: path, keepPaths: request.keepPaths };
     const { added, removed, changed } = await compareTree(tree, itemsOf(part.tree, request.keepPaths), signal);
@@ -21977,6 +22031,42 @@ function createWire(options) {
     };
 }
 
+;// CONCATENATED MODULE: ./build/install/services/environment.js
+
+/** Where each supervisor's command line looks for its daemon or cluster, apart from files in `HOME`. */
+const WHEREABOUTS = {
+    systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
+    docker: [
+        'DOCKER_HOST',
+        'DOCKER_CONTEXT',
+        'DOCKER_CONFIG',
+        'DOCKER_TLS_VERIFY',
+        'DOCKER_CERT_PATH',
+        'DOCKER_API_VERSION',
+        'XDG_RUNTIME_DIR',
+    ],
+    kubernetes: ['KUBECONFIG'],
+};
+/** The environment of a supervisor's command line: what every child may know, and where its daemon or cluster is. */
+function supervisorEnvironment(service) {
+    const found = WHEREABOUTS[service.supervisor].flatMap(name => {
+        const value = process.env[name];
+        return value === undefined ? [] : [[name, value]];
+    });
+    return allowedEnvironment({ ...runtimeDirectory(service), ...Object.fromEntries(found) });
+}
+/** systemctl finds a user's manager through the runtime directory, which a runner that is itself a service may lack. */
+function runtimeDirectory(service) {
+    const uid = process.getuid?.();
+    if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined)
+        return {};
+    return { XDG_RUNTIME_DIR: `/run/user/${uid}` };
+}
+/** What a command of the host config learns of the deployment so far: whether it has changed what the host runs. */
+function changedVariable({ changed }) {
+    return { DEPLOYMENT_CHANGED: String(changed) };
+}
+
 ;// CONCATENATED MODULE: ./build/install/services/commands.js
 /** The supervisor's own command line that carries out an order: an argument list, no shell. */
 function actionCommand(order) {
@@ -22096,38 +22186,6 @@ function kubernetesAction({ action, replicas }) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/services/environment.js
-
-/** Where each supervisor's command line looks for its daemon or cluster, apart from files in `HOME`. */
-const WHEREABOUTS = {
-    systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
-    docker: [
-        'DOCKER_HOST',
-        'DOCKER_CONTEXT',
-        'DOCKER_CONFIG',
-        'DOCKER_TLS_VERIFY',
-        'DOCKER_CERT_PATH',
-        'DOCKER_API_VERSION',
-        'XDG_RUNTIME_DIR',
-    ],
-    kubernetes: ['KUBECONFIG'],
-};
-/** The environment of a supervisor's command line: what every child may know, and where its daemon or cluster is. */
-function supervisorEnvironment(service) {
-    const found = WHEREABOUTS[service.supervisor].flatMap(name => {
-        const value = process.env[name];
-        return value === undefined ? [] : [[name, value]];
-    });
-    return allowedEnvironment({ ...runtimeDirectory(service), ...Object.fromEntries(found) });
-}
-/** systemctl finds a user's manager through the runtime directory, which a runner that is itself a service may lack. */
-function runtimeDirectory(service) {
-    const uid = process.getuid?.();
-    if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined)
-        return {};
-    return { XDG_RUNTIME_DIR: `/run/user/${uid}` };
-}
-
 ;// CONCATENATED MODULE: ./build/install/services/supervise.js
 
 
@@ -22199,6 +22257,7 @@ function describeOutput(output) {
 
 
 
+
 /** Probes once. A probe that fails is a finding; only an abort of the signal throws. */
 async function runProbe(probe, limits) {
     switch (probe.type) {
@@ -22244,8 +22303,9 @@ async function probeTcp({ address }, { timeoutMs, signal }) {
     signal.throwIfAborted();
     return { healthy: error === undefined, evidence: `tcp ${address}: ${error?.message ?? 'connected'}` };
 }
-async function probeCommand({ command }, limits) {
-    const end = await runChild({ command, env: allowedEnvironment(), ...limits });
+async function probeCommand({ command }, context) {
+    const { timeoutMs, signal } = context;
+    const end = await runChild({ command, env: allowedEnvironment(changedVariable(context)), timeoutMs, signal });
     return { healthy: end.kind === 'exited' && end.code === 0, evidence: `${command[0]} ${describeEnd(end)}` };
 }
 
@@ -22326,7 +22386,7 @@ async function findUnhealthy(checks, log) {
     const findings = checks.map(async ({ previous_version: version, ...healthcheck }) => {
         try {
             const once = onceBriefly(healthcheck);
-            log.info(`${once.id} is healthy again. ${await checkHealth({ healthcheck: once, version, log, signal })}`);
+            log.info(`${once.id} is healthy again. ${await checkHealth({ healthcheck: once, version, changed: false, log, signal })}`);
             return [];
         }
         catch (error) {
@@ -22341,14 +22401,14 @@ function onceBriefly(healthcheck) {
     const seconds = Math.min(healthcheck.timeout_seconds, Math.max(MAX_RESTORED_SECONDS, stable + MAX_RESTORED_SECONDS / 2));
     return { ...healthcheck, retries: 0, timeout_seconds: seconds };
 }
-async function waitForHealth({ healthcheck, version, signal }, clock) {
+async function waitForHealth({ healthcheck, version, changed, signal }, clock) {
     const expected = expectVersion(healthcheck, version);
     const { timeoutMs, stableMs, intervalMs } = paceOf(healthcheck);
     const deadline = clock.now() + timeoutMs;
     const streak = beginStreak();
     for (;;) {
         const probeMs = Math.max(1, Math.min(PROBE_TIMEOUT_MS, deadline - clock.now()));
-        const finding = await probeService(expected, { timeoutMs: probeMs, signal });
+        const finding = await probeService(expected, { timeoutMs: probeMs, changed, signal });
         const now = clock.now();
         streak.add(finding, now);
         const healthyMs = streak.healthyMs(now);
@@ -22506,7 +22566,11 @@ async function rollBack(request) {
     const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now';
     const { healthy, problems } = await restoreAndCheckServices(request, starts);
     return {
-        outcome: verified === false ? 'inconsistent' : 'rolled_back',
+        outcome: verified === false
+            ? 'inconsistent'
+            : wasChanged || request.services.some(wasDisturbed)
+                ? 'rolled_back'
+                : 'failed',
         rollback: { restored: true, problems: [...(damage ?? []), ...problems], verified, healthy },
     };
 }
@@ -22525,6 +22589,10 @@ async function restoreAndCheckServices(request, starts) {
         return { healthy: null, problems };
     const findings = await findUnhealthy(checks, log);
     return { healthy: findings.length === 0, problems: findings };
+}
+/** What did not run before was only started, and is stopped again. */
+function wasDisturbed({ action, was_running: wasRunning }) {
+    return wasRunning || action !== 'start';
 }
 /** With files that are neither old nor new, a restart would make things worse. */
 function leftAlone({ action, service }) {
@@ -24610,6 +24678,7 @@ function kernelLockOf(path) {
 
 
 
+
 /** Locks a prepared host for a deployment. Throws DeploymentError `locked`, or what the disk says. */
 async function lockHost(deployment) {
     const { host, tools, request } = deployment;
@@ -24664,7 +24733,11 @@ async function openSession(deployment) {
     return {
         stagingFolder,
         transaction,
-        stepContext: order => ({ deployment, order, transaction, stagingFolder, results: new Map() }),
+        stepContext: order => ({
+            ...{ deployment, order, transaction, stagingFolder },
+            idle: findIdleSteps(deployment, order),
+            results: new Map(),
+        }),
         finish: async (installation) => await finishCommitted(layout, log, installation),
         noteEnd: async (end) => (await journal.append({ record: 'end', end })) !== undefined,
         async noteReported(attempts) {
@@ -24916,6 +24989,112 @@ function openUnnamedSync(directory) {
     return fd;
 }
 
+;// CONCATENATED MODULE: ./build/core/document/source-problem.js
+
+
+/** Enough to fix a file with; a hostile file must not make us write millions. */
+const MAX_REPORTED_PROBLEMS = 100;
+/** An operator's file is refused; `problems` lists what is wrong with it, in the order of the file. */
+class SourceError extends ConfigError {
+    name = 'SourceError';
+    problems;
+    constructor(code, document, problems) {
+        const ordered = problems.toSorted((a, b) => a.line - b.line || a.column - b.column);
+        super(code, summaryOf(document, ordered));
+        this.problems = ordered;
+    }
+}
+/** A problem at a position, which may be that of a whole step. */
+function problemAt({ file, line, column }, message) {
+    return { message, file, line, column };
+}
+/** The value, or the problems of the operator's file, so that the caller can check the next file as well. */
+function collectProblems(read) {
+    try {
+        return { value: read(), problems: [] };
+    }
+    catch (error) {
+        return problemsOf(error);
+    }
+}
+/** The same for work with pauses. */
+function* collectProblemsSlowly(reading) {
+    try {
+        return { value: yield* reading, problems: [] };
+    }
+    catch (error) {
+        return problemsOf(error);
+    }
+}
+function problemsOf(error) {
+    if (!(error instanceof SourceError))
+        throw error;
+    return { value: undefined, problems: error.problems };
+}
+function summaryOf(document, problems) {
+    const first = problems[0];
+    if (first === undefined)
+        return `${document} is refused.`;
+    const place = `${cleanForeignText(first.file)}, line ${first.line}, column ${first.column}`;
+    if (problems.length === 1)
+        return `${document} is refused at ${place}: ${first.message}`;
+    return `${document} has ${problems.length} problems; the first is at ${place}: ${first.message}`;
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/plan-binding.js
+
+const NEEDS_FILES = new Set(['write_env', 'start', 'restart', 'healthcheck']);
+function isInstallStep(step) {
+    return step.action === 'install_plugin' || step.action === 'install_extension';
+}
+/** Whether the step works on files that must be installed before it runs. */
+function needsFiles(step) {
+    return NEEDS_FILES.has(step.action);
+}
+function installedId(step) {
+    return step.action === 'install_plugin' ? step.plugin : step.extension;
+}
+/** Where an installing step installs its part, `<shelf>/<id>`. */
+function placeOfInstall(step) {
+    return step.action === 'install_plugin' ? `plugins/${step.plugin}` : `extensions/${step.extension}`;
+}
+/** The id that a step other than an installing one works on; undefined where it works on all parts, or on none. */
+function subjectIdOf(step) {
+    return 'plugin' in step && step.action !== 'install_plugin' ? step.plugin : undefined;
+}
+/** Refuses a plan for a project other than `projectId`, which the message calls `name`. */
+function foreignPlanProblems(plan, name, projectId) {
+    if (plan.projectId === projectId)
+        return [];
+    const message = `project_id must be ${name} "${projectId}", found "${plan.projectId}": this plan is for something else`;
+    return [problemAt(plan.positions.projectId, message)];
+}
+/** Ids whose directory would take the place of another id's settings file. */
+function settingsNameProblems(installSteps) {
+    return installSteps
+        .filter(step => installedId(step).endsWith('.env'))
+        .map(step => {
+        const message = `"${installedId(step)}" is the name of another id's settings file: choose an id that does not end in .env`;
+        return stepProblem(step, message);
+    });
+}
+/** Steps that come before an installing step whose files they need; `steps` are in the order in which they run. */
+function prematureProblems(steps, needs) {
+    const waiting = new Set(steps.filter(isInstallStep));
+    return steps.flatMap(step => {
+        if (isInstallStep(step))
+            waiting.delete(step);
+        const missing = needsFiles(step) ? [...waiting].filter(install => needs(step, install)) : [];
+        if (missing.length === 0)
+            return [];
+        const ids = missing.map(install => `"${install.id}"`).join(', ');
+        return [stepProblem(step, `${step.action} would run before the files exist: add ${ids} to its depends_on`)];
+    });
+}
+function stepProblem(step, message) {
+    return problemAt(step, `step "${step.id}": ${message}`);
+}
+
 ;// CONCATENATED MODULE: ./build/install/steps/host-command.js
 
 
@@ -24989,22 +25168,22 @@ async function moveToSnapshot({ deployment, transaction }, place, version) {
 
 
 
+/** Keeps a part that is intact in its place. */
+function keepPart({ deployment, results }, part) {
+    results.set(placeName(part), { tree: part.intact });
+    deployment.tools.log.info(`${placeName(part)} is already ${part.version} with these files, and intact: it stays as it is.`);
+    return 'unchanged';
+}
 /**
  * Installs a staged part: makes its tree and record durable, moves the old tree to the snapshots, moves the kept paths
  * into the new one (where there is no old tree, from the snapshot that was left behind), and moves the new tree into
- * place. A part that is installed already, with the same bytes and intact, stays as it is.
+ * place.
  */
 async function installPart(context, part) {
     const { layout, tools } = context.deployment;
     const path = installPath(layout, part);
     const tree = { shelf: part.shelf, id: part.id, keepPaths: context.deployment.request.keepPaths };
     const drift = await findDrift({ layout, log: tools.log }, tree, tools.signal);
-    const { installed } = part.previous;
-    if (installed && isInstalled(context, part) && drift?.removed.length === 0 && drift.changed.length === 0) {
-        context.results.set(placeName(part), { tree: identityOf(installed) });
-        tools.log.info(`${placeName(part)} is already ${part.version} with these bytes, and intact: nothing to change.`);
-        return 'unchanged';
-    }
     noteDrift(context.stagingFolder, { ...tree, root: path }, drift);
     const isThere = pathExistsSync(path);
     const keeper = isThere ? path : part.leftBehind;
@@ -25022,13 +25201,6 @@ async function installPart(context, part) {
     await context.transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, part.staged), to: placeName(part) });
     tools.log.info(`${path} is now ${part.version} (tree digest ${recorded.tree_digest}).`);
     return 'done';
-}
-/** Whether the part has the bytes that this host's record says are installed. */
-function isInstalled({ deployment }, { tree, artifactSha256, previous }) {
-    const { installed } = previous;
-    if (installed?.artifact_sha256 !== artifactSha256)
-        return false;
-    return installed.tree_digest === digestOfItems(itemsOf(tree, deployment.request.keepPaths));
 }
 /** While the sync runs, which takes its time in a process of its own. */
 async function recordTree({ deployment }, part) {
@@ -25281,6 +25453,10 @@ function unusableTemplate(from, found) {
 
 
 
+
+
+
+
 /**
  * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says.
  */
@@ -25290,6 +25466,8 @@ async function performStep(context, step) {
         log.notice(`Step ${step.id} (${step.action}) is skipped: the host config says supervisor: none.`);
         return 'skipped';
     }
+    if (context.idle.has(step.id))
+        return await performIdle(context, step);
     switch (step.action) {
         case 'prepare':
         case 'download':
@@ -25298,11 +25476,12 @@ async function performStep(context, step) {
         case 'configure_plugin':
             return 'done';
         case 'install_plugin':
-            return await installPart(context, findPart(context, `plugins/${step.plugin}`));
-        case 'install_extension':
-            return await installPart(context, findPart(context, `extensions/${step.extension}`));
+        case 'install_extension': {
+            const part = findPart(context, placeOfInstall(step));
+            return part.intact === undefined ? await installPart(context, part) : keepPart(context, part);
+        }
         case 'write_env':
-            return await writeEnv(context, findPart(context, `${step.from.split('/')[0]}/${step.plugin}`), step.from);
+            return await writeEnv(context, findPart(context, placeOfSettings(step)), step.from);
         case 'provision':
             return await provision(context, step);
         case 'start':
@@ -25315,10 +25494,27 @@ async function performStep(context, step) {
             return await notify(context, step);
     }
 }
+/** Nothing has changed for the step; a service that should run is started if it does not. */
+async function performIdle(context, step) {
+    if (step.action !== 'start' && step.action !== 'restart')
+        return 'skipped';
+    const { log, signal } = context.deployment.tools;
+    let end = step.action === 'start' ? 'unchanged' : 'skipped';
+    for (const service of servicesOf(context, step.plugin)) {
+        const { known, up } = await readServiceState(service, { signal });
+        if (known && up)
+            continue;
+        log.info(`${describeService(service)} does not run: start`);
+        await context.transaction.supervise(service, 'start', signal);
+        end = 'done';
+    }
+    return end;
+}
 async function provision(context, { plugin: id }) {
     const name = `provision.${id}`;
     const command = requireEntry(context.order.hostConfig?.provision.get(id), name);
-    await runHostCommand(context.deployment, { name, command, args: [id], variables: { PROVISION_PLUGIN_ID: id } });
+    const variables = { PROVISION_PLUGIN_ID: id, ...changedVariable(context.transaction) };
+    await runHostCommand(context.deployment, { name, command, args: [id], variables });
     return 'done';
 }
 async function supervise(context, action, plugin) {
@@ -25340,10 +25536,11 @@ function servicesOf(context, plugin) {
 async function verifyHealth(context, step) {
     const { log, signal } = context.deployment.tools;
     const { parts } = context.order;
+    const { changed } = context.transaction;
     const ids = parts.map(part => part.id);
     for (const healthcheck of healthchecksOf(step, requireConfig(context), ids)) {
         const version = parts.find(part => part.id === healthcheck.id)?.version ?? null;
-        log.info(`${healthcheck.id} is healthy. ${await checkHealth({ healthcheck, version, log, signal })}`);
+        log.info(`${healthcheck.id} is healthy. ${await checkHealth({ healthcheck, version, changed, log, signal })}`);
     }
     return 'done';
 }
@@ -25355,7 +25552,7 @@ async function notify(context, step) {
     const { log, signal } = context.deployment.tools;
     const { event, message = '' } = step;
     const name = `notify.${event}`;
-    const variables = { NOTIFY_EVENT: event, NOTIFY_MESSAGE: message };
+    const variables = { NOTIFY_EVENT: event, NOTIFY_MESSAGE: message, ...changedVariable(context.transaction) };
     try {
         const command = requireEntry(context.order.hostConfig?.notify.get(event), name);
         await runHostCommand(context.deployment, { name, command, args: [], variables });
@@ -25565,13 +25762,15 @@ function restoredCheck(config, service, { id, installed }) {
 
 
 
+
 /**
  * Removes what the new version does not contain, then runs the plan's steps in their order, and records each with its
  * duration; calls `beforeStep` before each of the plan's. After the first that throws, records the others as not run
  * and throws its error as it is.
  */
 async function runSteps(context, beforeStep) {
-    const { order, deployment, transaction } = context;
+    const { order, deployment, transaction, idle } = context;
+    logIdleSteps(deployment, order, idle);
     await transaction.noteHealthchecks(restoredChecks(order));
     const steps = [...order.removals.map(removalOf), ...order.steps];
     for (const [index, step] of steps.entries()) {
@@ -26503,58 +26702,6 @@ async function noteInstalledVersion({ layout, request, record }) {
     await record.update({ previous_version: installed?.version ?? null });
 }
 
-;// CONCATENATED MODULE: ./build/core/document/source-problem.js
-
-
-/** Enough to fix a file with; a hostile file must not make us write millions. */
-const MAX_REPORTED_PROBLEMS = 100;
-/** An operator's file is refused; `problems` lists what is wrong with it, in the order of the file. */
-class SourceError extends ConfigError {
-    name = 'SourceError';
-    problems;
-    constructor(code, document, problems) {
-        const ordered = problems.toSorted((a, b) => a.line - b.line || a.column - b.column);
-        super(code, summaryOf(document, ordered));
-        this.problems = ordered;
-    }
-}
-/** A problem at a position, which may be that of a whole step. */
-function problemAt({ file, line, column }, message) {
-    return { message, file, line, column };
-}
-/** The value, or the problems of the operator's file, so that the caller can check the next file as well. */
-function collectProblems(read) {
-    try {
-        return { value: read(), problems: [] };
-    }
-    catch (error) {
-        return problemsOf(error);
-    }
-}
-/** The same for work with pauses. */
-function* collectProblemsSlowly(reading) {
-    try {
-        return { value: yield* reading, problems: [] };
-    }
-    catch (error) {
-        return problemsOf(error);
-    }
-}
-function problemsOf(error) {
-    if (!(error instanceof SourceError))
-        throw error;
-    return { value: undefined, problems: error.problems };
-}
-function summaryOf(document, problems) {
-    const first = problems[0];
-    if (first === undefined)
-        return `${document} is refused.`;
-    const place = `${cleanForeignText(first.file)}, line ${first.line}, column ${first.column}`;
-    if (problems.length === 1)
-        return `${document} is refused at ${place}: ${first.message}`;
-    return `${document} has ${problems.length} problems; the first is at ${place}: ${first.message}`;
-}
-
 ;// CONCATENATED MODULE: ./build/core/document/schema-keys.js
 /** The keys that `schema` accepts in the map at `path`; none where there is no such map. */
 function keysOfSchema(schema, path) {
@@ -27312,56 +27459,6 @@ const planWords = {
     },
 };
 
-;// CONCATENATED MODULE: ./build/core/plan/plan-binding.js
-
-const NEEDS_FILES = new Set(['write_env', 'start', 'restart', 'healthcheck']);
-function isInstallStep(step) {
-    return step.action === 'install_plugin' || step.action === 'install_extension';
-}
-/** Whether the step works on files that must be installed before it runs. */
-function needsFiles(step) {
-    return NEEDS_FILES.has(step.action);
-}
-function installedId(step) {
-    return step.action === 'install_plugin' ? step.plugin : step.extension;
-}
-/** The id that a step other than an installing one works on; undefined where it works on all parts, or on none. */
-function subjectIdOf(step) {
-    return 'plugin' in step && step.action !== 'install_plugin' ? step.plugin : undefined;
-}
-/** Refuses a plan for a project other than `projectId`, which the message calls `name`. */
-function foreignPlanProblems(plan, name, projectId) {
-    if (plan.projectId === projectId)
-        return [];
-    const message = `project_id must be ${name} "${projectId}", found "${plan.projectId}": this plan is for something else`;
-    return [problemAt(plan.positions.projectId, message)];
-}
-/** Ids whose directory would take the place of another id's settings file. */
-function settingsNameProblems(installSteps) {
-    return installSteps
-        .filter(step => installedId(step).endsWith('.env'))
-        .map(step => {
-        const message = `"${installedId(step)}" is the name of another id's settings file: choose an id that does not end in .env`;
-        return stepProblem(step, message);
-    });
-}
-/** Steps that come before an installing step whose files they need; `steps` are in the order in which they run. */
-function prematureProblems(steps, needs) {
-    const waiting = new Set(steps.filter(isInstallStep));
-    return steps.flatMap(step => {
-        if (isInstallStep(step))
-            waiting.delete(step);
-        const missing = needsFiles(step) ? [...waiting].filter(install => needs(step, install)) : [];
-        if (missing.length === 0)
-            return [];
-        const ids = missing.map(install => `"${install.id}"`).join(', ');
-        return [stepProblem(step, `${step.action} would run before the files exist: add ${ids} to its depends_on`)];
-    });
-}
-function stepProblem(step, message) {
-    return problemAt(step, `step "${step.id}": ${message}`);
-}
-
 ;// CONCATENATED MODULE: ./build/core/plan/plan-needs.js
 
 /**
@@ -27548,11 +27645,9 @@ function* readyArtifactPlan(request) {
     const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlanToArtifact(plan, request));
     return { ...bound, plan, hostConfig, skipped };
 }
-/** Checks what the plan takes from the artifact. Throws PlanError `invalid_plan`. */
-function bindToTree(ready, tree, keepPaths) {
-    const files = new Set(tree.files.map(file => file.path));
-    const hasFile = (from) => files.has(from.split('/').slice(2).join('/'));
-    verifyTemplates(ready.steps, keepPaths, hasFile);
+/** Checks what the plan takes from the artifact, which has these regular files. Throws PlanError `invalid_plan`. */
+function bindToFiles({ steps }, hasFile, keepPaths) {
+    verifyTemplates(steps, keepPaths, from => hasFile(from.split('/').slice(2).join('/')));
 }
 function* parseSources(request) {
     const plan = yield* collectProblemsSlowly(parsePlanSlowly(request.plan.text, request.plan.path));
@@ -29350,11 +29445,11 @@ function escapeNonAscii(json) {
  * are there. Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
  */
 async function signForHost(plugin, secret) {
-    const { id, staged, tree, pluginYaml, log } = plugin;
+    const { staged, tree, pluginYaml } = plugin;
     if (!needsPluginSig(pluginYaml))
         return tree;
     if (secret === undefined) {
-        log.notice(`plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it.`);
+        noticeUnsigned(plugin);
         return tree;
     }
     warnOfKept(plugin);
@@ -29362,9 +29457,32 @@ async function signForHost(plugin, secret) {
     await removeTree((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'));
     await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
     const isOther = ({ path }) => path !== 'plugin.sig' && !path.startsWith('plugin.sig/');
-    const sha256 = (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex');
+    const sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', text);
     const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
     return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) };
+}
+/**
+ * Whether `signForHost` would give an installed plugin the `plugin.sig` that it has; logs what that logs, if so. Also
+ * false where that cannot be known without the artifact.
+ */
+async function isSignedForHost(plugin, secret) {
+    const { installed, pluginYaml, files } = plugin;
+    if (!needsPluginSig(pluginYaml))
+        return true;
+    const sha256 = files.get('plugin.sig');
+    if (secret === undefined) {
+        if (sha256 === undefined)
+            noticeUnsigned(plugin);
+        return sha256 === undefined;
+    }
+    const text = await buildPluginSig({ ...plugin, staged: installed }, secret);
+    const isAlike = sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    if (isAlike)
+        warnOfKept({ ...plugin, staged: installed });
+    return isAlike;
+}
+function noticeUnsigned({ id, pluginYaml, log }) {
+    log.notice(`plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it.`);
 }
 /** The host framework hashes the files that it finds when it loads the plugin, the host's own included. */
 function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
@@ -29433,6 +29551,123 @@ function isSuccessOf(line, { origin, sha256 }) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/steps/intact-part.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+const PLUGIN_YAML = 'plugin.yaml';
+/**
+ * What is installed in a place, if extracting this artifact would give exactly that: it came from these bytes, by the
+ * same keep-paths and with the same `plugin.sig`, and no file of it is missing or changed. Undefined otherwise, and
+ * where that cannot be known without extracting.
+ */
+async function findIntactTree(deployment, { place, installed }, { origin, sha256 }) {
+    if (installed?.artifact_sha256 !== sha256 || !isFrom(installed, origin))
+        return undefined;
+    if (!isSameList(installed.keep_paths, deployment.request.keepPaths))
+        return undefined;
+    const files = orIfUnreadable(undefined, () => readRecordedFiles(deployment, installed));
+    if (files === undefined || !(await isIntact(deployment, place)))
+        return undefined;
+    const tree = { identity: identityOf(installed), files, pluginYaml: undefined };
+    return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
+}
+/** A part as one that stays in its place, if its new tree is what is installed there, with nothing missing or changed. */
+async function keepIfIntact(deployment, part, origin) {
+    const { installed } = part.previous;
+    if (installed === undefined || !isFrom(installed, origin))
+        return part;
+    const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed));
+    if (!isSame || !(await isIntact(deployment, part)))
+        return part;
+    const { staged: _, tree: __, ...facts } = part;
+    return { ...facts, intact: identityOf(installed) };
+}
+/** Whether what is installed has every recorded file as it was recorded. What is there as well does no harm. */
+async function isIntact({ layout, request, tools }, { shelf, id }) {
+    const tree = { shelf, id, keepPaths: request.keepPaths };
+    const drift = await findDrift({ layout, log: tools.log }, tree, tools.signal);
+    return drift?.removed.length === 0 && drift.changed.length === 0;
+}
+function readRecordedFiles({ layout }, installed) {
+    const record = readTreeRecord(layout, installed);
+    if (record === undefined)
+        return undefined;
+    const files = new Map();
+    for (const { path, kind, sha256 = 'link' } of record)
+        files.set(path, kind === 'link' ? kind : sha256);
+    return files;
+}
+/** Whether a record lists the files, modes and symlinks of this part, and no other. */
+function isRecordedTree({ layout, request }, part, installed) {
+    const record = readTreeRecord(layout, installed);
+    if (record === undefined)
+        return false;
+    // An earlier version of the action recorded no modes; the same artifact has the same.
+    const knowsMode = installed.artifact_sha256 !== part.artifactSha256;
+    const items = itemsOf(part.tree, request.keepPaths);
+    for (const recorded of record)
+        if (!isAlike(recorded, items.next().value, knowsMode))
+            return false;
+    return items.next().done === true;
+}
+function isAlike(recorded, item, knowsMode) {
+    if (item === undefined || recorded.path !== item.path || recorded.sha256 !== item.sha256)
+        return false;
+    const isSameKind = recorded.kind === item.kind || (!knowsMode && recorded.kind === 'file' && item.kind !== 'link');
+    return isSameKind && recorded.content === item.content;
+}
+async function withPluginYaml({ layout, request, tools }, place, tree) {
+    const { keepPaths, pluginSecretKey } = request;
+    // A kept one is the host's own, and its record says nothing about the artifact's.
+    if (keepPaths.includes(PLUGIN_YAML))
+        return undefined;
+    if (!tree.files.has(PLUGIN_YAML))
+        return tree;
+    const installed = installPath(layout, place);
+    try {
+        const pluginYaml = readRecordedYaml(installed, tree.files);
+        if (pluginYaml === undefined)
+            return undefined;
+        const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, files: tree.files };
+        return (await isSignedForHost(plugin, pluginSecretKey)) ? { ...tree, pluginYaml } : undefined;
+    }
+    catch (error) {
+        if (isSystemError(error))
+            return undefined;
+        throw error;
+    }
+}
+/** Undefined unless its bytes, as they are read here, are those of the record. */
+function readRecordedYaml(installed, files) {
+    const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+    return text !== undefined && files.get(PLUGIN_YAML) === (0,external_node_crypto_namespaceObject.hash)('sha256', text) ? parsePluginYaml(text) : undefined;
+}
+/** A record that cannot be used is as good as none here: before the tree is replaced, a warning names it. */
+function orIfUnreadable(otherwise, read) {
+    try {
+        return read();
+    }
+    catch (error) {
+        if (error instanceof TreeRecordDamage || isSystemError(error))
+            return otherwise;
+        throw error;
+    }
+}
+function isSameList(recorded, asked) {
+    return recorded !== undefined && JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted());
+}
+
 ;// CONCATENATED MODULE: ./build/marketplace/version.js
 
 
@@ -29463,6 +29698,7 @@ function mismatch(asked, found) {
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/prepare.js
+
 
 
 
@@ -29518,10 +29754,14 @@ function refuseOldBytes({ request, layout, record: { facts } }, sha256) {
         throw replacedBytes(facts.version ?? 'latest', sha256);
 }
 /**
- * Extracts the artifact into `folder` and finds out which version it is. Throws ArchiveError, ArtifactError
- * `not_a_plugin`, `version_mismatch` or `version_reused`, DeploymentError `downgrade_refused`.
+ * Finds out which version the artifact is, and extracts it into `folder`, unless just that is installed and intact.
+ * Throws ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or `version_reused`, DeploymentError
+ * `downgrade_refused`.
  */
 async function extractArtifact(deployment, verified, folder) {
+    const installed = await findSameVersion(deployment, verified);
+    if (installed !== undefined)
+        return installed;
     const { request, tools } = deployment;
     const staged = (0,external_node_path_namespaceObject.join)(folder, 'tree');
     makeOpenDirectorySync(staged);
@@ -29534,18 +29774,51 @@ async function extractArtifact(deployment, verified, folder) {
     tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`);
     const pluginYaml = request.kind === 'plugin' ? readPluginYaml(staged) : undefined;
     const version = await checkVersion(deployment, verified, pluginYaml);
-    return { ...verified, staged, tree, pluginYaml, version };
+    return { ...verified, content: { staged, tree }, pluginYaml, version };
 }
-/** Binds the plan to the extracted artifact, and signs a plugin for this host. Throws PlanError `invalid_plan`. */
+/** The verified artifact as the one that is installed and intact, under the same version. */
+async function findSameVersion(deployment, fetched) {
+    const { asked, served, target, verified } = fetched;
+    const source = { origin: originOf(deployment), sha256: verified.sha256 };
+    const installed = await findIntactTree(deployment, target.previous, source);
+    if (installed === undefined)
+        return undefined;
+    const { pluginYaml } = installed;
+    if (deployment.request.kind === 'plugin' && pluginYaml === undefined)
+        return undefined;
+    if (!isInstalledVersion(target, decideVersion(asked, served.headerVersion, pluginYaml).version))
+        return undefined;
+    const version = await checkVersion(deployment, fetched, pluginYaml);
+    deployment.tools.log.info(`${placeName(target.previous.place)} came from these bytes and is intact: not extracted.`);
+    return { ...fetched, content: installed, pluginYaml, version };
+}
+/** The bytes of a service may get another version: that of a header. */
+function isInstalledVersion({ previous: { installed } }, version) {
+    return typeof installed?.version === 'string' && isSameVersion(installed.version, version);
+}
+/** Binds the plan to the artifact's files, and signs a plugin for this host. Throws PlanError `invalid_plan`. */
 async function orderInstallation(deployment, extracted) {
-    const { target, staged, version, verified, pluginYaml } = extracted;
-    const { plan, previous } = target;
-    bindToTree(plan, extracted.tree, deployment.request.keepPaths);
-    const tree = await sign(deployment, extracted);
-    const environment = pluginYaml?.environment ?? { required: [], optional: [] };
-    const part = { ...previous.place, version, artifactSha256: verified.sha256, staged, tree, environment, previous };
+    const { plan } = extracted.target;
+    const part = await buildPart(deployment, extracted);
     const { steps, snapshot, hostConfig, skipped } = plan;
     return { steps, snapshot, hostConfig, skipped, parts: [part], removals: [], origin: originOf(deployment) };
+}
+async function buildPart(deployment, extracted) {
+    const { target, version, verified, pluginYaml, content } = extracted;
+    const { plan, previous } = target;
+    const environment = pluginYaml?.environment ?? { required: [], optional: [] };
+    const part = { ...previous.place, version, artifactSha256: verified.sha256, environment, previous };
+    const { keepPaths } = deployment.request;
+    if ('identity' in content) {
+        bindToFiles(plan, path => (content.files.get(path) ?? 'link') !== 'link', keepPaths);
+        noticeNoSigning(deployment);
+        return { ...part, intact: content.identity };
+    }
+    const files = new Set(content.tree.files.map(({ path }) => path));
+    bindToFiles(plan, path => files.has(path), keepPaths);
+    const signed = { ...part, staged: content.staged, tree: await sign(deployment, extracted, content) };
+    const isSame = previous.installed?.artifact_sha256 === verified.sha256 && isInstalledVersion(target, version);
+    return isSame ? await keepIfIntact(deployment, signed, originOf(deployment)) : signed;
 }
 async function checkVersion(deployment, fetched, pluginYaml) {
     const { asked, served, target } = fetched;
@@ -29568,16 +29841,18 @@ function refuseReused(deployment, { served, target }, version) {
     const known = versionsFrom(target.previous, originOf(deployment));
     refuseReusedVersion({ version, sha256: served.artifact.sha256 }, known, deployment.request.artifactSha256);
 }
-async function sign({ request, tools, layout }, extracted) {
-    const { target, staged, tree, pluginYaml } = extracted;
-    const { pluginSecretKey, keepPaths } = request;
-    if (pluginYaml !== undefined) {
-        const kept = { installed: installPath(layout, target.previous.place), keepPaths, log: tools.log };
-        return await signForHost({ id: target.previous.place.id, staged, tree, pluginYaml, ...kept }, pluginSecretKey);
-    }
-    if (pluginSecretKey !== undefined)
+async function sign(deployment, { target, pluginYaml }, { staged, tree }) {
+    const { request, tools, layout } = deployment;
+    noticeNoSigning(deployment);
+    if (pluginYaml === undefined)
+        return tree;
+    const { place } = target.previous;
+    const kept = { installed: installPath(layout, place), keepPaths: request.keepPaths, log: tools.log };
+    return await signForHost({ id: place.id, staged, tree, pluginYaml, ...kept }, request.pluginSecretKey);
+}
+function noticeNoSigning({ request, tools }) {
+    if (request.kind === 'service' && request.pluginSecretKey !== undefined)
         tools.log.notice('plugin-secret-key has no effect for a service.');
-    return tree;
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/deploy.js
@@ -32549,6 +32824,7 @@ function readChoices(read) {
         allowTakeover: read.withDefault('allow-takeover', booleanSchema, false),
         allowSharedRoot: read.withDefault('allow-shared-root', booleanSchema, false),
         allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
+        redeploy: read.withDefault('redeploy', booleanSchema, false),
         keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
         lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
         downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
@@ -33547,7 +33823,28 @@ function deployment_initialFacts(known, { deploymentId, now, runner }) {
     };
 }
 
+;// CONCATENATED MODULE: ./build/project/bundled-plan.js
+
+
+
+
+
+/** Where a project has its plan. */
+const BUNDLED_PLAN = 'deployment/install.yaml';
+/** The plan of a project in this folder. Throws PlanError `invalid_plan`, or ArtifactError `invalid_manifest`. */
+function readBundledPlan(content) {
+    const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, BUNDLED_PLAN), BUNDLED_PLAN_LIMITS.bytes);
+    if (text !== undefined)
+        return parsePlan(text, BUNDLED_PLAN, BUNDLED_PLAN_LIMITS);
+    throw new ArtifactError('invalid_manifest', `The project has no ${BUNDLED_PLAN}, a file of at most ${BUNDLED_PLAN_LIMITS.bytes} bytes: nothing was installed. Its publisher must seal it with its plan.`);
+}
+
 ;// CONCATENATED MODULE: ./build/project/installed-parts.js
+
+
+
+
+
 
 
 /** The parts of a project that this host has, by our own record, each of any version. */
@@ -33571,6 +33868,28 @@ function checkInstalledParts(deployment) {
         checkShelf(layout, shelf);
     for (const part of readInstalledParts({ layout }, request.projectId))
         checkHost(deployment, part);
+}
+/** The parts of the project, by name, that came from this artifact and are intact; undefined where there is none. */
+async function findInstalledParts(deployment, sha256) {
+    const { layout, request } = deployment;
+    const origin = { contract: 'project', slug: request.projectId };
+    const found = new Map();
+    for (const part of readInstalledParts(deployment, request.projectId)) {
+        const installed = await findIntactTree(deployment, readPreviousInstall(layout, part), { origin, sha256 });
+        if (installed !== undefined)
+            found.set(placeName(part), installed);
+    }
+    return found.size === 0 ? undefined : found;
+}
+/** Whether these are all parts that the plan in this folder installs; not so where the plan cannot be read. */
+function isAllInstalled(content, installed) {
+    try {
+        const steps = readBundledPlan(content).steps.filter(isInstallStep);
+        return steps.every(step => installed.has(placeOfInstall(step)));
+    }
+    catch {
+        return false;
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/project/offer.js
@@ -33626,7 +33945,7 @@ function bindPlanToProject(plan, manifest) {
     if (problems.length > 0)
         throw new PlanError(problems);
     const installSteps = steps.filter(isInstallStep);
-    const installed = new Set(installSteps.map(project_plan_placeOf));
+    const installed = new Set(installSteps.map(placeOfInstall));
     const isInstalled = (part) => installed.has(`${part.shelf}/${part.id}`);
     return {
         steps,
@@ -33642,9 +33961,6 @@ function withHostPath(step, pluginsDirname) {
 }
 function project_plan_shelfOf(step) {
     return step.action === 'install_plugin' ? 'plugins' : 'extensions';
-}
-function project_plan_placeOf(step) {
-    return `${project_plan_shelfOf(step)}/${installedId(step)}`;
 }
 function isPartOf(part, step) {
     return part.shelf === project_plan_shelfOf(step) && part.id === installedId(step);
@@ -33699,7 +34015,7 @@ function project_plan_strangerProblems(steps, manifest) {
 }
 /** A template's first component also says which shelf the settings are for, so their part must be installed there. */
 function project_plan_templateProblems(steps) {
-    const places = new Set(steps.filter(isInstallStep).map(project_plan_placeOf));
+    const places = new Set(steps.filter(isInstallStep).map(placeOfInstall));
     return steps.flatMap(step => {
         if (step.action !== 'write_env')
             return [];
@@ -33717,7 +34033,7 @@ function needs(step, install) {
     const id = subjectIdOf(step);
     return (id === undefined ||
         id === installedId(install) ||
-        (step.action === 'write_env' && templatePlaceOf(step) === project_plan_placeOf(install)));
+        (step.action === 'write_env' && templatePlaceOf(step) === placeOfInstall(install)));
 }
 function templatePlaceOf(step) {
     return step.from.split('/', 2).join('/');
@@ -33772,31 +34088,32 @@ function idsUsing(config, { steps, removedIds }) {
 
 
 
-/** One plugin or extension of a project, signed for this host. Throws as `orderInstallation` does. */
-async function stagePart({ layout, request, tools }, { content, tree, artifactSha256 }, { shelf, id, version, folder, environment }) {
-    const place = { shelf, id };
+
+/** One plugin or extension of a project: signed for this host, or in its place already. Throws as `orderInstallation` does. */
+async function stagePart(deployment, source, part) {
+    const { layout, request } = deployment;
+    const { shelf, id, version, environment } = part;
+    const previous = readPreviousInstall(layout, { shelf, id });
+    const facts = { shelf, id, version, artifactSha256: source.artifactSha256, previous };
+    const installed = source.installed?.get(placeName(part));
+    if (installed !== undefined) {
+        return { ...facts, environment: both(environment, installed.pluginYaml), intact: installed.identity };
+    }
+    const origin = { contract: 'project', slug: request.projectId };
+    const leftBehind = findLeftBehind(layout, previous, origin);
+    const { pluginYaml, ...files } = await signPart(deployment, source, { ...part, leftBehind });
+    const newPart = { ...facts, ...files, environment: both(environment, pluginYaml), leftBehind };
+    return await keepIfIntact(deployment, newPart, origin);
+}
+async function signPart({ layout, request, tools }, { content, tree }, { shelf, id, folder, leftBehind }) {
     const staged = (0,external_node_path_namespaceObject.join)(content, folder);
     const shipped = treeBelow(tree, folder);
     const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPluginYaml(staged) : undefined;
-    const previous = readPreviousInstall(layout, place);
-    const origin = { contract: 'project', slug: request.projectId };
-    const leftBehind = findLeftBehind(layout, previous, origin);
-    const installed = leftBehind ?? installPath(layout, place);
+    if (pluginYaml === undefined)
+        return { staged, tree: shipped, pluginYaml };
+    const installed = leftBehind ?? installPath(layout, { shelf, id });
     const toSign = { id, staged, tree: shipped, installed, keepPaths: request.keepPaths, log: tools.log };
-    const signed = pluginYaml ? await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey) : shipped;
-    return {
-        ...place,
-        version,
-        artifactSha256,
-        staged,
-        tree: signed,
-        environment: {
-            required: part_union(environment.required, pluginYaml?.environment.required),
-            optional: part_union(environment.optional, pluginYaml?.environment.optional),
-        },
-        previous,
-        leftBehind,
-    };
+    return { staged, tree: await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey), pluginYaml };
 }
 /** What is below a folder, with paths relative to it; its symlinks do not leave it. */
 function treeBelow({ files, symlinks }, folder) {
@@ -33810,8 +34127,12 @@ function treeBelow({ files, symlinks }, folder) {
     };
 }
 /** Both manifest and plugin.yaml may name what a plugin needs. */
-function part_union(names, more = []) {
-    return [...new Set([...names, ...more])];
+function both(manifest, pluginYaml) {
+    const { required = [], optional = [] } = pluginYaml?.environment ?? {};
+    return {
+        required: [...new Set([...manifest.required, ...required])],
+        optional: [...new Set([...manifest.optional, ...optional])],
+    };
 }
 function hasPluginYaml({ files, symlinks }) {
     return [...files, ...symlinks].some(({ path }) => path === 'plugin.yaml');
@@ -33829,9 +34150,6 @@ function hasPluginYaml({ files, symlinks }) {
 
 
 
-
-
-const PLAN = 'deployment/install.yaml';
 /**
  * Binds the plan in the artifact to its manifest, its files and what this host can do; signs plugins for this host.
  * Throws PlanError `invalid_plan`, ConfigError `invalid_host_config`, ArtifactError `not_a_plugin`, DeploymentError
@@ -33878,13 +34196,11 @@ function verifyReach({ layout, request, tools }, { bound, skipped, manifest, rem
     verifyServiceNames(hostConfig, { steps, removedIds: removals.map(({ id }) => id) });
 }
 /** No file in the operator's repository has the plan's lines, so its problems go to the log and into one sentence. */
-function bindPlan({ request, tools }, { manifest, content, tree }, hostConfig) {
+function bindPlan({ request, tools }, { manifest, ...project }, hostConfig) {
     try {
-        const plan = readPlan(content);
+        const plan = readBundledPlan(project.content);
         const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest));
-        const files = new Set(tree.files.map(file => file.path));
-        const hasFile = (from) => files.has(pathInArchive(from, manifest));
-        verifyTemplates(ready.bound.steps, request.keepPaths, hasFile);
+        verifyTemplates(ready.bound.steps, request.keepPaths, fileTestOf(manifest, project));
         return ready;
     }
     catch (error) {
@@ -33892,7 +34208,7 @@ function bindPlan({ request, tools }, { manifest, content, tree }, hostConfig) {
             throw error;
         for (const { file, line, column, message } of error.problems)
             tools.log.info(`${file}:${line}:${column}: ${message}`);
-        throw new ConfigError('invalid_plan', `Project ${manifest.projectId} ${manifest.version} contains its plan, ${PLAN}. ${error.message} Nothing was installed. Add what your host config lacks; the publisher must fix everything else.`);
+        throw new ConfigError('invalid_plan', `Project ${manifest.projectId} ${manifest.version} contains its plan, ${BUNDLED_PLAN}. ${error.message} Nothing was installed. Add what your host config lacks; the publisher must fix everything else.`);
     }
 }
 /** Only the author of the plan knows why it does not install a part that the manifest has, so the part stays. */
@@ -33905,11 +34221,16 @@ function isAmong(places, part) {
 function pluginsOf(parts) {
     return parts.flatMap(({ shelf, id, version }) => (shelf === 'plugins' ? [{ id, version }] : []));
 }
-function readPlan(content) {
-    const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, PLAN), BUNDLED_PLAN_LIMITS.bytes);
-    if (text !== undefined)
-        return parsePlan(text, PLAN, BUNDLED_PLAN_LIMITS);
-    throw new ArtifactError('invalid_manifest', `The project has no ${PLAN}, a file of at most ${BUNDLED_PLAN_LIMITS.bytes} bytes: nothing was installed. Its publisher must seal it with its plan.`);
+/** Whether a project has the file that a step of its plan names. */
+function fileTestOf(manifest, { installed, tree }) {
+    if (installed !== undefined) {
+        return from => {
+            const [shelf, id, ...path] = from.split('/');
+            return (installed.get(`${shelf}/${id}`)?.files.get(path.join('/')) ?? 'link') !== 'link';
+        };
+    }
+    const files = new Set(tree.files.map(({ path }) => path));
+    return from => files.has(pathInArchive(from, manifest));
 }
 /** A bound plan says `plugins/`, also where the archive has another name for that directory. */
 function pathInArchive(from, { pluginsDirname }) {
@@ -34661,18 +34982,24 @@ const LISTED_BYTES = 128 * 1024;
  * Extracts an opened artifact's tar, every path as the tar has it, without a leading `./`. Unpacks twice: first to
  * check the whole listing, and to find room for it, then to write. Both readings are of the same bytes in memory, and
  * what is written is what the listing found there. Files become 0644 or 0755 and directories 0755, whatever the
- * umask; symlinks come last. Works in slices between which signals are handled.
+ * umask; symlinks come last. With `only`, checks the same and writes less. Works in slices between which signals are
+ * handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
  * `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
  */
-async function extractTar(opened, { target, limits, signal }) {
+async function extractTar(opened, { target, limits, signal, only }) {
     signal?.throwIfAborted();
     const slice = new TimeSlice(signal);
     const writer = new TreeWriter(target, slice);
     const extraction = { writer, slice, unpack: () => slice.pace(unpackZstd(opened, limits)) };
     const listing = await readListing(extraction, { ...limits, platform: process.platform, shape: 'as packed' });
     const plan = await slice.run(listing.plan());
-    return await writer.writeTree(plan, files => extract_tar_writeFiles(extraction, files));
+    return await writer.writeTree(only === undefined ? plan : reduced(plan, only), files => extract_tar_writeFiles(extraction, files));
+}
+function reduced(plan, only) {
+    const files = plan.files.filter(({ path }) => only.has(path));
+    const directories = plan.directories.filter(folder => files.some(({ path }) => path.startsWith(`${folder}/`)));
+    return { ...plan, files, directories, symlinks: [], bytes: files.reduce((sum, { entry }) => sum + entry.size, 0) };
 }
 async function readListing({ slice, unpack }, rules) {
     const tar = new TarListing(rules);
@@ -34786,6 +35113,9 @@ function decryptionFailed(problem, cause) {
 
 
 
+
+
+const MANIFEST_AND_PLAN = new Set(['manifest.json', BUNDLED_PLAN]);
 /** Downloads the sealed file to a private file, then into memory, whole and once: its signature covers all of it. */
 async function downloadSealed({ request, client, tools, record }, { descriptor }) {
     const file = openPrivateFileSync(tools.runner.temporaryFolder);
@@ -34829,19 +35159,33 @@ function sealed_refuseOldBytes({ request, layout }, { version, sha256 }) {
 }
 /** Decrypts a verified file, and wipes the key. */
 async function openSealed({ tools }, verified, dek) {
+    const { sha256 } = verified;
     try {
-        return await unseal(verified, dek, tools.signal);
+        return { artifact: await unseal(verified, dek, tools.signal), sha256 };
     }
     finally {
         dek.fill(0);
     }
 }
-async function extractSealed({ request, tools }, opened, folder) {
+/** Extracts a project; only its manifest and plan where all of its parts are installed from this artifact and intact. */
+async function extractSealed(deployment, opened, folder) {
+    const installed = await findInstalledParts(deployment, opened.sha256);
+    if (installed !== undefined) {
+        const content = (0,external_node_path_namespaceObject.join)(folder, 'manifest-and-plan');
+        const tree = await extractInto(deployment, opened, { target: content, only: MANIFEST_AND_PLAN });
+        if (isAllInstalled(content, installed)) {
+            deployment.tools.log.info('The parts came from these bytes and are intact: only manifest and plan are extracted.');
+            return { content, tree, installed };
+        }
+    }
     const content = (0,external_node_path_namespaceObject.join)(folder, 'content');
-    makeOpenDirectorySync(content);
-    const tree = await extractTar(opened, { target: content, limits: request.extraction, signal: tools.signal });
-    tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes.`);
+    const tree = await extractInto(deployment, opened, { target: content });
+    deployment.tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes.`);
     return { content, tree };
+}
+async function extractInto({ request, tools }, { artifact }, what) {
+    makeOpenDirectorySync(what.target);
+    return await extractTar(artifact, { ...what, limits: request.extraction, signal: tools.signal });
 }
 /** The versions of this project that the host has or retains. */
 function knownVersions({ layout, request }) {
@@ -35075,7 +35419,7 @@ function digestedFiles({ files, symlinks }) {
     return [...files, ...linked];
 }
 function verifyContentDigest({ contentSha256 }, digested) {
-    const found = treeDigest(digested.filter(({ path }) => path !== 'manifest.json'));
+    const found = tree_digest_treeDigest(digested.filter(({ path }) => path !== 'manifest.json'));
     if (found === contentSha256)
         return;
     throw new ArtifactError('content_mismatch', `The project's manifest.json gives the digest ${contentSha256} for its content, but its files have ${found}: nothing was installed; the publisher must seal the project again.`);
@@ -35102,7 +35446,7 @@ function ownDigestWarnings(parts, digested) {
         if (sha256 === null)
             return [];
         const files = (filesOf.get(folder) ?? []).map(file => ({ ...file, path: file.path.slice(folder.length + 1) }));
-        const found = treeDigest(files);
+        const found = tree_digest_treeDigest(files);
         if (sha256 === found)
             return [];
         return [
@@ -35136,13 +35480,18 @@ async function verifyProject({ request, tools, record }, version, extracted) {
     const manifest = parseManifest(readManifest(extracted.content));
     verifyManifest(manifest, { projectId: request.projectId, version });
     refuseUnexpected(manifest, request.projectIds);
-    const { warnings, unnamed } = verifyContent(manifest, extracted.tree);
-    for (const warning of warnings)
-        tools.log.warning(warning);
-    for (const folder of unnamed)
-        tools.log.notice(`The manifest does not name ${folder}: it is not installed.`);
+    if (extracted.installed === undefined)
+        verifyFiles(manifest, extracted.tree, tools.log);
     await record.update({ version: manifest.version, version_source: 'manifest' });
     return { ...extracted, manifest };
+}
+/** What is installed from the same bytes has passed this before. */
+function verifyFiles(manifest, tree, log) {
+    const { warnings, unnamed } = verifyContent(manifest, tree);
+    for (const warning of warnings)
+        log.warning(warning);
+    for (const folder of unnamed)
+        log.notice(`The manifest does not name ${folder}: it is not installed.`);
 }
 /** The operator may have listed the ids that this project may use. */
 function refuseUnexpected({ parts }, allowed) {

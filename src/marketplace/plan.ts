@@ -3,7 +3,6 @@ import { type HostConfig, HostConfigError, parseHostConfigSlowly } from '../core
 import { type Plan, PlanError, parsePlanSlowly } from '../core/plan/plan.ts'
 import { readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
 import { type BoundPlan, bindPlanToArtifact } from '../core/plan/single-artifact-plan.ts'
-import type { PartTree } from '../install/steps/part.ts'
 import type { DeployRequest } from './request.ts'
 
 export interface ReadyArtifactPlan extends BoundPlan {
@@ -25,11 +24,13 @@ export function* readyArtifactPlan(request: DeployRequest): Generator<void, Read
   return { ...bound, plan, hostConfig, skipped }
 }
 
-/** Checks what the plan takes from the artifact. Throws PlanError `invalid_plan`. */
-export function bindToTree(ready: ReadyArtifactPlan, tree: PartTree, keepPaths: readonly string[]): void {
-  const files = new Set(tree.files.map(file => file.path))
-  const hasFile = (from: string): boolean => files.has(from.split('/').slice(2).join('/'))
-  verifyTemplates(ready.steps, keepPaths, hasFile)
+/** Checks what the plan takes from the artifact, which has these regular files. Throws PlanError `invalid_plan`. */
+export function bindToFiles(
+  { steps }: ReadyArtifactPlan,
+  hasFile: (path: string) => boolean,
+  keepPaths: readonly string[],
+): void {
+  verifyTemplates(steps, keepPaths, from => hasFile(from.split('/').slice(2).join('/')))
 }
 
 function* parseSources(request: DeployRequest): Generator<void, { plan: Plan; hostConfig: HostConfig | undefined }> {

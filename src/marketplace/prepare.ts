@@ -6,7 +6,7 @@ import { isSameVersion } from '../core/trust/versions.ts'
 import { extractZip } from '../install/archive/extract-zip.ts'
 import { makeOpenDirectorySync } from '../install/files/durable-files.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
-import { installPath } from '../install/host/layout.ts'
+import { installPath, placeName } from '../install/host/layout.ts'
 import {
   type PreviousInstall,
   readPreviousInstall,
@@ -18,11 +18,12 @@ import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import { checkHost } from '../install/host/readiness.ts'
 import { signForHost } from '../install/host/sign-for-host.ts'
 import { wasReplaced } from '../install/reports/replaced-artifact.ts'
-import type { PartTree } from '../install/steps/part.ts'
+import { findIntactTree, type IntactTree, keepIfIntact } from '../install/steps/intact-part.ts'
+import type { Part, PartTree } from '../install/steps/part.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { type ArtifactDeployment, originOf } from './deployment.ts'
 import type { FetchedVersion } from './fetch.ts'
-import { bindToTree, type ReadyArtifactPlan } from './plan.ts'
+import { bindToFiles, type ReadyArtifactPlan } from './plan.ts'
 import { decideVersion } from './version.ts'
 
 /** What an artifact replaces, by which plan. */
@@ -36,11 +37,16 @@ export interface VerifiedVersion extends FetchedVersion {
   readonly verified: VerifiedArtifact
 }
 
-/** A verified artifact, extracted, with the version that it really is. */
-export interface ExtractedVersion extends VerifiedVersion {
-  /** The folder that contains the new tree. */
+/** An extracted tree, and the folder that contains it. */
+interface StagedTree {
   readonly staged: string
   readonly tree: ExtractedTree
+}
+
+/** A verified artifact whose files are known, with the version that it really is. */
+export interface ExtractedVersion extends VerifiedVersion {
+  /** Extracted, or installed already. */
+  readonly content: StagedTree | IntactTree
   /** Undefined for a service. */
   readonly pluginYaml: PluginYaml | undefined
   readonly version: string
@@ -87,14 +93,17 @@ function refuseOldBytes({ request, layout, record: { facts } }: ArtifactDeployme
 }
 
 /**
- * Extracts the artifact into `folder` and finds out which version it is. Throws ArchiveError, ArtifactError
- * `not_a_plugin`, `version_mismatch` or `version_reused`, DeploymentError `downgrade_refused`.
+ * Finds out which version the artifact is, and extracts it into `folder`, unless just that is installed and intact.
+ * Throws ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or `version_reused`, DeploymentError
+ * `downgrade_refused`.
  */
 export async function extractArtifact(
   deployment: ArtifactDeployment,
   verified: VerifiedVersion,
   folder: string,
 ): Promise<ExtractedVersion> {
+  const installed = await findSameVersion(deployment, verified)
+  if (installed !== undefined) return installed
   const { request, tools } = deployment
   const staged = join(folder, 'tree')
   makeOpenDirectorySync(staged)
@@ -107,22 +116,58 @@ export async function extractArtifact(
   tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`)
   const pluginYaml = request.kind === 'plugin' ? readPluginYaml(staged) : undefined
   const version = await checkVersion(deployment, verified, pluginYaml)
-  return { ...verified, staged, tree, pluginYaml, version }
+  return { ...verified, content: { staged, tree }, pluginYaml, version }
 }
 
-/** Binds the plan to the extracted artifact, and signs a plugin for this host. Throws PlanError `invalid_plan`. */
+/** The verified artifact as the one that is installed and intact, under the same version. */
+async function findSameVersion(
+  deployment: ArtifactDeployment,
+  fetched: VerifiedVersion,
+): Promise<ExtractedVersion | undefined> {
+  const { asked, served, target, verified } = fetched
+  const source = { origin: originOf(deployment), sha256: verified.sha256 }
+  const installed = await findIntactTree(deployment, target.previous, source)
+  if (installed === undefined) return undefined
+  const { pluginYaml } = installed
+  if (deployment.request.kind === 'plugin' && pluginYaml === undefined) return undefined
+  if (!isInstalledVersion(target, decideVersion(asked, served.headerVersion, pluginYaml).version)) return undefined
+  const version = await checkVersion(deployment, fetched, pluginYaml)
+  deployment.tools.log.info(`${placeName(target.previous.place)} came from these bytes and is intact: not extracted.`)
+  return { ...fetched, content: installed, pluginYaml, version }
+}
+
+/** The bytes of a service may get another version: that of a header. */
+function isInstalledVersion({ previous: { installed } }: Target, version: string): boolean {
+  return typeof installed?.version === 'string' && isSameVersion(installed.version, version)
+}
+
+/** Binds the plan to the artifact's files, and signs a plugin for this host. Throws PlanError `invalid_plan`. */
 export async function orderInstallation(
   deployment: ArtifactDeployment,
   extracted: ExtractedVersion,
 ): Promise<InstallOrder> {
-  const { target, staged, version, verified, pluginYaml } = extracted
-  const { plan, previous } = target
-  bindToTree(plan, extracted.tree, deployment.request.keepPaths)
-  const tree = await sign(deployment, extracted)
-  const environment = pluginYaml?.environment ?? { required: [], optional: [] }
-  const part = { ...previous.place, version, artifactSha256: verified.sha256, staged, tree, environment, previous }
+  const { plan } = extracted.target
+  const part = await buildPart(deployment, extracted)
   const { steps, snapshot, hostConfig, skipped } = plan
   return { steps, snapshot, hostConfig, skipped, parts: [part], removals: [], origin: originOf(deployment) }
+}
+
+async function buildPart(deployment: ArtifactDeployment, extracted: ExtractedVersion): Promise<Part> {
+  const { target, version, verified, pluginYaml, content } = extracted
+  const { plan, previous } = target
+  const environment = pluginYaml?.environment ?? { required: [], optional: [] }
+  const part = { ...previous.place, version, artifactSha256: verified.sha256, environment, previous }
+  const { keepPaths } = deployment.request
+  if ('identity' in content) {
+    bindToFiles(plan, path => (content.files.get(path) ?? 'link') !== 'link', keepPaths)
+    noticeNoSigning(deployment)
+    return { ...part, intact: content.identity }
+  }
+  const files = new Set(content.tree.files.map(({ path }) => path))
+  bindToFiles(plan, path => files.has(path), keepPaths)
+  const signed = { ...part, staged: content.staged, tree: await sign(deployment, extracted, content) }
+  const isSame = previous.installed?.artifact_sha256 === verified.sha256 && isInstalledVersion(target, version)
+  return isSame ? await keepIfIntact(deployment, signed, originOf(deployment)) : signed
 }
 
 async function checkVersion(
@@ -157,13 +202,20 @@ function refuseReused(deployment: ArtifactDeployment, { served, target }: Fetche
   refuseReusedVersion({ version, sha256: served.artifact.sha256 }, known, deployment.request.artifactSha256)
 }
 
-async function sign({ request, tools, layout }: ArtifactDeployment, extracted: ExtractedVersion): Promise<PartTree> {
-  const { target, staged, tree, pluginYaml } = extracted
-  const { pluginSecretKey, keepPaths } = request
-  if (pluginYaml !== undefined) {
-    const kept = { installed: installPath(layout, target.previous.place), keepPaths, log: tools.log }
-    return await signForHost({ id: target.previous.place.id, staged, tree, pluginYaml, ...kept }, pluginSecretKey)
-  }
-  if (pluginSecretKey !== undefined) tools.log.notice('plugin-secret-key has no effect for a service.')
-  return tree
+async function sign(
+  deployment: ArtifactDeployment,
+  { target, pluginYaml }: ExtractedVersion,
+  { staged, tree }: StagedTree,
+): Promise<PartTree> {
+  const { request, tools, layout } = deployment
+  noticeNoSigning(deployment)
+  if (pluginYaml === undefined) return tree
+  const { place } = target.previous
+  const kept = { installed: installPath(layout, place), keepPaths: request.keepPaths, log: tools.log }
+  return await signForHost({ id: place.id, staged, tree, pluginYaml, ...kept }, request.pluginSecretKey)
+}
+
+function noticeNoSigning({ request, tools }: ArtifactDeployment): void {
+  if (request.kind === 'service' && request.pluginSecretKey !== undefined)
+    tools.log.notice('plugin-secret-key has no effect for a service.')
 }

@@ -1,7 +1,12 @@
+import { isInstallStep, placeOfInstall } from '../core/plan/plan-binding.ts'
 import { readInstalled, shelfOf } from '../install/host/installed.ts'
+import { placeName } from '../install/host/layout.ts'
+import { readPreviousInstall } from '../install/host/previous-install.ts'
 import { checkHost, checkShelf } from '../install/host/readiness.ts'
+import { findIntactTree, type IntactTree } from '../install/steps/intact-part.ts'
 import type { InstalledPart } from '../install/steps/part.ts'
 import type { Deployment } from '../install/transaction/context.ts'
+import { readBundledPlan } from './bundled-plan.ts'
 import type { ProjectDeployment } from './deployment.ts'
 
 /** The parts of a project that this host has, by our own record, each of any version. */
@@ -25,4 +30,29 @@ export function checkInstalledParts(deployment: ProjectDeployment): void {
   const { layout, request } = deployment
   for (const shelf of ['plugins', 'extensions'] as const) checkShelf(layout, shelf)
   for (const part of readInstalledParts({ layout }, request.projectId)) checkHost(deployment, part)
+}
+
+/** The parts of the project, by name, that came from this artifact and are intact; undefined where there is none. */
+export async function findInstalledParts(
+  deployment: ProjectDeployment,
+  sha256: string,
+): Promise<ReadonlyMap<string, IntactTree> | undefined> {
+  const { layout, request } = deployment
+  const origin = { contract: 'project' as const, slug: request.projectId }
+  const found = new Map<string, IntactTree>()
+  for (const part of readInstalledParts(deployment, request.projectId)) {
+    const installed = await findIntactTree(deployment, readPreviousInstall(layout, part), { origin, sha256 })
+    if (installed !== undefined) found.set(placeName(part), installed)
+  }
+  return found.size === 0 ? undefined : found
+}
+
+/** Whether these are all parts that the plan in this folder installs; not so where the plan cannot be read. */
+export function isAllInstalled(content: string, installed: ReadonlyMap<string, unknown>): boolean {
+  try {
+    const steps = readBundledPlan(content).steps.filter(isInstallStep)
+    return steps.every(step => installed.has(placeOfInstall(step)))
+  } catch {
+    return false
+  }
 }

@@ -1,11 +1,13 @@
 import { join } from 'node:path'
 import type { ManifestPart } from '../core/content/manifest.ts'
+import type { PluginYaml, VariableNames } from '../core/content/plugin-yaml.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
-import { installPath } from '../install/host/layout.ts'
+import { installPath, placeName } from '../install/host/layout.ts'
 import { findLeftBehind, readPreviousInstall } from '../install/host/previous-install.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import { signForHost } from '../install/host/sign-for-host.ts'
-import type { Part, PartTree } from '../install/steps/part.ts'
+import { keepIfIntact } from '../install/steps/intact-part.ts'
+import type { NewPart, Part, PartTree } from '../install/steps/part.ts'
 import type { ProjectDeployment } from './deployment.ts'
 import type { VerifiedProject } from './verify.ts'
 
@@ -14,35 +16,35 @@ export interface PartSource extends VerifiedProject {
   readonly artifactSha256: string
 }
 
-/** One plugin or extension of a project, signed for this host. Throws as `orderInstallation` does. */
-export async function stagePart(
+/** One plugin or extension of a project: signed for this host, or in its place already. Throws as `orderInstallation` does. */
+export async function stagePart(deployment: ProjectDeployment, source: PartSource, part: ManifestPart): Promise<Part> {
+  const { layout, request } = deployment
+  const { shelf, id, version, environment } = part
+  const previous = readPreviousInstall(layout, { shelf, id })
+  const facts = { shelf, id, version, artifactSha256: source.artifactSha256, previous }
+  const installed = source.installed?.get(placeName(part))
+  if (installed !== undefined) {
+    return { ...facts, environment: both(environment, installed.pluginYaml), intact: installed.identity }
+  }
+  const origin = { contract: 'project' as const, slug: request.projectId }
+  const leftBehind = findLeftBehind(layout, previous, origin)
+  const { pluginYaml, ...files } = await signPart(deployment, source, { ...part, leftBehind })
+  const newPart = { ...facts, ...files, environment: both(environment, pluginYaml), leftBehind }
+  return await keepIfIntact(deployment, newPart, origin)
+}
+
+async function signPart(
   { layout, request, tools }: ProjectDeployment,
-  { content, tree, artifactSha256 }: PartSource,
-  { shelf, id, version, folder, environment }: ManifestPart,
-): Promise<Part> {
-  const place = { shelf, id }
+  { content, tree }: PartSource,
+  { shelf, id, folder, leftBehind }: ManifestPart & { readonly leftBehind: string | undefined },
+): Promise<Pick<NewPart, 'staged' | 'tree'> & { pluginYaml: PluginYaml | undefined }> {
   const staged = join(content, folder)
   const shipped = treeBelow(tree, folder)
   const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPluginYaml(staged) : undefined
-  const previous = readPreviousInstall(layout, place)
-  const origin = { contract: 'project' as const, slug: request.projectId }
-  const leftBehind = findLeftBehind(layout, previous, origin)
-  const installed = leftBehind ?? installPath(layout, place)
+  if (pluginYaml === undefined) return { staged, tree: shipped, pluginYaml }
+  const installed = leftBehind ?? installPath(layout, { shelf, id })
   const toSign = { id, staged, tree: shipped, installed, keepPaths: request.keepPaths, log: tools.log }
-  const signed = pluginYaml ? await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey) : shipped
-  return {
-    ...place,
-    version,
-    artifactSha256,
-    staged,
-    tree: signed,
-    environment: {
-      required: union(environment.required, pluginYaml?.environment.required),
-      optional: union(environment.optional, pluginYaml?.environment.optional),
-    },
-    previous,
-    leftBehind,
-  }
+  return { staged, tree: await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey), pluginYaml }
 }
 
 /** What is below a folder, with paths relative to it; its symlinks do not leave it. */
@@ -58,8 +60,12 @@ function treeBelow({ files, symlinks }: ExtractedTree, folder: string): PartTree
 }
 
 /** Both manifest and plugin.yaml may name what a plugin needs. */
-function union(names: readonly string[], more: readonly string[] = []): string[] {
-  return [...new Set([...names, ...more])]
+function both(manifest: VariableNames, pluginYaml: PluginYaml | undefined): VariableNames {
+  const { required = [], optional = [] } = pluginYaml?.environment ?? {}
+  return {
+    required: [...new Set([...manifest.required, ...required])],
+    optional: [...new Set([...manifest.optional, ...optional])],
+  }
 }
 
 function hasPluginYaml({ files, symlinks }: PartTree): boolean {

@@ -1,25 +1,22 @@
-import { join } from 'node:path'
 import type { Manifest, ManifestPart } from '../core/content/manifest.ts'
-import { ArtifactError, ConfigError } from '../core/errors.ts'
-import { BUNDLED_PLAN_LIMITS } from '../core/limits.ts'
+import { ConfigError } from '../core/errors.ts'
 import type { HostConfig } from '../core/plan/host-config.ts'
-import { type Plan, PlanError, parsePlan } from '../core/plan/plan.ts'
+import { PlanError } from '../core/plan/plan.ts'
 import { subjectIdOf } from '../core/plan/plan-binding.ts'
 import { type BoundProject, bindPlanToProject } from '../core/plan/project-plan.ts'
 import { type ReadyPlan, readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
 import { verifyServiceNames } from '../core/plan/service-names.ts'
-import { tryReadSmallFileSync } from '../install/files/read-small-file.ts'
 import type { Place } from '../install/host/layout.ts'
 import { verifyProjectPlace } from '../install/host/previous-install.ts'
 import { checkHost } from '../install/host/readiness.ts'
 import type { InstalledPart, Part } from '../install/steps/part.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
+import { BUNDLED_PLAN, readBundledPlan } from './bundled-plan.ts'
 import type { ProjectDeployment } from './deployment.ts'
 import { readInstalledParts } from './installed-parts.ts'
 import { type PartSource, stagePart } from './part.ts'
+import type { ExtractedProject } from './sealed.ts'
 import type { VerifiedProject } from './verify.ts'
-
-const PLAN = 'deployment/install.yaml'
 
 /**
  * Binds the plan in the artifact to its manifest, its files and what this host can do; signs plugins for this host.
@@ -79,15 +76,13 @@ function verifyReach(
 /** No file in the operator's repository has the plan's lines, so its problems go to the log and into one sentence. */
 function bindPlan(
   { request, tools }: ProjectDeployment,
-  { manifest, content, tree }: VerifiedProject,
+  { manifest, ...project }: VerifiedProject,
   hostConfig: HostConfig | undefined,
 ): ReadyPlan<BoundProject> {
   try {
-    const plan = readPlan(content)
+    const plan = readBundledPlan(project.content)
     const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest))
-    const files = new Set(tree.files.map(file => file.path))
-    const hasFile = (from: string): boolean => files.has(pathInArchive(from, manifest))
-    verifyTemplates(ready.bound.steps, request.keepPaths, hasFile)
+    verifyTemplates(ready.bound.steps, request.keepPaths, fileTestOf(manifest, project))
     return ready
   } catch (error) {
     if (!(error instanceof PlanError)) throw error
@@ -95,7 +90,7 @@ function bindPlan(
       tools.log.info(`${file}:${line}:${column}: ${message}`)
     throw new ConfigError(
       'invalid_plan',
-      `Project ${manifest.projectId} ${manifest.version} contains its plan, ${PLAN}. ${error.message} Nothing was installed. Add what your host config lacks; the publisher must fix everything else.`,
+      `Project ${manifest.projectId} ${manifest.version} contains its plan, ${BUNDLED_PLAN}. ${error.message} Nothing was installed. Add what your host config lacks; the publisher must fix everything else.`,
     )
   }
 }
@@ -115,13 +110,16 @@ function pluginsOf(parts: readonly ManifestPart[]): { id: string; version: strin
   return parts.flatMap(({ shelf, id, version }) => (shelf === 'plugins' ? [{ id, version }] : []))
 }
 
-function readPlan(content: string): Plan {
-  const text = tryReadSmallFileSync(join(content, PLAN), BUNDLED_PLAN_LIMITS.bytes)
-  if (text !== undefined) return parsePlan(text, PLAN, BUNDLED_PLAN_LIMITS)
-  throw new ArtifactError(
-    'invalid_manifest',
-    `The project has no ${PLAN}, a file of at most ${BUNDLED_PLAN_LIMITS.bytes} bytes: nothing was installed. Its publisher must seal it with its plan.`,
-  )
+/** Whether a project has the file that a step of its plan names. */
+function fileTestOf(manifest: Manifest, { installed, tree }: ExtractedProject): (from: string) => boolean {
+  if (installed !== undefined) {
+    return from => {
+      const [shelf, id, ...path] = from.split('/')
+      return (installed.get(`${shelf}/${id}`)?.files.get(path.join('/')) ?? 'link') !== 'link'
+    }
+  }
+  const files = new Set(tree.files.map(({ path }) => path))
+  return from => files.has(pathInArchive(from, manifest))
 }
 
 /** A bound plan says `plugins/`, also where the archive has another name for that directory. */

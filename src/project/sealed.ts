@@ -9,23 +9,40 @@ import {
 import { verifyPinnedDigest } from '../core/trust/signature.ts'
 import { refuseReusedVersion, replacedBytes, type ServedVersion } from '../core/trust/version-rules.ts'
 import { checkEd25519 } from '../install/archive/ed25519-check.ts'
-import { extractTar } from '../install/archive/extract-tar.ts'
+import { extractTar, type TarExtractionRequest } from '../install/archive/extract-tar.ts'
 import { readWhole } from '../install/archive/read-exactly.ts'
-import { unseal } from '../install/archive/unseal.ts'
+import { type OpenedArtifact, unseal } from '../install/archive/unseal.ts'
 import { watchDownload } from '../install/deployment/download-progress.ts'
 import { makeOpenDirectorySync } from '../install/files/durable-files.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
 import { openPrivateFileSync } from '../install/files/private-file.ts'
 import { isFrom, readHostRecord, snapshotsFrom } from '../install/host/installed.ts'
 import { wasReplaced } from '../install/reports/replaced-artifact.ts'
+import type { IntactTree } from '../install/steps/intact-part.ts'
+import { BUNDLED_PLAN } from './bundled-plan.ts'
 import type { ProjectDeployment } from './deployment.ts'
+import { findInstalledParts, isAllInstalled } from './installed-parts.ts'
 import type { Offer } from './offer.ts'
+
+const MANIFEST_AND_PLAN: ReadonlySet<string> = new Set(['manifest.json', BUNDLED_PLAN])
 
 /** The artifact of a verified project, in the staging folder. */
 export interface ExtractedProject {
   /** The folder that contains it. */
   readonly content: string
   readonly tree: ExtractedTree
+  /**
+   * Its parts by name, where all that its plan installs are installed from this artifact and intact; then the folder
+   * contains only its manifest and plan.
+   */
+  readonly installed?: ReadonlyMap<string, IntactTree> | undefined
+}
+
+/** The decrypted artifact of a project. */
+export interface OpenedProject {
+  readonly artifact: OpenedArtifact
+  /** Of the sealed file. */
+  readonly sha256: string
 }
 
 /** Downloads the sealed file to a private file, then into memory, whole and once: its signature covers all of it. */
@@ -78,24 +95,47 @@ function refuseOldBytes({ request, layout }: ProjectDeployment, { version, sha25
 }
 
 /** Decrypts a verified file, and wipes the key. */
-export async function openSealed({ tools }: ProjectDeployment, verified: VerifiedSealedArtifact, dek: Buffer) {
+export async function openSealed(
+  { tools }: ProjectDeployment,
+  verified: VerifiedSealedArtifact,
+  dek: Buffer,
+): Promise<OpenedProject> {
+  const { sha256 } = verified
   try {
-    return await unseal(verified, dek, tools.signal)
+    return { artifact: await unseal(verified, dek, tools.signal), sha256 }
   } finally {
     dek.fill(0)
   }
 }
 
+/** Extracts a project; only its manifest and plan where all of its parts are installed from this artifact and intact. */
 export async function extractSealed(
-  { request, tools }: ProjectDeployment,
-  opened: Awaited<ReturnType<typeof openSealed>>,
+  deployment: ProjectDeployment,
+  opened: OpenedProject,
   folder: string,
 ): Promise<ExtractedProject> {
+  const installed = await findInstalledParts(deployment, opened.sha256)
+  if (installed !== undefined) {
+    const content = join(folder, 'manifest-and-plan')
+    const tree = await extractInto(deployment, opened, { target: content, only: MANIFEST_AND_PLAN })
+    if (isAllInstalled(content, installed)) {
+      deployment.tools.log.info('The parts came from these bytes and are intact: only manifest and plan are extracted.')
+      return { content, tree, installed }
+    }
+  }
   const content = join(folder, 'content')
-  makeOpenDirectorySync(content)
-  const tree = await extractTar(opened, { target: content, limits: request.extraction, signal: tools.signal })
-  tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes.`)
+  const tree = await extractInto(deployment, opened, { target: content })
+  deployment.tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes.`)
   return { content, tree }
+}
+
+async function extractInto(
+  { request, tools }: ProjectDeployment,
+  { artifact }: OpenedProject,
+  what: Pick<TarExtractionRequest, 'target'> & Partial<TarExtractionRequest>,
+): Promise<ExtractedTree> {
+  makeOpenDirectorySync(what.target)
+  return await extractTar(artifact, { ...what, limits: request.extraction, signal: tools.signal })
 }
 
 /** The versions of this project that the host has or retains. */

@@ -2,6 +2,8 @@ import { join } from 'node:path'
 import { MAX_MANIFEST_BYTES, type Manifest, parseManifest, verifyManifest } from '../core/content/manifest.ts'
 import { verifyContent } from '../core/content/project-content.ts'
 import { ArtifactError } from '../core/errors.ts'
+import type { Log } from '../core/log.ts'
+import type { ExtractedTree } from '../install/files/extracted-tree.ts'
 import { tryReadSmallFileSync } from '../install/files/read-small-file.ts'
 import type { ProjectDeployment } from './deployment.ts'
 import type { ExtractedProject } from './sealed.ts'
@@ -23,11 +25,16 @@ export async function verifyProject(
   const manifest = parseManifest(readManifest(extracted.content))
   verifyManifest(manifest, { projectId: request.projectId, version })
   refuseUnexpected(manifest, request.projectIds)
-  const { warnings, unnamed } = verifyContent(manifest, extracted.tree)
-  for (const warning of warnings) tools.log.warning(warning)
-  for (const folder of unnamed) tools.log.notice(`The manifest does not name ${folder}: it is not installed.`)
+  if (extracted.installed === undefined) verifyFiles(manifest, extracted.tree, tools.log)
   await record.update({ version: manifest.version, version_source: 'manifest' })
   return { ...extracted, manifest }
+}
+
+/** What is installed from the same bytes has passed this before. */
+function verifyFiles(manifest: Manifest, tree: ExtractedTree, log: Log): void {
+  const { warnings, unnamed } = verifyContent(manifest, tree)
+  for (const warning of warnings) log.warning(warning)
+  for (const folder of unnamed) log.notice(`The manifest does not name ${folder}: it is not installed.`)
 }
 
 /** The operator may have listed the ids that this project may use. */

@@ -50,6 +50,7 @@ function readChoices(read: InputReader) {
     allowTakeover: read.withDefault('allow-takeover', booleanSchema, false),
     allowSharedRoot: read.withDefault('allow-shared-root', booleanSchema, false),
     allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
+    redeploy: read.withDefault('redeploy', booleanSchema, false),
     keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
     lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
     downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),

@@ -67,6 +67,7 @@ describe('readDeployInputs', () => {
       keepPaths: ['.env', 'data'],
       settings: new Map(),
       allowTakeover: false,
+      redeploy: false,
       allowSharedRoot: false,
       allowDowngrade: false,
       dryRun: false,

@@ -101,6 +101,7 @@ notify: {deployed: {command: [${notify}]}}
       LANG: 'C',
       PGHOST: 'db',
       PROVISION_PLUGIN_ID: 'greeter',
+      DEPLOYMENT_CHANGED: 'true',
       DEPLOYMENT_ID: deployment_id,
       DEPLOYMENT_KIND: 'plugin',
       DEPLOYMENT_SLUG: 'greeter',

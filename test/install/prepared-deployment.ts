@@ -9,7 +9,7 @@ import type { DeploymentTools } from '../../src/install/deployment/deployment.ts
 import { type Layout, type Place, stagingPath } from '../../src/install/host/layout.ts'
 import type { PreviousInstall } from '../../src/install/host/previous-install.ts'
 import type { Host } from '../../src/install/reports/host.ts'
-import type { Part } from '../../src/install/steps/part.ts'
+import type { NewPart } from '../../src/install/steps/part.ts'
 import type { InstallOrder, StepContext } from '../../src/install/steps/step-context.ts'
 import type { Deployment, HostRequest } from '../../src/install/transaction/context.ts'
 import { startJournal } from '../../src/install/transaction/journal.ts'
@@ -51,6 +51,7 @@ export function requestOf(layout: Layout, more: Partial<HostRequest> = {}): Host
     keepPaths: [],
     settings: new Map(),
     allowTakeover: false,
+    redeploy: false,
     ...more,
   }
 }
@@ -115,6 +116,7 @@ export async function contextOf(
       ...order,
     },
     transaction: beginTransaction({ root: layout.root, journal, log: tools.log }),
+    idle: new Set(),
     stagingFolder,
     results: new Map(),
   }
@@ -126,7 +128,7 @@ export function previousOf(place: Place, more: Partial<PreviousInstall> = {}): P
 }
 
 /** Version 2.0.0 of `plugins/x`, of which this host has no record, staged in `tree` below the staging folder. */
-export function partOf(layout: Layout, more: Partial<Part> = {}): Part {
+export function partOf(layout: Layout, more: Partial<NewPart> = {}): NewPart {
   const place: Place = { shelf: 'plugins', id: 'x' }
   return {
     ...place,

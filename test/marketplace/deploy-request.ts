@@ -26,6 +26,7 @@ export function deployRequest({ hub, ...more }: TestRequest): DeployRequest {
     keepPaths: [],
     settings: new Map(),
     allowTakeover: false,
+    redeploy: false,
     maxArtifactBytes: 1024 * 1024,
     extraction: { maxExtractedBytes: 1024 * 1024, maxEntries: 100 },
     ...more,

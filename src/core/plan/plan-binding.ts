@@ -19,6 +19,11 @@ export function installedId(step: InstallStep): string {
   return step.action === 'install_plugin' ? step.plugin : step.extension
 }
 
+/** Where an installing step installs its part, `<shelf>/<id>`. */
+export function placeOfInstall(step: InstallStep): string {
+  return step.action === 'install_plugin' ? `plugins/${step.plugin}` : `extensions/${step.extension}`
+}
+
 /** The id that a step other than an installing one works on; undefined where it works on all parts, or on none. */
 export function subjectIdOf(step: PlanStep): string | undefined {
   return 'plugin' in step && step.action !== 'install_plugin' ? step.plugin : undefined

@@ -8,6 +8,7 @@ import {
   installedId,
   isInstallStep,
   needsFiles,
+  placeOfInstall,
   prematureProblems,
   settingsNameProblems,
   stepProblem,
@@ -48,7 +49,7 @@ export function bindPlanToProject(plan: Plan, manifest: Manifest): BoundProject 
   ]
   if (problems.length > 0) throw new PlanError(problems)
   const installSteps = steps.filter(isInstallStep)
-  const installed = new Set(installSteps.map(placeOf))
+  const installed = new Set(installSteps.map(placeOfInstall))
   const isInstalled = (part: ManifestPart) => installed.has(`${part.shelf}/${part.id}`)
   return {
     steps,
@@ -65,10 +66,6 @@ function withHostPath(step: PlanStep, pluginsDirname: string): PlanStep {
 
 function shelfOf(step: InstallStep): ManifestPart['shelf'] {
   return step.action === 'install_plugin' ? 'plugins' : 'extensions'
-}
-
-function placeOf(step: InstallStep): string {
-  return `${shelfOf(step)}/${installedId(step)}`
 }
 
 function isPartOf(part: ManifestPart, step: InstallStep): boolean {
@@ -124,7 +121,7 @@ function strangerProblems(steps: readonly PlanStep[], manifest: Manifest): PlanP
 
 /** A template's first component also says which shelf the settings are for, so their part must be installed there. */
 function templateProblems(steps: readonly PlanStep[]): PlanProblem[] {
-  const places = new Set(steps.filter(isInstallStep).map(placeOf))
+  const places = new Set(steps.filter(isInstallStep).map(placeOfInstall))
   return steps.flatMap(step => {
     if (step.action !== 'write_env') return []
     const place = templatePlaceOf(step)
@@ -142,7 +139,7 @@ function needs(step: PlanStep, install: InstallStep): boolean {
   return (
     id === undefined ||
     id === installedId(install) ||
-    (step.action === 'write_env' && templatePlaceOf(step) === placeOf(install))
+    (step.action === 'write_env' && templatePlaceOf(step) === placeOfInstall(install))
   )
 }
 

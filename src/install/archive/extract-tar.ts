@@ -1,4 +1,9 @@
-import { ArchiveListing, type ExtractionRules, type PlannedFile } from '../../core/archive/archive-policy.ts'
+import {
+  ArchiveListing,
+  type ExtractionPlan,
+  type ExtractionRules,
+  type PlannedFile,
+} from '../../core/archive/archive-policy.ts'
 import { isRoot, type TarEntry, TarListing } from '../../core/archive/tar-listing.ts'
 import type { ExtractedFile, ExtractedTree } from '../files/extracted-tree.ts'
 import { TimeSlice } from '../files/time-slice.ts'
@@ -14,6 +19,12 @@ const SMALL_FILE_BYTES = 1024 * 1024
 /** So many bytes of a tar can be headers all of them, and are listed in a few milliseconds. */
 const LISTED_BYTES = 128 * 1024
 
+/** Which part of a tar to extract. */
+export interface TarExtractionRequest extends Extraction {
+  /** The files to write, and the directories that contain them; undefined for everything. */
+  readonly only?: ReadonlySet<string>
+}
+
 /** A tar, and the writer of its content. */
 interface TarExtraction {
   readonly writer: TreeWriter
@@ -26,13 +37,14 @@ interface TarExtraction {
  * Extracts an opened artifact's tar, every path as the tar has it, without a leading `./`. Unpacks twice: first to
  * check the whole listing, and to find room for it, then to write. Both readings are of the same bytes in memory, and
  * what is written is what the listing found there. Files become 0644 or 0755 and directories 0755, whatever the
- * umask; symlinks come last. Works in slices between which signals are handled.
+ * umask; symlinks come last. With `only`, checks the same and writes less. Works in slices between which signals are
+ * handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
  * `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
  */
 export async function extractTar(
   opened: OpenedArtifact,
-  { target, limits, signal }: Extraction,
+  { target, limits, signal, only }: TarExtractionRequest,
 ): Promise<ExtractedTree> {
   signal?.throwIfAborted()
   const slice = new TimeSlice(signal)
@@ -40,7 +52,13 @@ export async function extractTar(
   const extraction = { writer, slice, unpack: () => slice.pace(unpackZstd(opened, limits)) }
   const listing = await readListing(extraction, { ...limits, platform: process.platform, shape: 'as packed' })
   const plan = await slice.run(listing.plan())
-  return await writer.writeTree(plan, files => writeFiles(extraction, files))
+  return await writer.writeTree(only === undefined ? plan : reduced(plan, only), files => writeFiles(extraction, files))
+}
+
+function reduced(plan: ExtractionPlan<TarEntry>, only: ReadonlySet<string>): ExtractionPlan<TarEntry> {
+  const files = plan.files.filter(({ path }) => only.has(path))
+  const directories = plan.directories.filter(folder => files.some(({ path }) => path.startsWith(`${folder}/`)))
+  return { ...plan, files, directories, symlinks: [], bytes: files.reduce((sum, { entry }) => sum + entry.size, 0) }
 }
 
 async function readListing(

@@ -47,8 +47,17 @@ function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
   const recorded = before === undefined ? [] : handOver(before, order.origin)
   const isRetained = order.snapshot || replaced?.artifact_sha256 === null
   const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained })
-  const isUnchanged = replaced === undefined && installed !== undefined && !transaction.changed
-  return { row: isUnchanged ? { ...installed, snapshots } : { ...newVersion(context, part), snapshots }, discard }
+  const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed
+  const row = isUnchanged ? installed : newVersion(context, part)
+  return { row: { ...row, keep_paths: [...context.deployment.request.keepPaths], snapshots }, discard }
+}
+
+/** The same tree may have come with another artifact: then its row names the new one, and the new project version. */
+function isInstalledAlready(
+  { order }: StepContext,
+  { intact, artifactSha256, previous: { installed } }: Part,
+): boolean {
+  return intact !== undefined && installed?.artifact_sha256 === artifactSha256 && isFrom(installed, order.origin)
 }
 
 /** What was removed always stays as a snapshot: nothing newer replaced it. */

@@ -4,11 +4,12 @@ import { toDeployError } from '../../core/errors.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { isSystemError, toHostError } from '../files/system-errors.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
-import { installPath } from '../host/layout.ts'
+import { installPath, placeName } from '../host/layout.ts'
 import { requireSafeHost } from '../host/ownership.ts'
 import { compareTree } from '../host/tree-comparison.ts'
 import { itemsOf } from '../host/tree-record.ts'
 import { buildLocalReport, notSent, redactReport } from '../reports/local-report.ts'
+import { findIdleSteps, logIdleSteps } from '../steps/idle-steps.ts'
 import type { Part } from '../steps/part.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
 import { buildEnd } from '../transaction/end.ts'
@@ -45,9 +46,11 @@ async function rehearse(
       tools.log.notice(
         'An interrupted deployment waits for its recovery, which a real run would do first. This dry run compares with the files as it left them.',
       )
-    const { steps, parts } = await prepare(folder)
+    const order = await prepare(folder)
+    const { steps, parts } = order
     tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`)
     for (const [index, step] of steps.entries()) tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`)
+    logIdleSteps(deployment, order, findIdleSteps(deployment, order))
     for (const part of parts) await logDifferences(deployment, part)
   } finally {
     await removeTree(folder)
@@ -68,6 +71,7 @@ async function makeFolder(parent: string): Promise<string> {
 
 async function logDifferences({ tools, layout, request }: RunningDeployment, part: Part): Promise<void> {
   const { log, signal } = tools
+  if (part.intact !== undefined) return log.info(`${placeName(part)}: 0 added, 0 removed, 0 changed.`)
   const path = installPath(layout, part)
   const tree = { root: path, keepPaths: request.keepPaths }
   const { added, removed, changed } = await compareTree(tree, itemsOf(part.tree, request.keepPaths), signal)

@@ -11,6 +11,7 @@ import { spendReserve } from '../host/reserve.ts'
 import type { Host } from '../reports/host.ts'
 import { buildLocalReport, notSent } from '../reports/local-report.ts'
 import { sendOutbox } from '../reports/outbox.ts'
+import { findIdleSteps } from '../steps/idle-steps.ts'
 import type { InstallOrder, StepContext } from '../steps/step-context.ts'
 import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import { beginTransaction, type Transaction } from '../transaction/transaction.ts'
@@ -112,7 +113,11 @@ async function openSession(deployment: RunningDeployment): Promise<HostSession> 
   return {
     stagingFolder,
     transaction,
-    stepContext: order => ({ deployment, order, transaction, stagingFolder, results: new Map() }),
+    stepContext: order => ({
+      ...{ deployment, order, transaction, stagingFolder },
+      idle: findIdleSteps(deployment, order),
+      results: new Map(),
+    }),
     finish: async installation => await finishCommitted(layout, log, installation),
     noteEnd: async end => (await journal.append({ record: 'end', end })) !== undefined,
     async noteReported(attempts) {

@@ -48,6 +48,8 @@ export const installedRowSchema = z.extend(installedVersionSchema, {
   kind: kindSchema,
   slug: originSchema.shape.slug,
   id: idSchema,
+  /** Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the action. */
+  keep_paths: z.exactOptional(z.array(z.string().check(z.regex(/^\P{Cc}+$/u)))),
   /** Retained previous versions, newest last. */
   snapshots: z
     .array(snapshotSchema)

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { join } from 'node:path'
 import type { Log } from '../../core/log.ts'
 import { writeNewFile } from '../files/durable-files.ts'
@@ -21,12 +21,10 @@ export interface PluginToSign extends StagedPlugin {
  * are there. Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
  */
 export async function signForHost(plugin: PluginToSign, secret: string | undefined): Promise<PluginToSign['tree']> {
-  const { id, staged, tree, pluginYaml, log } = plugin
+  const { staged, tree, pluginYaml } = plugin
   if (!needsPluginSig(pluginYaml)) return tree
   if (secret === undefined) {
-    log.notice(
-      `plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it.`,
-    )
+    noticeUnsigned(plugin)
     return tree
   }
   warnOfKept(plugin)
@@ -34,13 +32,43 @@ export async function signForHost(plugin: PluginToSign, secret: string | undefin
   await removeTree(join(staged, 'plugin.sig'))
   await writeNewFile(join(staged, 'plugin.sig'), text, 0o644)
   const isOther = ({ path }: { path: string }): boolean => path !== 'plugin.sig' && !path.startsWith('plugin.sig/')
-  const sha256 = createHash('sha256').update(text).digest('hex')
+  const sha256 = hash('sha256', text)
   const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644 as const, sha256 }
   return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) }
 }
 
+/** An installed plugin, which has the files that were recorded. */
+export type InstalledPlugin = Pick<PluginToSign, 'id' | 'installed' | 'pluginYaml' | 'keepPaths' | 'log'> & {
+  /** The digests of its files by path. */
+  readonly files: ReadonlyMap<string, string>
+}
+
+/**
+ * Whether `signForHost` would give an installed plugin the `plugin.sig` that it has; logs what that logs, if so. Also
+ * false where that cannot be known without the artifact.
+ */
+export async function isSignedForHost(plugin: InstalledPlugin, secret: string | undefined): Promise<boolean> {
+  const { installed, pluginYaml, files } = plugin
+  if (!needsPluginSig(pluginYaml)) return true
+  const sha256 = files.get('plugin.sig')
+  if (secret === undefined) {
+    if (sha256 === undefined) noticeUnsigned(plugin)
+    return sha256 === undefined
+  }
+  const text = await buildPluginSig({ ...plugin, staged: installed }, secret)
+  const isAlike = sha256 === hash('sha256', text)
+  if (isAlike) warnOfKept({ ...plugin, staged: installed })
+  return isAlike
+}
+
+function noticeUnsigned({ id, pluginYaml, log }: Pick<PluginToSign, 'id' | 'pluginYaml' | 'log'>): void {
+  log.notice(
+    `plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it.`,
+  )
+}
+
 /** The host framework hashes the files that it finds when it loads the plugin, the host's own included. */
-function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }: PluginToSign): void {
+function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }: Omit<PluginToSign, 'tree'>): void {
   const isPresent = (path: string): boolean =>
     pathExistsSync(join(installed, path)) || pathExistsSync(join(staged, path))
   const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent)

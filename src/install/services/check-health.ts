@@ -2,9 +2,9 @@ import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import { type Clock, systemClock } from '../files/clock.ts'
 import { expectVersion, type Healthcheck, type RestoredCheck } from './healthchecks.ts'
-import { type Finding, runProbe } from './probe.ts'
+import { type Finding, type ProbeContext, runProbe } from './probe.ts'
 import { beginStreak, paceOf, type Sight } from './stability.ts'
-import { type Limits, readServiceRun, readServiceState } from './supervise.ts'
+import { readServiceRun, readServiceState } from './supervise.ts'
 
 /** A single probe that takes longer has failed; there may be time for another. */
 const PROBE_TIMEOUT_MS = 10_000
@@ -16,6 +16,8 @@ export interface HealthRequest {
   healthcheck: Healthcheck
   /** Replaces `{version}` in the check's `body`. */
   version: string | null
+  /** Whether the deployment has changed what the host runs. */
+  changed: boolean
   log: Log
   signal: AbortSignal
 }
@@ -48,7 +50,9 @@ export async function findUnhealthy(checks: readonly RestoredCheck[], log: Log):
   const findings = checks.map(async ({ previous_version: version, ...healthcheck }) => {
     try {
       const once = onceBriefly(healthcheck)
-      log.info(`${once.id} is healthy again. ${await checkHealth({ healthcheck: once, version, log, signal })}`)
+      log.info(
+        `${once.id} is healthy again. ${await checkHealth({ healthcheck: once, version, changed: false, log, signal })}`,
+      )
       return []
     } catch (error) {
       return [toDeployError(error).message]
@@ -67,14 +71,14 @@ function onceBriefly(healthcheck: Healthcheck): Healthcheck {
   return { ...healthcheck, retries: 0, timeout_seconds: seconds }
 }
 
-async function waitForHealth({ healthcheck, version, signal }: HealthRequest, clock: Clock): Promise<Finding> {
+async function waitForHealth({ healthcheck, version, changed, signal }: HealthRequest, clock: Clock): Promise<Finding> {
   const expected = expectVersion(healthcheck, version)
   const { timeoutMs, stableMs, intervalMs } = paceOf(healthcheck)
   const deadline = clock.now() + timeoutMs
   const streak = beginStreak()
   for (;;) {
     const probeMs = Math.max(1, Math.min(PROBE_TIMEOUT_MS, deadline - clock.now()))
-    const finding = await probeService(expected, { timeoutMs: probeMs, signal })
+    const finding = await probeService(expected, { timeoutMs: probeMs, changed, signal })
     const now = clock.now()
     streak.add(finding, now)
     const healthyMs = streak.healthyMs(now)
@@ -85,7 +89,7 @@ async function waitForHealth({ healthcheck, version, signal }: HealthRequest, cl
   }
 }
 
-async function probeService({ service, check }: Healthcheck, limits: Limits): Promise<Finding & Sight> {
+async function probeService({ service, check }: Healthcheck, limits: ProbeContext): Promise<Finding & Sight> {
   const state = service && (await readServiceState(service, limits))
   if (state !== null && !state.running) return { healthy: false, evidence: state.evidence, run: null }
   const run = service && (await readServiceRun(service, limits))

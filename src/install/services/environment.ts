@@ -31,3 +31,8 @@ function runtimeDirectory(service: Service): Record<string, string> {
   if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined) return {}
   return { XDG_RUNTIME_DIR: `/run/user/${uid}` }
 }
+
+/** What a command of the host config learns of the deployment so far: whether it has changed what the host runs. */
+export function changedVariable({ changed }: { readonly changed: boolean }): { DEPLOYMENT_CHANGED: string } {
+  return { DEPLOYMENT_CHANGED: String(changed) }
+}

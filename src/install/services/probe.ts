@@ -4,6 +4,7 @@ import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { HealthProbe } from '../../core/plan/host-config.ts'
 import { createWire } from '../../net/wire.ts'
 import { allowedEnvironment, runChild } from '../files/child-process.ts'
+import { changedVariable } from './environment.ts'
 import { describeEnd, type Limits } from './supervise.ts'
 
 type ProbeOf<Type extends HealthProbe['type']> = Extract<HealthProbe, { type: Type }>
@@ -15,8 +16,14 @@ export interface Finding {
   evidence: string
 }
 
+/** What a probe works with. */
+export interface ProbeContext extends Limits {
+  /** Whether the deployment has changed what the host runs. */
+  readonly changed: boolean
+}
+
 /** Probes once. A probe that fails is a finding; only an abort of the signal throws. */
-export async function runProbe(probe: HealthProbe, limits: Limits): Promise<Finding> {
+export async function runProbe(probe: HealthProbe, limits: ProbeContext): Promise<Finding> {
   switch (probe.type) {
     case 'http':
       return await probeHttp(probe, limits)
@@ -63,7 +70,8 @@ async function probeTcp({ address }: ProbeOf<'tcp'>, { timeoutMs, signal }: Limi
   return { healthy: error === undefined, evidence: `tcp ${address}: ${error?.message ?? 'connected'}` }
 }
 
-async function probeCommand({ command }: ProbeOf<'command'>, limits: Limits): Promise<Finding> {
-  const end = await runChild({ command, env: allowedEnvironment(), ...limits })
+async function probeCommand({ command }: ProbeOf<'command'>, context: ProbeContext): Promise<Finding> {
+  const { timeoutMs, signal } = context
+  const end = await runChild({ command, env: allowedEnvironment(changedVariable(context)), timeoutMs, signal })
   return { healthy: end.kind === 'exited' && end.code === 0, evidence: `${command[0]} ${describeEnd(end)}` }
 }

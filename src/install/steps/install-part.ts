@@ -7,35 +7,31 @@ import { noteDrift } from '../host/drift-note.ts'
 import { dropShipped, findKeptPaths } from '../host/keep-paths.ts'
 import { installPath, placeName } from '../host/layout.ts'
 import { requireMovableTree } from '../host/switchable.ts'
-import {
-  digestOfItems,
-  identityOf,
-  itemsOf,
-  type RecordedTree,
-  stagedItems,
-  writeTreeRecord,
-} from '../host/tree-record.ts'
+import { type RecordedTree, stagedItems, writeTreeRecord } from '../host/tree-record.ts'
 import { moveToSnapshot } from './move-to-snapshot.ts'
-import type { Part } from './part.ts'
+import type { IntactPart, NewPart } from './part.ts'
 import type { StepEnd } from './run-steps.ts'
 import type { StepContext } from './step-context.ts'
+
+/** Keeps a part that is intact in its place. */
+export function keepPart({ deployment, results }: StepContext, part: IntactPart): StepEnd {
+  results.set(placeName(part), { tree: part.intact })
+  deployment.tools.log.info(
+    `${placeName(part)} is already ${part.version} with these files, and intact: it stays as it is.`,
+  )
+  return 'unchanged'
+}
 
 /**
  * Installs a staged part: makes its tree and record durable, moves the old tree to the snapshots, moves the kept paths
  * into the new one (where there is no old tree, from the snapshot that was left behind), and moves the new tree into
- * place. A part that is installed already, with the same bytes and intact, stays as it is.
+ * place.
  */
-export async function installPart(context: StepContext, part: Part): Promise<StepEnd> {
+export async function installPart(context: StepContext, part: NewPart): Promise<StepEnd> {
   const { layout, tools } = context.deployment
   const path = installPath(layout, part)
   const tree = { shelf: part.shelf, id: part.id, keepPaths: context.deployment.request.keepPaths }
   const drift = await findDrift({ layout, log: tools.log }, tree, tools.signal)
-  const { installed } = part.previous
-  if (installed && isInstalled(context, part) && drift?.removed.length === 0 && drift.changed.length === 0) {
-    context.results.set(placeName(part), { tree: identityOf(installed) })
-    tools.log.info(`${placeName(part)} is already ${part.version} with these bytes, and intact: nothing to change.`)
-    return 'unchanged'
-  }
   noteDrift(context.stagingFolder, { ...tree, root: path }, drift)
   const isThere = pathExistsSync(path)
   const keeper = isThere ? path : part.leftBehind
@@ -54,15 +50,8 @@ export async function installPart(context: StepContext, part: Part): Promise<Ste
   return 'done'
 }
 
-/** Whether the part has the bytes that this host's record says are installed. */
-function isInstalled({ deployment }: StepContext, { tree, artifactSha256, previous }: Part): boolean {
-  const { installed } = previous
-  if (installed?.artifact_sha256 !== artifactSha256) return false
-  return installed.tree_digest === digestOfItems(itemsOf(tree, deployment.request.keepPaths))
-}
-
 /** While the sync runs, which takes its time in a process of its own. */
-async function recordTree({ deployment }: StepContext, part: Part): Promise<RecordedTree> {
+async function recordTree({ deployment }: StepContext, part: NewPart): Promise<RecordedTree> {
   await hearSignals()
   const { layout, request, tools } = deployment
   return await writeTreeRecord(layout, stagedItems(part, request.keepPaths), tools.signal)
@@ -70,7 +59,7 @@ async function recordTree({ deployment }: StepContext, part: Part): Promise<Reco
 
 async function prepareKeptPaths(
   { deployment }: StepContext,
-  { staged, leftBehind }: Part,
+  { staged, leftBehind }: NewPart,
   keeper: string,
 ): Promise<string[]> {
   const { layout, request, tools } = deployment
@@ -99,7 +88,7 @@ interface KeptPaths {
 
 async function carryOver(
   { deployment, transaction }: StepContext,
-  part: Part,
+  part: NewPart,
   { from, kept }: KeptPaths,
 ): Promise<void> {
   if (from === undefined) return

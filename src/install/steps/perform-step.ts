@@ -1,13 +1,17 @@
 import { DeploymentError } from '../../core/errors.ts'
 import type { HostConfig } from '../../core/plan/host-config.ts'
+import { placeOfInstall } from '../../core/plan/plan-binding.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { placeName } from '../host/layout.ts'
 import { checkHealth } from '../services/check-health.ts'
 import type { ServiceAction } from '../services/commands.ts'
+import { changedVariable } from '../services/environment.ts'
 import { healthchecksOf } from '../services/healthchecks.ts'
 import { describeService, projectServiceOf, type Service, serviceOf } from '../services/service.ts'
+import { readServiceState } from '../services/supervise.ts'
 import { runHostCommand } from './host-command.ts'
-import { installPart } from './install-part.ts'
+import { placeOfSettings } from './idle-steps.ts'
+import { installPart, keepPart } from './install-part.ts'
 import type { Part } from './part.ts'
 import type { StepEnd } from './run-steps.ts'
 import type { StepContext } from './step-context.ts'
@@ -24,6 +28,7 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
     log.notice(`Step ${step.id} (${step.action}) is skipped: the host config says supervisor: none.`)
     return 'skipped'
   }
+  if (context.idle.has(step.id)) return await performIdle(context, step)
   switch (step.action) {
     case 'prepare':
     case 'download':
@@ -32,11 +37,12 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
     case 'configure_plugin':
       return 'done'
     case 'install_plugin':
-      return await installPart(context, findPart(context, `plugins/${step.plugin}`))
-    case 'install_extension':
-      return await installPart(context, findPart(context, `extensions/${step.extension}`))
+    case 'install_extension': {
+      const part = findPart(context, placeOfInstall(step))
+      return part.intact === undefined ? await installPart(context, part) : keepPart(context, part)
+    }
     case 'write_env':
-      return await writeEnv(context, findPart(context, `${step.from.split('/')[0]}/${step.plugin}`), step.from)
+      return await writeEnv(context, findPart(context, placeOfSettings(step)), step.from)
     case 'provision':
       return await provision(context, step)
     case 'start':
@@ -50,10 +56,26 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
   }
 }
 
+/** Nothing has changed for the step; a service that should run is started if it does not. */
+async function performIdle(context: StepContext, step: PlanStep): Promise<StepEnd> {
+  if (step.action !== 'start' && step.action !== 'restart') return 'skipped'
+  const { log, signal } = context.deployment.tools
+  let end: StepEnd = step.action === 'start' ? 'unchanged' : 'skipped'
+  for (const service of servicesOf(context, step.plugin)) {
+    const { known, up } = await readServiceState(service, { signal })
+    if (known && up) continue
+    log.info(`${describeService(service)} does not run: start`)
+    await context.transaction.supervise(service, 'start', signal)
+    end = 'done'
+  }
+  return end
+}
+
 async function provision(context: StepContext, { plugin: id }: { readonly plugin: string }): Promise<StepEnd> {
   const name = `provision.${id}`
   const command = requireEntry(context.order.hostConfig?.provision.get(id), name)
-  await runHostCommand(context.deployment, { name, command, args: [id], variables: { PROVISION_PLUGIN_ID: id } })
+  const variables = { PROVISION_PLUGIN_ID: id, ...changedVariable(context.transaction) }
+  await runHostCommand(context.deployment, { name, command, args: [id], variables })
   return 'done'
 }
 
@@ -78,10 +100,11 @@ function servicesOf(context: StepContext, plugin: string | undefined): Service[]
 async function verifyHealth(context: StepContext, step: Step<'healthcheck'>): Promise<StepEnd> {
   const { log, signal } = context.deployment.tools
   const { parts } = context.order
+  const { changed } = context.transaction
   const ids = parts.map(part => part.id)
   for (const healthcheck of healthchecksOf(step, requireConfig(context), ids)) {
     const version = parts.find(part => part.id === healthcheck.id)?.version ?? null
-    log.info(`${healthcheck.id} is healthy. ${await checkHealth({ healthcheck, version, log, signal })}`)
+    log.info(`${healthcheck.id} is healthy. ${await checkHealth({ healthcheck, version, changed, log, signal })}`)
   }
   return 'done'
 }
@@ -94,7 +117,7 @@ async function notify(context: StepContext, step: Step<'notify'>): Promise<StepE
   const { log, signal } = context.deployment.tools
   const { event, message = '' } = step
   const name = `notify.${event}`
-  const variables = { NOTIFY_EVENT: event, NOTIFY_MESSAGE: message }
+  const variables = { NOTIFY_EVENT: event, NOTIFY_MESSAGE: message, ...changedVariable(context.transaction) }
   try {
     const command = requireEntry(context.order.hostConfig?.notify.get(event), name)
     await runHostCommand(context.deployment, { name, command, args: [], variables })

@@ -3,6 +3,7 @@ import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { placeName } from '../host/layout.ts'
 import { healthchecksOf, type RestoredCheck } from '../services/healthchecks.ts'
 import type { StepEntry } from '../transaction/facts.ts'
+import { logIdleSteps } from './idle-steps.ts'
 import type { InstalledPart } from './part.ts'
 import { performStep } from './perform-step.ts'
 import { removePart } from './remove-part.ts'
@@ -24,7 +25,8 @@ interface Removal {
  * and throws its error as it is.
  */
 export async function runSteps(context: StepContext, beforeStep: (step: PlanStep) => Promise<void>): Promise<void> {
-  const { order, deployment, transaction } = context
+  const { order, deployment, transaction, idle } = context
+  logIdleSteps(deployment, order, idle)
   await transaction.noteHealthchecks(restoredChecks(order))
   const steps = [...order.removals.map(removalOf), ...order.steps]
   for (const [index, step] of steps.entries()) {

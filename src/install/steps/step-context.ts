@@ -35,6 +35,8 @@ export interface StepContext {
   readonly deployment: Deployment
   readonly order: InstallOrder
   readonly transaction: Transaction
+  /** Ids of the steps for which nothing changes. */
+  readonly idle: ReadonlySet<string>
   /** A private folder of this deployment, on the file system of the project root. */
   readonly stagingFolder: string
   /** By the part's name. */

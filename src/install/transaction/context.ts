@@ -15,6 +15,8 @@ export interface HostRequest {
   keepPaths: readonly string[]
   /** Whether it may replace what another plugin, service or project installed. */
   allowTakeover: boolean
+  /** Whether all steps run although nothing changes for them. */
+  redeploy: boolean
   /** Values for the settings files that `write_env` creates. */
   settings: Settings
 }

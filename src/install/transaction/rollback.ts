@@ -57,7 +57,12 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
   const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now'
   const { healthy, problems } = await restoreAndCheckServices(request, starts)
   return {
-    outcome: verified === false ? 'inconsistent' : 'rolled_back',
+    outcome:
+      verified === false
+        ? 'inconsistent'
+        : wasChanged || request.services.some(wasDisturbed)
+          ? 'rolled_back'
+          : 'failed',
     rollback: { restored: true, problems: [...(damage ?? []), ...problems], verified, healthy },
   }
 }
@@ -78,6 +83,11 @@ async function restoreAndCheckServices(
   if (!isExpectedToRun || checks.length === 0) return { healthy: null, problems }
   const findings = await findUnhealthy(checks, log)
   return { healthy: findings.length === 0, problems: findings }
+}
+
+/** What did not run before was only started, and is stopped again. */
+function wasDisturbed({ action, was_running: wasRunning }: ServiceChange): boolean {
+  return wasRunning || action !== 'start'
 }
 
 /** With files that are neither old nor new, a restart would make things worse. */

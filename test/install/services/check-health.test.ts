@@ -38,7 +38,7 @@ async function check(
   log = collectLog(),
   clock: Clock = createSteppedClock(),
 ): Promise<string> {
-  return checkHealth({ healthcheck, version: '2.0.0', log, signal: new AbortController().signal }, clock)
+  return checkHealth({ healthcheck, version: '2.0.0', changed: true, log, signal: new AbortController().signal }, clock)
 }
 
 /** Accepts `unhealthy` with this evidence. */
@@ -187,7 +187,7 @@ describe('checkHealth over time', () => {
     const controller = new AbortController()
     const reason = new Error('cancelled')
     const url = await serve(t, () => controller.abort(reason))
-    const request = { version: null, log: collectLog(), signal: controller.signal }
+    const request = { version: null, changed: true, log: collectLog(), signal: controller.signal }
     const healthcheck = checkOf({ type: 'http', url, status: 200 })
     await assert.rejects(checkHealth({ healthcheck, ...request }), error => error === reason)
     for (const probe of [

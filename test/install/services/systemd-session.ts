@@ -53,7 +53,7 @@ await see('limitedRestoredState', LIMITED)
 
 async function health(service: Service, seconds: number): Promise<string> {
   const healthcheck = { id: 'web', service, check: null, timeout_seconds: seconds, retries: 0 }
-  return checkHealth({ healthcheck, version: null, log: collectLog(), signal }).then(
+  return checkHealth({ healthcheck, version: null, changed: true, log: collectLog(), signal }).then(
     () => 'healthy',
     error => error.code,
   )

@@ -3,16 +3,14 @@ import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
-import { type InstalledRow, recordInstalled } from '../../../src/install/host/installed.ts'
 import { installPath, type Layout, type Place } from '../../../src/install/host/layout.ts'
 import { installPart } from '../../../src/install/steps/install-part.ts'
-import type { Part } from '../../../src/install/steps/part.ts'
+import type { NewPart } from '../../../src/install/steps/part.ts'
 import type { Transaction } from '../../../src/install/transaction/transaction.ts'
 import { listTree } from '../archive/directory-listing.ts'
 import { type CollectedLog, collectLog } from '../collected-log.ts'
-import { recordTreeAt, treeOf, writeTreeOf } from '../host/recorded-tree.ts'
 import { contextOf, deploymentOf, partOf, previousOf } from '../prepared-deployment.ts'
-import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
+import { prepareTemporaryHost } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
 
 const PLACE: Place = { shelf: 'plugins', id: 'x' }
@@ -21,7 +19,7 @@ const PLACE: Place = { shelf: 'plugins', id: 'x' }
 interface Setting {
   keepPaths?: readonly string[]
   signal?: AbortSignal
-  part?: Partial<Part>
+  part?: Partial<NewPart>
 }
 
 interface Scene {
@@ -196,48 +194,5 @@ describe('installPart', () => {
     const reason = new Error('cancelled')
     await assert.rejects(scene.install({ signal: AbortSignal.abort(reason) }), error => error === reason)
     assert.equal(scene.transaction.changed, false)
-  })
-
-  describe('over the same version', () => {
-    const files = { main: 'same', 'lib/a': '1' }
-    const tree = treeOf(files)
-
-    /** Installs the version that this host's record says is installed, over files of which these differ. */
-    async function reinstall(t: TestContext, different: Record<string, string>, more: Partial<InstalledRow> = {}) {
-      const layout = await prepareTemporaryHost(t)
-      const context = await contextOf(t, deploymentOf(layout, { request: { keepPaths: ['data'] } }))
-      const path = installPath(layout, PLACE)
-      writeTreeOf(path, files)
-      const row = rowOf({ id: 'x', ...(await recordTreeAt(layout, path, tree)), ...more })
-      await recordInstalled(layout, { rows: [row], removed: [] })
-      writeTree(path, different)
-      const part = partOf(layout, { previous: previousOf(PLACE, { installed: row, version: row.version }), tree })
-      writeTreeOf(part.staged, files)
-      const end = await installPart(context, part)
-      return { end, context, row }
-    }
-
-    it('changes nothing when it is intact', async t => {
-      const { end, context, row } = await reinstall(t, { 'data/db': 'rows', 'log/today': 'x' })
-      assert.equal(end, 'unchanged')
-      assert.equal(context.transaction.changed, false)
-      const { tree_digest, tree_record } = row
-      assert.deepEqual(context.results.get('plugins/x'), { tree: { tree_digest, tree_record } })
-    })
-
-    const replaced: Record<string, [Record<string, string>, Partial<InstalledRow>?]> = {
-      'a file was changed': [{ main: 'changed' }],
-      'the recorded artifact differs': [{}, { artifact_sha256: 'cd'.repeat(32) }],
-      'the recorded tree differs': [{}, { tree_digest: 'cd'.repeat(32) }],
-    }
-    for (const [name, [different, more]] of Object.entries(replaced)) {
-      it(`installs it again when ${name}`, async t => {
-        const { end, context, row } = await reinstall(t, different, more)
-        assert.equal(end, 'done')
-        const result = context.results.get('plugins/x')
-        assert.equal(result?.snapshot, '1-2.0.0')
-        assert.notEqual(result?.tree?.tree_record, row.tree_record)
-      })
-    }
   })
 })

@@ -1,0 +1,52 @@
+import type { PlanStep } from '../../core/plan/plan-step.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
+import { type Layout, placeName, settingsPath } from '../host/layout.ts'
+import type { Deployment } from '../transaction/context.ts'
+import type { Part } from './part.ts'
+import type { InstallOrder } from './step-context.ts'
+
+/** What a plan does with a service or a host, which needs none of it where nothing changes. */
+const FOLLOWS_CHANGES: ReadonlySet<PlanStep['action']> = new Set(['provision', 'stop', 'start', 'restart', 'notify'])
+
+/**
+ * The ids of the steps that are about parts which this deployment leaves as they are; a step without `plugin` is about
+ * all of them. Known before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
+ */
+export function findIdleSteps({ layout, request }: Deployment, order: InstallOrder): ReadonlySet<string> {
+  if (request.redeploy) return new Set()
+  const changing = new Set(order.parts.filter(part => isChanging(layout, order, part)).map(({ id }) => id))
+  const isAnyChanging = changing.size > 0 || order.removals.length > 0
+  const known = new Set(order.parts.map(({ id }) => id))
+  const isIdle = (step: PlanStep): boolean => {
+    const id = 'plugin' in step ? step.plugin : undefined
+    return FOLLOWS_CHANGES.has(step.action) && !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging)
+  }
+  return new Set(order.steps.filter(isIdle).map(({ id }) => id))
+}
+
+/** A missing settings file is going to be created, which is a change for the steps before that too. */
+function isChanging(layout: Layout, { steps }: InstallOrder, part: Part): boolean {
+  if (part.intact === undefined) return true
+  const isWritten = steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part))
+  return isWritten && !pathExistsSync(settingsPath(layout, part))
+}
+
+/** The part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
+export function placeOfSettings({ from, plugin }: Extract<PlanStep, { action: 'write_env' }>): string {
+  return `${from.split('/')[0]}/${plugin}`
+}
+
+/** Logs in one line which steps of a plan are skipped because nothing changes for them. */
+export function logIdleSteps(
+  { tools }: Pick<Deployment, 'tools'>,
+  order: InstallOrder,
+  idle: ReadonlySet<string>,
+): void {
+  const skipped = order.steps.filter(({ id, action }) => idle.has(id) && action !== 'start' && !order.skipped.has(id))
+  if (skipped.length === 0) return
+  const names = skipped.map(({ id, action }) => `${id} (${action})`).join(', ')
+  const services = skipped.some(({ action }) => action === 'restart') ? ' Services that do not run are started.' : ''
+  tools.log.info(
+    `Nothing changes for these steps, so they are skipped: ${names}.${services} With redeploy: true, they run.`,
+  )
+}

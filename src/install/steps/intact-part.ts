@@ -1,0 +1,140 @@
+import { hash } from 'node:crypto'
+import { constants } from 'node:fs'
+import { join } from 'node:path'
+import { type PluginYaml, parsePluginYaml } from '../../core/content/plugin-yaml.ts'
+import { PLUGIN_YAML_LIMITS } from '../../core/limits.ts'
+import { readSmallFileSync } from '../files/read-small-file.ts'
+import { isSystemError } from '../files/system-errors.ts'
+import { findDrift } from '../host/drift.ts'
+import { type InstalledRow, isFrom, type Origin } from '../host/installed.ts'
+import { installPath, type Place } from '../host/layout.ts'
+import type { PreviousInstall } from '../host/previous-install.ts'
+import { isSignedForHost } from '../host/sign-for-host.ts'
+import { identityOf, itemsOf, type RecordedItem, readTreeRecord, type TreeIdentity } from '../host/tree-record.ts'
+import { TreeRecordDamage } from '../host/tree-record-damage.ts'
+import type { Deployment } from '../transaction/context.ts'
+import type { NewPart, Part } from './part.ts'
+
+const PLUGIN_YAML = 'plugin.yaml'
+
+/** A deployment by a contract that signs plugins for their host. */
+export type SigningDeployment = Deployment & { readonly request: { readonly pluginSecretKey: string | undefined } }
+
+/** A verified artifact, and whose it is. */
+export interface VerifiedSource {
+  readonly origin: Origin
+  readonly sha256: string
+}
+
+/** The digest of each regular file; `link` for a symlink. */
+export type RecordedFiles = ReadonlyMap<string, string>
+
+/** What is installed in a place and came from the verified artifact itself, with no file missing or changed. */
+export interface IntactTree {
+  readonly identity: TreeIdentity
+  /** Its files by path. */
+  readonly files: RecordedFiles
+  /** Undefined where there is none. */
+  readonly pluginYaml: PluginYaml | undefined
+}
+
+/**
+ * What is installed in a place, if extracting this artifact would give exactly that: it came from these bytes, by the
+ * same keep-paths and with the same `plugin.sig`, and no file of it is missing or changed. Undefined otherwise, and
+ * where that cannot be known without extracting.
+ */
+export async function findIntactTree(
+  deployment: SigningDeployment,
+  { place, installed }: PreviousInstall,
+  { origin, sha256 }: VerifiedSource,
+): Promise<IntactTree | undefined> {
+  if (installed?.artifact_sha256 !== sha256 || !isFrom(installed, origin)) return undefined
+  if (!isSameList(installed.keep_paths, deployment.request.keepPaths)) return undefined
+  const files = orIfUnreadable(undefined, () => readRecordedFiles(deployment, installed))
+  if (files === undefined || !(await isIntact(deployment, place))) return undefined
+  const tree = { identity: identityOf(installed), files, pluginYaml: undefined }
+  return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree
+}
+
+/** A part as one that stays in its place, if its new tree is what is installed there, with nothing missing or changed. */
+export async function keepIfIntact(deployment: Deployment, part: NewPart, origin: Origin): Promise<Part> {
+  const { installed } = part.previous
+  if (installed === undefined || !isFrom(installed, origin)) return part
+  const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed))
+  if (!isSame || !(await isIntact(deployment, part))) return part
+  const { staged: _, tree: __, ...facts } = part
+  return { ...facts, intact: identityOf(installed) }
+}
+
+/** Whether what is installed has every recorded file as it was recorded. What is there as well does no harm. */
+async function isIntact({ layout, request, tools }: Deployment, { shelf, id }: Place): Promise<boolean> {
+  const tree = { shelf, id, keepPaths: request.keepPaths }
+  const drift = await findDrift({ layout, log: tools.log }, tree, tools.signal)
+  return drift?.removed.length === 0 && drift.changed.length === 0
+}
+
+function readRecordedFiles({ layout }: Deployment, installed: InstalledRow): RecordedFiles | undefined {
+  const record = readTreeRecord(layout, installed)
+  if (record === undefined) return undefined
+  const files = new Map<string, string>()
+  for (const { path, kind, sha256 = 'link' } of record) files.set(path, kind === 'link' ? kind : sha256)
+  return files
+}
+
+/** Whether a record lists the files, modes and symlinks of this part, and no other. */
+function isRecordedTree({ layout, request }: Deployment, part: NewPart, installed: InstalledRow): boolean {
+  const record = readTreeRecord(layout, installed)
+  if (record === undefined) return false
+  // An earlier version of the action recorded no modes; the same artifact has the same.
+  const knowsMode = installed.artifact_sha256 !== part.artifactSha256
+  const items = itemsOf(part.tree, request.keepPaths)
+  for (const recorded of record) if (!isAlike(recorded, items.next().value, knowsMode)) return false
+  return items.next().done === true
+}
+
+function isAlike(recorded: RecordedItem, item: RecordedItem | undefined, knowsMode: boolean): boolean {
+  if (item === undefined || recorded.path !== item.path || recorded.sha256 !== item.sha256) return false
+  const isSameKind = recorded.kind === item.kind || (!knowsMode && recorded.kind === 'file' && item.kind !== 'link')
+  return isSameKind && recorded.content === item.content
+}
+
+async function withPluginYaml(
+  { layout, request, tools }: SigningDeployment,
+  place: Place,
+  tree: IntactTree,
+): Promise<IntactTree | undefined> {
+  const { keepPaths, pluginSecretKey } = request
+  // A kept one is the host's own, and its record says nothing about the artifact's.
+  if (keepPaths.includes(PLUGIN_YAML)) return undefined
+  if (!tree.files.has(PLUGIN_YAML)) return tree
+  const installed = installPath(layout, place)
+  try {
+    const pluginYaml = readRecordedYaml(installed, tree.files)
+    if (pluginYaml === undefined) return undefined
+    const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, files: tree.files }
+    return (await isSignedForHost(plugin, pluginSecretKey)) ? { ...tree, pluginYaml } : undefined
+  } catch (error) {
+    if (isSystemError(error)) return undefined
+    throw error
+  }
+}
+
+/** Undefined unless its bytes, as they are read here, are those of the record. */
+function readRecordedYaml(installed: string, files: RecordedFiles): PluginYaml | undefined {
+  const text = readSmallFileSync(join(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, constants.O_NOFOLLOW)
+  return text !== undefined && files.get(PLUGIN_YAML) === hash('sha256', text) ? parsePluginYaml(text) : undefined
+}
+
+/** A record that cannot be used is as good as none here: before the tree is replaced, a warning names it. */
+function orIfUnreadable<Value>(otherwise: Value, read: () => Value): Value {
+  try {
+    return read()
+  } catch (error) {
+    if (error instanceof TreeRecordDamage || isSystemError(error)) return otherwise
+    throw error
+  }
+}
+
+function isSameList(recorded: readonly string[] | undefined, asked: readonly string[]): boolean {
+  return recorded !== undefined && JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted())
+}

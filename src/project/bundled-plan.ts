@@ -1,0 +1,18 @@
+import { join } from 'node:path'
+import { ArtifactError } from '../core/errors.ts'
+import { BUNDLED_PLAN_LIMITS } from '../core/limits.ts'
+import { type Plan, parsePlan } from '../core/plan/plan.ts'
+import { tryReadSmallFileSync } from '../install/files/read-small-file.ts'
+
+/** Where a project has its plan. */
+export const BUNDLED_PLAN = 'deployment/install.yaml'
+
+/** The plan of a project in this folder. Throws PlanError `invalid_plan`, or ArtifactError `invalid_manifest`. */
+export function readBundledPlan(content: string): Plan {
+  const text = tryReadSmallFileSync(join(content, BUNDLED_PLAN), BUNDLED_PLAN_LIMITS.bytes)
+  if (text !== undefined) return parsePlan(text, BUNDLED_PLAN, BUNDLED_PLAN_LIMITS)
+  throw new ArtifactError(
+    'invalid_manifest',
+    `The project has no ${BUNDLED_PLAN}, a file of at most ${BUNDLED_PLAN_LIMITS.bytes} bytes: nothing was installed. Its publisher must seal it with its plan.`,
+  )
+}

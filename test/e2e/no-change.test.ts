@@ -1,0 +1,285 @@
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import type { ActionResult } from '../../local/runner.ts'
+import { readLocalReport } from './harness/evidence.ts'
+import { type HostStage, openHostStage, planWith, versionFiles } from './harness/host-stage.ts'
+import { assertTouchesNoVersion } from './harness/no-change.ts'
+import { installedRows } from './harness/project-evidence.ts'
+import { PLUGIN_PLAN, pluginFiles, SERVICE_PLAN } from './harness/stage.ts'
+
+let stage: HostStage
+beforeEach(async () => {
+  stage = await openHostStage()
+  stage.writeHostConfig('version: 1\nsupervisor: systemd\n')
+})
+afterEach(() => stage.close())
+
+const UNIT = 'greeter.service'
+/** Stops before it installs, as a plan may that cannot replace files in use. */
+const PLAN = `format_version: "1"
+project_id: greeter
+version: "1"
+steps:
+  - {id: down, action: stop, plugin: greeter}
+  - {id: files, action: install_plugin, plugin: greeter, snapshot: true, depends_on: [down]}
+  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/.env.template, depends_on: [files]}
+  - {id: db, action: provision, plugin: greeter, depends_on: [env]}
+  - {id: up, action: restart, plugin: greeter, depends_on: [db]}
+  - {id: tell, action: notify, event: deployed, depends_on: [up]}
+`
+const ALL_STEPS = [['systemctl', 'stop', UNIT], ['make-db', 'greeter'], ['systemctl', 'restart', UNIT], ['notify-team']]
+
+function planWithCheck(timeout: string): string {
+  return `${PLAN}  - {id: ok, action: healthcheck, plugin: greeter, timeout: ${timeout}, depends_on: [tell]}\n`
+}
+
+/** Has 1.0.0 installed by a plan with every kind of step. */
+async function install(): Promise<ActionResult> {
+  await stage.publish('1.0.0', versionFiles('1.0.0'))
+  const command = (name: string): string => `[${stage.standIns.add(name, '')}]`
+  stage.writeHostConfig(`version: 1
+supervisor: systemd
+plugins: {greeter: {healthcheck: {command: ${command('check-greeter')}, interval: 60s}}}
+provision: {greeter: {command: ${command('make-db')}}}
+notify: {deployed: {command: ${command('notify-team')}}}
+`)
+  stage.writePlan(PLAN)
+  const result = await succeeds()
+  assert.equal(result.outputs['changed'], 'true')
+  return result
+}
+
+async function succeeds(inputs: Record<string, string> = {}): Promise<ActionResult> {
+  const result = await stage.deployHere(inputs)
+  assert.deepEqual([result.exitCode, result.outputs['outcome']], [0, 'success'], result.log)
+  return result
+}
+
+/** What a run changes about services or has commands do; health checks that are repeated count once. */
+async function callsOf(run: () => Promise<unknown>): Promise<string[][]> {
+  const before = stage.standIns.changes().length
+  await run()
+  const calls = stage.standIns.changes().slice(before)
+  return calls.filter((call, index) => call.join() !== calls[index - 1]?.join())
+}
+
+function statusesOf(result: ActionResult): string {
+  return readLocalReport(result)
+    .steps.map(({ id, status }) => `${id} ${status}`)
+    .join(', ')
+}
+
+const isExtracted = ({ log }: ActionResult): boolean => !log.includes('not extracted')
+
+describe('a version that is installed already', () => {
+  it('restarts, stops, provisions and notifies nothing, and says so in one line', async () => {
+    await install()
+    stage.writePlan(planWithCheck('60s'))
+    await assertTouchesNoVersion(stage.root, async () => {
+      let result: ActionResult | undefined
+      const calls = await callsOf(async () => {
+        result = await succeeds()
+      })
+      assert.deepEqual(calls, [['check-greeter']])
+      assert.ok(result)
+      assert.equal(result.outputs['changed'], 'false')
+      assert.equal(
+        statusesOf(result),
+        'down skipped, files unchanged, env unchanged, db skipped, up skipped, tell skipped, ok done',
+      )
+      const told = result.log.split('\n').filter(line => line.includes('skipped'))
+      assert.equal(told.length, 1)
+      assert.match(told.join(), /down \(stop\), db \(provision\), up \(restart\), tell \(notify\).*redeploy: true/)
+    })
+  })
+
+  it('is not extracted', async () => {
+    await install()
+    const result = await succeeds()
+    assert.equal(isExtracted(result), false)
+    assert.deepEqual(
+      readLocalReport(result).states.map(({ state }) => state),
+      [
+        ...['pending', 'fetching', 'verifying_signature', 'extracting', 'loading_plan', 'resolving_sequence'],
+        ...['installing', 'healthchecking', 'succeeded'],
+      ],
+    )
+  })
+
+  it('tells the commands of the host whether something has changed so far', async () => {
+    await install()
+    const seen = (name: string) => stage.standIns.environmentOf(name)['DEPLOYMENT_CHANGED']
+    assert.deepEqual(['make-db', 'notify-team'].map(seen), ['true', 'true'])
+    await stage.publish('2.0.0', versionFiles('2.0.0'))
+    stage.writePlan(planWithCheck('5s'))
+    await succeeds()
+    assert.equal(seen('check-greeter'), 'true')
+    await succeeds({ redeploy: 'true' })
+    assert.deepEqual(['make-db', 'check-greeter', 'notify-team'].map(seen), ['false', 'false', 'false'])
+  })
+
+  it('has its service started if that does not run', async () => {
+    await install()
+    stage.standIns.setState(UNIT, 'inactive')
+    let result: ActionResult | undefined
+    const calls = await callsOf(async () => {
+      result = await succeeds()
+    })
+    assert.deepEqual(calls, [['systemctl', 'start', UNIT]])
+    assert.ok(result)
+    assert.equal(result.outputs['changed'], 'false')
+    assert.match(statusesOf(result), /down skipped, .* up done/)
+  })
+
+  it('has the service of a start step left alone if it runs, and started if not', async () => {
+    await stage.publish('1.0.0', versionFiles('1.0.0'))
+    stage.writePlan(planWith('action: start, plugin: greeter'))
+    await succeeds()
+    assert.deepEqual(await callsOf(succeeds), [])
+    stage.standIns.setState(UNIT, 'inactive')
+    assert.deepEqual(await callsOf(succeeds), [['systemctl', 'start', UNIT]])
+  })
+
+  it('runs every step with redeploy', async () => {
+    await install()
+    let result: ActionResult | undefined
+    const calls = await callsOf(async () => {
+      result = await succeeds({ redeploy: 'true' })
+    })
+    assert.deepEqual(calls, ALL_STEPS)
+    assert.equal(result?.outputs['changed'], 'false')
+  })
+
+  it('runs every step, also those before it, when write_env creates the settings', async () => {
+    await install()
+    rmSync(join(stage.root, 'plugins/greeter.env'))
+    let result: ActionResult | undefined
+    const calls = await callsOf(async () => {
+      result = await succeeds()
+    })
+    assert.deepEqual(calls, ALL_STEPS)
+    assert.equal(result?.outputs['changed'], 'true')
+    assert.equal(stage.standIns.environmentOf('make-db')['DEPLOYMENT_CHANGED'], 'true')
+  })
+
+  it('is installed again with every step when a file of it was changed on this host', async () => {
+    await install()
+    writeFileSync(join(stage.root, 'plugins/greeter/src/main.py'), 'edited')
+    let result: ActionResult | undefined
+    const calls = await callsOf(async () => {
+      result = await succeeds()
+    })
+    assert.deepEqual(calls, ALL_STEPS)
+    assert.equal(result?.outputs['changed'], 'true')
+    assert.equal(readFileSync(join(stage.root, 'plugins/greeter/src/main.py'), 'utf8'), '1.0.0')
+  })
+
+  it('fails when it is unhealthy, and restarts nothing', async () => {
+    await install()
+    stage.standIns.add('check-greeter', 'exit 1')
+    stage.writePlan(planWithCheck('1s'))
+    const calls = await callsOf(async () => {
+      const { exitCode, outputs, log } = await stage.deployHere()
+      const { outcome, changed, 'error-code': code } = outputs
+      assert.deepEqual([exitCode, outcome, changed, code], [1, 'failed', 'false', 'unhealthy'], log)
+    })
+    assert.deepEqual(calls, [['check-greeter']])
+  })
+
+  it('fails when a service that it has started is unhealthy, and stops that again', async () => {
+    await install()
+    stage.standIns.add('check-greeter', 'exit 1')
+    stage.standIns.setState(UNIT, 'inactive')
+    stage.writePlan(planWithCheck('1s'))
+    const { outputs, log } = await stage.deployHere()
+    assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'unhealthy'], log)
+    assert.equal(stage.standIns.stateOf(UNIT), 'inactive')
+  })
+
+  it('says in a dry run what it would skip', async () => {
+    await install()
+    const calls = await callsOf(async () => {
+      const { log } = await succeeds({ 'dry-run': 'true' })
+      assert.match(log, /skipped: down \(stop\), db \(provision\), up \(restart\), tell \(notify\)/)
+      assert.match(log, /0 added, 0 removed, 0 changed/)
+    })
+    assert.deepEqual(calls, [])
+  })
+})
+
+describe('a version that is installed already, but not as it would be now,', () => {
+  const seeded = pluginFiles('1.0.0', { 'data/seed': 'rows', 'extra/file': 'x' })
+
+  it('is installed again when keep-paths leave out other files of the artifact', async () => {
+    await stage.publish('1.0.0', seeded)
+    stage.writePlan(PLUGIN_PLAN)
+    await succeeds()
+    writeFileSync(join(stage.root, 'plugins/greeter/data/seed'), 'of the host')
+    const result = await succeeds({ 'keep-paths': '.env' })
+    assert.deepEqual([result.outputs['changed'], isExtracted(result)], ['true', true])
+    assert.equal(readFileSync(join(stage.root, 'plugins/greeter/data/seed'), 'utf8'), 'rows')
+    assert.equal((await succeeds({ 'keep-paths': '.env' })).outputs['changed'], 'false')
+  })
+
+  it('is extracted once when keep-paths change without an effect', async () => {
+    await stage.publish('1.0.0', pluginFiles('1.0.0'))
+    stage.writePlan(PLUGIN_PLAN)
+    await succeeds()
+    const keepPaths = { 'keep-paths': 'cache' }
+    const results = [await succeeds(keepPaths), await succeeds(keepPaths)]
+    assert.deepEqual(
+      results.map(result => [result.outputs['changed'], isExtracted(result)]),
+      [
+        ['false', true],
+        ['false', false],
+      ],
+    )
+  })
+
+  it('is installed again when it has to be signed with another key', async () => {
+    const yaml = 'name: greeter\nversion: "1.0.0"\nexecution_mode: trusted\n'
+    await stage.publish('1.0.0', pluginFiles('1.0.0', { 'plugin.yaml': yaml }))
+    stage.writePlan(PLUGIN_PLAN)
+    const changes: unknown[] = []
+    for (const key of ['first key', 'first key', 'second key', 'second key', '', '']) {
+      const result = await succeeds(key === '' ? {} : { 'plugin-secret-key': key })
+      changes.push([result.outputs['changed'], isExtracted(result)])
+    }
+    const [installed, left] = [
+      ['true', true],
+      ['false', false],
+    ]
+    assert.deepEqual(changes, [installed, left, installed, left, installed, left])
+  })
+
+  it('is installed again when the hub gives the same bytes another version', async () => {
+    stage.writePlan(SERVICE_PLAN)
+    const service = { kind: 'service', slug: 'clock' } as const
+    const files = { 'run.sh': 'echo tick\n' }
+    await stage.publish('1.0.0', files, service)
+    await succeeds(service)
+    await stage.publish('1.1.0', files, service)
+    const result = await succeeds(service)
+    assert.deepEqual([result.outputs['changed'], result.outputs['version']], ['true', '1.1.0'])
+    assert.equal(installedRows(stage)['service clock']?.version, '1.1.0')
+  })
+
+  it('is installed again when the record of its files is damaged', async () => {
+    await stage.publish('1.0.0', pluginFiles('1.0.0'))
+    stage.writePlan(PLUGIN_PLAN)
+    await succeeds()
+    const trees = join(stage.root, '.hub-deploy/trees')
+    for (const name of readdirSync(trees)) writeFileSync(join(trees, name), 'damaged')
+    const results = [await succeeds(), await succeeds()]
+    assert.deepEqual(
+      results.map(result => [result.outputs['changed'], isExtracted(result)]),
+      [
+        ['true', true],
+        ['false', false],
+      ],
+    )
+    assert.equal(results[0]?.log.match(/is not a record of installed files/g)?.length, 1)
+  })
+})
