@@ -20266,6 +20266,58 @@ function expectVersion(healthcheck, version) {
 
 ;// CONCATENATED MODULE: external "node:net"
 const external_node_net_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:net");
+;// CONCATENATED MODULE: ./build/net/failures.js
+
+
+/** A failure of the connection that another attempt may avoid. */
+class TransientError extends ArtifactError {
+    /** False when no byte of the request can have reached the server. */
+    sent;
+    constructor(code, message, options) {
+        super(code, message, options);
+        this.sent = options.sent;
+    }
+}
+/**
+ * Explains an error on a connection to the operator, unless it is a DeployError, which explains itself:
+ * `bad_response` for an answer that is not HTTP, else `network`, which is transient unless a certificate was refused.
+ * The message names no path and no query: both may contain tokens.
+ */
+function explainFailure(error, { origin, sent }) {
+    if (error instanceof DeployError)
+        return error;
+    const code = errnoOf(error) ?? '';
+    const reason = failures_reasonOf(error);
+    if (code.startsWith('HPE_')) {
+        const hint = origin.startsWith('http:') ? ', or should the URL be https instead of http?' : '.';
+        const message = `${origin} did not answer in HTTP (${reason}): check the URL and its port${hint}`;
+        return new ArtifactError('bad_response', message, { cause: error });
+    }
+    if (CERTIFICATE_CODE.test(code)) {
+        const message = `The certificate of ${origin} was refused (${reason}), and nothing was sent. If a private authority issued it, add that authority to ca-file.`;
+        return new ArtifactError('network', message, { cause: error });
+    }
+    if (!sent && NO_TLS_CODE.test(code)) {
+        const message = `${origin} does not speak TLS on this port, or no version that is accepted (${code}): check the URL and its port, or should it be http instead of https?`;
+        return new TransientError('network', message, { sent, cause: error });
+    }
+    const what = sent ? `The connection to ${origin} broke` : `Could not connect to ${origin}`;
+    return new TransientError('network', `${what} (${reason}): ${CONNECTION_ADVICE}`, {
+        sent,
+        cause: error,
+    });
+}
+/** What to do when a hub cannot be reached. */
+const CONNECTION_ADVICE = 'check the URL, the network and any proxy.';
+const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/;
+const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/;
+function failures_reasonOf(error) {
+    if (error instanceof AggregateError && error.errors.length > 0)
+        return failures_reasonOf(error.errors[0]);
+    const message = error instanceof Error ? error.message : String(error);
+    return cleanForeignText(message === '' ? (errnoOf(error) ?? 'no reason given') : message, 200);
+}
+
 ;// CONCATENATED MODULE: ./build/net/limits.js
 /** A wire's `timeouts` option may replace these two. */
 const CONNECT_TIMEOUT_MS = 10_000;
@@ -21250,56 +21302,6 @@ function createAgent(url, { trust, signal }) {
 
 ;// CONCATENATED MODULE: external "node:tls"
 const external_node_tls_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:tls");
-;// CONCATENATED MODULE: ./build/net/failures.js
-
-
-/** A failure of the connection that another attempt may avoid. */
-class TransientError extends ArtifactError {
-    /** False when no byte of the request can have reached the server. */
-    sent;
-    constructor(code, message, options) {
-        super(code, message, options);
-        this.sent = options.sent;
-    }
-}
-/**
- * Explains an error on a connection to the operator, unless it is a DeployError, which explains itself:
- * `bad_response` for an answer that is not HTTP, else `network`, which is transient unless a certificate was refused.
- * The message names no path and no query: both may contain tokens.
- */
-function explainFailure(error, { origin, sent }) {
-    if (error instanceof DeployError)
-        return error;
-    const code = errnoOf(error) ?? '';
-    const reason = failures_reasonOf(error);
-    if (code.startsWith('HPE_')) {
-        const hint = origin.startsWith('http:') ? ', or should the URL be https instead of http?' : '.';
-        const message = `${origin} did not answer in HTTP (${reason}): check the URL and its port${hint}`;
-        return new ArtifactError('bad_response', message, { cause: error });
-    }
-    if (CERTIFICATE_CODE.test(code)) {
-        const message = `The certificate of ${origin} was refused (${reason}), and nothing was sent. If a private authority issued it, add that authority to ca-file.`;
-        return new ArtifactError('network', message, { cause: error });
-    }
-    if (!sent && NO_TLS_CODE.test(code)) {
-        const message = `${origin} does not speak TLS on this port, or no version that is accepted (${code}): check the URL and its port, or should it be http instead of https?`;
-        return new TransientError('network', message, { sent, cause: error });
-    }
-    const what = sent ? `The connection to ${origin} broke` : `Could not connect to ${origin}`;
-    return new TransientError('network', `${what} (${reason}): check the URL, the network and any proxy.`, {
-        sent,
-        cause: error,
-    });
-}
-const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/;
-const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/;
-function failures_reasonOf(error) {
-    if (error instanceof AggregateError && error.errors.length > 0)
-        return failures_reasonOf(error.errors[0]);
-    const message = error instanceof Error ? error.message : String(error);
-    return cleanForeignText(message === '' ? (errnoOf(error) ?? 'no reason given') : message, 200);
-}
-
 ;// CONCATENATED MODULE: ./build/net/connection-watch.js
 
 
@@ -21356,7 +21358,7 @@ class ConnectionWatch {
         this.awaitServer();
     }
     #unconnected() {
-        const message = `Could not connect to ${this.origin} within ${this.#settings.timeouts.connectMs / 1000} s: check the URL, the network and any proxy.`;
+        const message = `Could not connect to ${this.origin} within ${this.#settings.timeouts.connectMs / 1000} s: ${CONNECTION_ADVICE}`;
         return new TransientError('timeout', message, { sent: false });
     }
     #silent() {
@@ -22068,6 +22070,7 @@ function changedVariable({ changed }) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/services/commands.js
+
 /** The supervisor's own command line that carries out an order: an argument list, no shell. */
 function actionCommand(order) {
     const { service, action, isQueued } = order;
@@ -22105,6 +22108,20 @@ function runCommand(service) {
             return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_RUN}`];
     }
 }
+/**
+ * The command line that asks how often each container of a Kubernetes deployment was restarted in its place; the labels
+ * are those of its pods, from `parseState`. `parseRestarts` reads its answer.
+ */
+function restartsCommand(service, labels) {
+    return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`];
+}
+/** How often containers were restarted, all together: a new pod and one that has ended count for nothing. */
+function parseRestarts(text) {
+    return text
+        .split(' ')
+        .map(Number)
+        .reduce((sum, count) => sum + count, 0);
+}
 /** The command line that makes a supervisor forget its recent starts of a service, where it counts them. */
 function forgetStartsCommand(service) {
     return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined;
@@ -22139,6 +22156,7 @@ const DOWN_UNITS = new Set(['inactive', 'failed', 'deactivating', 'maintenance',
 const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}';
 const DOCKER_RUN = '{{.State.StartedAt}}';
 const KUBERNETES_RUN = '{.status.conditions[?(@.type=="Available")].lastTransitionTime}';
+const KUBERNETES_RESTARTS = '{.items[*].status.containerStatuses[*].restartCount}';
 const KUBERNETES_STATE = [
     '{.metadata.generation}',
     '{.status.observedGeneration}',
@@ -22146,26 +22164,43 @@ const KUBERNETES_STATE = [
     '{.status.updatedReplicas}',
     '{.status.availableReplicas}',
     '{.status.replicas}',
+    '{.spec.selector.matchLabels}',
 ].join(' ');
+const SINGLE = { replicas: null, labels: null };
 function parseUnitState(text) {
     const up = UP_UNITS.has(text);
-    return { known: up || DOWN_UNITS.has(text), up, running: text === 'active', replicas: null };
+    return { known: up || DOWN_UNITS.has(text), up, running: text === 'active', ...SINGLE, words: `ActiveState ${text}` };
 }
 function parseContainerState(text) {
+    const [status, health] = text.split(' ');
     return {
         known: text !== '',
         up: /^(?:running|restarting)\b/.test(text),
         running: text === 'running' || text === 'running healthy',
-        replicas: null,
+        ...SINGLE,
+        words: `status ${status}${health === undefined ? '' : `, health ${health}`}`,
     };
 }
 /** kubectl may leave a field that is 0 empty. */
 function parseDeploymentState(text) {
     const fields = text.split(' ');
-    const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.map(Number);
+    const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.slice(0, 6).map(Number);
     const isComplete = updated === wanted && available === wanted && all === wanted;
     const running = observed >= generation && wanted > 0 && isComplete;
-    return { known: /^\d+$/.test(fields[2] ?? ''), up: wanted > 0, running, replicas: wanted };
+    const words = `replicas ${wanted}, updated ${updated}, available ${available}, existing ${all}, generation ${generation}, observed ${observed}`;
+    const known = /^\d+$/.test(fields[2] ?? '');
+    return { known, up: wanted > 0, running, replicas: wanted, labels: parseLabels(fields[6] ?? ''), words };
+}
+/** As kubectl prints a map; older versions print none that can be read. */
+function parseLabels(text) {
+    try {
+        const labels = record(schemas_string(), schemas_string()).parse(JSON.parse(text));
+        const selector = Object.entries(labels).map(([name, value]) => `${name}=${value}`);
+        return selector.length === 0 ? null : selector.join(',');
+    }
+    catch {
+        return null;
+    }
 }
 function systemctl(service) {
     return service.scope === 'user' ? ['systemctl', '--user'] : ['systemctl'];
@@ -22215,11 +22250,24 @@ async function readServiceState(service, limits = {}) {
     const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
     const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN;
     const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output);
-    return { ...state, missing, evidence: `${describeService(service)}: ${command[0]} ${describeEnd(end)}` };
+    const answer = state.known ? state.words : `${command[0]} ${describeEnd(end)}`;
+    return { ...state, missing, evidence: `${describeService(service)}: ${answer}` };
 }
 /** A text that changes with every start of a service. Null where the supervisor does not give one. */
 async function readServiceRun(service, limits = {}) {
-    const command = runCommand(service);
+    return await ask(service, runCommand(service), limits);
+}
+/**
+ * How often containers of a service were restarted in their places, which may be too short for the supervisor to call
+ * the service unavailable. Null elsewhere than in Kubernetes, and where the pods are not known.
+ */
+async function readRestarts(service, { labels }, limits = {}) {
+    if (service.supervisor !== 'kubernetes' || labels === null)
+        return null;
+    const answer = await ask(service, restartsCommand(service, labels), limits);
+    return answer === null ? null : parseRestarts(answer);
+}
+async function ask(service, command, limits) {
     const env = supervisorEnvironment(service);
     const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
     return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() || null : null;
@@ -22231,7 +22279,7 @@ async function forgetStarts(service) {
         return;
     await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS });
 }
-const UNKNOWN = { known: false, up: false, running: false, replicas: null };
+const UNKNOWN = { known: false, up: false, running: false, replicas: null, labels: null, words: '' };
 /** How a child ended, for a message: a predicate whose subject is the program. */
 function describeEnd(end) {
     switch (end.kind) {
@@ -22258,6 +22306,8 @@ function describeOutput(output) {
 
 
 
+
+const PROBE_ADVICE = 'check the service and its address in the host config.';
 /** Probes once. A probe that fails is a finding; only an abort of the signal throws. */
 async function runProbe(probe, limits) {
     switch (probe.type) {
@@ -22287,8 +22337,23 @@ async function probeHttp(probe, { timeoutMs, signal }) {
     }
     catch (error) {
         signal.throwIfAborted();
-        return { healthy: false, evidence: toDeployError(error).message };
+        const { host, port, protocol } = new URL(probe.url);
+        const address = port === '' ? `${host}:${protocol === 'https:' ? 443 : 80}` : host;
+        const { message } = toDeployError(error);
+        const evidence = isRefused(error) ? nothingListens(address) : message.replace(CONNECTION_ADVICE, PROBE_ADVICE);
+        return { healthy: false, evidence };
     }
+}
+/** Whether the kernel refused the connection, at each address that was tried. */
+function isRefused(error) {
+    if (error instanceof AggregateError && error.errors.length > 0)
+        return error.errors.every(isRefused);
+    if (errnoOf(error) === 'ECONNREFUSED')
+        return true;
+    return error instanceof Error && error.cause !== undefined && isRefused(error.cause);
+}
+function nothingListens(address) {
+    return `nothing listens on ${address} (ECONNREFUSED): did the service start?`;
 }
 async function probeTcp({ address }, { timeoutMs, signal }) {
     const colon = address.lastIndexOf(':');
@@ -22301,6 +22366,8 @@ async function probeTcp({ address }, { timeoutMs, signal }) {
     });
     socket.destroy();
     signal.throwIfAborted();
+    if (isRefused(error))
+        return { healthy: false, evidence: `tcp ${address}: ${nothingListens(address)}` };
     return { healthy: error === undefined, evidence: `tcp ${address}: ${error?.message ?? 'connected'}` };
 }
 async function probeCommand({ command }, context) {
@@ -22367,15 +22434,16 @@ const MAX_RESTORED_SECONDS = 60;
  * Returns the last evidence; throws DeploymentError `unhealthy` with it when no attempt succeeds.
  */
 async function checkHealth(request, clock = systemClock) {
-    const { id, timeout_seconds: seconds, retries } = request.healthcheck;
+    const { timeout_seconds: seconds, retries } = request.healthcheck;
+    const subject = describeSubject(request);
     let finding = { healthy: false, evidence: 'no probe was made' };
     for (let attempt = 1; attempt <= retries + 1; attempt++) {
         finding = await waitForHealth(request, clock);
         if (finding.healthy)
             return finding.evidence;
-        request.log.info(`Attempt ${attempt} of ${retries + 1}: ${id} is not healthy. ${finding.evidence}`);
+        request.log.info(`Attempt ${attempt} of ${retries + 1}: ${subject} is not healthy. ${finding.evidence}`);
     }
-    throw new DeploymentError('unhealthy', `${id} was not healthy within ${seconds} s (attempts: ${retries + 1}): ${finding.evidence}`);
+    throw new DeploymentError('unhealthy', `${subject} was not healthy within ${seconds} s (attempts: ${retries + 1}): ${finding.evidence}`);
 }
 /**
  * What is not healthy after an older version was restored, one sentence for each check. Runs all checks at once, so
@@ -22386,7 +22454,7 @@ async function findUnhealthy(checks, log) {
     const findings = checks.map(async ({ previous_version: version, ...healthcheck }) => {
         try {
             const once = onceBriefly(healthcheck);
-            log.info(`${once.id} is healthy again. ${await checkHealth({ healthcheck: once, version, changed: false, log, signal })}`);
+            log.info(`${once.id} is healthy again. ${await checkHealth({ healthcheck: once, version, changed: false, isRestored: true, log, signal })}`);
             return [];
         }
         catch (error) {
@@ -22394,6 +22462,10 @@ async function findUnhealthy(checks, log) {
         }
     });
     return (await Promise.all(findings)).flat();
+}
+/** The old version and the new one have the same id. */
+function describeSubject({ healthcheck: { id }, version, isRestored }) {
+    return `${isRestored ? 'the restored ' : ''}${id}${version === null ? '' : ` ${version}`}`;
 }
 /** One attempt of at most a minute, or what `stable_for` needs: a rollback or a recovery must come to an end. */
 function onceBriefly(healthcheck) {
@@ -22424,10 +22496,15 @@ async function probeService({ service, check }, limits) {
     const state = service && (await readServiceState(service, limits));
     if (state !== null && !state.running)
         return { healthy: false, evidence: state.evidence, run: null };
-    const run = service && (await readServiceRun(service, limits));
+    const run = service && state && (await identifyRun(service, state, limits));
     if (check === null)
         return { healthy: true, evidence: state?.evidence ?? '', run };
     return { ...(await runProbe(check.probe, limits)), run };
+}
+async function identifyRun(service, state, limits) {
+    const run = await readServiceRun(service, limits);
+    const restarts = await readRestarts(service, state, limits);
+    return restarts === null ? run : `${run} ${restarts}`;
 }
 function unstable(finding, stableMs) {
     if (!finding.healthy)

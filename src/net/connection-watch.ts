@@ -1,7 +1,7 @@
 import type { ClientRequest } from 'node:http'
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
-import { explainFailure, TransientError } from './failures.ts'
+import { CONNECTION_ADVICE, explainFailure, TransientError } from './failures.ts'
 import type { WireSettings } from './settings.ts'
 
 type WatchSettings = Pick<WireSettings, 'timeouts' | 'signal' | 'startTimer'>
@@ -67,7 +67,7 @@ export class ConnectionWatch {
   }
 
   #unconnected(): TransientError {
-    const message = `Could not connect to ${this.origin} within ${this.#settings.timeouts.connectMs / 1000} s: check the URL, the network and any proxy.`
+    const message = `Could not connect to ${this.origin} within ${this.#settings.timeouts.connectMs / 1000} s: ${CONNECTION_ADVICE}`
     return new TransientError('timeout', message, { sent: false })
   }
 

@@ -42,11 +42,14 @@ export function explainFailure(error: unknown, { origin, sent }: ConnectionState
     return new TransientError('network', message, { sent, cause: error })
   }
   const what = sent ? `The connection to ${origin} broke` : `Could not connect to ${origin}`
-  return new TransientError('network', `${what} (${reason}): check the URL, the network and any proxy.`, {
+  return new TransientError('network', `${what} (${reason}): ${CONNECTION_ADVICE}`, {
     sent,
     cause: error,
   })
 }
+
+/** What to do when a hub cannot be reached. */
+export const CONNECTION_ADVICE = 'check the URL, the network and any proxy.'
 
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/
 const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/

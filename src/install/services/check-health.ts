@@ -1,10 +1,12 @@
 import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import { type Clock, systemClock } from '../files/clock.ts'
+import type { ParsedState } from './commands.ts'
 import { expectVersion, type Healthcheck, type RestoredCheck } from './healthchecks.ts'
 import { type Finding, type ProbeContext, runProbe } from './probe.ts'
+import type { Service } from './service.ts'
 import { beginStreak, paceOf, type Sight } from './stability.ts'
-import { readServiceRun, readServiceState } from './supervise.ts'
+import { type Limits, readRestarts, readServiceRun, readServiceState } from './supervise.ts'
 
 /** A single probe that takes longer has failed; there may be time for another. */
 const PROBE_TIMEOUT_MS = 10_000
@@ -18,6 +20,8 @@ export interface HealthRequest {
   version: string | null
   /** Whether the deployment has changed what the host runs. */
   changed: boolean
+  /** Whether this is the old version, after a rollback. */
+  isRestored?: boolean
   log: Log
   signal: AbortSignal
 }
@@ -28,16 +32,17 @@ export interface HealthRequest {
  * Returns the last evidence; throws DeploymentError `unhealthy` with it when no attempt succeeds.
  */
 export async function checkHealth(request: HealthRequest, clock: Clock = systemClock): Promise<string> {
-  const { id, timeout_seconds: seconds, retries } = request.healthcheck
+  const { timeout_seconds: seconds, retries } = request.healthcheck
+  const subject = describeSubject(request)
   let finding: Finding = { healthy: false, evidence: 'no probe was made' }
   for (let attempt = 1; attempt <= retries + 1; attempt++) {
     finding = await waitForHealth(request, clock)
     if (finding.healthy) return finding.evidence
-    request.log.info(`Attempt ${attempt} of ${retries + 1}: ${id} is not healthy. ${finding.evidence}`)
+    request.log.info(`Attempt ${attempt} of ${retries + 1}: ${subject} is not healthy. ${finding.evidence}`)
   }
   throw new DeploymentError(
     'unhealthy',
-    `${id} was not healthy within ${seconds} s (attempts: ${retries + 1}): ${finding.evidence}`,
+    `${subject} was not healthy within ${seconds} s (attempts: ${retries + 1}): ${finding.evidence}`,
   )
 }
 
@@ -51,7 +56,7 @@ export async function findUnhealthy(checks: readonly RestoredCheck[], log: Log):
     try {
       const once = onceBriefly(healthcheck)
       log.info(
-        `${once.id} is healthy again. ${await checkHealth({ healthcheck: once, version, changed: false, log, signal })}`,
+        `${once.id} is healthy again. ${await checkHealth({ healthcheck: once, version, changed: false, isRestored: true, log, signal })}`,
       )
       return []
     } catch (error) {
@@ -59,6 +64,11 @@ export async function findUnhealthy(checks: readonly RestoredCheck[], log: Log):
     }
   })
   return (await Promise.all(findings)).flat()
+}
+
+/** The old version and the new one have the same id. */
+function describeSubject({ healthcheck: { id }, version, isRestored }: HealthRequest): string {
+  return `${isRestored ? 'the restored ' : ''}${id}${version === null ? '' : ` ${version}`}`
 }
 
 /** One attempt of at most a minute, or what `stable_for` needs: a rollback or a recovery must come to an end. */
@@ -92,9 +102,15 @@ async function waitForHealth({ healthcheck, version, changed, signal }: HealthRe
 async function probeService({ service, check }: Healthcheck, limits: ProbeContext): Promise<Finding & Sight> {
   const state = service && (await readServiceState(service, limits))
   if (state !== null && !state.running) return { healthy: false, evidence: state.evidence, run: null }
-  const run = service && (await readServiceRun(service, limits))
+  const run = service && state && (await identifyRun(service, state, limits))
   if (check === null) return { healthy: true, evidence: state?.evidence ?? '', run }
   return { ...(await runProbe(check.probe, limits)), run }
+}
+
+async function identifyRun(service: Service, state: ParsedState, limits: Limits): Promise<string | null> {
+  const run = await readServiceRun(service, limits)
+  const restarts = await readRestarts(service, state, limits)
+  return restarts === null ? run : `${run} ${restarts}`
 }
 
 function unstable(finding: Finding, stableMs: number): Finding {

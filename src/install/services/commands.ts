@@ -1,3 +1,4 @@
+import { z } from 'zod/mini'
 import type { Service } from './service.ts'
 
 export type ServiceAction = 'start' | 'stop' | 'restart'
@@ -57,6 +58,22 @@ export function runCommand(service: Service): Command {
   }
 }
 
+/**
+ * The command line that asks how often each container of a Kubernetes deployment was restarted in its place; the labels
+ * are those of its pods, from `parseState`. `parseRestarts` reads its answer.
+ */
+export function restartsCommand(service: Extract<Service, { supervisor: 'kubernetes' }>, labels: string): Command {
+  return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`]
+}
+
+/** How often containers were restarted, all together: a new pod and one that has ended count for nothing. */
+export function parseRestarts(text: string): number {
+  return text
+    .split(' ')
+    .map(Number)
+    .reduce((sum, count) => sum + count, 0)
+}
+
 /** The command line that makes a supervisor forget its recent starts of a service, where it counts them. */
 export function forgetStartsCommand(service: Service): Command | undefined {
   return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined
@@ -71,6 +88,10 @@ export interface ParsedState {
   running: boolean
   /** How many replicas a Kubernetes deployment wants; null elsewhere. */
   replicas: number | null
+  /** The labels of its pods, as a selector; null elsewhere, and where it does not say. */
+  labels: string | null
+  /** The answer in words. */
+  words: string
 }
 
 /** What the answer to `stateCommand` says. */
@@ -105,6 +126,7 @@ const DOWN_UNITS: ReadonlySet<string> = new Set(['inactive', 'failed', 'deactiva
 const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}'
 const DOCKER_RUN = '{{.State.StartedAt}}'
 const KUBERNETES_RUN = '{.status.conditions[?(@.type=="Available")].lastTransitionTime}'
+const KUBERNETES_RESTARTS = '{.items[*].status.containerStatuses[*].restartCount}'
 const KUBERNETES_STATE = [
   '{.metadata.generation}',
   '{.status.observedGeneration}',
@@ -112,29 +134,47 @@ const KUBERNETES_STATE = [
   '{.status.updatedReplicas}',
   '{.status.availableReplicas}',
   '{.status.replicas}',
+  '{.spec.selector.matchLabels}',
 ].join(' ')
+
+const SINGLE = { replicas: null, labels: null }
 
 function parseUnitState(text: string): ParsedState {
   const up = UP_UNITS.has(text)
-  return { known: up || DOWN_UNITS.has(text), up, running: text === 'active', replicas: null }
+  return { known: up || DOWN_UNITS.has(text), up, running: text === 'active', ...SINGLE, words: `ActiveState ${text}` }
 }
 
 function parseContainerState(text: string): ParsedState {
+  const [status, health] = text.split(' ')
   return {
     known: text !== '',
     up: /^(?:running|restarting)\b/.test(text),
     running: text === 'running' || text === 'running healthy',
-    replicas: null,
+    ...SINGLE,
+    words: `status ${status}${health === undefined ? '' : `, health ${health}`}`,
   }
 }
 
 /** kubectl may leave a field that is 0 empty. */
 function parseDeploymentState(text: string): ParsedState {
   const fields = text.split(' ')
-  const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.map(Number)
+  const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.slice(0, 6).map(Number)
   const isComplete = updated === wanted && available === wanted && all === wanted
   const running = observed >= generation && wanted > 0 && isComplete
-  return { known: /^\d+$/.test(fields[2] ?? ''), up: wanted > 0, running, replicas: wanted }
+  const words = `replicas ${wanted}, updated ${updated}, available ${available}, existing ${all}, generation ${generation}, observed ${observed}`
+  const known = /^\d+$/.test(fields[2] ?? '')
+  return { known, up: wanted > 0, running, replicas: wanted, labels: parseLabels(fields[6] ?? ''), words }
+}
+
+/** As kubectl prints a map; older versions print none that can be read. */
+function parseLabels(text: string): string | null {
+  try {
+    const labels = z.record(z.string(), z.string()).parse(JSON.parse(text))
+    const selector = Object.entries(labels).map(([name, value]) => `${name}=${value}`)
+    return selector.length === 0 ? null : selector.join(',')
+  } catch {
+    return null
+  }
 }
 
 function systemctl(service: Extract<Service, { supervisor: 'systemd' }>): Command {

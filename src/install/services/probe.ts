@@ -1,11 +1,14 @@
 import { connect } from 'node:net'
-import { toDeployError } from '../../core/errors.ts'
+import { errnoOf, toDeployError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { HealthProbe } from '../../core/plan/host-config.ts'
+import { CONNECTION_ADVICE } from '../../net/failures.ts'
 import { createWire } from '../../net/wire.ts'
 import { allowedEnvironment, runChild } from '../files/child-process.ts'
 import { changedVariable } from './environment.ts'
 import { describeEnd, type Limits } from './supervise.ts'
+
+const PROBE_ADVICE = 'check the service and its address in the host config.'
 
 type ProbeOf<Type extends HealthProbe['type']> = Extract<HealthProbe, { type: Type }>
 
@@ -52,8 +55,23 @@ async function probeHttp(probe: ProbeOf<'http'>, { timeoutMs, signal }: Limits):
     return { healthy: status === probe.status && matches, evidence: `HTTP ${status}${wanted}: ${text}` }
   } catch (error) {
     signal.throwIfAborted()
-    return { healthy: false, evidence: toDeployError(error).message }
+    const { host, port, protocol } = new URL(probe.url)
+    const address = port === '' ? `${host}:${protocol === 'https:' ? 443 : 80}` : host
+    const { message } = toDeployError(error)
+    const evidence = isRefused(error) ? nothingListens(address) : message.replace(CONNECTION_ADVICE, PROBE_ADVICE)
+    return { healthy: false, evidence }
   }
+}
+
+/** Whether the kernel refused the connection, at each address that was tried. */
+function isRefused(error: unknown): boolean {
+  if (error instanceof AggregateError && error.errors.length > 0) return error.errors.every(isRefused)
+  if (errnoOf(error) === 'ECONNREFUSED') return true
+  return error instanceof Error && error.cause !== undefined && isRefused(error.cause)
+}
+
+function nothingListens(address: string): string {
+  return `nothing listens on ${address} (ECONNREFUSED): did the service start?`
 }
 
 async function probeTcp({ address }: ProbeOf<'tcp'>, { timeoutMs, signal }: Limits): Promise<Finding> {
@@ -67,6 +85,7 @@ async function probeTcp({ address }: ProbeOf<'tcp'>, { timeoutMs, signal }: Limi
   })
   socket.destroy()
   signal.throwIfAborted()
+  if (isRefused(error)) return { healthy: false, evidence: `tcp ${address}: ${nothingListens(address)}` }
   return { healthy: error === undefined, evidence: `tcp ${address}: ${error?.message ?? 'connected'}` }
 }
 

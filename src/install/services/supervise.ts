@@ -5,7 +5,9 @@ import {
   actionCommand,
   forgetStartsCommand,
   type ParsedState,
+  parseRestarts,
   parseState,
+  restartsCommand,
   runCommand,
   type ServiceOrder,
   saysMissing,
@@ -53,12 +55,30 @@ export async function readServiceState(service: Service, limits: Partial<Limits>
   const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits })
   const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN
   const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output)
-  return { ...state, missing, evidence: `${describeService(service)}: ${command[0]} ${describeEnd(end)}` }
+  const answer = state.known ? state.words : `${command[0]} ${describeEnd(end)}`
+  return { ...state, missing, evidence: `${describeService(service)}: ${answer}` }
 }
 
 /** A text that changes with every start of a service. Null where the supervisor does not give one. */
 export async function readServiceRun(service: Service, limits: Partial<Limits> = {}): Promise<string | null> {
-  const command = runCommand(service)
+  return await ask(service, runCommand(service), limits)
+}
+
+/**
+ * How often containers of a service were restarted in their places, which may be too short for the supervisor to call
+ * the service unavailable. Null elsewhere than in Kubernetes, and where the pods are not known.
+ */
+export async function readRestarts(
+  service: Service,
+  { labels }: ParsedState,
+  limits: Partial<Limits> = {},
+): Promise<number | null> {
+  if (service.supervisor !== 'kubernetes' || labels === null) return null
+  const answer = await ask(service, restartsCommand(service, labels), limits)
+  return answer === null ? null : parseRestarts(answer)
+}
+
+async function ask(service: Service, command: [string, ...string[]], limits: Partial<Limits>): Promise<string | null> {
   const env = supervisorEnvironment(service)
   const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits })
   return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() || null : null
@@ -71,7 +91,7 @@ export async function forgetStarts(service: Service): Promise<void> {
   await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS })
 }
 
-const UNKNOWN: ParsedState = { known: false, up: false, running: false, replicas: null }
+const UNKNOWN: ParsedState = { known: false, up: false, running: false, replicas: null, labels: null, words: '' }
 
 /** How a child ended, for a message: a predicate whose subject is the program. */
 export function describeEnd(end: ChildEnd): string {

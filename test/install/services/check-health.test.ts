@@ -114,9 +114,26 @@ describe('checkHealth by http', () => {
     })
   })
 
-  it('reports that nothing answers', async () => {
-    const probe = { type: 'http', url: 'http://127.0.0.1:1/', status: 200 } as const
-    await assert.rejects(check(checkOf(probe, FOUR_PROBES)), unhealthy(/127\.0\.0\.1:1/))
+  const silent = {
+    'http://127.0.0.1:1/': /nothing listens on 127\.0\.0\.1:1 \(ECONNREFUSED\): did the service start\?$/,
+    'http://localhost:1/health': /nothing listens on localhost:1 /,
+    'https://[::1]/': /nothing listens on \[::1\]:443 /,
+  }
+  for (const [url, expected] of Object.entries(silent)) {
+    it(`asks whether the service started, not for a proxy, when nothing listens at ${url}`, async () => {
+      const probe = { type: 'http', url, status: 200 } as const
+      await assert.rejects(check(checkOf(probe, FOUR_PROBES)), error => {
+        unhealthy(expected)(error)
+        assert.doesNotMatch((error as Error).message, /proxy/)
+        return true
+      })
+    })
+  }
+
+  it('does not send an operator to a proxy when the service breaks the connection', async t => {
+    const url = await serve(t, ({ socket }) => socket.destroy())
+    const probe = { type: 'http', url, status: 200 } as const
+    await assert.rejects(check(checkOf(probe, FOUR_PROBES)), unhealthy(/broke .*: check the service and its address/))
   })
 
   it('does not wait for an answer beyond the time-out', async t => {
@@ -215,7 +232,7 @@ describe('checkHealth by tcp', () => {
 
   it('fails when nothing does', async () => {
     const healthcheck = checkOf({ type: 'tcp', address: '127.0.0.1:1' }, FOUR_PROBES)
-    await assert.rejects(check(healthcheck), unhealthy(/127\.0\.0\.1:1.*ECONNREFUSED/))
+    await assert.rejects(check(healthcheck), unhealthy(/nothing listens on 127\.0\.0\.1:1 .*did the service start/))
   })
 })
 
@@ -280,6 +297,51 @@ describe('checkHealth with a supervisor', () => {
       await assert.rejects(check(checkOf(null, { service, timeout: 8 })), unhealthy(/started again/))
     })
   }
+})
+
+describe('checkHealth in Kubernetes', () => {
+  const DEPLOYMENT = {
+    supervisor: 'kubernetes',
+    namespace: 'apps',
+    deployment: 'web',
+    kubeconfig: null,
+    context: null,
+  } as const
+
+  it('is not satisfied by containers that restart too fast to be called unavailable', async t => {
+    const standIns = useStandIns(t)
+    standIns.setState('restarts', '0')
+    const restart = 'echo $(($(cat state/restarts) + 1)) > state/restarts'
+    standIns.before('kubectl', 'get', `case $* in *restartCount*) ${restart} ;; esac`)
+    const healthcheck = checkOf(null, { service: DEPLOYMENT, timeout: 8 })
+    await assert.rejects(check(healthcheck), unhealthy(/started again during the check/))
+    const call = standIns.calls().find(call => call.includes('pods'))
+    assert.deepEqual(call?.slice(0, 5), ['kubectl', '--namespace=apps', 'get', 'pods', '--selector=app=web'])
+  })
+
+  it('does not count restarts before the check', async t => {
+    const standIns = useStandIns(t)
+    standIns.setState('restarts', '4 0 7')
+    assert.match(await check(checkOf(null, { service: DEPLOYMENT, timeout: 8 })), /replicas 1, updated 1, available 1/)
+  })
+
+  it('passes where the pods may not be listed', async t => {
+    const standIns = useStandIns(t)
+    standIns.before('kubectl', 'get', 'case $* in *restartCount*) echo Forbidden >&2; exit 1 ;; esac')
+    await check(checkOf(null, { service: DEPLOYMENT, timeout: 8 }))
+  })
+})
+
+describe('the attempts of a check', () => {
+  it('name the version, so that those of the new one and of the restored one differ', async () => {
+    const log = collectLog()
+    const healthcheck = checkOf({ type: 'tcp', address: '127.0.0.1:1' }, { timeout: 1 })
+    await assert.rejects(check(healthcheck, log), unhealthy(/^web 2\.0\.0 was not healthy/))
+    const [problem] = await findUnhealthy([{ ...healthcheck, previous_version: '1.0.0' }], log)
+    assert.match(problem ?? '', /^the restored web 1\.0\.0 was not healthy/)
+    const subjects = log.lines.map(line => line.replace(/ is not healthy.*/, ''))
+    assert.deepEqual(subjects, ['info Attempt 1 of 1: web 2.0.0', 'info Attempt 1 of 1: the restored web 1.0.0'])
+  })
 })
 
 describe('findUnhealthy', () => {

@@ -3,7 +3,9 @@ import { describe, it } from 'node:test'
 import {
   actionCommand,
   forgetStartsCommand,
+  parseRestarts,
   parseState,
+  restartsCommand,
   runCommand,
   type ServiceAction,
   saysMissing,
@@ -159,6 +161,46 @@ describe('parseState', () => {
       }
     })
   }
+})
+
+describe('the answer in words', () => {
+  const answers: [Service, string, string][] = [
+    [SYSTEM, 'activating\n', 'ActiveState activating'],
+    [CONTAINER, 'running unhealthy\n', 'status running, health unhealthy'],
+    [CONTAINER, 'exited\n', 'status exited'],
+    [DEPLOYMENT, '5 5 1 1  1', 'replicas 1, updated 1, available 0, existing 1, generation 5, observed 5'],
+    [
+      DEPLOYMENT,
+      '5 4 5 5 1 6 {"app":"web"}',
+      'replicas 5, updated 5, available 1, existing 6, generation 5, observed 4',
+    ],
+  ]
+  for (const [service, stdout, expected] of answers) {
+    it(`names each field of ${JSON.stringify(stdout)}`, () =>
+      assert.equal(parseState(service, { code: 0, stdout }).words, expected))
+  }
+})
+
+describe('the pods of a deployment', () => {
+  it('are those with its labels', () => {
+    const labels = (text: string) => parseState(DEPLOYMENT, { code: 0, stdout: `1 1 1 1 1 1 ${text}` }).labels
+    assert.equal(labels('{"app":"web","tier":"x"}'), 'app=web,tier=x')
+    assert.deepEqual([labels(''), labels('{}'), labels('map[app:web]'), labels('{"app":1}')], [null, null, null, null])
+  })
+
+  it('are asked for how often their containers were restarted', () => {
+    assert.deepEqual(restartsCommand(REMOTE as Extract<Service, { supervisor: 'kubernetes' }>, 'app=web'), [
+      'kubectl',
+      '--kubeconfig=/etc/kube config',
+      '--context=prod',
+      '--namespace=apps',
+      'get',
+      'pods',
+      '--selector=app=web',
+      '--output=jsonpath={.items[*].status.containerStatuses[*].restartCount}',
+    ])
+    assert.deepEqual([parseRestarts('0 2 1'), parseRestarts('3')], [3, 3])
+  })
 })
 
 describe('saysMissing', () => {

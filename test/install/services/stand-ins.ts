@@ -69,8 +69,12 @@ case $action in
   scale) keep "\${2#--replicas=}" ;;
   rollout) action=restart; keep "$(recall 1)" ;;
   get) 
-    service=\${2##*/}; before
-    case $3 in *lastTransitionTime*) starts ;; *) set -- $(recall 1); echo "1 1 $1 $1 $1 $1" ;; esac ;;
+    service=\${2##*/}; before "$@"
+    case $* in
+      *lastTransitionTime*) starts ;;
+      *restartCount*) service=restarts; recall 0 ;;
+      *) set -- $(recall 1); echo "1 1 $1 $1 $1 $1 {\\"app\\":\\"$service\\"}" ;;
+    esac ;;
 esac
 `
 
