@@ -1,0 +1,212 @@
+import assert from 'node:assert/strict'
+import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import type { ActionResult } from '../../local/runner.ts'
+import { makeStandIns, type StandIns } from '../install/services/stand-ins.ts'
+import { readLocalReport } from './harness/evidence.ts'
+import { assertTouchesNoVersion } from './harness/no-change.ts'
+import { changesOf } from './harness/project-deployed.ts'
+import { installedRows } from './harness/project-evidence.ts'
+import { openProjectStage, PROJECT_ID, type ProjectStage, projectFiles } from './harness/project-stage.ts'
+
+const PLAN = `format_version: "1"
+project_id: ${PROJECT_ID}
+version: "1"
+steps:
+  - {id: cart, action: install_plugin, plugin: cart, snapshot: true}
+  - {id: till, action: install_plugin, plugin: till}
+  - {id: mailer, action: install_extension, extension: mailer}
+  - {id: cart-env, action: write_env, plugin: cart, from: plugins/cart/.env.template, depends_on: [cart]}
+  - {id: cart-up, action: restart, plugin: cart, depends_on: [cart-env]}
+  - {id: till-up, action: restart, plugin: till, depends_on: [till, cart-up]}
+  - {id: all-up, action: restart, depends_on: [till-up]}
+  - {id: tell, action: notify, event: deployed, depends_on: [all-up]}
+`
+
+let stage: ProjectStage
+let standIns: StandIns
+beforeEach(async () => {
+  stage = await openProjectStage()
+  standIns = makeStandIns()
+  const notify = standIns.add('notify-team', '')
+  const config = `version: 1
+supervisor: systemd
+systemd: {unit: "shop-{id}.service", project_unit: shop.service}
+notify: {deployed: {command: [${notify}]}}
+`
+  writeFileSync(join(stage.workspace.path, 'host-config.yaml'), config)
+})
+afterEach(async () => {
+  standIns.close()
+  await stage.close()
+})
+
+/** Publishes a version of the project in which only the cart names it. */
+async function publish(version: string, more: Record<string, string> = {}): Promise<void> {
+  const files = {
+    'plugins/till/src/main.py': 'print("till")\n',
+    'plugins/cart/.env.template': 'A=1\n',
+    'extensions/mailer/run.sh': 'echo mail\n',
+    'deployment/install.yaml': PLAN,
+  }
+  await stage.publish(version, projectFiles(version, { ...files, ...more }))
+}
+
+/** The same files whatever the version. */
+const SAME_CART = {
+  'plugins/cart/plugin.yaml': 'name: cart\nversion: "5.0.0"\n',
+  'plugins/cart/src/main.py': 'print("cart")\n',
+}
+
+async function run(inputs: Record<string, string> = {}): Promise<ActionResult> {
+  return await stage.deploy({ 'host-config': 'host-config.yaml', ...inputs }, { env: { PATH: standIns.path } })
+}
+
+async function succeeds(inputs: Record<string, string> = {}): Promise<ActionResult> {
+  const result = await run(inputs)
+  assert.deepEqual([result.exitCode, result.outputs['outcome']], [0, 'success'], result.log)
+  return result
+}
+
+/** A run, and what it does to services and has commands do. */
+async function watched(inputs: Record<string, string> = {}): Promise<ActionResult & { calls: string[] }> {
+  const before = standIns.changes().length
+  const result = await succeeds(inputs)
+  const calls = standIns.changes().slice(before)
+  return { ...result, calls: calls.map(call => call.filter(word => word !== 'systemctl').join(' ')) }
+}
+
+function statusesOf(result: ActionResult): string {
+  return readLocalReport(result)
+    .steps.map(({ id, status }) => `${id} ${status}`)
+    .join(', ')
+}
+
+const inodeOf = (path: string): number => statSync(join(stage.root, path)).ino
+const isExtracted = ({ log }: ActionResult): boolean => !log.includes('only manifest and plan are extracted')
+
+describe('a project that is installed already', () => {
+  it('is not extracted, and no service is touched', async () => {
+    await publish('1.0.0')
+    await succeeds()
+    await assertTouchesNoVersion(stage.root, async () => {
+      const result = await watched()
+      assert.deepEqual([result.calls, changesOf(result)], [[], ['false', '1.0.0', '1.0.0']])
+      assert.equal(isExtracted(result), false)
+      assert.equal(
+        statusesOf(result),
+        'cart unchanged, till unchanged, mailer unchanged, cart-env unchanged, cart-up skipped, till-up skipped, all-up skipped, tell skipped',
+      )
+    })
+  })
+
+  it('has only those of its services started that do not run', async () => {
+    await publish('1.0.0')
+    await succeeds()
+    standIns.setState('shop-till.service', 'inactive')
+    assert.deepEqual((await watched()).calls, ['start shop-till.service'])
+  })
+
+  it('runs every step with redeploy', async () => {
+    await publish('1.0.0')
+    const first = await watched()
+    const again = await watched({ redeploy: 'true' })
+    assert.deepEqual(again.calls, first.calls)
+    assert.equal(again.outputs['changed'], 'false')
+  })
+
+  it('is refused to a host whose credential was revoked', async () => {
+    await publish('1.0.0')
+    await succeeds()
+    stage.store.db.prepare("UPDATE project_keys SET revoked_at = '2026-01-01' WHERE purpose = 'credential'").run()
+    const { outputs, log } = await run()
+    assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'authentication_failed'], log)
+  })
+
+  it('has only the part installed again that was changed on this host', async () => {
+    await publish('1.0.0')
+    await succeeds()
+    writeFileSync(join(stage.root, 'plugins/till/src/main.py'), 'edited')
+    const before = inodeOf('plugins/cart')
+    const result = await watched()
+    assert.deepEqual(result.calls, ['restart shop-till.service', 'restart shop.service', 'notify-team'])
+    assert.equal(readFileSync(join(stage.root, 'plugins/till/src/main.py'), 'utf8'), 'print("till")\n')
+    assert.equal(inodeOf('plugins/cart'), before)
+  })
+
+  it('counts settings that are missing as a change of their part', async () => {
+    await publish('1.0.0')
+    await succeeds()
+    rmSync(join(stage.root, 'plugins/cart.env'))
+    const { calls } = await watched()
+    assert.deepEqual(calls, ['restart shop-cart.service', 'restart shop.service', 'notify-team'])
+  })
+
+  it('is extracted when this host has no record of one of its parts', async () => {
+    await publish('1.0.0')
+    await succeeds()
+    const path = join(stage.root, '.hub-deploy/installed.json')
+    const { installed, ...rest } = JSON.parse(readFileSync(path, 'utf8'))
+    const others = (installed as { id: string }[]).filter(({ id }) => id !== 'till')
+    writeFileSync(path, JSON.stringify({ ...rest, installed: others }))
+    const result = await watched({ 'allow-takeover': 'true' })
+    assert.deepEqual([isExtracted(result), result.outputs['changed']], [true, 'true'])
+    assert.deepEqual(Object.keys(installedRows(stage)), ['service mailer', 'plugin cart', 'plugin till'])
+  })
+})
+
+describe('a new version of a project', () => {
+  it('replaces only the parts that differ, and restarts only their services and what is about all of them', async () => {
+    await publish('1.0.0')
+    await succeeds()
+    const kept = ['plugins/till', 'extensions/mailer']
+    const before = kept.map(inodeOf)
+    await publish('2.0.0')
+    const result = await watched()
+    assert.deepEqual(result.calls, ['restart shop-cart.service', 'restart shop.service', 'notify-team'])
+    assert.deepEqual(kept.map(inodeOf), before)
+    assert.match(
+      statusesOf(result),
+      /^cart done, till unchanged, mailer unchanged, .*till-up skipped, all-up done, tell done$/,
+    )
+    const rows = Object.values(installedRows(stage))
+    assert.deepEqual(
+      rows.map(row => [row.id, row.project_version, row.artifact_sha256 === result.outputs['artifact-sha256']]),
+      [
+        ['mailer', '2.0.0', true],
+        ['cart', '2.0.0', true],
+        ['till', '2.0.0', true],
+      ],
+    )
+    assert.equal(isExtracted(await watched()), false)
+  })
+
+  it('changes nothing but the records where all its parts are the installed ones', async () => {
+    await publish('1.0.0', SAME_CART)
+    await succeeds()
+    await publish('2.0.0', SAME_CART)
+    const result = await watched()
+    assert.deepEqual([result.calls, changesOf(result)], [[], ['false', '1.0.0', '2.0.0']])
+    assert.deepEqual(
+      Object.values(installedRows(stage)).map(row => row.project_version),
+      ['2.0.0', '2.0.0', '2.0.0'],
+    )
+    assert.deepEqual(changesOf(await watched()), ['false', '2.0.0', '2.0.0'])
+  })
+
+  it('runs what is about all parts when it removes one', async () => {
+    await publish('1.0.0', SAME_CART)
+    await succeeds()
+    const without = PLAN.split('\n').filter(line => !line.includes('mailer'))
+    await stage.publish('2.0.0', {
+      ...SAME_CART,
+      'plugins/cart/.env.template': 'A=1\n',
+      'plugins/till/plugin.yaml': 'name: till\nversion: "7.0.0"\n',
+      'plugins/till/src/main.py': 'print("till")\n',
+      'deployment/install.yaml': without.join('\n'),
+    })
+    const { calls } = await watched()
+    assert.deepEqual(calls, ['restart shop.service', 'notify-team'])
+  })
+})
