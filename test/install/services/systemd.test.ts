@@ -1,29 +1,7 @@
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
-
-/**
- * Starts a user manager in namespaces of its own, out of reach of this machine's systemd, and runs the command line
- * next to it. Exit code 77: no user manager can be started here.
- */
-const SESSION = `
-mount -t tmpfs tmpfs /run/systemd 2>&1 && mkdir /run/systemd/system || exit 77
-/lib/systemd/systemd --user --unit=basic.target --log-target=null &
-manager=$!
-for try in $(seq 100); do
-  sleep 0.3
-  systemctl --user is-active --quiet basic.target 2>/dev/null && break
-  kill -0 $manager 2>/dev/null || break
-done
-systemctl --user is-active --quiet basic.target || { echo "no user manager came up"; exit 77; }
-"$@"
-code=$?
-systemctl --user exit
-wait
-exit $code
-`
+import { runNextToManager } from './user-manager.ts'
 
 const UNITS = {
   'web.service': '[Service]\nExecStart=/bin/sleep 600\n',
@@ -34,26 +12,11 @@ const UNITS = {
 
 describe('systemd itself', () => {
   it('starts, restarts, stops, restores and watches real user units', t => {
-    const folder = temporaryDirectory(t)
-    writeTree(join(folder, 'config/systemd/user'), UNITS)
-    const namespaces = ['--mount', '--cgroup', '--pid', '--fork', '--mount-proc', '--kill-child']
-    const command = ['sh', '-c', SESSION, 'sh', process.execPath, join(import.meta.dirname, 'systemd-session.ts')]
-    const { error, status, stdout, stderr } = spawnSync('unshare', [...namespaces, ...command], {
-      encoding: 'utf8',
-      timeout: 300_000,
-      env: {
-        PATH: process.env['PATH'],
-        HOME: folder,
-        XDG_RUNTIME_DIR: folder,
-        XDG_CONFIG_HOME: join(folder, 'config'),
-      },
-    })
-    const isImpossible = error !== undefined || status === 77 || /^unshare:/m.test(stderr)
-    if (isImpossible) return t.skip(`no user manager of systemd can be started here: ${error ?? stdout + stderr}`)
-    assert.equal(status, 0, stderr)
+    const seen = runNextToManager(t, join(import.meta.dirname, 'systemd-session.ts'), UNITS)
+    if (seen === undefined) return
     const up = { known: true, up: true, running: true }
     const down = { known: true, up: false, running: false }
-    assert.deepEqual(JSON.parse(stdout), {
+    assert.deepEqual(seen, {
       before: down,
       missing: down,
       started: up,

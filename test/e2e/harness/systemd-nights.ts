@@ -1,0 +1,101 @@
+import { execFileSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { ActionResult } from '../../../local/runner.ts'
+import type { LocalStage } from '../../../local/stage.ts'
+import { managerLog } from '../../install/services/user-manager.ts'
+import { planWith } from './host-stage.ts'
+import { openProjectStage, PROJECT_PLAN, projectFiles } from './project-stage.ts'
+import { openStage, pluginFiles } from './stage.ts'
+
+/**
+ * Run next to a real user manager that knows app-greeter.service, app-cart.service and shop.service. Deploys the same version
+ * night after night by both contracts, and prints what that did to the services as one line of JSON.
+ */
+type Deploy = (inputs?: Record<string, string>) => Promise<ActionResult>
+
+const ENV = Object.fromEntries(['XDG_RUNTIME_DIR', 'XDG_CONFIG_HOME'].map(name => [name, process.env[name]]))
+const HOST_CONFIG =
+  'version: 1\nsupervisor: systemd\nsystemd: {scope: user, unit: "app-{id}.service", project_unit: shop.service}\n'
+
+/** Which run of each unit this is, and since when. */
+function runsOf(units: readonly string[]): string {
+  const show = ['--user', 'show', '--property=Id,ActiveState,InvocationID,ActiveEnterTimestampMonotonic']
+  return execFileSync('systemctl', [...show, ...units], { encoding: 'utf8' })
+}
+
+/** Every line in which the manager says that it starts or stops something. */
+const actions = (): string[] =>
+  managerLog()
+    .split('\n')
+    .filter(line => /Start(?:ing|ed)|Stopp(?:ing|ed)/.test(line))
+
+async function watch(units: readonly [string, ...string[]], deploy: Deploy) {
+  const changed: (string | undefined)[] = []
+  const night = async (inputs?: Record<string, string>): Promise<void> => {
+    const { exitCode, outputs, log } = await deploy(inputs)
+    if (exitCode !== 0) throw new Error(log)
+    changed.push(outputs['changed'])
+  }
+  await night()
+  const before = { runs: runsOf(units), actions: actions().length }
+  await night()
+  await night()
+  const isUntouched = runsOf(units) === before.runs && actions().length === before.actions
+  execFileSync('systemctl', ['--user', 'stop', units[0]])
+  const stopped = { runs: runsOf(units), actions: actions().length }
+  await night()
+  const whenStopped = actions().slice(stopped.actions)
+  const started = runsOf(units)
+  await night({ redeploy: 'true' })
+  return {
+    changed,
+    isLogged: before.actions > 0,
+    isUntouched,
+    isStarted: started !== stopped.runs && !started.includes('inactive'),
+    isAnyStoppedMeanwhile: whenStopped.some(line => line.includes('Stop')),
+    isRestartedByRedeploy: runsOf(units) !== started,
+  }
+}
+
+function writeConfig({ workspace }: LocalStage): void {
+  writeFileSync(join(workspace.path, 'host-config.yaml'), HOST_CONFIG)
+}
+
+async function watchMarketplace() {
+  const stage = await openStage()
+  try {
+    writeConfig(stage)
+    stage.writePlan(
+      planWith(
+        'action: stop, plugin: greeter',
+        'action: restart, plugin: greeter',
+        'action: healthcheck, plugin: greeter, timeout: 4',
+      ),
+    )
+    await stage.publish('1.0.0', pluginFiles('1.0.0'))
+    return await watch(['app-greeter.service'], inputs =>
+      stage.deploy({ 'host-config': 'host-config.yaml', ...inputs }, { env: ENV }),
+    )
+  } finally {
+    await stage.close()
+  }
+}
+
+async function watchProject() {
+  const stage = await openProjectStage()
+  try {
+    writeConfig(stage)
+    const restarts = `  - {id: cart-up, action: restart, plugin: cart, depends_on: [mailer]}
+  - {id: all-up, action: restart, depends_on: [cart-up]}
+`
+    await stage.publish('1.0.0', projectFiles('1.0.0', { 'deployment/install.yaml': PROJECT_PLAN + restarts }))
+    return await watch(['app-cart.service', 'shop.service'], inputs =>
+      stage.deploy({ 'host-config': 'host-config.yaml', ...inputs }, { env: ENV }),
+    )
+  } finally {
+    await stage.close()
+  }
+}
+
+console.log(JSON.stringify({ marketplace: await watchMarketplace(), project: await watchProject() }))

@@ -1,0 +1,58 @@
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
+
+/**
+ * Starts a user manager in namespaces of its own, out of reach of this machine's systemd, and runs the command line
+ * next to it. Exit code 77: no user manager can be started here.
+ */
+const SESSION = `
+mount -t tmpfs tmpfs /run/systemd 2>&1 && mkdir /run/systemd/system || exit 77
+/lib/systemd/systemd --user --unit=basic.target --log-target=console --log-level=info > "$HOME/log" 2>&1 < /dev/null &
+manager=$!
+for try in $(seq 100); do
+  sleep 0.3
+  systemctl --user is-active --quiet basic.target 2>/dev/null && break
+  kill -0 $manager 2>/dev/null || break
+done
+systemctl --user is-active --quiet basic.target || { echo "no user manager came up"; exit 77; }
+"$@"
+code=$?
+systemctl --user exit
+wait
+exit $code
+`
+
+/** Where a script that runs next to a manager finds the manager's log. */
+export const managerLog = (): string => readFileSync(join(process.env['HOME'] ?? '', 'log'), 'utf8')
+
+/**
+ * Runs a script next to a real user manager that knows these units, and returns what the script prints, parsed as JSON.
+ * Skips the test, and returns undefined, where no such manager can be started. Throws when the script fails.
+ */
+export function runNextToManager(t: TestContext, script: string, units: Readonly<Record<string, string>>): unknown {
+  const folder = temporaryDirectory(t)
+  writeTree(join(folder, 'config/systemd/user'), units)
+  const namespaces = ['--mount', '--cgroup', '--pid', '--fork', '--mount-proc', '--kill-child']
+  const { error, status, stdout, stderr } = spawnSync(
+    'unshare',
+    [...namespaces, 'sh', '-c', SESSION, 'sh', process.execPath, script],
+    {
+      encoding: 'utf8',
+      timeout: 300_000,
+      env: {
+        PATH: process.env['PATH'],
+        HOME: folder,
+        XDG_RUNTIME_DIR: folder,
+        XDG_CONFIG_HOME: join(folder, 'config'),
+      },
+    },
+  )
+  if (status === 0) return JSON.parse(stdout)
+  const isImpossible = error !== undefined || status === 77 || /^unshare:/m.test(stderr)
+  if (!isImpossible) throw new Error(stderr)
+  t.skip(`no user manager of systemd can be started here: ${error ?? stdout + stderr}`)
+  return undefined
+}
