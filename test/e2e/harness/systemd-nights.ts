@@ -1,9 +1,8 @@
 import { execFileSync } from 'node:child_process'
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ActionResult } from '../../../local/runner.ts'
 import type { LocalStage } from '../../../local/stage.ts'
-import { managerLog } from '../../install/services/user-manager.ts'
 import { planWith } from './host-stage.ts'
 import { openProjectStage, PROJECT_PLAN, projectFiles } from './project-stage.ts'
 import { openStage, pluginFiles } from './stage.ts'
@@ -24,11 +23,11 @@ function runsOf(units: readonly string[]): string {
   return execFileSync('systemctl', [...show, ...units], { encoding: 'utf8' })
 }
 
-/** Every line in which the manager says that it starts or stops something. */
-const actions = (): string[] =>
-  managerLog()
+/** What the units have noted: each start and each stop. */
+const eventsSoFar = (): string[] =>
+  readFileSync(join(process.env['XDG_RUNTIME_DIR'] ?? '', 'events'), 'utf8')
+    .trim()
     .split('\n')
-    .filter(line => /Start(?:ing|ed)|Stopp(?:ing|ed)/.test(line))
 
 async function watch(units: readonly [string, ...string[]], deploy: Deploy) {
   const changed: (string | undefined)[] = []
@@ -38,24 +37,18 @@ async function watch(units: readonly [string, ...string[]], deploy: Deploy) {
     changed.push(outputs['changed'])
   }
   await night()
-  const before = { runs: runsOf(units), actions: actions().length }
+  const before = { runs: runsOf(units), events: eventsSoFar().length }
   await night()
   await night()
-  const isUntouched = runsOf(units) === before.runs && actions().length === before.actions
+  const isSameRun = runsOf(units) === before.runs
+  const whileUnchanged = eventsSoFar().slice(before.events)
   execFileSync('systemctl', ['--user', 'stop', units[0]])
-  const stopped = { runs: runsOf(units), actions: actions().length }
+  const stopped = eventsSoFar().length
   await night()
-  const whenStopped = actions().slice(stopped.actions)
-  const started = runsOf(units)
+  const whenStopped = eventsSoFar().slice(stopped)
+  const beforeRedeploy = eventsSoFar().length
   await night({ redeploy: 'true' })
-  return {
-    changed,
-    isLogged: before.actions > 0,
-    isUntouched,
-    isStarted: started !== stopped.runs && !started.includes('inactive'),
-    isAnyStoppedMeanwhile: whenStopped.some(line => line.includes('Stop')),
-    isRestartedByRedeploy: runsOf(units) !== started,
-  }
+  return { changed, isSameRun, whileUnchanged, whenStopped, onRedeploy: eventsSoFar().slice(beforeRedeploy) }
 }
 
 function writeConfig({ workspace }: LocalStage): void {

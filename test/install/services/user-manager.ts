@@ -1,5 +1,4 @@
 import { spawnSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
@@ -10,7 +9,7 @@ import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
  */
 const SESSION = `
 mount -t tmpfs tmpfs /run/systemd 2>&1 && mkdir /run/systemd/system || exit 77
-/lib/systemd/systemd --user --unit=basic.target --log-target=console --log-level=info > "$HOME/log" 2>&1 < /dev/null &
+/lib/systemd/systemd --user --unit=basic.target --log-target=null &
 manager=$!
 for try in $(seq 100); do
   sleep 0.3
@@ -24,9 +23,6 @@ systemctl --user exit
 wait
 exit $code
 `
-
-/** Where a script that runs next to a manager finds the manager's log. */
-export const managerLog = (): string => readFileSync(join(process.env['HOME'] ?? '', 'log'), 'utf8')
 
 /**
  * Runs a script next to a real user manager that knows these units, and returns what the script prints, parsed as JSON.
