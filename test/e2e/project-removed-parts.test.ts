@@ -73,7 +73,7 @@ describe('a part that a new version of a project no longer includes', () => {
     assert.deepEqual(retained(), [[`service mailer of ${PROJECT_ID}`, ['1-1.0.0']]])
     const snapshot = at('.hub-deploy/snapshots/extensions/mailer/1-1.0.0/run.sh')
     assert.equal(readFileSync(snapshot, 'utf8'), 'echo 1.0.0\n')
-    assert.ok(listOwn(stage, 'trees').includes(`${mailer?.tree_digest}.json`))
+    assert.ok(listOwn(stage, 'trees').includes(`${mailer?.tree_record}.tree`))
     await assertSettled(stage.root, () => stage.deploy())
   })
 
