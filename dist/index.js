@@ -17891,6 +17891,8 @@ const snapshotSchema = schemas_extend(installedVersionSchema, {
     name: snapshotNameSchema,
     /** Where it differs from the row's own. */
     origin: exactOptional(originSchema),
+    /** Whether its files had been changed on this host; tree digest and record are those of what is really in it. */
+    modified: exactOptional(literal(true)),
     /** The keep-paths that stayed in it, because nothing replaced it. */
     kept_paths: exactOptional(array(innerPathSchema)),
 });
@@ -18094,13 +18096,19 @@ function isIrreplaceable(row) {
     return row.artifact_sha256 === null || row.kept_paths !== undefined;
 }
 /**
- * Which snapshots stay: the newest `limit`, at least the newest one (the last good version), and all that nobody could
- * fetch again: what we did not install ourselves, and what contains kept paths.
+ * Which snapshots stay: the newest `limit`, at least the newest one (the last good version); as many of those that were
+ * modified on this host, which do not count towards the others; and all that nobody could fetch again: what we did not
+ * install ourselves, and what contains kept paths.
  */
 function chooseRetained(rows, limit) {
-    const firstKept = rows.length - Math.max(limit, 1);
-    const isKept = (row, index) => index >= firstKept || isIrreplaceable(row);
-    return { keep: rows.filter(isKept), discard: rows.filter((row, index) => !isKept(row, index)) };
+    const newestOf = (some) => some.slice(-Math.max(limit, 1));
+    const newest = new Set([...newestOf(rows.filter(isGenuine)), ...newestOf(rows.filter(row => !isGenuine(row)))]);
+    const isKept = (row) => newest.has(row) || isIrreplaceable(row);
+    return { keep: rows.filter(isKept), discard: rows.filter(row => !isKept(row)) };
+}
+/** Whether a snapshot is what was once installed, without later changes on this host. */
+function isGenuine({ modified }) {
+    return modified === undefined;
 }
 function snapshots_listNames(path) {
     try {
@@ -18512,7 +18520,7 @@ function buildRow(context, part) {
     const replaced = findReplaced(context, part, { installed, version });
     const before = installed ?? removed;
     const recorded = before === undefined ? [] : handOver(before, order.origin);
-    const isRetained = order.snapshot || replaced?.artifact_sha256 === null;
+    const isRetained = order.snapshot || replaced?.artifact_sha256 === null || replaced?.modified === true;
     const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained });
     const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed;
     const row = isUnchanged ? installed : newVersion(context, part);
@@ -18556,22 +18564,24 @@ function retain({ deployment }, place, { recorded, replaced, isRetained }) {
 /** Why each snapshot stays or goes. */
 function logRetention({ request, tools }, place, { keep, discard }) {
     const rule = `keep-snapshots is ${request.keepSnapshots}`;
-    const newest = keep.at(-1);
+    const lastGood = keep.findLast(isGenuine);
     for (const row of keep) {
-        const reason = whyIrreplaceable(row) ?? (row === newest ? 'it is the last good one' : rule);
+        const reason = whyIrreplaceable(row) ?? (row === lastGood ? 'it is the last good one' : rule);
         tools.log.info(`Snapshot ${row.name} of ${placeName(place)} stays: ${reason}.`);
     }
     for (const { name } of discard)
         tools.log.info(`Snapshot ${name} of ${placeName(place)} will be removed: ${rule}.`);
 }
-function whyIrreplaceable({ kept_paths: kept, artifact_sha256: sha256 }) {
+function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 }) {
     if (kept !== undefined)
         return `it contains ${kept.join(', ')} of this host`;
+    if (modified)
+        return 'it contains changes that were made on this host';
     return sha256 === null ? 'no hub can supply it again' : undefined;
 }
 /** The row of the snapshot to which the part's old tree was moved, if it was. */
 function findReplaced({ results, order }, part, { installed, version }) {
-    const name = results.get(placeName(part))?.snapshot;
+    const { snapshot: name, modified } = results.get(placeName(part)) ?? {};
     if (name === undefined)
         return undefined;
     return {
@@ -18579,13 +18589,14 @@ function findReplaced({ results, order }, part, { installed, version }) {
         version,
         project_version: installed?.project_version ?? null,
         artifact_sha256: installed?.artifact_sha256 ?? null,
-        ...identityOf(installed ?? { tree_digest: null }),
+        ...identityOf(modified ?? installed ?? { tree_digest: null }),
         installed_at: installed?.installed_at ?? null,
         deployment_id: installed?.deployment_id ?? null,
         run_url: installed?.run_url ?? null,
         ...(installed && !isFrom(installed, order.origin)
             ? { origin: { contract: installed.contract, slug: installed.slug } }
             : {}),
+        ...(modified === undefined ? {} : { modified: true }),
     };
 }
 function newVersion({ deployment, order, results }, part) {
@@ -18965,7 +18976,9 @@ function isCache(path) {
 async function isSame(recorded, found, digestOf) {
     if (!isSameKind(recorded, found) || recorded.content !== found.content)
         return false;
-    if (found.kind === 'link' || (recorded.stamp !== undefined && recorded.stamp === found.stamp))
+    if (found.kind === 'link' ||
+        found.kind === 'other' ||
+        (recorded.stamp !== undefined && recorded.stamp === found.stamp))
         return true;
     try {
         return (await digestOf(found.path)) === recorded.sha256;
@@ -19056,6 +19069,17 @@ const workflowRunSchema = schemas_lazy(() => object({
     actor: nullable(schemas_string()),
     url: nullable(schemas_string()),
 }));
+/** How an installed part differed from what was installed; paths relative to its tree. */
+const driftEntrySchema = schemas_lazy(() => object({
+    shelf: schemas_enum(['plugins', 'extensions']),
+    id: idSchema,
+    version: nullable(schemas_string()),
+    added: array(schemas_string()),
+    removed: array(schemas_string()),
+    changed: array(schemas_string()),
+    /** How many more paths there are; absent when all are listed. */
+    omitted: exactOptional(schemas_int().check(_positive())),
+}));
 /** What is known of a deployment, as the journal and the local report contain it; nulls are what is not known yet. */
 const deploymentFactsSchema = schemas_lazy(() => object({
     deployment_id: schemas_uuid(),
@@ -19076,6 +19100,8 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     plugins: exactOptional(array(object({ id: schemas_string(), version: schemas_string() }))),
     /** The pinned key that signed a project: base64 of the 32 bytes. */
     signer_public_key: exactOptional(schemas_string()),
+    /** The parts whose files differed before the deployment; absent where that is not known. */
+    drift: exactOptional(array(driftEntrySchema)),
     host_id: schemas_string(),
     started_at: timeSchema,
     run: workflowRunSchema,
@@ -19129,10 +19155,12 @@ function redactRecord(record, redact) {
     }
 }
 const END_WORDS = new Set(['outcome', 'completed_at', 'code', 'step']);
+const DRIFT_WORDS = new Set(['shelf', 'id', 'version']);
 const FOREIGN_FACTS = ['version', 'previous_version', 'repo'];
 function withoutSecrets(facts, redact) {
     const hasSecret = (name) => redact(facts[name] ?? '') !== (facts[name] ?? '');
-    return Object.fromEntries(FOREIGN_FACTS.filter(hasSecret).map(name => [name, null]));
+    const drift = facts.drift?.map(entry => redactTexts(entry, redact, DRIFT_WORDS));
+    return { ...Object.fromEntries(FOREIGN_FACTS.filter(hasSecret).map(name => [name, null])), ...(drift && { drift }) };
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/local-report.js
@@ -19165,6 +19193,7 @@ function buildLocalReport(record, end, reported) {
     return {
         schema: 1,
         ...facts,
+        drift: facts.drift ?? [],
         ...end,
         status: reportStatusOf(end.outcome),
         state: states.at(-1)?.state ?? 'pending',
@@ -19394,6 +19423,152 @@ function conclude({ record, tools }, thrown) {
         plannedSteps: record.plannedSteps,
         error,
     };
+}
+
+;// CONCATENATED MODULE: ./build/install/host/drift.js
+
+
+
+
+
+
+/**
+ * How the files of an installed plugin or extension differ from those that were installed, apart from keep-paths and
+ * bytecode caches. Nothing in any of the three lists means that every file and symlink has the bytes, mode and target
+ * that were installed, and that there is no other. A file that was touched, or replaced by a copy, has not changed.
+ * Undefined means that this is not known, because nothing is recorded, or (with a warning) the record or the tree
+ * cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason once it is aborted.
+ * Reads only the files whose inode or times have changed.
+ */
+async function findDrift(folder, tree, signal) {
+    return await compareInstalled(folder, tree, { signal });
+}
+/** The same, as thorough as asked. */
+async function compareInstalled(folder, tree, { signal, byContent = false }) {
+    const { layout, log } = folder;
+    let identity;
+    try {
+        identity = findInstalled(readInstalled(layout), tree);
+        const record = identity && readTreeRecord(layout, identity);
+        if (record === undefined)
+            return undefined;
+        const hostTree = { root: installPath(layout, tree), keepPaths: tree.keepPaths };
+        return await compareTree(hostTree, byContent ? withoutStamps(record) : record, signal);
+    }
+    catch (error) {
+        signal?.throwIfAborted();
+        log.warning(`${placeName(tree)} is not compared with what was installed. ${reasonOf(error, layout, identity)}`);
+        return undefined;
+    }
+}
+function* withoutStamps(record) {
+    for (const item of record)
+        yield { ...item, stamp: undefined };
+}
+function reasonOf(error, layout, identity) {
+    if (!(error instanceof TreeRecordDamage) || identity === undefined)
+        return toDeployError(error).message;
+    return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/drift-check.js
+
+
+/** Compares each installed tree with its record, once in a deployment; see `findDrift`. */
+class DriftCheck {
+    #setting;
+    #found = new Map();
+    constructor(setting) {
+        this.#setting = setting;
+    }
+    /** As `findDrift` has found it at the first call for this place. */
+    async of({ shelf, id }) {
+        const { keepPaths, signal } = this.#setting;
+        const name = placeName({ shelf, id });
+        const found = this.#found.get(name) ?? findDrift(this.#setting, { shelf, id, keepPaths }, signal);
+        this.#found.set(name, found);
+        return await found;
+    }
+}
+/** Whether there is any difference. */
+function isModified(drift) {
+    return drift !== undefined && drift.added.length + drift.removed.length + drift.changed.length > 0;
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/drift-names.js
+
+const MAX_NAMES = 20;
+/** Up to 20 of the files that differ, each with its part and how it differs, and how many more there are. */
+function listDrift(entries) {
+    const all = entries.flatMap(entry => {
+        const inWords = (how) => entry[how].map(path => `${placeName(entry)}/${path} (${how})`);
+        return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
+    });
+    const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
+    const names = all.slice(0, MAX_NAMES);
+    return { names, more: all.length - names.length + omitted };
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/report-drift.js
+
+
+
+
+
+const MAX_NAME_CHARS = 150;
+/** In one report, of all parts together: a tree that a tool has rewritten may differ in every file. */
+const MAX_REPORTED_PATHS = 500;
+/**
+ * Does some work, and meanwhile compares what is installed in these places with its record. Warns of what differs and
+ * adds it to the report before it returns or throws as the work does. Never fails for another reason.
+ */
+async function besideDriftCheck(deployment, places, work) {
+    // A cancel ends both.
+    const [done] = await Promise.allSettled([work, reportDrift(deployment, places)]);
+    if (done.status === 'rejected')
+        throw done.reason;
+    return done.value;
+}
+/**
+ * Warns, once for all, of installed files that are not as they were installed, and adds them to the report; those that
+ * are in it already are not repeated. Throws only the reason of a cancel.
+ */
+async function reportDrift(deployment, places) {
+    const { record, tools } = deployment;
+    const { drift: known = [] } = record.facts;
+    const found = [];
+    for (const place of places.filter(place => !known.some(entry => placeName(entry) === placeName(place)))) {
+        const difference = await deployment.drift.of(place);
+        if (isModified(difference))
+            found.push(entryOf(deployment, place, difference));
+    }
+    if (found.length === 0)
+        return;
+    tools.log.warning(describeDrift(found));
+    await record.update({ drift: bounded([...known, ...found]) });
+}
+function entryOf({ layout }, { shelf, id }, difference) {
+    const version = findInstalled(readInstalled(layout), { shelf, id })?.version ?? null;
+    return { shelf, id, version, ...difference };
+}
+function bounded(entries) {
+    let room = MAX_REPORTED_PATHS;
+    return entries.map(({ omitted: before = 0, ...entry }) => {
+        let omitted = before;
+        const take = (paths) => {
+            const taken = paths.slice(0, room);
+            room -= taken.length;
+            omitted += paths.length - taken.length;
+            return taken;
+        };
+        const [changed, removed, added] = [take(entry.changed), take(entry.removed), take(entry.added)];
+        return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
+    });
+}
+function describeDrift(entries) {
+    const { names, more } = listDrift(entries);
+    const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
+    return `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}. What this deployment replaces stays as a snapshot.`;
 }
 
 ;// CONCATENATED MODULE: ./build/core/byte-shortage.js
@@ -20062,52 +20237,6 @@ function summarise(failures) {
     return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`;
 }
 
-;// CONCATENATED MODULE: ./build/install/host/drift.js
-
-
-
-
-
-
-/**
- * How the files of an installed plugin or extension differ from those that were installed, apart from keep-paths and
- * bytecode caches. Nothing in any of the three lists means that every file and symlink has the bytes, mode and target
- * that were installed, and that there is no other. A file that was touched, or replaced by a copy, has not changed.
- * Undefined means that this is not known, because nothing is recorded, or (with a warning) the record or the tree
- * cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason once it is aborted.
- * Reads only the files whose inode or times have changed.
- */
-async function findDrift(folder, tree, signal) {
-    return await compareInstalled(folder, tree, { signal });
-}
-/** The same, as thorough as asked. */
-async function compareInstalled(folder, tree, { signal, byContent = false }) {
-    const { layout, log } = folder;
-    let identity;
-    try {
-        identity = findInstalled(readInstalled(layout), tree);
-        const record = identity && readTreeRecord(layout, identity);
-        if (record === undefined)
-            return undefined;
-        const hostTree = { root: installPath(layout, tree), keepPaths: tree.keepPaths };
-        return await compareTree(hostTree, byContent ? withoutStamps(record) : record, signal);
-    }
-    catch (error) {
-        signal?.throwIfAborted();
-        log.warning(`${placeName(tree)} is not compared with what was installed. ${reasonOf(error, layout, identity)}`);
-        return undefined;
-    }
-}
-function* withoutStamps(record) {
-    for (const item of record)
-        yield { ...item, stamp: undefined };
-}
-function reasonOf(error, layout, identity) {
-    if (!(error instanceof TreeRecordDamage) || identity === undefined)
-        return toDeployError(error).message;
-    return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`;
-}
-
 ;// CONCATENATED MODULE: ./build/install/host/drift-note.js
 
 
@@ -20129,7 +20258,10 @@ function noteDrift(stagingFolder, place, drift) {
     const path = driftNotePath(stagingFolder, place);
     if (drift === undefined || pathExistsSync(path))
         return;
-    const note = [...drift.removed, ...drift.changed].map(different => [different, stateOf(place.root, different)]);
+    const note = [...drift.added, ...drift.removed, ...drift.changed].map(different => [
+        different,
+        stateOf(place.root, different),
+    ]);
     (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify(note), { flag: 'wx', mode: 0o600 });
 }
 /** The note; undefined when there is none, or a power cut has left none. */
@@ -22620,6 +22752,7 @@ function keyOf(service) {
 
 
 
+
 /**
  * Rolls a deployment back: first the files, then the services as they were, which then run the old files. Compares the
  * restored tree with its record, and runs the plan's health checks on the old version. Never throws: what is wrong is
@@ -22636,10 +22769,10 @@ async function rollBack(request) {
     }
     if (!wasChanged && request.services.length === 0)
         return { outcome: 'failed', rollback: null };
-    const damage = await findDamage(request).catch(error => [
-        `The restored files could not be compared with their record: ${toDeployError(error).message}`,
-    ]);
-    const verified = damage === undefined ? null : damage.length === 0;
+    const { damage, verified } = await verifyRestored(request).catch(error => ({
+        damage: [`The restored files could not be compared with their record: ${toDeployError(error).message}`],
+        verified: false,
+    }));
     const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now';
     const { healthy, problems } = await restoreAndCheckServices(request, starts);
     return {
@@ -22648,7 +22781,7 @@ async function rollBack(request) {
             : wasChanged || request.services.some(wasDisturbed)
                 ? 'rolled_back'
                 : 'failed',
-        rollback: { restored: true, problems: [...(damage ?? []), ...problems], verified, healthy },
+        rollback: { restored: true, problems: [...damage, ...problems], verified, healthy },
     };
 }
 async function restoreAndCheckServices(request, starts) {
@@ -22676,25 +22809,28 @@ function leftAlone({ action, service }) {
     return `${describeService(service)} was not restored after the plan's ${action}, because the old files are not back.`;
 }
 /**
- * The recorded files of the old version that are missing or different, and became so since they were noted; earlier
- * differences are the host's own and only logged. Undefined when there is nothing to compare with.
+ * Damaged are the recorded files of the old version that are missing or different, and became so since the deployment
+ * began; a tree with earlier differences is only not verified.
  */
-async function findDamage(request) {
-    const found = await Promise.all(request.places.map(place => findDamageIn(place, request)));
-    const compared = found.filter(damage => damage !== undefined);
-    return compared.length === 0 ? undefined : compared.flat();
+async function verifyRestored(request) {
+    const found = await Promise.all(request.places.map(place => verifyPlace(place, request)));
+    const restored = found.filter(verification => verification !== undefined);
+    const damage = restored.flatMap(verification => verification.damage);
+    const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true);
+    return { damage, verified: damage.length > 0 ? false : isAll || null };
 }
-async function findDamageIn(place, { layout, log, keepPaths, stagingFolder, byContent }) {
+/** Undefined where nothing is in the place. */
+async function verifyPlace(place, { layout, log, keepPaths, stagingFolder, byContent }) {
+    const root = installPath(layout, place);
     const note = readDriftNote(stagingFolder, place);
     const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, { byContent }));
     if (note === undefined || found === undefined)
-        return undefined;
-    const different = [...found.removed, ...found.changed];
-    const damage = different.filter(path => isDamaged(note, installPath(layout, place), path));
-    const drift = different.length - damage.length;
-    if (drift > 0)
-        log.notice(`${drift} files of the restored version had been changed on this host before this deployment.`);
-    return damage.map(path => `${place.shelf}/${place.id}/${path} is not as it was installed`);
+        return pathExistsSync(root) ? { damage: [], verified: null } : undefined;
+    if (note.size > 0)
+        log.notice(`The files of ${placeName(place)} are not verified: some had been changed before this deployment.`);
+    const damaged = [...found.removed, ...found.changed].filter(path => isDamaged(note, root, path));
+    const damage = damaged.map(path => `${placeName(place)}/${path} is not as it was before the deployment`);
+    return { damage, verified: note.size > 0 ? null : damage.length === 0 };
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/cancelled-end.js
@@ -23982,9 +24118,10 @@ function readBytes(path) {
 
 ;// CONCATENATED MODULE: ./build/install/transaction/record.js
 
-/** `onFacts` gets each fact as soon as it is known. */
+/** `onFacts` gets each fact as soon as it is known, except the names of the host's own files. */
 function createDeploymentRecord(initial, states, onFacts = () => { }) {
-    onFacts(initial);
+    const know = ({ drift: _, ...words }) => onFacts(words);
+    know(initial);
     let facts = initial;
     let journal;
     const known = { states: [...states], steps: [], plannedSteps: [] };
@@ -23995,7 +24132,7 @@ function createDeploymentRecord(initial, states, onFacts = () => { }) {
         ...known,
         async update(more) {
             facts = { ...facts, ...more };
-            onFacts(more);
+            know(more);
             await journal?.append({ record: 'facts', facts: more });
         },
         async enter(change) {
@@ -24180,7 +24317,8 @@ async function recover(host) {
     const journal = openJournal(layout.journal, host.redact);
     try {
         const record = recordFromJournal(begin.facts, records);
-        host.know(record.facts);
+        const { drift: _, ...words } = record.facts;
+        host.know(words);
         return await recoverRun(host, { begin, records, journal, record });
     }
     finally {
@@ -25233,8 +25371,87 @@ async function moveToSnapshot({ deployment, transaction }, place, version) {
     return { name, path };
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/install-part.js
+;// CONCATENATED MODULE: ./build/install/host/modified-tree.js
 
+
+
+
+
+
+/** As many as an archive may need. */
+const MAX_LINKS = 40;
+/**
+ * The items of a tree as it is now, in order, without keep-paths. Reads only the files that are not as they were
+ * recorded. Follows no symlink: one counts with the bytes of the file that it leads to inside the tree, if there is one.
+ * Throws what reading the record throws, the system's error, and the signal's reason once it is aborted.
+ */
+async function describeTree({ root, keepPaths }, record, signal) {
+    const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), []];
+    for (const { recorded, found } of pairUp(record, scanTree(root, isBelow(keepPaths)))) {
+        if (found !== undefined) {
+            const sha256 = isFile(found)
+                ? (knownDigest(recorded, found) ?? (await digester.sha256(`${root}/${found.path}`)))
+                : undefined;
+            items.push({ ...found, sha256 });
+        }
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+    return withLinkedDigests(items);
+}
+function isFile({ kind }) {
+    return kind !== 'link' && kind !== 'other';
+}
+function knownDigest(recorded, { content, stamp }) {
+    return recorded?.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined;
+}
+function withLinkedDigests(items) {
+    const byPath = new Map(items.map(item => [item.path, item]));
+    return items.map(item => (item.kind === 'link' ? { ...item, sha256: digestBehind(item, byPath) } : item));
+}
+function digestBehind(link, byPath) {
+    let item = link;
+    for (let links = 0; item?.kind === 'link' && links < MAX_LINKS; links++)
+        item = byPath.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(item.path), item.content));
+    return item?.sha256;
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/replaced-tree.js
+
+
+
+
+
+
+
+
+/**
+ * Notes, before an installed tree is moved away, how it differs from what was installed, for a rollback. Where it
+ * differs, records it as it is, and returns its identity: no tree digest where it cannot be read (with a warning).
+ * Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
+ */
+async function noteReplaced({ deployment, stagingFolder }, { shelf, id }) {
+    const { layout, request, tools } = deployment;
+    const place = { shelf, id };
+    const drift = await deployment.drift.of(place);
+    const root = installPath(layout, place);
+    noteDrift(stagingFolder, { ...place, root }, drift);
+    if (!isModified(drift) || !pathExistsSync(root))
+        return undefined;
+    try {
+        const identity = findInstalled(readInstalled(layout), place);
+        const record = (identity && readTreeRecord(layout, identity)) ?? [];
+        const items = await describeTree({ root, keepPaths: request.keepPaths }, record, tools.signal);
+        return await writeTreeRecord(layout, items, tools.signal);
+    }
+    catch (error) {
+        tools.signal.throwIfAborted();
+        tools.log.warning(`${placeName(place)} is kept without a record of its files. ${toDeployError(error).message}`);
+        return { tree_digest: null };
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/install-part.js
 
 
 
@@ -25259,23 +25476,26 @@ function keepPart({ deployment, results }, part) {
 async function installPart(context, part) {
     const { layout, tools } = context.deployment;
     const path = installPath(layout, part);
-    const tree = { shelf: part.shelf, id: part.id, keepPaths: context.deployment.request.keepPaths };
-    const drift = await findDrift({ layout, log: tools.log }, tree, tools.signal);
-    noteDrift(context.stagingFolder, { ...tree, root: path }, drift);
     const isThere = pathExistsSync(path);
     const keeper = isThere ? path : part.leftBehind;
     const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper);
-    const [recorded] = await Promise.all([recordTree(context, part), syncTree(part.staged, tools.signal)]);
+    const [modified, recorded] = await Promise.all([
+        noteReplaced(context, part),
+        recordTree(context, part),
+        syncTree(part.staged, tools.signal),
+    ]);
     tools.signal.throwIfAborted();
     if (!pathExistsSync((0,external_node_path_namespaceObject.dirname)(path)))
         await context.transaction.apply({ type: 'make_directory', path: part.shelf });
     const snapshot = pathExistsSync(path) ? await moveToSnapshot(context, part, part.previous.version) : undefined;
-    context.results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name });
+    context.results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, modified });
     const from = isThere ? snapshot?.path : part.leftBehind;
     // The old version may have made some only now.
     const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, snapshot.path);
     await carryOver(context, part, { from, kept: [...new Set([...kept, ...late])] });
     await context.transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, part.staged), to: placeName(part) });
+    if (modified !== undefined && part.previous.installed?.artifact_sha256 === part.artifactSha256)
+        tools.log.notice(`${path} was repaired: ${snapshot?.path} contains its changed files.`);
     tools.log.info(`${path} is now ${part.version} (tree digest ${recorded.tree_digest}).`);
     return 'done';
 }
@@ -25762,7 +25982,6 @@ function buildStep(written, position) {
 
 
 
-
 /**
  * Removes a part that the new version does not contain: stops its service, where one runs and no remaining part shares
  * it, and moves its tree to the snapshots. Does nothing where the tree is gone already. Throws DeploymentError
@@ -25780,12 +25999,10 @@ async function removePart(context, part) {
     // Refuse what could not be restored before anything is touched.
     findMovablePaths({ root: path, keepPaths: request.keepPaths });
     requireSwitchable(context.deployment, part);
-    const tree = { ...placeOf(installed), keepPaths: request.keepPaths };
-    const drift = await findDrift({ layout, log: tools.log }, tree, tools.signal);
-    noteDrift(context.stagingFolder, { ...tree, root: path }, drift);
+    const modified = await noteReplaced(context, part);
     await stopService(context, part);
     const snapshot = await moveToSnapshot(context, part, installed.version);
-    context.results.set(placeName(part), { snapshot: snapshot.name });
+    context.results.set(placeName(part), { snapshot: snapshot.name, modified });
     tools.log.notice(`${path} (${installed.version}) was removed, because this version does not contain it.`);
     const settings = settingsPath(layout, part);
     if (pathExistsSync(settings))
@@ -25955,6 +26172,7 @@ function reportTimeout(signal) {
 
 
 
+
 function startDeployment(request, tools, { transitions, facts, sender }) {
     const machine = createStateMachine(transitions, 'pending', tools.now);
     const host = hostOf(tools, { ...request, sender }, tools.signal);
@@ -25966,6 +26184,7 @@ function startDeployment(request, tools, { transitions, facts, sender }) {
         layout: host.layout,
         record,
         host,
+        drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: request.keepPaths, signal: tools.signal }),
         get state() {
             return machine.current;
         },
@@ -26680,7 +26899,7 @@ function stateFor({ installed, version }, origin) {
  * Refuses a place that another known plugin, service or project has: DeploymentError `place_taken`. With
  * `allowTakeover`, warns instead. Names the kept paths that others have left there.
  */
-function verifyPlace(previous, { origin, allowTakeover }, log) {
+function previous_install_verifyPlace(previous, { origin, allowTakeover }, log) {
     const { place, installed, removed } = previous;
     for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
         const owner = snapshot.origin ?? removed;
@@ -26701,7 +26920,7 @@ function verifyPlace(previous, { origin, allowTakeover }, log) {
 function verifyProjectPlace(layout, place, claim) {
     for (const shelf of ['plugins', 'extensions']) {
         const other = readPreviousInstall(layout, { shelf, id: place.id });
-        verifyPlace(other, claim, claim.log);
+        previous_install_verifyPlace(other, claim, claim.log);
         if (other.installed !== undefined || !pathExistsSync(installPath(layout, other.place)))
             continue;
         if (!claim.allowTakeover)
@@ -29641,7 +29860,6 @@ function isSuccessOf(line, { origin, sha256 }) {
 
 
 
-
 const PLUGIN_YAML = 'plugin.yaml';
 /**
  * What is installed in a place, if extracting this artifact would give exactly that: it came from these bytes, by the
@@ -29671,9 +29889,8 @@ async function keepIfIntact(deployment, part, origin) {
     return { ...facts, intact: identityOf(installed) };
 }
 /** Whether what is installed has every recorded file as it was recorded. What is there as well does no harm. */
-async function isIntact({ layout, request, tools }, { shelf, id }) {
-    const tree = { shelf, id, keepPaths: request.keepPaths };
-    const drift = await findDrift({ layout, log: tools.log }, tree, tools.signal);
+async function isIntact(deployment, place) {
+    const drift = await deployment.drift.of(place);
     return drift?.removed.length === 0 && drift.changed.length === 0;
 }
 function readRecordedFiles({ layout }, installed) {
@@ -29800,7 +30017,7 @@ async function findTarget(deployment, plan) {
     const place = { shelf, id: plan.id };
     const previous = readPreviousInstall(layout, place);
     await record.update({ previous_version: previous.version });
-    verifyPlace(previous, { origin: originOf(deployment), allowTakeover: request.allowTakeover }, tools.log);
+    previous_install_verifyPlace(previous, { origin: originOf(deployment), allowTakeover: request.allowTakeover }, tools.log);
     if (!request.dryRun)
         checkHost(deployment, place);
     return { plan, previous };
@@ -29945,6 +30162,7 @@ function noticeNoSigning({ request, tools }) {
 
 
 
+
 /**
  * Deploys one plugin or service by the marketplace contract. However it ends, the host runs exactly the old version or
  * exactly the new one (or the outcome says `inconsistent`), the local report says which, and the hub gets a report,
@@ -29977,7 +30195,8 @@ class MarketplaceFlow {
         const file = openPrivateFileSync(tools.runner.temporaryFolder);
         try {
             await deployment.enter('fetching');
-            const fetched = await fetchArtifact(deployment, target, file.fd);
+            const fetch = fetchArtifact(deployment, target, file.fd);
+            const fetched = await besideDriftCheck(deployment, [target.previous.place], fetch);
             await deployment.enter('verifying_signature');
             const verified = await verifyArtifact(deployment, fetched);
             await deployment.enter('extracting');
@@ -32431,7 +32650,22 @@ function readAuthorities(read) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/runner/version-move.js
+/** From which version to which a deployment that succeeded has gone. */
+function describeMove({ previous_version: before, changed, drift = [], ...report }) {
+    const after = report.version ?? report.requested_version ?? 'unknown';
+    if (before === null)
+        return `first install of ${after}`;
+    if (before !== after)
+        return `${before} → ${after}`;
+    if (drift.length === 0)
+        return `${after} was already installed`;
+    return changed ? `${after} was repaired` : `${after} is installed, but its files differ from what was installed`;
+}
+
 ;// CONCATENATED MODULE: ./build/runner/deploy-summary.js
+
+
 
 
 
@@ -32445,6 +32679,7 @@ function buildDeploySummary({ report, reportPath, plannedSteps, error }) {
         ...deploy_summary_failure(report, error),
         ...problemList(error),
         ...rollback(report),
+        ...drift(report),
         table(['State', 'Entered', 'Duration'], states(report)),
         ...(report.steps.length > 0 ? [table(['Step', 'Action', 'Result', 'Duration'], steps(report))] : []),
         ...(plannedSteps.length > 0
@@ -32470,9 +32705,7 @@ function move(report) {
     const after = cell(report.version ?? report.requested_version ?? 'unknown');
     if (report.outcome !== 'success')
         return `${after}${before === null ? '' : ` (was ${cell(before)})`}`;
-    if (before === null)
-        return `first install of ${after}`;
-    return before === report.version ? `${after} was already installed` : `${cell(before)} → ${after}`;
+    return cell(describeMove(report));
 }
 function wordFor({ outcome, changed, state }) {
     if (outcome !== 'success' || changed)
@@ -32519,6 +32752,14 @@ function problemList(error) {
         .map(({ file, line, column, message }) => `- ${code(`${file}:${line}:${column}`)} ${cell(message)}`);
     const more = error.problems.length - lines.length;
     return [[...lines, ...(more > 0 ? [`- and ${more} more, which the log lists`] : [])].join('\n')];
+}
+/** What was not as it was installed before the deployment. */
+function drift({ drift: entries = [] }) {
+    const { names, more } = listDrift(entries);
+    if (names.length === 0)
+        return [];
+    const listed = names.map(name => code(name)).join(', ');
+    return [`⚠️ Files on this host were not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`];
 }
 function rollback(report) {
     if (report.rollback === null)
@@ -32760,6 +33001,7 @@ function textsIn(value) {
 
 
 
+
 /** What the post step knows of the main step's run. */
 const RUN_STATE = 'deployment-id';
 /**
@@ -32806,9 +33048,8 @@ class ActionStep {
         this.#files.saveState('locked', 'false');
         this.#setOutputs(result);
         await this.#files.addSummary(buildDeploySummary(result));
-        const { outcome, previous_version: previous, version, error } = result.report;
-        const change = previous === null ? `first install of ${version}` : `${previous} → ${version}`;
-        this.#log.info(`Outcome: ${outcome}${error === null ? `, ${change}` : ''}.`);
+        const { outcome, error } = result.report;
+        this.#log.info(`Outcome: ${outcome}${error === null ? `, ${describeMove(result.report)}` : ''}.`);
         if (outcome !== 'success' || result.error !== undefined) {
             process.exitCode = 1;
             const cause = result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`);
@@ -35599,6 +35840,7 @@ function readManifest(content) {
 
 
 
+
 /**
  * Deploys one project by the proposed contract: all its plugins and extensions in one transaction. However it ends, the
  * host runs exactly the old version or exactly the new one (or the outcome says `inconsistent`). A report that the hub
@@ -35633,7 +35875,7 @@ class ProjectFlow {
         await deployment.enter('requesting_artifact');
         const offer = await requestArtifact(deployment);
         await deployment.enter('downloading');
-        const sealed = await downloadSealed(deployment, offer);
+        const sealed = await besideDriftCheck(deployment, readInstalledParts(deployment, request.projectId), downloadSealed(deployment, offer));
         await deployment.enter('verifying_signature');
         const verified = await verifySealed(deployment, offer, sealed);
         await deployment.enter('obtaining_key');
@@ -35647,6 +35889,8 @@ class ProjectFlow {
         const project = await verifyProject(deployment, offer.version, extracted);
         await deployment.enter('validating_project');
         const order = await plan_orderInstallation(deployment, { ...project, artifactSha256: verified.sha256 }, hostConfig);
+        // Another's part, which this project takes over.
+        await reportDrift(deployment, order.parts);
         record.planSteps(order.steps);
         await deployment.enter('resolving_sequence');
         for (const { shelf, id } of order.removals)

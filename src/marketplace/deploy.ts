@@ -1,6 +1,7 @@
 import type { DeploymentTools, TerminalState } from '../install/deployment/deployment.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
 import { rehearseDeployment } from '../install/deployment/rehearse.ts'
+import { besideDriftCheck } from '../install/deployment/report-drift.ts'
 import { type EndedDeployment, type Flow, runDeployment } from '../install/deployment/run.ts'
 import type { HostSession } from '../install/deployment/session.ts'
 import { openPrivateFileSync } from '../install/files/private-file.ts'
@@ -52,7 +53,8 @@ class MarketplaceFlow implements Flow<ReadyArtifactPlan> {
     const file = openPrivateFileSync(tools.runner.temporaryFolder)
     try {
       await deployment.enter('fetching')
-      const fetched = await fetchArtifact(deployment, target, file.fd)
+      const fetch = fetchArtifact(deployment, target, file.fd)
+      const fetched = await besideDriftCheck(deployment, [target.previous.place], fetch)
       await deployment.enter('verifying_signature')
       const verified = await verifyArtifact(deployment, fetched)
       await deployment.enter('extracting')

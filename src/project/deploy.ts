@@ -2,6 +2,7 @@ import { DeploymentError } from '../core/errors.ts'
 import { type HostConfig, parseHostConfigSlowly } from '../core/plan/host-config.ts'
 import type { DeploymentTools, TerminalState } from '../install/deployment/deployment.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
+import { besideDriftCheck, reportDrift } from '../install/deployment/report-drift.ts'
 import { type EndedDeployment, type Flow, runDeployment } from '../install/deployment/run.ts'
 import type { HostSession } from '../install/deployment/session.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
@@ -10,7 +11,7 @@ import { runSteps } from '../install/steps/run-steps.ts'
 import { noticeSettings } from '../install/steps/settings-notices.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { type ProjectDeployment, startDeployment } from './deployment.ts'
-import { checkInstalledParts, noteInstalledVersion } from './installed-parts.ts'
+import { checkInstalledParts, noteInstalledVersion, readInstalledParts } from './installed-parts.ts'
 import { requestArtifact } from './offer.ts'
 import { orderInstallation } from './plan.ts'
 import type { ProjectRequest } from './request.ts'
@@ -55,7 +56,11 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
     await deployment.enter('requesting_artifact')
     const offer = await requestArtifact(deployment)
     await deployment.enter('downloading')
-    const sealed = await downloadSealed(deployment, offer)
+    const sealed = await besideDriftCheck(
+      deployment,
+      readInstalledParts(deployment, request.projectId),
+      downloadSealed(deployment, offer),
+    )
     await deployment.enter('verifying_signature')
     const verified = await verifySealed(deployment, offer, sealed)
     await deployment.enter('obtaining_key')
@@ -69,6 +74,8 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
     const project = await verifyProject(deployment, offer.version, extracted)
     await deployment.enter('validating_project')
     const order = await orderInstallation(deployment, { ...project, artifactSha256: verified.sha256 }, hostConfig)
+    // Another's part, which this project takes over.
+    await reportDrift(deployment, order.parts)
     record.planSteps(order.steps)
     await deployment.enter('resolving_sequence')
     for (const { shelf, id } of order.removals)

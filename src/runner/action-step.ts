@@ -16,6 +16,7 @@ import type { InputProblem } from './input-reader.ts'
 import { createRunnerFiles, type RunnerFiles } from './runner-files.ts'
 import { createRunnerLog, type RunnerLog } from './runner-log.ts'
 import { createSecretKeeper } from './secret-keeper.ts'
+import { describeMove } from './version-move.ts'
 
 /** What the post step knows of the main step's run. */
 const RUN_STATE = 'deployment-id'
@@ -82,9 +83,8 @@ export class ActionStep {
     this.#files.saveState('locked', 'false')
     this.#setOutputs(result)
     await this.#files.addSummary(buildDeploySummary(result))
-    const { outcome, previous_version: previous, version, error } = result.report
-    const change = previous === null ? `first install of ${version}` : `${previous} → ${version}`
-    this.#log.info(`Outcome: ${outcome}${error === null ? `, ${change}` : ''}.`)
+    const { outcome, error } = result.report
+    this.#log.info(`Outcome: ${outcome}${error === null ? `, ${describeMove(result.report)}` : ''}.`)
     if (outcome !== 'success' || result.error !== undefined) {
       process.exitCode = 1
       const cause = result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`)

@@ -2,9 +2,11 @@ import { SourceError } from '../core/document/source-problem.ts'
 import type { DeployError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Outcome } from '../core/outcome.ts'
+import { listDrift } from '../install/reports/drift-names.ts'
 import type { LocalReport } from '../install/reports/local-report.ts'
 import type { PlannedStep } from '../install/transaction/record.ts'
 import { rollbackProblems } from './rollback-problems.ts'
+import { describeMove } from './version-move.ts'
 
 export interface SummaryFacts {
   report: LocalReport
@@ -25,6 +27,7 @@ export function buildDeploySummary({ report, reportPath, plannedSteps, error }: 
     ...failure(report, error),
     ...problemList(error),
     ...rollback(report),
+    ...drift(report),
     table(['State', 'Entered', 'Duration'], states(report)),
     ...(report.steps.length > 0 ? [table(['Step', 'Action', 'Result', 'Duration'], steps(report))] : []),
     ...(plannedSteps.length > 0
@@ -52,8 +55,7 @@ function move(report: LocalReport): string {
   const before = report.previous_version
   const after = cell(report.version ?? report.requested_version ?? 'unknown')
   if (report.outcome !== 'success') return `${after}${before === null ? '' : ` (was ${cell(before)})`}`
-  if (before === null) return `first install of ${after}`
-  return before === report.version ? `${after} was already installed` : `${cell(before)} → ${after}`
+  return cell(describeMove(report))
 }
 
 function wordFor({ outcome, changed, state }: LocalReport): string {
@@ -102,6 +104,14 @@ function problemList(error: DeployError | undefined): string[] {
     .map(({ file, line, column, message }) => `- ${code(`${file}:${line}:${column}`)} ${cell(message)}`)
   const more = error.problems.length - lines.length
   return [[...lines, ...(more > 0 ? [`- and ${more} more, which the log lists`] : [])].join('\n')]
+}
+
+/** What was not as it was installed before the deployment. */
+function drift({ drift: entries = [] }: LocalReport): string[] {
+  const { names, more } = listDrift(entries)
+  if (names.length === 0) return []
+  const listed = names.map(name => code(name)).join(', ')
+  return [`⚠️ Files on this host were not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`]
 }
 
 function rollback(report: LocalReport): string[] {

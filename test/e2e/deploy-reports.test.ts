@@ -63,6 +63,7 @@ describe('the local report', () => {
       artifact_sha256: outputs['artifact-sha256'],
       artifact_size: report.artifact_size,
       repo: null,
+      drift: [],
       host_id: 'host-1',
       status: 'success',
       outcome: 'success',

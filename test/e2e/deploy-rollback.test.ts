@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { chmodSync, existsSync, readFileSync } from 'node:fs'
+import { chmodSync, existsSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
@@ -80,10 +80,19 @@ describe('a step that fails after the switch', () => {
     assert.equal(existsSync(join(stage.root, 'plugins/greeter.env')), false)
     assert.deepEqual(listHost(stage.root), before)
     assert.deepEqual(listOwn(stage, 'snapshots/plugins/greeter'), [])
-    assert.equal(readLocalReport(result).rollback?.verified, true)
+    // Somebody had added a file.
+    assert.equal(readLocalReport(result).rollback?.verified, null)
     assert.match(result.summary, /Rolled back/)
     const row = acceptedReports(stage).at(-1)
     assert.deepEqual([row?.version, row?.status], ['2.0.0', 'rolled_back'])
+  })
+
+  it('verifies the old version where nobody had changed it', async () => {
+    await installOld()
+    rmSync(join(stage.root, 'plugins/greeter/notes.txt'))
+    const result = await stage.deploy()
+    assert.equal(readLocalReport(result).rollback?.verified, true)
+    assert.match(result.summary, /the restored files match their record/)
   })
 
   it('can be repeated, and succeeds once its cause is gone', async () => {

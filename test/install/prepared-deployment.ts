@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { FLOWS } from '../../src/actions/flows.ts'
 import type { DeploymentTools } from '../../src/install/deployment/deployment.ts'
+import { DriftCheck } from '../../src/install/host/drift-check.ts'
 import { type Layout, type Place, stagingPath } from '../../src/install/host/layout.ts'
 import type { PreviousInstall } from '../../src/install/host/previous-install.ts'
 import type { Host } from '../../src/install/reports/host.ts'
@@ -83,12 +84,9 @@ export function deploymentOf(
   layout: Layout,
   more: { request?: Partial<HostRequest>; tools?: Partial<DeploymentTools> } = {},
 ): Deployment {
-  return {
-    request: requestOf(layout, more.request),
-    tools: toolsOf(more.tools),
-    layout,
-    record: newRecord(),
-  }
+  const [request, tools] = [requestOf(layout, more.request), toolsOf(more.tools)]
+  const drift = new DriftCheck({ layout, log: tools.log, keepPaths: request.keepPaths, signal: tools.signal })
+  return { request, tools, layout, record: newRecord(), drift }
 }
 
 /** What the steps of a plan work with: an order without steps or parts, an open journal, an empty staging folder. */

@@ -1,6 +1,7 @@
 import { createStateMachine, type Transitions } from '../../core/state-machine.ts'
 import type { Wire } from '../../net/wire.ts'
 import { hearSignals } from '../files/time-slice.ts'
+import { DriftCheck } from '../host/drift-check.ts'
 import { layoutOf } from '../host/layout.ts'
 import type { ClosedDeployment } from '../reports/close.ts'
 import { type Flows, type Host, reportTimeout } from '../reports/host.ts'
@@ -66,6 +67,7 @@ export function startDeployment<State extends string>(
     layout: host.layout,
     record,
     host,
+    drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: request.keepPaths, signal: tools.signal }),
     get state() {
       return machine.current
     },

@@ -11,7 +11,7 @@ import {
 } from '../host/installed.ts'
 import { presentPaths } from '../host/keep-paths.ts'
 import { type Place, placeName, snapshotsPath } from '../host/layout.ts'
-import { chooseRetained, existingSnapshots, type Retention, withKeptPaths } from '../host/snapshots.ts'
+import { chooseRetained, existingSnapshots, isGenuine, type Retention, withKeptPaths } from '../host/snapshots.ts'
 import { identityOf } from '../host/tree-record.ts'
 import type { InstalledPart, Part } from '../steps/part.ts'
 import type { StepContext } from '../steps/step-context.ts'
@@ -45,7 +45,7 @@ function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
   const replaced = findReplaced(context, part, { installed, version })
   const before = installed ?? removed
   const recorded = before === undefined ? [] : handOver(before, order.origin)
-  const isRetained = order.snapshot || replaced?.artifact_sha256 === null
+  const isRetained = order.snapshot || replaced?.artifact_sha256 === null || replaced?.modified === true
   const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained })
   const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed
   const row = isUnchanged ? installed : newVersion(context, part)
@@ -113,16 +113,17 @@ function retain(
 /** Why each snapshot stays or goes. */
 function logRetention({ request, tools }: Deployment, place: Place, { keep, discard }: Retention): void {
   const rule = `keep-snapshots is ${request.keepSnapshots}`
-  const newest = keep.at(-1)
+  const lastGood = keep.findLast(isGenuine)
   for (const row of keep) {
-    const reason = whyIrreplaceable(row) ?? (row === newest ? 'it is the last good one' : rule)
+    const reason = whyIrreplaceable(row) ?? (row === lastGood ? 'it is the last good one' : rule)
     tools.log.info(`Snapshot ${row.name} of ${placeName(place)} stays: ${reason}.`)
   }
   for (const { name } of discard) tools.log.info(`Snapshot ${name} of ${placeName(place)} will be removed: ${rule}.`)
 }
 
-function whyIrreplaceable({ kept_paths: kept, artifact_sha256: sha256 }: SnapshotRow): string | undefined {
+function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 }: SnapshotRow): string | undefined {
   if (kept !== undefined) return `it contains ${kept.join(', ')} of this host`
+  if (modified) return 'it contains changes that were made on this host'
   return sha256 === null ? 'no hub can supply it again' : undefined
 }
 
@@ -132,20 +133,21 @@ function findReplaced(
   part: Place,
   { installed, version }: { installed: InstalledRow | undefined; version: string | null },
 ): SnapshotRow | undefined {
-  const name = results.get(placeName(part))?.snapshot
+  const { snapshot: name, modified } = results.get(placeName(part)) ?? {}
   if (name === undefined) return undefined
   return {
     name,
     version,
     project_version: installed?.project_version ?? null,
     artifact_sha256: installed?.artifact_sha256 ?? null,
-    ...identityOf(installed ?? { tree_digest: null }),
+    ...identityOf(modified ?? installed ?? { tree_digest: null }),
     installed_at: installed?.installed_at ?? null,
     deployment_id: installed?.deployment_id ?? null,
     run_url: installed?.run_url ?? null,
     ...(installed && !isFrom(installed, order.origin)
       ? { origin: { contract: installed.contract, slug: installed.slug } }
       : {}),
+    ...(modified === undefined ? {} : { modified: true }),
   }
 }
 

@@ -68,7 +68,8 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
   const journal = openJournal(layout.journal, host.redact)
   try {
     const record = recordFromJournal(begin.facts, records)
-    host.know(record.facts)
+    const { drift: _, ...words } = record.facts
+    host.know(words)
     return await recoverRun(host, { begin, records, journal, record })
   } finally {
     journal.close()

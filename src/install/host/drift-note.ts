@@ -29,7 +29,10 @@ export function noteDrift(
 ): void {
   const path = driftNotePath(stagingFolder, place)
   if (drift === undefined || pathExistsSync(path)) return
-  const note = [...drift.removed, ...drift.changed].map(different => [different, stateOf(place.root, different)])
+  const note = [...drift.added, ...drift.removed, ...drift.changed].map(different => [
+    different,
+    stateOf(place.root, different),
+  ])
   writeFileSync(path, JSON.stringify(note), { flag: 'wx', mode: 0o600 })
 }
 

@@ -38,6 +38,8 @@ const snapshotSchema = z.extend(installedVersionSchema, {
   name: snapshotNameSchema,
   /** Where it differs from the row's own. */
   origin: z.exactOptional(originSchema),
+  /** Whether its files had been changed on this host; tree digest and record are those of what is really in it. */
+  modified: z.exactOptional(z.literal(true)),
   /** The keep-paths that stayed in it, because nothing replaced it. */
   kept_paths: z.exactOptional(z.array(innerPathSchema)),
 })

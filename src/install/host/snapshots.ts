@@ -38,13 +38,20 @@ export function isIrreplaceable(row: SnapshotRow): boolean {
 }
 
 /**
- * Which snapshots stay: the newest `limit`, at least the newest one (the last good version), and all that nobody could
- * fetch again: what we did not install ourselves, and what contains kept paths.
+ * Which snapshots stay: the newest `limit`, at least the newest one (the last good version); as many of those that were
+ * modified on this host, which do not count towards the others; and all that nobody could fetch again: what we did not
+ * install ourselves, and what contains kept paths.
  */
 export function chooseRetained(rows: readonly SnapshotRow[], limit: number): Retention {
-  const firstKept = rows.length - Math.max(limit, 1)
-  const isKept = (row: SnapshotRow, index: number): boolean => index >= firstKept || isIrreplaceable(row)
-  return { keep: rows.filter(isKept), discard: rows.filter((row, index) => !isKept(row, index)) }
+  const newestOf = (some: readonly SnapshotRow[]): readonly SnapshotRow[] => some.slice(-Math.max(limit, 1))
+  const newest = new Set([...newestOf(rows.filter(isGenuine)), ...newestOf(rows.filter(row => !isGenuine(row)))])
+  const isKept = (row: SnapshotRow): boolean => newest.has(row) || isIrreplaceable(row)
+  return { keep: rows.filter(isKept), discard: rows.filter(row => !isKept(row)) }
+}
+
+/** Whether a snapshot is what was once installed, without later changes on this host. */
+export function isGenuine({ modified }: SnapshotRow): boolean {
+  return modified === undefined
 }
 
 function listNames(path: string): string[] {

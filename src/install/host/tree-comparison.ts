@@ -16,7 +16,7 @@ export interface TreeDifference {
 }
 
 /** What the record and the tree have at one path; one of the two may be missing. */
-interface Pair {
+export interface Pair {
   readonly recorded?: RecordedItem | undefined
   readonly found?: FoundItem | undefined
 }
@@ -58,7 +58,12 @@ async function isSame(
   digestOf: (path: string) => Promise<string>,
 ): Promise<boolean> {
   if (!isSameKind(recorded, found) || recorded.content !== found.content) return false
-  if (found.kind === 'link' || (recorded.stamp !== undefined && recorded.stamp === found.stamp)) return true
+  if (
+    found.kind === 'link' ||
+    found.kind === 'other' ||
+    (recorded.stamp !== undefined && recorded.stamp === found.stamp)
+  )
+    return true
   try {
     return (await digestOf(found.path)) === recorded.sha256
   } catch (error) {
@@ -74,7 +79,10 @@ function isSameKind({ kind }: RecordedItem, found: FoundItem): boolean {
 }
 
 /** Merges two lists in tree order. An empty pair is a pause. */
-function* pairUp(record: Iterable<RecordedItem>, tree: Iterator<FoundItem | undefined>): Generator<Pair, undefined> {
+export function* pairUp(
+  record: Iterable<RecordedItem>,
+  tree: Iterator<FoundItem | undefined>,
+): Generator<Pair, undefined> {
   let found = tree.next()
   for (const recorded of record) {
     for (; !found.done; found = tree.next()) {

@@ -40,6 +40,7 @@ export function buildLocalReport(record: DeploymentRecord, end: DeploymentEnd, r
   return {
     schema: 1,
     ...facts,
+    drift: facts.drift ?? [],
     ...end,
     status: reportStatusOf(end.outcome),
     state: states.at(-1)?.state ?? 'pending',

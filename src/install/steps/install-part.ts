@@ -2,14 +2,13 @@ import { dirname, join, relative } from 'node:path'
 import { makeOpenDirectorySync, syncTree } from '../files/durable-files.ts'
 import { hearSignals } from '../files/time-slice.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import { findDrift } from '../host/drift.ts'
-import { noteDrift } from '../host/drift-note.ts'
 import { dropShipped, findKeptPaths } from '../host/keep-paths.ts'
 import { installPath, placeName } from '../host/layout.ts'
 import { requireMovableTree } from '../host/switchable.ts'
 import { type RecordedTree, stagedItems, writeTreeRecord } from '../host/tree-record.ts'
 import { moveToSnapshot } from './move-to-snapshot.ts'
 import type { IntactPart, NewPart } from './part.ts'
+import { noteReplaced } from './replaced-tree.ts'
 import type { StepEnd } from './run-steps.ts'
 import type { StepContext } from './step-context.ts'
 
@@ -30,22 +29,25 @@ export function keepPart({ deployment, results }: StepContext, part: IntactPart)
 export async function installPart(context: StepContext, part: NewPart): Promise<StepEnd> {
   const { layout, tools } = context.deployment
   const path = installPath(layout, part)
-  const tree = { shelf: part.shelf, id: part.id, keepPaths: context.deployment.request.keepPaths }
-  const drift = await findDrift({ layout, log: tools.log }, tree, tools.signal)
-  noteDrift(context.stagingFolder, { ...tree, root: path }, drift)
   const isThere = pathExistsSync(path)
   const keeper = isThere ? path : part.leftBehind
   const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper)
-  const [recorded] = await Promise.all([recordTree(context, part), syncTree(part.staged, tools.signal)])
+  const [modified, recorded] = await Promise.all([
+    noteReplaced(context, part),
+    recordTree(context, part),
+    syncTree(part.staged, tools.signal),
+  ])
   tools.signal.throwIfAborted()
   if (!pathExistsSync(dirname(path))) await context.transaction.apply({ type: 'make_directory', path: part.shelf })
   const snapshot = pathExistsSync(path) ? await moveToSnapshot(context, part, part.previous.version) : undefined
-  context.results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name })
+  context.results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, modified })
   const from = isThere ? snapshot?.path : part.leftBehind
   // The old version may have made some only now.
   const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, snapshot.path)
   await carryOver(context, part, { from, kept: [...new Set([...kept, ...late])] })
   await context.transaction.apply({ type: 'move', from: relative(layout.root, part.staged), to: placeName(part) })
+  if (modified !== undefined && part.previous.installed?.artifact_sha256 === part.artifactSha256)
+    tools.log.notice(`${path} was repaired: ${snapshot?.path} contains its changed files.`)
   tools.log.info(`${path} is now ${part.version} (tree digest ${recorded.tree_digest}).`)
   return 'done'
 }

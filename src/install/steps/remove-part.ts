@@ -1,8 +1,6 @@
 import type { HostConfig } from '../../core/plan/host-config.ts'
 import { DEFAULT_HEALTHCHECK_SECONDS } from '../../core/plan/plan-step.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import { findDrift } from '../host/drift.ts'
-import { noteDrift } from '../host/drift-note.ts'
 import { placeOf, readInstalled } from '../host/installed.ts'
 import { findMovablePaths } from '../host/keep-paths.ts'
 import { installPath, placeName, settingsPath } from '../host/layout.ts'
@@ -12,6 +10,7 @@ import { describeService, projectServiceOf, type Service, serviceOf } from '../s
 import { readServiceState } from '../services/supervise.ts'
 import { moveToSnapshot } from './move-to-snapshot.ts'
 import type { InstalledPart } from './part.ts'
+import { noteReplaced } from './replaced-tree.ts'
 import type { StepEnd } from './run-steps.ts'
 import type { StepContext } from './step-context.ts'
 
@@ -32,12 +31,10 @@ export async function removePart(context: StepContext, part: InstalledPart): Pro
   // Refuse what could not be restored before anything is touched.
   findMovablePaths({ root: path, keepPaths: request.keepPaths })
   requireSwitchable(context.deployment, part)
-  const tree = { ...placeOf(installed), keepPaths: request.keepPaths }
-  const drift = await findDrift({ layout, log: tools.log }, tree, tools.signal)
-  noteDrift(context.stagingFolder, { ...tree, root: path }, drift)
+  const modified = await noteReplaced(context, part)
   await stopService(context, part)
   const snapshot = await moveToSnapshot(context, part, installed.version)
-  context.results.set(placeName(part), { snapshot: snapshot.name })
+  context.results.set(placeName(part), { snapshot: snapshot.name, modified })
   tools.log.notice(`${path} (${installed.version}) was removed, because this version does not contain it.`)
   const settings = settingsPath(layout, part)
   if (pathExistsSync(settings)) tools.log.notice(`${settings} is yours and stays: remove it when nothing needs it.`)

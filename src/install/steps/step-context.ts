@@ -28,6 +28,8 @@ export interface PartResult {
   readonly tree?: TreeIdentity
   /** The snapshot to which the replaced or removed tree was moved, if any. */
   readonly snapshot?: string | undefined
+  /** What is in that snapshot, if the tree had been modified on this host. */
+  readonly modified?: TreeIdentity | undefined
 }
 
 /** What the steps of a plan work with. */

@@ -1,5 +1,6 @@
 import type { Log } from '../../core/log.ts'
 import type { Settings } from '../../core/plan/settings.ts'
+import type { DriftCheck } from '../host/drift-check.ts'
 import type { Layout } from '../host/layout.ts'
 import type { WorkflowRun } from './facts.ts'
 import type { DeploymentRecord } from './record.ts'
@@ -59,4 +60,6 @@ export interface Deployment {
   readonly tools: Tools
   readonly layout: Layout
   readonly record: DeploymentRecord
+  /** How the installed files differ from what was installed. */
+  readonly drift: DriftCheck
 }

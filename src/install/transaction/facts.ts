@@ -15,6 +15,21 @@ export const workflowRunSchema = z.lazy(() =>
 )
 export type WorkflowRun = z.infer<typeof workflowRunSchema>
 
+/** How an installed part differed from what was installed; paths relative to its tree. */
+const driftEntrySchema = z.lazy(() =>
+  z.object({
+    shelf: z.enum(['plugins', 'extensions']),
+    id: idSchema,
+    version: z.nullable(z.string()),
+    added: z.array(z.string()),
+    removed: z.array(z.string()),
+    changed: z.array(z.string()),
+    /** How many more paths there are; absent when all are listed. */
+    omitted: z.exactOptional(z.int().check(z.positive())),
+  }),
+)
+export type DriftEntry = z.infer<typeof driftEntrySchema>
+
 /** What is known of a deployment, as the journal and the local report contain it; nulls are what is not known yet. */
 export const deploymentFactsSchema = z.lazy(() =>
   z.object({
@@ -36,6 +51,8 @@ export const deploymentFactsSchema = z.lazy(() =>
     plugins: z.exactOptional(z.array(z.object({ id: z.string(), version: z.string() }))),
     /** The pinned key that signed a project: base64 of the 32 bytes. */
     signer_public_key: z.exactOptional(z.string()),
+    /** The parts whose files differed before the deployment; absent where that is not known. */
+    drift: z.exactOptional(z.array(driftEntrySchema)),
     host_id: z.string(),
     started_at: timeSchema,
     run: workflowRunSchema,

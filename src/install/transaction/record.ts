@@ -34,13 +34,14 @@ export interface DeploymentRecord {
   startJournal(where: JournalPlace, extra: JournalExtra): Promise<Journal>
 }
 
-/** `onFacts` gets each fact as soon as it is known. */
+/** `onFacts` gets each fact as soon as it is known, except the names of the host's own files. */
 export function createDeploymentRecord(
   initial: DeploymentFacts,
   states: readonly StateChange<string>[],
   onFacts: (facts: unknown) => void = () => {},
 ): DeploymentRecord {
-  onFacts(initial)
+  const know = ({ drift: _, ...words }: Partial<DeploymentFacts>): void => onFacts(words)
+  know(initial)
   let facts = initial
   let journal: Journal | undefined
   const known = { states: [...states], steps: [] as StepEntry[], plannedSteps: [] as PlannedStep[] }
@@ -51,7 +52,7 @@ export function createDeploymentRecord(
     ...known,
     async update(more) {
       facts = { ...facts, ...more }
-      onFacts(more)
+      know(more)
       await journal?.append({ record: 'facts', facts: more })
     },
     async enter(change) {

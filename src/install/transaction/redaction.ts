@@ -43,11 +43,13 @@ export function redactRecord(record: JournalRecord, redact: Redact): JournalReco
 }
 
 const END_WORDS: ReadonlySet<string> = new Set(['outcome', 'completed_at', 'code', 'step'])
+const DRIFT_WORDS: ReadonlySet<string> = new Set(['shelf', 'id', 'version'])
 const FOREIGN_FACTS = ['version', 'previous_version', 'repo'] as const
 
 type PartialFacts = { [K in keyof DeploymentFacts]?: DeploymentFacts[K] | undefined }
 
 function withoutSecrets(facts: PartialFacts, redact: Redact): Partial<DeploymentFacts> {
   const hasSecret = (name: (typeof FOREIGN_FACTS)[number]): boolean => redact(facts[name] ?? '') !== (facts[name] ?? '')
-  return Object.fromEntries(FOREIGN_FACTS.filter(hasSecret).map(name => [name, null]))
+  const drift = facts.drift?.map(entry => redactTexts(entry, redact, DRIFT_WORDS) as typeof entry)
+  return { ...Object.fromEntries(FOREIGN_FACTS.filter(hasSecret).map(name => [name, null])), ...(drift && { drift }) }
 }

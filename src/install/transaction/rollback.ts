@@ -1,8 +1,9 @@
 import { toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
 import { compareInstalled } from '../host/drift.ts'
 import { isDamaged, readDriftNote } from '../host/drift-note.ts'
-import { installPath, type Layout, type Place } from '../host/layout.ts'
+import { installPath, type Layout, type Place, placeName } from '../host/layout.ts'
 import { findUnhealthy } from '../services/check-health.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
 import { describeService } from '../services/service.ts'
@@ -50,10 +51,10 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
     return { outcome: 'inconsistent', rollback: { restored: false, problems, verified: null, healthy: null } }
   }
   if (!wasChanged && request.services.length === 0) return { outcome: 'failed', rollback: null }
-  const damage = await findDamage(request).catch(error => [
-    `The restored files could not be compared with their record: ${toDeployError(error).message}`,
-  ])
-  const verified = damage === undefined ? null : damage.length === 0
+  const { damage, verified } = await verifyRestored(request).catch(error => ({
+    damage: [`The restored files could not be compared with their record: ${toDeployError(error).message}`],
+    verified: false,
+  }))
   const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now'
   const { healthy, problems } = await restoreAndCheckServices(request, starts)
   return {
@@ -63,7 +64,7 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
         : wasChanged || request.services.some(wasDisturbed)
           ? 'rolled_back'
           : 'failed',
-    rollback: { restored: true, problems: [...(damage ?? []), ...problems], verified, healthy },
+    rollback: { restored: true, problems: [...damage, ...problems], verified, healthy },
   }
 }
 
@@ -95,27 +96,39 @@ function leftAlone({ action, service }: ServiceChange): string {
   return `${describeService(service)} was not restored after the plan's ${action}, because the old files are not back.`
 }
 
-/**
- * The recorded files of the old version that are missing or different, and became so since they were noted; earlier
- * differences are the host's own and only logged. Undefined when there is nothing to compare with.
- */
-async function findDamage(request: RollbackRequest): Promise<string[] | undefined> {
-  const found = await Promise.all(request.places.map(place => findDamageIn(place, request)))
-  const compared = found.filter(damage => damage !== undefined)
-  return compared.length === 0 ? undefined : compared.flat()
+/** How the restored trees compare with their records. */
+interface Verification {
+  /** Null when nothing was compared, or not everything is known to be as it was installed. */
+  readonly verified: boolean | null
+  /** One sentence each. */
+  readonly damage: readonly string[]
 }
 
-async function findDamageIn(
+/**
+ * Damaged are the recorded files of the old version that are missing or different, and became so since the deployment
+ * began; a tree with earlier differences is only not verified.
+ */
+async function verifyRestored(request: RollbackRequest): Promise<Verification> {
+  const found = await Promise.all(request.places.map(place => verifyPlace(place, request)))
+  const restored = found.filter(verification => verification !== undefined)
+  const damage = restored.flatMap(verification => verification.damage)
+  const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true)
+  return { damage, verified: damage.length > 0 ? false : isAll || null }
+}
+
+/** Undefined where nothing is in the place. */
+async function verifyPlace(
   place: Place,
   { layout, log, keepPaths, stagingFolder, byContent }: RollbackRequest,
-): Promise<string[] | undefined> {
+): Promise<Verification | undefined> {
+  const root = installPath(layout, place)
   const note = readDriftNote(stagingFolder, place)
   const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, { byContent }))
-  if (note === undefined || found === undefined) return undefined
-  const different = [...found.removed, ...found.changed]
-  const damage = different.filter(path => isDamaged(note, installPath(layout, place), path))
-  const drift = different.length - damage.length
-  if (drift > 0)
-    log.notice(`${drift} files of the restored version had been changed on this host before this deployment.`)
-  return damage.map(path => `${place.shelf}/${place.id}/${path} is not as it was installed`)
+  if (note === undefined || found === undefined)
+    return pathExistsSync(root) ? { damage: [], verified: null } : undefined
+  if (note.size > 0)
+    log.notice(`The files of ${placeName(place)} are not verified: some had been changed before this deployment.`)
+  const damaged = [...found.removed, ...found.changed].filter(path => isDamaged(note, root, path))
+  const damage = damaged.map(path => `${placeName(place)}/${path} is not as it was before the deployment`)
+  return { damage, verified: note.size > 0 ? null : damage.length === 0 }
 }

@@ -63,6 +63,23 @@ describe('chooseRetained', () => {
     )
   })
 
+  const modified = { modified: true } as const
+
+  it('counts what was modified on the host by itself, so that it pushes no genuine version out', () => {
+    const rows = [
+      snapshotOf('1'),
+      snapshotOf('2', modified),
+      snapshotOf('3', modified),
+      snapshotOf('4'),
+      snapshotOf('5', modified),
+    ]
+    const namesFor = (limit: number): string[] => chooseRetained(rows, limit).keep.map(row => row.name)
+    assert.deepEqual(namesFor(0), ['4', '5'])
+    assert.deepEqual(namesFor(1), ['4', '5'])
+    assert.deepEqual(namesFor(2), ['1', '3', '4', '5'])
+    assert.deepEqual(namesFor(3), ['1', '2', '3', '4', '5'])
+  })
+
   it('keeps nothing of nothing', () => assert.deepEqual(chooseRetained([], 3), { keep: [], discard: [] }))
 })
 

@@ -125,9 +125,29 @@ describe('rollBack', () => {
       const { layout, place } = await makeRestored(t)
       damage(place)
       await begin(layout)
-      assert.equal((await rolledBack(layout, async () => true)).outcome, 'rolled_back')
+      const { outcome, rollback } = await rolledBack(layout, async () => true)
+      assert.deepEqual([outcome, rollback?.verified, rollback?.problems], ['rolled_back', null, []])
     })
   }
+
+  it('does not call a tree verified to which a file was added before the deployment', async t => {
+    const { layout, place } = await makeRestored(t)
+    writeTree(place, { 'by-hand': '' })
+    await begin(layout)
+    assert.equal((await rolledBack(layout, async () => true)).rollback?.verified, null)
+  })
+
+  it('does not call several trees verified of which one has no record', async t => {
+    const { layout } = await makeRestored(t)
+    await begin(layout)
+    mkdirSync(join(layout.root, 'extensions/other'), { recursive: true })
+    const places = [PLACE, { shelf: 'extensions', id: 'other' } as const]
+    const request = { layout, log: collectLog(), places, keepPaths: ['data'], stagingFolder: layout.staging }
+    const rest = { byContent: false, services: [], healthchecks: [], undo: async () => true }
+    assert.equal((await rollBack({ ...request, ...rest })).rollback?.verified, null)
+    rmSync(join(layout.root, 'extensions/other'), { recursive: true })
+    assert.equal((await rollBack({ ...request, ...rest })).rollback?.verified, true)
+  })
 
   it('does not report an earlier missing file as damage because kept paths moved in the same folder', async t => {
     const { layout, place } = await makeRestored(t)

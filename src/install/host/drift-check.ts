@@ -1,0 +1,33 @@
+import { findDrift, type RecordFolder } from './drift.ts'
+import { type Place, placeName } from './layout.ts'
+import type { TreeDifference } from './tree-comparison.ts'
+
+/** What a check works with. */
+export interface DriftCheckSetting extends RecordFolder {
+  readonly keepPaths: readonly string[]
+  readonly signal: AbortSignal
+}
+
+/** Compares each installed tree with its record, once in a deployment; see `findDrift`. */
+export class DriftCheck {
+  readonly #setting: DriftCheckSetting
+  readonly #found = new Map<string, Promise<TreeDifference | undefined>>()
+
+  constructor(setting: DriftCheckSetting) {
+    this.#setting = setting
+  }
+
+  /** As `findDrift` has found it at the first call for this place. */
+  async of({ shelf, id }: Place): Promise<TreeDifference | undefined> {
+    const { keepPaths, signal } = this.#setting
+    const name = placeName({ shelf, id })
+    const found = this.#found.get(name) ?? findDrift(this.#setting, { shelf, id, keepPaths }, signal)
+    this.#found.set(name, found)
+    return await found
+  }
+}
+
+/** Whether there is any difference. */
+export function isModified(drift: TreeDifference | undefined): drift is TreeDifference {
+  return drift !== undefined && drift.added.length + drift.removed.length + drift.changed.length > 0
+}

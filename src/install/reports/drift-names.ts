@@ -1,0 +1,16 @@
+import { placeName } from '../host/layout.ts'
+import type { DriftEntry } from '../transaction/facts.ts'
+
+const MAX_NAMES = 20
+
+/** Up to 20 of the files that differ, each with its part and how it differs, and how many more there are. */
+export function listDrift(entries: readonly DriftEntry[]): { names: string[]; more: number } {
+  const all = entries.flatMap(entry => {
+    const inWords = (how: 'changed' | 'removed' | 'added'): string[] =>
+      entry[how].map(path => `${placeName(entry)}/${path} (${how})`)
+    return [...inWords('changed'), ...inWords('removed'), ...inWords('added')]
+  })
+  const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0)
+  const names = all.slice(0, MAX_NAMES)
+  return { names, more: all.length - names.length + omitted }
+}

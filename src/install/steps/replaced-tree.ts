@@ -1,0 +1,36 @@
+import { toDeployError } from '../../core/errors.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
+import { isModified } from '../host/drift-check.ts'
+import { noteDrift } from '../host/drift-note.ts'
+import { findInstalled, readInstalled } from '../host/installed.ts'
+import { installPath, type Place, placeName } from '../host/layout.ts'
+import { describeTree } from '../host/modified-tree.ts'
+import { readTreeRecord, type TreeIdentity, writeTreeRecord } from '../host/tree-record.ts'
+import type { StepContext } from './step-context.ts'
+
+/**
+ * Notes, before an installed tree is moved away, how it differs from what was installed, for a rollback. Where it
+ * differs, records it as it is, and returns its identity: no tree digest where it cannot be read (with a warning).
+ * Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
+ */
+export async function noteReplaced(
+  { deployment, stagingFolder }: Pick<StepContext, 'deployment' | 'stagingFolder'>,
+  { shelf, id }: Place,
+): Promise<TreeIdentity | undefined> {
+  const { layout, request, tools } = deployment
+  const place = { shelf, id }
+  const drift = await deployment.drift.of(place)
+  const root = installPath(layout, place)
+  noteDrift(stagingFolder, { ...place, root }, drift)
+  if (!isModified(drift) || !pathExistsSync(root)) return undefined
+  try {
+    const identity = findInstalled(readInstalled(layout), place)
+    const record = (identity && readTreeRecord(layout, identity)) ?? []
+    const items = await describeTree({ root, keepPaths: request.keepPaths }, record, tools.signal)
+    return await writeTreeRecord(layout, items, tools.signal)
+  } catch (error) {
+    tools.signal.throwIfAborted()
+    tools.log.warning(`${placeName(place)} is kept without a record of its files. ${toDeployError(error).message}`)
+    return { tree_digest: null }
+  }
+}

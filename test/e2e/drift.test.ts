@@ -1,0 +1,225 @@
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import type { ActionResult } from '../../local/runner.ts'
+import type { InstalledRow, RemovedRow, SnapshotRow } from '../../src/install/host/installed.ts'
+import { filesWith } from './harness/changing-parts.ts'
+import { commandsIn, listOwn, readLocalReport } from './harness/evidence.ts'
+import { openProjectStage, type ProjectStage } from './harness/project-stage.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
+
+type AnyStage = Pick<Stage, 'root'>
+
+function edit(stage: AnyStage, files: Record<string, string>): void {
+  writeFiles(stage.root, files)
+}
+
+function readRecord({ root }: AnyStage): { installed: InstalledRow[]; removed?: RemovedRow[] } {
+  return JSON.parse(readFileSync(join(root, '.hub-deploy/installed.json'), 'utf8'))
+}
+
+function snapshotsOf(stage: AnyStage): SnapshotRow[] {
+  const { installed, removed = [] } = readRecord(stage)
+  return [...installed, ...removed].flatMap(row => row.snapshots)
+}
+
+/** The warnings of drift. */
+function warnings({ log }: ActionResult): string[] {
+  return commandsIn(log, 'warning').filter(line => line.includes('not as they were installed'))
+}
+
+describe('files that were changed on the host since they were installed', () => {
+  let stage: Stage
+  beforeEach(async () => {
+    stage = await openStage()
+    await stage.publish('1.0.0', pluginFiles('1.0.0', { 'src/old.py': 'old' }))
+    await deployed()
+  })
+  afterEach(() => stage.close())
+
+  async function deployed(inputs: Record<string, string> = {}): Promise<ActionResult> {
+    const result = await stage.deploy(inputs)
+    assert.equal(result.exitCode, 0, result.log)
+    return result
+  }
+
+  async function update(version: string, inputs: Record<string, string> = {}): Promise<ActionResult> {
+    await stage.publish(version, pluginFiles(version, { 'src/old.py': 'old' }))
+    return await deployed(inputs)
+  }
+
+  function driftByHand(): void {
+    edit(stage, { 'plugins/greeter/src/main.py': 'by hand', 'plugins/greeter/src/extra.py': 'more' })
+    rmSync(join(stage.root, 'plugins/greeter/src/old.py'))
+  }
+
+  const DRIFT = [
+    {
+      shelf: 'plugins',
+      id: 'greeter',
+      version: '1.0.0',
+      added: ['src/extra.py'],
+      removed: ['src/old.py'],
+      changed: ['src/main.py'],
+    },
+  ]
+
+  it('are named in one warning, in the summary and in the report of the update that replaces them', async () => {
+    driftByHand()
+    const result = await update('1.1.0')
+    const names =
+      'greeter/src/main.py (changed), plugins/greeter/src/old.py (removed), plugins/greeter/src/extra.py (added)'
+    assert.equal(warnings(result).length, 1)
+    assert.ok(warnings(result)[0]?.includes(names), result.log)
+    for (const path of ['src/main.py', 'src/old.py', 'src/extra.py'])
+      assert.ok(result.summary.includes(`plugins/greeter/${path}`), result.summary)
+    assert.deepEqual(readLocalReport(result).drift, DRIFT)
+  })
+
+  it('stay as a modified snapshot with a record of their own, also where the plan retains nothing', async () => {
+    stage.writePlan(PLUGIN_PLAN.replace('snapshot: true, ', ''))
+    const [before] = readRecord(stage).installed
+    driftByHand()
+    await update('1.1.0')
+    const [snapshot] = snapshotsOf(stage)
+    assert.deepEqual([snapshot?.name, snapshot?.modified], ['1-1.0.0', true])
+    assert.notEqual(snapshot?.tree_digest, before?.tree_digest)
+    assert.ok(listOwn(stage, 'trees').includes(`${snapshot?.tree_record}.tree`))
+    const kept = join(stage.root, '.hub-deploy/snapshots/plugins/greeter/1-1.0.0/src/main.py')
+    assert.equal(readFileSync(kept, 'utf8'), 'by hand')
+    await update('1.2.0')
+    assert.deepEqual(listOwn(stage, 'snapshots/plugins/greeter'), ['1-1.0.0'])
+  })
+
+  it('never push out a genuine snapshot, nor become the last good one', async () => {
+    for (const version of ['1.1.0', '1.2.0', '1.3.0', '1.4.0']) {
+      edit(stage, { 'plugins/greeter/src/main.py': `by hand before ${version}` })
+      const { log } = await update(version, { 'keep-snapshots': '2' })
+      assert.doesNotMatch(log, /last good/)
+    }
+    assert.deepEqual(listOwn(stage, 'snapshots/plugins/greeter'), ['3-1.2.0', '4-1.3.0'])
+    await update('1.5.0', { 'keep-snapshots': '1' })
+    const result = await update('1.6.0', { 'keep-snapshots': '1' })
+    assert.deepEqual(listOwn(stage, 'snapshots/plugins/greeter'), ['4-1.3.0', '6-1.5.0'])
+    assert.match(result.log, /4-1\.3\.0 of plugins\/greeter stays: it contains changes that were made on this host/)
+    assert.match(result.log, /6-1\.5\.0 of plugins\/greeter stays: it is the last good one/)
+  })
+
+  it('are repaired by the same version, which the summary and the log say', async () => {
+    edit(stage, { 'plugins/greeter/src/main.py': 'by hand' })
+    const result = await deployed()
+    assert.equal(result.outputs['changed'], 'true')
+    assert.match(result.summary, /Deployed: greeter 1\.0\.0 was repaired/)
+    assert.match(result.log, /Outcome: success, 1\.0\.0 was repaired\./)
+    assert.doesNotMatch(result.summary, /already installed/)
+    const again = await deployed()
+    assert.equal(again.outputs['changed'], 'false')
+    assert.deepEqual([warnings(again), readLocalReport(again).drift], [[], []])
+  })
+
+  it('are reported by a run that fails, and by a dry run, which change nothing', async () => {
+    driftByHand()
+    const dry = await deployed({ 'dry-run': 'true' })
+    assert.equal(warnings(dry).length, 1)
+    assert.ok(dry.summary.includes('src/extra.py'))
+    const failed = await stage.deploy({ 'signing-secret': 'another-secret-of-the-hub' })
+    assert.equal(failed.outputs['error-code'], 'signature_mismatch')
+    assert.equal(warnings(failed).length, 1)
+    assert.deepEqual(readLocalReport(failed).drift, DRIFT)
+    assert.equal(readFileSync(join(stage.root, 'plugins/greeter/src/main.py'), 'utf8'), 'by hand')
+  })
+
+  it('are never called verified by a rollback', async () => {
+    edit(stage, { 'plugins/greeter/src/main.py': 'by hand' })
+    stage.writePlan(
+      `${PLUGIN_PLAN.trimEnd()}\n  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/env.template, depends_on: [files]}\n`,
+    )
+    await stage.publish('1.1.0', pluginFiles('1.1.0', { 'env.template': 'GREETING=\n' }))
+    const result = await failAfterSwitch()
+    const { outcome, rollback } = readLocalReport(result)
+    assert.deepEqual(
+      [outcome, rollback?.restored, rollback?.verified, rollback?.problems],
+      ['rolled_back', true, null, []],
+    )
+    assert.doesNotMatch(result.summary, /match their record/)
+    assert.equal(readFileSync(join(stage.root, 'plugins/greeter/src/main.py'), 'utf8'), 'by hand')
+  })
+
+  async function failAfterSwitch(): Promise<ActionResult> {
+    // The settings are no small file, which only the step after the switch finds.
+    writeFiles(stage.root, { 'plugins/greeter.env/x': '' })
+    return await stage.deploy()
+  }
+
+  it('are no drift when they were only touched, or are kept paths or bytecode caches', async () => {
+    const path = join(stage.root, 'plugins/greeter/src/main.py')
+    utimesSync(path, new Date(0), new Date(0))
+    writeFileSync(path, readFileSync(path))
+    edit(stage, { 'plugins/greeter/data/rows': '1', 'plugins/greeter/src/__pycache__/main.cpython-313.pyc': 'x' })
+    const result = await update('1.1.0')
+    assert.deepEqual([warnings(result), readLocalReport(result).drift], [[], []])
+    assert.deepEqual(
+      snapshotsOf(stage).map(({ modified }) => modified),
+      [undefined],
+    )
+  })
+
+  it('are listed up to 20 in the warning, with the number of the others', async () => {
+    edit(stage, Object.fromEntries(Array.from({ length: 30 }, (_, index) => [`plugins/greeter/x/${index}`, ''])))
+    const result = await update('1.1.0')
+    assert.equal(warnings(result)[0]?.match(/\(added\)/g)?.length, 20)
+    assert.match(warnings(result)[0] ?? '', / and 10 more\./)
+    assert.match(result.summary, / and 10 more\./)
+    assert.equal(readLocalReport(result).drift?.[0]?.added.length, 30)
+  })
+
+  it('cannot write workflow commands or secrets into the log', async () => {
+    edit(stage, { [`plugins/greeter/::error::${stage.apiKey}`]: '' })
+    const result = await update('1.1.0')
+    assert.equal(commandsIn(result.log, 'error').length, 0)
+    const report = readLocalReport(result)
+    assert.equal(report.drift?.[0]?.added.length, 1)
+    const log = result.log.split('\n').filter(line => !line.startsWith('::add-mask::'))
+    for (const text of [log.join(), result.summary, JSON.stringify(report)]) assert.ok(!text.includes(stage.apiKey))
+  })
+})
+
+describe('changed files of a project', () => {
+  let stage: ProjectStage
+  beforeEach(async () => {
+    stage = await openProjectStage()
+    await stage.publish('1.0.0', filesWith('1.0.0', {}))
+    assert.equal((await stage.deploy()).exitCode, 0)
+  })
+  afterEach(() => stage.close())
+
+  it('are reported for all its parts in one warning, those that are removed too, and stay as modified', async () => {
+    edit(stage, { 'plugins/cart/by-hand': '1', 'extensions/mailer/run.sh': 'echo mine\n' })
+    await stage.publish('2.0.0', filesWith('2.0.0', { included: ['cart', 'till'] }))
+    const result = await stage.deploy()
+    assert.equal(result.exitCode, 0, result.log)
+    assert.equal(warnings(result).length, 1)
+    const drift = readLocalReport(result).drift ?? []
+    assert.deepEqual(
+      drift.map(({ shelf, id, version, added, changed }) => [shelf, id, version, ...added, ...changed]).toSorted(),
+      [
+        ['extensions', 'mailer', '1.0.0', 'run.sh'],
+        ['plugins', 'cart', '1.0.0', 'by-hand'],
+      ],
+    )
+    assert.ok(!existsSync(join(stage.root, 'extensions/mailer')))
+    assert.deepEqual(
+      snapshotsOf(stage).map(({ modified }) => modified),
+      [true, undefined, true],
+    )
+    assert.ok(result.summary.includes('extensions/mailer/run.sh'))
+  })
+
+  it('are reported by a run that fails', async () => {
+    edit(stage, { 'plugins/cart/by-hand': '1' })
+    const result = await stage.deploy({ 'artifact-sha256': 'ab'.repeat(32) })
+    assert.equal(result.outputs['error-code'], 'digest_mismatch')
+    assert.equal(readLocalReport(result).drift?.[0]?.id, 'cart')
+  })
+})
