@@ -19297,7 +19297,9 @@ function findIdleSteps({ layout, request }, order) {
     const known = new Set(order.parts.map(({ id }) => id));
     const isIdle = (step) => {
         const id = 'plugin' in step ? step.plugin : undefined;
-        return FOLLOWS_CHANGES.has(step.action) && !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging);
+        return (FOLLOWS_CHANGES.has(step.action) &&
+            !order.skipped.has(step.id) &&
+            !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging));
     };
     return new Set(order.steps.filter(isIdle).map(({ id }) => id));
 }
@@ -19312,14 +19314,16 @@ function isChanging(layout, { steps }, part) {
 function placeOfSettings({ from, plugin }) {
     return `${from.split('/')[0]}/${plugin}`;
 }
-/** Logs in one line which steps of a plan are skipped because nothing changes for them. */
-function logIdleSteps({ tools }, order, idle) {
-    const skipped = order.steps.filter(({ id, action }) => idle.has(id) && action !== 'start' && !order.skipped.has(id));
+/** Notes the steps for which nothing changes, and logs in one line which of them are skipped. */
+function announceIdleSteps({ tools, record }, order, idle) {
+    const skipped = order.steps.filter(({ id }) => idle.has(id));
     if (skipped.length === 0)
         return;
+    record.noteIdle(idle);
     const names = skipped.map(({ id, action }) => `${id} (${action})`).join(', ');
-    const services = skipped.some(({ action }) => action === 'restart') ? ' Services that do not run are started.' : '';
-    tools.log.info(`Nothing changes for these steps, so they are skipped: ${names}.${services} With redeploy: true, they run.`);
+    const isAnyService = skipped.some(({ action }) => action === 'restart' || action === 'start');
+    const exception = isAnyService ? ' A service of theirs that does not run is started.' : '';
+    tools.log.info(`Nothing changes for these steps, which are skipped: ${names}.${exception} With redeploy: true, they run.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/rehearse.js
@@ -19365,7 +19369,7 @@ async function rehearse(deployment, prepare) {
         tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`);
         for (const [index, step] of steps.entries())
             tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`);
-        logIdleSteps(deployment, order, findIdleSteps(deployment, order));
+        announceIdleSteps(deployment, order, findIdleSteps(deployment, order));
         for (const part of parts)
             await logDifferences(deployment, part);
     }
@@ -24147,6 +24151,10 @@ function createDeploymentRecord(initial, states, onFacts = () => { }) {
         planSteps(steps) {
             known.plannedSteps.push(...steps.map(({ id, action }) => ({ id, action })));
         },
+        noteIdle(ids) {
+            const steps = known.plannedSteps.map(step => (ids.has(step.id) ? { ...step, isIdle: true } : step));
+            known.plannedSteps.splice(0, steps.length, ...steps);
+        },
         async startJournal({ layout, redact }, { reportAddress, keepPaths }) {
             const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths] };
             const started = await startJournal(layout.journal, { record: 'begin', ...begin }, redact);
@@ -25315,6 +25323,7 @@ function stepProblem(step, message) {
 
 
 
+
 /**
  * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed, and
  * logs how long it took. Throws DeploymentError `step_failed` with its exit code and the beginning of its output, or
@@ -25326,7 +25335,12 @@ async function runHostCommand({ tools, record }, request) {
     const started = external_node_perf_hooks_namespaceObject.performance.now();
     const end = await runChild({
         command: [program, ...args, ...request.args],
-        env: allowedEnvironment({ ...factVariables(record.facts), ...env, ...request.variables }),
+        env: allowedEnvironment({
+            ...factVariables(record.facts),
+            ...changedVariable(request),
+            ...env,
+            ...request.variables,
+        }),
         timeoutMs: timeoutSeconds * 1000,
         signal: tools.signal,
     });
@@ -25753,7 +25767,6 @@ function unusableTemplate(from, found) {
 
 
 
-
 /**
  * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says.
  */
@@ -25810,8 +25823,9 @@ async function performIdle(context, step) {
 async function provision(context, { plugin: id }) {
     const name = `provision.${id}`;
     const command = requireEntry(context.order.hostConfig?.provision.get(id), name);
-    const variables = { PROVISION_PLUGIN_ID: id, ...changedVariable(context.transaction) };
-    await runHostCommand(context.deployment, { name, command, args: [id], variables });
+    const { changed } = context.transaction;
+    const variables = { PROVISION_PLUGIN_ID: id };
+    await runHostCommand(context.deployment, { name, command, args: [id], changed, variables });
     return 'done';
 }
 async function supervise(context, action, plugin) {
@@ -25849,10 +25863,11 @@ async function notify(context, step) {
     const { log, signal } = context.deployment.tools;
     const { event, message = '' } = step;
     const name = `notify.${event}`;
-    const variables = { NOTIFY_EVENT: event, NOTIFY_MESSAGE: message, ...changedVariable(context.transaction) };
+    const variables = { NOTIFY_EVENT: event, NOTIFY_MESSAGE: message };
     try {
         const command = requireEntry(context.order.hostConfig?.notify.get(event), name);
-        await runHostCommand(context.deployment, { name, command, args: [], variables });
+        const { changed } = context.transaction;
+        await runHostCommand(context.deployment, { name, command, args: [], changed, variables });
         return 'done';
     }
     catch (error) {
@@ -26064,7 +26079,7 @@ function restoredCheck(config, service, { id, installed }) {
  */
 async function runSteps(context, beforeStep) {
     const { order, deployment, transaction, idle } = context;
-    logIdleSteps(deployment, order, idle);
+    announceIdleSteps(deployment, order, idle);
     await transaction.noteHealthchecks(restoredChecks(order));
     const steps = [...order.removals.map(removalOf), ...order.steps];
     for (const [index, step] of steps.entries()) {
@@ -32672,7 +32687,8 @@ function describeMove({ previous_version: before, changed, drift = [], ...report
 /** There are fewer annotations; the log has all of them. */
 const MAX_LISTED_PROBLEMS = 30;
 /** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
-function buildDeploySummary({ report, reportPath, plannedSteps, error }) {
+function buildDeploySummary(summary) {
+    const { report, reportPath, plannedSteps, error } = summary;
     const blocks = [
         `### ${headline(report)}`,
         table(['', ''], facts(report, reportPath)),
@@ -32680,6 +32696,7 @@ function buildDeploySummary({ report, reportPath, plannedSteps, error }) {
         ...problemList(error),
         ...rollback(report),
         ...drift(report),
+        ...skipped(summary),
         table(['State', 'Entered', 'Duration'], states(report)),
         ...(report.steps.length > 0 ? [table(['Step', 'Action', 'Result', 'Duration'], steps(report))] : []),
         ...(plannedSteps.length > 0
@@ -32777,6 +32794,16 @@ function healthSentence(healthy) {
     if (healthy === null)
         return '';
     return healthy ? ' The old version runs and is healthy.' : ' **The old version is not healthy: check this host.**';
+}
+/** The steps for which nothing changes, but for those that had a service to start. */
+function skipped({ report, plannedSteps }) {
+    const done = new Set(report.steps.flatMap(({ id, status }) => (status === 'done' ? [id] : [])));
+    const idle = plannedSteps.filter(step => step.isIdle && step.action !== 'start' && !done.has(step.id));
+    if (idle.length === 0)
+        return [];
+    const names = idle.map(({ id, action }) => `${code(id)} (${action})`).join(', ');
+    const verb = report.steps.length > 0 ? 'were skipped' : 'would be skipped';
+    return [`Nothing changes for these steps, which ${verb}: ${names}. With ${code('redeploy: true')}, they run.`];
 }
 function states(report) {
     return report.states.map(({ state, at }, index) => {

@@ -20,7 +20,8 @@ export interface SummaryFacts {
 const MAX_LISTED_PROBLEMS = 30
 
 /** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
-export function buildDeploySummary({ report, reportPath, plannedSteps, error }: SummaryFacts): string {
+export function buildDeploySummary(summary: SummaryFacts): string {
+  const { report, reportPath, plannedSteps, error } = summary
   const blocks = [
     `### ${headline(report)}`,
     table(['', ''], facts(report, reportPath)),
@@ -28,6 +29,7 @@ export function buildDeploySummary({ report, reportPath, plannedSteps, error }: 
     ...problemList(error),
     ...rollback(report),
     ...drift(report),
+    ...skipped(summary),
     table(['State', 'Entered', 'Duration'], states(report)),
     ...(report.steps.length > 0 ? [table(['Step', 'Action', 'Result', 'Duration'], steps(report))] : []),
     ...(plannedSteps.length > 0
@@ -129,6 +131,16 @@ function rollback(report: LocalReport): string[] {
 function healthSentence(healthy: boolean | null): string {
   if (healthy === null) return ''
   return healthy ? ' The old version runs and is healthy.' : ' **The old version is not healthy: check this host.**'
+}
+
+/** The steps for which nothing changes, but for those that had a service to start. */
+function skipped({ report, plannedSteps }: SummaryFacts): string[] {
+  const done = new Set(report.steps.flatMap(({ id, status }) => (status === 'done' ? [id] : [])))
+  const idle = plannedSteps.filter(step => step.isIdle && step.action !== 'start' && !done.has(step.id))
+  if (idle.length === 0) return []
+  const names = idle.map(({ id, action }) => `${code(id)} (${action})`).join(', ')
+  const verb = report.steps.length > 0 ? 'were skipped' : 'would be skipped'
+  return [`Nothing changes for these steps, which ${verb}: ${names}. With ${code('redeploy: true')}, they run.`]
 }
 
 function states(report: LocalReport): string[][] {

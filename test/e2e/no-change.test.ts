@@ -92,6 +92,7 @@ describe('a version that is installed already', () => {
       const told = result.log.split('\n').filter(line => line.includes('skipped'))
       assert.equal(told.length, 1)
       assert.match(told.join(), /down \(stop\), db \(provision\), up \(restart\), tell \(notify\).*redeploy: true/)
+      assert.match(result.summary, /were skipped: .*down.* \(stop\), .*db.* \(provision\), .*up.* \(restart\), .*tell/)
     })
   })
 
@@ -201,7 +202,8 @@ describe('a version that is installed already', () => {
   it('says in a dry run what it would skip', async () => {
     await install()
     const calls = await callsOf(async () => {
-      const { log } = await succeeds({ 'dry-run': 'true' })
+      const { log, summary } = await succeeds({ 'dry-run': 'true' })
+      assert.match(summary, /would be skipped: .*down.* \(stop\)/)
       assert.match(log, /skipped: down \(stop\), db \(provision\), up \(restart\), tell \(notify\)/)
       assert.match(log, /0 added, 0 removed, 0 changed/)
     })

@@ -139,4 +139,24 @@ describe('buildDeploySummary', () => {
     assert.match(summaryOf('succeeded'), /Nothing to change/)
     assert.match(summaryOf('resolving_sequence'), /Dry run/)
   })
+
+  it('names the steps for which nothing changes, but not those that started a service', () => {
+    const entry = { duration_ms: 1, error: null }
+    const summary = buildDeploySummary({
+      report: reportOf({
+        changed: false,
+        steps: [
+          { ...entry, id: 'down', action: 'stop', status: 'skipped' },
+          { ...entry, id: 'up', action: 'restart', status: 'done' },
+        ],
+      }),
+      plannedSteps: [
+        { id: 'down', action: 'stop', isIdle: true },
+        { id: 'up', action: 'restart', isIdle: true },
+        { id: 'on', action: 'start', isIdle: true },
+      ],
+    })
+    const [line] = summary.split('\n').filter(found => found.includes('skipped:'))
+    assert.match(line ?? '', /down<\/code> \(stop\)\. With .*redeploy/)
+  })
 })

@@ -9,7 +9,7 @@ import { requireSafeHost } from '../host/ownership.ts'
 import { compareTree } from '../host/tree-comparison.ts'
 import { itemsOf } from '../host/tree-record.ts'
 import { buildLocalReport, notSent, redactReport } from '../reports/local-report.ts'
-import { findIdleSteps, logIdleSteps } from '../steps/idle-steps.ts'
+import { announceIdleSteps, findIdleSteps } from '../steps/idle-steps.ts'
 import type { Part } from '../steps/part.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
 import { buildEnd } from '../transaction/end.ts'
@@ -50,7 +50,7 @@ async function rehearse(
     const { steps, parts } = order
     tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`)
     for (const [index, step] of steps.entries()) tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`)
-    logIdleSteps(deployment, order, findIdleSteps(deployment, order))
+    announceIdleSteps(deployment, order, findIdleSteps(deployment, order))
     for (const part of parts) await logDifferences(deployment, part)
   } finally {
     await removeTree(folder)

@@ -2,6 +2,7 @@ import { performance } from 'node:perf_hooks'
 import { DeploymentError } from '../../core/errors.ts'
 import type { HostCommand } from '../../core/plan/host-config.ts'
 import { allowedEnvironment, runChild } from '../files/child-process.ts'
+import { changedVariable } from '../services/environment.ts'
 import { describeEnd } from '../services/supervise.ts'
 import type { Deployment } from '../transaction/context.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
@@ -12,6 +13,8 @@ export interface HostCommandRequest {
   command: HostCommand
   /** Appended to the command's own arguments. */
   args: readonly string[]
+  /** Whether the deployment has changed what the host runs so far. */
+  changed: boolean
   /** For this command only, along with the deployment's facts. */
   variables: Readonly<Record<string, string>>
 }
@@ -27,7 +30,12 @@ export async function runHostCommand({ tools, record }: Deployment, request: Hos
   const started = performance.now()
   const end = await runChild({
     command: [program, ...args, ...request.args],
-    env: allowedEnvironment({ ...factVariables(record.facts), ...env, ...request.variables }),
+    env: allowedEnvironment({
+      ...factVariables(record.facts),
+      ...changedVariable(request),
+      ...env,
+      ...request.variables,
+    }),
     timeoutMs: timeoutSeconds * 1000,
     signal: tools.signal,
   })

@@ -19,7 +19,11 @@ export function findIdleSteps({ layout, request }: Deployment, order: InstallOrd
   const known = new Set(order.parts.map(({ id }) => id))
   const isIdle = (step: PlanStep): boolean => {
     const id = 'plugin' in step ? step.plugin : undefined
-    return FOLLOWS_CHANGES.has(step.action) && !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging)
+    return (
+      FOLLOWS_CHANGES.has(step.action) &&
+      !order.skipped.has(step.id) &&
+      !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging)
+    )
   }
   return new Set(order.steps.filter(isIdle).map(({ id }) => id))
 }
@@ -36,17 +40,19 @@ export function placeOfSettings({ from, plugin }: Extract<PlanStep, { action: 'w
   return `${from.split('/')[0]}/${plugin}`
 }
 
-/** Logs in one line which steps of a plan are skipped because nothing changes for them. */
-export function logIdleSteps(
-  { tools }: Pick<Deployment, 'tools'>,
+/** Notes the steps for which nothing changes, and logs in one line which of them are skipped. */
+export function announceIdleSteps(
+  { tools, record }: Pick<Deployment, 'tools' | 'record'>,
   order: InstallOrder,
   idle: ReadonlySet<string>,
 ): void {
-  const skipped = order.steps.filter(({ id, action }) => idle.has(id) && action !== 'start' && !order.skipped.has(id))
+  const skipped = order.steps.filter(({ id }) => idle.has(id))
   if (skipped.length === 0) return
+  record.noteIdle(idle)
   const names = skipped.map(({ id, action }) => `${id} (${action})`).join(', ')
-  const services = skipped.some(({ action }) => action === 'restart') ? ' Services that do not run are started.' : ''
+  const isAnyService = skipped.some(({ action }) => action === 'restart' || action === 'start')
+  const exception = isAnyService ? ' A service of theirs that does not run is started.' : ''
   tools.log.info(
-    `Nothing changes for these steps, so they are skipped: ${names}.${services} With redeploy: true, they run.`,
+    `Nothing changes for these steps, which are skipped: ${names}.${exception} With redeploy: true, they run.`,
   )
 }

@@ -5,7 +5,6 @@ import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { placeName } from '../host/layout.ts'
 import { checkHealth } from '../services/check-health.ts'
 import type { ServiceAction } from '../services/commands.ts'
-import { changedVariable } from '../services/environment.ts'
 import { healthchecksOf } from '../services/healthchecks.ts'
 import { describeService, projectServiceOf, type Service, serviceOf } from '../services/service.ts'
 import { readServiceState } from '../services/supervise.ts'
@@ -74,8 +73,9 @@ async function performIdle(context: StepContext, step: PlanStep): Promise<StepEn
 async function provision(context: StepContext, { plugin: id }: { readonly plugin: string }): Promise<StepEnd> {
   const name = `provision.${id}`
   const command = requireEntry(context.order.hostConfig?.provision.get(id), name)
-  const variables = { PROVISION_PLUGIN_ID: id, ...changedVariable(context.transaction) }
-  await runHostCommand(context.deployment, { name, command, args: [id], variables })
+  const { changed } = context.transaction
+  const variables = { PROVISION_PLUGIN_ID: id }
+  await runHostCommand(context.deployment, { name, command, args: [id], changed, variables })
   return 'done'
 }
 
@@ -117,10 +117,11 @@ async function notify(context: StepContext, step: Step<'notify'>): Promise<StepE
   const { log, signal } = context.deployment.tools
   const { event, message = '' } = step
   const name = `notify.${event}`
-  const variables = { NOTIFY_EVENT: event, NOTIFY_MESSAGE: message, ...changedVariable(context.transaction) }
+  const variables = { NOTIFY_EVENT: event, NOTIFY_MESSAGE: message }
   try {
     const command = requireEntry(context.order.hostConfig?.notify.get(event), name)
-    await runHostCommand(context.deployment, { name, command, args: [], variables })
+    const { changed } = context.transaction
+    await runHostCommand(context.deployment, { name, command, args: [], changed, variables })
     return 'done'
   } catch (error) {
     signal.throwIfAborted()

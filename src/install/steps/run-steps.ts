@@ -3,7 +3,7 @@ import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { placeName } from '../host/layout.ts'
 import { healthchecksOf, type RestoredCheck } from '../services/healthchecks.ts'
 import type { StepEntry } from '../transaction/facts.ts'
-import { logIdleSteps } from './idle-steps.ts'
+import { announceIdleSteps } from './idle-steps.ts'
 import type { InstalledPart } from './part.ts'
 import { performStep } from './perform-step.ts'
 import { removePart } from './remove-part.ts'
@@ -26,7 +26,7 @@ interface Removal {
  */
 export async function runSteps(context: StepContext, beforeStep: (step: PlanStep) => Promise<void>): Promise<void> {
   const { order, deployment, transaction, idle } = context
-  logIdleSteps(deployment, order, idle)
+  announceIdleSteps(deployment, order, idle)
   await transaction.noteHealthchecks(restoredChecks(order))
   const steps = [...order.removals.map(removalOf), ...order.steps]
   for (const [index, step] of steps.entries()) {

@@ -5,7 +5,10 @@ import { type Journal, type JournalRecord, startJournal } from './journal.ts'
 import type { Redact } from './redaction.ts'
 
 /** One step of a plan, as people see it. */
-export type PlannedStep = Pick<StepEntry, 'id' | 'action'>
+export interface PlannedStep extends Readonly<Pick<StepEntry, 'id' | 'action'>> {
+  /** Nothing changes for it. */
+  readonly isIdle?: boolean
+}
 
 /** Where a journal goes, and what it may not contain. */
 export interface JournalPlace {
@@ -30,6 +33,8 @@ export interface DeploymentRecord {
   enter(change: StateChange<string>): Promise<void>
   addStep(step: StepEntry): Promise<void>
   planSteps(steps: readonly PlannedStep[]): void
+  /** Notes for which of the planned steps nothing changes, by their ids. */
+  noteIdle(ids: ReadonlySet<string>): void
   /** Starts the journal with what is known so far; from now on, all of it is journaled. */
   startJournal(where: JournalPlace, extra: JournalExtra): Promise<Journal>
 }
@@ -66,6 +71,10 @@ export function createDeploymentRecord(
     },
     planSteps(steps) {
       known.plannedSteps.push(...steps.map(({ id, action }) => ({ id, action })))
+    },
+    noteIdle(ids) {
+      const steps = known.plannedSteps.map(step => (ids.has(step.id) ? { ...step, isIdle: true } : step))
+      known.plannedSteps.splice(0, steps.length, ...steps)
     },
     async startJournal({ layout, redact }, { reportAddress, keepPaths }) {
       const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths] }

@@ -18,7 +18,7 @@ function commandOf(script: string, more: Partial<HostCommand> = {}): HostCommand
 }
 
 function requestFor(command: HostCommand, more: Partial<HostCommandRequest> = {}): HostCommandRequest {
-  return { name: 'notify.deployed', command, args: [], variables: {}, ...more }
+  return { name: 'notify.deployed', command, args: [], changed: true, variables: {}, ...more }
 }
 
 /** Runs it for a deployment below a folder that does not matter. */
@@ -77,6 +77,7 @@ describe('runHostCommand', () => {
       .split('\n')
       .map(line => line.split('=')[0])
     const own = [
+      'DEPLOYMENT_CHANGED',
       'DEPLOYMENT_HOST_ID',
       'DEPLOYMENT_ID',
       'DEPLOYMENT_KIND',
