@@ -20,7 +20,7 @@ const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
 /** For each recording. */
 const CUTS = Number(process.env['POWER_CUTS'] ?? (IS_FULL ? 12 : 1))
 const SEED = Number(process.env['POWER_SEED'] ?? randomInt(1_000_000))
-const DEPLOYMENTS: readonly Deployment[] = ['first install', 'update', 'rollback', 'removal']
+const DEPLOYMENTS: readonly Deployment[] = ['first install', 'update', 'rollback', 'removal', 'recovery']
 const SHARED: Disk = { name: 'a disk that a neighbour syncs all the time', blockBytes: 1024, hasNeighbour: true }
 const QUIET: Disk = { name: 'a quiet disk', blockBytes: 4096, hasNeighbour: false }
 const DISKS = IS_FULL ? [QUIET, SHARED] : [SHARED]
@@ -42,7 +42,7 @@ interface Disk {
 const NEIGHBOUR = 'trap "exit 0" TERM; while :; do echo x >>"$1"; sync "$1"; done'
 
 for (const deployment of DEPLOYMENTS) {
-  describe(`a power cut during a deployment: ${deployment}`, { skip: whyNoLoggedDisk() }, () => {
+  describe(`a power cut during: ${deployment}`, { skip: whyNoLoggedDisk() }, () => {
     let hosts: PowerCutHosts
     before(async () => {
       hosts = await openPowerCutHosts(deployment)
@@ -101,7 +101,7 @@ interface Recorded {
   readonly recording: Recording
 }
 
-/** Runs the deployment once, undisturbed, on a disk that is logged. */
+/** Runs the deployment, or the recovery of one, once, undisturbed, on a disk that is logged. */
 async function record(
   t: TestContext,
   hosts: PowerCutHosts,
@@ -116,13 +116,15 @@ async function record(
   await withLoggedDisk(folder, async logged => {
     gate.watch(logged)
     const inputs = { ...hosts.inputs, 'hub-url': gate.url, 'project-root': join(logged.mounted, 'host') }
-    const deploy = async (): Promise<void> => {
+    await hosts.interrupt?.(host, inputs)
+    const act = async (): Promise<void> => {
       logged.mark(BEGINNING)
-      const { outputs, log } = await host.deploy(inputs, run)
+      const { outputs, log } = hosts.interrupt ? await host.post(inputs, run) : await host.deploy(inputs, run)
       logged.mark(END)
-      assert.equal(outputs['outcome'], hosts.outcome, log)
+      if (hosts.interrupt) assert.match(log, /was recovered: rolled_back/)
+      else assert.equal(outputs['outcome'], hosts.outcome, log)
     }
-    await (hasNeighbour ? nextToNeighbour(logged.mounted, deploy) : deploy())
+    await (hasNeighbour ? nextToNeighbour(logged.mounted, act) : act())
     gate.watch(undefined)
   })
   return { hosts, host, hubUrl: gate.url, recording: readRecording(folder) }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { inspect } from 'node:util'
 import type { Store } from '../../../hub/store.ts'
 import type { ActionResult } from '../../../local/runner.ts'
@@ -17,8 +18,24 @@ export function listLive(root: string): Listing {
 
 /** Everything below the project root that does not depend on when and how often deployments ran. */
 export function listLasting(root: string): Listing {
-  const listing = listSome(root, path => !/^\.hub-deploy\/(reports\/|audit\.jsonl|installed\.json|reserve)/.test(path))
-  return { ...listing, '.hub-deploy/installed.json': timelessInstalled(root) }
+  const listing: Record<string, string> = listSome(
+    root,
+    path => !/^\.hub-deploy\/(reports\/|audit\.jsonl|installed\.json|reserve|trees\/)/.test(path),
+  )
+  const names = new Map<string, string>()
+  for (const [path, what] of Object.entries(listSome(root, isTreeRecord))) {
+    const lasting = what.replace(INODE_AND_TIMES, '$1')
+    const name = createHash('sha256').update(lasting).digest('hex')
+    names.set(basename(path, '.tree'), name)
+    listing[`.hub-deploy/trees/${name}`] = lasting
+  }
+  return { ...listing, '.hub-deploy/installed.json': timelessInstalled(root, names) }
+}
+
+const INODE_AND_TIMES = /(\t(?:[0-7]{1,4}|link|other)\t[^\t]*\t)[0-9]+\t-?[0-9]+\t-?[0-9]+(?=\t)/g
+
+function isTreeRecord(path: string): boolean {
+  return path.startsWith('.hub-deploy/trees/')
 }
 
 /** I1: what the host runs is exactly one of these, by bytes, modes and symlinks; returns the name of which. */
@@ -117,7 +134,7 @@ function isNoRecord(path: string): boolean {
   return !/^\.hub-deploy\/(reports\/|audit\.jsonl)/.test(path)
 }
 
-function listSome(root: string, isWanted: (path: string) => boolean): Listing {
+function listSome(root: string, isWanted: (path: string) => boolean): Record<string, string> {
   return Object.fromEntries(Object.entries(listTree(root)).filter(([path]) => isWanted(path)))
 }
 
@@ -126,11 +143,12 @@ function isSame(a: Listing, b: Listing): boolean {
   return paths.length === Object.keys(b).length && paths.every(path => a[path] === b[path])
 }
 
-function timelessInstalled(root: string): string {
+function timelessInstalled(root: string, treeRecords: ReadonlyMap<string, string>): string {
   const varying = new Set(['installed_at', 'deployment_id', 'run_url'])
-  const parsed = JSON.parse(readFileSync(join(root, '.hub-deploy', 'installed.json'), 'utf8'), (key, value) =>
-    varying.has(key) ? undefined : value,
-  )
+  const parsed = JSON.parse(readFileSync(join(root, '.hub-deploy', 'installed.json'), 'utf8'), (key, value) => {
+    if (key === 'tree_record') return treeRecords.get(value)
+    return varying.has(key) ? undefined : value
+  })
   return inspect(parsed, { depth: null, sorted: true })
 }
 

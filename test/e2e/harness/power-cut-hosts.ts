@@ -18,6 +18,8 @@ export interface PowerCutHosts {
   /** Inputs of the deployment during which the power fails, and its outcome when it does not. */
   readonly inputs: Readonly<Record<string, string>>
   readonly outcome: 'success' | 'rolled_back'
+  /** Undefined where the power fails during a deployment; else kills one, during whose recovery it fails. */
+  readonly interrupt?: (host: HostCopy, inputs: Readonly<Record<string, string>>) => Promise<void>
   /** Whether its requests can go through a gate: a project's hub names its own address in its answers. */
   readonly isMarketplace: boolean
   /** A copy of the host before the deployment; without `inputs`, it deploys the new version. */
@@ -25,10 +27,15 @@ export interface PowerCutHosts {
   close(): Promise<void>
 }
 
-export type Deployment = 'first install' | 'update' | 'rollback' | 'removal'
+export type Deployment = 'first install' | 'update' | 'rollback' | 'removal' | 'recovery'
 
 /** A plugin's plan that also creates its settings. */
 const PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/.env.template, depends_on: [files]}
+`
+const KILLED_PLAN = `${PLAN}  - {id: kill, action: provision, plugin: greeter, depends_on: [env]}
+`
+const HOST_CONFIG = `version: 1
+provision: {greeter: {command: [/bin/sh, -c, 'kill -KILL $PPID']}}
 `
 const TEMPLATE = { '.env.template': 'COLOUR=blue\nTOKEN=\n' }
 /** Fails after the switch, because TOKEN is empty. */
@@ -52,6 +59,24 @@ export async function openPowerCutHosts(deployment: Deployment): Promise<PowerCu
       }
     case 'removal':
       return await openProjectHosts()
+    case 'recovery':
+      return await openInterruptedHosts()
+  }
+}
+
+/** A host whose update is killed after its switch, by what the plan runs last. */
+async function openInterruptedHosts(): Promise<PowerCutHosts> {
+  const hosts = await openPluginHosts(['0.9.0', '1.0.0'])
+  return {
+    ...hosts,
+    outcome: 'rolled_back',
+    async interrupt(host, inputs) {
+      const { path } = host.workspace
+      writeFiles(path, { 'host.yaml': HOST_CONFIG, 'killed.yaml': KILLED_PLAN })
+      const kill = { 'host-config': join(path, 'host.yaml'), 'install-plan': 'killed.yaml' }
+      const { signal, log } = await host.deploy({ ...inputs, ...kill })
+      assert.equal(signal, 'SIGKILL', log)
+    },
   }
 }
 
