@@ -16965,7 +16965,7 @@ function listNames(names) {
 
 
 
-const KILL_AFTER_TERM_MS = 5000;
+const KILL_AFTER_TERM_MS = { timeout: 5000, abort: 2000 };
 const MAX_OUTPUT_BYTES = 2048;
 /**
  * How long the output of a child that has exited may stay open (a daemon that it left behind) before we stop reading.
@@ -16973,8 +16973,8 @@ const MAX_OUTPUT_BYTES = 2048;
 const DRAIN_MS = 200;
 /**
  * Runs a program in a process group of its own with stdin closed, and resolves when it has exited, with success or not.
- * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program
- * has exited; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and
+ * After `timeoutMs` the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program has exited. The same when
+ * `signal` aborts, but SIGKILL 2 s later; it then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and
  * of stdout alone for callers that parse it, and marks where it cut. Never blocks the event loop.
  */
 async function runChild(request) {
@@ -17048,26 +17048,28 @@ function collectOutput(streams) {
 }
 function stopOn(pid, request) {
     let timedOut = false;
-    let killTimer;
-    const stop = () => {
+    const killTimers = [];
+    const stop = (killAfterMs) => {
         signalGroup(pid, 'SIGTERM');
-        killTimer ??= (0,external_node_timers_namespaceObject.setTimeout)(() => signalGroup(pid, 'SIGKILL'), KILL_AFTER_TERM_MS);
+        killTimers.push((0,external_node_timers_namespaceObject.setTimeout)(() => signalGroup(pid, 'SIGKILL'), killAfterMs));
     };
+    const stopAborted = () => stop(request.abortGraceMs ?? KILL_AFTER_TERM_MS.abort);
     const timer = (0,external_node_timers_namespaceObject.setTimeout)(() => {
         timedOut = true;
-        stop();
+        stop(KILL_AFTER_TERM_MS.timeout);
     }, request.timeoutMs);
-    request.signal?.addEventListener('abort', stop, { once: true });
+    request.signal?.addEventListener('abort', stopAborted, { once: true });
     if (request.signal?.aborted)
-        stop();
+        stopAborted();
     return {
         timedOut: () => timedOut,
         clear() {
             clearTimeout(timer);
-            clearTimeout(killTimer);
-            if (killTimer !== undefined)
+            for (const killTimer of killTimers)
+                clearTimeout(killTimer);
+            if (killTimers.length > 0)
                 signalGroup(pid, 'SIGKILL');
-            request.signal?.removeEventListener('abort', stop);
+            request.signal?.removeEventListener('abort', stopAborted);
         },
     };
 }
@@ -19177,6 +19179,8 @@ const reportedSchema = schemas_lazy(() => object({ accepted: schemas_boolean(), 
 const localReportSchema = schemas_lazy(() => schemas_extend(deploymentFactsSchema.def.getter(), {
     ...deploymentEndSchema.def.getter().shape,
     schema: literal(1),
+    /** What the host runs now; null where nothing is installed, and where it may run neither version whole. */
+    running_version: schemas_default(nullable(schemas_string()), null),
     status: schemas_enum(['success', 'failed', 'rolled_back']),
     state: schemas_string(),
     duration_ms: schemas_number(),
@@ -19188,13 +19192,14 @@ const localReportSchema = schemas_lazy(() => schemas_extend(deploymentFactsSchem
 function notSent(reason) {
     return { accepted: false, attempts: 0, error: reason };
 }
-function buildLocalReport(record, end, reported) {
+function buildLocalReport(record, end, { reported, running_version }) {
     const { facts, states, steps } = record;
     return {
         schema: 1,
         ...facts,
         drift: facts.drift ?? [],
         ...end,
+        running_version,
         status: reportStatusOf(end.outcome),
         state: states.at(-1)?.state ?? 'pending',
         duration_ms: Math.max(0, Date.parse(end.completed_at) - Date.parse(facts.started_at)),
@@ -19250,6 +19255,18 @@ async function noteAccepted(folder, sent, attempts) {
     const reported = { accepted: true, attempts, error: null };
     await rewriteLocalReport(folder, found.path, { ...found.report, reported }).catch(() => { });
 }
+/**
+ * Rewrites the report of a deployment that has ended; returns it as it is then. Undefined when there is none, or it
+ * cannot be written.
+ */
+async function completeLocalReport(folder, named, complete) {
+    const found = findReport(folder.layout, named);
+    if (found === undefined)
+        return undefined;
+    const report = redactReport(complete(found.report), folder.redact);
+    await rewriteLocalReport(folder, found.path, report);
+    return report;
+}
 function findReport(layout, named) {
     for (const path of possiblePaths(layout, named)) {
         const report = readReportOf(path, named.deployment_id);
@@ -19277,6 +19294,1539 @@ function readReportOf(path, deploymentId) {
     }
     catch {
         return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/services/service.js
+
+/** What a supervisor of this host runs, by its name in the host config; as written to the journal. */
+const serviceSchema = schemas_lazy(() => discriminatedUnion('supervisor', [
+    object({ supervisor: literal('systemd'), scope: schemas_enum(['system', 'user']), unit: schemas_string() }),
+    object({ supervisor: literal('docker'), container: schemas_string() }),
+    object({
+        supervisor: literal('kubernetes'),
+        namespace: schemas_string(),
+        deployment: schemas_string(),
+        kubeconfig: nullable(schemas_string()),
+        context: nullable(schemas_string()),
+    }),
+]));
+/** The service of an id. Undefined when the host config has no supervisor, or says `none`. */
+function serviceOf(config, id) {
+    const named = config.plugins.get(id);
+    const fill = (template) => template.replaceAll('{id}', id);
+    switch (config.supervisor) {
+        case undefined:
+        case 'none':
+            return undefined;
+        case 'systemd':
+            return { supervisor: 'systemd', scope: config.systemd.scope, unit: fill(named?.unit ?? config.systemd.unit) };
+        case 'docker':
+            return { supervisor: 'docker', container: fill(named?.container ?? config.docker.container) };
+        case 'kubernetes': {
+            const { namespace, deployment, kubeconfig = null, context = null } = config.kubernetes;
+            return {
+                supervisor: 'kubernetes',
+                namespace,
+                deployment: fill(named?.deployment ?? deployment),
+                kubeconfig,
+                context,
+            };
+        }
+    }
+}
+/** The service of an id in a step that names no plugin: the project-wide unit if there is one, else the id's own. */
+function projectServiceOf(config, id) {
+    const own = serviceOf(config, id);
+    const { projectUnit } = config.systemd;
+    return own?.supervisor === 'systemd' && projectUnit !== undefined ? { ...own, unit: projectUnit } : own;
+}
+/** The service's name for an operator. */
+function describeService(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return `${service.scope === 'user' ? 'user unit' : 'unit'} ${service.unit}`;
+        case 'docker':
+            return `container ${service.container}`;
+        case 'kubernetes':
+            return `deployment ${service.namespace}/${service.deployment}`;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/services/healthchecks.js
+
+
+const probeSchema = schemas_lazy(() => discriminatedUnion('type', [
+    object({ type: literal('http'), url: schemas_string(), status: schemas_number(), body: exactOptional(schemas_string()) }),
+    object({ type: literal('tcp'), address: schemas_string() }),
+    object({ type: literal('command'), command: readonly(tuple([schemas_string()], schemas_string())) }),
+]));
+/** What a healthcheck step checks for one id; as written to the journal. */
+const healthcheckSchema = schemas_lazy(() => object({
+    id: schemas_string(),
+    service: nullable(serviceSchema),
+    check: nullable(object({ probe: probeSchema, intervalSeconds: schemas_number(), stableForSeconds: schemas_number() })),
+    timeout_seconds: schemas_number(),
+    retries: schemas_number(),
+}));
+/** The check of a restored version: the step's own, with the version that ran before; null where none did. */
+const restoredCheckSchema = schemas_lazy(() => schemas_extend(healthcheckSchema.def.getter(), { previous_version: nullable(schemas_string()) }));
+/** A step's checks: of its plugin, else of every id that the plan installs; ids that share a check are checked once. */
+function healthchecksOf(step, config, ids) {
+    const findService = step.plugin === undefined ? projectServiceOf : serviceOf;
+    const checks = (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
+        id,
+        service: findService(config, id) ?? null,
+        check: config.plugins.get(id)?.healthcheck ?? null,
+        timeout_seconds: step.timeoutSeconds,
+        retries: step.retries,
+    }));
+    const keyOf = ({ service, check }) => JSON.stringify([service, check]);
+    return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at);
+}
+/**
+ * Replaces `{version}` in the check's `body`, so that an old process that still answers does not pass for a new one.
+ */
+function expectVersion(healthcheck, version) {
+    const { check } = healthcheck;
+    if (check?.probe.type !== 'http' || check.probe.body === undefined)
+        return healthcheck;
+    const probe = { ...check.probe, body: check.probe.body.replaceAll('{version}', version ?? '') };
+    return { ...healthcheck, check: { ...check, probe } };
+}
+
+;// CONCATENATED MODULE: ./build/install/services/commands.js
+
+/** The supervisor's own command line that carries out an order: an argument list, no shell. */
+function actionCommand(order) {
+    const { service, action, isQueued } = order;
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), ...(isQueued ? ['--no-block'] : []), action, service.unit];
+        case 'docker':
+            return ['docker', action, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), ...kubernetesAction(order), `deployment/${service.deployment}`];
+    }
+}
+/** The command line that asks for a service's state; `parseState` reads its answer. */
+function stateCommand(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), 'is-active', service.unit];
+        case 'docker':
+            return ['docker', 'inspect', '--format', DOCKER_STATE, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_STATE}`];
+    }
+}
+/**
+ * The command line whose answer changes with every start of a service, even one that the supervisor makes by itself.
+ * For a Kubernetes deployment the answer is the time when it last became available.
+ */
+function runCommand(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), 'show', '--property=InvocationID', service.unit];
+        case 'docker':
+            return ['docker', 'inspect', '--format', DOCKER_RUN, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_RUN}`];
+    }
+}
+/**
+ * The command line that asks how often each container of a Kubernetes deployment was restarted in its place; the labels
+ * are those of its pods, from `parseState`. `parseRestarts` reads its answer.
+ */
+function restartsCommand(service, labels) {
+    return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`];
+}
+/** How often containers were restarted, all together: a new pod and one that has ended count for nothing. */
+function parseRestarts(text) {
+    return text
+        .split(' ')
+        .map(Number)
+        .reduce((sum, count) => sum + count, 0);
+}
+/** The command line that makes a supervisor forget its recent starts of a service, where it counts them. */
+function forgetStartsCommand(service) {
+    return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined;
+}
+/** What the answer to `stateCommand` says. */
+function parseState(service, answer) {
+    // systemctl is-active reports the state by its exit code as well: "activating" is not 0.
+    const text = answer.code === 0 || service.supervisor === 'systemd' ? answer.stdout.trim() : '';
+    switch (service.supervisor) {
+        case 'systemd':
+            return parseUnitState(text);
+        case 'docker':
+            return parseContainerState(text);
+        case 'kubernetes':
+            return parseDeploymentState(text);
+    }
+}
+/** Whether the output of a failed `stateCommand` says that the service does not exist; systemd calls it inactive. */
+function saysMissing(service, output) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return false;
+        case 'docker':
+            return /\bno such (?:object|container)\b/i.test(output);
+        case 'kubernetes':
+            return /\(NotFound\)/.test(output);
+    }
+}
+const UP_UNITS = new Set(['active', 'activating', 'reloading', 'refreshing']);
+/** An old systemctl calls a unit that does not exist `unknown`. */
+const DOWN_UNITS = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown']);
+const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}';
+const DOCKER_RUN = '{{.State.StartedAt}}';
+const KUBERNETES_RUN = '{.status.conditions[?(@.type=="Available")].lastTransitionTime}';
+const KUBERNETES_RESTARTS = '{.items[*].status.containerStatuses[*].restartCount}';
+const KUBERNETES_STATE = [
+    '{.metadata.generation}',
+    '{.status.observedGeneration}',
+    '{.spec.replicas}',
+    '{.status.updatedReplicas}',
+    '{.status.availableReplicas}',
+    '{.status.replicas}',
+    '{.spec.selector.matchLabels}',
+].join(' ');
+const SINGLE = { replicas: null, labels: null };
+function parseUnitState(text) {
+    const up = UP_UNITS.has(text);
+    return { known: up || DOWN_UNITS.has(text), up, running: text === 'active', ...SINGLE, words: `ActiveState ${text}` };
+}
+function parseContainerState(text) {
+    const [status, health] = text.split(' ');
+    return {
+        known: text !== '',
+        up: /^(?:running|restarting)\b/.test(text),
+        running: text === 'running' || text === 'running healthy',
+        ...SINGLE,
+        words: `status ${status}${health === undefined ? '' : `, health ${health}`}`,
+    };
+}
+/** kubectl may leave a field that is 0 empty. */
+function parseDeploymentState(text) {
+    const fields = text.split(' ');
+    const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.slice(0, 6).map(Number);
+    const isComplete = updated === wanted && available === wanted && all === wanted;
+    const running = observed >= generation && wanted > 0 && isComplete;
+    const words = `replicas ${wanted}, updated ${updated}, available ${available}, existing ${all}, generation ${generation}, observed ${observed}`;
+    const known = /^\d+$/.test(fields[2] ?? '');
+    return { known, up: wanted > 0, running, replicas: wanted, labels: parseLabels(fields[6] ?? ''), words };
+}
+/** As kubectl prints a map; older versions print none that can be read. */
+function parseLabels(text) {
+    try {
+        const labels = record(schemas_string(), schemas_string()).parse(JSON.parse(text));
+        const selector = Object.entries(labels).map(([name, value]) => `${name}=${value}`);
+        return selector.length === 0 ? null : selector.join(',');
+    }
+    catch {
+        return null;
+    }
+}
+function systemctl(service) {
+    return service.scope === 'user' ? ['systemctl', '--user'] : ['systemctl'];
+}
+function kubectl(service) {
+    const kubeconfig = service.kubeconfig === null ? [] : [`--kubeconfig=${service.kubeconfig}`];
+    const context = service.context === null ? [] : [`--context=${service.context}`];
+    return ['kubectl', ...kubeconfig, ...context, `--namespace=${service.namespace}`];
+}
+function kubernetesAction({ action, replicas }) {
+    switch (action) {
+        case 'start':
+            return ['scale', `--replicas=${replicas || 1}`];
+        case 'stop':
+            return ['scale', '--replicas=0'];
+        case 'restart':
+            return ['rollout', 'restart'];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/services/environment.js
+
+/** Where each supervisor's command line looks for its daemon or cluster, apart from files in `HOME`. */
+const WHEREABOUTS = {
+    systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
+    docker: [
+        'DOCKER_HOST',
+        'DOCKER_CONTEXT',
+        'DOCKER_CONFIG',
+        'DOCKER_TLS_VERIFY',
+        'DOCKER_CERT_PATH',
+        'DOCKER_API_VERSION',
+        'XDG_RUNTIME_DIR',
+    ],
+    kubernetes: ['KUBECONFIG'],
+};
+/** The environment of a supervisor's command line: what every child may know, and where its daemon or cluster is. */
+function supervisorEnvironment(service) {
+    const found = WHEREABOUTS[service.supervisor].flatMap(name => {
+        const value = process.env[name];
+        return value === undefined ? [] : [[name, value]];
+    });
+    return allowedEnvironment({ ...runtimeDirectory(service), ...Object.fromEntries(found) });
+}
+/** systemctl finds a user's manager through the runtime directory, which a runner that is itself a service may lack. */
+function runtimeDirectory(service) {
+    const uid = process.getuid?.();
+    if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined)
+        return {};
+    return { XDG_RUNTIME_DIR: `/run/user/${uid}` };
+}
+/** What a command of the host config learns of the deployment so far: whether it has changed what the host runs. */
+function changedVariable({ changed }) {
+    return { DEPLOYMENT_CHANGED: String(changed) };
+}
+
+;// CONCATENATED MODULE: ./build/install/services/supervise.js
+
+
+
+
+
+
+const ACTION_TIMEOUT_MS = 5 * 60_000;
+const STATE_TIMEOUT_MS = 30_000;
+/**
+ * Has the supervisor start, stop or restart a service, within 5 minutes unless `limits` says otherwise.
+ * Throws DeploymentError `step_failed` with the supervisor's output, or `step_timed_out`.
+ */
+async function superviseService(order, limits = {}) {
+    const { service, action } = order;
+    const command = actionCommand(order);
+    const env = supervisorEnvironment(service);
+    const end = await runChild({ command, env, timeoutMs: ACTION_TIMEOUT_MS, ...limits });
+    if (end.kind === 'exited' && end.code === 0)
+        return;
+    throw new DeploymentError(end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed', `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${describeEnd(end)}. Check the service on this host.`);
+}
+/** What the supervisor says about a service. If it cannot be asked, the state is unknown and the evidence says why. */
+async function readServiceState(service, limits = {}) {
+    const command = stateCommand(service);
+    const env = supervisorEnvironment(service);
+    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
+    const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN;
+    const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output);
+    const answer = state.known ? state.words : `${command[0]} ${describeEnd(end)}`;
+    return { ...state, missing, evidence: `${describeService(service)}: ${answer}` };
+}
+/** A text that changes with every start of a service. Null where the supervisor does not give one. */
+async function readServiceRun(service, limits = {}) {
+    return await ask(service, runCommand(service), limits);
+}
+/**
+ * How often containers of a service were restarted in their places, which may be too short for the supervisor to call
+ * the service unavailable. Null elsewhere than in Kubernetes, and where the pods are not known.
+ */
+async function readRestarts(service, { labels }, limits = {}) {
+    if (service.supervisor !== 'kubernetes' || labels === null)
+        return null;
+    const answer = await ask(service, restartsCommand(service, labels), limits);
+    return answer === null ? null : parseRestarts(answer);
+}
+async function ask(service, command, limits) {
+    const env = supervisorEnvironment(service);
+    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
+    return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() || null : null;
+}
+/** Makes the supervisor forget earlier starts, so that its start limit does not refuse the next one. */
+async function forgetStarts(service, limits = {}) {
+    const command = forgetStartsCommand(service);
+    if (command === undefined)
+        return;
+    await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS, ...limits });
+}
+const UNKNOWN = { known: false, up: false, running: false, replicas: null, labels: null, words: '' };
+/** How a child ended, for a message: a predicate whose subject is the program. */
+function describeEnd(end) {
+    switch (end.kind) {
+        case 'exited':
+            return `returned exit code ${end.code}${describeOutput(end.output)}`;
+        case 'signalled':
+            return `was killed by ${end.signal}${describeOutput(end.output)}`;
+        case 'timed_out':
+            return `did not finish in time${describeOutput(end.output)}`;
+        case 'not_started':
+            return `could not be started (${cleanForeignText(end.error.message)})`;
+    }
+}
+function describeOutput(output) {
+    const text = cleanForeignText(output, 2048);
+    return text === '' ? ' and printed nothing' : ` and printed "${text}"`;
+}
+
+;// CONCATENATED MODULE: ./build/install/services/service-changes.js
+
+
+
+
+
+/** kubectl refuses to restart a deployment that was restarted within the same second. */
+const SECOND_RESTART_AFTER_MS = 1500;
+/** A supervisor's command line that ignores SIGTERM has done its part by then. */
+const ABORT_GRACE_MS = 500;
+/** What a plan does to a service, and the service's state before it; as written to the journal. */
+const serviceChangeSchema = schemas_lazy(() => object({
+    service: serviceSchema,
+    action: schemas_enum(['start', 'stop', 'restart']),
+    was_running: schemas_boolean(),
+    /** Of a Kubernetes deployment; null elsewhere. */
+    replicas: nullable(schemas_int().check(_nonnegative())),
+}));
+/**
+ * A task with the service's present state; `earlier` are the changes of the same plan so far. Throws DeploymentError
+ * `step_failed` when the state is unknown, because then no rollback could restore it.
+ */
+async function planServiceChange(task, earlier, signal) {
+    const state = await readServiceState(task.service, { signal });
+    if (!state.known)
+        throw unknownState(task, state.evidence);
+    const known = earlier.find(change => keyOf(change.service) === keyOf(task.service) && change.replicas);
+    return { ...task, was_running: state.up, replicas: known?.replicas ?? state.replicas };
+}
+/**
+ * Restores the state that the services of a plan had before it, newest first, once the old files are back: restarts
+ * what ran and stops what did not. Goes on after a failure and reports each; may be repeated. Once the signal is
+ * aborted, names those that are left.
+ */
+async function restoreServices(changes, restoring) {
+    const { signal, starts } = restoring;
+    const restored = { isRunning: false, problems: [], isFinished: true };
+    for (const first of firstChanges(changes)) {
+        const change = { ...first, isQueued: starts === 'queued' };
+        try {
+            await (change.was_running ? restoreRunning(change, restoring) : restoreStopped(change, restoring));
+            restored.isRunning ||= change.was_running;
+        }
+        catch (error) {
+            restored.isFinished &&= !signal.aborted;
+            restored.problems.push(signal.aborted ? notRestored(change) : toDeployError(error).message);
+        }
+    }
+    return restored;
+}
+function notRestored({ service }) {
+    return `A cancelled run had no time to restore ${describeService(service)}: its post step does so, or the next run.`;
+}
+/** A step that failed may still have done its work, so this never relies on what the plan achieved. */
+async function restoreRunning(change, restoring) {
+    const { service } = change;
+    await forgetStarts(service, within(restoring));
+    // A restart of a Kubernetes deployment keeps the zero replicas that a stop has left.
+    if (service.supervisor === 'kubernetes' && !(await readServiceState(service, within(restoring))).up)
+        await restore({ ...change, action: 'start' }, restoring);
+    try {
+        await restore({ ...change, action: 'restart' }, restoring);
+    }
+    catch (error) {
+        if (service.supervisor !== 'kubernetes')
+            throw error;
+        await (0,external_node_timers_promises_namespaceObject.setTimeout)(SECOND_RESTART_AFTER_MS, undefined, { signal: restoring.signal });
+        await restore({ ...change, action: 'restart' }, restoring);
+    }
+}
+/** A start may still be under way while nothing runs yet, so the stop is never left out. */
+async function restoreStopped(change, restoring) {
+    try {
+        await restore({ ...change, action: 'stop' }, restoring);
+    }
+    catch (error) {
+        const { known, up } = await readServiceState(change.service, within(restoring));
+        if (!known || up)
+            throw error;
+    }
+}
+async function restore(order, restoring) {
+    restoring.log.info(`Rolling back: ${order.action} ${describeService(order.service)}.`);
+    await superviseService(order, within(restoring));
+}
+function within({ signal }) {
+    return { signal, abortGraceMs: ABORT_GRACE_MS };
+}
+/** The first change of each service, which knows its state before the plan; the service touched last first. */
+function firstChanges(changes) {
+    const touched = new Map();
+    for (const change of changes) {
+        const key = keyOf(change.service);
+        const first = touched.get(key) ?? change;
+        touched.delete(key);
+        touched.set(key, first);
+    }
+    return [...touched.values()].reverse();
+}
+function unknownState({ service, action }, evidence) {
+    return new DeploymentError('step_failed', `Did not ${action} ${describeService(service)}, because a rollback could not restore its state, which is unknown. ${evidence}. Check that the supervisor answers on this host.`);
+}
+function keyOf(service) {
+    return JSON.stringify(service);
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/change-paths.js
+
+
+/**
+ * Where each kind of change may happen, relative to the project root: what a journal says is moved or deleted nowhere
+ * else, whatever it says.
+ */
+const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}';
+const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW_PATTERN}`;
+const shelfPathSchema = pathSchema('(?:plugins|extensions)');
+const settingsPathSchema = pathSchema(`${PLACE_PATTERN}\\.env`);
+const stagedPathSchema = pathSchema(STAGED);
+/** What is moved, and where it was. */
+const movablePathSchema = pathSchema(`(?:${PLACE_PATTERN}|${SNAPSHOT_PATTERN}(?:${BELOW_PATTERN})?|${STAGED})`);
+const IS_PLACE = exactly(PLACE_PATTERN);
+const IS_SNAPSHOT = exactly(SNAPSHOT_PATTERN);
+const IS_STAGED = exactly(STAGED);
+const KEPT_PATH = new RegExp(`^${SNAPSHOT_PATTERN}(${BELOW_PATTERN})$`, 'u');
+/** Whether a deployment moves trees in this way: out of a place, into it, or a kept path from the old tree to the new. */
+function isMove({ from, to }) {
+    if (IS_PLACE.test(from))
+        return IS_SNAPSHOT.test(to) && to.startsWith(`.hub-deploy/snapshots/${from}/`);
+    if (IS_STAGED.test(from))
+        return IS_PLACE.test(to);
+    const kept = KEPT_PATH.exec(from)?.[1];
+    return kept !== undefined && IS_STAGED.test(to) && to.endsWith(kept);
+}
+/** The deployment whose staging folder contains the path, or undefined where none does. */
+function stagedBy(path) {
+    return IS_STAGED.test(path) ? path.split('/')[2] : undefined;
+}
+/** Whether the path is one in which a version is installed. */
+function isPlacePath(path) {
+    return IS_PLACE.test(path);
+}
+/** Whether only this action can have put there what is at the path. */
+function isOwnPath(path) {
+    return IS_STAGED.test(path) || IS_SNAPSHOT.test(path);
+}
+function pathSchema(pattern) {
+    return schemas_string().check(_regex(exactly(pattern), { error: 'is not a path that such a change may touch' }));
+}
+function exactly(pattern) {
+    return new RegExp(`^${pattern}$`, 'u');
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/created-file.js
+
+
+
+
+
+
+
+/**
+ * A second name for a complete staged file, whose first name stays in staging as proof that the file is ours. Where the
+ * file system has no hard links, the name is claimed by an empty file, which the staged one then replaces.
+ */
+const createdFileSchema = object({
+    type: literal('create_file'),
+    staged: stagedPathSchema,
+    path: settingsPathSchema,
+    /** Inode of the staged file. */
+    ino: exactOptional(schemas_string().check(_regex(/^[0-9]{1,20}$/))),
+});
+/** The file as it is announced. */
+function identifyFileSync(root, file) {
+    return { ...file, ino: String((0,external_node_fs_namespaceObject.lstatSync)((0,external_node_path_namespaceObject.join)(root, file.staged), { bigint: true }).ino) };
+}
+/** Creates the file, durably. Never replaces another. */
+async function createFromStaged(root, { staged, path }) {
+    const [from, to] = [(0,external_node_path_namespaceObject.join)(root, staged), (0,external_node_path_namespaceObject.join)(root, path)];
+    if (!linkOrClaimSync(from, to))
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(from));
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(to));
+}
+/** Removes the file if it is the one that was created; what is not there any more is done. Returns whether it was. */
+async function removeCreated(root, file) {
+    const [staged, path] = [(0,external_node_path_namespaceObject.join)(root, file.staged), (0,external_node_path_namespaceObject.join)(root, file.path)];
+    const wasMade = withShelf(path, shelf => {
+        if (!isOurs(root, file, shelf))
+            return false;
+        const at = shelf.entry((0,external_node_path_namespaceObject.basename)(path));
+        if (pathExistsSync(staged))
+            (0,external_node_fs_namespaceObject.unlinkSync)(at);
+        // Back to where it proves that whatever is created there later is not ours.
+        else
+            (0,external_node_fs_namespaceObject.renameSync)(at, staged);
+        return true;
+    });
+    if (wasMade)
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+    return wasMade;
+}
+/** Whether the file is there, and is the one that was created. */
+function isCreated(root, file) {
+    return withShelf((0,external_node_path_namespaceObject.join)(root, file.path), shelf => isOurs(root, file, shelf));
+}
+/** A shelf may be a symlink of the operator. */
+function withShelf(path, act) {
+    return pathExistsSync((0,external_node_path_namespaceObject.dirname)(path)) && withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), act);
+}
+function isOurs(root, file, shelf) {
+    const path = (0,external_node_path_namespaceObject.join)(root, file.staged);
+    const there = statEntry(shelf, (0,external_node_path_namespaceObject.basename)(file.path));
+    if (there === undefined)
+        return false;
+    const staged = lstatIfPresentSync(path);
+    if (staged === undefined)
+        return String(there.ino) === file.ino && pathExistsSync((0,external_node_path_namespaceObject.dirname)(path));
+    return created_file_isSame(staged, there) || (isClaim(there) && !hasLinks(path));
+}
+/** Whether there are hard links here; if not, an empty file of ours can be a claim. */
+function hasLinks(path) {
+    try {
+        (0,external_node_fs_namespaceObject.linkSync)(path, `${path}.link`);
+        (0,external_node_fs_namespaceObject.unlinkSync)(`${path}.link`);
+        return true;
+    }
+    catch (error) {
+        return !isWithoutLinks(error);
+    }
+}
+function created_file_isSame(a, b) {
+    return a.ino === b.ino && a.dev === b.dev;
+}
+function isClaim(found) {
+    return found.isFile() && found.size === 0 && found.uid === process.getuid?.() && (found.mode & 0o777) === 0o600;
+}
+function statEntry(folder, name) {
+    try {
+        return (0,external_node_fs_namespaceObject.lstatSync)(folder.entry(name));
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return undefined;
+        throw error;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/held-path.js
+
+
+
+
+
+/** Nothing is at, or below, an empty name. */
+const LOST = { at: '', folder: '' };
+function holdEnds(root, { from, to }) {
+    const open = [];
+    const close = () => {
+        for (const directory of open)
+            directory.close();
+    };
+    try {
+        return { from: hold(root, from, open), to: hold(root, to, open), close };
+    }
+    catch (error) {
+        close();
+        throw error;
+    }
+}
+/** Acts on the two ends of a move, and closes them. */
+function withEnds(root, paths, act) {
+    const ends = holdEnds(root, paths);
+    try {
+        return act(ends);
+    }
+    finally {
+        ends.close();
+    }
+}
+/** The inode at the path, or null where nothing is. */
+function inodeOf({ at }) {
+    try {
+        return String((0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true }).ino);
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return null;
+        throw error;
+    }
+}
+/** Makes a rename durable. */
+async function syncFolders({ from, to }) {
+    for (const folder of new Set([to.folder, from.folder]))
+        await syncDirectory(folder);
+}
+/** A system error says by which descriptor a path was reached; the operator knows the path. */
+function held_path_namedAfter({ from, to }, error) {
+    if (!(error instanceof Error && 'path' in error))
+        return error;
+    const message = error.message.replace(/'.*'/s, () => `'${from.path}' -> '${to.path}'`);
+    return Object.assign(error, { message, path: from.path, dest: to.path });
+}
+/**
+ * Makes the missing folders inside a tree that lead to a path, 0755; `setAside` moves away what is there instead of a
+ * folder. The tree itself exists.
+ */
+function remakeFoldersSync(root, path, setAside) {
+    const { base, inside } = splitPath(root, path);
+    for (let depth = 2; depth < inside.length; depth++) {
+        const open = [];
+        try {
+            const parts = inside.slice(0, depth);
+            const held = { path: (0,external_node_path_namespaceObject.join)(base, ...parts), ...holdInside(base, parts, open) };
+            if (inodeOf(held) !== null && !(0,external_node_fs_namespaceObject.lstatSync)(held.at).isDirectory())
+                setAside(held);
+            if (inodeOf(held) === null)
+                (0,external_node_fs_namespaceObject.mkdirSync)(held.at, { mode: 0o755 });
+        }
+        finally {
+            for (const directory of open)
+                directory.close();
+        }
+    }
+}
+/** The tree itself is in a directory of ours, so its name can be trusted once it is known to be a directory. */
+function hold(root, path, open) {
+    const { base, inside } = splitPath(root, path);
+    const absolute = (0,external_node_path_namespaceObject.join)(root, path);
+    if (inside.length > 2)
+        return { path: absolute, ...holdInside(base, inside, open) };
+    const folder = (0,external_node_path_namespaceObject.dirname)(absolute);
+    const isLost = inside.length === 2 && lstatIfPresentSync(folder)?.isDirectory() !== true;
+    return { path: absolute, ...(isLost ? LOST : { at: absolute, folder }) };
+}
+function holdInside(base, inside, open) {
+    const [tree = '', ...deeper] = inside;
+    const name = deeper.pop() ?? '';
+    let folder = tryOpen((0,external_node_path_namespaceObject.join)(base, tree), open);
+    for (const part of deeper)
+        folder = folder && tryOpen(folder.entry(part), open);
+    if (folder === undefined)
+        return LOST;
+    return { at: folder.entry(name), folder: String(folder.entry()) };
+}
+/** Undefined for what is no directory: a symlink that a process has put there leads nowhere. */
+function tryOpen(path, open) {
+    try {
+        const directory = openDirectorySync(path);
+        open.push(directory);
+        return directory;
+    }
+    catch (error) {
+        if (isAbsent(error) || (error instanceof Error && 'code' in error && error.code === 'ELOOP'))
+            return undefined;
+        throw error;
+    }
+}
+/** A path as the directory in which a tree is, which only we or an operator can change, and what is inside of that. */
+function splitPath(root, path) {
+    const parts = path.split('/');
+    const depth = path.startsWith('.hub-deploy/snapshots/') ? 4 : path.startsWith('.hub-deploy/staging/') ? 3 : 1;
+    return { base: (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth)), inside: parts.slice(depth) };
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/move.js
+
+
+
+
+
+
+
+
+
+
+/** Where goes what another process has made in the way of a version; relative to the root. */
+const SET_ASIDE = (0,external_node_path_namespaceObject.join)('.hub-deploy', 'snapshots', 'set-aside');
+/** With a wait of as many milliseconds after each. */
+const MAX_ATTEMPTS = 20;
+const moveSchema = object({
+    type: literal('move'),
+    from: movablePathSchema,
+    to: movablePathSchema,
+    /** Inode of what is moved, which distinguishes it from anything else at the other path. */
+    ino: schemas_string().check(_regex(/^[0-9]{1,20}$/)),
+    /** When it was modified and made, in nanoseconds: some file systems number inodes anew at each mount. */
+    times: exactOptional(schemas_string().check(_regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/))),
+})
+    .check(refine(isMove, { error: 'is not a move that a deployment makes' }));
+/**
+ * What is going to be moved; waits for another process that is just replacing it. Throws DeploymentError `step_failed`
+ * when it is missing, or the target is taken.
+ */
+async function identify(root, move) {
+    requireFree(root, move);
+    for (let attempt = 1;; attempt++) {
+        const identity = withEnds(root, move, ({ from }) => move_identityOf(from));
+        if (identity !== null)
+            return identity;
+        if (attempt === MAX_ATTEMPTS)
+            throw justDisappeared(move.from);
+        await (0,external_node_timers_promises_namespaceObject.setTimeout)(attempt);
+    }
+}
+/** Throws DeploymentError `step_failed` when the target is taken; but what is in the place of a version is set aside. */
+function requireFree(root, move) {
+    if (isPlacePath(move.to) || withEnds(root, move, ({ to }) => inodeOf(to)) === null)
+        return;
+    throw justAppeared(move.to);
+}
+/**
+ * Moves, durably. Another process, perhaps the old version itself, may replace what is moved, or make something in the
+ * way, as often as that is set aside: the two renames follow each other at once. Returns where that is now.
+ */
+async function moveDurably(root, paths) {
+    const setAside = [];
+    for (let attempt = 1;; attempt++) {
+        const ends = holdEnds(root, paths);
+        try {
+            if (attempt === MAX_ATTEMPTS - 1 && ends.to.folder === '')
+                setAside.push(...(await remakeFolders(root, paths.to)));
+            else if (ends.to.folder !== '' && inodeOf(ends.to) !== null)
+                setAside.push(...(await putAside(root, ends.to)));
+            (0,external_node_fs_namespaceObject.renameSync)(ends.from.at, ends.to.at);
+            await syncFolders(ends);
+            return setAside;
+        }
+        catch (error) {
+            if (attempt === MAX_ATTEMPTS || !isInTheWay(error))
+                throw inodeOf(ends.from) === null ? justDisappeared(paths.from) : held_path_namedAfter(ends, error);
+            await (0,external_node_timers_promises_namespaceObject.setTimeout)(attempt);
+        }
+        finally {
+            ends.close();
+        }
+    }
+}
+/**
+ * Moves back what was announced, and nothing else, any number of times; what is back already is done. Sets aside what
+ * another process has made in the way. Throws when what was moved is at neither path.
+ */
+async function moveBack(root, move) {
+    switch (withEnds(root, move, ends => whereIs(move, ends))) {
+        case 'back':
+            return { wasMade: false, setAside: [] };
+        case 'moved':
+            return { wasMade: true, setAside: await moveDurably(root, { from: move.to, to: move.from }) };
+        case 'both':
+            return { wasMade: false, setAside: await putStrayAside(root, move.to) };
+        case 'gone':
+            return withoutItsTree(move);
+    }
+}
+/**
+ * Whether a move was certainly not made, or is certainly undone. A kept path is only where it was while the new tree,
+ * which takes it along, is in the staging folder: what is there otherwise may be a new directory with an old number.
+ */
+function isMovedBack(root, move) {
+    return withEnds(root, move, ({ from, to }) => {
+        const before = inodeOf(from);
+        if (stagedBy(move.from) !== undefined)
+            return before !== null;
+        if (stagedBy(move.to) !== undefined)
+            return before === move.ino && to.folder !== '' && inodeOf(to) === null;
+        return before === move.ino || (before !== null && isOwnPath(move.to) && inodeOf(to) === null);
+    });
+}
+/** In our own folders is only what we moved there, whatever its number. */
+function whereIs({ from: source, to: target, ino, times }, { from, to }) {
+    const [before, after] = [inodeOf(from), inodeOf(to)];
+    if (before === ino)
+        return after !== null && stagedBy(target) !== undefined ? 'both' : 'back';
+    if (after === null)
+        return before === null ? 'gone' : 'back';
+    if (after === ino || isOwnPath(target))
+        return 'moved';
+    const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder);
+    return isNewTree && move_identityOf(to)?.times === times ? 'moved' : 'gone';
+}
+/** Nobody misses the new version's own tree; everything else that was moved belongs to the host. */
+function withoutItsTree({ from, to }) {
+    if (stagedBy(from) !== undefined)
+        return { wasMade: true, setAside: [] };
+    throw new Error(`what was moved from ${from} to ${to} is at neither path`);
+}
+async function putStrayAside(root, path) {
+    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
+    return withEnds(root, { from: path, to: path }, ({ from }) => [putAsideSync(root, from)]);
+}
+/** For a path inside a tree whose folders another process has removed or replaced. */
+async function remakeFolders(root, path) {
+    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
+    const setAside = [];
+    remakeFoldersSync(root, path, found => setAside.push(putAsideSync(root, found)));
+    return setAside;
+}
+async function putAside(root, found) {
+    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
+    return [putAsideSync(root, found)];
+}
+/** A name of at most 255 bytes: 60 UTF-16 units are 180. */
+function putAsideSync(root, { path, at }) {
+    const name = (0,external_node_path_namespaceObject.relative)(root, path).replaceAll('/', '_').slice(-60);
+    const aside = `${SET_ASIDE}/${Date.now()}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}-${name}`;
+    (0,external_node_fs_namespaceObject.renameSync)(at, (0,external_node_path_namespaceObject.join)(root, aside));
+    return aside;
+}
+function isInTheWay(error) {
+    return ['ENOTEMPTY', 'EEXIST', 'ENOTDIR', 'EISDIR', 'ENOENT'].includes(errnoOf(error) ?? '');
+}
+function move_identityOf({ at }) {
+    try {
+        const { ino, mtimeNs, birthtimeNs } = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
+        return { ino: String(ino), times: `${mtimeNs} ${birthtimeNs}` };
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return null;
+        throw error;
+    }
+}
+function justAppeared(path) {
+    return new DeploymentError('step_failed', `${path} has just appeared: another process writes in this directory. Stop that process and run again.`);
+}
+function justDisappeared(path) {
+    return new DeploymentError('step_failed', `${path} has just disappeared: another process works in this directory. Stop that process and run again.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/change.js
+
+
+
+
+
+
+
+
+/**
+ * The changes that a deployment makes outside its staging folder, as data: what the journal announces and what an undo
+ * needs to know. Paths are relative to the project root, and lie where such a change may happen.
+ */
+const changeSchema = schemas_lazy(() => discriminatedUnion('type', [
+    object({ type: literal('make_directory'), path: shelfPathSchema }),
+    moveSchema,
+    createdFileSchema,
+]));
+/** Whether what the change takes from or puts into a staging folder is in that of this deployment. */
+function isOfDeployment(change, deploymentId) {
+    const paths = change.type === 'move' ? [change.from, change.to] : change.type === 'create_file' ? [change.staged] : [];
+    return paths.every(path => [undefined, deploymentId].includes(stagedBy(path)));
+}
+/** The places out of which or into which changes move a tree, each once. */
+function placesIn(changes) {
+    const paths = changes.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []));
+    return [...new Set(paths)].flatMap(path => {
+        const [shelf, id, ...deeper] = path.split('/');
+        const isPlace = (shelf === 'plugins' || shelf === 'extensions') && id !== undefined && deeper.length === 0;
+        return isPlace ? [{ shelf, id }] : [];
+    });
+}
+/**
+ * A change as it is announced: with the identity of what it moves. Waits for what another process is just replacing.
+ * Throws DeploymentError `step_failed` when its source is missing or its target is taken: after a change that was never
+ * possible, an undo might move the host's own files.
+ */
+async function announceable(root, change) {
+    if (change.type === 'move')
+        return { ...change, ...(await identify(root, change)) };
+    if (pathExistsSync((0,external_node_path_namespaceObject.join)(root, change.path)))
+        throw justAppeared(change.path);
+    return change.type === 'create_file' ? identifyFileSync(root, change) : change;
+}
+/**
+ * Makes a change and makes it durable. Never replaces anything that is there; what another process has made in the place
+ * of a new version is set aside. Returns where to.
+ */
+async function applyChange(root, change) {
+    switch (change.type) {
+        case 'make_directory':
+            makeOpenDirectorySync((0,external_node_path_namespaceObject.join)(root, change.path));
+            await syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
+            return [];
+        case 'move':
+            requireFree(root, change);
+            return await moveDurably(root, change);
+        case 'create_file':
+            await createFromStaged(root, change);
+            return [];
+    }
+}
+/**
+ * Undoes a change, whether it was made, half made or not made at all, any number of times. Sets aside, and never
+ * removes, what another process has put there in the meantime. Throws when what was moved is at neither path.
+ */
+async function undoChange(root, change) {
+    switch (change.type) {
+        case 'make_directory':
+            await removeIfEmpty((0,external_node_path_namespaceObject.join)(root, change.path));
+            return { wasMade: false, setAside: [] };
+        case 'move':
+            return await moveBack(root, change);
+        case 'create_file':
+            return { wasMade: await removeCreated(root, change), setAside: [] };
+    }
+}
+/** Whether a change was certainly not made, or is certainly undone: what it moves is where it was. */
+function isBack(root, change) {
+    return change.type === 'move' && isMovedBack(root, change);
+}
+/** Whether the host differs from what it was before this change; a directory that was only made does not count. */
+function isMade(root, change) {
+    switch (change.type) {
+        case 'make_directory':
+            return false;
+        case 'move':
+            return !isMovedBack(root, change);
+        case 'create_file':
+            return isCreated(root, change);
+    }
+}
+/** A change in words, for an operator who has to undo it by hand. */
+function describeChange(change) {
+    switch (change.type) {
+        case 'make_directory':
+            return `the directory ${change.path} was made`;
+        case 'move':
+            return `${change.from} was moved to ${change.to}`;
+        case 'create_file':
+            return `${change.path} was created`;
+    }
+}
+/** An empty directory that stays harms nobody, so nothing fails because of it. */
+async function removeIfEmpty(path) {
+    try {
+        (0,external_node_fs_namespaceObject.rmdirSync)(path);
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+    }
+    catch {
+        // It is in use, is gone, or stays.
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/journal-line.js
+
+/** A journal that is not what this action wrote, and what was found. */
+class JournalDamage extends Error {
+    name = 'JournalDamage';
+}
+/** What the journal is filled up with: room that is already allocated when a record needs it. */
+const PADDING = ' ';
+/** What a disk writes whole or not at all. */
+const SECTOR_BYTES = 512;
+/** One line of the journal: a record with its number, and a checksum of both. */
+function formatLine(seq, record) {
+    const body = JSON.stringify(record);
+    return `{"seq":${seq},"sum":"${checksum(seq, body)}",${body.slice(1)}\n`;
+}
+/**
+ * Reads the lines of a journal. What was being written when the power failed may be torn: a proper prefix of the next
+ * record, followed by padding, or records of which whole sectors are still padding. None of them was durable yet, so the
+ * first torn one ends the journal.
+ * Throws JournalDamage for anything else, also for a journal that was cut off and so has lost its padding.
+ */
+function parseJournalText(bytes) {
+    const records = [];
+    let length = 0;
+    for (let end = bytes.indexOf('\n'); end !== -1; end = bytes.indexOf('\n', length)) {
+        const line = parseLineUnlessTorn(bytes, { seq: records.length + 1, start: length, end });
+        if (line === undefined)
+            break;
+        records.push(line.record);
+        length = end + 1;
+    }
+    if (length === 0)
+        throw new JournalDamage('it contains no whole record');
+    const tail = bytes.subarray(length);
+    if (tail.includes(0) || !hasUnwrittenSector(bytes, { start: length, end: startOfPadding(bytes) }))
+        verifyTail(records.length + 1, tail.toString('utf8'));
+    return { records, length, behind: findWholeRecords(tail) };
+}
+function findWholeRecords(tail) {
+    const lines = tail.toString('latin1').split('\n').slice(0, -1);
+    return lines.flatMap(line => {
+        const text = Buffer.from(line, 'latin1').toString('utf8');
+        const seq = Number(/^\{"seq":(\d{1,9}),/.exec(text)?.[1]);
+        try {
+            return [journal_line_parseLine(seq, text)];
+        }
+        catch {
+            return [];
+        }
+    });
+}
+/** Where the padding begins that the bytes end with. */
+function startOfPadding(bytes) {
+    const padding = Buffer.alloc(bytes.length, PADDING);
+    let [low, high] = [0, bytes.length];
+    while (low < high) {
+        const middle = (low + high) >> 1;
+        if (bytes.subarray(middle).equals(padding.subarray(middle)))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+/** Never undefined for the first record, which is durable before there is any other. */
+function parseLineUnlessTorn(bytes, line) {
+    try {
+        return { record: journal_line_parseLine(line.seq, journal_line_decode(bytes.subarray(line.start, line.end))) };
+    }
+    catch (error) {
+        if (line.seq > 1 && hasUnwrittenSector(bytes, line))
+            return undefined;
+        throw error;
+    }
+}
+/** Whether the span contains a sector, or the rest of its first one, that is nothing but padding. */
+function hasUnwrittenSector(bytes, { start, end }) {
+    const padding = Buffer.alloc(SECTOR_BYTES, PADDING);
+    for (let at = start, next = 0; at < end; at = next) {
+        next = at - (at % SECTOR_BYTES) + SECTOR_BYTES;
+        if (next <= end && bytes.subarray(at, next).equals(padding.subarray(0, next - at)))
+            return true;
+    }
+    return false;
+}
+function journal_line_parseLine(seq, line) {
+    const found = /^\{"seq":(\d+),"sum":"([0-9a-f]{16})",(.+\})$/.exec(line);
+    if (found === null)
+        throw new JournalDamage(`its line ${seq} is not a record of this version of the action`);
+    const [, number, sum, rest] = found;
+    const body = `{${rest}`;
+    if (Number(number) !== seq)
+        throw new JournalDamage(`its line ${seq} has the number ${number}`);
+    if (sum !== checksum(seq, body))
+        throw new JournalDamage(`its line ${seq} does not match its checksum`);
+    return JSON.parse(body);
+}
+function verifyTail(seq, tail) {
+    if (!tail.endsWith(PADDING))
+        throw new JournalDamage(`it ends after record ${seq - 1}, without the room that follows`);
+    const torn = tail.trim();
+    if (torn !== '' && !isPrefixOfRecord(seq, torn))
+        throw new JournalDamage(`what follows record ${seq - 1} is not the beginning of another`);
+}
+function isPrefixOfRecord(seq, text) {
+    const head = `{"seq":${seq},"sum":"`;
+    return text.length <= head.length ? head.startsWith(text) : text.startsWith(head) && isJsonPrefix(text);
+}
+/** Whether the text can be continued to one JSON object, or is one, without control characters. */
+function isJsonPrefix(text) {
+    let depth = 0;
+    let isInString = false;
+    for (let index = 0; index < text.length; index++) {
+        const char = text.charAt(index);
+        if (char < ' ')
+            return false;
+        if (isInString && char === '\\')
+            index++;
+        else if (char === '"')
+            isInString = !isInString;
+        else if (!isInString && '{['.includes(char))
+            depth++;
+        else if (!isInString && '}]'.includes(char) && --depth === 0)
+            return index === text.length - 1;
+    }
+    return true;
+}
+function journal_line_decode(bytes) {
+    try {
+        return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+    }
+    catch (error) {
+        throw new JournalDamage('it is not text', { cause: error });
+    }
+}
+function checksum(seq, body) {
+    return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(`${seq} ${body}`).digest('hex').slice(0, 16);
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/journal-file.js
+
+
+
+
+
+
+/** The journal's size at first, and what it grows by. */
+const CHUNK_BYTES = 64 * 1024;
+/** Never used up by what announces a change: an undo, its end and its reports always find this room allocated. */
+const ROOM_FOR_UNDO_BYTES = 32 * 1024;
+const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
+/** Makes a durable journal of one line, with room for those to come. Whole, or not there; so too when it throws. */
+async function writeNewJournal(path, line) {
+    try {
+        await replaceFile(path, padded(line));
+    }
+    catch (error) {
+        // It may be there and not be durable: the run reports its own end, so no other may recover it.
+        tryUnlinkSync(path);
+        throw error;
+    }
+}
+/**
+ * The open journal: text is written over its padding, in place, so that it needs no space. The lines after which a
+ * rollback could be necessary leave room for that rollback, or make more.
+ */
+class JournalFile {
+    #path;
+    #fd;
+    #size;
+    /** Of the whole lines. */
+    #length;
+    /** What may not be padding any more ends here: a line that was not written completely. */
+    #dirtyEnd;
+    #isSynced = true;
+    /** Opens a journal to write after its last whole line. Throws JournalDamage, or what the disk says. */
+    constructor(path) {
+        this.#path = path;
+        this.#fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        const bytes = (0,external_node_fs_namespaceObject.readFileSync)(this.#fd);
+        this.#size = bytes.length;
+        this.#length = parseJournalText(bytes).length;
+        this.#dirtyEnd = Math.max(this.#length, startOfPadding(bytes));
+    }
+    /** Whether a line of so many bytes has room; makes more for one that must leave enough for an undo. Throws then. */
+    async makeRoom(bytes, use) {
+        const spare = use === 'announce' ? ROOM_FOR_UNDO_BYTES : 1;
+        if (this.#length + bytes + spare <= this.#size)
+            return true;
+        if (use === 'undo')
+            return false;
+        await this.#grow(bytes);
+        return true;
+    }
+    /**
+     * Writes a line; with `isDurable`, it is on the disk when this returns. It goes over padding only, so whatever part of
+     * it a power cut leaves, the rest is padding.
+     */
+    async write(line, isDurable) {
+        await this.#eraseRemains();
+        this.#dirtyEnd = this.#length + line.length;
+        this.#writeAll(line, this.#length);
+        if (isDurable)
+            await this.#sync();
+        this.#length = this.#dirtyEnd;
+    }
+    /** Overwrites what is left of a line that could not be written, if that is possible; the next one does so durably. */
+    tryErase() {
+        try {
+            this.#erase();
+        }
+        catch {
+            // The next line tries again.
+        }
+    }
+    close() {
+        (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
+    }
+    async #eraseRemains() {
+        if (this.#dirtyEnd === this.#length)
+            return;
+        this.#erase();
+        await this.#sync();
+        this.#dirtyEnd = this.#length;
+    }
+    #erase() {
+        this.#writeAll(Buffer.alloc(this.#dirtyEnd - this.#length, PADDING), this.#length);
+    }
+    async #sync() {
+        if (this.#isSynced)
+            return;
+        await syncData(this.#fd);
+        this.#isSynced = true;
+    }
+    #writeAll(bytes, position) {
+        this.#isSynced = false;
+        for (let done = 0; done < bytes.length;)
+            done += (0,external_node_fs_namespaceObject.writeSync)(this.#fd, bytes, done, bytes.length - done, position + done);
+    }
+    /** Into a new file, which is open before it takes the name; when that fails, the old one stays in use. */
+    async #grow(bytes) {
+        const text = (0,external_node_fs_namespaceObject.readFileSync)(this.#path).toString('utf8', 0, this.#length);
+        const wanted = padded(text, bytes);
+        const temporary = temporaryName(this.#path);
+        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_EXCL, 0o600);
+        try {
+            (0,external_node_fs_namespaceObject.writeFileSync)(fd, wanted);
+            await syncFile(fd);
+            (0,external_node_fs_namespaceObject.renameSync)(temporary, this.#path);
+        }
+        catch (error) {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+            tryUnlinkSync(temporary);
+            throw error;
+        }
+        (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
+        this.#fd = fd;
+        this.#size = Buffer.byteLength(wanted);
+        this.#dirtyEnd = this.#length;
+        this.#isSynced = true;
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(this.#path));
+    }
+}
+/** The text with room for as many bytes more, and for an undo after them. */
+function padded(text, more = 0) {
+    const used = Buffer.byteLength(text);
+    const size = Math.ceil((used + more + ROOM_FOR_UNDO_BYTES) / CHUNK_BYTES) * CHUNK_BYTES;
+    return text + PADDING.repeat(size - used);
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/journal.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** The records of `journal.jsonl`, one in each line, oldest first. */
+const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
+    object({
+        record: literal('begin'),
+        facts: deploymentFactsSchema,
+        /** Where its report goes; see ReportSender. */
+        report_address: nullable(schemas_string()),
+        keep_paths: array(schemas_string()),
+    }),
+    object({ record: literal('facts'), facts: schemas_partial(deploymentFactsSchema.def.getter()) }),
+    schemas_extend(stateEntrySchema, { record: literal('state') }),
+    schemas_extend(stepEntrySchema, { record: literal('step') }),
+    /** Announces a change that is about to be made. */
+    object({ record: literal('change'), change: changeSchema }),
+    /** Announces that a service is about to be started, stopped or restarted. */
+    object({ record: literal('service'), change: serviceChangeSchema }),
+    /** How to check the old version after a rollback. */
+    object({ record: literal('healthchecks'), checks: array(restoredCheckSchema) }),
+    /** The change that the record number `of` announced is undone; `was_made` says whether it had been made at all. */
+    object({ record: literal('undone'), of: schemas_int().check(_positive()), was_made: schemas_boolean() }),
+    /** The point of no return: the new version is what this host runs. */
+    object({
+        record: literal('commit'),
+        at: timeSchema,
+        rows: array(installedRowSchema),
+        removed: exactOptional(array(removedRowSchema)),
+        discard: array(snapshotPathSchema),
+    }),
+    /** How the run ended by its own account, written before it reports to anybody. */
+    object({
+        record: literal('end'),
+        end: deploymentEndSchema,
+        /** It was cancelled and had no time to restore all services: a recovery has to. */
+        unfinished: exactOptional(literal(true)),
+    }),
+    /** The hub has accepted the report of that end. */
+    object({ record: literal('reported'), attempts: schemas_int().check(_positive()) }),
+    /** Another run, `by`, begins to roll this one back. */
+    object({ record: literal('recovery'), at: timeSchema, by: schemas_uuid() }),
+]));
+/**
+ * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
+ * others are given up where they cannot be written: a rollback must not need any.
+ */
+const REQUIRED = new Set(['change', 'service', 'commit']);
+const DURABLE = new Set([...REQUIRED, 'undone', 'recovery', 'end', 'reported']);
+/** What is written after the last announcement goes into the room that was allocated with it. */
+const OF_UNDO = new Set(['undone', 'recovery', 'end', 'reported']);
+/**
+ * Starts the journal of a deployment, redacted: it is whole and durable (0600), with room for an undo, or it is not
+ * there.
+ */
+async function startJournal(path, begin, redact = text => text) {
+    await writeNewJournal(path, formatLine(1, redactRecord(begin, redact)));
+    return continueJournal(path, 1, redact);
+}
+/** Opens the journal of a dead run to append after its last whole record. Throws as `readJournal` does. */
+function openJournal(path, redact = text => text) {
+    return continueJournal(path, readJournal(path)?.length ?? 0, redact);
+}
+/**
+ * The records of the journal, or undefined when there is none. Leaves out a torn last line, whose change was never
+ * made. Throws JournalDamage when anything else in it is not what this action writes.
+ */
+function readJournal(path) {
+    const text = readText(path);
+    if (text === undefined)
+        return undefined;
+    const parsed = array(recordSchema).safeParse(text.records);
+    if (!parsed.success) {
+        const [place = 0, ...field] = parsed.error.issues[0]?.path ?? [];
+        throw new JournalDamage(`its line ${Number(place) + 1} has an unexpected ${field.join('.') || 'content'}`);
+    }
+    verifySequence(parsed.data);
+    verifyBehind(text);
+    return parsed.data;
+}
+/**
+ * The changes that were announced behind a torn record. None of them was made, unless a damaged disk has torn that record
+ * later.
+ */
+function readUnprovenChanges(path) {
+    const { records = [], behind = [] } = readText(path) ?? {};
+    const changes = recordsIn(behind).flatMap(record => (record.record === 'change' ? [record.change] : []));
+    return changes.map((change, index) => ({ seq: records.length + 1 + index, change }));
+}
+/** What follows a durable record was written when that one was on the disk, and so was all before it. */
+function verifyBehind({ records, behind }) {
+    const isProven = recordsIn(behind.slice(0, -1)).some(({ record }) => DURABLE.has(record));
+    if (isProven)
+        throw new JournalDamage(`its line ${records.length + 1} was written, and has been damaged since`);
+}
+function recordsIn(values) {
+    return values.flatMap(value => recordSchema.safeParse(value).data ?? []);
+}
+function readText(path) {
+    const bytes = readBytes(path);
+    return bytes && parseJournalText(bytes);
+}
+/** A run rolls back itself when its commit record could not be made durable; the journal then shows the undo. */
+function findCommit(records) {
+    const wasUndone = records.some(entry => entry.record === 'undone');
+    return wasUndone ? undefined : records.find(entry => entry.record === 'commit');
+}
+/** The changes that were announced and not undone yet, oldest first. */
+function pendingChanges(records) {
+    let pending = [];
+    for (const [index, record] of records.entries()) {
+        if (record.record === 'change')
+            pending.push({ seq: index + 1, change: record.change });
+        else if (record.record === 'undone')
+            pending = pending.filter(({ seq }) => seq !== record.of);
+        // There may have been no room to note each.
+        else if (record.record === 'end' && record.end.rollback?.restored !== false)
+            pending = [];
+    }
+    return pending;
+}
+/** Ends a deployment: without a journal there is nothing to recover. */
+async function removeJournal(path) {
+    try {
+        (0,external_node_fs_namespaceObject.unlinkSync)(path);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return;
+        throw error;
+    }
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+}
+function continueJournal(path, records, redact) {
+    const file = new JournalFile(path);
+    let seq = records;
+    return {
+        async append(record) {
+            const { record: type } = record;
+            const line = Buffer.from(formatLine(seq + 1, redactRecord(record, redact)));
+            try {
+                if (!(await file.makeRoom(line.length, OF_UNDO.has(type) ? 'undo' : 'announce')))
+                    return undefined;
+                await file.write(line, DURABLE.has(type));
+                return ++seq;
+            }
+            catch (error) {
+                file.tryErase();
+                if (REQUIRED.has(type))
+                    throw error;
+                return undefined;
+            }
+        },
+        close: () => file.close(),
+    };
+}
+/**
+ * What no single record shows: one deployment, its own staging folder and parts, and no undo of what was never announced.
+ */
+function verifySequence(records) {
+    const [begin, ...later] = records;
+    if (begin?.record !== 'begin')
+        throw new JournalDamage('its first record does not begin a deployment');
+    for (const [index, record] of later.entries()) {
+        if (record.record === 'begin')
+            throw new JournalDamage(`its line ${index + 2} begins another deployment`);
+        if (record.record === 'change' && !isOfDeployment(record.change, begin.facts.deployment_id))
+            throw new JournalDamage(`its line ${index + 2} moves files of another deployment`);
+        if (record.record === 'undone' && records[record.of - 1]?.record !== 'change')
+            throw new JournalDamage(`its line ${index + 2} undoes what was not announced`);
+        if (record.record === 'commit' && !isOfItsParts(record, begin.facts))
+            throw new JournalDamage(`its line ${index + 2} commits what is not of this deployment`);
+    }
+}
+/**
+ * A commit installs and removes only what is of its origin, and discards only snapshots of that; a single artifact is in
+ * the place that it began with.
+ */
+function isOfItsParts({ rows, removed = [], discard }, { contract, slug, kind, id }) {
+    const parts = [...rows, ...removed];
+    const folders = parts.map(part => `.hub-deploy/snapshots/${placeName(placeOf(part))}/`);
+    const isPlaced = (part) => part.kind === kind && (id === null || part.id === id);
+    return (discard.every(path => folders.some(folder => path.startsWith(folder))) &&
+        parts.every(part => slug !== null && isFrom(part, { contract, slug })) &&
+        (contract === 'project' || parts.every(isPlaced)));
+}
+function readBytes(path) {
+    try {
+        const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+        try {
+            return (0,external_node_fs_namespaceObject.readFileSync)(fd);
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw error;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/running-version.js
+
+
+/**
+ * What the host runs of this plugin, service or project after a deployment of it has ended so; null where nothing is
+ * installed, and where the host may run neither version whole. Never throws.
+ */
+function runningAfter(layout, facts, outcome) {
+    if (outcome === 'inconsistent')
+        return null;
+    return outcome === 'success' ? facts.version : readRunningVersion(layout, facts);
+}
+/**
+ * What the host runs by our own record, which includes what a dead run has committed without recording it; else the
+ * version that this deployment has found in the place. Never throws.
+ */
+function readRunningVersion(layout, facts) {
+    const rows = [...orNone(() => readCommitted(layout)), ...orNone(() => readInstalled(layout))];
+    const own = rows.filter(row => isOf(row, facts));
+    return (facts.contract === 'project' ? newestProjectVersion(own) : own[0]?.version) ?? facts.previous_version;
+}
+/** The version of a project is that of the part installed last. */
+function newestProjectVersion(rows) {
+    const newest = rows.toSorted((a, b) => (a.installed_at ?? '').localeCompare(b.installed_at ?? '')).at(-1);
+    return newest?.project_version ?? null;
+}
+function isOf({ contract, kind, slug }, facts) {
+    return contract === facts.contract && slug === facts.slug && (contract === 'project' || kind === facts.kind);
+}
+function readCommitted({ journal }) {
+    return findCommit(readJournal(journal) ?? [])?.rows ?? [];
+}
+/** A record that cannot be read is named where it is needed. */
+function orNone(read) {
+    try {
+        return read();
+    }
+    catch {
+        return [];
     }
 }
 
@@ -19340,6 +20890,8 @@ function announceIdleSteps({ tools, record }, order, idle) {
 
 
 
+
+
 /**
  * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
  * from those that are installed. Writes nothing below the project root and reports nothing.
@@ -19348,6 +20900,7 @@ async function rehearseDeployment(deployment, flow) {
     try {
         for (const accepted of requireSafeHost(deployment.host))
             deployment.tools.log.warning(accepted);
+        deployment.noteRunning();
         const checked = await flow.check();
         await rehearse(deployment, folder => flow.prepare(checked, folder));
         return conclude(deployment, undefined);
@@ -19415,12 +20968,14 @@ function causeOf({ tools, layout }, thrown) {
         return tools.signal.reason;
     return isSystemError(thrown) ? toHostError(thrown, `rehearsing a deployment below ${layout.root}`) : thrown;
 }
-function conclude({ record, tools }, thrown) {
+function conclude({ record, tools, layout }, thrown) {
     const error = thrown === undefined ? undefined : toDeployError(thrown);
     const end = buildEnd(tools.now(), error === undefined
         ? { outcome: 'success' }
         : { outcome: 'failed', error: { code: error.code, message: error.message, step: null } });
-    const report = buildLocalReport(record, end, notSent('a dry run reports nothing'));
+    const running_version = error instanceof UntouchableHostError ? null : readRunningVersion(layout, record.facts);
+    const reported = notSent('a dry run reports nothing');
+    const report = buildLocalReport(record, end, { reported, running_version });
     return {
         report: redactReport(report, tools.secrets.redact),
         reportPath: undefined,
@@ -20086,7 +21641,9 @@ async function sendWaiting(outbox, waiting, signal) {
         const timeoutMs = deadline - external_node_perf_hooks_namespaceObject.performance.now();
         if (signal.aborted || timeoutMs < 1)
             return;
-        const delivery = await outbox.sender.send(report, { retry: false, timeoutMs });
+        const delivery = await outbox.sender.send(report, { retry: false, timeoutMs, signal });
+        if (signal.aborted && !delivery.accepted)
+            return;
         await settle(outbox, { path, report }, delivery);
         unanswered = isUnanswered(delivery) ? unanswered + 1 : 0;
         if (unanswered === MAX_UNANSWERED || isAskedToWait(delivery))
@@ -20152,7 +21709,9 @@ function entryPath(layout, { started_at, deployment_id }) {
 
 
 
+
 const LOCAL_REPORT = 'the local report';
+const REPORT_TIMEOUT_MS = 10_000;
 /**
  * Reports how a deployment ended: always the local report first, then the hub, best-effort (contract 4.3, rules 7
  * and 8); what the hub did not accept waits in the outbox; then one audit line. Calls `onLocalReport` between the two,
@@ -20163,14 +21722,16 @@ async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
     const { record, end, address } = conclusion;
     const { plannedSteps } = record;
     const failures = new Map();
-    const fresh = redactReport(buildLocalReport(record, end, notSent('not sent')), host.redact);
+    const running_version = runningAfter(host.layout, record.facts, end.outcome);
+    const known = buildLocalReport(record, end, { reported: notSent('not sent'), running_version });
+    const fresh = redactReport(known, host.redact);
     // The hub has it from an earlier run, whose journal stayed.
     const accepted = findAccepted(host.layout, fresh);
     const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted };
     const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent));
     onLocalReport({ report: unsent, reportPath: written, plannedSteps });
-    const known = conclusion.accepted ?? accepted?.attempts;
-    const { reported, delivery } = await deliver(host, { ...conclusion, accepted: known }, unsent);
+    const attempts = conclusion.accepted ?? accepted?.attempts;
+    const { reported, delivery } = await deliver(host, { ...conclusion, accepted: attempts }, unsent);
     if (reported.accepted)
         removeFromOutbox(host.layout, unsent);
     if (address !== null && !reported.accepted)
@@ -20184,13 +21745,15 @@ async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
  * Reports a deployment to the hub alone, best-effort, because nothing may be written on the host, or there is no project
  * root. Calls `onKnown` before it sends anything. Never throws.
  */
-async function closeUntouched({ sender, log, redact, reportTimeoutMs }, { record, end }, onKnown = () => { }) {
-    const unsent = redactReport(buildLocalReport(record, end, notSent('not sent')), redact);
+async function closeUntouched({ sender, log, redact, grace }, { record, end }, onKnown = () => { }) {
+    const { previous_version: running_version } = record.facts;
+    const circumstances = { reported: notSent('not sent'), running_version };
+    const unsent = redactReport(buildLocalReport(record, end, circumstances), redact);
     const known = { report: unsent, reportPath: undefined, plannedSteps: record.plannedSteps };
+    onKnown(known);
     if (sender === undefined)
         return known;
-    onKnown(known);
-    const delivery = await sender.send(unsent, { retry: true, timeoutMs: reportTimeoutMs() });
+    const delivery = await sendNow(sender, unsent, grace.reporting);
     const { attempts } = delivery;
     if (delivery.accepted)
         return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery };
@@ -20213,15 +21776,18 @@ async function deliver(host, conclusion, report) {
         await onAccepted?.(delivered.reported.attempts);
     return delivered;
 }
-async function send({ sender, log, redact, reportTimeoutMs }, address, report) {
+async function send({ sender, log, redact, grace }, address, report) {
     if (sender?.address !== address)
         return { reported: notSent('waits in the outbox for a run that reports to the same hub') };
-    const delivery = await sender.send(report, { retry: true, timeoutMs: reportTimeoutMs() });
+    const delivery = await sendNow(sender, report, grace.reporting);
     const { attempts } = delivery;
     if (delivery.accepted)
         return { reported: { accepted: true, attempts, error: null }, delivery };
     log.warning(`The hub did not accept the report of this deployment. Nothing on the host changes. ${delivery.error}`);
     return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery };
+}
+async function sendNow(sender, report, signal) {
+    return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal });
 }
 /** A later attempt that succeeds makes up for an earlier one. */
 async function orNote(failures, what, write) {
@@ -20301,104 +21867,6 @@ const systemClock = {
         }
     },
 };
-
-;// CONCATENATED MODULE: ./build/install/services/service.js
-
-/** What a supervisor of this host runs, by its name in the host config; as written to the journal. */
-const serviceSchema = schemas_lazy(() => discriminatedUnion('supervisor', [
-    object({ supervisor: literal('systemd'), scope: schemas_enum(['system', 'user']), unit: schemas_string() }),
-    object({ supervisor: literal('docker'), container: schemas_string() }),
-    object({
-        supervisor: literal('kubernetes'),
-        namespace: schemas_string(),
-        deployment: schemas_string(),
-        kubeconfig: nullable(schemas_string()),
-        context: nullable(schemas_string()),
-    }),
-]));
-/** The service of an id. Undefined when the host config has no supervisor, or says `none`. */
-function serviceOf(config, id) {
-    const named = config.plugins.get(id);
-    const fill = (template) => template.replaceAll('{id}', id);
-    switch (config.supervisor) {
-        case undefined:
-        case 'none':
-            return undefined;
-        case 'systemd':
-            return { supervisor: 'systemd', scope: config.systemd.scope, unit: fill(named?.unit ?? config.systemd.unit) };
-        case 'docker':
-            return { supervisor: 'docker', container: fill(named?.container ?? config.docker.container) };
-        case 'kubernetes': {
-            const { namespace, deployment, kubeconfig = null, context = null } = config.kubernetes;
-            return {
-                supervisor: 'kubernetes',
-                namespace,
-                deployment: fill(named?.deployment ?? deployment),
-                kubeconfig,
-                context,
-            };
-        }
-    }
-}
-/** The service of an id in a step that names no plugin: the project-wide unit if there is one, else the id's own. */
-function projectServiceOf(config, id) {
-    const own = serviceOf(config, id);
-    const { projectUnit } = config.systemd;
-    return own?.supervisor === 'systemd' && projectUnit !== undefined ? { ...own, unit: projectUnit } : own;
-}
-/** The service's name for an operator. */
-function describeService(service) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return `${service.scope === 'user' ? 'user unit' : 'unit'} ${service.unit}`;
-        case 'docker':
-            return `container ${service.container}`;
-        case 'kubernetes':
-            return `deployment ${service.namespace}/${service.deployment}`;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/services/healthchecks.js
-
-
-const probeSchema = schemas_lazy(() => discriminatedUnion('type', [
-    object({ type: literal('http'), url: schemas_string(), status: schemas_number(), body: exactOptional(schemas_string()) }),
-    object({ type: literal('tcp'), address: schemas_string() }),
-    object({ type: literal('command'), command: readonly(tuple([schemas_string()], schemas_string())) }),
-]));
-/** What a healthcheck step checks for one id; as written to the journal. */
-const healthcheckSchema = schemas_lazy(() => object({
-    id: schemas_string(),
-    service: nullable(serviceSchema),
-    check: nullable(object({ probe: probeSchema, intervalSeconds: schemas_number(), stableForSeconds: schemas_number() })),
-    timeout_seconds: schemas_number(),
-    retries: schemas_number(),
-}));
-/** The check of a restored version: the step's own, with the version that ran before; null where none did. */
-const restoredCheckSchema = schemas_lazy(() => schemas_extend(healthcheckSchema.def.getter(), { previous_version: nullable(schemas_string()) }));
-/** A step's checks: of its plugin, else of every id that the plan installs; ids that share a check are checked once. */
-function healthchecksOf(step, config, ids) {
-    const findService = step.plugin === undefined ? projectServiceOf : serviceOf;
-    const checks = (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
-        id,
-        service: findService(config, id) ?? null,
-        check: config.plugins.get(id)?.healthcheck ?? null,
-        timeout_seconds: step.timeoutSeconds,
-        retries: step.retries,
-    }));
-    const keyOf = ({ service, check }) => JSON.stringify([service, check]);
-    return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at);
-}
-/**
- * Replaces `{version}` in the check's `body`, so that an old process that still answers does not pass for a new one.
- */
-function expectVersion(healthcheck, version) {
-    const { check } = healthcheck;
-    if (check?.probe.type !== 'http' || check.probe.body === undefined)
-        return healthcheck;
-    const probe = { ...check.probe, body: check.probe.body.replaceAll('{version}', version ?? '') };
-    return { ...healthcheck, check: { ...check, probe } };
-}
 
 ;// CONCATENATED MODULE: external "node:net"
 const external_node_net_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:net");
@@ -21987,7 +23455,8 @@ async function requestJson(request, settings) {
         timeoutMs: request.timeoutMs,
         receive: receiveJson,
     };
-    return await makeCall(call, settings);
+    const signals = [settings.signal, ...(request.signal === undefined ? [] : [request.signal])];
+    return await makeCall(call, { ...settings, signal: AbortSignal.any(signals) });
 }
 async function receiveJson(exchange) {
     const succeeded = exchange.status >= 200 && exchange.status < 300;
@@ -22169,271 +23638,6 @@ function createWire(options) {
     };
 }
 
-;// CONCATENATED MODULE: ./build/install/services/environment.js
-
-/** Where each supervisor's command line looks for its daemon or cluster, apart from files in `HOME`. */
-const WHEREABOUTS = {
-    systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
-    docker: [
-        'DOCKER_HOST',
-        'DOCKER_CONTEXT',
-        'DOCKER_CONFIG',
-        'DOCKER_TLS_VERIFY',
-        'DOCKER_CERT_PATH',
-        'DOCKER_API_VERSION',
-        'XDG_RUNTIME_DIR',
-    ],
-    kubernetes: ['KUBECONFIG'],
-};
-/** The environment of a supervisor's command line: what every child may know, and where its daemon or cluster is. */
-function supervisorEnvironment(service) {
-    const found = WHEREABOUTS[service.supervisor].flatMap(name => {
-        const value = process.env[name];
-        return value === undefined ? [] : [[name, value]];
-    });
-    return allowedEnvironment({ ...runtimeDirectory(service), ...Object.fromEntries(found) });
-}
-/** systemctl finds a user's manager through the runtime directory, which a runner that is itself a service may lack. */
-function runtimeDirectory(service) {
-    const uid = process.getuid?.();
-    if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined)
-        return {};
-    return { XDG_RUNTIME_DIR: `/run/user/${uid}` };
-}
-/** What a command of the host config learns of the deployment so far: whether it has changed what the host runs. */
-function changedVariable({ changed }) {
-    return { DEPLOYMENT_CHANGED: String(changed) };
-}
-
-;// CONCATENATED MODULE: ./build/install/services/commands.js
-
-/** The supervisor's own command line that carries out an order: an argument list, no shell. */
-function actionCommand(order) {
-    const { service, action, isQueued } = order;
-    switch (service.supervisor) {
-        case 'systemd':
-            return [...systemctl(service), ...(isQueued ? ['--no-block'] : []), action, service.unit];
-        case 'docker':
-            return ['docker', action, service.container];
-        case 'kubernetes':
-            return [...kubectl(service), ...kubernetesAction(order), `deployment/${service.deployment}`];
-    }
-}
-/** The command line that asks for a service's state; `parseState` reads its answer. */
-function stateCommand(service) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return [...systemctl(service), 'is-active', service.unit];
-        case 'docker':
-            return ['docker', 'inspect', '--format', DOCKER_STATE, service.container];
-        case 'kubernetes':
-            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_STATE}`];
-    }
-}
-/**
- * The command line whose answer changes with every start of a service, even one that the supervisor makes by itself.
- * For a Kubernetes deployment the answer is the time when it last became available.
- */
-function runCommand(service) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return [...systemctl(service), 'show', '--property=InvocationID', service.unit];
-        case 'docker':
-            return ['docker', 'inspect', '--format', DOCKER_RUN, service.container];
-        case 'kubernetes':
-            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_RUN}`];
-    }
-}
-/**
- * The command line that asks how often each container of a Kubernetes deployment was restarted in its place; the labels
- * are those of its pods, from `parseState`. `parseRestarts` reads its answer.
- */
-function restartsCommand(service, labels) {
-    return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`];
-}
-/** How often containers were restarted, all together: a new pod and one that has ended count for nothing. */
-function parseRestarts(text) {
-    return text
-        .split(' ')
-        .map(Number)
-        .reduce((sum, count) => sum + count, 0);
-}
-/** The command line that makes a supervisor forget its recent starts of a service, where it counts them. */
-function forgetStartsCommand(service) {
-    return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined;
-}
-/** What the answer to `stateCommand` says. */
-function parseState(service, answer) {
-    // systemctl is-active reports the state by its exit code as well: "activating" is not 0.
-    const text = answer.code === 0 || service.supervisor === 'systemd' ? answer.stdout.trim() : '';
-    switch (service.supervisor) {
-        case 'systemd':
-            return parseUnitState(text);
-        case 'docker':
-            return parseContainerState(text);
-        case 'kubernetes':
-            return parseDeploymentState(text);
-    }
-}
-/** Whether the output of a failed `stateCommand` says that the service does not exist; systemd calls it inactive. */
-function saysMissing(service, output) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return false;
-        case 'docker':
-            return /\bno such (?:object|container)\b/i.test(output);
-        case 'kubernetes':
-            return /\(NotFound\)/.test(output);
-    }
-}
-const UP_UNITS = new Set(['active', 'activating', 'reloading', 'refreshing']);
-/** An old systemctl calls a unit that does not exist `unknown`. */
-const DOWN_UNITS = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown']);
-const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}';
-const DOCKER_RUN = '{{.State.StartedAt}}';
-const KUBERNETES_RUN = '{.status.conditions[?(@.type=="Available")].lastTransitionTime}';
-const KUBERNETES_RESTARTS = '{.items[*].status.containerStatuses[*].restartCount}';
-const KUBERNETES_STATE = [
-    '{.metadata.generation}',
-    '{.status.observedGeneration}',
-    '{.spec.replicas}',
-    '{.status.updatedReplicas}',
-    '{.status.availableReplicas}',
-    '{.status.replicas}',
-    '{.spec.selector.matchLabels}',
-].join(' ');
-const SINGLE = { replicas: null, labels: null };
-function parseUnitState(text) {
-    const up = UP_UNITS.has(text);
-    return { known: up || DOWN_UNITS.has(text), up, running: text === 'active', ...SINGLE, words: `ActiveState ${text}` };
-}
-function parseContainerState(text) {
-    const [status, health] = text.split(' ');
-    return {
-        known: text !== '',
-        up: /^(?:running|restarting)\b/.test(text),
-        running: text === 'running' || text === 'running healthy',
-        ...SINGLE,
-        words: `status ${status}${health === undefined ? '' : `, health ${health}`}`,
-    };
-}
-/** kubectl may leave a field that is 0 empty. */
-function parseDeploymentState(text) {
-    const fields = text.split(' ');
-    const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.slice(0, 6).map(Number);
-    const isComplete = updated === wanted && available === wanted && all === wanted;
-    const running = observed >= generation && wanted > 0 && isComplete;
-    const words = `replicas ${wanted}, updated ${updated}, available ${available}, existing ${all}, generation ${generation}, observed ${observed}`;
-    const known = /^\d+$/.test(fields[2] ?? '');
-    return { known, up: wanted > 0, running, replicas: wanted, labels: parseLabels(fields[6] ?? ''), words };
-}
-/** As kubectl prints a map; older versions print none that can be read. */
-function parseLabels(text) {
-    try {
-        const labels = record(schemas_string(), schemas_string()).parse(JSON.parse(text));
-        const selector = Object.entries(labels).map(([name, value]) => `${name}=${value}`);
-        return selector.length === 0 ? null : selector.join(',');
-    }
-    catch {
-        return null;
-    }
-}
-function systemctl(service) {
-    return service.scope === 'user' ? ['systemctl', '--user'] : ['systemctl'];
-}
-function kubectl(service) {
-    const kubeconfig = service.kubeconfig === null ? [] : [`--kubeconfig=${service.kubeconfig}`];
-    const context = service.context === null ? [] : [`--context=${service.context}`];
-    return ['kubectl', ...kubeconfig, ...context, `--namespace=${service.namespace}`];
-}
-function kubernetesAction({ action, replicas }) {
-    switch (action) {
-        case 'start':
-            return ['scale', `--replicas=${replicas || 1}`];
-        case 'stop':
-            return ['scale', '--replicas=0'];
-        case 'restart':
-            return ['rollout', 'restart'];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/services/supervise.js
-
-
-
-
-
-
-const ACTION_TIMEOUT_MS = 5 * 60_000;
-const STATE_TIMEOUT_MS = 30_000;
-/**
- * Has the supervisor start, stop or restart a service, within 5 minutes unless `limits` says otherwise.
- * Throws DeploymentError `step_failed` with the supervisor's output, or `step_timed_out`.
- */
-async function superviseService(order, limits = {}) {
-    const { service, action } = order;
-    const command = actionCommand(order);
-    const env = supervisorEnvironment(service);
-    const end = await runChild({ command, env, timeoutMs: ACTION_TIMEOUT_MS, ...limits });
-    if (end.kind === 'exited' && end.code === 0)
-        return;
-    throw new DeploymentError(end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed', `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${describeEnd(end)}. Check the service on this host.`);
-}
-/** What the supervisor says about a service. If it cannot be asked, the state is unknown and the evidence says why. */
-async function readServiceState(service, limits = {}) {
-    const command = stateCommand(service);
-    const env = supervisorEnvironment(service);
-    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
-    const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN;
-    const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output);
-    const answer = state.known ? state.words : `${command[0]} ${describeEnd(end)}`;
-    return { ...state, missing, evidence: `${describeService(service)}: ${answer}` };
-}
-/** A text that changes with every start of a service. Null where the supervisor does not give one. */
-async function readServiceRun(service, limits = {}) {
-    return await ask(service, runCommand(service), limits);
-}
-/**
- * How often containers of a service were restarted in their places, which may be too short for the supervisor to call
- * the service unavailable. Null elsewhere than in Kubernetes, and where the pods are not known.
- */
-async function readRestarts(service, { labels }, limits = {}) {
-    if (service.supervisor !== 'kubernetes' || labels === null)
-        return null;
-    const answer = await ask(service, restartsCommand(service, labels), limits);
-    return answer === null ? null : parseRestarts(answer);
-}
-async function ask(service, command, limits) {
-    const env = supervisorEnvironment(service);
-    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
-    return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() || null : null;
-}
-/** Makes the supervisor forget earlier starts, so that its start limit does not refuse the next one. Never fails. */
-async function forgetStarts(service) {
-    const command = forgetStartsCommand(service);
-    if (command === undefined)
-        return;
-    await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS });
-}
-const UNKNOWN = { known: false, up: false, running: false, replicas: null, labels: null, words: '' };
-/** How a child ended, for a message: a predicate whose subject is the program. */
-function describeEnd(end) {
-    switch (end.kind) {
-        case 'exited':
-            return `returned exit code ${end.code}${describeOutput(end.output)}`;
-        case 'signalled':
-            return `was killed by ${end.signal}${describeOutput(end.output)}`;
-        case 'timed_out':
-            return `did not finish in time${describeOutput(end.output)}`;
-        case 'not_started':
-            return `could not be started (${cleanForeignText(end.error.message)})`;
-    }
-}
-function describeOutput(output) {
-    const text = cleanForeignText(output, 2048);
-    return text === '' ? ' and printed nothing' : ` and printed "${text}"`;
-}
-
 ;// CONCATENATED MODULE: ./build/install/services/probe.js
 
 
@@ -22583,10 +23787,9 @@ async function checkHealth(request, clock = systemClock) {
 }
 /**
  * What is not healthy after an older version was restored, one sentence for each check. Runs all checks at once, so
- * that many take no longer than one.
+ * that many take no longer than one. Throws the signal's reason once it is aborted.
  */
-async function findUnhealthy(checks, log) {
-    const { signal } = new AbortController();
+async function findUnhealthy(checks, { log, signal }) {
     const findings = checks.map(async ({ previous_version: version, ...healthcheck }) => {
         try {
             const once = onceBriefly(healthcheck);
@@ -22594,6 +23797,7 @@ async function findUnhealthy(checks, log) {
             return [];
         }
         catch (error) {
+            signal.throwIfAborted();
             return [toDeployError(error).message];
         }
     });
@@ -22653,101 +23857,6 @@ function withStarts(finding, starts) {
     return { ...finding, evidence: `it started again during the check (times: ${starts}); ${finding.evidence}` };
 }
 
-;// CONCATENATED MODULE: ./build/install/services/service-changes.js
-
-
-
-
-
-/** kubectl refuses to restart a deployment that was restarted within the same second. */
-const SECOND_RESTART_AFTER_MS = 1500;
-/** What a plan does to a service, and the service's state before it; as written to the journal. */
-const serviceChangeSchema = schemas_lazy(() => object({
-    service: serviceSchema,
-    action: schemas_enum(['start', 'stop', 'restart']),
-    was_running: schemas_boolean(),
-    /** Of a Kubernetes deployment; null elsewhere. */
-    replicas: nullable(schemas_int().check(_nonnegative())),
-}));
-/**
- * A task with the service's present state; `earlier` are the changes of the same plan so far. Throws DeploymentError
- * `step_failed` when the state is unknown, because then no rollback could restore it.
- */
-async function planServiceChange(task, earlier, signal) {
-    const state = await readServiceState(task.service, { signal });
-    if (!state.known)
-        throw unknownState(task, state.evidence);
-    const known = earlier.find(change => keyOf(change.service) === keyOf(task.service) && change.replicas);
-    return { ...task, was_running: state.up, replicas: known?.replicas ?? state.replicas };
-}
-/**
- * Restores the state that the services of a plan had before it, newest first, once the old files are back: restarts
- * what ran and stops what did not. Goes on after a failure and reports each; may be repeated.
- */
-async function restoreServices(changes, log, starts = 'now') {
-    const restored = { isRunning: false, problems: [] };
-    for (const first of firstChanges(changes)) {
-        const change = { ...first, isQueued: starts === 'queued' };
-        try {
-            await (change.was_running ? restoreRunning(change, log) : restoreStopped(change, log));
-            restored.isRunning ||= change.was_running;
-        }
-        catch (error) {
-            restored.problems.push(toDeployError(error).message);
-        }
-    }
-    return restored;
-}
-/** A step that failed may still have done its work, so this never relies on what the plan achieved. */
-async function restoreRunning(change, log) {
-    const { service } = change;
-    await forgetStarts(service);
-    // A restart of a Kubernetes deployment keeps the zero replicas that a stop has left.
-    if (service.supervisor === 'kubernetes' && !(await readServiceState(service)).up)
-        await restore({ ...change, action: 'start' }, log);
-    try {
-        await restore({ ...change, action: 'restart' }, log);
-    }
-    catch (error) {
-        if (service.supervisor !== 'kubernetes')
-            throw error;
-        await (0,external_node_timers_promises_namespaceObject.setTimeout)(SECOND_RESTART_AFTER_MS);
-        await restore({ ...change, action: 'restart' }, log);
-    }
-}
-/** A start may still be under way while nothing runs yet, so the stop is never left out. */
-async function restoreStopped(change, log) {
-    try {
-        await restore({ ...change, action: 'stop' }, log);
-    }
-    catch (error) {
-        const { known, up } = await readServiceState(change.service);
-        if (!known || up)
-            throw error;
-    }
-}
-async function restore(order, log) {
-    log.info(`Rolling back: ${order.action} ${describeService(order.service)}.`);
-    await superviseService(order);
-}
-/** The first change of each service, which knows its state before the plan; the service touched last first. */
-function firstChanges(changes) {
-    const touched = new Map();
-    for (const change of changes) {
-        const key = keyOf(change.service);
-        const first = touched.get(key) ?? change;
-        touched.delete(key);
-        touched.set(key, first);
-    }
-    return [...touched.values()].reverse();
-}
-function unknownState({ service, action }, evidence) {
-    return new DeploymentError('step_failed', `Did not ${action} ${describeService(service)}, because a rollback could not restore its state, which is unknown. ${evidence}. Check that the supervisor answers on this host.`);
-}
-function keyOf(service) {
-    return JSON.stringify(service);
-}
-
 ;// CONCATENATED MODULE: ./build/install/transaction/rollback.js
 
 
@@ -22759,8 +23868,8 @@ function keyOf(service) {
 
 /**
  * Rolls a deployment back: first the files, then the services as they were, which then run the old files. Compares the
- * restored tree with its record, and runs the plan's health checks on the old version. Never throws: what is wrong is
- * in the result.
+ * restored tree with its record, and runs the plan's health checks on the old version. After a cancel it does no more
+ * than the grace allows. Never throws: what is wrong is in the result.
  */
 async function rollBack(request) {
     let wasChanged;
@@ -22773,12 +23882,9 @@ async function rollBack(request) {
     }
     if (!wasChanged && request.services.length === 0)
         return { outcome: 'failed', rollback: null };
-    const { damage, verified } = await verifyRestored(request).catch(error => ({
-        damage: [`The restored files could not be compared with their record: ${toDeployError(error).message}`],
-        verified: false,
-    }));
+    const { damage, verified } = await verifyRestored(request).catch(error => notVerified(request, error));
     const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now';
-    const { healthy, problems } = await restoreAndCheckServices(request, starts);
+    const { healthy, problems, ...left } = await restoreAndCheckServices(request, starts);
     return {
         outcome: verified === false
             ? 'inconsistent'
@@ -22786,11 +23892,15 @@ async function rollBack(request) {
                 ? 'rolled_back'
                 : 'failed',
         rollback: { restored: true, problems: [...damage, ...problems], verified, healthy },
+        ...left,
     };
 }
 async function restoreAndCheckServices(request, starts) {
-    const { services, log } = request;
-    const { isRunning, problems } = await restoreServices(services, log, starts);
+    const { services, log, grace } = request;
+    const limits = { log, signal: grace.restoring, starts };
+    const { isRunning, problems, isFinished } = await restoreServices(services, limits);
+    if (!isFinished)
+        return { healthy: null, problems, isUnfinished: true };
     if (problems.length > 0)
         return { healthy: false, problems };
     if (starts === 'queued') {
@@ -22801,8 +23911,13 @@ async function restoreAndCheckServices(request, starts) {
     const isExpectedToRun = isRunning || services.length === 0;
     if (!isExpectedToRun || checks.length === 0)
         return { healthy: null, problems };
-    const findings = await findUnhealthy(checks, log);
-    return { healthy: findings.length === 0, problems: findings };
+    try {
+        const findings = await findUnhealthy(checks, { log, signal: grace.cancelled });
+        return { healthy: findings.length === 0, problems: findings };
+    }
+    catch {
+        return { healthy: null, problems, unchecked: checks };
+    }
 }
 /** What did not run before was only started, and is stopped again. */
 function wasDisturbed({ action, was_running: wasRunning }) {
@@ -22823,11 +23938,19 @@ async function verifyRestored(request) {
     const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true);
     return { damage, verified: damage.length > 0 ? false : isAll || null };
 }
+/** Where only the time for it was missing, nothing is known to be damaged. */
+function notVerified({ grace }, error) {
+    if (grace.comparing.aborted)
+        return { damage: [], verified: null };
+    const { message } = toDeployError(error);
+    return { damage: [`The restored files could not be compared with their record: ${message}`], verified: false };
+}
 /** Undefined where nothing is in the place. */
-async function verifyPlace(place, { layout, log, keepPaths, stagingFolder, byContent }) {
+async function verifyPlace(place, { layout, log, grace, keepPaths, stagingFolder, byContent }) {
     const root = installPath(layout, place);
     const note = readDriftNote(stagingFolder, place);
-    const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, { byContent }));
+    const thoroughly = { byContent, signal: grace.comparing };
+    const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly));
     if (note === undefined || found === undefined)
         return pathExistsSync(root) ? { damage: [], verified: null } : undefined;
     if (note.size > 0)
@@ -22837,56 +23960,33 @@ async function verifyPlace(place, { layout, log, keepPaths, stagingFolder, byCon
     return { damage, verified: note.size > 0 ? null : damage.length === 0 };
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/cancelled-end.js
+;// CONCATENATED MODULE: ./build/install/reports/rollback-problems.js
 /**
- * Reports how a deployment ended; a cancelled run does not have the time that this may take. So its observer hears what
- * is known by then: as soon as the deployment is cancelled, or at once if it was before.
+ * What is wrong after a rollback, one sentence each, for a reader who has just read the cause. Does not repeat the
+ * sentence of a restart that fails for the old version as for the new one; an unhealthy old version does get its own
+ * sentence.
  */
-async function closeObserved({ signal, observer }, close) {
-    const untilClosed = new AbortController();
-    try {
-        return await close(known => {
-            if (signal.aborted)
-                observer.onCancelledEnd(known);
-            signal.addEventListener('abort', () => observer.onCancelledEnd(known), { signal: untilClosed.signal });
-        });
-    }
-    finally {
-        untilClosed.abort();
-    }
+function rollbackProblems({ rollback, error }) {
+    const cause = error === null || error.code === 'unhealthy' ? undefined : withoutStep(error);
+    return (rollback?.problems ?? []).map(problem => (problem === cause ? 'The same happened again.' : problem));
+}
+/** What went wrong in the step, without the step's id. */
+function withoutStep({ message, step }) {
+    return step !== null && message.startsWith(`${step}: `) ? message.slice(step.length + 2) : message;
 }
 
-;// CONCATENATED MODULE: ./build/core/state-machine.js
-function createStateMachine(transitions, initial, now) {
-    let current = initial;
-    const history = [{ state: initial, at: now().toISOString() }];
-    return {
-        get current() {
-            return current;
-        },
-        history,
-        enter(state) {
-            if (!transitions[current].includes(state))
-                throw new Error(`No transition from ${current} to ${state}.`);
-            current = state;
-            const change = { state, at: now().toISOString() };
-            history.push(change);
-            return change;
-        },
-    };
-}
+;// CONCATENATED MODULE: ./build/install/reports/restored-health.js
+
 /**
- * The states to enter from `from` until `to`, `to` included, by the shortest way through the table; empty when they are
- * the same or no way leads there.
+ * What to tell an operator when the version that a rollback restored is unhealthy itself, so that nothing healthy runs;
+ * undefined otherwise.
  */
-function statesBetween(transitions, from, to) {
-    const ways = new Map([[from, []]]);
-    for (const [state, way] of ways) {
-        for (const next of transitions[state] ?? [])
-            if (!ways.has(next))
-                ways.set(next, [...way, next]);
-    }
-    return ways.get(to) ?? [];
+function restoredUnhealthy(report) {
+    if (report.rollback?.healthy !== false)
+        return undefined;
+    const { slug, previous_version: version, host_id: host } = report;
+    const restored = version === null ? 'what was installed before it' : version;
+    return `A deployment of ${slug} was rolled back, but ${restored}, which is installed again, is not healthy: check ${host}. ${rollbackProblems(report).join(' ')}`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/process-identity.js
@@ -23008,7 +24108,7 @@ async function retryDiscarded(layout, log) {
 async function discard(layout, log, paths) {
     const left = [];
     for (const path of paths)
-        if (!(await orWarn(log, () => putAside(layout, path))))
+        if (!(await orWarn(log, () => cleanup_putAside(layout, path))))
             left.push(path);
     return left;
 }
@@ -23060,7 +24160,7 @@ function isDisposable(name) {
     return name === PROBE || name.startsWith(DISCARDED);
 }
 /** A rename, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
-function putAside(layout, path) {
+function cleanup_putAside(layout, path) {
     try {
         const [mounted] = mountPointsIn((0,external_node_path_namespaceObject.join)(layout.root, path));
         if (mounted !== undefined)
@@ -23106,1386 +24206,6 @@ async function orWarn(log, act) {
         log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`);
         return false;
     }
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/change-paths.js
-
-
-/**
- * Where each kind of change may happen, relative to the project root: what a journal says is moved or deleted nowhere
- * else, whatever it says.
- */
-const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}';
-const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW_PATTERN}`;
-const shelfPathSchema = pathSchema('(?:plugins|extensions)');
-const settingsPathSchema = pathSchema(`${PLACE_PATTERN}\\.env`);
-const stagedPathSchema = pathSchema(STAGED);
-/** What is moved, and where it was. */
-const movablePathSchema = pathSchema(`(?:${PLACE_PATTERN}|${SNAPSHOT_PATTERN}(?:${BELOW_PATTERN})?|${STAGED})`);
-const IS_PLACE = exactly(PLACE_PATTERN);
-const IS_SNAPSHOT = exactly(SNAPSHOT_PATTERN);
-const IS_STAGED = exactly(STAGED);
-const KEPT_PATH = new RegExp(`^${SNAPSHOT_PATTERN}(${BELOW_PATTERN})$`, 'u');
-/** Whether a deployment moves trees in this way: out of a place, into it, or a kept path from the old tree to the new. */
-function isMove({ from, to }) {
-    if (IS_PLACE.test(from))
-        return IS_SNAPSHOT.test(to) && to.startsWith(`.hub-deploy/snapshots/${from}/`);
-    if (IS_STAGED.test(from))
-        return IS_PLACE.test(to);
-    const kept = KEPT_PATH.exec(from)?.[1];
-    return kept !== undefined && IS_STAGED.test(to) && to.endsWith(kept);
-}
-/** The deployment whose staging folder contains the path, or undefined where none does. */
-function stagedBy(path) {
-    return IS_STAGED.test(path) ? path.split('/')[2] : undefined;
-}
-/** Whether the path is one in which a version is installed. */
-function isPlacePath(path) {
-    return IS_PLACE.test(path);
-}
-/** Whether only this action can have put there what is at the path. */
-function isOwnPath(path) {
-    return IS_STAGED.test(path) || IS_SNAPSHOT.test(path);
-}
-function pathSchema(pattern) {
-    return schemas_string().check(_regex(exactly(pattern), { error: 'is not a path that such a change may touch' }));
-}
-function exactly(pattern) {
-    return new RegExp(`^${pattern}$`, 'u');
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/created-file.js
-
-
-
-
-
-
-
-/**
- * A second name for a complete staged file, whose first name stays in staging as proof that the file is ours. Where the
- * file system has no hard links, the name is claimed by an empty file, which the staged one then replaces.
- */
-const createdFileSchema = object({
-    type: literal('create_file'),
-    staged: stagedPathSchema,
-    path: settingsPathSchema,
-    /** Inode of the staged file. */
-    ino: exactOptional(schemas_string().check(_regex(/^[0-9]{1,20}$/))),
-});
-/** The file as it is announced. */
-function identifyFileSync(root, file) {
-    return { ...file, ino: String((0,external_node_fs_namespaceObject.lstatSync)((0,external_node_path_namespaceObject.join)(root, file.staged), { bigint: true }).ino) };
-}
-/** Creates the file, durably. Never replaces another. */
-async function createFromStaged(root, { staged, path }) {
-    const [from, to] = [(0,external_node_path_namespaceObject.join)(root, staged), (0,external_node_path_namespaceObject.join)(root, path)];
-    if (!linkOrClaimSync(from, to))
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(from));
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(to));
-}
-/** Removes the file if it is the one that was created; what is not there any more is done. Returns whether it was. */
-async function removeCreated(root, file) {
-    const [staged, path] = [(0,external_node_path_namespaceObject.join)(root, file.staged), (0,external_node_path_namespaceObject.join)(root, file.path)];
-    const wasMade = withShelf(path, shelf => {
-        if (!isOurs(root, file, shelf))
-            return false;
-        const at = shelf.entry((0,external_node_path_namespaceObject.basename)(path));
-        if (pathExistsSync(staged))
-            (0,external_node_fs_namespaceObject.unlinkSync)(at);
-        // Back to where it proves that whatever is created there later is not ours.
-        else
-            (0,external_node_fs_namespaceObject.renameSync)(at, staged);
-        return true;
-    });
-    if (wasMade)
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-    return wasMade;
-}
-/** Whether the file is there, and is the one that was created. */
-function isCreated(root, file) {
-    return withShelf((0,external_node_path_namespaceObject.join)(root, file.path), shelf => isOurs(root, file, shelf));
-}
-/** A shelf may be a symlink of the operator. */
-function withShelf(path, act) {
-    return pathExistsSync((0,external_node_path_namespaceObject.dirname)(path)) && withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), act);
-}
-function isOurs(root, file, shelf) {
-    const path = (0,external_node_path_namespaceObject.join)(root, file.staged);
-    const there = statEntry(shelf, (0,external_node_path_namespaceObject.basename)(file.path));
-    if (there === undefined)
-        return false;
-    const staged = lstatIfPresentSync(path);
-    if (staged === undefined)
-        return String(there.ino) === file.ino && pathExistsSync((0,external_node_path_namespaceObject.dirname)(path));
-    return created_file_isSame(staged, there) || (isClaim(there) && !hasLinks(path));
-}
-/** Whether there are hard links here; if not, an empty file of ours can be a claim. */
-function hasLinks(path) {
-    try {
-        (0,external_node_fs_namespaceObject.linkSync)(path, `${path}.link`);
-        (0,external_node_fs_namespaceObject.unlinkSync)(`${path}.link`);
-        return true;
-    }
-    catch (error) {
-        return !isWithoutLinks(error);
-    }
-}
-function created_file_isSame(a, b) {
-    return a.ino === b.ino && a.dev === b.dev;
-}
-function isClaim(found) {
-    return found.isFile() && found.size === 0 && found.uid === process.getuid?.() && (found.mode & 0o777) === 0o600;
-}
-function statEntry(folder, name) {
-    try {
-        return (0,external_node_fs_namespaceObject.lstatSync)(folder.entry(name));
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return undefined;
-        throw error;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/held-path.js
-
-
-
-
-
-/** Nothing is at, or below, an empty name. */
-const LOST = { at: '', folder: '' };
-function holdEnds(root, { from, to }) {
-    const open = [];
-    const close = () => {
-        for (const directory of open)
-            directory.close();
-    };
-    try {
-        return { from: hold(root, from, open), to: hold(root, to, open), close };
-    }
-    catch (error) {
-        close();
-        throw error;
-    }
-}
-/** Acts on the two ends of a move, and closes them. */
-function withEnds(root, paths, act) {
-    const ends = holdEnds(root, paths);
-    try {
-        return act(ends);
-    }
-    finally {
-        ends.close();
-    }
-}
-/** The inode at the path, or null where nothing is. */
-function inodeOf({ at }) {
-    try {
-        return String((0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true }).ino);
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return null;
-        throw error;
-    }
-}
-/** Makes a rename durable. */
-async function syncFolders({ from, to }) {
-    for (const folder of new Set([to.folder, from.folder]))
-        await syncDirectory(folder);
-}
-/** A system error says by which descriptor a path was reached; the operator knows the path. */
-function held_path_namedAfter({ from, to }, error) {
-    if (!(error instanceof Error && 'path' in error))
-        return error;
-    const message = error.message.replace(/'.*'/s, () => `'${from.path}' -> '${to.path}'`);
-    return Object.assign(error, { message, path: from.path, dest: to.path });
-}
-/**
- * Makes the missing folders inside a tree that lead to a path, 0755; `setAside` moves away what is there instead of a
- * folder. The tree itself exists.
- */
-function remakeFoldersSync(root, path, setAside) {
-    const { base, inside } = splitPath(root, path);
-    for (let depth = 2; depth < inside.length; depth++) {
-        const open = [];
-        try {
-            const parts = inside.slice(0, depth);
-            const held = { path: (0,external_node_path_namespaceObject.join)(base, ...parts), ...holdInside(base, parts, open) };
-            if (inodeOf(held) !== null && !(0,external_node_fs_namespaceObject.lstatSync)(held.at).isDirectory())
-                setAside(held);
-            if (inodeOf(held) === null)
-                (0,external_node_fs_namespaceObject.mkdirSync)(held.at, { mode: 0o755 });
-        }
-        finally {
-            for (const directory of open)
-                directory.close();
-        }
-    }
-}
-/** The tree itself is in a directory of ours, so its name can be trusted once it is known to be a directory. */
-function hold(root, path, open) {
-    const { base, inside } = splitPath(root, path);
-    const absolute = (0,external_node_path_namespaceObject.join)(root, path);
-    if (inside.length > 2)
-        return { path: absolute, ...holdInside(base, inside, open) };
-    const folder = (0,external_node_path_namespaceObject.dirname)(absolute);
-    const isLost = inside.length === 2 && lstatIfPresentSync(folder)?.isDirectory() !== true;
-    return { path: absolute, ...(isLost ? LOST : { at: absolute, folder }) };
-}
-function holdInside(base, inside, open) {
-    const [tree = '', ...deeper] = inside;
-    const name = deeper.pop() ?? '';
-    let folder = tryOpen((0,external_node_path_namespaceObject.join)(base, tree), open);
-    for (const part of deeper)
-        folder = folder && tryOpen(folder.entry(part), open);
-    if (folder === undefined)
-        return LOST;
-    return { at: folder.entry(name), folder: String(folder.entry()) };
-}
-/** Undefined for what is no directory: a symlink that a process has put there leads nowhere. */
-function tryOpen(path, open) {
-    try {
-        const directory = openDirectorySync(path);
-        open.push(directory);
-        return directory;
-    }
-    catch (error) {
-        if (isAbsent(error) || (error instanceof Error && 'code' in error && error.code === 'ELOOP'))
-            return undefined;
-        throw error;
-    }
-}
-/** A path as the directory in which a tree is, which only we or an operator can change, and what is inside of that. */
-function splitPath(root, path) {
-    const parts = path.split('/');
-    const depth = path.startsWith('.hub-deploy/snapshots/') ? 4 : path.startsWith('.hub-deploy/staging/') ? 3 : 1;
-    return { base: (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth)), inside: parts.slice(depth) };
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/move.js
-
-
-
-
-
-
-
-
-
-
-/** Where goes what another process has made in the way of a version; relative to the root. */
-const SET_ASIDE = (0,external_node_path_namespaceObject.join)('.hub-deploy', 'snapshots', 'set-aside');
-/** With a wait of as many milliseconds after each. */
-const MAX_ATTEMPTS = 20;
-const moveSchema = object({
-    type: literal('move'),
-    from: movablePathSchema,
-    to: movablePathSchema,
-    /** Inode of what is moved, which distinguishes it from anything else at the other path. */
-    ino: schemas_string().check(_regex(/^[0-9]{1,20}$/)),
-    /** When it was modified and made, in nanoseconds: some file systems number inodes anew at each mount. */
-    times: exactOptional(schemas_string().check(_regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/))),
-})
-    .check(refine(isMove, { error: 'is not a move that a deployment makes' }));
-/**
- * What is going to be moved; waits for another process that is just replacing it. Throws DeploymentError `step_failed`
- * when it is missing, or the target is taken.
- */
-async function identify(root, move) {
-    requireFree(root, move);
-    for (let attempt = 1;; attempt++) {
-        const identity = withEnds(root, move, ({ from }) => move_identityOf(from));
-        if (identity !== null)
-            return identity;
-        if (attempt === MAX_ATTEMPTS)
-            throw justDisappeared(move.from);
-        await (0,external_node_timers_promises_namespaceObject.setTimeout)(attempt);
-    }
-}
-/** Throws DeploymentError `step_failed` when the target is taken; but what is in the place of a version is set aside. */
-function requireFree(root, move) {
-    if (isPlacePath(move.to) || withEnds(root, move, ({ to }) => inodeOf(to)) === null)
-        return;
-    throw justAppeared(move.to);
-}
-/**
- * Moves, durably. Another process, perhaps the old version itself, may replace what is moved, or make something in the
- * way, as often as that is set aside: the two renames follow each other at once. Returns where that is now.
- */
-async function moveDurably(root, paths) {
-    const setAside = [];
-    for (let attempt = 1;; attempt++) {
-        const ends = holdEnds(root, paths);
-        try {
-            if (attempt === MAX_ATTEMPTS - 1 && ends.to.folder === '')
-                setAside.push(...(await remakeFolders(root, paths.to)));
-            else if (ends.to.folder !== '' && inodeOf(ends.to) !== null)
-                setAside.push(...(await move_putAside(root, ends.to)));
-            (0,external_node_fs_namespaceObject.renameSync)(ends.from.at, ends.to.at);
-            await syncFolders(ends);
-            return setAside;
-        }
-        catch (error) {
-            if (attempt === MAX_ATTEMPTS || !isInTheWay(error))
-                throw inodeOf(ends.from) === null ? justDisappeared(paths.from) : held_path_namedAfter(ends, error);
-            await (0,external_node_timers_promises_namespaceObject.setTimeout)(attempt);
-        }
-        finally {
-            ends.close();
-        }
-    }
-}
-/**
- * Moves back what was announced, and nothing else, any number of times; what is back already is done. Sets aside what
- * another process has made in the way. Throws when what was moved is at neither path.
- */
-async function moveBack(root, move) {
-    switch (withEnds(root, move, ends => whereIs(move, ends))) {
-        case 'back':
-            return { wasMade: false, setAside: [] };
-        case 'moved':
-            return { wasMade: true, setAside: await moveDurably(root, { from: move.to, to: move.from }) };
-        case 'both':
-            return { wasMade: false, setAside: await putStrayAside(root, move.to) };
-        case 'gone':
-            return withoutItsTree(move);
-    }
-}
-/**
- * Whether a move was certainly not made, or is certainly undone. A kept path is only where it was while the new tree,
- * which takes it along, is in the staging folder: what is there otherwise may be a new directory with an old number.
- */
-function isMovedBack(root, move) {
-    return withEnds(root, move, ({ from, to }) => {
-        const before = inodeOf(from);
-        if (stagedBy(move.from) !== undefined)
-            return before !== null;
-        if (stagedBy(move.to) !== undefined)
-            return before === move.ino && to.folder !== '' && inodeOf(to) === null;
-        return before === move.ino || (before !== null && isOwnPath(move.to) && inodeOf(to) === null);
-    });
-}
-/** In our own folders is only what we moved there, whatever its number. */
-function whereIs({ from: source, to: target, ino, times }, { from, to }) {
-    const [before, after] = [inodeOf(from), inodeOf(to)];
-    if (before === ino)
-        return after !== null && stagedBy(target) !== undefined ? 'both' : 'back';
-    if (after === null)
-        return before === null ? 'gone' : 'back';
-    if (after === ino || isOwnPath(target))
-        return 'moved';
-    const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder);
-    return isNewTree && move_identityOf(to)?.times === times ? 'moved' : 'gone';
-}
-/** Nobody misses the new version's own tree; everything else that was moved belongs to the host. */
-function withoutItsTree({ from, to }) {
-    if (stagedBy(from) !== undefined)
-        return { wasMade: true, setAside: [] };
-    throw new Error(`what was moved from ${from} to ${to} is at neither path`);
-}
-async function putStrayAside(root, path) {
-    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
-    return withEnds(root, { from: path, to: path }, ({ from }) => [putAsideSync(root, from)]);
-}
-/** For a path inside a tree whose folders another process has removed or replaced. */
-async function remakeFolders(root, path) {
-    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
-    const setAside = [];
-    remakeFoldersSync(root, path, found => setAside.push(putAsideSync(root, found)));
-    return setAside;
-}
-async function move_putAside(root, found) {
-    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
-    return [putAsideSync(root, found)];
-}
-/** A name of at most 255 bytes: 60 UTF-16 units are 180. */
-function putAsideSync(root, { path, at }) {
-    const name = (0,external_node_path_namespaceObject.relative)(root, path).replaceAll('/', '_').slice(-60);
-    const aside = `${SET_ASIDE}/${Date.now()}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}-${name}`;
-    (0,external_node_fs_namespaceObject.renameSync)(at, (0,external_node_path_namespaceObject.join)(root, aside));
-    return aside;
-}
-function isInTheWay(error) {
-    return ['ENOTEMPTY', 'EEXIST', 'ENOTDIR', 'EISDIR', 'ENOENT'].includes(errnoOf(error) ?? '');
-}
-function move_identityOf({ at }) {
-    try {
-        const { ino, mtimeNs, birthtimeNs } = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
-        return { ino: String(ino), times: `${mtimeNs} ${birthtimeNs}` };
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return null;
-        throw error;
-    }
-}
-function justAppeared(path) {
-    return new DeploymentError('step_failed', `${path} has just appeared: another process writes in this directory. Stop that process and run again.`);
-}
-function justDisappeared(path) {
-    return new DeploymentError('step_failed', `${path} has just disappeared: another process works in this directory. Stop that process and run again.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/change.js
-
-
-
-
-
-
-
-
-/**
- * The changes that a deployment makes outside its staging folder, as data: what the journal announces and what an undo
- * needs to know. Paths are relative to the project root, and lie where such a change may happen.
- */
-const changeSchema = schemas_lazy(() => discriminatedUnion('type', [
-    object({ type: literal('make_directory'), path: shelfPathSchema }),
-    moveSchema,
-    createdFileSchema,
-]));
-/** Whether what the change takes from or puts into a staging folder is in that of this deployment. */
-function isOfDeployment(change, deploymentId) {
-    const paths = change.type === 'move' ? [change.from, change.to] : change.type === 'create_file' ? [change.staged] : [];
-    return paths.every(path => [undefined, deploymentId].includes(stagedBy(path)));
-}
-/** The places out of which or into which changes move a tree, each once. */
-function placesIn(changes) {
-    const paths = changes.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []));
-    return [...new Set(paths)].flatMap(path => {
-        const [shelf, id, ...deeper] = path.split('/');
-        const isPlace = (shelf === 'plugins' || shelf === 'extensions') && id !== undefined && deeper.length === 0;
-        return isPlace ? [{ shelf, id }] : [];
-    });
-}
-/**
- * A change as it is announced: with the identity of what it moves. Waits for what another process is just replacing.
- * Throws DeploymentError `step_failed` when its source is missing or its target is taken: after a change that was never
- * possible, an undo might move the host's own files.
- */
-async function announceable(root, change) {
-    if (change.type === 'move')
-        return { ...change, ...(await identify(root, change)) };
-    if (pathExistsSync((0,external_node_path_namespaceObject.join)(root, change.path)))
-        throw justAppeared(change.path);
-    return change.type === 'create_file' ? identifyFileSync(root, change) : change;
-}
-/**
- * Makes a change and makes it durable. Never replaces anything that is there; what another process has made in the place
- * of a new version is set aside. Returns where to.
- */
-async function applyChange(root, change) {
-    switch (change.type) {
-        case 'make_directory':
-            makeOpenDirectorySync((0,external_node_path_namespaceObject.join)(root, change.path));
-            await syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
-            return [];
-        case 'move':
-            requireFree(root, change);
-            return await moveDurably(root, change);
-        case 'create_file':
-            await createFromStaged(root, change);
-            return [];
-    }
-}
-/**
- * Undoes a change, whether it was made, half made or not made at all, any number of times. Sets aside, and never
- * removes, what another process has put there in the meantime. Throws when what was moved is at neither path.
- */
-async function undoChange(root, change) {
-    switch (change.type) {
-        case 'make_directory':
-            await removeIfEmpty((0,external_node_path_namespaceObject.join)(root, change.path));
-            return { wasMade: false, setAside: [] };
-        case 'move':
-            return await moveBack(root, change);
-        case 'create_file':
-            return { wasMade: await removeCreated(root, change), setAside: [] };
-    }
-}
-/** Whether a change was certainly not made, or is certainly undone: what it moves is where it was. */
-function isBack(root, change) {
-    return change.type === 'move' && isMovedBack(root, change);
-}
-/** Whether the host differs from what it was before this change; a directory that was only made does not count. */
-function isMade(root, change) {
-    switch (change.type) {
-        case 'make_directory':
-            return false;
-        case 'move':
-            return !isMovedBack(root, change);
-        case 'create_file':
-            return isCreated(root, change);
-    }
-}
-/** A change in words, for an operator who has to undo it by hand. */
-function describeChange(change) {
-    switch (change.type) {
-        case 'make_directory':
-            return `the directory ${change.path} was made`;
-        case 'move':
-            return `${change.from} was moved to ${change.to}`;
-        case 'create_file':
-            return `${change.path} was created`;
-    }
-}
-/** An empty directory that stays harms nobody, so nothing fails because of it. */
-async function removeIfEmpty(path) {
-    try {
-        (0,external_node_fs_namespaceObject.rmdirSync)(path);
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-    }
-    catch {
-        // It is in use, is gone, or stays.
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/journal-line.js
-
-/** A journal that is not what this action wrote, and what was found. */
-class JournalDamage extends Error {
-    name = 'JournalDamage';
-}
-/** What the journal is filled up with: room that is already allocated when a record needs it. */
-const PADDING = ' ';
-/** What a disk writes whole or not at all. */
-const SECTOR_BYTES = 512;
-/** One line of the journal: a record with its number, and a checksum of both. */
-function formatLine(seq, record) {
-    const body = JSON.stringify(record);
-    return `{"seq":${seq},"sum":"${checksum(seq, body)}",${body.slice(1)}\n`;
-}
-/**
- * Reads the lines of a journal. What was being written when the power failed may be torn: a proper prefix of the next
- * record, followed by padding, or records of which whole sectors are still padding. None of them was durable yet, so the
- * first torn one ends the journal.
- * Throws JournalDamage for anything else, also for a journal that was cut off and so has lost its padding.
- */
-function parseJournalText(bytes) {
-    const records = [];
-    let length = 0;
-    for (let end = bytes.indexOf('\n'); end !== -1; end = bytes.indexOf('\n', length)) {
-        const line = parseLineUnlessTorn(bytes, { seq: records.length + 1, start: length, end });
-        if (line === undefined)
-            break;
-        records.push(line.record);
-        length = end + 1;
-    }
-    if (length === 0)
-        throw new JournalDamage('it contains no whole record');
-    const tail = bytes.subarray(length);
-    if (tail.includes(0) || !hasUnwrittenSector(bytes, { start: length, end: startOfPadding(bytes) }))
-        verifyTail(records.length + 1, tail.toString('utf8'));
-    return { records, length, behind: findWholeRecords(tail) };
-}
-function findWholeRecords(tail) {
-    const lines = tail.toString('latin1').split('\n').slice(0, -1);
-    return lines.flatMap(line => {
-        const text = Buffer.from(line, 'latin1').toString('utf8');
-        const seq = Number(/^\{"seq":(\d{1,9}),/.exec(text)?.[1]);
-        try {
-            return [journal_line_parseLine(seq, text)];
-        }
-        catch {
-            return [];
-        }
-    });
-}
-/** Where the padding begins that the bytes end with. */
-function startOfPadding(bytes) {
-    const padding = Buffer.alloc(bytes.length, PADDING);
-    let [low, high] = [0, bytes.length];
-    while (low < high) {
-        const middle = (low + high) >> 1;
-        if (bytes.subarray(middle).equals(padding.subarray(middle)))
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
-}
-/** Never undefined for the first record, which is durable before there is any other. */
-function parseLineUnlessTorn(bytes, line) {
-    try {
-        return { record: journal_line_parseLine(line.seq, journal_line_decode(bytes.subarray(line.start, line.end))) };
-    }
-    catch (error) {
-        if (line.seq > 1 && hasUnwrittenSector(bytes, line))
-            return undefined;
-        throw error;
-    }
-}
-/** Whether the span contains a sector, or the rest of its first one, that is nothing but padding. */
-function hasUnwrittenSector(bytes, { start, end }) {
-    const padding = Buffer.alloc(SECTOR_BYTES, PADDING);
-    for (let at = start, next = 0; at < end; at = next) {
-        next = at - (at % SECTOR_BYTES) + SECTOR_BYTES;
-        if (next <= end && bytes.subarray(at, next).equals(padding.subarray(0, next - at)))
-            return true;
-    }
-    return false;
-}
-function journal_line_parseLine(seq, line) {
-    const found = /^\{"seq":(\d+),"sum":"([0-9a-f]{16})",(.+\})$/.exec(line);
-    if (found === null)
-        throw new JournalDamage(`its line ${seq} is not a record of this version of the action`);
-    const [, number, sum, rest] = found;
-    const body = `{${rest}`;
-    if (Number(number) !== seq)
-        throw new JournalDamage(`its line ${seq} has the number ${number}`);
-    if (sum !== checksum(seq, body))
-        throw new JournalDamage(`its line ${seq} does not match its checksum`);
-    return JSON.parse(body);
-}
-function verifyTail(seq, tail) {
-    if (!tail.endsWith(PADDING))
-        throw new JournalDamage(`it ends after record ${seq - 1}, without the room that follows`);
-    const torn = tail.trim();
-    if (torn !== '' && !isPrefixOfRecord(seq, torn))
-        throw new JournalDamage(`what follows record ${seq - 1} is not the beginning of another`);
-}
-function isPrefixOfRecord(seq, text) {
-    const head = `{"seq":${seq},"sum":"`;
-    return text.length <= head.length ? head.startsWith(text) : text.startsWith(head) && isJsonPrefix(text);
-}
-/** Whether the text can be continued to one JSON object, or is one, without control characters. */
-function isJsonPrefix(text) {
-    let depth = 0;
-    let isInString = false;
-    for (let index = 0; index < text.length; index++) {
-        const char = text.charAt(index);
-        if (char < ' ')
-            return false;
-        if (isInString && char === '\\')
-            index++;
-        else if (char === '"')
-            isInString = !isInString;
-        else if (!isInString && '{['.includes(char))
-            depth++;
-        else if (!isInString && '}]'.includes(char) && --depth === 0)
-            return index === text.length - 1;
-    }
-    return true;
-}
-function journal_line_decode(bytes) {
-    try {
-        return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
-    }
-    catch (error) {
-        throw new JournalDamage('it is not text', { cause: error });
-    }
-}
-function checksum(seq, body) {
-    return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(`${seq} ${body}`).digest('hex').slice(0, 16);
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/journal-file.js
-
-
-
-
-
-
-/** The journal's size at first, and what it grows by. */
-const CHUNK_BYTES = 64 * 1024;
-/** Never used up by what announces a change: an undo, its end and its reports always find this room allocated. */
-const ROOM_FOR_UNDO_BYTES = 32 * 1024;
-const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
-/** Makes a durable journal of one line, with room for those to come. Whole, or not there; so too when it throws. */
-async function writeNewJournal(path, line) {
-    try {
-        await replaceFile(path, padded(line));
-    }
-    catch (error) {
-        // It may be there and not be durable: the run reports its own end, so no other may recover it.
-        tryUnlinkSync(path);
-        throw error;
-    }
-}
-/**
- * The open journal: text is written over its padding, in place, so that it needs no space. The lines after which a
- * rollback could be necessary leave room for that rollback, or make more.
- */
-class JournalFile {
-    #path;
-    #fd;
-    #size;
-    /** Of the whole lines. */
-    #length;
-    /** What may not be padding any more ends here: a line that was not written completely. */
-    #dirtyEnd;
-    #isSynced = true;
-    /** Opens a journal to write after its last whole line. Throws JournalDamage, or what the disk says. */
-    constructor(path) {
-        this.#path = path;
-        this.#fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        const bytes = (0,external_node_fs_namespaceObject.readFileSync)(this.#fd);
-        this.#size = bytes.length;
-        this.#length = parseJournalText(bytes).length;
-        this.#dirtyEnd = Math.max(this.#length, startOfPadding(bytes));
-    }
-    /** Whether a line of so many bytes has room; makes more for one that must leave enough for an undo. Throws then. */
-    async makeRoom(bytes, use) {
-        const spare = use === 'announce' ? ROOM_FOR_UNDO_BYTES : 1;
-        if (this.#length + bytes + spare <= this.#size)
-            return true;
-        if (use === 'undo')
-            return false;
-        await this.#grow(bytes);
-        return true;
-    }
-    /**
-     * Writes a line; with `isDurable`, it is on the disk when this returns. It goes over padding only, so whatever part of
-     * it a power cut leaves, the rest is padding.
-     */
-    async write(line, isDurable) {
-        await this.#eraseRemains();
-        this.#dirtyEnd = this.#length + line.length;
-        this.#writeAll(line, this.#length);
-        if (isDurable)
-            await this.#sync();
-        this.#length = this.#dirtyEnd;
-    }
-    /** Overwrites what is left of a line that could not be written, if that is possible; the next one does so durably. */
-    tryErase() {
-        try {
-            this.#erase();
-        }
-        catch {
-            // The next line tries again.
-        }
-    }
-    close() {
-        (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
-    }
-    async #eraseRemains() {
-        if (this.#dirtyEnd === this.#length)
-            return;
-        this.#erase();
-        await this.#sync();
-        this.#dirtyEnd = this.#length;
-    }
-    #erase() {
-        this.#writeAll(Buffer.alloc(this.#dirtyEnd - this.#length, PADDING), this.#length);
-    }
-    async #sync() {
-        if (this.#isSynced)
-            return;
-        await syncData(this.#fd);
-        this.#isSynced = true;
-    }
-    #writeAll(bytes, position) {
-        this.#isSynced = false;
-        for (let done = 0; done < bytes.length;)
-            done += (0,external_node_fs_namespaceObject.writeSync)(this.#fd, bytes, done, bytes.length - done, position + done);
-    }
-    /** Into a new file, which is open before it takes the name; when that fails, the old one stays in use. */
-    async #grow(bytes) {
-        const text = (0,external_node_fs_namespaceObject.readFileSync)(this.#path).toString('utf8', 0, this.#length);
-        const wanted = padded(text, bytes);
-        const temporary = temporaryName(this.#path);
-        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_EXCL, 0o600);
-        try {
-            (0,external_node_fs_namespaceObject.writeFileSync)(fd, wanted);
-            await syncFile(fd);
-            (0,external_node_fs_namespaceObject.renameSync)(temporary, this.#path);
-        }
-        catch (error) {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-            tryUnlinkSync(temporary);
-            throw error;
-        }
-        (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
-        this.#fd = fd;
-        this.#size = Buffer.byteLength(wanted);
-        this.#dirtyEnd = this.#length;
-        this.#isSynced = true;
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(this.#path));
-    }
-}
-/** The text with room for as many bytes more, and for an undo after them. */
-function padded(text, more = 0) {
-    const used = Buffer.byteLength(text);
-    const size = Math.ceil((used + more + ROOM_FOR_UNDO_BYTES) / CHUNK_BYTES) * CHUNK_BYTES;
-    return text + PADDING.repeat(size - used);
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/journal.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-/** The records of `journal.jsonl`, one in each line, oldest first. */
-const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
-    object({
-        record: literal('begin'),
-        facts: deploymentFactsSchema,
-        /** Where its report goes; see ReportSender. */
-        report_address: nullable(schemas_string()),
-        keep_paths: array(schemas_string()),
-    }),
-    object({ record: literal('facts'), facts: schemas_partial(deploymentFactsSchema.def.getter()) }),
-    schemas_extend(stateEntrySchema, { record: literal('state') }),
-    schemas_extend(stepEntrySchema, { record: literal('step') }),
-    /** Announces a change that is about to be made. */
-    object({ record: literal('change'), change: changeSchema }),
-    /** Announces that a service is about to be started, stopped or restarted. */
-    object({ record: literal('service'), change: serviceChangeSchema }),
-    /** How to check the old version after a rollback. */
-    object({ record: literal('healthchecks'), checks: array(restoredCheckSchema) }),
-    /** The change that the record number `of` announced is undone; `was_made` says whether it had been made at all. */
-    object({ record: literal('undone'), of: schemas_int().check(_positive()), was_made: schemas_boolean() }),
-    /** The point of no return: the new version is what this host runs. */
-    object({
-        record: literal('commit'),
-        at: timeSchema,
-        rows: array(installedRowSchema),
-        removed: exactOptional(array(removedRowSchema)),
-        discard: array(snapshotPathSchema),
-    }),
-    /** How the run ended by its own account, written before it reports to anybody. */
-    object({ record: literal('end'), end: deploymentEndSchema }),
-    /** The hub has accepted the report of that end. */
-    object({ record: literal('reported'), attempts: schemas_int().check(_positive()) }),
-    /** Another run, `by`, begins to roll this one back. */
-    object({ record: literal('recovery'), at: timeSchema, by: schemas_uuid() }),
-]));
-/**
- * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
- * others are given up where they cannot be written: a rollback must not need any.
- */
-const REQUIRED = new Set(['change', 'service', 'commit']);
-const DURABLE = new Set([...REQUIRED, 'undone', 'recovery', 'end', 'reported']);
-/** What is written after the last announcement goes into the room that was allocated with it. */
-const OF_UNDO = new Set(['undone', 'recovery', 'end', 'reported']);
-/**
- * Starts the journal of a deployment, redacted: it is whole and durable (0600), with room for an undo, or it is not
- * there.
- */
-async function startJournal(path, begin, redact = text => text) {
-    await writeNewJournal(path, formatLine(1, redactRecord(begin, redact)));
-    return continueJournal(path, 1, redact);
-}
-/** Opens the journal of a dead run to append after its last whole record. Throws as `readJournal` does. */
-function openJournal(path, redact = text => text) {
-    return continueJournal(path, readJournal(path)?.length ?? 0, redact);
-}
-/**
- * The records of the journal, or undefined when there is none. Leaves out a torn last line, whose change was never
- * made. Throws JournalDamage when anything else in it is not what this action writes.
- */
-function readJournal(path) {
-    const text = readText(path);
-    if (text === undefined)
-        return undefined;
-    const parsed = array(recordSchema).safeParse(text.records);
-    if (!parsed.success) {
-        const [place = 0, ...field] = parsed.error.issues[0]?.path ?? [];
-        throw new JournalDamage(`its line ${Number(place) + 1} has an unexpected ${field.join('.') || 'content'}`);
-    }
-    verifySequence(parsed.data);
-    verifyBehind(text);
-    return parsed.data;
-}
-/**
- * The changes that were announced behind a torn record. None of them was made, unless a damaged disk has torn that record
- * later.
- */
-function readUnprovenChanges(path) {
-    const { records = [], behind = [] } = readText(path) ?? {};
-    const changes = recordsIn(behind).flatMap(record => (record.record === 'change' ? [record.change] : []));
-    return changes.map((change, index) => ({ seq: records.length + 1 + index, change }));
-}
-/** What follows a durable record was written when that one was on the disk, and so was all before it. */
-function verifyBehind({ records, behind }) {
-    const isProven = recordsIn(behind.slice(0, -1)).some(({ record }) => DURABLE.has(record));
-    if (isProven)
-        throw new JournalDamage(`its line ${records.length + 1} was written, and has been damaged since`);
-}
-function recordsIn(values) {
-    return values.flatMap(value => recordSchema.safeParse(value).data ?? []);
-}
-function readText(path) {
-    const bytes = readBytes(path);
-    return bytes && parseJournalText(bytes);
-}
-/** The changes that were announced and not undone yet, oldest first. */
-function pendingChanges(records) {
-    let pending = [];
-    for (const [index, record] of records.entries()) {
-        if (record.record === 'change')
-            pending.push({ seq: index + 1, change: record.change });
-        else if (record.record === 'undone')
-            pending = pending.filter(({ seq }) => seq !== record.of);
-        // There may have been no room to note each.
-        else if (record.record === 'end' && record.end.rollback?.restored !== false)
-            pending = [];
-    }
-    return pending;
-}
-/** Ends a deployment: without a journal there is nothing to recover. */
-async function removeJournal(path) {
-    try {
-        (0,external_node_fs_namespaceObject.unlinkSync)(path);
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return;
-        throw error;
-    }
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-}
-function continueJournal(path, records, redact) {
-    const file = new JournalFile(path);
-    let seq = records;
-    return {
-        async append(record) {
-            const { record: type } = record;
-            const line = Buffer.from(formatLine(seq + 1, redactRecord(record, redact)));
-            try {
-                if (!(await file.makeRoom(line.length, OF_UNDO.has(type) ? 'undo' : 'announce')))
-                    return undefined;
-                await file.write(line, DURABLE.has(type));
-                return ++seq;
-            }
-            catch (error) {
-                file.tryErase();
-                if (REQUIRED.has(type))
-                    throw error;
-                return undefined;
-            }
-        },
-        close: () => file.close(),
-    };
-}
-/**
- * What no single record shows: one deployment, its own staging folder and parts, and no undo of what was never announced.
- */
-function verifySequence(records) {
-    const [begin, ...later] = records;
-    if (begin?.record !== 'begin')
-        throw new JournalDamage('its first record does not begin a deployment');
-    for (const [index, record] of later.entries()) {
-        if (record.record === 'begin')
-            throw new JournalDamage(`its line ${index + 2} begins another deployment`);
-        if (record.record === 'change' && !isOfDeployment(record.change, begin.facts.deployment_id))
-            throw new JournalDamage(`its line ${index + 2} moves files of another deployment`);
-        if (record.record === 'undone' && records[record.of - 1]?.record !== 'change')
-            throw new JournalDamage(`its line ${index + 2} undoes what was not announced`);
-        if (record.record === 'commit' && !isOfItsParts(record, begin.facts))
-            throw new JournalDamage(`its line ${index + 2} commits what is not of this deployment`);
-    }
-}
-/**
- * A commit installs and removes only what is of its origin, and discards only snapshots of that; a single artifact is in
- * the place that it began with.
- */
-function isOfItsParts({ rows, removed = [], discard }, { contract, slug, kind, id }) {
-    const parts = [...rows, ...removed];
-    const folders = parts.map(part => `.hub-deploy/snapshots/${placeName(placeOf(part))}/`);
-    const isPlaced = (part) => part.kind === kind && (id === null || part.id === id);
-    return (discard.every(path => folders.some(folder => path.startsWith(folder))) &&
-        parts.every(part => slug !== null && isFrom(part, { contract, slug })) &&
-        (contract === 'project' || parts.every(isPlaced)));
-}
-function readBytes(path) {
-    try {
-        const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
-        try {
-            return (0,external_node_fs_namespaceObject.readFileSync)(fd);
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-        }
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw error;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/record.js
-
-/** `onFacts` gets each fact as soon as it is known, except the names of the host's own files. */
-function createDeploymentRecord(initial, states, onFacts = () => { }) {
-    const know = ({ drift: _, ...words }) => onFacts(words);
-    know(initial);
-    let facts = initial;
-    let journal;
-    const known = { states: [...states], steps: [], plannedSteps: [] };
-    return {
-        get facts() {
-            return facts;
-        },
-        ...known,
-        async update(more) {
-            facts = { ...facts, ...more };
-            know(more);
-            await journal?.append({ record: 'facts', facts: more });
-        },
-        async enter(change) {
-            known.states.push(change);
-            await journal?.append({ record: 'state', ...change });
-        },
-        async addStep(step) {
-            known.steps.push(step);
-            onFacts(step.id);
-            await journal?.append({ record: 'step', ...step });
-        },
-        planSteps(steps) {
-            known.plannedSteps.push(...steps.map(({ id, action }) => ({ id, action })));
-        },
-        noteIdle(ids) {
-            const steps = known.plannedSteps.map(step => (ids.has(step.id) ? { ...step, isIdle: true } : step));
-            known.plannedSteps.splice(0, steps.length, ...steps);
-        },
-        async startJournal({ layout, redact }, { reportAddress, keepPaths }) {
-            const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths] };
-            const started = await startJournal(layout.journal, { record: 'begin', ...begin }, redact);
-            for (const state of known.states)
-                await started.append({ record: 'state', ...state });
-            journal = started;
-            return started;
-        },
-    };
-}
-/** The record of a dead run, from its journal. */
-function recordFromJournal(begun, records) {
-    const later = records.flatMap(record => (record.record === 'facts' ? [definedOnly(record.facts)] : []));
-    const facts = Object.assign({ ...begun }, ...later);
-    const record = createDeploymentRecord(facts, records.flatMap(entry => (entry.record === 'state' ? [{ state: entry.state, at: entry.at }] : [])));
-    const steps = records.flatMap(entry => (entry.record === 'step' ? [entry] : []));
-    for (const { record: _, ...step } of steps)
-        void record.addStep(step);
-    return record;
-}
-function definedOnly(facts) {
-    return Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined));
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
-
-
-
-
-
-function beginTransaction(changeLog) {
-    const { root, journal, log } = changeLog;
-    const changes = [];
-    const places = [];
-    const services = [];
-    const healthchecks = [];
-    return {
-        places,
-        services,
-        healthchecks,
-        get changed() {
-            return changes.some(({ change }) => change.type !== 'make_directory');
-        },
-        async apply(planned) {
-            const change = await announceable(root, planned);
-            const seq = await journal.append({ record: 'change', change });
-            if (seq === undefined)
-                throw new Error('A change could not be announced.');
-            changes.push({ seq, change });
-            const isKnown = (place) => places.some(({ shelf, id }) => shelf === place.shelf && id === place.id);
-            places.push(...placesIn([change]).filter(place => !isKnown(place)));
-            for (const path of await applyChange(root, change))
-                log.warning(`Another process put something where the new version belongs. It is now in ${path}.`);
-        },
-        async supervise(service, action, signal) {
-            const change = await planServiceChange({ service, action }, services, signal);
-            await journal.append({ record: 'service', change });
-            services.push(change);
-            await superviseService(change, { signal });
-        },
-        async noteHealthchecks(checks) {
-            await journal.append({ record: 'healthchecks', checks: [...checks] });
-            healthchecks.push(...checks);
-        },
-        async commit({ rows, removed, discard }) {
-            const at = new Date().toISOString();
-            await journal.append({ record: 'commit', at, rows: [...rows], removed: [...removed], discard: [...discard] });
-        },
-        async rollback() {
-            return await undoChanges(changeLog, changes);
-        },
-    };
-}
-/**
- * Undoes announced changes, newest first, whether or not they were made, and removes each from `pending` once it is
- * undone, so that a repetition continues where the last one stopped. Returns whether any of them had been made. Records
- * each in the journal.
- * Stops at the first that cannot be undone, because the older ones build on it: RollbackError `rollback_failed` names
- * what remains. Does not throw while the host is exactly what it was.
- */
-async function undoChanges(changeLog, pending) {
-    const { root, journal, log } = changeLog;
-    let wasChanged = await dropUndone(changeLog, pending);
-    for (let newest = pending.at(-1); newest !== undefined; newest = pending.at(-1)) {
-        try {
-            const { wasMade, setAside } = await undoChange(root, newest.change);
-            for (const path of setAside)
-                log.warning(`Another process put something where the old version belongs. It is now in ${path}.`);
-            await journal.append({ record: 'undone', of: newest.seq, was_made: wasMade });
-            wasChanged ||= wasMade;
-        }
-        catch (error) {
-            if (!isAnyMade(root, pending))
-                return true;
-            throw rollbackFailed(pending, error);
-        }
-        pending.pop();
-    }
-    return wasChanged;
-}
-/** Whether any of these changes is still made; if not, the host is exactly what it was before them. */
-function isAnyMade(root, pending) {
-    return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change));
-}
-/**
- * Removes from `pending` what an earlier undo has already undone without a record of it. Returns whether that had been
- * made: certainly, when a newer change was announced after it.
- */
-async function dropUndone({ root, journal }, pending) {
-    const undone = pending.splice(firstUndone(root, pending)).reverse();
-    for (const [age, { seq }] of undone.entries())
-        await journal.append({ record: 'undone', of: seq, was_made: age > 0 });
-    return undone.length > 1;
-}
-/** An undo goes from the newest to the oldest: when a change is back, so are all that were made after it. */
-function firstUndone(root, pending) {
-    const index = pending.findIndex(({ change }) => isBack(root, change));
-    return index === -1 ? pending.length : index;
-}
-function rollbackFailed(pending, error) {
-    const found = cleanForeignText(error instanceof Error ? error.message : String(error));
-    const left = pending
-        .map(({ change }) => describeChange(change))
-        .reverse()
-        .join('; ');
-    return new RollbackError('rollback_failed', `The old version could not be restored: ${found}. Not undone: ${left}. ` +
-        'Remove the cause and run the deployment again: it repairs this first.', { cause: error });
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/recovery.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-const MAX_RECOVERIES = 5;
-/** How a run that was cut off ended. */
-const ROLLED_BACK = {
-    failed: 'before it had changed anything',
-    rolled_back: 'and rolled back afterwards',
-    inconsistent: 'and could not be rolled back',
-};
-/**
- * Ends what a dead run left: before its commit by a rollback, after it by finishing the cleanup. Reports the dead run's
- * outcome in its name. The caller holds the lock. Returns undefined when nothing was left.
- * Throws DeploymentError `inconsistent` when the host could not be restored, or after 5 failed attempts.
- */
-async function recover(host) {
-    const { layout, log } = host;
-    await removeStrayTemporaries(layout, log);
-    await retryDiscarded(layout, log);
-    const records = readRecords(layout);
-    const [begin] = records;
-    if (begin?.record !== 'begin') {
-        await cleanStaging(layout, log);
-        return undefined;
-    }
-    log.group('Recovering an interrupted deployment');
-    const journal = openJournal(layout.journal, host.redact);
-    try {
-        const record = recordFromJournal(begin.facts, records);
-        const { drift: _, ...words } = record.facts;
-        host.know(words);
-        return await recoverRun(host, { begin, records, journal, record });
-    }
-    finally {
-        journal.close();
-    }
-}
-/**
- * Whether this host may run neither version whole, according to the journal of a dead run and without changing
- * anything: a commit is exactly new, and changes that are not made, or undone, are exactly old.
- */
-function isInDoubt({ root, journal }) {
-    try {
-        const records = readJournal(journal) ?? [];
-        if (isAnyMade(root, readUnprovenChanges(journal)))
-            return true;
-        return findCommit(records) === undefined && isAnyMade(root, pendingChanges(records));
-    }
-    catch {
-        return true;
-    }
-}
-/** Nothing is left to recover of a deployment: removes its journal and what it staged. */
-async function endJournal(host, deploymentId) {
-    const { layout, log } = host;
-    discardStaging(layout, deploymentId);
-    await removeJournal(layout.journal);
-    await cleanStaging(layout, log);
-}
-/** Deletes what a deployment staged while its journal, which needs none of it any more, is still there. */
-async function emptyStaging({ layout, log }, deploymentId) {
-    discardStaging(layout, deploymentId);
-    await cleanStaging(layout, log);
-}
-async function recoverRun(host, run) {
-    const { begin, records, journal, record } = run;
-    const commit = findCommit(records);
-    const attempts = countAttempts(host, records);
-    // A commit is never given up: what is left of it is only its cleanup.
-    if (commit === undefined) {
-        if (attempts >= MAX_RECOVERIES)
-            throw givenUp(host.layout, begin);
-        await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.runId });
-    }
-    host.log.info(`The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} was cut off in state ${lastState(record)}.`);
-    const known = findEnd(records);
-    const end = commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit);
-    const wasReported = attempts > 0 && end === known;
-    if (wasReported && end.rollback?.restored === false)
-        throw stillInconsistent(begin, end.rollback);
-    if (end !== known)
-        await journal.append({ record: 'end', end });
-    await enterTerminal(host, record, end);
-    const closed = await closeDeployment(host, {
-        record,
-        end,
-        address: begin.report_address,
-        accepted: end === known ? recovery_findAccepted(records) : undefined,
-        onAccepted: async (attempts) => void (await journal.append({ record: 'reported', attempts })),
-    });
-    if (closed.unwritten !== undefined)
-        host.log.warning(closed.unwritten);
-    if (end.rollback?.restored === false)
-        throw stillInconsistent(begin, end.rollback);
-    await endJournal(host, begin.facts.deployment_id);
-    host.log.notice(`An interrupted deployment of ${begin.facts.slug} was recovered: ${end.outcome}.`);
-    return closed;
-}
-/** The run died before its commit, or could not roll back. What it noted itself after its rollback is the truth. */
-async function endRolledBack({ layout, log, onFilesRestored }, run) {
-    const { begin, records, journal, record } = run;
-    const known = findEnd(records);
-    if (known !== undefined && known.rollback?.restored !== false)
-        return known;
-    const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made);
-    const rolledBack = await rollBack({
-        layout,
-        log,
-        places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
-        keepPaths: begin.keep_paths,
-        stagingFolder: stagingPath(layout, begin.facts.deployment_id),
-        byContent: true,
-        services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
-        healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
-        undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,
-        onFilesRestored,
-    });
-    if (known?.outcome === rolledBack.outcome)
-        return known;
-    const ended = ROLLED_BACK[rolledBack.outcome];
-    const message = `The run was cut off in state ${lastState(record)} ${ended}.`;
-    return buildEnd(new Date(), {
-        ...rolledBack,
-        changed: rolledBack.rollback?.restored === false,
-        error: known?.error ?? { code: 'interrupted', message, step: null },
-    });
-}
-/** The run died after its commit: the new version stays. */
-async function endCommitted({ layout, log }, { records }, commit) {
-    await finishCommitted(layout, log, { removed: [], ...commit });
-    const changed = records.some(entry => entry.record === 'change' && entry.change.type !== 'make_directory');
-    return findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed });
-}
-/** A run rolls back itself when its commit record could not be made durable; the journal then shows the undo. */
-function findCommit(records) {
-    const wasUndone = records.some(entry => entry.record === 'undone');
-    return wasUndone ? undefined : records.find(entry => entry.record === 'commit');
-}
-/** How many other runs have begun to recover this one; a main step and its post step are one run. */
-function countAttempts({ runId }, records) {
-    const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])));
-    runs.delete(runId);
-    return runs.size;
-}
-/** The number of attempts after which the hub accepted the report of the newest end, if it did. */
-function recovery_findAccepted(records) {
-    const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end');
-    return last?.record === 'reported' ? last.attempts : undefined;
-}
-function findEnd(records) {
-    return records.findLast(entry => entry.record === 'end')?.end;
-}
-/**
- * Ends the dead run's flow by the table of its contract. Enters too what the journal had no room for, and ends a flow
- * anew that had failed because it could not roll back.
- */
-async function enterTerminal({ flows }, record, end) {
-    const flow = flows[record.facts.contract];
-    const running = record.states.findLast(({ state }) => flow[state]?.length !== 0)?.state ?? 'pending';
-    const terminal = terminalState(end);
-    if ((running === 'pending' && terminal === 'failed') || lastState(record) === terminal)
-        return;
-    for (const state of statesBetween(flow, running, terminal))
-        await record.enter({ state, at: end.completed_at });
-}
-function terminalState({ outcome }) {
-    if (outcome === 'success')
-        return 'succeeded';
-    return outcome === 'rolled_back' ? 'rolled_back' : 'failed';
-}
-function lastState(record) {
-    return record.states.at(-1)?.state ?? 'pending';
-}
-function readRecords({ root, journal: path }) {
-    try {
-        const records = readJournal(path) ?? [];
-        if (isAnyMade(root, readUnprovenChanges(path)))
-            throw new JournalDamage('a change was made that is announced behind a torn record');
-        return records;
-    }
-    catch (error) {
-        const found = error instanceof JournalDamage ? error.message : toHostError(error, `reading ${path}`).message;
-        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(found)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move that file away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
-    }
-}
-function givenUp({ journal, reports }, begin) {
-    return new DeploymentError('inconsistent', `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report in ${reports} and ${journal}, repair the host by hand, then remove that file.`);
-}
-function stillInconsistent(begin, rollback) {
-    return new DeploymentError('inconsistent', `The interrupted deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back, so nothing new is deployed: ${rollback.problems.join(' ')}`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/lock-refusals.js
@@ -24887,9 +24607,445 @@ function kernelLockOf(path) {
     return (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), KERNEL_LOCK);
 }
 
+;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
+
+
+
+
+
+function beginTransaction(changeLog) {
+    const { root, journal, log } = changeLog;
+    const changes = [];
+    const places = [];
+    const services = [];
+    const healthchecks = [];
+    return {
+        places,
+        services,
+        healthchecks,
+        get changed() {
+            return changes.some(({ change }) => change.type !== 'make_directory');
+        },
+        async apply(planned) {
+            const change = await announceable(root, planned);
+            const seq = await journal.append({ record: 'change', change });
+            if (seq === undefined)
+                throw new Error('A change could not be announced.');
+            changes.push({ seq, change });
+            const isKnown = (place) => places.some(({ shelf, id }) => shelf === place.shelf && id === place.id);
+            places.push(...placesIn([change]).filter(place => !isKnown(place)));
+            for (const path of await applyChange(root, change))
+                log.warning(`Another process put something where the new version belongs. It is now in ${path}.`);
+        },
+        async supervise(service, action, signal) {
+            const change = await planServiceChange({ service, action }, services, signal);
+            await journal.append({ record: 'service', change });
+            services.push(change);
+            await superviseService(change, { signal });
+        },
+        async noteHealthchecks(checks) {
+            await journal.append({ record: 'healthchecks', checks: [...checks] });
+            healthchecks.push(...checks);
+        },
+        async commit({ rows, removed, discard }) {
+            const at = new Date().toISOString();
+            await journal.append({ record: 'commit', at, rows: [...rows], removed: [...removed], discard: [...discard] });
+        },
+        async rollback() {
+            return await undoChanges(changeLog, changes);
+        },
+    };
+}
+/**
+ * Undoes announced changes, newest first, whether or not they were made, and removes each from `pending` once it is
+ * undone, so that a repetition continues where the last one stopped. Returns whether any of them had been made. Records
+ * each in the journal.
+ * Stops at the first that cannot be undone, because the older ones build on it: RollbackError `rollback_failed` names
+ * what remains. Does not throw while the host is exactly what it was.
+ */
+async function undoChanges(changeLog, pending) {
+    const { root, journal, log } = changeLog;
+    let wasChanged = await dropUndone(changeLog, pending);
+    for (let newest = pending.at(-1); newest !== undefined; newest = pending.at(-1)) {
+        try {
+            const { wasMade, setAside } = await undoChange(root, newest.change);
+            for (const path of setAside)
+                log.warning(`Another process put something where the old version belongs. It is now in ${path}.`);
+            await journal.append({ record: 'undone', of: newest.seq, was_made: wasMade });
+            wasChanged ||= wasMade;
+        }
+        catch (error) {
+            if (!isAnyMade(root, pending))
+                return true;
+            throw rollbackFailed(pending, error);
+        }
+        pending.pop();
+    }
+    return wasChanged;
+}
+/** Whether any of these changes is still made; if not, the host is exactly what it was before them. */
+function isAnyMade(root, pending) {
+    return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change));
+}
+/**
+ * Removes from `pending` what an earlier undo has already undone without a record of it. Returns whether that had been
+ * made: certainly, when a newer change was announced after it.
+ */
+async function dropUndone({ root, journal }, pending) {
+    const undone = pending.splice(firstUndone(root, pending)).reverse();
+    for (const [age, { seq }] of undone.entries())
+        await journal.append({ record: 'undone', of: seq, was_made: age > 0 });
+    return undone.length > 1;
+}
+/** An undo goes from the newest to the oldest: when a change is back, so are all that were made after it. */
+function firstUndone(root, pending) {
+    const index = pending.findIndex(({ change }) => isBack(root, change));
+    return index === -1 ? pending.length : index;
+}
+function rollbackFailed(pending, error) {
+    const found = cleanForeignText(error instanceof Error ? error.message : String(error));
+    const left = pending
+        .map(({ change }) => describeChange(change))
+        .reverse()
+        .join('; ');
+    return new RollbackError('rollback_failed', `The old version could not be restored: ${found}. Not undone: ${left}. ` +
+        'Remove the cause and run the deployment again: it repairs this first.', { cause: error });
+}
+
+;// CONCATENATED MODULE: ./build/core/state-machine.js
+function createStateMachine(transitions, initial, now) {
+    let current = initial;
+    const history = [{ state: initial, at: now().toISOString() }];
+    return {
+        get current() {
+            return current;
+        },
+        history,
+        enter(state) {
+            if (!transitions[current].includes(state))
+                throw new Error(`No transition from ${current} to ${state}.`);
+            current = state;
+            const change = { state, at: now().toISOString() };
+            history.push(change);
+            return change;
+        },
+    };
+}
+/**
+ * The states to enter from `from` until `to`, `to` included, by the shortest way through the table; empty when they are
+ * the same or no way leads there.
+ */
+function statesBetween(transitions, from, to) {
+    const ways = new Map([[from, []]]);
+    for (const [state, way] of ways) {
+        for (const next of transitions[state] ?? [])
+            if (!ways.has(next))
+                ways.set(next, [...way, next]);
+    }
+    return ways.get(to) ?? [];
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/record.js
+
+/** `onFacts` gets each fact as soon as it is known, except the names of the host's own files. */
+function createDeploymentRecord(initial, states, onFacts = () => { }) {
+    const know = ({ drift: _, ...words }) => onFacts(words);
+    know(initial);
+    let facts = initial;
+    let journal;
+    const known = { states: [...states], steps: [], plannedSteps: [] };
+    return {
+        get facts() {
+            return facts;
+        },
+        ...known,
+        async update(more) {
+            facts = { ...facts, ...more };
+            know(more);
+            await journal?.append({ record: 'facts', facts: more });
+        },
+        async enter(change) {
+            known.states.push(change);
+            await journal?.append({ record: 'state', ...change });
+        },
+        async addStep(step) {
+            known.steps.push(step);
+            onFacts(step.id);
+            await journal?.append({ record: 'step', ...step });
+        },
+        planSteps(steps) {
+            known.plannedSteps.push(...steps.map(({ id, action }) => ({ id, action })));
+        },
+        noteIdle(ids) {
+            const steps = known.plannedSteps.map(step => (ids.has(step.id) ? { ...step, isIdle: true } : step));
+            known.plannedSteps.splice(0, steps.length, ...steps);
+        },
+        async startJournal({ layout, redact }, { reportAddress, keepPaths }) {
+            const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths] };
+            const started = await startJournal(layout.journal, { record: 'begin', ...begin }, redact);
+            for (const state of known.states)
+                await started.append({ record: 'state', ...state });
+            journal = started;
+            return started;
+        },
+    };
+}
+/** The record of a dead run, from its journal. */
+function recordFromJournal(begun, records) {
+    const later = records.flatMap(record => (record.record === 'facts' ? [definedOnly(record.facts)] : []));
+    const facts = Object.assign({ ...begun }, ...later);
+    const record = createDeploymentRecord(facts, records.flatMap(entry => (entry.record === 'state' ? [{ state: entry.state, at: entry.at }] : [])));
+    const steps = records.flatMap(entry => (entry.record === 'step' ? [entry] : []));
+    for (const { record: _, ...step } of steps)
+        void record.addStep(step);
+    return record;
+}
+function definedOnly(facts) {
+    return Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined));
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/recovery.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+const MAX_RECOVERIES = 5;
+/** How a run that was cut off ended. */
+const ROLLED_BACK = {
+    failed: 'before it had changed anything',
+    rolled_back: 'and rolled back afterwards',
+    inconsistent: 'and could not be rolled back',
+};
+/**
+ * Ends what a dead run left: before its commit by a rollback, after it by finishing the cleanup. Reports the dead run's
+ * outcome in its name. The caller holds the lock. Returns undefined when nothing was left.
+ * Throws DeploymentError `inconsistent` when the host could not be restored, or after 5 failed attempts.
+ */
+async function recover(host) {
+    const { layout, log } = host;
+    await removeStrayTemporaries(layout, log);
+    await retryDiscarded(layout, log);
+    const records = readRecords(layout);
+    const [begin] = records;
+    if (begin?.record !== 'begin') {
+        await cleanStaging(layout, log);
+        return undefined;
+    }
+    log.group('Recovering an interrupted deployment');
+    const journal = openJournal(layout.journal, host.redact);
+    try {
+        const record = recordFromJournal(begin.facts, records);
+        const { drift: _, ...words } = record.facts;
+        host.know(words);
+        return await recoverRun(host, { begin, records, journal, record });
+    }
+    finally {
+        journal.close();
+    }
+}
+/**
+ * Whether this host may run neither version whole, according to the journal of a dead run and without changing
+ * anything: a commit is exactly new, and changes that are not made, or undone, are exactly old.
+ */
+function isInDoubt({ root, journal }) {
+    try {
+        const records = readJournal(journal) ?? [];
+        if (isAnyMade(root, readUnprovenChanges(journal)))
+            return true;
+        return findCommit(records) === undefined && isAnyMade(root, pendingChanges(records));
+    }
+    catch {
+        return true;
+    }
+}
+/** Nothing is left to recover of a deployment: removes its journal and what it staged. */
+async function endJournal(host, deploymentId) {
+    const { layout, log } = host;
+    discardStaging(layout, deploymentId);
+    await removeJournal(layout.journal);
+    await cleanStaging(layout, log);
+}
+/** Deletes what a deployment staged while its journal, which needs none of it any more, is still there. */
+async function emptyStaging({ layout, log }, deploymentId) {
+    discardStaging(layout, deploymentId);
+    await cleanStaging(layout, log);
+}
+async function recoverRun(host, run) {
+    const { begin, records, journal, record } = run;
+    const commit = findCommit(records);
+    const attempts = countAttempts(host, records);
+    const known = findEnd(records);
+    // What is left of a commit, or of a rollback that is complete, is only its cleanup, and never given up.
+    if (commit === undefined && (known === undefined || known.rollback?.restored === false)) {
+        if (attempts >= MAX_RECOVERIES)
+            throw givenUp(host.layout, begin);
+        await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.runId });
+    }
+    const { end, isUnfinished } = commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit);
+    const wasReported = attempts > 0 && end === known;
+    if (wasReported && end.rollback?.restored === false)
+        throw stillInconsistent(begin, end.rollback);
+    if (end !== known)
+        await journal.append({ record: 'end', end, ...(isUnfinished ? { unfinished: true } : {}) });
+    await enterTerminal(host, record, end);
+    const closed = await closeDeployment(host, {
+        record,
+        end,
+        address: begin.report_address,
+        accepted: known && isReportedAlike(end, known) ? recovery_findAccepted(records) : undefined,
+        onAccepted: async (attempts) => void (await journal.append({ record: 'reported', attempts })),
+    });
+    if (closed.unwritten !== undefined)
+        host.log.warning(closed.unwritten);
+    if (end.rollback?.restored === false)
+        throw stillInconsistent(begin, end.rollback);
+    if (isUnfinished)
+        host.grace.cancelled.throwIfAborted();
+    await endJournal(host, begin.facts.deployment_id);
+    logRecovered(host, closed.report, known);
+    return closed;
+}
+/** A rollback that continues changes nothing for the hub, which has the outcome. */
+function isReportedAlike(end, known) {
+    return reportStatusOf(end.outcome) === reportStatusOf(known.outcome);
+}
+/** One sentence. Of a run that has reported its end itself, only what is wrong. */
+function logRecovered({ log }, report, known) {
+    const unhealthy = restoredUnhealthy(report);
+    if (unhealthy !== undefined)
+        log.error(unhealthy);
+    else if (known !== undefined)
+        log.info(`The deployment ${report.deployment_id} of ${report.slug} is cleaned up now.`);
+    else
+        log.notice(`An interrupted deployment of ${report.slug} was recovered: ${report.outcome}.`);
+}
+/** The run died before its commit, or could not roll back. What it noted itself after its rollback is the truth. */
+async function endRolledBack(host, run) {
+    const { records, record } = run;
+    const known = findEnd(records);
+    if (known !== undefined && known.rollback?.restored !== false)
+        return wasUnfinished(records) ? await endRestored(host, run, known) : { end: known };
+    const { outcome, rollback, ...left } = await rollBack(rollbackOf(host, run));
+    if (known?.outcome === outcome)
+        return { end: known };
+    const message = `The run was cut off in state ${lastState(record)} ${ROLLED_BACK[outcome]}.`;
+    const end = buildEnd(new Date(), {
+        outcome,
+        rollback,
+        changed: rollback?.restored === false,
+        error: known?.error ?? { code: 'interrupted', message, step: null },
+    });
+    return { end, isUnfinished: isLeft(left) };
+}
+/**
+ * The files were restored by a run, or a recovery, that was cancelled and had no time for all services. They may run on
+ * the files by now, so these are not compared any more.
+ */
+async function endRestored(host, run, known) {
+    const { rollback, ...left } = await rollBack({ ...rollbackOf(host, run), places: [] });
+    if (rollback === null || known.rollback === null)
+        return { end: known };
+    const damage = known.rollback.verified === false ? known.rollback.problems : [];
+    const { healthy, problems } = rollback;
+    const continued = { ...known.rollback, healthy, problems: [...damage, ...problems] };
+    return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left) };
+}
+function isLeft({ isUnfinished, unchecked }) {
+    return isUnfinished === true || unchecked !== undefined;
+}
+function rollbackOf({ layout, log, grace, onFilesRestored }, { begin, records, journal }) {
+    const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made);
+    return {
+        layout,
+        log,
+        grace,
+        places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
+        keepPaths: begin.keep_paths,
+        stagingFolder: stagingPath(layout, begin.facts.deployment_id),
+        byContent: true,
+        services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
+        healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
+        undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,
+        onFilesRestored,
+    };
+}
+/** A cancelled run, or a cancelled recovery of it, had no time for its services. */
+function wasUnfinished(records) {
+    return records.findLast(entry => entry.record === 'end')?.unfinished === true;
+}
+/** The run died after its commit: the new version stays. */
+async function endCommitted({ layout, log }, { records }, commit) {
+    await finishCommitted(layout, log, { removed: [], ...commit });
+    const changed = records.some(entry => entry.record === 'change' && entry.change.type !== 'make_directory');
+    return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) };
+}
+/** How many other runs have begun to recover this one; a main step and its post step are one run. */
+function countAttempts({ runId }, records) {
+    const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])));
+    runs.delete(runId);
+    return runs.size;
+}
+/** The number of attempts after which the hub accepted the report of the newest end, if it did. */
+function recovery_findAccepted(records) {
+    const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end');
+    return last?.record === 'reported' ? last.attempts : undefined;
+}
+function findEnd(records) {
+    return records.findLast(entry => entry.record === 'end')?.end;
+}
+/**
+ * Ends the dead run's flow by the table of its contract. Enters too what the journal had no room for, and ends a flow
+ * anew that had failed because it could not roll back.
+ */
+async function enterTerminal({ flows }, record, end) {
+    const flow = flows[record.facts.contract];
+    const running = record.states.findLast(({ state }) => flow[state]?.length !== 0)?.state ?? 'pending';
+    const terminal = terminalState(end);
+    if ((running === 'pending' && terminal === 'failed') || lastState(record) === terminal)
+        return;
+    for (const state of statesBetween(flow, running, terminal))
+        await record.enter({ state, at: end.completed_at });
+}
+function terminalState({ outcome }) {
+    if (outcome === 'success')
+        return 'succeeded';
+    return outcome === 'rolled_back' ? 'rolled_back' : 'failed';
+}
+function lastState(record) {
+    return record.states.at(-1)?.state ?? 'pending';
+}
+function readRecords({ root, journal: path }) {
+    try {
+        const records = readJournal(path) ?? [];
+        if (isAnyMade(root, readUnprovenChanges(path)))
+            throw new JournalDamage('a change was made that is announced behind a torn record');
+        return records;
+    }
+    catch (error) {
+        const found = error instanceof JournalDamage ? error.message : toHostError(error, `reading ${path}`).message;
+        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(found)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move that file away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
+    }
+}
+function givenUp({ journal, reports }, begin) {
+    return new DeploymentError('inconsistent', `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report in ${reports} and ${journal}, repair the host by hand, then remove that file.`);
+}
+function stillInconsistent(begin, rollback) {
+    return new DeploymentError('inconsistent', `The interrupted deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back, so nothing new is deployed: ${rollback.problems.join(' ')}`);
+}
+
 ;// CONCATENATED MODULE: ./build/install/deployment/session.js
-
-
 
 
 
@@ -24909,7 +25065,7 @@ async function lockHost(deployment) {
     try {
         // It may have taken long to get the lock.
         requireSafeHost(host);
-        tools.observer.onLocked(interruptedReport(deployment));
+        tools.observer.onLocked(deployment.noteRunning());
     }
     catch (error) {
         await lock.release();
@@ -24940,14 +25096,12 @@ async function holdLock(host, timeoutMs, signal) {
         return await acquire();
     }
 }
-/** What a run that is killed from now on has reported. */
-function interruptedReport({ record, tools }) {
-    return buildLocalReport(record, buildEnd(tools.now(), { outcome: 'interrupted' }), notSent(null));
-}
 async function openSession(deployment) {
     const { host, record, request } = deployment;
     const { layout, log } = host;
     const { deployment_id: id } = record.facts;
+    // An earlier run may have been recovered meanwhile.
+    deployment.noteRunning();
     const stagingFolder = stagingPath(layout, id);
     (0,external_node_fs_namespaceObject.mkdirSync)(stagingFolder, { mode: 0o700 });
     const reportAddress = host.sender?.address ?? null;
@@ -24962,7 +25116,10 @@ async function openSession(deployment) {
             results: new Map(),
         }),
         finish: async (installation) => await finishCommitted(layout, log, installation),
-        noteEnd: async (end) => (await journal.append({ record: 'end', end })) !== undefined,
+        async noteEnd(end, isUnfinished = false) {
+            const unfinished = isUnfinished ? { unfinished: true } : {};
+            return (await journal.append({ record: 'end', end, ...unfinished })) !== undefined;
+        },
         async noteReported(attempts) {
             await journal.append({ record: 'reported', attempts });
         },
@@ -24981,6 +25138,95 @@ async function session_orWarn(log, act) {
     catch (error) {
         log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`);
     }
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/handover.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** A variable of a process has at most 128 KiB. */
+const MAX_HANDOVER_CHARS = 60_000;
+const LOCK_TIMEOUT_MS = 5000;
+/** What the main step asks of its post step: the health of the version that it has restored. */
+const handoverSchema = schemas_lazy(() => object({
+    deployment_id: schemas_uuid(),
+    slug: nullable(schemas_string()),
+    started_at: timeSchema,
+    /** Of `installed.json`, or null where there is none: another one means that another run has deployed since. */
+    installed: nullable(schemas_string()),
+    checks: array(restoredCheckSchema),
+    /** How many more there were than a state can contain. */
+    left_out: schemas_int(),
+}));
+/**
+ * The checks of a restored version for the post step, which gets them back from the runner: on the host they would be
+ * commands that another process may have changed.
+ */
+function writeHandover(layout, facts, checks) {
+    const { deployment_id, slug, started_at } = facts;
+    const textWith = (count) => {
+        const left = { checks: checks.slice(0, count), left_out: checks.length - count };
+        const handover = { deployment_id, slug, started_at, installed: handover_digestOf(layout), ...left };
+        return JSON.stringify(handover);
+    };
+    let count = checks.length;
+    while (count > 0 && textWith(count).length > MAX_HANDOVER_CHARS)
+        count = Math.floor(count / 2);
+    return textWith(count);
+}
+/**
+ * Checks the health of the version that a cancelled run has restored, and completes that run's local report. Undefined
+ * when it is healthy, and when another run works here or has deployed in the meantime. Throws as `recoverHost` does.
+ */
+async function checkRestored(host, text) {
+    const handover = handoverSchema.parse(JSON.parse(text));
+    requireSafeHost(host);
+    requireOwnKinds(host.layout);
+    const lock = await holdLock(host, LOCK_TIMEOUT_MS).catch(unlessLocked);
+    if (lock === undefined)
+        return undefined;
+    try {
+        return await checkLocked(host, handover);
+    }
+    finally {
+        lock.release();
+    }
+}
+function unlessLocked(error) {
+    if (toDeployError(error).code !== 'locked')
+        throw error;
+}
+async function checkLocked(host, handover) {
+    const { layout, grace } = host;
+    if (pathExistsSync(layout.journal) || handover_digestOf(layout) !== handover.installed)
+        return undefined;
+    // A healthy version is what everybody expects: nothing to say.
+    const log = { ...host.log, info: () => { } };
+    const problems = await findUnhealthy(handover.checks, { log, signal: grace.cancelled });
+    const complete = (report) => withHealth(report, problems, handover);
+    const report = await completeLocalReport(host, handover, complete).catch(() => undefined);
+    const sentence = (report && restoredUnhealthy(report)) ?? `What was restored is not healthy. ${problems.join(' ')}`;
+    return problems.length === 0 ? undefined : { sentence, report };
+}
+function withHealth(report, problems, { left_out: left }) {
+    if (report.rollback === null)
+        return report;
+    const healthy = problems.length > 0 ? false : left > 0 ? null : true;
+    return { ...report, rollback: { ...report.rollback, healthy, problems: [...report.rollback.problems, ...problems] } };
+}
+function handover_digestOf({ installed }) {
+    const text = readStateFileSync(installed);
+    return text === undefined ? null : (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex');
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recover-host.js
@@ -25053,6 +25299,7 @@ async function recoverBeforeRefusal(host, end) {
 
 
 
+
 /**
  * Runs a deployment on its host: lock, recovery of what a dead run left, the contract's flow, commit or rollback,
  * reports. However it ends, the host runs exactly the old version or exactly the new one, or the outcome says
@@ -25065,14 +25312,20 @@ async function runDeployment(deployment, flow) {
         const checked = await flow.check();
         locked = await lockHost(deployment);
         await locked.recover();
-        return await runLocked(await locked.openSession(), checked, { deployment, flow });
+        return noteLeft(deployment, await runLocked(await locked.openSession(), checked, { deployment, flow }));
     }
     catch (error) {
-        return await refuse(deployment, error, locked);
+        const ended = await refuse(deployment, error, locked);
+        return locked === undefined ? ended : noteLeft(deployment, ended);
     }
     finally {
         await locked?.release();
     }
+}
+/** Whether a cancelled run that has had the lock leaves a journal to its post step. */
+function noteLeft({ tools, layout }, ended) {
+    const mayLeave = tools.signal.aborted && ended.report.outcome !== 'inconsistent';
+    return { ...ended, isUnfinished: mayLeave && pathExistsSync(layout.journal) };
 }
 /** Ends a run that has begun nothing. */
 async function refuse(deployment, thrown, locked) {
@@ -25096,7 +25349,7 @@ async function runLocked(session, checked, { deployment, flow }) {
         if (deployment.state !== 'pending')
             await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed');
     }
-    const isNoted = await session.noteEnd(ending.end);
+    const isNoted = await session.noteEnd(ending.end, ending.isUnfinished);
     // The staged tree may be what fills the disk. Nothing needs it any more, and the reports need some room.
     if (isNoted && ending.settled && ending.error?.code === 'disk_full')
         await session.makeRoom();
@@ -25131,9 +25384,10 @@ async function cleanUp({ tools }, session, installation) {
 }
 async function undo(deployment, { transaction, stagingFolder }, cause) {
     const { layout, tools, request } = deployment;
-    const { outcome, rollback } = await rollBack({
+    const { outcome, rollback, unchecked, isUnfinished } = await rollBack({
         layout,
         log: tools.log,
+        grace: tools.grace,
         places: transaction.places,
         keepPaths: request.keepPaths,
         stagingFolder,
@@ -25142,8 +25396,9 @@ async function undo(deployment, { transaction, stagingFolder }, cause) {
         healthchecks: transaction.healthchecks,
         undo: () => transaction.rollback(),
     });
-    const settled = rollback?.restored !== false;
-    return { end: { ...failedEnd(deployment, cause), outcome, rollback, changed: !settled }, error: cause, settled };
+    const isRestored = rollback?.restored !== false;
+    const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored };
+    return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished };
 }
 /** One recovery in each run: with the lock, this one has had its own. */
 async function recovered(deployment, failed, locked) {
@@ -25157,7 +25412,8 @@ function judged({ layout }, end) {
 function failedEnd({ record, tools }, { code, message }) {
     const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null;
     const outcome = code === 'inconsistent' ? code : 'failed';
-    return buildEnd(tools.now(), { outcome, error: { code, message, step } });
+    const sentence = step === null ? message : `${step}: ${message}`;
+    return buildEnd(tools.now(), { outcome, error: { code, message: sentence, step } });
 }
 /**
  * Why a run fails: the cancel rather than its consequences. Asked before the undo, which a later cancel does not
@@ -25168,14 +25424,15 @@ function run_causeOf({ tools, layout }, thrown) {
         return toDeployError(tools.signal.reason);
     return isSystemError(thrown) ? toHostError(thrown, `deploying below ${layout.root}`) : toDeployError(thrown);
 }
-async function run_conclude({ host, record, tools }, { end, error }, onAccepted) {
+async function run_conclude({ host, record, tools }, { end, error, unchecked }, onAccepted) {
     const address = host.sender?.address ?? null;
-    const closed = await closeObserved(tools, onKnown => closeDeployment(host, { record, end, address, onAccepted }, onKnown));
+    const handover = unchecked && writeHandover(host.layout, record.facts, unchecked);
+    const closed = await closeDeployment(host, { record, end, address, onAccepted }, known => tools.observer.onEnded({ ...known, error, handover }));
     return { ...closed, error };
 }
 /** The outputs and the hub state the result; the host does not. */
 async function concludeUntouched({ host, record, tools }, { end, error }) {
-    const closed = await closeObserved(tools, onKnown => closeUntouched(host, { record, end }, onKnown));
+    const closed = await closeUntouched(host, { record, end }, known => tools.observer.onEnded({ ...known, error }));
     return { ...closed, error };
 }
 
@@ -26172,16 +26429,9 @@ function settings_notices_readSettings(path) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/reports/host.js
-const REPORT_TIMEOUT_MS = 10_000;
-/** After a cancel the runner kills within 10 s of its first signal; a report not sent by then waits in the outbox. */
-const CANCELLED_REPORT_TIMEOUT_MS = 2000;
-/** How long a report to the hub may take in all, retries included: little once the run is cancelled. */
-function reportTimeout(signal) {
-    return () => (signal?.aborted ? CANCELLED_REPORT_TIMEOUT_MS : REPORT_TIMEOUT_MS);
-}
-
 ;// CONCATENATED MODULE: ./build/install/deployment/deployment.js
+
+
 
 
 
@@ -26190,9 +26440,15 @@ function reportTimeout(signal) {
 
 function startDeployment(request, tools, { transitions, facts, sender }) {
     const machine = createStateMachine(transitions, 'pending', tools.now);
-    const host = hostOf(tools, { ...request, sender }, tools.signal);
+    const host = hostOf(tools, { ...request, sender });
     tools.secrets.know([request.projectRoot, request.hostId, sender.address, Object.keys(transitions)]);
     const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
+    let running = null;
+    const interrupted = () => {
+        const running_version = machine.current === 'succeeded' ? record.facts.version : running;
+        const end = buildEnd(tools.now(), { outcome: 'interrupted' });
+        return buildLocalReport(record, end, { reported: notSent(null), running_version });
+    };
     return {
         request,
         tools,
@@ -26209,11 +26465,16 @@ function startDeployment(request, tools, { transitions, facts, sender }) {
             const change = machine.enter(state);
             tools.log.group(state);
             await record.enter(change);
+            tools.observer.onProgress(interrupted());
+        },
+        noteRunning() {
+            running = readRunningVersion(host.layout, record.facts);
+            return interrupted();
         },
     };
 }
-/** The host below a project root. Reports take less time once `signal` is aborted. */
-function hostOf({ log, secrets, runner, flows, deploymentId, }, { projectRoot, allowSharedRoot, sender }, signal) {
+/** The host below a project root. */
+function hostOf({ log, secrets, runner, flows, deploymentId, grace }, { projectRoot, allowSharedRoot, sender }) {
     return {
         layout: layoutOf(projectRoot),
         allowSharedRoot,
@@ -26221,7 +26482,7 @@ function hostOf({ log, secrets, runner, flows, deploymentId, }, { projectRoot, a
         redact: secrets.redact,
         know: secrets.know,
         sender,
-        reportTimeoutMs: reportTimeout(signal),
+        grace,
         runUrl: runner.workflow.url,
         flows,
         runId: deploymentId,
@@ -26290,13 +26551,13 @@ function createMarketplaceClient(wire, subject) {
                 repo: parseRepo(answer.headers['x-repo']),
             };
         },
-        sendReport: (body, { retry, timeoutMs }) => wire.requestJson({
+        sendReport: (body, { retry, ...limits }) => wire.requestJson({
             method: 'POST',
             url: routeOf(bases.deployments, 'deployments', 'report'),
             credentials,
             body,
             retry: retry ? 'transient' : 'never',
-            timeoutMs,
+            ...limits,
         }),
     };
 }
@@ -30253,8 +30514,6 @@ class MarketplaceFlow {
 
 
 
-
-
 /**
  * Ends a deployment that was refused before it began: with a local report when the project root exists, and a report to
  * the hub when there is a way to it (contract 4.3, rule 7). Creates no project root.
@@ -30264,17 +30523,17 @@ async function refuseDeployment(refused, tools) {
     const record = createDeploymentRecord(facts, [{ state: 'pending', at: tools.now().toISOString() }], tools.secrets.know);
     const { code, message } = error;
     const end = buildEnd(tools.now(), { outcome: 'failed', error: { code, message, step: null } });
+    const onKnown = (closed) => tools.observer.onEnded({ ...closed, error });
     if (projectRoot === undefined || !isDirectorySync(projectRoot)) {
-        const { log, secrets, signal } = tools;
-        const hub = { sender, log, redact: secrets.redact, reportTimeoutMs: reportTimeout(signal) };
-        const closed = await closeObserved(tools, onKnown => closeUntouched(hub, { record, end }, onKnown));
-        return { ...closed, plannedSteps: [], error };
+        const { log, secrets, grace } = tools;
+        const hub = { sender, log, redact: secrets.redact, grace };
+        return { ...(await closeUntouched(hub, { record, end }, onKnown)), plannedSteps: [], error };
     }
     const host = hostOf(tools, { projectRoot, allowSharedRoot, sender });
     const known = (await tryToPrepare(host)) ?? (await recoverBeforeRefusal(host, end));
-    const closed = await closeObserved(tools, async (onKnown) => known instanceof UntouchableHostError
+    const closed = known instanceof UntouchableHostError
         ? await closeUntouched(host, { record, end: withReason(end, known) }, onKnown)
-        : await closeDeployment(host, { record, end: known, address: sender?.address ?? null }, onKnown));
+        : await closeDeployment(host, { record, end: known, address: sender?.address ?? null }, onKnown);
     return { ...closed, error };
 }
 /** Returns why the host must not be touched. Whatever else fails here fails again, and with a better reason, later. */
@@ -30307,7 +30566,6 @@ function isDirectorySync(path) {
 
 
 
-
 /**
  * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run reports to nobody, and one that may
  * have been meant as such does not report to the hub.
@@ -30323,13 +30581,12 @@ async function refuseRequest(request, error, tools) {
     };
     return await refuseDeployment(refusal, tools);
 }
-/** Recovers the host of a run that was killed; undefined when it left nothing. Throws as `recoverHost` does. */
-async function finishInterrupted(request, tools) {
-    const { projectRoot, allowSharedRoot = false, lockTimeoutMs } = request;
+/** The host that a request names, and the way to its hub where that is known; undefined without a project root. */
+function hostFor(request, tools) {
+    const { projectRoot, allowSharedRoot = false } = request;
     if (projectRoot === undefined)
         return undefined;
-    const host = hostOf(tools, { projectRoot, allowSharedRoot, sender: senderFor(request, tools) });
-    return await recoverHost(host, lockTimeoutMs);
+    return hostOf(tools, { projectRoot, allowSharedRoot, sender: senderFor(request, tools) });
 }
 /** The way to the hub, when enough of the inputs is known. */
 function senderFor({ bases, slug, kind, apiKey }, { wires }) {
@@ -30939,7 +31196,7 @@ const _summary = new Summary();
  * @deprecated use `core.summary`
  */
 const markdownSummary = (/* unused pure expression or super */ null && (_summary));
-const summary = _summary;
+const summary = (/* unused pure expression or super */ null && (_summary));
 //# sourceMappingURL=summary.js.map
 ;// CONCATENATED MODULE: ./build/node_modules/@actions/core/lib/path-utils.js
 
@@ -32488,18 +32745,38 @@ function getIDToken(aud) {
  */
 
 //# sourceMappingURL=core.js.map
-;// CONCATENATED MODULE: ./build/runner/rollback-problems.js
-/**
- * What is wrong after a rollback, one sentence each, for a reader who has just read the cause. Does not repeat the
- * sentence of a restart that fails for the old version as for the new one; an unhealthy old version does get its own
- * sentence.
- */
-function rollbackProblems({ rollback, error }) {
-    const cause = error?.code === 'unhealthy' ? undefined : error?.message;
-    return (rollback?.problems ?? []).map(problem => (problem === cause ? 'The same happened again.' : problem));
+;// CONCATENATED MODULE: ./build/install/files/grace.js
+
+
+/** The runner sends SIGTERM 7.5 s after its SIGINT. All of it is over after 6 s, or is left to the post step. */
+const MS_AFTER_CANCEL = { comparing: 2500, restoring: 3500, reporting: 5000 };
+function startGrace(cancelled, times = MS_AFTER_CANCEL) {
+    const late = new DeploymentError('cancelled', 'The run was cancelled, and there was no time left for this.');
+    const unanswered = new ArtifactError('timeout', 'The hub did not answer within the time that a cancelled run has.');
+    return {
+        cancelled,
+        comparing: abortLater(cancelled, times.comparing, late),
+        restoring: abortLater(cancelled, times.restoring, late),
+        reporting: abortLater(cancelled, times.reporting, unanswered),
+    };
+}
+/** Of a run that nobody can cancel. */
+function endlessGrace() {
+    return startGrace(new AbortController().signal);
+}
+function abortLater(cancelled, ms, reason) {
+    const controller = new AbortController();
+    // Not referenced: it must not keep a process alive that has ended its work.
+    const start = () => void (0,external_node_timers_namespaceObject.setTimeout)(() => controller.abort(reason), ms).unref();
+    if (cancelled.aborted)
+        start();
+    else
+        cancelled.addEventListener('abort', start, { once: true });
+    return controller.signal;
 }
 
 ;// CONCATENATED MODULE: ./build/runner/annotations.js
+
 
 
 
@@ -32521,9 +32798,12 @@ class Annotator {
             return;
         }
         const { code, message } = report.error ?? toDeployError(error);
-        const problems = rollbackProblems(report);
+        const unhealthy = restoredUnhealthy(report);
+        const problems = unhealthy === undefined ? rollbackProblems(report) : [];
         const sentence = problems.length === 0 ? message : `${message} — During the rollback: ${problems.join(' ')}`;
         this.#annotate(sentence, code);
+        if (unhealthy !== undefined)
+            this.annotateUnhealthy(unhealthy);
         if (code === 'internal_error')
             this.#logStack(error);
     }
@@ -32533,6 +32813,10 @@ class Annotator {
         this.#annotate(message, code);
         if (code === 'internal_error')
             this.#logStack(thrown);
+    }
+    /** An error of its own: nothing healthy runs. */
+    annotateUnhealthy(sentence) {
+        this.#annotate(sentence, 'unhealthy');
     }
     #annotateProblems(error) {
         for (const [index, { message, file, line, column }] of error.problems.entries()) {
@@ -32684,6 +32968,7 @@ function describeMove({ previous_version: before, changed, drift = [], ...report
 
 
 
+
 /** There are fewer annotations; the log has all of them. */
 const MAX_LISTED_PROBLEMS = 30;
 /** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
@@ -32691,6 +32976,7 @@ function buildDeploySummary(summary) {
     const { report, reportPath, plannedSteps, error } = summary;
     const blocks = [
         `### ${headline(report)}`,
+        ...alarm(report),
         table(['', ''], facts(report, reportPath)),
         ...deploy_summary_failure(report, error),
         ...problemList(error),
@@ -32757,8 +33043,7 @@ function deploy_summary_failure(report, error) {
     const cause = report.error ?? (error && { code: error.code, message: error.message, step: null });
     if (cause === undefined)
         return [];
-    const { code: errorCode, message, step } = cause;
-    return [`**${step === null ? '' : `Step ${code(step)}: `}${code(errorCode)}** ${cell(message)}`];
+    return [`**${code(cause.code)}** ${cell(cause.message)}`];
 }
 /** Everything wrong with a plan or host config, of which the failure's sentence names only the first. */
 function problemList(error) {
@@ -32784,16 +33069,15 @@ function rollback(report) {
     const { restored, verified, healthy } = report.rollback;
     const result = restored ? 'every change was undone' : 'not every change could be undone';
     const check = verified === true ? ', and the restored files match their record' : '';
-    const lines = [
-        `Rollback: ${result}${check}.${healthSentence(healthy)}`,
-        ...rollbackProblems(report).map(found => `- ${cell(found)}`),
-    ];
-    return [lines.join('\n')];
+    const health = healthy === true ? ' The old version runs and is healthy.' : '';
+    // The alarm names them.
+    const problems = healthy === false ? [] : rollbackProblems(report);
+    return [[`Rollback: ${result}${check}.${health}`, ...problems.map(found => `- ${cell(found)}`)].join('\n')];
 }
-function healthSentence(healthy) {
-    if (healthy === null)
-        return '';
-    return healthy ? ' The old version runs and is healthy.' : ' **The old version is not healthy: check this host.**';
+/** Nothing healthy runs: nobody must have to look for that. */
+function alarm(report) {
+    const sentence = restoredUnhealthy(report);
+    return sentence === undefined ? [] : [`> [!CAUTION]\n> **${cell(sentence)}**`];
 }
 /** The steps for which nothing changes, but for those that had a service to start. */
 function skipped({ report, plannedSteps }) {
@@ -32860,6 +33144,7 @@ function readWorkflowRun(env) {
 
 ;// CONCATENATED MODULE: ./build/runner/runner-files.js
 
+
 /** Outputs without foreign text, or built from texts that were redacted one by one. */
 const OWN_OUTPUTS = new Set([
     'outcome',
@@ -32873,11 +33158,17 @@ const OWN_OUTPUTS = new Set([
 ]);
 function createRunnerFiles(log, redact) {
     const warn = (what, error) => log.warning(`The ${what} could not be written: ${error instanceof Error ? error.message : String(error)}`);
+    const written = new Map();
+    let summaryStart;
     return {
         setOutputs(outputs) {
             try {
-                for (const [name, value] of Object.entries(outputs))
+                for (const [name, value] of Object.entries(outputs)) {
+                    if (written.get(name) === value)
+                        continue;
                     setOutput(name, OWN_OUTPUTS.has(name) ? value : redact(value));
+                    written.set(name, value);
+                }
             }
             catch (error) {
                 warn('outputs', error);
@@ -32891,11 +33182,14 @@ function createRunnerFiles(log, redact) {
                 warn('state for the post step', error);
             }
         },
-        async addSummary(markdown) {
-            if (!process.env['GITHUB_STEP_SUMMARY'])
+        setSummary(markdown) {
+            const path = process.env['GITHUB_STEP_SUMMARY'];
+            if (!path)
                 return;
             try {
-                await summary.addRaw(redact(markdown)).write();
+                summaryStart ??= (0,external_node_fs_namespaceObject.statSync)(path).size;
+                (0,external_node_fs_namespaceObject.truncateSync)(path, summaryStart);
+                (0,external_node_fs_namespaceObject.appendFileSync)(path, redact(markdown));
             }
             catch (error) {
                 warn('job summary', error);
@@ -32930,6 +33224,7 @@ function createRunnerLog(redact) {
         info: line => info(safe(line)),
         notice: line => notice(safe(line)),
         warning: line => warning(safe(line)),
+        error: line => core_error(safe(line)),
     };
 }
 
@@ -33029,8 +33324,12 @@ function textsIn(value) {
 
 
 
+
 /** What the post step knows of the main step's run. */
 const RUN_STATE = 'deployment-id';
+const HANDOVER_STATE = 'restored';
+/** How long the process may go on after a cancelled run, for a name lookup that nobody waits for any more. */
+const EXIT_AFTER_MS = 200;
 /**
  * One step of a workflow that runs a deployment: what the deployment works with, and how the step ends. Fails with
  * `internal_error` when the process would exit without a result.
@@ -33043,7 +33342,7 @@ class ActionStep {
     #outputsOf;
     #cancel = listenForCancel();
     /** What its outputs say if it is killed; undefined before the host is locked. */
-    #interrupted;
+    #known;
     constructor(inputs, flows, outputsOf) {
         const keeper = createSecretKeeper(inputs);
         this.#log = createRunnerLog(keeper.redact);
@@ -33052,6 +33351,7 @@ class ActionStep {
         this.#outputsOf = outputsOf;
         const wire = wireOptions(inputs.connection, this.#log);
         const { signal } = this.#cancel;
+        const note = (result) => this.#note({ ...result, report: redactReport(result.report, keeper.redact) });
         this.tools = {
             wires: { wire: createWire({ ...wire, signal }), reportWire: createWire(wire) },
             log: this.#log,
@@ -33062,19 +33362,24 @@ class ActionStep {
             // The post step continues the main step's run.
             deploymentId: getState(RUN_STATE) || (0,external_node_crypto_namespaceObject.randomUUID)(),
             observer: {
-                onLocked: interrupted => this.#noteLocked(redactReport(interrupted, keeper.redact)),
-                onCancelledEnd: closed => this.#setOutputs(closed),
+                onLocked: report => {
+                    this.#files.saveState('locked', 'true');
+                    this.#files.saveState(RUN_STATE, this.tools.deploymentId);
+                    note({ report });
+                },
+                onProgress: report => note({ report }),
+                onEnded: ended => this.#noteEnded(ended),
             },
+            grace: startGrace(signal),
             flows,
         };
         process.once('beforeExit', this.#failUnsettled);
     }
     /** Hands the result to the runner: outputs, summary, annotations. Fails the step unless everything succeeded. */
-    async finish(result) {
+    finish(result) {
         this.#log.end();
-        this.#files.saveState('locked', 'false');
-        this.#setOutputs(result);
-        await this.#files.addSummary(buildDeploySummary(result));
+        this.#files.saveState('locked', String(result.isUnfinished === true));
+        this.#noteEnded(result);
         const { outcome, error } = result.report;
         this.#log.info(`Outcome: ${outcome}${error === null ? `, ${describeMove(result.report)}` : ''}.`);
         if (outcome !== 'success' || result.error !== undefined) {
@@ -33086,10 +33391,19 @@ class ActionStep {
             this.#log.warning(result.unwritten);
     }
     /** Adds the summary of a recovered deployment, if there was one. */
-    async finishPost(recovered) {
+    finishRecovery(recovered) {
         this.#log.end();
         if (recovered !== undefined)
-            await this.#files.addSummary(buildDeploySummary(recovered));
+            this.#files.setSummary(buildDeploySummary(recovered));
+    }
+    /** Says what is wrong with a restored version; nothing where all is well. */
+    finishCheck(unhealthy) {
+        if (unhealthy === undefined)
+            return;
+        const { sentence, report } = unhealthy;
+        this.#annotator.annotateUnhealthy(sentence);
+        if (report !== undefined)
+            this.#files.setSummary(buildDeploySummary({ report, plannedSteps: [] }));
     }
     /** Fails the step. */
     fail(error) {
@@ -33101,29 +33415,33 @@ class ActionStep {
     ignoreCancel() {
         this.#cancel.stop();
     }
-    /** Listens to nothing any more. */
+    /** Listens to nothing any more. A cancelled process then waits for nothing either. */
     close() {
         this.#cancel.stop();
         process.off('beforeExit', this.#failUnsettled);
+        if (this.tools.signal.aborted)
+            setTimeout(() => process.exit(), EXIT_AFTER_MS).unref();
     }
     /** The process would end before the deployment has, because nothing is left that could wake it. */
     #failUnsettled = () => {
         const message = 'This action stopped before its deployment had ended, which is an error of this action: report it.';
         const error = { code: 'internal_error', message, step: null };
-        const report = this.#interrupted;
-        if (report === undefined)
+        const known = this.#known;
+        if (known === undefined)
             this.#files.setOutputs({ outcome: 'failed', 'error-code': error.code });
         else
-            this.#setOutputs({ report: { ...report, error } });
+            this.#note({ ...known, report: { ...known.report, error } });
         this.fail(new DeployError(error.code, message));
     };
-    #noteLocked(interrupted) {
-        this.#files.saveState('locked', 'true');
-        this.#files.saveState(RUN_STATE, this.tools.deploymentId);
-        this.#interrupted = interrupted;
-        this.#setOutputs({ report: interrupted });
+    /** The hub may not have the report yet, or the report may not say so. */
+    #noteEnded(ended) {
+        if (ended.handover !== undefined)
+            this.#files.saveState(HANDOVER_STATE, ended.handover);
+        this.#note(ended);
+        this.#files.setSummary(buildDeploySummary(ended));
     }
-    #setOutputs(result) {
+    #note(result) {
+        this.#known = result;
         const outputs = this.#outputsOf(result);
         this.tools.secrets.know([outputs['install-path'], outputs['report-path']]);
         this.#files.setOutputs(outputs);
@@ -33418,6 +33736,7 @@ function buildDeploymentOutputs({ report, reportPath, error }, installPath) {
         changed: String(report.changed),
         version: report.version ?? '',
         'previous-version': report.previous_version ?? '',
+        'running-version': report.running_version ?? '',
         'artifact-sha256': report.artifact_sha256 ?? '',
         'deployment-id': report.deployment_id,
         'host-id': report.host_id,
@@ -33435,13 +33754,17 @@ function buildDeploymentOutputs({ report, reportPath, error }, installPath) {
 
 
 
+
+
 /**
- * A post step: recovers what a main step that was killed left on the host. After a main step that ended by itself there
- * is nothing to do. Sets no outputs, because the runner drops them here. Fails the step when the host could not be
- * restored; never throws.
+ * A post step: recovers what a main step that was killed left on the host, and checks the health of what one that was
+ * cancelled has restored. After any other there is nothing to do. Sets no outputs, because the runner drops them here.
+ * Fails the step when the host could not be restored; never throws.
  */
-async function runPostStep(readInputs, flows, finish) {
-    if (getState('locked') !== 'true')
+async function runPostStep(readInputs, flows, hostOf) {
+    const handover = getState(HANDOVER_STATE);
+    const mayBeLeft = getState('locked') === 'true';
+    if (!mayBeLeft && handover === '')
         return;
     let step;
     let request;
@@ -33451,7 +33774,13 @@ async function runPostStep(readInputs, flows, finish) {
         step = new ActionStep(inputs, flows, () => ({}));
         // There is nothing to cancel: a recovery is complete or repeated.
         step.ignoreCancel();
-        await step.finishPost(await finish(request, step.tools));
+        const host = hostOf(request, step.tools);
+        if (host === undefined)
+            return;
+        if (mayBeLeft)
+            step.finishRecovery(await recoverHost(host, request.lockTimeoutMs));
+        if (handover !== '')
+            step.finishCheck(await checkRestored(host, handover));
     }
     catch (error) {
         const what = `recovering ${request?.projectRoot ?? 'the host'}`;
@@ -33520,7 +33849,7 @@ async function deploy_deploy() {
         step = new ActionStep(inputs, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot));
         const refused = await deploy_refuse(inputs, step.tools);
         // Without problems every required input was parsed; what is undefined may be.
-        await step.finish(refused ?? (await deploy(inputs.request, step.tools)));
+        step.finish(refused ?? (await deploy(inputs.request, step.tools)));
     }
     catch (error) {
         failStep(step, error);
@@ -33531,7 +33860,7 @@ async function deploy_deploy() {
 }
 /** The deploy action's post step; see `runPostStep`. */
 async function deployPost() {
-    await runPostStep(() => readDeployInputs(readWorkspace()), FLOWS, finishInterrupted);
+    await runPostStep(() => readDeployInputs(readWorkspace()), FLOWS, hostFor);
 }
 /** Reads every input of the deploy action; collects what is wrong. Only an input that is left out has a default. */
 function readDeployInputs(workspace) {
@@ -33926,11 +34255,11 @@ class HubSession {
         return this.#token.text !== undefined;
     }
     /** Exchanges the devkey for an access token (contract 5.2, rule 1). Not repeated once it was sent. */
-    async authenticate(timeoutMs) {
+    async authenticate(limits) {
         const { devkey, hide } = this.#access;
         const body = { xdevkey: devkey, project_id: this.projectId };
         const url = this.#routeOf(['auth']);
-        const answer = await this.wire.requestJson({ method: 'POST', url, body, retry: 'connection-only', timeoutMs });
+        const answer = await this.wire.requestJson({ method: 'POST', url, body, retry: 'connection-only', ...limits });
         const call = { call: 'auth', subject: `project ${this.projectId}` };
         const { access_token: token } = parseAnswer(call, answer, authAnswerSchema);
         hide(token);
@@ -33940,15 +34269,15 @@ class HubSession {
     /** Sends a request with the token (contract 5.2, rule 2); authenticates first where there is none yet. */
     async request(route, request) {
         const endsAt = performance.now() + request.timeoutMs;
-        const credentials = await this.credentialsFor(this.hub, request.timeoutMs);
+        const credentials = await this.credentialsFor(this.hub, request);
         const timeoutMs = Math.max(1, endsAt - performance.now());
         return await this.wire.requestJson({ ...request, url: this.#routeOf(route), credentials, timeoutMs });
     }
     /** The token as a header, for a URL of the hub's own origin; nothing for any other (contract 2.2, `download_url`). */
-    async credentialsFor(url, timeoutMs) {
+    async credentialsFor(url, { timeoutMs, signal }) {
         if (url.origin !== this.hub.origin)
             return {};
-        return { Authorization: `Bearer ${this.#token.text ?? (await this.authenticate(timeoutMs))}` };
+        return { Authorization: `Bearer ${this.#token.text ?? (await this.authenticate({ timeoutMs, signal }))}` };
     }
     #routeOf(parts) {
         return [this.#access.hubUrl.replace(/\/+$/, ''), 'v1', ...parts.map(encodeURIComponent)].join('/');
@@ -33989,7 +34318,7 @@ function createProjectClient({ wire, reportWire }, access) {
     const reporting = session.over(reportWire);
     return {
         async authenticate() {
-            await session.authenticate(CALL_TIMEOUT_MS);
+            await session.authenticate({ timeoutMs: CALL_TIMEOUT_MS });
         },
         readLatestVersion: async () => await readLatestVersion(session),
         readDescriptor: async (version) => await readDescriptor(session, version),
@@ -34025,7 +34354,7 @@ async function readDescriptor(session, version) {
     return { version, downloadUrl, signature, signerPublicKey: descriptor.signer_public_key };
 }
 async function downloadArtifact(session, { version, downloadUrl }, { fd, maxBytes, timeoutMs, onProgress }) {
-    const credentials = await session.credentialsFor(downloadUrl, CALL_TIMEOUT_MS);
+    const credentials = await session.credentialsFor(downloadUrl, { timeoutMs: CALL_TIMEOUT_MS });
     const url = downloadUrl.href;
     const answer = await session.wire.download({
         url,
@@ -34056,7 +34385,7 @@ function decodeDek(dek, projectId) {
         return bytes;
     throw new ArtifactError('decryption_failed', `The hub released a key for project ${projectId} that is not base64 of ${DEK_BYTES} bytes: nothing was installed. Report this to the hub's operator.`);
 }
-async function sendReport(session, { body, retry, timeoutMs }) {
+async function sendReport(session, { body, retry, timeoutMs, signal }) {
     const endsAt = performance.now() + timeoutMs;
     const remainingMs = () => Math.max(1, endsAt - performance.now());
     const isFromEarlier = session.hasToken;
@@ -34065,17 +34394,18 @@ async function sendReport(session, { body, retry, timeoutMs }) {
         body,
         retry: retry ? 'transient' : 'never',
         timeoutMs: remainingMs(),
+        signal,
     });
     const first = await send();
-    if (first.status !== 401 || !isFromEarlier || !(await renewToken(session, remainingMs())))
+    if (first.status !== 401 || !isFromEarlier || !(await renewToken(session, { timeoutMs: remainingMs(), signal })))
         return first;
     const second = await send();
     return { ...second, attempts: first.attempts + second.attempts };
 }
 /** Whether the hub still accepts the devkey. */
-async function renewToken(session, timeoutMs) {
+async function renewToken(session, limits) {
     try {
-        await session.authenticate(timeoutMs);
+        await session.authenticate(limits);
         return true;
     }
     catch (error) {
@@ -34192,6 +34522,7 @@ function readBundledPlan(content) {
 
 
 
+
 /** The parts of a project that this host has, by our own record, each of any version. */
 function readInstalledParts({ layout }, projectId) {
     const rows = readInstalled(layout).filter(row => row.contract === 'project' && row.slug === projectId);
@@ -34200,8 +34531,7 @@ function readInstalledParts({ layout }, projectId) {
 /** Records which version of the project this host runs by our own record: that of the part installed last. */
 async function installed_parts_noteInstalledVersion(deployment) {
     const rows = readInstalledParts(deployment, deployment.request.projectId).map(({ installed }) => installed);
-    const newest = rows.toSorted((a, b) => (a.installed_at ?? '').localeCompare(b.installed_at ?? '')).at(-1);
-    await deployment.record.update({ previous_version: newest?.project_version ?? null });
+    await deployment.record.update({ previous_version: newestProjectVersion(rows) });
 }
 /**
  * Checks what can be checked of the host before the artifact's content is known: both shelves, and the installed parts.
@@ -35966,7 +36296,6 @@ function refusedReport({ report, delivery }) {
 
 
 
-
 /** Ends a run whose inputs cannot be used, as `refuseDeployment` does. */
 async function refuseProject(request, error, tools) {
     const refusal = {
@@ -35978,13 +36307,12 @@ async function refuseProject(request, error, tools) {
     };
     return await refuseDeployment(refusal, tools);
 }
-/** Recovers the host of a run that was killed; undefined when it left nothing. Throws as `recoverHost` does. */
-async function refuse_finishInterrupted(request, tools) {
-    const { projectRoot, allowSharedRoot = false, lockTimeoutMs } = request;
+/** The host that a request names, and the way to its hub where that is known; undefined without a project root. */
+function refuse_hostFor(request, tools) {
+    const { projectRoot, allowSharedRoot = false } = request;
     if (projectRoot === undefined)
         return undefined;
-    const host = hostOf(tools, { projectRoot, allowSharedRoot, sender: refuse_senderFor(request, tools) });
-    return await recoverHost(host, lockTimeoutMs);
+    return hostOf(tools, { projectRoot, allowSharedRoot, sender: refuse_senderFor(request, tools) });
 }
 /** The way to the hub, when enough of the inputs is known. */
 function refuse_senderFor({ hubUrl, devkey, projectId }, { wires, secrets }) {
@@ -36019,7 +36347,7 @@ async function project() {
         step = new ActionStep(inputs, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot));
         const refused = await project_refuse(inputs, step.tools);
         // Without problems every required input was parsed; what is undefined may be.
-        await step.finish(refused ?? (await deployProject(inputs.request, step.tools)));
+        step.finish(refused ?? (await deployProject(inputs.request, step.tools)));
     }
     catch (error) {
         failStep(step, error);
@@ -36030,7 +36358,7 @@ async function project() {
 }
 /** The project action's post step; see `runPostStep`. */
 async function projectPost() {
-    await runPostStep(() => readProjectInputs(readWorkspace()), FLOWS, refuse_finishInterrupted);
+    await runPostStep(() => readProjectInputs(readWorkspace()), FLOWS, refuse_hostFor);
 }
 /** Reads every input of the project action; collects what is wrong. Only an input that is left out has a default. */
 function readProjectInputs(workspace) {
@@ -36194,6 +36522,7 @@ function createConsoleLog() {
         info: text => void process.stdout.write(line(text)),
         notice: text => void process.stdout.write(line(text)),
         warning: text => void process.stderr.write(line(`Warning: ${text}`)),
+        error: text => void process.stderr.write(line(`Error: ${text}`)),
     };
 }
 function parseOption(name, schema, text) {
@@ -36210,6 +36539,7 @@ function requireDirectory(path) {
 }
 
 ;// CONCATENATED MODULE: ./build/actions/recover.js
+
 
 
 
@@ -36266,13 +36596,23 @@ async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }, log)
     const recovered = await recoverWhenFree(host, lockTimeoutMs);
     if (recovered === undefined)
         log.info(`Nothing to recover in ${projectRoot}.`);
-    for (const problem of recovered?.report.rollback?.problems ?? [])
-        log.warning(problem);
+    const rollback = recovered?.report.rollback;
+    // Those of an unhealthy version are in the sentence about it.
+    if (rollback?.healthy !== false)
+        for (const problem of rollback?.problems ?? [])
+            log.warning(problem);
     return recovered?.report.outcome === 'inconsistent' ? EXIT.inconsistent : 0;
 }
 function hostHere(address, log) {
     const secrets = { redact: (text) => text, know() { }, hide() { } };
-    const tools = { log, secrets, runner: readRunnerFacts({}), flows: FLOWS, deploymentId: (0,external_node_crypto_namespaceObject.randomUUID)() };
+    const tools = {
+        log,
+        secrets,
+        runner: readRunnerFacts({}),
+        flows: FLOWS,
+        deploymentId: (0,external_node_crypto_namespaceObject.randomUUID)(),
+        grace: endlessGrace(),
+    };
     const host = hostOf(tools, { ...address, sender: undefined });
     return { ...host, onFilesRestored: releaseServices };
 }

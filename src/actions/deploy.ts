@@ -2,12 +2,11 @@ import { z } from 'zod/mini'
 import { type DeployError, toDeployError } from '../core/errors.ts'
 import { kindSchema, slugSchema, versionSchema } from '../core/identifiers.ts'
 import { OPERATOR_YAML_LIMITS } from '../core/limits.ts'
-import type { DeploymentTools } from '../install/deployment/deployment.ts'
-import type { EndedDeployment } from '../install/deployment/run.ts'
+import type { DeploymentTools, EndedDeployment } from '../install/deployment/deployment.ts'
 import { shelfOf } from '../install/host/installed.ts'
 import { installPath, layoutOf } from '../install/host/layout.ts'
 import { deploy as deployArtifact } from '../marketplace/deploy.ts'
-import { finishInterrupted, refuseRequest } from '../marketplace/refuse.ts'
+import { hostFor, refuseRequest } from '../marketplace/refuse.ts'
 import type { DeployRequest, IncompleteRequest } from '../marketplace/request.ts'
 import { parseRequestUrl } from '../net/url-policy.ts'
 import { ActionStep, failStep, type KnownResult, type StepInputs } from '../runner/action-step.ts'
@@ -30,7 +29,7 @@ export async function deploy(): Promise<void> {
     step = new ActionStep(inputs, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot))
     const refused = await refuse(inputs, step.tools)
     // Without problems every required input was parsed; what is undefined may be.
-    await step.finish(refused ?? (await deployArtifact(inputs.request as DeployRequest, step.tools)))
+    step.finish(refused ?? (await deployArtifact(inputs.request as DeployRequest, step.tools)))
   } catch (error) {
     failStep(step, error)
   } finally {
@@ -40,7 +39,7 @@ export async function deploy(): Promise<void> {
 
 /** The deploy action's post step; see `runPostStep`. */
 export async function deployPost(): Promise<void> {
-  await runPostStep(() => readDeployInputs(readWorkspace()), FLOWS, finishInterrupted)
+  await runPostStep(() => readDeployInputs(readWorkspace()), FLOWS, hostFor)
 }
 
 /** Reads every input of the deploy action; collects what is wrong. Only an input that is left out has a default. */

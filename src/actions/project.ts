@@ -2,11 +2,10 @@ import { z } from 'zod/mini'
 import { toDeployError } from '../core/errors.ts'
 import { projectIdSchema, versionSchema } from '../core/identifiers.ts'
 import { parseSignerKeys } from '../core/trust/signer-keys.ts'
-import type { DeploymentTools } from '../install/deployment/deployment.ts'
-import type { EndedDeployment } from '../install/deployment/run.ts'
+import type { DeploymentTools, EndedDeployment } from '../install/deployment/deployment.ts'
 import { parseRequestUrl } from '../net/url-policy.ts'
 import { deployProject } from '../project/deploy.ts'
-import { finishInterrupted, refuseProject } from '../project/refuse.ts'
+import { hostFor, refuseProject } from '../project/refuse.ts'
 import type { IncompleteProjectRequest, ProjectRequest } from '../project/request.ts'
 import { ActionStep, failStep, type KnownResult, type StepInputs } from '../runner/action-step.ts'
 import { readConnection } from '../runner/connection.ts'
@@ -28,7 +27,7 @@ export async function project(): Promise<void> {
     step = new ActionStep(inputs, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot))
     const refused = await refuse(inputs, step.tools)
     // Without problems every required input was parsed; what is undefined may be.
-    await step.finish(refused ?? (await deployProject(inputs.request as ProjectRequest, step.tools)))
+    step.finish(refused ?? (await deployProject(inputs.request as ProjectRequest, step.tools)))
   } catch (error) {
     failStep(step, error)
   } finally {
@@ -38,7 +37,7 @@ export async function project(): Promise<void> {
 
 /** The project action's post step; see `runPostStep`. */
 export async function projectPost(): Promise<void> {
-  await runPostStep(() => readProjectInputs(readWorkspace()), FLOWS, finishInterrupted)
+  await runPostStep(() => readProjectInputs(readWorkspace()), FLOWS, hostFor)
 }
 
 /** Reads every input of the project action; collects what is wrong. Only an input that is left out has a default. */

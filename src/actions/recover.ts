@@ -5,6 +5,7 @@ import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Log } from '../core/log.ts'
 import { hostOf } from '../install/deployment/deployment.ts'
 import { recoverWhenFree } from '../install/deployment/recover-host.ts'
+import { endlessGrace } from '../install/files/grace.ts'
 import { isSystemError, toHostError } from '../install/files/system-errors.ts'
 import type { Host } from '../install/reports/host.ts'
 import { isOwnUnitStarting, notifyReady } from '../install/services/own-unit.ts'
@@ -56,13 +57,22 @@ async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }: Reco
   const host = hostHere({ projectRoot, allowSharedRoot }, log)
   const recovered = await recoverWhenFree(host, lockTimeoutMs)
   if (recovered === undefined) log.info(`Nothing to recover in ${projectRoot}.`)
-  for (const problem of recovered?.report.rollback?.problems ?? []) log.warning(problem)
+  const rollback = recovered?.report.rollback
+  // Those of an unhealthy version are in the sentence about it.
+  if (rollback?.healthy !== false) for (const problem of rollback?.problems ?? []) log.warning(problem)
   return recovered?.report.outcome === 'inconsistent' ? EXIT.inconsistent : 0
 }
 
 function hostHere(address: Pick<RecoverCommand, 'projectRoot' | 'allowSharedRoot'>, log: Log): Host {
   const secrets = { redact: (text: string) => text, know() {}, hide() {} }
-  const tools = { log, secrets, runner: readRunnerFacts({}), flows: FLOWS, deploymentId: randomUUID() }
+  const tools = {
+    log,
+    secrets,
+    runner: readRunnerFacts({}),
+    flows: FLOWS,
+    deploymentId: randomUUID(),
+    grace: endlessGrace(),
+  }
   const host = hostOf(tools, { ...address, sender: undefined })
   return { ...host, onFilesRestored: releaseServices }
 }

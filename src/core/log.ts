@@ -7,4 +7,6 @@ export interface Log {
   notice(line: string): void
   /** Something went wrong that does not change the outcome. */
   warning(line: string): void
+  /** Something is wrong that somebody has to repair, although the outcome is another. */
+  error(line: string): void
 }

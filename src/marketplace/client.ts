@@ -2,6 +2,7 @@ import { ArtifactError, AuthenticationError, type DeployError } from '../core/er
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { type Kind, versionSchema } from '../core/identifiers.ts'
 import type { FetchedArtifact } from '../core/trust/signature.ts'
+import type { ReportLimits } from '../install/reports/outbox.ts'
 import type { JsonAnswer, Wire } from '../net/wire.ts'
 import { detailSchema, parseErrorText, type ReportBody } from './bodies.ts'
 
@@ -53,7 +54,7 @@ export interface MarketplaceClient {
   /** Fetches one version's artifact with the key (contract 4.3, rule 2). `latest` lets the hub choose. */
   fetchArtifact(request: ArtifactRequest): Promise<ServedArtifact>
   /** Sends one report (contract 4.1). Resolves with the answer, also with a refusal. */
-  sendReport(body: ReportBody, limits: { retry: boolean; timeoutMs: number }): Promise<JsonAnswer>
+  sendReport(body: ReportBody, limits: ReportLimits): Promise<JsonAnswer>
 }
 
 /**
@@ -95,14 +96,14 @@ export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess):
         repo: parseRepo(answer.headers['x-repo']),
       }
     },
-    sendReport: (body, { retry, timeoutMs }) =>
+    sendReport: (body, { retry, ...limits }) =>
       wire.requestJson({
         method: 'POST',
         url: routeOf(bases.deployments, 'deployments', 'report'),
         credentials,
         body,
         retry: retry ? 'transient' : 'never',
-        timeoutMs,
+        ...limits,
       }),
   }
 }

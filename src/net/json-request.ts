@@ -18,6 +18,8 @@ export interface JsonRequest {
   retry: RetryPolicy
   /** Overall, retries and waits included. */
   timeoutMs: number
+  /** Cancels this request alone, which then rejects with the signal's reason. */
+  signal?: AbortSignal | undefined
   /** Default true for GET. A POST is never redirected: the 3xx is its answer. */
   followRedirects?: boolean
 }
@@ -55,7 +57,8 @@ export async function requestJson(request: JsonRequest, settings: WireSettings):
     timeoutMs: request.timeoutMs,
     receive: receiveJson,
   }
-  return await makeCall(call, settings)
+  const signals = [settings.signal, ...(request.signal === undefined ? [] : [request.signal])]
+  return await makeCall(call, { ...settings, signal: AbortSignal.any(signals) })
 }
 
 async function receiveJson(exchange: Exchange): Promise<Omit<JsonAnswer, 'attempts'>> {

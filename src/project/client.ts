@@ -5,11 +5,12 @@ import { parseSealedSignature } from '../core/trust/sealed-signature.ts'
 import type { FetchedArtifact } from '../core/trust/signature.ts'
 import { decodeBase64 } from '../core/trust/strict-base64.ts'
 import type { HubWires } from '../install/deployment/deployment.ts'
+import type { ReportLimits } from '../install/reports/outbox.ts'
 import type { JsonAnswer } from '../net/wire.ts'
 import { parseAnswer, refusalOf } from './answers.ts'
 import { authorizeAnswerSchema, descriptorAnswerSchema, latestAnswerSchema, type ReportBody } from './bodies.ts'
 import { resolveDownloadUrl } from './download-url.ts'
-import { HubSession, type ProjectAccess } from './session.ts'
+import { type CallLimits, HubSession, type ProjectAccess } from './session.ts'
 
 const CALL_TIMEOUT_MS = 60_000
 const DEK_BYTES = 32
@@ -51,11 +52,9 @@ export interface ProjectClient {
   sendReport(report: OutgoingReport): Promise<JsonAnswer>
 }
 
-export interface OutgoingReport {
+/** Its limits are for all of it: authenticating, sending, sending again. */
+export interface OutgoingReport extends ReportLimits {
   readonly body: ReportBody
-  readonly retry: boolean
-  /** For all of it: authenticating, sending, sending again. */
-  readonly timeoutMs: number
 }
 
 /**
@@ -69,7 +68,7 @@ export function createProjectClient({ wire, reportWire }: HubWires, access: Proj
   const reporting = session.over(reportWire)
   return {
     async authenticate() {
-      await session.authenticate(CALL_TIMEOUT_MS)
+      await session.authenticate({ timeoutMs: CALL_TIMEOUT_MS })
     },
     readLatestVersion: async () => await readLatestVersion(session),
     readDescriptor: async version => await readDescriptor(session, version),
@@ -114,7 +113,7 @@ async function downloadArtifact(
   { version, downloadUrl }: ArtifactDescriptor,
   { fd, maxBytes, timeoutMs, onProgress }: ArtifactDownload,
 ): Promise<FetchedArtifact> {
-  const credentials = await session.credentialsFor(downloadUrl, CALL_TIMEOUT_MS)
+  const credentials = await session.credentialsFor(downloadUrl, { timeoutMs: CALL_TIMEOUT_MS })
   const url = downloadUrl.href
   const answer = await session.wire.download({
     url,
@@ -149,7 +148,10 @@ function decodeDek(dek: string, projectId: string): Buffer {
   )
 }
 
-async function sendReport(session: HubSession, { body, retry, timeoutMs }: OutgoingReport): Promise<JsonAnswer> {
+async function sendReport(
+  session: HubSession,
+  { body, retry, timeoutMs, signal }: OutgoingReport,
+): Promise<JsonAnswer> {
   const endsAt = performance.now() + timeoutMs
   const remainingMs = () => Math.max(1, endsAt - performance.now())
   const isFromEarlier = session.hasToken
@@ -159,17 +161,19 @@ async function sendReport(session: HubSession, { body, retry, timeoutMs }: Outgo
       body,
       retry: retry ? 'transient' : 'never',
       timeoutMs: remainingMs(),
+      signal,
     })
   const first = await send()
-  if (first.status !== 401 || !isFromEarlier || !(await renewToken(session, remainingMs()))) return first
+  if (first.status !== 401 || !isFromEarlier || !(await renewToken(session, { timeoutMs: remainingMs(), signal })))
+    return first
   const second = await send()
   return { ...second, attempts: first.attempts + second.attempts }
 }
 
 /** Whether the hub still accepts the devkey. */
-async function renewToken(session: HubSession, timeoutMs: number): Promise<boolean> {
+async function renewToken(session: HubSession, limits: CallLimits): Promise<boolean> {
   try {
-    await session.authenticate(timeoutMs)
+    await session.authenticate(limits)
     return true
   } catch (error) {
     if (error instanceof AuthenticationError) return false

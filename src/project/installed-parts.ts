@@ -3,6 +3,7 @@ import { readInstalled, shelfOf } from '../install/host/installed.ts'
 import { placeName } from '../install/host/layout.ts'
 import { readPreviousInstall } from '../install/host/previous-install.ts'
 import { checkHost, checkShelf } from '../install/host/readiness.ts'
+import { newestProjectVersion } from '../install/reports/running-version.ts'
 import { findIntactTree, type IntactTree } from '../install/steps/intact-part.ts'
 import type { InstalledPart } from '../install/steps/part.ts'
 import type { Deployment } from '../install/transaction/context.ts'
@@ -18,8 +19,7 @@ export function readInstalledParts({ layout }: Pick<Deployment, 'layout'>, proje
 /** Records which version of the project this host runs by our own record: that of the part installed last. */
 export async function noteInstalledVersion(deployment: ProjectDeployment): Promise<void> {
   const rows = readInstalledParts(deployment, deployment.request.projectId).map(({ installed }) => installed)
-  const newest = rows.toSorted((a, b) => (a.installed_at ?? '').localeCompare(b.installed_at ?? '')).at(-1)
-  await deployment.record.update({ previous_version: newest?.project_version ?? null })
+  await deployment.record.update({ previous_version: newestProjectVersion(rows) })
 }
 
 /**

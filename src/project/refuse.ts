@@ -1,9 +1,7 @@
 import type { DeployError } from '../core/errors.ts'
-import { type DeploymentTools, hostOf } from '../install/deployment/deployment.ts'
-import { recoverHost } from '../install/deployment/recover-host.ts'
+import { type DeploymentTools, type EndedDeployment, hostOf } from '../install/deployment/deployment.ts'
 import { refuseDeployment } from '../install/deployment/refuse.ts'
-import type { EndedDeployment } from '../install/deployment/run.ts'
-import type { ClosedDeployment } from '../install/reports/close.ts'
+import type { Host } from '../install/reports/host.ts'
 import type { ReportSender } from '../install/reports/outbox.ts'
 import { createProjectClient } from './client.ts'
 import { initialFacts } from './deployment.ts'
@@ -26,15 +24,11 @@ export async function refuseProject(
   return await refuseDeployment(refusal, tools)
 }
 
-/** Recovers the host of a run that was killed; undefined when it left nothing. Throws as `recoverHost` does. */
-export async function finishInterrupted(
-  request: IncompleteProjectRequest,
-  tools: DeploymentTools,
-): Promise<ClosedDeployment | undefined> {
-  const { projectRoot, allowSharedRoot = false, lockTimeoutMs } = request
+/** The host that a request names, and the way to its hub where that is known; undefined without a project root. */
+export function hostFor(request: IncompleteProjectRequest, tools: DeploymentTools): Host | undefined {
+  const { projectRoot, allowSharedRoot = false } = request
   if (projectRoot === undefined) return undefined
-  const host = hostOf(tools, { projectRoot, allowSharedRoot, sender: senderFor(request, tools) })
-  return await recoverHost(host, lockTimeoutMs)
+  return hostOf(tools, { projectRoot, allowSharedRoot, sender: senderFor(request, tools) })
 }
 
 /** The way to the hub, when enough of the inputs is known. */

@@ -1,7 +1,7 @@
 import { ConfigError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { projectIdSchema } from '../core/identifiers.ts'
-import type { JsonAnswer, Wire } from '../net/wire.ts'
+import type { JsonAnswer, JsonRequest, Wire } from '../net/wire.ts'
 import { parseAnswer } from './answers.ts'
 import { authAnswerSchema } from './bodies.ts'
 
@@ -14,7 +14,10 @@ export interface ProjectAccess {
   hide: (secret: string) => void
 }
 
-type Request = Omit<Parameters<Wire['requestJson']>[0], 'url' | 'credentials'>
+type Request = Omit<JsonRequest, 'url' | 'credentials'>
+
+/** What ends a call before it has an answer. */
+export type CallLimits = Pick<JsonRequest, 'timeoutMs' | 'signal'>
 
 /** One project's access to its hub: where the routes are, and the access token, which is kept only in memory. */
 export class HubSession {
@@ -43,11 +46,11 @@ export class HubSession {
   }
 
   /** Exchanges the devkey for an access token (contract 5.2, rule 1). Not repeated once it was sent. */
-  async authenticate(timeoutMs: number): Promise<string> {
+  async authenticate(limits: CallLimits): Promise<string> {
     const { devkey, hide } = this.#access
     const body = { xdevkey: devkey, project_id: this.projectId }
     const url = this.#routeOf(['auth'])
-    const answer = await this.wire.requestJson({ method: 'POST', url, body, retry: 'connection-only', timeoutMs })
+    const answer = await this.wire.requestJson({ method: 'POST', url, body, retry: 'connection-only', ...limits })
     const call = { call: 'auth', subject: `project ${this.projectId}` } as const
     const { access_token: token } = parseAnswer(call, answer, authAnswerSchema)
     hide(token)
@@ -58,15 +61,15 @@ export class HubSession {
   /** Sends a request with the token (contract 5.2, rule 2); authenticates first where there is none yet. */
   async request(route: readonly string[], request: Request): Promise<JsonAnswer> {
     const endsAt = performance.now() + request.timeoutMs
-    const credentials = await this.credentialsFor(this.hub, request.timeoutMs)
+    const credentials = await this.credentialsFor(this.hub, request)
     const timeoutMs = Math.max(1, endsAt - performance.now())
     return await this.wire.requestJson({ ...request, url: this.#routeOf(route), credentials, timeoutMs })
   }
 
   /** The token as a header, for a URL of the hub's own origin; nothing for any other (contract 2.2, `download_url`). */
-  async credentialsFor(url: URL, timeoutMs: number): Promise<Record<string, string>> {
+  async credentialsFor(url: URL, { timeoutMs, signal }: CallLimits): Promise<Record<string, string>> {
     if (url.origin !== this.hub.origin) return {}
-    return { Authorization: `Bearer ${this.#token.text ?? (await this.authenticate(timeoutMs))}` }
+    return { Authorization: `Bearer ${this.#token.text ?? (await this.authenticate({ timeoutMs, signal }))}` }
   }
 
   #routeOf(parts: readonly string[]): string {

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import * as core from '@actions/core'
 import { DeployError } from '../core/errors.ts'
-import type { DeploymentTools } from '../install/deployment/deployment.ts'
-import type { EndedDeployment } from '../install/deployment/run.ts'
+import type { DeploymentTools, EndedDeployment } from '../install/deployment/deployment.ts'
+import type { UnhealthyRestoration } from '../install/deployment/handover.ts'
+import { startGrace } from '../install/files/grace.ts'
 import type { ClosedDeployment } from '../install/reports/close.ts'
 import type { Flows } from '../install/reports/host.ts'
 import { type LocalReport, redactReport } from '../install/reports/local-report.ts'
@@ -20,6 +21,9 @@ import { describeMove } from './version-move.ts'
 
 /** What the post step knows of the main step's run. */
 const RUN_STATE = 'deployment-id'
+export const HANDOVER_STATE = 'restored'
+/** How long the process may go on after a cancelled run, for a name lookup that nobody waits for any more. */
+const EXIT_AFTER_MS = 200
 
 /** Everything that was read of a step's inputs; the problems stand for what is missing or malformed. */
 export interface StepInputs<Request> {
@@ -49,7 +53,7 @@ export class ActionStep {
   readonly #outputsOf: OutputsOf
   readonly #cancel = listenForCancel()
   /** What its outputs say if it is killed; undefined before the host is locked. */
-  #interrupted: LocalReport | undefined
+  #known: KnownResult | undefined
 
   constructor(inputs: StepInputs<unknown>, flows: Flows, outputsOf: OutputsOf) {
     const keeper = createSecretKeeper(inputs)
@@ -59,6 +63,8 @@ export class ActionStep {
     this.#outputsOf = outputsOf
     const wire = wireOptions(inputs.connection, this.#log)
     const { signal } = this.#cancel
+    const note = (result: KnownResult): void =>
+      this.#note({ ...result, report: redactReport(result.report, keeper.redact) })
     this.tools = {
       wires: { wire: createWire({ ...wire, signal }), reportWire: createWire(wire) },
       log: this.#log,
@@ -69,20 +75,25 @@ export class ActionStep {
       // The post step continues the main step's run.
       deploymentId: core.getState(RUN_STATE) || randomUUID(),
       observer: {
-        onLocked: interrupted => this.#noteLocked(redactReport(interrupted, keeper.redact)),
-        onCancelledEnd: closed => this.#setOutputs(closed),
+        onLocked: report => {
+          this.#files.saveState('locked', 'true')
+          this.#files.saveState(RUN_STATE, this.tools.deploymentId)
+          note({ report })
+        },
+        onProgress: report => note({ report }),
+        onEnded: ended => this.#noteEnded(ended),
       },
+      grace: startGrace(signal),
       flows,
     }
     process.once('beforeExit', this.#failUnsettled)
   }
 
   /** Hands the result to the runner: outputs, summary, annotations. Fails the step unless everything succeeded. */
-  async finish(result: EndedDeployment): Promise<void> {
+  finish(result: EndedDeployment): void {
     this.#log.end()
-    this.#files.saveState('locked', 'false')
-    this.#setOutputs(result)
-    await this.#files.addSummary(buildDeploySummary(result))
+    this.#files.saveState('locked', String(result.isUnfinished === true))
+    this.#noteEnded(result)
     const { outcome, error } = result.report
     this.#log.info(`Outcome: ${outcome}${error === null ? `, ${describeMove(result.report)}` : ''}.`)
     if (outcome !== 'success' || result.error !== undefined) {
@@ -94,9 +105,17 @@ export class ActionStep {
   }
 
   /** Adds the summary of a recovered deployment, if there was one. */
-  async finishPost(recovered: ClosedDeployment | undefined): Promise<void> {
+  finishRecovery(recovered: ClosedDeployment | undefined): void {
     this.#log.end()
-    if (recovered !== undefined) await this.#files.addSummary(buildDeploySummary(recovered))
+    if (recovered !== undefined) this.#files.setSummary(buildDeploySummary(recovered))
+  }
+
+  /** Says what is wrong with a restored version; nothing where all is well. */
+  finishCheck(unhealthy: UnhealthyRestoration | undefined): void {
+    if (unhealthy === undefined) return
+    const { sentence, report } = unhealthy
+    this.#annotator.annotateUnhealthy(sentence)
+    if (report !== undefined) this.#files.setSummary(buildDeploySummary({ report, plannedSteps: [] }))
   }
 
   /** Fails the step. */
@@ -111,30 +130,32 @@ export class ActionStep {
     this.#cancel.stop()
   }
 
-  /** Listens to nothing any more. */
+  /** Listens to nothing any more. A cancelled process then waits for nothing either. */
   close(): void {
     this.#cancel.stop()
     process.off('beforeExit', this.#failUnsettled)
+    if (this.tools.signal.aborted) setTimeout(() => process.exit(), EXIT_AFTER_MS).unref()
   }
 
   /** The process would end before the deployment has, because nothing is left that could wake it. */
   readonly #failUnsettled = (): void => {
     const message = 'This action stopped before its deployment had ended, which is an error of this action: report it.'
     const error = { code: 'internal_error', message, step: null } as const
-    const report = this.#interrupted
-    if (report === undefined) this.#files.setOutputs({ outcome: 'failed', 'error-code': error.code })
-    else this.#setOutputs({ report: { ...report, error } })
+    const known = this.#known
+    if (known === undefined) this.#files.setOutputs({ outcome: 'failed', 'error-code': error.code })
+    else this.#note({ ...known, report: { ...known.report, error } })
     this.fail(new DeployError(error.code, message))
   }
 
-  #noteLocked(interrupted: LocalReport): void {
-    this.#files.saveState('locked', 'true')
-    this.#files.saveState(RUN_STATE, this.tools.deploymentId)
-    this.#interrupted = interrupted
-    this.#setOutputs({ report: interrupted })
+  /** The hub may not have the report yet, or the report may not say so. */
+  #noteEnded(ended: EndedDeployment): void {
+    if (ended.handover !== undefined) this.#files.saveState(HANDOVER_STATE, ended.handover)
+    this.#note(ended)
+    this.#files.setSummary(buildDeploySummary(ended))
   }
 
-  #setOutputs(result: KnownResult): void {
+  #note(result: KnownResult): void {
+    this.#known = result
     const outputs = this.#outputsOf(result)
     this.tools.secrets.know([outputs['install-path'], outputs['report-path']])
     this.#files.setOutputs(outputs)

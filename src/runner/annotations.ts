@@ -3,7 +3,8 @@ import { SourceError } from '../core/document/source-problem.ts'
 import { toDeployError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import type { LocalReport } from '../install/reports/local-report.ts'
-import { rollbackProblems } from './rollback-problems.ts'
+import { restoredUnhealthy } from '../install/reports/restored-health.ts'
+import { rollbackProblems } from '../install/reports/rollback-problems.ts'
 
 /** The runner shows ten annotations of each kind for a step, and 4,096 characters of each. */
 const MAX_ANNOTATIONS = 10
@@ -24,9 +25,11 @@ export class Annotator {
       return
     }
     const { code, message } = report.error ?? toDeployError(error)
-    const problems = rollbackProblems(report)
+    const unhealthy = restoredUnhealthy(report)
+    const problems = unhealthy === undefined ? rollbackProblems(report) : []
     const sentence = problems.length === 0 ? message : `${message} — During the rollback: ${problems.join(' ')}`
     this.#annotate(sentence, code)
+    if (unhealthy !== undefined) this.annotateUnhealthy(unhealthy)
     if (code === 'internal_error') this.#logStack(error)
   }
 
@@ -35,6 +38,11 @@ export class Annotator {
     const { code, message } = toDeployError(thrown)
     this.#annotate(message, code)
     if (code === 'internal_error') this.#logStack(thrown)
+  }
+
+  /** An error of its own: nothing healthy runs. */
+  annotateUnhealthy(sentence: string): void {
+    this.#annotate(sentence, 'unhealthy')
   }
 
   #annotateProblems(error: SourceError): void {

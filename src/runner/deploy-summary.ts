@@ -4,8 +4,9 @@ import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Outcome } from '../core/outcome.ts'
 import { listDrift } from '../install/reports/drift-names.ts'
 import type { LocalReport } from '../install/reports/local-report.ts'
+import { restoredUnhealthy } from '../install/reports/restored-health.ts'
+import { rollbackProblems } from '../install/reports/rollback-problems.ts'
 import type { PlannedStep } from '../install/transaction/record.ts'
-import { rollbackProblems } from './rollback-problems.ts'
 import { describeMove } from './version-move.ts'
 
 export interface SummaryFacts {
@@ -24,6 +25,7 @@ export function buildDeploySummary(summary: SummaryFacts): string {
   const { report, reportPath, plannedSteps, error } = summary
   const blocks = [
     `### ${headline(report)}`,
+    ...alarm(report),
     table(['', ''], facts(report, reportPath)),
     ...failure(report, error),
     ...problemList(error),
@@ -94,8 +96,7 @@ function parts({ plugins, signer_public_key: signer }: LocalReport): string[][] 
 function failure(report: LocalReport, error: DeployError | undefined): string[] {
   const cause = report.error ?? (error && { code: error.code, message: error.message, step: null })
   if (cause === undefined) return []
-  const { code: errorCode, message, step } = cause
-  return [`**${step === null ? '' : `Step ${code(step)}: `}${code(errorCode)}** ${cell(message)}`]
+  return [`**${code(cause.code)}** ${cell(cause.message)}`]
 }
 
 /** Everything wrong with a plan or host config, of which the failure's sentence names only the first. */
@@ -121,16 +122,16 @@ function rollback(report: LocalReport): string[] {
   const { restored, verified, healthy } = report.rollback
   const result = restored ? 'every change was undone' : 'not every change could be undone'
   const check = verified === true ? ', and the restored files match their record' : ''
-  const lines = [
-    `Rollback: ${result}${check}.${healthSentence(healthy)}`,
-    ...rollbackProblems(report).map(found => `- ${cell(found)}`),
-  ]
-  return [lines.join('\n')]
+  const health = healthy === true ? ' The old version runs and is healthy.' : ''
+  // The alarm names them.
+  const problems = healthy === false ? [] : rollbackProblems(report)
+  return [[`Rollback: ${result}${check}.${health}`, ...problems.map(found => `- ${cell(found)}`)].join('\n')]
 }
 
-function healthSentence(healthy: boolean | null): string {
-  if (healthy === null) return ''
-  return healthy ? ' The old version runs and is healthy.' : ' **The old version is not healthy: check this host.**'
+/** Nothing healthy runs: nobody must have to look for that. */
+function alarm(report: LocalReport): string[] {
+  const sentence = restoredUnhealthy(report)
+  return sentence === undefined ? [] : [`> [!CAUTION]\n> **${cell(sentence)}**`]
 }
 
 /** The steps for which nothing changes, but for those that had a service to start. */

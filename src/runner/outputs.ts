@@ -10,6 +10,7 @@ export function buildDeploymentOutputs(
     changed: String(report.changed),
     version: report.version ?? '',
     'previous-version': report.previous_version ?? '',
+    'running-version': report.running_version ?? '',
     'artifact-sha256': report.artifact_sha256 ?? '',
     'deployment-id': report.deployment_id,
     'host-id': report.host_id,

@@ -1,21 +1,31 @@
 import * as core from '@actions/core'
 import type { DeploymentTools } from '../install/deployment/deployment.ts'
+import { checkRestored } from '../install/deployment/handover.ts'
+import { recoverHost } from '../install/deployment/recover-host.ts'
 import { isSystemError, toHostError } from '../install/files/system-errors.ts'
-import type { ClosedDeployment } from '../install/reports/close.ts'
-import type { Flows } from '../install/reports/host.ts'
-import { ActionStep, failStep, type StepInputs } from './action-step.ts'
+import type { Flows, Host } from '../install/reports/host.ts'
+import type { HostRequest } from '../install/transaction/context.ts'
+import { ActionStep, failStep, HANDOVER_STATE, type StepInputs } from './action-step.ts'
+
+/** What a post step itself reads of its inputs. */
+type LockedRequest = { [K in 'projectRoot' | 'lockTimeoutMs']: HostRequest[K] | undefined }
+
+/** How a contract reaches a host with what is known of its inputs; undefined when that is not enough. */
+export type HostOf<Request> = (request: Request, tools: DeploymentTools) => Host | undefined
 
 /**
- * A post step: recovers what a main step that was killed left on the host. After a main step that ended by itself there
- * is nothing to do. Sets no outputs, because the runner drops them here. Fails the step when the host could not be
- * restored; never throws.
+ * A post step: recovers what a main step that was killed left on the host, and checks the health of what one that was
+ * cancelled has restored. After any other there is nothing to do. Sets no outputs, because the runner drops them here.
+ * Fails the step when the host could not be restored; never throws.
  */
-export async function runPostStep<Request extends { projectRoot: string | undefined }>(
+export async function runPostStep<Request extends LockedRequest>(
   readInputs: () => StepInputs<Request>,
   flows: Flows,
-  finish: (request: Request, tools: DeploymentTools) => Promise<ClosedDeployment | undefined>,
+  hostOf: HostOf<Request>,
 ): Promise<void> {
-  if (core.getState('locked') !== 'true') return
+  const handover = core.getState(HANDOVER_STATE)
+  const mayBeLeft = core.getState('locked') === 'true'
+  if (!mayBeLeft && handover === '') return
   let step: ActionStep | undefined
   let request: Request | undefined
   try {
@@ -24,7 +34,10 @@ export async function runPostStep<Request extends { projectRoot: string | undefi
     step = new ActionStep(inputs, flows, () => ({}))
     // There is nothing to cancel: a recovery is complete or repeated.
     step.ignoreCancel()
-    await step.finishPost(await finish(request, step.tools))
+    const host = hostOf(request, step.tools)
+    if (host === undefined) return
+    if (mayBeLeft) step.finishRecovery(await recoverHost(host, request.lockTimeoutMs))
+    if (handover !== '') step.finishCheck(await checkRestored(host, handover))
   } catch (error) {
     const what = `recovering ${request?.projectRoot ?? 'the host'}`
     failStep(step, isSystemError(error) ? toHostError(error, what) : error)

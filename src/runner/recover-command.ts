@@ -54,6 +54,7 @@ export function createConsoleLog(): Log {
     info: text => void process.stdout.write(line(text)),
     notice: text => void process.stdout.write(line(text)),
     warning: text => void process.stderr.write(line(`Warning: ${text}`)),
+    error: text => void process.stderr.write(line(`Error: ${text}`)),
   }
 }
 

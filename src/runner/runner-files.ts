@@ -1,3 +1,4 @@
+import { appendFileSync, statSync, truncateSync } from 'node:fs'
 import * as core from '@actions/core'
 import type { Log } from '../core/log.ts'
 
@@ -15,21 +16,27 @@ const OWN_OUTPUTS: ReadonlySet<string> = new Set([
 
 /** The files that a step writes for the runner. A failure to write one is a warning and changes no outcome. */
 export interface RunnerFiles {
+  /** Each that is new or has changed, in one write. */
   setOutputs(outputs: Readonly<Record<string, string>>): void
   /** For the post step. */
   saveState(name: string, value: string): void
-  /** Adds Markdown to the job summary, where the runner has one. */
-  addSummary(markdown: string): Promise<void>
+  /** This step's Markdown in the job summary, where the runner has one; replaces what it has said there before. */
+  setSummary(markdown: string): void
 }
 
 export function createRunnerFiles(log: Log, redact: (text: string) => string): RunnerFiles {
   const warn = (what: string, error: unknown): void =>
     log.warning(`The ${what} could not be written: ${error instanceof Error ? error.message : String(error)}`)
+  const written = new Map<string, string>()
+  let summaryStart: number | undefined
   return {
     setOutputs(outputs) {
       try {
-        for (const [name, value] of Object.entries(outputs))
+        for (const [name, value] of Object.entries(outputs)) {
+          if (written.get(name) === value) continue
           core.setOutput(name, OWN_OUTPUTS.has(name) ? value : redact(value))
+          written.set(name, value)
+        }
       } catch (error) {
         warn('outputs', error)
       }
@@ -41,10 +48,13 @@ export function createRunnerFiles(log: Log, redact: (text: string) => string): R
         warn('state for the post step', error)
       }
     },
-    async addSummary(markdown) {
-      if (!process.env['GITHUB_STEP_SUMMARY']) return
+    setSummary(markdown) {
+      const path = process.env['GITHUB_STEP_SUMMARY']
+      if (!path) return
       try {
-        await core.summary.addRaw(redact(markdown)).write()
+        summaryStart ??= statSync(path).size
+        truncateSync(path, summaryStart)
+        appendFileSync(path, redact(markdown))
       } catch (error) {
         warn('job summary', error)
       }

@@ -30,5 +30,6 @@ export function createRunnerLog(redact: (text: string) => string): RunnerLog {
     info: line => core.info(safe(line)),
     notice: line => core.notice(safe(line)),
     warning: line => core.warning(safe(line)),
+    error: line => core.error(safe(line)),
   }
 }

@@ -60,6 +60,7 @@ describe('the local report', () => {
       version: '1.0.0',
       version_source: 'plugin.yaml',
       previous_version: null,
+      running_version: '1.0.0',
       artifact_sha256: outputs['artifact-sha256'],
       artifact_size: report.artifact_size,
       repo: null,

@@ -73,8 +73,11 @@ describe('a new version that does not become healthy', () => {
     const [report, { summary, log }] = await rolledBack('unhealthy', 's2')
     assert.deepEqual([report.rollback?.restored, report.rollback?.healthy], [true, false])
     assert.match(report.rollback?.problems.join() ?? '', /nothing is well/)
-    assert.match(summary, /The old version is not healthy/)
-    assert.match(log, /^::error .*nothing is well.*nothing is well/m)
+    assert.match(
+      summary,
+      /^### .*\n\n> \[!CAUTION\]\n.*1\.0\.0, which is installed again, is not healthy.*nothing is well/,
+    )
+    assert.match(log, /^::error .*nothing is well.*\n::error .*1\.0\.0, which is installed again.*nothing is well/m)
   })
 })
 

@@ -96,7 +96,9 @@ describe('a run ends by its time-outs (I7)', { concurrency: 4 }, () => {
       const inputs = await prepare(t, stage)
       const { outputs, log } = await stage.deploy(inputs)
       assert.deepEqual([outputs['outcome'], outputs['error-code']], [outcome, code], log)
-      assert.equal(commandsIn(log, 'error').length, outcome === 'success' ? 0 : 1, log)
+      // The check hangs for the restored version as well, which is an error of its own.
+      const errors = outcome === 'success' ? 0 : code === 'unhealthy' ? 2 : 1
+      assert.equal(commandsIn(log, 'error').length, errors, log)
     })
   }
 })

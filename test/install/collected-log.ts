@@ -9,5 +9,6 @@ export interface CollectedLog extends Log {
 export function collectLog(): CollectedLog {
   const lines: string[] = []
   const keep = (level: string) => (line: string) => void lines.push(`${level} ${line}`)
-  return { lines, group: keep('group'), info: keep('info'), notice: keep('notice'), warning: keep('warning') }
+  const [group, info, notice, warning, error] = ['group', 'info', 'notice', 'warning', 'error'].map(keep)
+  return { lines, group, info, notice, warning, error } as CollectedLog
 }

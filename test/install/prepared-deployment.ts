@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { FLOWS } from '../../src/actions/flows.ts'
 import type { DeploymentTools } from '../../src/install/deployment/deployment.ts'
+import { endlessGrace } from '../../src/install/files/grace.ts'
 import { DriftCheck } from '../../src/install/host/drift-check.ts'
 import { type Layout, type Place, stagingPath } from '../../src/install/host/layout.ts'
 import type { PreviousInstall } from '../../src/install/host/previous-install.ts'
@@ -34,7 +35,7 @@ export function hostOf(layout: Layout, more: Partial<Host> = {}): Host {
     redact: NO_REDACTION,
     know: () => {},
     sender: undefined,
-    reportTimeoutMs: () => 10_000,
+    grace: endlessGrace(),
     runUrl: null,
     flows: FLOWS,
     runId: randomUUID(),
@@ -67,7 +68,8 @@ export function toolsOf(more: Partial<DeploymentTools> = {}): DeploymentTools {
     runner: { workflow: factsOf().run, temporaryFolder: tmpdir() },
     deploymentId: DEPLOYMENT_ID,
     wires: { wire: NO_WIRE, reportWire: NO_WIRE },
-    observer: { onLocked: () => {}, onCancelledEnd: () => {} },
+    observer: { onLocked: () => {}, onProgress: () => {}, onEnded: () => {} },
+    grace: endlessGrace(),
     flows: FLOWS,
     ...more,
   }

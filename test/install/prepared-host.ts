@@ -73,6 +73,7 @@ export function reportOf(more: Partial<LocalReport> = {}): LocalReport {
     ...factsOf(),
     status: 'success',
     outcome: 'success',
+    running_version: '2.0.0',
     state: 'succeeded',
     changed: true,
     completed_at: '2026-01-02T03:04:07.000Z',

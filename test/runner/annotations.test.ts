@@ -65,11 +65,19 @@ describe('Annotator', () => {
   ] as const) {
     it(`writes ${times === 1 ? 'once' : 'twice'} ${what}`, () => {
       const rollback = { restored: true, problems: ['it said no.', 'b is off.'], verified: true, healthy: false }
-      const [line = ''] = linesOf(new Error('x'), { ...failureOf(code, 'it said no.'), rollback })
-      assert.equal(line.split('it said no.').length - 1, times, line)
-      assert.ok(line.endsWith('b is off.'), line)
+      const [line = '', alarm = ''] = linesOf(new Error('x'), { ...failureOf(code, 'it said no.'), rollback })
+      assert.equal(`${line}${alarm}`.split('it said no.').length - 1, times, alarm)
+      assert.ok(alarm.endsWith('b is off.'), alarm)
     })
   }
+
+  it('writes an error of its own when the restored version is unhealthy', () => {
+    const rollback = { restored: true, problems: ['tcp 127.0.0.1:1 refused.'], verified: true, healthy: false }
+    const [line, alarm, ...more] = linesOf(new Error('x'), { ...failureOf('unhealthy', 'ok: not healthy.'), rollback })
+    assert.equal(line, '::error title=unhealthy::ok: not healthy.')
+    assert.match(alarm ?? '', /^::error title=unhealthy::.*1\.0\.0, which is installed again, is not healthy.*refused/)
+    assert.deepEqual(more, [])
+  })
 
   it('redacts and cleans what it writes', () => {
     const message = 'key hunter22\r\n::stop-commands::x\n##[error]y'

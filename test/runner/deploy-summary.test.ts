@@ -85,15 +85,15 @@ describe('buildDeploySummary', () => {
   })
 
   for (const [healthy, sentence] of [
-    [true, /The old version runs and is healthy/],
-    [false, /The old version is not healthy/],
-    [null, /^Rollback: every change was undone, and the restored files match their record\.$/m],
+    [true, /The old version runs and is healthy\.\n- it answers 500$/m],
+    [false, /^### .*\n\n> \[!CAUTION\]\n> \*\*.*1\.0\.0, which is installed again, is not healthy.*it answers 500/],
+    [null, /^Rollback: every change was undone, and the restored files match their record\.\n- it answers 500$/m],
   ] as const) {
     it(`describes the old version's health after a rollback: ${healthy}`, () => {
       const rollback = { restored: true, problems: ['it answers 500'], verified: true, healthy }
       const summary = buildDeploySummary({ report: reportOf({ outcome: 'rolled_back', rollback }), plannedSteps: [] })
       assert.match(summary, sentence)
-      assert.match(summary, /^- it answers 500$/m)
+      assert.equal(summary.split('it answers 500').length, 2, summary)
     })
   }
 

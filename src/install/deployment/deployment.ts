@@ -1,13 +1,17 @@
+import type { DeployError } from '../../core/errors.ts'
 import { createStateMachine, type Transitions } from '../../core/state-machine.ts'
 import type { Wire } from '../../net/wire.ts'
+import type { Grace } from '../files/grace.ts'
 import { hearSignals } from '../files/time-slice.ts'
 import { DriftCheck } from '../host/drift-check.ts'
 import { layoutOf } from '../host/layout.ts'
 import type { ClosedDeployment } from '../reports/close.ts'
-import { type Flows, type Host, reportTimeout } from '../reports/host.ts'
-import type { LocalReport } from '../reports/local-report.ts'
+import type { Flows, Host } from '../reports/host.ts'
+import { buildLocalReport, type LocalReport, notSent } from '../reports/local-report.ts'
 import type { ReportSender } from '../reports/outbox.ts'
+import { readRunningVersion } from '../reports/running-version.ts'
 import type { Deployment, HostRequest, Tools } from '../transaction/context.ts'
+import { buildEnd } from '../transaction/end.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
 import { createDeploymentRecord } from '../transaction/record.ts'
 
@@ -23,13 +27,26 @@ export interface HubWires {
 export interface RunObserver {
   /** The host is ours: a run that is killed from now on has reported this. */
   onLocked(interrupted: LocalReport): void
-  /** A cancelled run has ended and the hub has no report yet; the runner will soon kill the process. */
-  onCancelledEnd(closed: ClosedDeployment): void
+  /** It has got further: a run that is killed from now on has reported this. */
+  onProgress(interrupted: LocalReport): void
+  /** The run has ended, and the host says so; the hub does not have its report yet, which may take longer. */
+  onEnded(ended: EndedDeployment): void
+}
+
+export interface EndedDeployment extends ClosedDeployment {
+  /** What failed, as it was thrown. */
+  error: DeployError | undefined
+  /** For the post step of a cancelled run: see `writeHandover`. */
+  handover?: string | undefined
+  /** A cancelled run has left work to its post step. */
+  isUnfinished?: boolean
 }
 
 /** What a deployment works with. */
 export interface DeploymentTools extends Tools {
   readonly wires: HubWires
+  /** What a cancel leaves time for. */
+  readonly grace: Grace
   readonly observer: RunObserver
   readonly flows: Flows
 }
@@ -42,8 +59,10 @@ export interface RunningDeployment<State extends string = TerminalState> extends
   readonly tools: DeploymentTools
   readonly host: Host
   readonly state: string
-  /** Moves to the next state: table, journal and log. Hears the signals that have arrived by now. */
+  /** Moves to the next state: table, journal, log and outputs. Hears the signals that have arrived by now. */
   enter(state: State): Promise<void>
+  /** Reads anew what this host runs. Returns what a run has reported that is killed from now on. */
+  noteRunning(): LocalReport
 }
 
 export interface DeploymentStart<State extends string> {
@@ -58,9 +77,15 @@ export function startDeployment<State extends string>(
   { transitions, facts, sender }: DeploymentStart<State>,
 ): RunningDeployment<State> {
   const machine = createStateMachine<State | 'pending'>(transitions, 'pending', tools.now)
-  const host = hostOf(tools, { ...request, sender }, tools.signal)
+  const host = hostOf(tools, { ...request, sender })
   tools.secrets.know([request.projectRoot, request.hostId, sender.address, Object.keys(transitions)])
   const record = createDeploymentRecord(facts, machine.history, tools.secrets.know)
+  let running: string | null = null
+  const interrupted = (): LocalReport => {
+    const running_version = machine.current === 'succeeded' ? record.facts.version : running
+    const end = buildEnd(tools.now(), { outcome: 'interrupted' })
+    return buildLocalReport(record, end, { reported: notSent(null), running_version })
+  }
   return {
     request,
     tools,
@@ -77,6 +102,11 @@ export function startDeployment<State extends string>(
       const change = machine.enter(state)
       tools.log.group(state)
       await record.enter(change)
+      tools.observer.onProgress(interrupted())
+    },
+    noteRunning() {
+      running = readRunningVersion(host.layout, record.facts)
+      return interrupted()
     },
   }
 }
@@ -86,17 +116,10 @@ export interface HostAddress extends Pick<HostRequest, 'projectRoot' | 'allowSha
   readonly sender: ReportSender | undefined
 }
 
-/** The host below a project root. Reports take less time once `signal` is aborted. */
+/** The host below a project root. */
 export function hostOf(
-  {
-    log,
-    secrets,
-    runner,
-    flows,
-    deploymentId,
-  }: Pick<DeploymentTools, 'log' | 'secrets' | 'runner' | 'flows' | 'deploymentId'>,
+  { log, secrets, runner, flows, deploymentId, grace }: Omit<DeploymentTools, 'wires' | 'observer' | 'signal' | 'now'>,
   { projectRoot, allowSharedRoot, sender }: HostAddress,
-  signal?: AbortSignal,
 ): Host {
   return {
     layout: layoutOf(projectRoot),
@@ -105,7 +128,7 @@ export function hostOf(
     redact: secrets.redact,
     know: secrets.know,
     sender,
-    reportTimeoutMs: reportTimeout(signal),
+    grace,
     runUrl: runner.workflow.url,
     flows,
     runId: deploymentId,

@@ -1,5 +1,6 @@
 import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
+import { reportStatusOf } from '../../core/outcome.ts'
 import { statesBetween } from '../../core/state-machine.ts'
 import { toHostError } from '../files/system-errors.ts'
 import {
@@ -12,9 +13,14 @@ import {
 import { type Layout, stagingPath } from '../host/layout.ts'
 import { type ClosedDeployment, closeDeployment } from '../reports/close.ts'
 import type { Host } from '../reports/host.ts'
+import type { LocalReport } from '../reports/local-report.ts'
+import { restoredUnhealthy } from '../reports/restored-health.ts'
 import { placesIn } from '../transaction/change.ts'
 import { buildEnd, type DeploymentEnd, type RollbackFacts } from '../transaction/end.ts'
 import {
+  type BeginRecord,
+  type CommitRecord,
+  findCommit,
   type Journal,
   type JournalRecord,
   openJournal,
@@ -25,7 +31,7 @@ import {
 } from '../transaction/journal.ts'
 import { JournalDamage } from '../transaction/journal-line.ts'
 import { type DeploymentRecord, recordFromJournal } from '../transaction/record.ts'
-import { rollBack } from '../transaction/rollback.ts'
+import { type RollbackRequest, type RolledBack, rollBack } from '../transaction/rollback.ts'
 import { isAnyMade, undoChanges } from '../transaction/transaction.ts'
 
 const MAX_RECOVERIES = 5
@@ -37,12 +43,9 @@ const ROLLED_BACK = {
   inconsistent: 'and could not be rolled back',
 } as const
 
-type Begin = Extract<JournalRecord, { record: 'begin' }>
-type Commit = Extract<JournalRecord, { record: 'commit' }>
-
 /** A deployment whose run is dead, according to its journal. */
 interface DeadRun {
-  readonly begin: Begin
+  readonly begin: BeginRecord
   readonly records: readonly JournalRecord[]
   /** Open, to continue it. */
   readonly journal: Journal
@@ -90,6 +93,13 @@ export function isInDoubt({ root, journal }: Layout): boolean {
   }
 }
 
+/** How a dead run has ended. */
+interface RecoveredEnd {
+  readonly end: DeploymentEnd
+  /** This recovery was cancelled, and another one has to go on. */
+  readonly isUnfinished?: boolean
+}
+
 /** Nothing is left to recover of a deployment: removes its journal and what it staged. */
 export async function endJournal(host: Host, deploymentId: string): Promise<void> {
   const { layout, log } = host
@@ -108,43 +118,90 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
   const { begin, records, journal, record } = run
   const commit = findCommit(records)
   const attempts = countAttempts(host, records)
-  // A commit is never given up: what is left of it is only its cleanup.
-  if (commit === undefined) {
+  const known = findEnd(records)
+  // What is left of a commit, or of a rollback that is complete, is only its cleanup, and never given up.
+  if (commit === undefined && (known === undefined || known.rollback?.restored === false)) {
     if (attempts >= MAX_RECOVERIES) throw givenUp(host.layout, begin)
     await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.runId })
   }
-  host.log.info(
-    `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} was cut off in state ${lastState(record)}.`,
-  )
-  const known = findEnd(records)
-  const end = commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit)
+  const { end, isUnfinished } =
+    commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit)
   const wasReported = attempts > 0 && end === known
   if (wasReported && end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
-  if (end !== known) await journal.append({ record: 'end', end })
+  if (end !== known) await journal.append({ record: 'end', end, ...(isUnfinished ? { unfinished: true } : {}) })
   await enterTerminal(host, record, end)
   const closed = await closeDeployment(host, {
     record,
     end,
     address: begin.report_address,
-    accepted: end === known ? findAccepted(records) : undefined,
+    accepted: known && isReportedAlike(end, known) ? findAccepted(records) : undefined,
     onAccepted: async attempts => void (await journal.append({ record: 'reported', attempts })),
   })
   if (closed.unwritten !== undefined) host.log.warning(closed.unwritten)
   if (end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
+  if (isUnfinished) host.grace.cancelled.throwIfAborted()
   await endJournal(host, begin.facts.deployment_id)
-  host.log.notice(`An interrupted deployment of ${begin.facts.slug} was recovered: ${end.outcome}.`)
+  logRecovered(host, closed.report, known)
   return closed
 }
 
+/** A rollback that continues changes nothing for the hub, which has the outcome. */
+function isReportedAlike(end: DeploymentEnd, known: DeploymentEnd): boolean {
+  return reportStatusOf(end.outcome) === reportStatusOf(known.outcome)
+}
+
+/** One sentence. Of a run that has reported its end itself, only what is wrong. */
+function logRecovered({ log }: Host, report: LocalReport, known: DeploymentEnd | undefined): void {
+  const unhealthy = restoredUnhealthy(report)
+  if (unhealthy !== undefined) log.error(unhealthy)
+  else if (known !== undefined) log.info(`The deployment ${report.deployment_id} of ${report.slug} is cleaned up now.`)
+  else log.notice(`An interrupted deployment of ${report.slug} was recovered: ${report.outcome}.`)
+}
+
 /** The run died before its commit, or could not roll back. What it noted itself after its rollback is the truth. */
-async function endRolledBack({ layout, log, onFilesRestored }: Host, run: DeadRun): Promise<DeploymentEnd> {
-  const { begin, records, journal, record } = run
+async function endRolledBack(host: Host, run: DeadRun): Promise<RecoveredEnd> {
+  const { records, record } = run
   const known = findEnd(records)
-  if (known !== undefined && known.rollback?.restored !== false) return known
+  if (known !== undefined && known.rollback?.restored !== false)
+    return wasUnfinished(records) ? await endRestored(host, run, known) : { end: known }
+  const { outcome, rollback, ...left } = await rollBack(rollbackOf(host, run))
+  if (known?.outcome === outcome) return { end: known }
+  const message = `The run was cut off in state ${lastState(record)} ${ROLLED_BACK[outcome]}.`
+  const end = buildEnd(new Date(), {
+    outcome,
+    rollback,
+    changed: rollback?.restored === false,
+    error: known?.error ?? { code: 'interrupted', message, step: null },
+  })
+  return { end, isUnfinished: isLeft(left) }
+}
+
+/**
+ * The files were restored by a run, or a recovery, that was cancelled and had no time for all services. They may run on
+ * the files by now, so these are not compared any more.
+ */
+async function endRestored(host: Host, run: DeadRun, known: DeploymentEnd): Promise<RecoveredEnd> {
+  const { rollback, ...left } = await rollBack({ ...rollbackOf(host, run), places: [] })
+  if (rollback === null || known.rollback === null) return { end: known }
+  const damage = known.rollback.verified === false ? known.rollback.problems : []
+  const { healthy, problems } = rollback
+  const continued = { ...known.rollback, healthy, problems: [...damage, ...problems] }
+  return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left) }
+}
+
+function isLeft({ isUnfinished, unchecked }: Pick<RolledBack, 'isUnfinished' | 'unchecked'>): boolean {
+  return isUnfinished === true || unchecked !== undefined
+}
+
+function rollbackOf(
+  { layout, log, grace, onFilesRestored }: Host,
+  { begin, records, journal }: DeadRun,
+): RollbackRequest {
   const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made)
-  const rolledBack = await rollBack({
+  return {
     layout,
     log,
+    grace,
     places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
     keepPaths: begin.keep_paths,
     stagingFolder: stagingPath(layout, begin.facts.deployment_id),
@@ -153,28 +210,19 @@ async function endRolledBack({ layout, log, onFilesRestored }: Host, run: DeadRu
     healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
     undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,
     onFilesRestored,
-  })
-  if (known?.outcome === rolledBack.outcome) return known
-  const ended = ROLLED_BACK[rolledBack.outcome]
-  const message = `The run was cut off in state ${lastState(record)} ${ended}.`
-  return buildEnd(new Date(), {
-    ...rolledBack,
-    changed: rolledBack.rollback?.restored === false,
-    error: known?.error ?? { code: 'interrupted', message, step: null },
-  })
+  }
+}
+
+/** A cancelled run, or a cancelled recovery of it, had no time for its services. */
+function wasUnfinished(records: readonly JournalRecord[]): boolean {
+  return records.findLast(entry => entry.record === 'end')?.unfinished === true
 }
 
 /** The run died after its commit: the new version stays. */
-async function endCommitted({ layout, log }: Host, { records }: DeadRun, commit: Commit): Promise<DeploymentEnd> {
+async function endCommitted({ layout, log }: Host, { records }: DeadRun, commit: CommitRecord): Promise<RecoveredEnd> {
   await finishCommitted(layout, log, { removed: [], ...commit })
   const changed = records.some(entry => entry.record === 'change' && entry.change.type !== 'make_directory')
-  return findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed })
-}
-
-/** A run rolls back itself when its commit record could not be made durable; the journal then shows the undo. */
-function findCommit(records: readonly JournalRecord[]): Commit | undefined {
-  const wasUndone = records.some(entry => entry.record === 'undone')
-  return wasUndone ? undefined : records.find(entry => entry.record === 'commit')
+  return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) }
 }
 
 /** How many other runs have begun to recover this one; a main step and its post step are one run. */
@@ -231,14 +279,14 @@ function readRecords({ root, journal: path }: Layout): readonly JournalRecord[] 
   }
 }
 
-function givenUp({ journal, reports }: Layout, begin: Begin): DeploymentError {
+function givenUp({ journal, reports }: Layout, begin: BeginRecord): DeploymentError {
   return new DeploymentError(
     'inconsistent',
     `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report in ${reports} and ${journal}, repair the host by hand, then remove that file.`,
   )
 }
 
-function stillInconsistent(begin: Begin, rollback: RollbackFacts): DeploymentError {
+function stillInconsistent(begin: BeginRecord, rollback: RollbackFacts): DeploymentError {
   return new DeploymentError(
     'inconsistent',
     `The interrupted deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back, so nothing new is deployed: ${rollback.problems.join(' ')}`,

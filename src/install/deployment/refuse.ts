@@ -2,16 +2,14 @@ import { statSync } from 'node:fs'
 import type { DeployError } from '../../core/errors.ts'
 import { prepareHost } from '../host/readiness.ts'
 import { UntouchableHostError } from '../host/untouchable-host.ts'
-import { closeDeployment, closeUntouched } from '../reports/close.ts'
-import { type Host, reportTimeout } from '../reports/host.ts'
+import { type ClosedDeployment, closeDeployment, closeUntouched } from '../reports/close.ts'
+import type { Host } from '../reports/host.ts'
 import type { ReportSender } from '../reports/outbox.ts'
 import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
 import { createDeploymentRecord } from '../transaction/record.ts'
-import { closeObserved } from './cancelled-end.ts'
-import { type DeploymentTools, hostOf } from './deployment.ts'
+import { type DeploymentTools, type EndedDeployment, hostOf } from './deployment.ts'
 import { recoverBeforeRefusal } from './recover-host.ts'
-import type { EndedDeployment } from './run.ts'
 
 export interface Refusal {
   error: DeployError
@@ -36,19 +34,18 @@ export async function refuseDeployment(refused: Refusal, tools: DeploymentTools)
   )
   const { code, message } = error
   const end = buildEnd(tools.now(), { outcome: 'failed', error: { code, message, step: null } })
+  const onKnown = (closed: ClosedDeployment): void => tools.observer.onEnded({ ...closed, error })
   if (projectRoot === undefined || !isDirectorySync(projectRoot)) {
-    const { log, secrets, signal } = tools
-    const hub = { sender, log, redact: secrets.redact, reportTimeoutMs: reportTimeout(signal) }
-    const closed = await closeObserved(tools, onKnown => closeUntouched(hub, { record, end }, onKnown))
-    return { ...closed, plannedSteps: [], error }
+    const { log, secrets, grace } = tools
+    const hub = { sender, log, redact: secrets.redact, grace }
+    return { ...(await closeUntouched(hub, { record, end }, onKnown)), plannedSteps: [], error }
   }
   const host = hostOf(tools, { projectRoot, allowSharedRoot, sender })
   const known = (await tryToPrepare(host)) ?? (await recoverBeforeRefusal(host, end))
-  const closed = await closeObserved(tools, async onKnown =>
+  const closed =
     known instanceof UntouchableHostError
       ? await closeUntouched(host, { record, end: withReason(end, known) }, onKnown)
-      : await closeDeployment(host, { record, end: known, address: sender?.address ?? null }, onKnown),
-  )
+      : await closeDeployment(host, { record, end: known, address: sender?.address ?? null }, onKnown)
   return { ...closed, error }
 }
 

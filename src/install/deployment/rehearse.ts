@@ -8,13 +8,15 @@ import { installPath, placeName } from '../host/layout.ts'
 import { requireSafeHost } from '../host/ownership.ts'
 import { compareTree } from '../host/tree-comparison.ts'
 import { itemsOf } from '../host/tree-record.ts'
+import { UntouchableHostError } from '../host/untouchable-host.ts'
 import { buildLocalReport, notSent, redactReport } from '../reports/local-report.ts'
+import { readRunningVersion } from '../reports/running-version.ts'
 import { announceIdleSteps, findIdleSteps } from '../steps/idle-steps.ts'
 import type { Part } from '../steps/part.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
 import { buildEnd } from '../transaction/end.ts'
-import type { RunningDeployment } from './deployment.ts'
-import type { EndedDeployment, Flow } from './run.ts'
+import type { EndedDeployment, RunningDeployment } from './deployment.ts'
+import type { Flow } from './run.ts'
 
 /**
  * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
@@ -26,6 +28,7 @@ export async function rehearseDeployment<Checked>(
 ): Promise<EndedDeployment> {
   try {
     for (const accepted of requireSafeHost(deployment.host)) deployment.tools.log.warning(accepted)
+    deployment.noteRunning()
     const checked = await flow.check()
     await rehearse(deployment, folder => flow.prepare(checked, folder))
     return conclude(deployment, undefined)
@@ -94,7 +97,7 @@ function causeOf({ tools, layout }: RunningDeployment, thrown: unknown): unknown
   return isSystemError(thrown) ? toHostError(thrown, `rehearsing a deployment below ${layout.root}`) : thrown
 }
 
-function conclude({ record, tools }: RunningDeployment, thrown: unknown): EndedDeployment {
+function conclude({ record, tools, layout }: RunningDeployment, thrown: unknown): EndedDeployment {
   const error = thrown === undefined ? undefined : toDeployError(thrown)
   const end = buildEnd(
     tools.now(),
@@ -102,7 +105,9 @@ function conclude({ record, tools }: RunningDeployment, thrown: unknown): EndedD
       ? { outcome: 'success' }
       : { outcome: 'failed', error: { code: error.code, message: error.message, step: null } },
   )
-  const report = buildLocalReport(record, end, notSent('a dry run reports nothing'))
+  const running_version = error instanceof UntouchableHostError ? null : readRunningVersion(layout, record.facts)
+  const reported = notSent('a dry run reports nothing')
+  const report = buildLocalReport(record, end, { reported, running_version })
   return {
     report: redactReport(report, tools.secrets.redact),
     reportPath: undefined,

@@ -1,15 +1,17 @@
 import { type DeployError, toDeployError } from '../../core/errors.ts'
 import { isSystemError, toHostError } from '../files/system-errors.ts'
 import { hearSignals } from '../files/time-slice.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
 import type { Installation } from '../host/installed.ts'
 import { prepareHost } from '../host/readiness.ts'
 import { UntouchableHostError } from '../host/untouchable-host.ts'
-import { type ClosedDeployment, closeDeployment, closeUntouched } from '../reports/close.ts'
+import { closeDeployment, closeUntouched } from '../reports/close.ts'
+import type { RestoredCheck } from '../services/healthchecks.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
 import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import { rollBack } from '../transaction/rollback.ts'
-import { closeObserved } from './cancelled-end.ts'
-import type { RunningDeployment, TerminalState } from './deployment.ts'
+import type { EndedDeployment, RunningDeployment, TerminalState } from './deployment.ts'
+import { writeHandover } from './handover.ts'
 import { recoverBeforeRefusal } from './recover-host.ts'
 import { isInDoubt } from './recovery.ts'
 import { type HostSession, type LockedHost, lockHost } from './session.ts'
@@ -24,11 +26,6 @@ export interface Flow<Checked> {
   install(order: InstallOrder, session: HostSession): Promise<Installation>
   /** Enters the last state. */
   end(state: TerminalState): Promise<void>
-}
-
-export interface EndedDeployment extends ClosedDeployment {
-  /** What failed, as it was thrown. */
-  error: DeployError | undefined
 }
 
 /**
@@ -46,12 +43,19 @@ export async function runDeployment<Checked>(
     const checked = await flow.check()
     locked = await lockHost(deployment)
     await locked.recover()
-    return await runLocked(await locked.openSession(), checked, { deployment, flow })
+    return noteLeft(deployment, await runLocked(await locked.openSession(), checked, { deployment, flow }))
   } catch (error) {
-    return await refuse(deployment, error, locked)
+    const ended = await refuse(deployment, error, locked)
+    return locked === undefined ? ended : noteLeft(deployment, ended)
   } finally {
     await locked?.release()
   }
+}
+
+/** Whether a cancelled run that has had the lock leaves a journal to its post step. */
+function noteLeft({ tools, layout }: RunningDeployment, ended: EndedDeployment): EndedDeployment {
+  const mayLeave = tools.signal.aborted && ended.report.outcome !== 'inconsistent'
+  return { ...ended, isUnfinished: mayLeave && pathExistsSync(layout.journal) }
 }
 
 /** Ends a run that has begun nothing. */
@@ -72,10 +76,12 @@ async function refuse(
 export interface Ending {
   readonly end: DeploymentEnd
   readonly error: DeployError | undefined
+  /** The checks of the old version for which a cancelled run had no time. */
+  readonly unchecked?: readonly RestoredCheck[] | undefined
 }
 
-/** `settled` means that nothing is left to recover. */
-type SettledEnding = Ending & { readonly settled: boolean }
+/** `settled` means that nothing is left to recover; `isUnfinished`, that services are left to be restored. */
+type SettledEnding = Ending & { readonly settled: boolean; readonly isUnfinished?: boolean | undefined }
 
 interface Running<Checked> {
   readonly deployment: RunningDeployment
@@ -97,7 +103,7 @@ async function runLocked<Checked>(
     ending = await undo(deployment, session, causeOf(deployment, error))
     if (deployment.state !== 'pending') await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed')
   }
-  const isNoted = await session.noteEnd(ending.end)
+  const isNoted = await session.noteEnd(ending.end, ending.isUnfinished)
   // The staged tree may be what fills the disk. Nothing needs it any more, and the reports need some room.
   if (isNoted && ending.settled && ending.error?.code === 'disk_full') await session.makeRoom()
   const result = await conclude(deployment, ending, attempts => session.noteReported(attempts))
@@ -143,9 +149,10 @@ async function undo(
   cause: DeployError,
 ): Promise<SettledEnding> {
   const { layout, tools, request } = deployment
-  const { outcome, rollback } = await rollBack({
+  const { outcome, rollback, unchecked, isUnfinished } = await rollBack({
     layout,
     log: tools.log,
+    grace: tools.grace,
     places: transaction.places,
     keepPaths: request.keepPaths,
     stagingFolder,
@@ -154,8 +161,9 @@ async function undo(
     healthchecks: transaction.healthchecks,
     undo: () => transaction.rollback(),
   })
-  const settled = rollback?.restored !== false
-  return { end: { ...failedEnd(deployment, cause), outcome, rollback, changed: !settled }, error: cause, settled }
+  const isRestored = rollback?.restored !== false
+  const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored }
+  return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished }
 }
 
 /** One recovery in each run: with the lock, this one has had its own. */
@@ -172,7 +180,8 @@ function judged({ layout }: RunningDeployment, end: DeploymentEnd): DeploymentEn
 function failedEnd({ record, tools }: RunningDeployment, { code, message }: DeployError): DeploymentEnd {
   const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null
   const outcome = code === 'inconsistent' ? code : 'failed'
-  return buildEnd(tools.now(), { outcome, error: { code, message, step } })
+  const sentence = step === null ? message : `${step}: ${message}`
+  return buildEnd(tools.now(), { outcome, error: { code, message: sentence, step } })
 }
 
 /**
@@ -186,12 +195,13 @@ function causeOf({ tools, layout }: RunningDeployment, thrown: unknown): DeployE
 
 async function conclude(
   { host, record, tools }: RunningDeployment,
-  { end, error }: Ending,
+  { end, error, unchecked }: Ending,
   onAccepted?: (attempts: number) => Promise<void>,
 ): Promise<EndedDeployment> {
   const address = host.sender?.address ?? null
-  const closed = await closeObserved(tools, onKnown =>
-    closeDeployment(host, { record, end, address, onAccepted }, onKnown),
+  const handover = unchecked && writeHandover(host.layout, record.facts, unchecked)
+  const closed = await closeDeployment(host, { record, end, address, onAccepted }, known =>
+    tools.observer.onEnded({ ...known, error, handover }),
   )
   return { ...closed, error }
 }
@@ -201,6 +211,6 @@ async function concludeUntouched(
   { host, record, tools }: RunningDeployment,
   { end, error }: Ending,
 ): Promise<EndedDeployment> {
-  const closed = await closeObserved(tools, onKnown => closeUntouched(host, { record, end }, onKnown))
+  const closed = await closeUntouched(host, { record, end }, known => tools.observer.onEnded({ ...known, error }))
   return { ...closed, error }
 }

@@ -9,11 +9,10 @@ import { acquireLock } from '../host/lock.ts'
 import { requireSafeHost } from '../host/ownership.ts'
 import { spendReserve } from '../host/reserve.ts'
 import type { Host } from '../reports/host.ts'
-import { buildLocalReport, notSent } from '../reports/local-report.ts'
 import { sendOutbox } from '../reports/outbox.ts'
 import { findIdleSteps } from '../steps/idle-steps.ts'
 import type { InstallOrder, StepContext } from '../steps/step-context.ts'
-import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
+import type { DeploymentEnd } from '../transaction/end.ts'
 import { beginTransaction, type Transaction } from '../transaction/transaction.ts'
 import type { RunningDeployment } from './deployment.ts'
 import { emptyStaging, endJournal, recover } from './recovery.ts'
@@ -44,9 +43,9 @@ export interface HostSession {
   finish(installation: Installation): Promise<boolean>
   /**
    * Records how the deployment ended before anything is reported, so that a run which has to finish the reports says
-   * the same. Resolves to whether it could be recorded.
+   * the same. Resolves to whether it could be recorded. With `isUnfinished`, such a run also restores the services.
    */
-  noteEnd(end: DeploymentEnd): Promise<boolean>
+  noteEnd(end: DeploymentEnd, isUnfinished?: boolean): Promise<boolean>
   /** Records that the hub has accepted the report of that end, which is then not sent again. */
   noteReported(attempts: number): Promise<void>
   /** Empties the staging folder of a deployment whose recorded end leaves nothing to undo. Never throws. */
@@ -67,7 +66,7 @@ export async function lockHost(deployment: RunningDeployment): Promise<LockedHos
   try {
     // It may have taken long to get the lock.
     requireSafeHost(host)
-    tools.observer.onLocked(interruptedReport(deployment))
+    tools.observer.onLocked(deployment.noteRunning())
   } catch (error) {
     await lock.release()
     throw error
@@ -96,15 +95,12 @@ export async function holdLock(host: Host, timeoutMs: number, signal?: AbortSign
   }
 }
 
-/** What a run that is killed from now on has reported. */
-function interruptedReport({ record, tools }: RunningDeployment) {
-  return buildLocalReport(record, buildEnd(tools.now(), { outcome: 'interrupted' }), notSent(null))
-}
-
 async function openSession(deployment: RunningDeployment): Promise<HostSession> {
   const { host, record, request } = deployment
   const { layout, log } = host
   const { deployment_id: id } = record.facts
+  // An earlier run may have been recovered meanwhile.
+  deployment.noteRunning()
   const stagingFolder = stagingPath(layout, id)
   mkdirSync(stagingFolder, { mode: 0o700 })
   const reportAddress = host.sender?.address ?? null
@@ -119,7 +115,10 @@ async function openSession(deployment: RunningDeployment): Promise<HostSession> 
       results: new Map(),
     }),
     finish: async installation => await finishCommitted(layout, log, installation),
-    noteEnd: async end => (await journal.append({ record: 'end', end })) !== undefined,
+    async noteEnd(end, isUnfinished = false) {
+      const unfinished = isUnfinished ? { unfinished: true as const } : {}
+      return (await journal.append({ record: 'end', end, ...unfinished })) !== undefined
+    },
     async noteReported(attempts) {
       await journal.append({ record: 'reported', attempts })
     },

@@ -10,6 +10,8 @@ export interface ChildRequest {
   cwd?: string
   timeoutMs: number
   signal?: AbortSignal | undefined
+  /** How long the group has to end after an abort before it gets SIGKILL; default 2 s, because a cancelled run has 6. */
+  abortGraceMs?: number
   /** Its output is discarded: to read it costs a millisecond. */
   isSilent?: true
   /** With `isSilent`: a descriptor of ours that the child gets as its descriptor 3. */
@@ -22,7 +24,7 @@ export type ChildEnd =
   | { kind: 'not_started'; error: Error }
   | { kind: 'timed_out'; output: string }
 
-const KILL_AFTER_TERM_MS = 5000
+const KILL_AFTER_TERM_MS = { timeout: 5000, abort: 2000 }
 const MAX_OUTPUT_BYTES = 2048
 /**
  * How long the output of a child that has exited may stay open (a daemon that it left behind) before we stop reading.
@@ -31,8 +33,8 @@ const DRAIN_MS = 200
 
 /**
  * Runs a program in a process group of its own with stdin closed, and resolves when it has exited, with success or not.
- * After `timeoutMs`, or when `signal` aborts, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program
- * has exited; an abort then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and
+ * After `timeoutMs` the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program has exited. The same when
+ * `signal` aborts, but SIGKILL 2 s later; it then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and
  * of stdout alone for callers that parse it, and marks where it cut. Never blocks the event loop.
  */
 export async function runChild(request: ChildRequest): Promise<ChildEnd> {
@@ -107,24 +109,25 @@ function collectOutput(streams: readonly NodeJS.ReadableStream[]): () => string 
 
 function stopOn(pid: number, request: ChildRequest): { clear(): void; timedOut(): boolean } {
   let timedOut = false
-  let killTimer: NodeJS.Timeout | undefined
-  const stop = (): void => {
+  const killTimers: NodeJS.Timeout[] = []
+  const stop = (killAfterMs: number): void => {
     signalGroup(pid, 'SIGTERM')
-    killTimer ??= startTimer(() => signalGroup(pid, 'SIGKILL'), KILL_AFTER_TERM_MS)
+    killTimers.push(startTimer(() => signalGroup(pid, 'SIGKILL'), killAfterMs))
   }
+  const stopAborted = (): void => stop(request.abortGraceMs ?? KILL_AFTER_TERM_MS.abort)
   const timer = startTimer(() => {
     timedOut = true
-    stop()
+    stop(KILL_AFTER_TERM_MS.timeout)
   }, request.timeoutMs)
-  request.signal?.addEventListener('abort', stop, { once: true })
-  if (request.signal?.aborted) stop()
+  request.signal?.addEventListener('abort', stopAborted, { once: true })
+  if (request.signal?.aborted) stopAborted()
   return {
     timedOut: () => timedOut,
     clear() {
       clearTimeout(timer)
-      clearTimeout(killTimer)
-      if (killTimer !== undefined) signalGroup(pid, 'SIGKILL')
-      request.signal?.removeEventListener('abort', stop)
+      for (const killTimer of killTimers) clearTimeout(killTimer)
+      if (killTimers.length > 0) signalGroup(pid, 'SIGKILL')
+      request.signal?.removeEventListener('abort', stopAborted)
     },
   }
 }

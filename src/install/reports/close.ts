@@ -14,7 +14,8 @@ import {
   rewriteLocalReport,
   writeLocalReport,
 } from './local-report.ts'
-import { type Delivery, keepInOutbox, removeFromOutbox } from './outbox.ts'
+import { type Delivery, keepInOutbox, type ReportSender, removeFromOutbox } from './outbox.ts'
+import { runningAfter } from './running-version.ts'
 
 /** A deployment that is over and not reported yet. */
 export interface Conclusion {
@@ -43,6 +44,7 @@ export interface ClosedDeployment {
 type Failures = Map<string, string>
 
 const LOCAL_REPORT = 'the local report'
+const REPORT_TIMEOUT_MS = 10_000
 
 /**
  * Reports how a deployment ended: always the local report first, then the hub, best-effort (contract 4.3, rules 7
@@ -58,14 +60,16 @@ export async function closeDeployment(
   const { record, end, address } = conclusion
   const { plannedSteps } = record
   const failures: Failures = new Map()
-  const fresh = redactReport(buildLocalReport(record, end, notSent('not sent')), host.redact)
+  const running_version = runningAfter(host.layout, record.facts, end.outcome)
+  const known = buildLocalReport(record, end, { reported: notSent('not sent'), running_version })
+  const fresh = redactReport(known, host.redact)
   // The hub has it from an earlier run, whose journal stayed.
   const accepted = findAccepted(host.layout, fresh)
   const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted }
   const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent))
   onLocalReport({ report: unsent, reportPath: written, plannedSteps })
-  const known = conclusion.accepted ?? accepted?.attempts
-  const { reported, delivery } = await deliver(host, { ...conclusion, accepted: known }, unsent)
+  const attempts = conclusion.accepted ?? accepted?.attempts
+  const { reported, delivery } = await deliver(host, { ...conclusion, accepted: attempts }, unsent)
   if (reported.accepted) removeFromOutbox(host.layout, unsent)
   if (address !== null && !reported.accepted)
     await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, address, unsent))
@@ -82,15 +86,17 @@ export async function closeDeployment(
  * root. Calls `onKnown` before it sends anything. Never throws.
  */
 export async function closeUntouched(
-  { sender, log, redact, reportTimeoutMs }: Pick<Host, 'sender' | 'log' | 'redact' | 'reportTimeoutMs'>,
+  { sender, log, redact, grace }: Pick<Host, 'sender' | 'log' | 'redact' | 'grace'>,
   { record, end }: Omit<Conclusion, 'address'>,
   onKnown: (closed: ClosedDeployment) => void = () => {},
 ): Promise<ClosedDeployment> {
-  const unsent = redactReport(buildLocalReport(record, end, notSent('not sent')), redact)
+  const { previous_version: running_version } = record.facts
+  const circumstances = { reported: notSent('not sent'), running_version }
+  const unsent = redactReport(buildLocalReport(record, end, circumstances), redact)
   const known = { report: unsent, reportPath: undefined, plannedSteps: record.plannedSteps }
-  if (sender === undefined) return known
   onKnown(known)
-  const delivery = await sender.send(unsent, { retry: true, timeoutMs: reportTimeoutMs() })
+  if (sender === undefined) return known
+  const delivery = await sendNow(sender, unsent, grace.reporting)
   const { attempts } = delivery
   if (delivery.accepted)
     return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery }
@@ -117,18 +123,18 @@ async function deliver(host: Host, conclusion: Conclusion, report: LocalReport):
   return delivered
 }
 
-async function send(
-  { sender, log, redact, reportTimeoutMs }: Host,
-  address: string,
-  report: LocalReport,
-): Promise<Delivered> {
+async function send({ sender, log, redact, grace }: Host, address: string, report: LocalReport): Promise<Delivered> {
   if (sender?.address !== address)
     return { reported: notSent('waits in the outbox for a run that reports to the same hub') }
-  const delivery = await sender.send(report, { retry: true, timeoutMs: reportTimeoutMs() })
+  const delivery = await sendNow(sender, report, grace.reporting)
   const { attempts } = delivery
   if (delivery.accepted) return { reported: { accepted: true, attempts, error: null }, delivery }
   log.warning(`The hub did not accept the report of this deployment. Nothing on the host changes. ${delivery.error}`)
   return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery }
+}
+
+async function sendNow(sender: ReportSender, report: LocalReport, signal: AbortSignal): Promise<Delivery> {
+  return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal })
 }
 
 /** A later attempt that succeeds makes up for an earlier one. */

@@ -1,13 +1,10 @@
 import type { Log } from '../../core/log.ts'
 import type { Transitions } from '../../core/state-machine.ts'
+import type { Grace } from '../files/grace.ts'
 import type { HostAccess } from '../host/ownership.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
 import type { FilesRestored } from '../transaction/rollback.ts'
 import type { ReportSender } from './outbox.ts'
-
-const REPORT_TIMEOUT_MS = 10_000
-/** After a cancel the runner kills within 10 s of its first signal; a report not sent by then waits in the outbox. */
-const CANCELLED_REPORT_TIMEOUT_MS = 2000
 
 /** The state table of each contract. */
 export type Flows = Readonly<Record<DeploymentFacts['contract'], Transitions<string>>>
@@ -20,8 +17,8 @@ export interface Host extends HostAccess {
   readonly know: (facts: unknown) => void
   /** Undefined when there is no hub to report to. */
   readonly sender: ReportSender | undefined
-  /** For one report, retries included. */
-  readonly reportTimeoutMs: () => number
+  /** What a cancel leaves time for. A report that was not sent by then waits in the outbox. */
+  readonly grace: Grace
   /** The workflow run, which the lock names while it holds the host. */
   readonly runUrl: string | null
   readonly flows: Flows
@@ -29,9 +26,4 @@ export interface Host extends HostAccess {
   readonly runId: string
   /** Of a recovery that other services of this host wait for. */
   readonly onFilesRestored?: FilesRestored
-}
-
-/** How long a report to the hub may take in all, retries included: little once the run is cancelled. */
-export function reportTimeout(signal?: AbortSignal): () => number {
-  return () => (signal?.aborted ? CANCELLED_REPORT_TIMEOUT_MS : REPORT_TIMEOUT_MS)
 }

@@ -20,6 +20,8 @@ export const localReportSchema = z.lazy(() =>
   z.extend(deploymentFactsSchema.def.getter(), {
     ...deploymentEndSchema.def.getter().shape,
     schema: z.literal(1),
+    /** What the host runs now; null where nothing is installed, and where it may run neither version whole. */
+    running_version: z._default(z.nullable(z.string()), null),
     status: z.enum(['success', 'failed', 'rolled_back']),
     state: z.string(),
     duration_ms: z.number(),
@@ -35,13 +37,21 @@ export function notSent(reason: string | null): Reported {
   return { accepted: false, attempts: 0, error: reason }
 }
 
-export function buildLocalReport(record: DeploymentRecord, end: DeploymentEnd, reported: Reported): LocalReport {
+/** What a report says that is known neither of the run nor of its end. */
+export type Circumstances = Pick<LocalReport, 'reported' | 'running_version'>
+
+export function buildLocalReport(
+  record: DeploymentRecord,
+  end: DeploymentEnd,
+  { reported, running_version }: Circumstances,
+): LocalReport {
   const { facts, states, steps } = record
   return {
     schema: 1,
     ...facts,
     drift: facts.drift ?? [],
     ...end,
+    running_version,
     status: reportStatusOf(end.outcome),
     state: states.at(-1)?.state ?? 'pending',
     duration_ms: Math.max(0, Date.parse(end.completed_at) - Date.parse(facts.started_at)),
@@ -102,6 +112,22 @@ export async function noteAccepted(folder: ReportFolder, sent: Named, attempts: 
   if (found === undefined) return
   const reported: Reported = { accepted: true, attempts, error: null }
   await rewriteLocalReport(folder, found.path, { ...found.report, reported }).catch(() => {})
+}
+
+/**
+ * Rewrites the report of a deployment that has ended; returns it as it is then. Undefined when there is none, or it
+ * cannot be written.
+ */
+export async function completeLocalReport(
+  folder: ReportFolder,
+  named: Named,
+  complete: (report: LocalReport) => LocalReport,
+): Promise<LocalReport | undefined> {
+  const found = findReport(folder.layout, named)
+  if (found === undefined) return undefined
+  const report = redactReport(complete(found.report), folder.redact)
+  await rewriteLocalReport(folder, found.path, report)
+  return report
 }
 
 type Named = Pick<LocalReport, 'started_at' | 'slug' | 'deployment_id'>

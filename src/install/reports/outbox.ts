@@ -42,7 +42,15 @@ export type Delivery =
 export interface ReportSender {
   /** Names the hub and the subject of the credentials: a waiting report goes only where it was meant to go. */
   readonly address: string
-  send(report: LocalReport, options: { retry: boolean; timeoutMs: number }): Promise<Delivery>
+  send(report: LocalReport, limits: ReportLimits): Promise<Delivery>
+}
+
+export interface ReportLimits {
+  readonly retry: boolean
+  /** In all, retries included. */
+  readonly timeoutMs: number
+  /** Ends it earlier. */
+  readonly signal?: AbortSignal | undefined
 }
 
 /** Keeps a report that the hub has not accepted, for the next run that talks to the same address. */
@@ -106,7 +114,8 @@ async function sendWaiting(outbox: Outbox, waiting: readonly Waiting[], signal: 
     }
     const timeoutMs = deadline - performance.now()
     if (signal.aborted || timeoutMs < 1) return
-    const delivery = await outbox.sender.send(report, { retry: false, timeoutMs })
+    const delivery = await outbox.sender.send(report, { retry: false, timeoutMs, signal })
+    if (signal.aborted && !delivery.accepted) return
     await settle(outbox, { path, report }, delivery)
     unanswered = isUnanswered(delivery) ? unanswered + 1 : 0
     if (unanswered === MAX_UNANSWERED || isAskedToWait(delivery)) return

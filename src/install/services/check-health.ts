@@ -48,10 +48,12 @@ export async function checkHealth(request: HealthRequest, clock: Clock = systemC
 
 /**
  * What is not healthy after an older version was restored, one sentence for each check. Runs all checks at once, so
- * that many take no longer than one.
+ * that many take no longer than one. Throws the signal's reason once it is aborted.
  */
-export async function findUnhealthy(checks: readonly RestoredCheck[], log: Log): Promise<string[]> {
-  const { signal } = new AbortController()
+export async function findUnhealthy(
+  checks: readonly RestoredCheck[],
+  { log, signal }: Pick<HealthRequest, 'log' | 'signal'>,
+): Promise<string[]> {
   const findings = checks.map(async ({ previous_version: version, ...healthcheck }) => {
     try {
       const once = onceBriefly(healthcheck)
@@ -60,6 +62,7 @@ export async function findUnhealthy(checks: readonly RestoredCheck[], log: Log):
       )
       return []
     } catch (error) {
+      signal.throwIfAborted()
       return [toDeployError(error).message]
     }
   })

@@ -4,10 +4,12 @@ import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import type { ServiceOrder, ServiceTask } from './commands.ts'
 import { describeService, type Service, serviceSchema } from './service.ts'
-import { forgetStarts, readServiceState, superviseService } from './supervise.ts'
+import { forgetStarts, type Limits, readServiceState, superviseService } from './supervise.ts'
 
 /** kubectl refuses to restart a deployment that was restarted within the same second. */
 const SECOND_RESTART_AFTER_MS = 1500
+/** A supervisor's command line that ignores SIGTERM has done its part by then. */
+const ABORT_GRACE_MS = 500
 
 /** What a plan does to a service, and the service's state before it; as written to the journal. */
 export const serviceChangeSchema = z.lazy(() =>
@@ -47,61 +49,81 @@ export interface RestoredServices {
   isRunning: boolean
   /** What could not be restored, one sentence each. */
   problems: string[]
+  /** Whether there was time for all of them. */
+  isFinished: boolean
+}
+
+export interface Restoring {
+  readonly log: Log
+  /** Ends it before it is done. */
+  readonly signal: AbortSignal
+  /** Default `now`. */
+  readonly starts?: ServiceStarts
 }
 
 /**
  * Restores the state that the services of a plan had before it, newest first, once the old files are back: restarts
- * what ran and stops what did not. Goes on after a failure and reports each; may be repeated.
+ * what ran and stops what did not. Goes on after a failure and reports each; may be repeated. Once the signal is
+ * aborted, names those that are left.
  */
 export async function restoreServices(
   changes: readonly ServiceChange[],
-  log: Log,
-  starts: ServiceStarts = 'now',
+  restoring: Restoring,
 ): Promise<RestoredServices> {
-  const restored: RestoredServices = { isRunning: false, problems: [] }
+  const { signal, starts } = restoring
+  const restored: RestoredServices = { isRunning: false, problems: [], isFinished: true }
   for (const first of firstChanges(changes)) {
     const change = { ...first, isQueued: starts === 'queued' }
     try {
-      await (change.was_running ? restoreRunning(change, log) : restoreStopped(change, log))
+      await (change.was_running ? restoreRunning(change, restoring) : restoreStopped(change, restoring))
       restored.isRunning ||= change.was_running
     } catch (error) {
-      restored.problems.push(toDeployError(error).message)
+      restored.isFinished &&= !signal.aborted
+      restored.problems.push(signal.aborted ? notRestored(change) : toDeployError(error).message)
     }
   }
   return restored
 }
 
+function notRestored({ service }: ServiceChange): string {
+  return `A cancelled run had no time to restore ${describeService(service)}: its post step does so, or the next run.`
+}
+
 type QueueableChange = ServiceChange & Pick<ServiceOrder, 'isQueued'>
 
 /** A step that failed may still have done its work, so this never relies on what the plan achieved. */
-async function restoreRunning(change: QueueableChange, log: Log): Promise<void> {
+async function restoreRunning(change: QueueableChange, restoring: Restoring): Promise<void> {
   const { service } = change
-  await forgetStarts(service)
+  await forgetStarts(service, within(restoring))
   // A restart of a Kubernetes deployment keeps the zero replicas that a stop has left.
-  if (service.supervisor === 'kubernetes' && !(await readServiceState(service)).up)
-    await restore({ ...change, action: 'start' }, log)
+  if (service.supervisor === 'kubernetes' && !(await readServiceState(service, within(restoring))).up)
+    await restore({ ...change, action: 'start' }, restoring)
   try {
-    await restore({ ...change, action: 'restart' }, log)
+    await restore({ ...change, action: 'restart' }, restoring)
   } catch (error) {
     if (service.supervisor !== 'kubernetes') throw error
-    await setTimeout(SECOND_RESTART_AFTER_MS)
-    await restore({ ...change, action: 'restart' }, log)
+    await setTimeout(SECOND_RESTART_AFTER_MS, undefined, { signal: restoring.signal })
+    await restore({ ...change, action: 'restart' }, restoring)
   }
 }
 
 /** A start may still be under way while nothing runs yet, so the stop is never left out. */
-async function restoreStopped(change: QueueableChange, log: Log): Promise<void> {
+async function restoreStopped(change: QueueableChange, restoring: Restoring): Promise<void> {
   try {
-    await restore({ ...change, action: 'stop' }, log)
+    await restore({ ...change, action: 'stop' }, restoring)
   } catch (error) {
-    const { known, up } = await readServiceState(change.service)
+    const { known, up } = await readServiceState(change.service, within(restoring))
     if (!known || up) throw error
   }
 }
 
-async function restore(order: ServiceOrder, log: Log): Promise<void> {
-  log.info(`Rolling back: ${order.action} ${describeService(order.service)}.`)
-  await superviseService(order)
+async function restore(order: ServiceOrder, restoring: Restoring): Promise<void> {
+  restoring.log.info(`Rolling back: ${order.action} ${describeService(order.service)}.`)
+  await superviseService(order, within(restoring))
+}
+
+function within({ signal }: Restoring): Partial<Limits> {
+  return { signal, abortGraceMs: ABORT_GRACE_MS }
 }
 
 /** The first change of each service, which knows its state before the plan; the service touched last first. */

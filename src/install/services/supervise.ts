@@ -23,6 +23,8 @@ const STATE_TIMEOUT_MS = 30_000
 export interface Limits {
   timeoutMs: number
   signal: AbortSignal
+  /** See `runChild`. */
+  abortGraceMs?: number
 }
 
 export interface ServiceState extends ParsedState {
@@ -84,11 +86,11 @@ async function ask(service: Service, command: [string, ...string[]], limits: Par
   return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() || null : null
 }
 
-/** Makes the supervisor forget earlier starts, so that its start limit does not refuse the next one. Never fails. */
-export async function forgetStarts(service: Service): Promise<void> {
+/** Makes the supervisor forget earlier starts, so that its start limit does not refuse the next one. */
+export async function forgetStarts(service: Service, limits: Partial<Limits> = {}): Promise<void> {
   const command = forgetStartsCommand(service)
   if (command === undefined) return
-  await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS })
+  await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS, ...limits })
 }
 
 const UNKNOWN: ParsedState = { known: false, up: false, running: false, replicas: null, labels: null, words: '' }

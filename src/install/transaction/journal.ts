@@ -45,7 +45,12 @@ const recordSchema = z.lazy(() =>
       discard: z.array(snapshotPathSchema),
     }),
     /** How the run ended by its own account, written before it reports to anybody. */
-    z.object({ record: z.literal('end'), end: deploymentEndSchema }),
+    z.object({
+      record: z.literal('end'),
+      end: deploymentEndSchema,
+      /** It was cancelled and had no time to restore all services: a recovery has to. */
+      unfinished: z.exactOptional(z.literal(true)),
+    }),
     /** The hub has accepted the report of that end. */
     z.object({ record: z.literal('reported'), attempts: z.int().check(z.positive()) }),
     /** Another run, `by`, begins to roll this one back. */
@@ -54,6 +59,7 @@ const recordSchema = z.lazy(() =>
 )
 export type JournalRecord = z.infer<typeof recordSchema>
 export type BeginRecord = Extract<JournalRecord, { record: 'begin' }>
+export type CommitRecord = Extract<JournalRecord, { record: 'commit' }>
 
 /**
  * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
@@ -132,6 +138,12 @@ function readText(path: string): JournalText | undefined {
   return bytes && parseJournalText(bytes)
 }
 
+/** A run rolls back itself when its commit record could not be made durable; the journal then shows the undo. */
+export function findCommit(records: readonly JournalRecord[]): CommitRecord | undefined {
+  const wasUndone = records.some(entry => entry.record === 'undone')
+  return wasUndone ? undefined : records.find(entry => entry.record === 'commit')
+}
+
 /** The changes that were announced and not undone yet, oldest first. */
 export function pendingChanges(records: readonly JournalRecord[]): AnnouncedChange[] {
   let pending: AnnouncedChange[] = []
@@ -198,7 +210,7 @@ function verifySequence(records: readonly JournalRecord[]): void {
  * the place that it began with.
  */
 function isOfItsParts(
-  { rows, removed = [], discard }: Extract<JournalRecord, { record: 'commit' }>,
+  { rows, removed = [], discard }: CommitRecord,
   { contract, slug, kind, id }: BeginRecord['facts'],
 ): boolean {
   const parts = [...rows, ...removed]

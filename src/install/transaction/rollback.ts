@@ -1,5 +1,6 @@
 import { toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
+import type { Grace } from '../files/grace.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { compareInstalled } from '../host/drift.ts'
 import { isDamaged, readDriftNote } from '../host/drift-note.ts'
@@ -13,6 +14,8 @@ import type { RollbackFacts } from './end.ts'
 export interface RollbackRequest {
   layout: Layout
   log: Log
+  /** What a cancel leaves time for. */
+  grace: Grace
   /** Out of which or into which a tree was moved, or was about to be. */
   places: readonly Place[]
   keepPaths: readonly string[]
@@ -35,12 +38,16 @@ export interface RolledBack {
   outcome: 'failed' | 'rolled_back' | 'inconsistent'
   /** Null when nothing had been changed. */
   rollback: RollbackFacts | null
+  /** A cancelled run had no time to restore all services: a repetition has to. */
+  isUnfinished?: true
+  /** The checks of the old version for which a cancelled run had no time. */
+  unchecked?: readonly RestoredCheck[]
 }
 
 /**
  * Rolls a deployment back: first the files, then the services as they were, which then run the old files. Compares the
- * restored tree with its record, and runs the plan's health checks on the old version. Never throws: what is wrong is
- * in the result.
+ * restored tree with its record, and runs the plan's health checks on the old version. After a cancel it does no more
+ * than the grace allows. Never throws: what is wrong is in the result.
  */
 export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
   let wasChanged: boolean
@@ -51,12 +58,9 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
     return { outcome: 'inconsistent', rollback: { restored: false, problems, verified: null, healthy: null } }
   }
   if (!wasChanged && request.services.length === 0) return { outcome: 'failed', rollback: null }
-  const { damage, verified } = await verifyRestored(request).catch(error => ({
-    damage: [`The restored files could not be compared with their record: ${toDeployError(error).message}`],
-    verified: false,
-  }))
+  const { damage, verified } = await verifyRestored(request).catch(error => notVerified(request, error))
   const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now'
-  const { healthy, problems } = await restoreAndCheckServices(request, starts)
+  const { healthy, problems, ...left } = await restoreAndCheckServices(request, starts)
   return {
     outcome:
       verified === false
@@ -65,15 +69,17 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
           ? 'rolled_back'
           : 'failed',
     rollback: { restored: true, problems: [...damage, ...problems], verified, healthy },
+    ...left,
   }
 }
 
-async function restoreAndCheckServices(
-  request: RollbackRequest,
-  starts: ServiceStarts,
-): Promise<{ healthy: boolean | null; problems: string[] }> {
-  const { services, log } = request
-  const { isRunning, problems } = await restoreServices(services, log, starts)
+type CheckedServices = Pick<RollbackFacts, 'healthy' | 'problems'> & Pick<RolledBack, 'isUnfinished' | 'unchecked'>
+
+async function restoreAndCheckServices(request: RollbackRequest, starts: ServiceStarts): Promise<CheckedServices> {
+  const { services, log, grace } = request
+  const limits = { log, signal: grace.restoring, starts }
+  const { isRunning, problems, isFinished } = await restoreServices(services, limits)
+  if (!isFinished) return { healthy: null, problems, isUnfinished: true }
   if (problems.length > 0) return { healthy: false, problems }
   if (starts === 'queued') {
     log.info('Services start when the unit of this recovery has started, so their health is not checked here.')
@@ -82,8 +88,12 @@ async function restoreAndCheckServices(
   const checks = request.healthchecks.filter(check => check.previous_version !== null)
   const isExpectedToRun = isRunning || services.length === 0
   if (!isExpectedToRun || checks.length === 0) return { healthy: null, problems }
-  const findings = await findUnhealthy(checks, log)
-  return { healthy: findings.length === 0, problems: findings }
+  try {
+    const findings = await findUnhealthy(checks, { log, signal: grace.cancelled })
+    return { healthy: findings.length === 0, problems: findings }
+  } catch {
+    return { healthy: null, problems, unchecked: checks }
+  }
 }
 
 /** What did not run before was only started, and is stopped again. */
@@ -116,14 +126,22 @@ async function verifyRestored(request: RollbackRequest): Promise<Verification> {
   return { damage, verified: damage.length > 0 ? false : isAll || null }
 }
 
+/** Where only the time for it was missing, nothing is known to be damaged. */
+function notVerified({ grace }: RollbackRequest, error: unknown): Verification {
+  if (grace.comparing.aborted) return { damage: [], verified: null }
+  const { message } = toDeployError(error)
+  return { damage: [`The restored files could not be compared with their record: ${message}`], verified: false }
+}
+
 /** Undefined where nothing is in the place. */
 async function verifyPlace(
   place: Place,
-  { layout, log, keepPaths, stagingFolder, byContent }: RollbackRequest,
+  { layout, log, grace, keepPaths, stagingFolder, byContent }: RollbackRequest,
 ): Promise<Verification | undefined> {
   const root = installPath(layout, place)
   const note = readDriftNote(stagingFolder, place)
-  const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, { byContent }))
+  const thoroughly = { byContent, signal: grace.comparing }
+  const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly))
   if (note === undefined || found === undefined)
     return pathExistsSync(root) ? { damage: [], verified: null } : undefined
   if (note.size > 0)

@@ -3,8 +3,9 @@ import { randomUUID } from 'node:crypto'
 import { existsSync, lstatSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { ConfigError, toDeployError } from '../../../src/core/errors.ts'
+import { recoverHost } from '../../../src/install/deployment/recover-host.ts'
 import { deploy } from '../../../src/marketplace/deploy.ts'
-import { finishInterrupted, refuseRequest } from '../../../src/marketplace/refuse.ts'
+import { hostFor, refuseRequest } from '../../../src/marketplace/refuse.ts'
 import type { DeployRequest } from '../../../src/marketplace/request.ts'
 import { listTree } from '../../install/archive/directory-listing.ts'
 import { collectLog } from '../../install/collected-log.ts'
@@ -223,7 +224,8 @@ async function callOn({ stage, root }: Host, act: RunEnd['act']): Promise<RunEnd
   const request = requestOf(stage, root)
   try {
     if (act === 'post') {
-      const closed = await finishInterrupted(request, tools)
+      const host = hostFor(request, tools)
+      const closed = host && (await recoverHost(host, request.lockTimeoutMs))
       return { act, outcome: closed?.report.outcome ?? 'nothing', message: '', log: log.lines }
     }
     const ended =

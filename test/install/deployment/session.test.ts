@@ -27,7 +27,11 @@ async function makeScene(t: TestContext): Promise<Scene> {
   const layout = await prepareTemporaryHost(t)
   const sender = senderThat({ accepted: true, attempts: 1 })
   const interrupted: LocalReport[] = []
-  const observer = { onLocked: (report: LocalReport) => void interrupted.push(report), onCancelledEnd: () => {} }
+  const observer = {
+    onLocked: (report: LocalReport) => void interrupted.push(report),
+    onProgress: () => {},
+    onEnded: () => {},
+  }
   const start: DeploymentStart<DeployState> = { transitions: MARKETPLACE_TRANSITIONS, facts: factsOf(), sender }
   const request = requestOf(layout, { keepPaths: ['data'] })
   const lock = async () => await lockHost(startDeployment(request, toolsOf({ observer }), start))

@@ -337,7 +337,10 @@ describe('the attempts of a check', () => {
     const log = collectLog()
     const healthcheck = checkOf({ type: 'tcp', address: '127.0.0.1:1' }, { timeout: 1 })
     await assert.rejects(check(healthcheck, log), unhealthy(/^web 2\.0\.0 was not healthy/))
-    const [problem] = await findUnhealthy([{ ...healthcheck, previous_version: '1.0.0' }], log)
+    const [problem] = await findUnhealthy([{ ...healthcheck, previous_version: '1.0.0' }], {
+      log,
+      signal: new AbortController().signal,
+    })
     assert.match(problem ?? '', /^the restored web 1\.0\.0 was not healthy/)
     const subjects = log.lines.map(line => line.replace(/ is not healthy.*/, ''))
     assert.deepEqual(subjects, ['info Attempt 1 of 1: web 2.0.0', 'info Attempt 1 of 1: the restored web 1.0.0'])
@@ -345,13 +348,15 @@ describe('the attempts of a check', () => {
 })
 
 describe('findUnhealthy', () => {
+  const { signal } = new AbortController()
+
   it('reports what is not healthy, and that the rest is', async t => {
     const { url } = await serveStatuses(t, [200])
     const log = collectLog()
     const fine = checkOf({ type: 'http', url, status: 200 })
     const broken = checkOf({ type: 'tcp', address: '127.0.0.1:1' }, { timeout: 1 })
     const checks = [broken, fine].map(check => ({ ...check, previous_version: '1.0.0' }))
-    assert.equal((await findUnhealthy(checks, log)).length, 1)
+    assert.equal((await findUnhealthy(checks, { log, signal })).length, 1)
     assert.ok(log.lines.some(line => line.startsWith('info web is healthy again.')))
   })
 
@@ -359,7 +364,7 @@ describe('findUnhealthy', () => {
     const url = await serve(t, (_, response) => response.end('1.0.0'))
     const probe = { type: 'http', url, status: 200, body: '{version}' } as const
     const find = (previous_version: string, timeout: number) =>
-      findUnhealthy([{ ...checkOf(probe, { timeout }), previous_version }], collectLog())
+      findUnhealthy([{ ...checkOf(probe, { timeout }), previous_version }], { log: collectLog(), signal })
     assert.deepEqual(await find('1.0.0', 100), [])
     assert.equal((await find('2.0.0', 1)).length, 1)
   })

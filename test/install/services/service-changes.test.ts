@@ -47,7 +47,8 @@ async function perform(...actions: [Service, ServiceAction][]): Promise<ServiceC
 
 async function restored(changes: ServiceChange[]): Promise<[string[], boolean, number]> {
   const earlier = standIns.changes().length
-  const { isRunning, problems } = await restoreServices(changes, collectLog())
+  const limits = { log: collectLog(), signal: new AbortController().signal }
+  const { isRunning, problems } = await restoreServices(changes, limits)
   const calls = standIns
     .changes()
     .slice(earlier)

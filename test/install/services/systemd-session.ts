@@ -34,11 +34,11 @@ const restarted = await planServiceChange({ service: WEB, action: 'restart' }, [
 await act(WEB, 'restart')
 await act(WEB, 'stop')
 await see('stopped', WEB)
-seen['restored'] = await restoreServices([restarted], collectLog())
+seen['restored'] = await restoreServices([restarted], { log: collectLog(), signal })
 await see('restoredState', WEB)
-seen['stoppedAgain'] = await restoreServices([started], collectLog())
+seen['stoppedAgain'] = await restoreServices([started], { log: collectLog(), signal })
 await see('stoppedAgainState', WEB)
-seen['stoppedMissing'] = await restoreServices([{ ...started, service: MISSING }], collectLog())
+seen['stoppedMissing'] = await restoreServices([{ ...started, service: MISSING }], { log: collectLog(), signal })
 
 const run = await readServiceRun(LIMITED)
 await act(LIMITED, 'start')
@@ -48,7 +48,7 @@ await act(LIMITED, 'restart')
 const runs = [run, firstRun, await readServiceRun(LIMITED)]
 seen['differentRuns'] = new Set(runs).size
 seen['oneStartTooMany'] = await act(LIMITED, 'restart').catch(error => error.code)
-seen['limitedRestored'] = await restoreServices([limited], collectLog())
+seen['limitedRestored'] = await restoreServices([limited], { log: collectLog(), signal })
 await see('limitedRestoredState', LIMITED)
 
 async function health(service: Service, seconds: number): Promise<string> {

@@ -3,6 +3,7 @@ import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, utime
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { RollbackError } from '../../../src/core/errors.ts'
+import { endlessGrace } from '../../../src/install/files/grace.ts'
 import { findDrift } from '../../../src/install/host/drift.ts'
 import { driftNotePath, noteDrift } from '../../../src/install/host/drift-note.ts'
 import { recordInstalled } from '../../../src/install/host/installed.ts'
@@ -30,6 +31,7 @@ async function rolledBack(layout: Layout, undo: () => Promise<boolean>): Promise
   const request = {
     layout,
     log: collectLog(),
+    grace: endlessGrace(),
     places: [PLACE],
     keepPaths: ['data'],
     stagingFolder,
@@ -92,6 +94,7 @@ describe('rollBack', () => {
     const { rollback } = await rollBack({
       layout,
       log: collectLog(),
+      grace: endlessGrace(),
       places: [PLACE],
       keepPaths: [],
       stagingFolder: layout.staging,
@@ -142,7 +145,14 @@ describe('rollBack', () => {
     await begin(layout)
     mkdirSync(join(layout.root, 'extensions/other'), { recursive: true })
     const places = [PLACE, { shelf: 'extensions', id: 'other' } as const]
-    const request = { layout, log: collectLog(), places, keepPaths: ['data'], stagingFolder: layout.staging }
+    const request = {
+      layout,
+      log: collectLog(),
+      grace: endlessGrace(),
+      places,
+      keepPaths: ['data'],
+      stagingFolder: layout.staging,
+    }
     const rest = { byContent: false, services: [], healthchecks: [], undo: async () => true }
     assert.equal((await rollBack({ ...request, ...rest })).rollback?.verified, null)
     rmSync(join(layout.root, 'extensions/other'), { recursive: true })
@@ -193,6 +203,7 @@ describe('rollBack', () => {
       const { outcome, rollback } = await rollBack({
         layout,
         log,
+        grace: endlessGrace(),
         places: [PLACE],
         keepPaths: ['data'],
         stagingFolder: layout.staging,
@@ -237,7 +248,14 @@ describe('rollBack', () => {
     // No file system lets a test set such times, so the record gets those of the changed file.
     writeFileSync(join(place, 'main.py'), 'bad')
     const { tree_record } = await rerecord(layout, place)
-    const restored = { layout, log: collectLog(), places: [PLACE], keepPaths: ['data'], stagingFolder: layout.staging }
+    const restored = {
+      layout,
+      log: collectLog(),
+      grace: endlessGrace(),
+      places: [PLACE],
+      keepPaths: ['data'],
+      stagingFolder: layout.staging,
+    }
     const request = { ...restored, services: [], healthchecks: [], undo: async () => true }
     assert.notEqual(treeRecordPath(layout, tree_record), record)
     assert.equal((await rollBack({ ...request, byContent: false })).rollback?.verified, true)

@@ -1,0 +1,103 @@
+import { createHash } from 'node:crypto'
+import { z } from 'zod/mini'
+import { toDeployError } from '../../core/errors.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
+import type { Layout } from '../host/layout.ts'
+import { requireOwnKinds } from '../host/own-kinds.ts'
+import { requireSafeHost } from '../host/ownership.ts'
+import { timeSchema } from '../host/record-fields.ts'
+import { readStateFileSync } from '../host/state-file.ts'
+import type { Host } from '../reports/host.ts'
+import { completeLocalReport, type LocalReport } from '../reports/local-report.ts'
+import { restoredUnhealthy } from '../reports/restored-health.ts'
+import { findUnhealthy } from '../services/check-health.ts'
+import { type RestoredCheck, restoredCheckSchema } from '../services/healthchecks.ts'
+import type { DeploymentFacts } from '../transaction/facts.ts'
+import { holdLock } from './session.ts'
+
+/** A variable of a process has at most 128 KiB. */
+const MAX_HANDOVER_CHARS = 60_000
+const LOCK_TIMEOUT_MS = 5000
+
+/** What the main step asks of its post step: the health of the version that it has restored. */
+const handoverSchema = z.lazy(() =>
+  z.object({
+    deployment_id: z.uuid(),
+    slug: z.nullable(z.string()),
+    started_at: timeSchema,
+    /** Of `installed.json`, or null where there is none: another one means that another run has deployed since. */
+    installed: z.nullable(z.string()),
+    checks: z.array(restoredCheckSchema),
+    /** How many more there were than a state can contain. */
+    left_out: z.int(),
+  }),
+)
+type Handover = z.infer<typeof handoverSchema>
+
+/**
+ * The checks of a restored version for the post step, which gets them back from the runner: on the host they would be
+ * commands that another process may have changed.
+ */
+export function writeHandover(layout: Layout, facts: DeploymentFacts, checks: readonly RestoredCheck[]): string {
+  const { deployment_id, slug, started_at } = facts
+  const textWith = (count: number): string => {
+    const left = { checks: checks.slice(0, count), left_out: checks.length - count }
+    const handover: Handover = { deployment_id, slug, started_at, installed: digestOf(layout), ...left }
+    return JSON.stringify(handover)
+  }
+  let count = checks.length
+  while (count > 0 && textWith(count).length > MAX_HANDOVER_CHARS) count = Math.floor(count / 2)
+  return textWith(count)
+}
+
+/** A restored version that is unhealthy. */
+export interface UnhealthyRestoration {
+  /** What is wrong, for the operator. */
+  readonly sentence: string
+  /** The completed local report; undefined where there is none, or it could not be written. */
+  readonly report: LocalReport | undefined
+}
+
+/**
+ * Checks the health of the version that a cancelled run has restored, and completes that run's local report. Undefined
+ * when it is healthy, and when another run works here or has deployed in the meantime. Throws as `recoverHost` does.
+ */
+export async function checkRestored(host: Host, text: string): Promise<UnhealthyRestoration | undefined> {
+  const handover = handoverSchema.parse(JSON.parse(text))
+  requireSafeHost(host)
+  requireOwnKinds(host.layout)
+  const lock = await holdLock(host, LOCK_TIMEOUT_MS).catch(unlessLocked)
+  if (lock === undefined) return undefined
+  try {
+    return await checkLocked(host, handover)
+  } finally {
+    lock.release()
+  }
+}
+
+function unlessLocked(error: unknown): undefined {
+  if (toDeployError(error).code !== 'locked') throw error
+}
+
+async function checkLocked(host: Host, handover: Handover): Promise<UnhealthyRestoration | undefined> {
+  const { layout, grace } = host
+  if (pathExistsSync(layout.journal) || digestOf(layout) !== handover.installed) return undefined
+  // A healthy version is what everybody expects: nothing to say.
+  const log = { ...host.log, info: () => {} }
+  const problems = await findUnhealthy(handover.checks, { log, signal: grace.cancelled })
+  const complete = (report: LocalReport): LocalReport => withHealth(report, problems, handover)
+  const report = await completeLocalReport(host, handover, complete).catch(() => undefined)
+  const sentence = (report && restoredUnhealthy(report)) ?? `What was restored is not healthy. ${problems.join(' ')}`
+  return problems.length === 0 ? undefined : { sentence, report }
+}
+
+function withHealth(report: LocalReport, problems: readonly string[], { left_out: left }: Handover): LocalReport {
+  if (report.rollback === null) return report
+  const healthy = problems.length > 0 ? false : left > 0 ? null : true
+  return { ...report, rollback: { ...report.rollback, healthy, problems: [...report.rollback.problems, ...problems] } }
+}
+
+function digestOf({ installed }: Layout): string | null {
+  const text = readStateFileSync(installed)
+  return text === undefined ? null : createHash('sha256').update(text).digest('hex')
+}

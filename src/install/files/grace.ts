@@ -1,0 +1,42 @@
+import { setTimeout as startTimer } from 'node:timers'
+import { ArtifactError, DeploymentError } from '../../core/errors.ts'
+
+/** The runner sends SIGTERM 7.5 s after its SIGINT. All of it is over after 6 s, or is left to the post step. */
+const MS_AFTER_CANCEL = { comparing: 2500, restoring: 3500, reporting: 5000 } as const
+
+/** How long what follows a cancel may still take. Nothing in it is ever aborted without a cancel. */
+export interface Grace {
+  /** Aborted at once: for what can be done later. */
+  readonly cancelled: AbortSignal
+  /** For comparing restored files with their record. */
+  readonly comparing: AbortSignal
+  /** For restoring services. */
+  readonly restoring: AbortSignal
+  /** For the reports to the hub, and for deleting what nothing needs any more. */
+  readonly reporting: AbortSignal
+}
+
+export function startGrace(cancelled: AbortSignal, times: typeof MS_AFTER_CANCEL = MS_AFTER_CANCEL): Grace {
+  const late = new DeploymentError('cancelled', 'The run was cancelled, and there was no time left for this.')
+  const unanswered = new ArtifactError('timeout', 'The hub did not answer within the time that a cancelled run has.')
+  return {
+    cancelled,
+    comparing: abortLater(cancelled, times.comparing, late),
+    restoring: abortLater(cancelled, times.restoring, late),
+    reporting: abortLater(cancelled, times.reporting, unanswered),
+  }
+}
+
+/** Of a run that nobody can cancel. */
+export function endlessGrace(): Grace {
+  return startGrace(new AbortController().signal)
+}
+
+function abortLater(cancelled: AbortSignal, ms: number, reason: Error): AbortSignal {
+  const controller = new AbortController()
+  // Not referenced: it must not keep a process alive that has ended its work.
+  const start = (): void => void startTimer(() => controller.abort(reason), ms).unref()
+  if (cancelled.aborted) start()
+  else cancelled.addEventListener('abort', start, { once: true })
+  return controller.signal
+}
