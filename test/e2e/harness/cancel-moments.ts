@@ -1,10 +1,10 @@
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import type { Outcome } from '../../../src/core/outcome.ts'
 import { acquireLock } from '../../../src/install/host/lock.ts'
 import { serve } from '../../net/loopback-server.ts'
-import { type Asked, type CancelScene, type Contract, HANG, HANG_ON, hangingFile } from './cancel-scene.ts'
+import { type Asked, type CancelScene, type Contract, HANG, HANG_ON, isHanging } from './cancel-scene.ts'
 
 /** Whether the run is where it is to be cancelled, given its log so far. */
 export type IsThere = (log: string) => boolean
@@ -57,14 +57,18 @@ function stopped(arrange: Arrange, script: string): Pick<Moment, 'outcome' | 'ar
     outcome: 'rolled_back',
     async arrange(scene) {
       await arrange(scene, script)
-      return isHanging(scene)
+      return () => isHanging(scene)
     },
   }
 }
 
-function isHanging(scene: CancelScene): IsThere {
-  const file = hangingFile(scene)
-  return () => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n')
+/** Publishes 2.0.0 with these steps of the scene's part. */
+export async function publishSteps(
+  scene: CancelScene,
+  ...names: ('restart' | 'provision' | 'healthcheck')[]
+): Promise<void> {
+  const steps = { restart, provision, healthcheck: () => healthcheck(scene, 8) }
+  await publish(scene, ...names.map(name => steps[name](scene)))
 }
 
 async function publish(scene: CancelScene, ...steps: string[]): Promise<void> {
@@ -209,7 +213,7 @@ export const MOMENTS: readonly Moment[] = [
     async arrange(scene) {
       await publish(scene, restart(scene), healthcheck(scene, 8))
       scene.standIns.add('check', `if ${IS_NEW}; then exit 1; fi; if [ ! -e here ]; then ${HANG}; fi; echo fine`)
-      return isHanging(scene)
+      return () => isHanging(scene)
     },
   },
   ...inChild(
@@ -229,7 +233,7 @@ export const MOMENTS: readonly Moment[] = [
     async arrange(scene) {
       await leaveDeadRun(scene)
       scene.standIns.add('check', `if ${IS_OLD}; then ${once(HANG)}; fi; echo fine`)
-      return isHanging(scene)
+      return () => isHanging(scene)
     },
   },
   ...inChild(

@@ -5,6 +5,7 @@ import { buffer } from 'node:stream/consumers'
 import type { TestContext } from 'node:test'
 import type { ActionResult, ActionRun } from '../../../local/runner.ts'
 import { makeStandIns, type StandIns } from '../../install/services/stand-ins.ts'
+import { waitUntil } from '../../install/wait-until.ts'
 import { serve } from '../../net/loopback-server.ts'
 import { filesWith } from './changing-parts.ts'
 import { openHostStage, planWith, versionFiles } from './host-stage.ts'
@@ -56,6 +57,21 @@ export async function openCancelScene(t: TestContext, contract: Contract): Promi
 /** The file in which a stand-in's script notes its process as it begins to hang. */
 export function hangingFile({ standIns }: CancelScene): string {
   return join(standIns.bin, '../here')
+}
+
+/** Whether a stand-in's script has begun to hang. */
+export function isHanging(scene: CancelScene): boolean {
+  const file = hangingFile(scene)
+  return existsSync(file) && readFileSync(file, 'utf8').endsWith('\n')
+}
+
+/** A run that gets SIGINT as soon as a stand-in's script hangs. */
+export async function cancelledOnce(scene: CancelScene): Promise<ActionResult> {
+  const started = Promise.withResolvers<number>()
+  const run = scene.run({ onStart: started.resolve })
+  await waitUntil('a script hangs', () => isHanging(scene))
+  process.kill(await started.promise, 'SIGINT')
+  return await run
 }
 
 async function openArtifactScene(t: TestContext): Promise<CancelScene> {
