@@ -87,6 +87,7 @@ export function describeCall({ role, name, args, nth }: SystemCall, folders: Rea
   const timeless = placed
     .replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, '<id>')
     .replaceAll(/\.\d+\.<id>\.tmp/g, '.<tmp>')
+    .replaceAll(/[0-9a-f]{64}\.tree/g, '<record>.tree')
     .replaceAll(/\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z/g, '<time>')
     .replaceAll(/hub-deploy-\w{6}/g, 'hub-deploy-<random>')
     .replaceAll(/\d+</g, '<')
