@@ -21537,13 +21537,20 @@ function statIfPresentSync(path) {
 
 
 
+
+
+
 /** Follows no symlink and waits for no pipe. */
 const APPEND = external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_APPEND | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK;
 /** How far back to look for a line that a dead run has already written. */
 const TAIL_BYTES = 64 * 1024;
+const MAX_BYTES = 16 * 1024 * 1024;
+/** The file that is written, and those before it. */
+const MAX_FILES = 4;
 /**
- * Appends one line for a finished deployment, durably; it stays for ever. Does not repeat a line that is already there,
- * because the run died just after it. A line that a crash cut off does not damage the next.
+ * Appends one line for a finished deployment, durably. Does not repeat a line that is already there, because the run died
+ * just after it. A line that a crash cut off does not damage the next. A file of 16 MiB gets a name with the time, by one
+ * rename, and a new one begins; four files stay.
  */
 async function appendAudit({ layout, redact }, report) {
     const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id, run } = redactReport(report, redact);
@@ -21563,19 +21570,39 @@ async function appendAudit({ layout, redact }, report) {
         actor: run.actor,
         run_url: run.url,
     };
-    const text = JSON.stringify(line);
-    const fd = (0,external_node_fs_namespaceObject.openSync)(auditPath(layout), APPEND, 0o600);
+    const [path, text] = [auditPath(layout), JSON.stringify(line)];
+    if ((await appendLine(path, text)) === 'written')
+        return;
+    await rotate(layout);
+    await appendLine(path, text);
+}
+/** Writes nothing into a full file, unless it has the line already. */
+async function appendLine(path, text) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, APPEND, 0o600);
     try {
         const lines = readTail(fd).split('\n');
         if (lines.includes(text))
-            return;
+            return 'written';
+        if ((0,external_node_fs_namespaceObject.fstatSync)(fd).size >= MAX_BYTES)
+            return 'full';
         (0,external_node_fs_namespaceObject.writeFileSync)(fd, `${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
         await syncFile(fd);
+        return 'written';
     }
     finally {
         (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
+/** No name is used twice, so runs that rotate at once, or are killed, replace nothing. */
+async function rotate(layout) {
+    const time = new Date().toISOString().replaceAll(':', '-');
+    (0,external_node_fs_namespaceObject.renameSync)(auditPath(layout), (0,external_node_path_namespaceObject.join)(layout.own, `audit-${time}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}.jsonl`));
+    await syncDirectory(layout.own);
+    const rotated = (0,external_node_fs_namespaceObject.readdirSync)(layout.own).filter(name => ROTATED.test(name));
+    for (const name of rotated.toSorted().slice(0, 1 - MAX_FILES))
+        tryUnlinkSync((0,external_node_path_namespaceObject.join)(layout.own, name));
+}
+const ROTATED = /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/;
 function readTail(fd) {
     const { size } = (0,external_node_fs_namespaceObject.fstatSync)(fd);
     const tail = Buffer.alloc(Math.min(size, TAIL_BYTES));
@@ -21596,6 +21623,8 @@ const external_node_perf_hooks_namespaceObject = __WEBPACK_EXTERNAL_createRequir
 
 
 const MAX_WAITING = 200;
+/** In all, where only runs work that are refused before they could send anything. */
+const MAX_UNSENT = 400;
 const MAX_WAITING_DAYS = 30;
 const DAY_MS = 86_400_000;
 const OUTBOX_TIMEOUT_MS = 10_000;
@@ -21603,10 +21632,17 @@ const MAX_UNANSWERED = 2;
 /** In one warning. */
 const MAX_NAMED = 5;
 const schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
-/** Keeps a report that the hub has not accepted, for the next run that talks to the same address. */
-async function keepInOutbox({ layout, redact }, address, report) {
+/**
+ * Keeps a report that the hub has not accepted, for the next run that talks to the same address, which sends what waits
+ * and then drops what is too much. Runs that are refused early send nothing, so they drop it when 400 reports wait.
+ */
+async function keepInOutbox({ layout, log, redact }, address, report) {
     const text = JSON.stringify({ schema: 1, address, report: redactReport(report, redact) }, null, 2);
     await replaceFile(entryPath(layout, report), `${text}\n`);
+    if ((0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).length <= MAX_UNSENT)
+        return;
+    const silent = { layout, log: { ...log, warning: () => { } } };
+    dropOld({ layout, log }, readOutbox(silent), new Date(report.completed_at));
 }
 /** A report of this deployment that waits is not sent again. Never throws. */
 function removeFromOutbox(layout, report) {
@@ -21703,7 +21739,40 @@ function entryPath(layout, { started_at, deployment_id }) {
     return (0,external_node_path_namespaceObject.join)(layout.outbox, `${started_at.replaceAll(':', '-')}-${deployment_id}.json`);
 }
 
+;// CONCATENATED MODULE: ./build/install/reports/prune-reports.js
+
+
+
+const NAME = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+)\.json$/;
+const prune_reports_UUID = /(?:^|-)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+/**
+ * Removes the oldest local reports of the plugin, service or project that this one is about, until `keep` are left: never
+ * this one, even if the clock was set back, and no file that has another name than reports have. Never throws.
+ */
+function pruneReports(report, keep) {
+    const [folder, newest] = [(0,external_node_path_namespaceObject.dirname)(report), (0,external_node_path_namespaceObject.basename)(report)];
+    const others = namesIn(folder).filter(name => name !== newest && subjectOf(name) === subjectOf(newest));
+    const excess = others.length + 1 - Math.max(keep, 1);
+    if (excess <= 0)
+        return;
+    for (const name of others.toSorted().slice(0, excess))
+        tryUnlinkSync((0,external_node_path_namespaceObject.join)(folder, name));
+}
+/** Empty for a run that did not know what it was to deploy. */
+function subjectOf(name) {
+    return NAME.exec(name)?.[1]?.replace(prune_reports_UUID, '');
+}
+function namesIn(folder) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(folder);
+    }
+    catch {
+        return [];
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/reports/close.js
+
 
 
 
@@ -21738,6 +21807,8 @@ async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
         await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, address, unsent));
     const report = { ...unsent, reported };
     const reportPath = await orNote(failures, LOCAL_REPORT, () => written === undefined ? writeLocalReport(host, report) : rewriteLocalReport(host, written, report));
+    if (reportPath !== undefined && host.keepReports !== undefined)
+        pruneReports(reportPath, host.keepReports);
     await orNote(failures, 'the audit line', () => appendAudit(host, report));
     return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures) };
 }
@@ -24332,7 +24403,7 @@ function isFileAt(path, fd) {
 
 
 const MARK = '.takeover-';
-const MAX_BYTES = 64 * 1024;
+const lock_file_MAX_BYTES = 64 * 1024;
 const ownSchema = object({
     id: schemas_string().check(_regex(/^[0-9a-f-]{36}$/)),
     pid: schemas_int().check(_positive()),
@@ -24488,7 +24559,7 @@ function tryReadLock(path) {
 }
 function readIfPresentSync(path) {
     try {
-        const text = readSmallFileSync(path, MAX_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        const text = readSmallFileSync(path, lock_file_MAX_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
         if (text === undefined)
             throw notAFile(path);
         return text;
@@ -25300,6 +25371,7 @@ async function recoverBeforeRefusal(host, end) {
 
 
 
+
 /**
  * Runs a deployment on its host: lock, recovery of what a dead run left, the contract's flow, commit or rollback,
  * reports. However it ends, the host runs exactly the old version or exactly the new one, or the outcome says
@@ -25308,8 +25380,7 @@ async function recoverBeforeRefusal(host, end) {
 async function runDeployment(deployment, flow) {
     let locked;
     try {
-        await prepareHost(deployment.host, deployment.tools.log);
-        const checked = await flow.check();
+        const checked = await prepareAndCheck({ deployment, flow });
         locked = await lockHost(deployment);
         await locked.recover();
         return noteLeft(deployment, await runLocked(await locked.openSession(), checked, { deployment, flow }));
@@ -25327,12 +25398,25 @@ function noteLeft({ tools, layout }, ended) {
     const mayLeave = tools.signal.aborted && ended.report.outcome !== 'inconsistent';
     return { ...ended, isUnfinished: mayLeave && pathExistsSync(layout.journal) };
 }
+/** A run that is refused creates no project root. */
+async function prepareAndCheck({ deployment, flow }) {
+    const { host, tools } = deployment;
+    if (pathExistsSync(host.layout.root)) {
+        await prepareHost(host, tools.log);
+        return await flow.check();
+    }
+    requireSafeHost(host);
+    const checked = await flow.check();
+    await prepareHost(host, tools.log);
+    return checked;
+}
 /** Ends a run that has begun nothing. */
 async function refuse(deployment, thrown, locked) {
     const error = run_causeOf(deployment, thrown);
     const failed = failedEnd(deployment, error);
     const known = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed, locked);
-    return known instanceof UntouchableHostError
+    const isUntouched = known instanceof UntouchableHostError || !pathExistsSync(deployment.layout.root);
+    return isUntouched
         ? await concludeUntouched(deployment, { end: failed, error })
         : await run_conclude(deployment, { end: known, error });
 }
@@ -26474,7 +26558,7 @@ function startDeployment(request, tools, { transitions, facts, sender }) {
     };
 }
 /** The host below a project root. */
-function hostOf({ log, secrets, runner, flows, deploymentId, grace }, { projectRoot, allowSharedRoot, sender }) {
+function hostOf({ log, secrets, runner, flows, deploymentId, grace }, { projectRoot, allowSharedRoot, sender, keepReports }) {
     return {
         layout: layoutOf(projectRoot),
         allowSharedRoot,
@@ -26483,6 +26567,7 @@ function hostOf({ log, secrets, runner, flows, deploymentId, grace }, { projectR
         know: secrets.know,
         sender,
         grace,
+        keepReports,
         runUrl: runner.workflow.url,
         flows,
         runId: deploymentId,
@@ -30089,7 +30174,11 @@ function wasReplaced(layout, artifact) {
 /** Reads no more than the lines that contain the digest. */
 function wasAudited({ own }, { origin, sha256 }) {
     return auditFilesSync(own).some(name => {
-        const lines = readRegularFileSync((0,external_node_path_namespaceObject.join)(own, name)).split('\n');
+        const bytes = readRegularFileSync((0,external_node_path_namespaceObject.join)(own, name));
+        // Long before it is full, such a file takes much longer to divide into lines than to search.
+        if (!bytes.includes(sha256))
+            return false;
+        const lines = bytes.toString('utf8').split('\n');
         return lines.some(line => line.includes(sha256) && isSuccessOf(line, { origin, sha256 }));
     });
 }
@@ -30107,7 +30196,7 @@ function auditFilesSync(folder) {
 function readRegularFileSync(path) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
     try {
-        return (0,external_node_fs_namespaceObject.fstatSync)(fd).isFile() ? (0,external_node_fs_namespaceObject.readFileSync)(fd, 'utf8') : '';
+        return (0,external_node_fs_namespaceObject.fstatSync)(fd).isFile() ? (0,external_node_fs_namespaceObject.readFileSync)(fd) : Buffer.alloc(0);
     }
     finally {
         (0,external_node_fs_namespaceObject.closeSync)(fd);
@@ -30519,7 +30608,7 @@ class MarketplaceFlow {
  * the hub when there is a way to it (contract 4.3, rule 7). Creates no project root.
  */
 async function refuseDeployment(refused, tools) {
-    const { error, facts, projectRoot, allowSharedRoot, sender } = refused;
+    const { error, facts, projectRoot, sender } = refused;
     const record = createDeploymentRecord(facts, [{ state: 'pending', at: tools.now().toISOString() }], tools.secrets.know);
     const { code, message } = error;
     const end = buildEnd(tools.now(), { outcome: 'failed', error: { code, message, step: null } });
@@ -30529,7 +30618,7 @@ async function refuseDeployment(refused, tools) {
         const hub = { sender, log, redact: secrets.redact, grace };
         return { ...(await closeUntouched(hub, { record, end }, onKnown)), plannedSteps: [], error };
     }
-    const host = hostOf(tools, { projectRoot, allowSharedRoot, sender });
+    const host = hostOf(tools, { ...refused, projectRoot });
     const known = (await tryToPrepare(host)) ?? (await recoverBeforeRefusal(host, end));
     const closed = known instanceof UntouchableHostError
         ? await closeUntouched(host, { record, end: withReason(end, known) }, onKnown)
@@ -30577,6 +30666,7 @@ async function refuseRequest(request, error, tools) {
         facts: initialFacts(request, tools),
         projectRoot: request.dryRun === true ? undefined : request.projectRoot,
         allowSharedRoot: request.allowSharedRoot ?? false,
+        keepReports: request.keepReports,
         sender: isReal ? senderFor(request, tools) : undefined,
     };
     return await refuseDeployment(refusal, tools);
@@ -33489,6 +33579,7 @@ function readChoices(read) {
         allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
         redeploy: read.withDefault('redeploy', booleanSchema, false),
         keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
+        keepReports: read.withDefault('keep-reports', integerSchema(1, 100_000), 200),
         lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
         downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
     };
@@ -33506,7 +33597,7 @@ function readLimits(read) {
 
 ;// CONCATENATED MODULE: ./build/core/plan/settings.js
 
-const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
+const settings_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 /**
  * Parses lines `NAME=value`; a value ends with its line. Empty lines and lines that begin with `#` do not count.
  * Refuses a line without `=` or with another kind of name, a name given twice, and a value that no quoting makes every
@@ -33527,7 +33618,7 @@ function addLine(settings, line) {
     const equals = line.indexOf('=');
     const name = line.slice(0, Math.max(0, equals)).trim();
     const value = line.slice(equals + 1);
-    if (!NAME.test(name))
+    if (!settings_NAME.test(name))
         return 'must consist of lines NAME=value, found another';
     if (settings.has(name))
         return `must name ${name} only once, found it again`;
@@ -36303,6 +36394,7 @@ async function refuseProject(request, error, tools) {
         facts: deployment_initialFacts(request, tools),
         projectRoot: request.projectRoot,
         allowSharedRoot: request.allowSharedRoot ?? false,
+        keepReports: request.keepReports,
         sender: request.hostId === undefined ? undefined : refuse_senderFor(request, tools),
     };
     return await refuseDeployment(refusal, tools);

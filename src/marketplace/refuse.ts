@@ -23,6 +23,7 @@ export async function refuseRequest(
     facts: initialFacts(request, tools),
     projectRoot: request.dryRun === true ? undefined : request.projectRoot,
     allowSharedRoot: request.allowSharedRoot ?? false,
+    keepReports: request.keepReports,
     sender: isReal ? senderFor(request, tools) : undefined,
   }
   return await refuseDeployment(refusal, tools)

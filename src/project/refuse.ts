@@ -19,6 +19,7 @@ export async function refuseProject(
     facts: initialFacts(request, tools),
     projectRoot: request.projectRoot,
     allowSharedRoot: request.allowSharedRoot ?? false,
+    keepReports: request.keepReports,
     sender: request.hostId === undefined ? undefined : senderFor(request, tools),
   }
   return await refuseDeployment(refusal, tools)

@@ -52,6 +52,7 @@ function readChoices(read: InputReader) {
     allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
     redeploy: read.withDefault('redeploy', booleanSchema, false),
     keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
+    keepReports: read.withDefault('keep-reports', integerSchema(1, 100_000), 200),
     lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
     downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
   }

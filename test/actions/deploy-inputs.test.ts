@@ -72,6 +72,7 @@ describe('readDeployInputs', () => {
       allowDowngrade: false,
       dryRun: false,
       keepSnapshots: 3,
+      keepReports: 200,
       lockTimeoutMs: 300_000,
       downloadTimeoutMs: 900_000,
       maxArtifactBytes: 512 * 1024 ** 2,

@@ -49,6 +49,7 @@ export function requestOf(layout: Layout, more: Partial<HostRequest> = {}): Host
     allowSharedRoot: false,
     hostId: 'host-1',
     keepSnapshots: 3,
+    keepReports: 200,
     lockTimeoutMs: 0,
     keepPaths: [],
     settings: new Map(),

@@ -21,6 +21,7 @@ export function deployRequest({ hub, ...more }: TestRequest): DeployRequest {
     allowDowngrade: false,
     dryRun: false,
     keepSnapshots: 3,
+    keepReports: 200,
     lockTimeoutMs: 0,
     downloadTimeoutMs: 20_000,
     keepPaths: [],

@@ -114,12 +114,13 @@ export function startDeployment<State extends string>(
 /** Which host, as the operator names it, and the way to its hub, if there is one. */
 export interface HostAddress extends Pick<HostRequest, 'projectRoot' | 'allowSharedRoot'> {
   readonly sender: ReportSender | undefined
+  readonly keepReports?: number | undefined
 }
 
 /** The host below a project root. */
 export function hostOf(
   { log, secrets, runner, flows, deploymentId, grace }: Omit<DeploymentTools, 'wires' | 'observer' | 'signal' | 'now'>,
-  { projectRoot, allowSharedRoot, sender }: HostAddress,
+  { projectRoot, allowSharedRoot, sender, keepReports }: HostAddress,
 ): Host {
   return {
     layout: layoutOf(projectRoot),
@@ -129,6 +130,7 @@ export function hostOf(
     know: secrets.know,
     sender,
     grace,
+    keepReports,
     runUrl: runner.workflow.url,
     flows,
     runId: deploymentId,

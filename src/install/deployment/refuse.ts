@@ -17,6 +17,8 @@ export interface Refusal {
   /** Undefined when the host must not be touched, or is not known. */
   projectRoot: string | undefined
   allowSharedRoot: boolean
+  /** Undefined when it is not known. */
+  keepReports: number | undefined
   /** Undefined when the hub must not get a report, or cannot be reached with these inputs. */
   sender: ReportSender | undefined
 }
@@ -26,7 +28,7 @@ export interface Refusal {
  * the hub when there is a way to it (contract 4.3, rule 7). Creates no project root.
  */
 export async function refuseDeployment(refused: Refusal, tools: DeploymentTools): Promise<EndedDeployment> {
-  const { error, facts, projectRoot, allowSharedRoot, sender } = refused
+  const { error, facts, projectRoot, sender } = refused
   const record = createDeploymentRecord(
     facts,
     [{ state: 'pending', at: tools.now().toISOString() }],
@@ -40,7 +42,7 @@ export async function refuseDeployment(refused: Refusal, tools: DeploymentTools)
     const hub = { sender, log, redact: secrets.redact, grace }
     return { ...(await closeUntouched(hub, { record, end }, onKnown)), plannedSteps: [], error }
   }
-  const host = hostOf(tools, { projectRoot, allowSharedRoot, sender })
+  const host = hostOf(tools, { ...refused, projectRoot })
   const known = (await tryToPrepare(host)) ?? (await recoverBeforeRefusal(host, end))
   const closed =
     known instanceof UntouchableHostError

@@ -3,6 +3,7 @@ import { isSystemError, toHostError } from '../files/system-errors.ts'
 import { hearSignals } from '../files/time-slice.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import type { Installation } from '../host/installed.ts'
+import { requireSafeHost } from '../host/ownership.ts'
 import { prepareHost } from '../host/readiness.ts'
 import { UntouchableHostError } from '../host/untouchable-host.ts'
 import { closeDeployment, closeUntouched } from '../reports/close.ts'
@@ -39,8 +40,7 @@ export async function runDeployment<Checked>(
 ): Promise<EndedDeployment> {
   let locked: LockedHost | undefined
   try {
-    await prepareHost(deployment.host, deployment.tools.log)
-    const checked = await flow.check()
+    const checked = await prepareAndCheck({ deployment, flow })
     locked = await lockHost(deployment)
     await locked.recover()
     return noteLeft(deployment, await runLocked(await locked.openSession(), checked, { deployment, flow }))
@@ -58,6 +58,19 @@ function noteLeft({ tools, layout }: RunningDeployment, ended: EndedDeployment):
   return { ...ended, isUnfinished: mayLeave && pathExistsSync(layout.journal) }
 }
 
+/** A run that is refused creates no project root. */
+async function prepareAndCheck<Checked>({ deployment, flow }: Running<Checked>): Promise<Checked> {
+  const { host, tools } = deployment
+  if (pathExistsSync(host.layout.root)) {
+    await prepareHost(host, tools.log)
+    return await flow.check()
+  }
+  requireSafeHost(host)
+  const checked = await flow.check()
+  await prepareHost(host, tools.log)
+  return checked
+}
+
 /** Ends a run that has begun nothing. */
 async function refuse(
   deployment: RunningDeployment,
@@ -67,7 +80,8 @@ async function refuse(
   const error = causeOf(deployment, thrown)
   const failed = failedEnd(deployment, error)
   const known = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed, locked)
-  return known instanceof UntouchableHostError
+  const isUntouched = known instanceof UntouchableHostError || !pathExistsSync(deployment.layout.root)
+  return isUntouched
     ? await concludeUntouched(deployment, { end: failed, error })
     : await conclude(deployment, { end: known, error })
 }

@@ -1,6 +1,9 @@
-import { closeSync, constants, fstatSync, openSync, readSync, writeFileSync } from 'node:fs'
-import { syncFile } from '../files/durable-files.ts'
-import { auditPath } from '../host/layout.ts'
+import { randomUUID } from 'node:crypto'
+import { closeSync, constants, fstatSync, openSync, readdirSync, readSync, renameSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { syncDirectory, syncFile } from '../files/durable-files.ts'
+import { tryUnlinkSync } from '../files/remove-tree.ts'
+import { auditPath, type Layout } from '../host/layout.ts'
 import { type LocalReport, type ReportFolder, redactReport } from './local-report.ts'
 
 /** Follows no symlink and waits for no pipe. */
@@ -8,9 +11,14 @@ const APPEND = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | const
 /** How far back to look for a line that a dead run has already written. */
 const TAIL_BYTES = 64 * 1024
 
+const MAX_BYTES = 16 * 1024 * 1024
+/** The file that is written, and those before it. */
+const MAX_FILES = 4
+
 /**
- * Appends one line for a finished deployment, durably; it stays for ever. Does not repeat a line that is already there,
- * because the run died just after it. A line that a crash cut off does not damage the next.
+ * Appends one line for a finished deployment, durably. Does not repeat a line that is already there, because the run died
+ * just after it. A line that a crash cut off does not damage the next. A file of 16 MiB gets a name with the time, by one
+ * rename, and a new one begins; four files stay.
  */
 export async function appendAudit({ layout, redact }: ReportFolder, report: LocalReport): Promise<void> {
   const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id, run } =
@@ -31,17 +39,37 @@ export async function appendAudit({ layout, redact }: ReportFolder, report: Loca
     actor: run.actor,
     run_url: run.url,
   }
-  const text = JSON.stringify(line)
-  const fd = openSync(auditPath(layout), APPEND, 0o600)
+  const [path, text] = [auditPath(layout), JSON.stringify(line)]
+  if ((await appendLine(path, text)) === 'written') return
+  await rotate(layout)
+  await appendLine(path, text)
+}
+
+/** Writes nothing into a full file, unless it has the line already. */
+async function appendLine(path: string, text: string): Promise<'written' | 'full'> {
+  const fd = openSync(path, APPEND, 0o600)
   try {
     const lines = readTail(fd).split('\n')
-    if (lines.includes(text)) return
+    if (lines.includes(text)) return 'written'
+    if (fstatSync(fd).size >= MAX_BYTES) return 'full'
     writeFileSync(fd, `${lines.at(-1) === '' ? '' : '\n'}${text}\n`)
     await syncFile(fd)
+    return 'written'
   } finally {
     closeSync(fd)
   }
 }
+
+/** No name is used twice, so runs that rotate at once, or are killed, replace nothing. */
+async function rotate(layout: Layout): Promise<void> {
+  const time = new Date().toISOString().replaceAll(':', '-')
+  renameSync(auditPath(layout), join(layout.own, `audit-${time}-${randomUUID().slice(0, 8)}.jsonl`))
+  await syncDirectory(layout.own)
+  const rotated = readdirSync(layout.own).filter(name => ROTATED.test(name))
+  for (const name of rotated.toSorted().slice(0, 1 - MAX_FILES)) tryUnlinkSync(join(layout.own, name))
+}
+
+const ROTATED = /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/
 
 function readTail(fd: number): string {
   const { size } = fstatSync(fd)

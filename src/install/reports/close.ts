@@ -15,6 +15,7 @@ import {
   writeLocalReport,
 } from './local-report.ts'
 import { type Delivery, keepInOutbox, type ReportSender, removeFromOutbox } from './outbox.ts'
+import { pruneReports } from './prune-reports.ts'
 import { runningAfter } from './running-version.ts'
 
 /** A deployment that is over and not reported yet. */
@@ -77,6 +78,7 @@ export async function closeDeployment(
   const reportPath = await orNote(failures, LOCAL_REPORT, () =>
     written === undefined ? writeLocalReport(host, report) : rewriteLocalReport(host, written, report),
   )
+  if (reportPath !== undefined && host.keepReports !== undefined) pruneReports(reportPath, host.keepReports)
   await orNote(failures, 'the audit line', () => appendAudit(host, report))
   return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures) }
 }

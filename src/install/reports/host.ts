@@ -19,6 +19,8 @@ export interface Host extends HostAccess {
   readonly sender: ReportSender | undefined
   /** What a cancel leaves time for. A report that was not sent by then waits in the outbox. */
   readonly grace: Grace
+  /** Local reports to keep of each plugin, service or project; where nobody says, none is removed. */
+  readonly keepReports?: number | undefined
   /** The workflow run, which the lock names while it holds the host. */
   readonly runUrl: string | null
   readonly flows: Flows

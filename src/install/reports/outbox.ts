@@ -9,16 +9,11 @@ import { toHostError } from '../files/system-errors.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import type { Layout } from '../host/layout.ts'
 import { readStateFileSync } from '../host/state-file.ts'
-import {
-  findAccepted,
-  type LocalReport,
-  localReportSchema,
-  noteAccepted,
-  type ReportFolder,
-  redactReport,
-} from './local-report.ts'
+import { findAccepted, type LocalReport, localReportSchema, noteAccepted, redactReport } from './local-report.ts'
 
 const MAX_WAITING = 200
+/** In all, where only runs work that are refused before they could send anything. */
+const MAX_UNSENT = 400
 const MAX_WAITING_DAYS = 30
 const DAY_MS = 86_400_000
 const OUTBOX_TIMEOUT_MS = 10_000
@@ -53,14 +48,20 @@ export interface ReportLimits {
   readonly signal?: AbortSignal | undefined
 }
 
-/** Keeps a report that the hub has not accepted, for the next run that talks to the same address. */
+/**
+ * Keeps a report that the hub has not accepted, for the next run that talks to the same address, which sends what waits
+ * and then drops what is too much. Runs that are refused early send nothing, so they drop it when 400 reports wait.
+ */
 export async function keepInOutbox(
-  { layout, redact }: ReportFolder,
+  { layout, log, redact }: Omit<Outbox, 'sender'>,
   address: string,
   report: LocalReport,
 ): Promise<void> {
   const text = JSON.stringify({ schema: 1, address, report: redactReport(report, redact) }, null, 2)
   await replaceFile(entryPath(layout, report), `${text}\n`)
+  if (readdirSync(layout.outbox).length <= MAX_UNSENT) return
+  const silent = { layout, log: { ...log, warning: () => {} } }
+  dropOld({ layout, log }, readOutbox(silent), new Date(report.completed_at))
 }
 
 /** A report of this deployment that waits is not sent again. Never throws. */
@@ -144,7 +145,7 @@ function logDelivery(log: Log, { started_at }: LocalReport, delivery: Delivery):
 }
 
 /** Oldest first. What is not a report of ours stays where it is. */
-function readOutbox({ layout, log }: Outbox): Waiting[] {
+function readOutbox({ layout, log }: Pick<Outbox, 'layout' | 'log'>): Waiting[] {
   const names = readdirSync(layout.outbox).filter(name => name.endsWith('.json'))
   const entries = names.sort().map(name => readWaiting(join(layout.outbox, name)))
   const foreign = entries.flatMap(entry => (typeof entry === 'string' ? [entry] : []))
@@ -164,7 +165,7 @@ function readWaiting(path: string): Waiting | string {
   }
 }
 
-function dropOld({ layout, log }: Outbox, waiting: readonly Waiting[], now: Date): void {
+function dropOld({ layout, log }: Pick<Outbox, 'layout' | 'log'>, waiting: readonly Waiting[], now: Date): void {
   const left = waiting.filter(({ path }) => pathExistsSync(path))
   const byAddress = Map.groupBy(left, ({ address }) => address)
   const excess = new Set([...byAddress.values()].flatMap(entries => entries.slice(0, -MAX_WAITING)))

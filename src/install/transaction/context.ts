@@ -12,6 +12,7 @@ export interface HostRequest {
   allowSharedRoot: boolean
   hostId: string
   keepSnapshots: number
+  keepReports: number
   lockTimeoutMs: number
   keepPaths: readonly string[]
   /** Whether it may replace what another plugin, service or project installed. */

@@ -1,11 +1,56 @@
 import assert from 'node:assert/strict'
-import { readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { auditPath } from '../../../src/install/host/layout.ts'
+import { auditPath, type Layout } from '../../../src/install/host/layout.ts'
 import { appendAudit } from '../../../src/install/reports/audit.ts'
+import { wasReplaced } from '../../../src/install/reports/replaced-artifact.ts'
 import { hostOf } from '../prepared-deployment.ts'
 import { prepareTemporaryHost, reportOf } from '../prepared-host.ts'
+
+const MAX_BYTES = 16 * 1024 * 1024
+
+function auditFiles({ own }: Layout): string[] {
+  return readdirSync(own).filter(name => name.startsWith('audit'))
+}
+
+describe('the audit log', () => {
+  it('begins a new file at 16 MiB, keeps four, and loses no line but those of the oldest', async t => {
+    const layout = await prepareTemporaryHost(t)
+    for (let file = 1; file <= 6; file++) {
+      writeFileSync(auditPath(layout), `{"file":${file}}\n`.padEnd(MAX_BYTES, '\n'))
+      await appendAudit(hostOf(layout), reportOf({ version: `${file}.0.0` }))
+    }
+    const rotated = auditFiles(layout).filter(name => name !== 'audit.jsonl')
+    assert.match(rotated[0] ?? '', /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/)
+    const first = rotated.map(name => readFileSync(join(layout.own, name), 'utf8').split('\n', 1)[0])
+    assert.deepEqual(first.toSorted(), ['{"file":4}', '{"file":5}', '{"file":6}'])
+    const lines = readFileSync(auditPath(layout), 'utf8').trim().split('\n')
+    assert.deepEqual(
+      lines.map(line => JSON.parse(line).version),
+      ['6.0.0'],
+    )
+  })
+
+  it('does not begin a new file to repeat a line of a full one', async t => {
+    const layout = await prepareTemporaryHost(t)
+    await appendAudit(hostOf(layout), reportOf())
+    const line = readFileSync(auditPath(layout), 'utf8')
+    writeFileSync(auditPath(layout), `${'\n'.repeat(MAX_BYTES)}${line}`)
+    await appendAudit(hostOf(layout), reportOf())
+    assert.deepEqual(auditFiles(layout), ['audit.jsonl'])
+  })
+
+  it('still knows an artifact of a file that was rotated away', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const sha256 = 'cd'.repeat(32)
+    await appendAudit(hostOf(layout), reportOf({ artifact_sha256: sha256 }))
+    writeFileSync(auditPath(layout), '\n'.repeat(MAX_BYTES), { flag: 'a' })
+    await appendAudit(hostOf(layout), reportOf())
+    assert.equal(auditFiles(layout).length, 2)
+    assert.equal(wasReplaced(layout, { origin: { contract: 'marketplace', slug: 'greeter' }, sha256 }), true)
+  })
+})
 
 describe('appendAudit', () => {
   it('neither repeats a line nor continues one that was cut off', async t => {

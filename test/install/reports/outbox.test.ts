@@ -23,11 +23,25 @@ describe('keepInOutbox', () => {
     const layout = await prepareTemporaryHost(t)
     const error = { code: 'network' as const, message: 'key hunter22 was refused', step: null }
     const redact = (text: string): string => text.replaceAll('hunter22', '***')
-    await keepInOutbox({ layout, redact }, HERE, reportOf({ error }))
+    await keepInOutbox({ ...hostOf(layout), redact }, HERE, reportOf({ error }))
     const [name] = readdirSync(layout.outbox)
     const path = join(layout.outbox, name as string)
     assert.equal(statSync(path).mode & 0o777, 0o600)
     assert.doesNotMatch(readFileSync(path, 'utf8'), /hunter22/)
+  })
+
+  it('does not fill the disk where every run is refused before it sends anything, and says once what it drops', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const host = { ...hostOf(layout), log: collectLog() }
+    const timeOf = (index: number) => new Date(NOW.getTime() + index * 1000).toISOString()
+    for (let index = 0; index < 401; index++) {
+      const at = timeOf(index)
+      await keepInOutbox(host, HERE, reportOf({ started_at: at, completed_at: at }))
+    }
+    const names = readdirSync(layout.outbox).toSorted()
+    assert.deepEqual([names.length, names[0]?.slice(0, 19)], [200, timeOf(201).slice(0, 19).replaceAll(':', '-')])
+    assert.deepEqual(host.log.lines.length, 1)
+    assert.match(host.log.lines[0] ?? '', /Dropped from the outbox .* 201 reports/)
   })
 })
 

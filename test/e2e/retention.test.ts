@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { lstatSync, readdirSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { performance } from 'node:perf_hooks'
+import { after, before, describe, it } from 'node:test'
+import { copyBuild } from './harness/host-copy.ts'
+import { onceInLog, signal } from './harness/processes.ts'
+import { type Random, randomFrom } from './harness/random.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './harness/stage.ts'
+
+/** `DEPLOYMENTS=5000` prints what each folder holds and how long a run takes, every 500 runs. */
+const DEPLOYMENTS = Number(process.env['DEPLOYMENTS'] ?? (process.env['CI'] === 'true' ? 40 : 12))
+const KEEP = { 'keep-reports': '2', 'keep-snapshots': '1' }
+/** Of two parts, with the next version of one of them staged, or snapshotted and not pruned yet, where a run was killed. */
+const MOST: Record<string, number> = {
+  '.': 14,
+  reports: 2 * 2,
+  outbox: 1,
+  trees: 2 * (1 + 1) + 1,
+  staging: 2 + 2 * 5,
+  snapshots: 4 + 2 * 5 + 5,
+  'installed.json, KiB': 8,
+}
+
+let stage: Stage
+let repository: string
+before(async () => {
+  stage = await openStage()
+  repository = copyBuild(stage)
+  for (const version of ['1.0.0', '2.0.0', '3.0.0']) {
+    await stage.publish(version, pluginFiles(version))
+    await stage.publish(version, { 'run.sh': `echo ${version}\n` }, { kind: 'service', slug: 'clock' })
+  }
+})
+after(() => stage.close())
+
+/** One run of a plugin or a service: mostly a success, sometimes one that fails, is killed, or is refused. */
+async function deployOnce(random: Random): Promise<void> {
+  const isPlugin = random.below(2) === 0
+  stage.writePlan(isPlugin ? PLUGIN_PLAN : SERVICE_PLAN)
+  const inputs = { ...KEEP, slug: isPlugin ? 'greeter' : 'clock', kind: isPlugin ? 'plugin' : 'service' }
+  const version = random.pick(['1.0.0', '2.0.0', '3.0.0', '9.9.9'])
+  switch (random.below(8)) {
+    case 0:
+      return void (await stage.deploy({ ...inputs, version }, { repository, ...killed('installing') }))
+    case 1:
+      return void (await stage.deploy({ ...inputs, version: 'not a version' }, { repository }))
+    default:
+      return void (await stage.deploy({ ...inputs, version }, { repository }))
+  }
+}
+
+const killed = (state: string) => onceInLog(state, pid => signal(pid, 'SIGKILL'))
+
+/** How many files and folders there are in each folder that a run writes to, and the bytes that may grow. */
+function fill(): Record<string, number> {
+  const own = join(stage.root, '.hub-deploy')
+  const folders = ['.', 'reports', 'outbox', 'trees', 'staging', 'snapshots']
+  const counts = folders.map(folder => [folder, countBelow(join(own, folder), folder !== '.')] as const)
+  return {
+    ...Object.fromEntries(counts),
+    'installed.json, KiB': Math.ceil(
+      (statSync(join(own, 'installed.json'), { throwIfNoEntry: false })?.size ?? 0) / 1024,
+    ),
+  }
+}
+
+function countBelow(path: string, isDeep: boolean): number {
+  const names = readdirSync(path)
+  const deeper = isDeep ? names.filter(name => lstatSync(join(path, name)).isDirectory()) : []
+  return names.length + deeper.reduce((sum, name) => sum + countBelow(join(path, name), true), 0)
+}
+
+describe('a host after many deployments', () => {
+  it('has no more files of this action than those of its versions and of the reports that it keeps', async t => {
+    const seed = process.env['RETENTION_SEED'] ?? randomUUID()
+    t.diagnostic(`RETENTION_SEED=${seed}`)
+    const random = randomFrom(seed)
+    const most: Record<string, number> = {}
+    let began = performance.now()
+    for (let run = 1; run <= DEPLOYMENTS; run++) {
+      await deployOnce(random)
+      if (run % 500 === 0) {
+        t.diagnostic(`${run}: ${((performance.now() - began) / 500).toFixed(0)} ms a run, ${JSON.stringify(fill())}`)
+        began = performance.now()
+      }
+      for (const [folder, count] of Object.entries(fill())) most[folder] = Math.max(most[folder] ?? 0, count)
+    }
+    const exceeded = Object.entries(most).filter(([folder, count]) => count > (MOST[folder] ?? 0))
+    assert.deepEqual(exceeded, [])
+  })
+})
