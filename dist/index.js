@@ -18409,6 +18409,44 @@ function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
     }
     return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest);
 }
+/**
+ * Looks up single items of a version's record, which costs a tenth of reading all of them; undefined where it has no
+ * record. Throws as `readTreeRecord` does, before anything is looked up.
+ */
+function openTreeRecord(layout, identity) {
+    const { tree_record: record } = identity;
+    if (record === undefined) {
+        const items = readTreeRecord(layout, identity);
+        const found = items && new Map([...items].map(item => [item.path, item]));
+        return found && (path => found.get(path));
+    }
+    const fd = tree_record_openIfPresentSync(treeRecordPath(layout, record));
+    return fd === undefined ? undefined : findIn(readWholeRecord(fd, record));
+}
+function findIn({ text, recordedAt }) {
+    return path => {
+        const end = text.indexOf(`\t${quote(path)}\n`);
+        if (end === -1)
+            return undefined;
+        const start = text.lastIndexOf('\n', end) + 1;
+        return parseLine(text.toString('utf8', start, text.indexOf('\n', end)), recordedAt);
+    };
+}
+/** Closes the descriptor. */
+function readWholeRecord(fd, name) {
+    try {
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
+        if (!stat.isFile())
+            throw new TreeRecordDamage('it is no regular file');
+        const text = (0,external_node_fs_namespaceObject.readFileSync)(fd);
+        if ((0,external_node_crypto_namespaceObject.hash)('sha256', text) !== name)
+            throw new TreeRecordDamage('its content does not have the digest of its name');
+        return { text, recordedAt: stat.mtimeNs };
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
 /** Where the record of a version is. */
 function recordPath(layout, { tree_digest, tree_record }) {
     return tree_record === undefined ? earlierRecordPath(layout, tree_digest ?? '') : treeRecordPath(layout, tree_record);
@@ -30123,10 +30161,10 @@ async function signForHost(plugin, secret) {
  * false where that cannot be known without the artifact.
  */
 async function isSignedForHost(plugin, secret) {
-    const { installed, pluginYaml, files } = plugin;
+    const { installed, pluginYaml, find } = plugin;
     if (!needsPluginSig(pluginYaml))
         return true;
-    const sha256 = files.get('plugin.sig');
+    const sha256 = find('plugin.sig')?.sha256;
     if (secret === undefined) {
         if (sha256 === undefined)
             noticeUnsigned(plugin);
@@ -30236,11 +30274,15 @@ async function findIntactTree(deployment, { place, installed }, { origin, sha256
         return undefined;
     if (!isSameList(installed.keep_paths, deployment.request.keepPaths))
         return undefined;
-    const files = orIfUnreadable(undefined, () => readRecordedFiles(deployment, installed));
-    if (files === undefined || !(await isIntact(deployment, place)))
+    const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
+    if (find === undefined || !(await isIntact(deployment, place)))
         return undefined;
-    const tree = { identity: identityOf(installed), files, pluginYaml: undefined };
+    const tree = { identity: identityOf(installed), find, pluginYaml: undefined };
     return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
+}
+/** Whether such a tree has a regular file. */
+function hasRegularFile({ find }, path) {
+    return (find(path)?.kind ?? 'link') !== 'link';
 }
 /** A part as one that stays in its place, if its new tree is what is installed there, with nothing missing or changed. */
 async function keepIfIntact(deployment, part, origin) {
@@ -30257,15 +30299,6 @@ async function keepIfIntact(deployment, part, origin) {
 async function isIntact(deployment, place) {
     const drift = await deployment.drift.of(place);
     return drift?.removed.length === 0 && drift.changed.length === 0;
-}
-function readRecordedFiles({ layout }, installed) {
-    const record = readTreeRecord(layout, installed);
-    if (record === undefined)
-        return undefined;
-    const files = new Map();
-    for (const { path, kind, sha256 = 'link' } of record)
-        files.set(path, kind === 'link' ? kind : sha256);
-    return files;
 }
 /** Whether a record lists the files, modes and symlinks of this part, and no other. */
 function isRecordedTree({ layout, request }, part, installed) {
@@ -30291,14 +30324,14 @@ async function withPluginYaml({ layout, request, tools }, place, tree) {
     // A kept one is the host's own, and its record says nothing about the artifact's.
     if (keepPaths.includes(PLUGIN_YAML))
         return undefined;
-    if (!tree.files.has(PLUGIN_YAML))
+    if (tree.find(PLUGIN_YAML) === undefined)
         return tree;
     const installed = installPath(layout, place);
     try {
-        const pluginYaml = readRecordedYaml(installed, tree.files);
+        const pluginYaml = readRecordedYaml(installed, tree.find);
         if (pluginYaml === undefined)
             return undefined;
-        const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, files: tree.files };
+        const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, find: tree.find };
         return (await isSignedForHost(plugin, pluginSecretKey)) ? { ...tree, pluginYaml } : undefined;
     }
     catch (error) {
@@ -30308,9 +30341,10 @@ async function withPluginYaml({ layout, request, tools }, place, tree) {
     }
 }
 /** Undefined unless its bytes, as they are read here, are those of the record. */
-function readRecordedYaml(installed, files) {
+function readRecordedYaml(installed, find) {
     const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-    return text !== undefined && files.get(PLUGIN_YAML) === (0,external_node_crypto_namespaceObject.hash)('sha256', text) ? parsePluginYaml(text) : undefined;
+    const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    return isRecorded ? parsePluginYaml(text) : undefined;
 }
 /** A record that cannot be used is as good as none here: before the tree is replaced, a warning names it. */
 function orIfUnreadable(otherwise, read) {
@@ -30469,7 +30503,7 @@ async function buildPart(deployment, extracted) {
     const part = { ...previous.place, version, artifactSha256: verified.sha256, environment, previous };
     const { keepPaths } = deployment.request;
     if ('identity' in content) {
-        bindToFiles(plan, path => (content.files.get(path) ?? 'link') !== 'link', keepPaths);
+        bindToFiles(plan, path => hasRegularFile(content, path), keepPaths);
         noticeNoSigning(deployment);
         return { ...part, intact: content.identity };
     }
@@ -34916,6 +34950,7 @@ function hasPluginYaml({ files, symlinks }) {
 
 
 
+
 /**
  * Binds the plan in the artifact to its manifest, its files and what this host can do; signs plugins for this host.
  * Throws PlanError `invalid_plan`, ConfigError `invalid_host_config`, ArtifactError `not_a_plugin`, DeploymentError
@@ -34992,7 +35027,8 @@ function fileTestOf(manifest, { installed, tree }) {
     if (installed !== undefined) {
         return from => {
             const [shelf, id, ...path] = from.split('/');
-            return (installed.get(`${shelf}/${id}`)?.files.get(path.join('/')) ?? 'link') !== 'link';
+            const tree = installed.get(`${shelf}/${id}`);
+            return tree !== undefined && hasRegularFile(tree, path.join('/'));
         };
     }
     const files = new Set(tree.files.map(({ path }) => path));

@@ -18,7 +18,7 @@ import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import { checkHost } from '../install/host/readiness.ts'
 import { signForHost } from '../install/host/sign-for-host.ts'
 import { wasReplaced } from '../install/reports/replaced-artifact.ts'
-import { findIntactTree, type IntactTree, keepIfIntact } from '../install/steps/intact-part.ts'
+import { findIntactTree, hasRegularFile, type IntactTree, keepIfIntact } from '../install/steps/intact-part.ts'
 import type { Part, PartTree } from '../install/steps/part.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { type ArtifactDeployment, originOf } from './deployment.ts'
@@ -159,7 +159,7 @@ async function buildPart(deployment: ArtifactDeployment, extracted: ExtractedVer
   const part = { ...previous.place, version, artifactSha256: verified.sha256, environment, previous }
   const { keepPaths } = deployment.request
   if ('identity' in content) {
-    bindToFiles(plan, path => (content.files.get(path) ?? 'link') !== 'link', keepPaths)
+    bindToFiles(plan, path => hasRegularFile(content, path), keepPaths)
     noticeNoSigning(deployment)
     return { ...part, intact: content.identity }
   }

@@ -9,6 +9,7 @@ import { verifyServiceNames } from '../core/plan/service-names.ts'
 import type { Place } from '../install/host/layout.ts'
 import { verifyProjectPlace } from '../install/host/previous-install.ts'
 import { checkHost } from '../install/host/readiness.ts'
+import { hasRegularFile } from '../install/steps/intact-part.ts'
 import type { InstalledPart, Part } from '../install/steps/part.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { BUNDLED_PLAN, readBundledPlan } from './bundled-plan.ts'
@@ -115,7 +116,8 @@ function fileTestOf(manifest: Manifest, { installed, tree }: ExtractedProject): 
   if (installed !== undefined) {
     return from => {
       const [shelf, id, ...path] = from.split('/')
-      return (installed.get(`${shelf}/${id}`)?.files.get(path.join('/')) ?? 'link') !== 'link'
+      const tree = installed.get(`${shelf}/${id}`)
+      return tree !== undefined && hasRegularFile(tree, path.join('/'))
     }
   }
   const files = new Set(tree.files.map(({ path }) => path))

@@ -6,6 +6,7 @@ import type { ExtractedTree } from '../files/extracted-tree.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { buildPluginSig, isCovered, needsPluginSig, type StagedPlugin } from './plugin-sig.ts'
+import type { FindRecorded } from './tree-record.ts'
 
 export interface PluginToSign extends StagedPlugin {
   tree: Pick<ExtractedTree, 'files' | 'symlinks'>
@@ -39,8 +40,8 @@ export async function signForHost(plugin: PluginToSign, secret: string | undefin
 
 /** An installed plugin, which has the files that were recorded. */
 export type InstalledPlugin = Pick<PluginToSign, 'id' | 'installed' | 'pluginYaml' | 'keepPaths' | 'log'> & {
-  /** The digests of its files by path. */
-  readonly files: ReadonlyMap<string, string>
+  /** What was recorded of its files. */
+  readonly find: FindRecorded
 }
 
 /**
@@ -48,9 +49,9 @@ export type InstalledPlugin = Pick<PluginToSign, 'id' | 'installed' | 'pluginYam
  * false where that cannot be known without the artifact.
  */
 export async function isSignedForHost(plugin: InstalledPlugin, secret: string | undefined): Promise<boolean> {
-  const { installed, pluginYaml, files } = plugin
+  const { installed, pluginYaml, find } = plugin
   if (!needsPluginSig(pluginYaml)) return true
-  const sha256 = files.get('plugin.sig')
+  const sha256 = find('plugin.sig')?.sha256
   if (secret === undefined) {
     if (sha256 === undefined) noticeUnsigned(plugin)
     return sha256 === undefined

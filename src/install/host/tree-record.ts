@@ -1,10 +1,11 @@
-import { createHash, type Hash } from 'node:crypto'
+import { createHash, type Hash, hash } from 'node:crypto'
 import {
   closeSync,
   constants,
   fstatSync,
   openSync,
   readdirSync,
+  readFileSync,
   readSync,
   renameSync,
   unlinkSync,
@@ -175,6 +176,46 @@ export function readTreeRecord(
     return fd === undefined ? undefined : readItems(fd, record)
   }
   return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest)
+}
+
+/** Finds a recorded item by its path. */
+export type FindRecorded = (path: string) => RecordedItem | undefined
+
+/**
+ * Looks up single items of a version's record, which costs a tenth of reading all of them; undefined where it has no
+ * record. Throws as `readTreeRecord` does, before anything is looked up.
+ */
+export function openTreeRecord(layout: Layout, identity: TreeIdentity): FindRecorded | undefined {
+  const { tree_record: record } = identity
+  if (record === undefined) {
+    const items = readTreeRecord(layout, identity)
+    const found = items && new Map([...items].map(item => [item.path, item]))
+    return found && (path => found.get(path))
+  }
+  const fd = openIfPresentSync(treeRecordPath(layout, record))
+  return fd === undefined ? undefined : findIn(readWholeRecord(fd, record))
+}
+
+function findIn({ text, recordedAt }: { readonly text: Buffer; readonly recordedAt: bigint }): FindRecorded {
+  return path => {
+    const end = text.indexOf(`\t${quote(path)}\n`)
+    if (end === -1) return undefined
+    const start = text.lastIndexOf('\n', end) + 1
+    return parseLine(text.toString('utf8', start, text.indexOf('\n', end)), recordedAt)
+  }
+}
+
+/** Closes the descriptor. */
+function readWholeRecord(fd: number, name: string): { text: Buffer; recordedAt: bigint } {
+  try {
+    const stat = fstatSync(fd, { bigint: true })
+    if (!stat.isFile()) throw new TreeRecordDamage('it is no regular file')
+    const text = readFileSync(fd)
+    if (hash('sha256', text) !== name) throw new TreeRecordDamage('its content does not have the digest of its name')
+    return { text, recordedAt: stat.mtimeNs }
+  } finally {
+    closeSync(fd)
+  }
 }
 
 /** Where the record of a version is. */

@@ -9,7 +9,15 @@ import { type InstalledRow, isFrom, type Origin } from '../host/installed.ts'
 import { installPath, type Place } from '../host/layout.ts'
 import type { PreviousInstall } from '../host/previous-install.ts'
 import { isSignedForHost } from '../host/sign-for-host.ts'
-import { identityOf, itemsOf, type RecordedItem, readTreeRecord, type TreeIdentity } from '../host/tree-record.ts'
+import {
+  type FindRecorded,
+  identityOf,
+  itemsOf,
+  openTreeRecord,
+  type RecordedItem,
+  readTreeRecord,
+  type TreeIdentity,
+} from '../host/tree-record.ts'
 import { TreeRecordDamage } from '../host/tree-record-damage.ts'
 import type { Deployment } from '../transaction/context.ts'
 import type { NewPart, Part } from './part.ts'
@@ -25,14 +33,11 @@ export interface VerifiedSource {
   readonly sha256: string
 }
 
-/** The digest of each regular file; `link` for a symlink. */
-export type RecordedFiles = ReadonlyMap<string, string>
-
 /** What is installed in a place and came from the verified artifact itself, with no file missing or changed. */
 export interface IntactTree {
   readonly identity: TreeIdentity
-  /** Its files by path. */
-  readonly files: RecordedFiles
+  /** Its files and symlinks. */
+  readonly find: FindRecorded
   /** Undefined where there is none. */
   readonly pluginYaml: PluginYaml | undefined
 }
@@ -49,10 +54,15 @@ export async function findIntactTree(
 ): Promise<IntactTree | undefined> {
   if (installed?.artifact_sha256 !== sha256 || !isFrom(installed, origin)) return undefined
   if (!isSameList(installed.keep_paths, deployment.request.keepPaths)) return undefined
-  const files = orIfUnreadable(undefined, () => readRecordedFiles(deployment, installed))
-  if (files === undefined || !(await isIntact(deployment, place))) return undefined
-  const tree = { identity: identityOf(installed), files, pluginYaml: undefined }
+  const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed))
+  if (find === undefined || !(await isIntact(deployment, place))) return undefined
+  const tree = { identity: identityOf(installed), find, pluginYaml: undefined }
   return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree
+}
+
+/** Whether such a tree has a regular file. */
+export function hasRegularFile({ find }: IntactTree, path: string): boolean {
+  return (find(path)?.kind ?? 'link') !== 'link'
 }
 
 /** A part as one that stays in its place, if its new tree is what is installed there, with nothing missing or changed. */
@@ -69,14 +79,6 @@ export async function keepIfIntact(deployment: Deployment, part: NewPart, origin
 async function isIntact(deployment: Deployment, place: Place): Promise<boolean> {
   const drift = await deployment.drift.of(place)
   return drift?.removed.length === 0 && drift.changed.length === 0
-}
-
-function readRecordedFiles({ layout }: Deployment, installed: InstalledRow): RecordedFiles | undefined {
-  const record = readTreeRecord(layout, installed)
-  if (record === undefined) return undefined
-  const files = new Map<string, string>()
-  for (const { path, kind, sha256 = 'link' } of record) files.set(path, kind === 'link' ? kind : sha256)
-  return files
 }
 
 /** Whether a record lists the files, modes and symlinks of this part, and no other. */
@@ -104,12 +106,12 @@ async function withPluginYaml(
   const { keepPaths, pluginSecretKey } = request
   // A kept one is the host's own, and its record says nothing about the artifact's.
   if (keepPaths.includes(PLUGIN_YAML)) return undefined
-  if (!tree.files.has(PLUGIN_YAML)) return tree
+  if (tree.find(PLUGIN_YAML) === undefined) return tree
   const installed = installPath(layout, place)
   try {
-    const pluginYaml = readRecordedYaml(installed, tree.files)
+    const pluginYaml = readRecordedYaml(installed, tree.find)
     if (pluginYaml === undefined) return undefined
-    const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, files: tree.files }
+    const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, find: tree.find }
     return (await isSignedForHost(plugin, pluginSecretKey)) ? { ...tree, pluginYaml } : undefined
   } catch (error) {
     if (isSystemError(error)) return undefined
@@ -118,9 +120,10 @@ async function withPluginYaml(
 }
 
 /** Undefined unless its bytes, as they are read here, are those of the record. */
-function readRecordedYaml(installed: string, files: RecordedFiles): PluginYaml | undefined {
+function readRecordedYaml(installed: string, find: FindRecorded): PluginYaml | undefined {
   const text = readSmallFileSync(join(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, constants.O_NOFOLLOW)
-  return text !== undefined && files.get(PLUGIN_YAML) === hash('sha256', text) ? parsePluginYaml(text) : undefined
+  const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === hash('sha256', text)
+  return isRecorded ? parsePluginYaml(text) : undefined
 }
 
 /** A record that cannot be used is as good as none here: before the tree is replaced, a warning names it. */

@@ -7,6 +7,7 @@ import { earlierRecordPath, treeRecordPath } from '../../../src/install/host/lay
 import {
   digestOfItems,
   itemsOf,
+  openTreeRecord,
   pruneTreeRecords,
   type RecordedItem,
   readTreeRecord,
@@ -98,6 +99,22 @@ describe('a tree record', () => {
     assert.deepEqual(readItems(layout, await writeTreeRecord(layout, items)), items)
   })
 
+  it('is searched for any item, and finds no other path that contains the same text', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const paths = ['"quoted"', 'a/main', 'main', 'main.py', 'tab\there', 'x/main'].toSorted()
+    const items: RecordedItem[] = paths.map(path => ({ ...LINK, path, content: 'main' }))
+    const identity = await writeTreeRecord(layout, items)
+    const find = openTreeRecord(layout, identity)
+    assert.deepEqual(
+      paths.map(path => find?.(path)),
+      items,
+    )
+    assert.deepEqual(
+      ['ain', 'here', 'x', ''].map(path => find?.(path)),
+      [undefined, undefined, undefined, undefined],
+    )
+  })
+
   it('does not rely on the times of what changed while it was written', async t => {
     const { layout, root, tree } = await makeStaged(t)
     const [item] = [...stagedItems({ tree, staged: root }, [])]
@@ -142,6 +159,7 @@ describe('a tree record', () => {
       assert.notEqual(damage(text), text)
       writeFileSync(path, damage(text))
       assert.throws(() => readItems(layout, identity))
+      assert.throws(() => openTreeRecord(layout, identity))
     })
   }
 
