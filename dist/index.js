@@ -25907,15 +25907,18 @@ async function prepareKeptPaths({ deployment }, { staged, leftBehind }, keeper) 
         tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`);
     }
     for (const path of kept)
-        makeParents(staged, path);
+        await makeParents(staged, path);
     return kept;
 }
-function makeParents(staged, path) {
+/** Durable, because some are made when the tree is durable already. */
+async function makeParents(staged, path) {
     const parts = path.split('/').slice(0, -1);
     for (let depth = 1; depth <= parts.length; depth++) {
         const parent = (0,external_node_path_namespaceObject.join)(staged, ...parts.slice(0, depth));
-        if (!pathExistsSync(parent))
-            makeOpenDirectorySync(parent);
+        if (pathExistsSync(parent))
+            continue;
+        makeOpenDirectorySync(parent);
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(parent));
     }
 }
 async function carryOver({ deployment, transaction }, part, { from, kept }) {

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import type { ActionResult } from '../../local/runner.ts'
+import type { ActionResult, ActionRun } from '../../local/runner.ts'
 import { listTree } from '../install/archive/directory-listing.ts'
 import { NAME_CALLS, whyNoStrace } from './harness/strace.ts'
 import { openSweepHosts, type SweepHost, type SweepHosts } from './harness/sweep-hosts.ts'
@@ -108,6 +109,27 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
     }
   })
 
+  it('syncs the directories that it makes for a kept path which appears when the tree is durable already', async () => {
+    const host = hosts.copy('late')
+    const tools = standInForSync(
+      host.workspace.temp,
+      `mkdir -p ${host.root}/plugins/greeter/deep/er/kept; ${realSync()} "$@"`,
+    )
+    const act = (on: SweepHost, run: Partial<ActionRun>) =>
+      on.deploy({ settings: 'GREETER_TOKEN=of this host', 'keep-paths': 'data\n.env\ndeep/er/kept' }, run)
+    const { result, calls } = await traces.run(host, act, { calls: CALLS, textLimit: 100_000 }, { PATH: tools })
+    assertSuccess(result)
+    const events = calls.flatMap(call => eventsOf(call, host.root))
+    const moved = indexOf(events, event => event.kind === 'rename' && event.to.endsWith('/kept'))
+    const tree = indexOf(events, event => event.kind === 'syncfs' && event.path.endsWith('/tree'))
+    const synced = events.slice(tree + 1, moved).flatMap(event => (event.kind === 'sync' ? [event.path] : []))
+    for (const folder of [/\/tree$/, /\/tree\/deep$/])
+      assert.ok(
+        synced.some(path => folder.test(path)),
+        `${folder}`,
+      )
+  })
+
   async function traceUpdate(name: string, env: Record<string, string>): Promise<typeof update> {
     const host = hosts.copy(name)
     const tracing = { calls: CALLS, textLimit: 100_000 }
@@ -123,9 +145,18 @@ function assertSuccess({ outputs, log }: ActionResult): void {
 
 /** A PATH on which `sync` fails. */
 function failingSync(parent: string): string {
+  return standInForSync(parent, 'exit 1')
+}
+
+function realSync(): string {
+  return execFileSync('sh', ['-c', 'command -v sync'], { encoding: 'utf8' }).trim()
+}
+
+/** A PATH on which `sync` is this script. */
+function standInForSync(parent: string, script: string): string {
   const folder = join(parent, 'bin')
   mkdirSync(folder)
-  writeFileSync(join(folder, 'sync'), '#!/bin/sh\nexit 1\n')
+  writeFileSync(join(folder, 'sync'), `#!/bin/sh\n${script}\n`)
   chmodSync(join(folder, 'sync'), 0o755)
   return [folder, process.env['PATH']].join(delimiter)
 }

@@ -1,5 +1,5 @@
 import { dirname, join, relative } from 'node:path'
-import { makeOpenDirectorySync, syncTree } from '../files/durable-files.ts'
+import { makeOpenDirectorySync, syncDirectory, syncTree } from '../files/durable-files.ts'
 import { hearSignals } from '../files/time-slice.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { dropShipped, findKeptPaths } from '../host/keep-paths.ts'
@@ -70,15 +70,18 @@ async function prepareKeptPaths(
   for (const path of await dropShipped(staged, kept)) {
     tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`)
   }
-  for (const path of kept) makeParents(staged, path)
+  for (const path of kept) await makeParents(staged, path)
   return kept
 }
 
-function makeParents(staged: string, path: string): void {
+/** Durable, because some are made when the tree is durable already. */
+async function makeParents(staged: string, path: string): Promise<void> {
   const parts = path.split('/').slice(0, -1)
   for (let depth = 1; depth <= parts.length; depth++) {
     const parent = join(staged, ...parts.slice(0, depth))
-    if (!pathExistsSync(parent)) makeOpenDirectorySync(parent)
+    if (pathExistsSync(parent)) continue
+    makeOpenDirectorySync(parent)
+    await syncDirectory(dirname(parent))
   }
 }
 
