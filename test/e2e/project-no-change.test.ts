@@ -30,9 +30,11 @@ beforeEach(async () => {
   stage = await openProjectStage()
   standIns = makeStandIns()
   const notify = standIns.add('notify-team', '')
+  const check = standIns.add('check-cart', '')
   const config = `version: 1
 supervisor: systemd
 systemd: {unit: "shop-{id}.service", project_unit: shop.service}
+plugins: {cart: {unit: shop-cart.service, healthcheck: {command: [${check}]}}}
 notify: {deployed: {command: [${notify}]}}
 `
   writeFileSync(join(stage.workspace.path, 'host-config.yaml'), config)
@@ -114,6 +116,23 @@ describe('a project that is installed already', () => {
     const again = await watched({ redeploy: 'true' })
     assert.deepEqual(again.calls, first.calls)
     assert.equal(again.outputs['changed'], 'false')
+  })
+
+  it('fails when it is unhealthy, and restarts nothing', async () => {
+    const check = '  - {id: ok, action: healthcheck, plugin: cart, timeout: 3s, depends_on: [cart]}\n'
+    await publish('1.0.0', { 'deployment/install.yaml': PLAN + check })
+    await succeeds()
+    assert.equal(standIns.environmentOf('check-cart')['DEPLOYMENT_CHANGED'], 'true')
+    standIns.add('check-cart', 'exit 1')
+    const before = standIns.changes().filter(([program]) => program === 'systemctl')
+    const { outputs, log } = await run()
+    const { outcome, changed, 'error-code': code } = outputs
+    assert.deepEqual([outcome, changed, code], ['failed', 'false', 'unhealthy'], log)
+    assert.equal(standIns.environmentOf('check-cart')['DEPLOYMENT_CHANGED'], 'false')
+    assert.deepEqual(
+      standIns.changes().filter(([program]) => program === 'systemctl'),
+      before,
+    )
   })
 
   it('is refused to a host whose credential was revoked', async () => {
