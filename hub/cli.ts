@@ -2,6 +2,7 @@
 import { type CommandGroup, runGroup } from './commands/command-group.ts'
 import { keys } from './commands/keys.ts'
 import { project } from './commands/project/project.ts'
+import { prune } from './commands/prune.ts'
 import { publish } from './commands/publish.ts'
 import { serve } from './commands/serve.ts'
 import { versions, yank } from './commands/versions.ts'
@@ -10,7 +11,7 @@ import { UsageError } from './errors.ts'
 const HUB: CommandGroup = {
   name: 'npm run hub --',
   summary: 'runs the reference hub',
-  commands: { serve, publish, keys, yank, versions, project },
+  commands: { serve, publish, keys, yank, versions, project, prune },
 }
 const HELP = new Set(['--help', '-h'])
 

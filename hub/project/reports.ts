@@ -48,3 +48,16 @@ export function listDeployments(store: Store, limit: number): StoredProjectRepor
     .all(limit)
   return rows.map(row => storedSchema.parse(row))
 }
+
+/** Removes the reports that this hub got before a time, but not the newest one of each project. Returns how many. */
+export function pruneProjectReports(store: Store, before: Date): number {
+  const { changes } = store.db
+    .prepare(
+      `DELETE FROM project_reports WHERE reported_at < ? AND deployment_id <> (
+         SELECT deployment_id FROM project_reports AS newest WHERE newest.project_id = project_reports.project_id
+         ORDER BY julianday(newest.completed_at) DESC, newest.reported_at DESC LIMIT 1
+       )`,
+    )
+    .run(before.toISOString())
+  return Number(changes)
+}

@@ -1,0 +1,33 @@
+import { UsageError } from '../errors.ts'
+import { pruneReports } from '../marketplace/reports.ts'
+import { pruneProjectReports } from '../project/reports.ts'
+import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, requireOption, withExistingStore } from './command.ts'
+
+const DAY_MS = 86_400_000
+
+export const prune: Command = {
+  summary: 'removes old reports',
+  usage: `npm run hub -- prune --older-than 365d [options]
+
+  --older-than Nd  removes the reports that this hub got more than N days ago
+${DATA_USAGE}
+
+The newest report of each host and project stays, and each host's newest success. The hub may run meanwhile.`,
+  run: async args => {
+    const { values } = parseCommandLine(args, { ...DATA_OPTION, 'older-than': { type: 'string' } })
+    const days = parseDays(requireOption('older-than', values['older-than']))
+    const before = new Date(Date.now() - days * DAY_MS)
+    const removed = await withExistingStore(
+      values.data,
+      store => pruneReports(store, before) + pruneProjectReports(store, before),
+    )
+    console.log(`Removed ${removed} reports that are older than ${days} days.`)
+  },
+}
+
+function parseDays(text: string): number {
+  const days = /^([1-9]\d{0,4})d$/.exec(text)?.[1]
+  if (days === undefined)
+    throw new UsageError(`The option --older-than must be a number of days such as 365d, not ${JSON.stringify(text)}.`)
+  return Number(days)
+}

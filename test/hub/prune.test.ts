@@ -1,0 +1,122 @@
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { listFleet, listHosts, pruneReports, recordReport } from '../../hub/marketplace/reports.ts'
+import { listDeployments, pruneProjectReports, recordProjectReport } from '../../hub/project/reports.ts'
+import { openStore, type Store } from '../../hub/store.ts'
+import { hub } from './run-cli.ts'
+import { newFolder } from './running-hub.ts'
+
+const DAY_MS = 86_400_000
+const LISTING = { kind: 'plugin', slug: 'hello' } as const
+/** A time before which the hub got every report of these tests. */
+const AFTERWARDS = new Date(Date.now() + DAY_MS)
+
+function openTemporaryStore(t: TestContext): Store {
+  const store = openStore(join(newFolder(t), 'data'))
+  t.after(() => store.close())
+  return store
+}
+
+/** The deployments of one host, a minute apart. */
+function report(store: Store, minute: number, more: { host_id?: string; status?: 'success' | 'failed' } = {}): void {
+  const at = new Date(Date.UTC(2026, 0, 1, 0, minute)).toISOString()
+  const known = { ...LISTING, version: `1.0.${minute}`, repo: null, error_message: null }
+  recordReport(store, 'alice', { ...known, status: 'success', started_at: at, completed_at: at, host_id: 'a', ...more })
+}
+
+const versionsIn = ({ db }: Store) =>
+  db
+    .prepare('SELECT version, host_id FROM reports ORDER BY seq')
+    .all()
+    .map(row => `${row['host_id']} ${row['version']}`)
+
+describe('pruning reports', () => {
+  it('keeps the newest report of each host, and its newest success', t => {
+    const store = openTemporaryStore(t)
+    for (const minute of [1, 2, 3]) report(store, minute)
+    for (const minute of [4, 5]) report(store, minute, { status: 'failed' })
+    report(store, 1, { host_id: 'b' })
+    const before = listFleet(store)
+    assert.equal(pruneReports(store, AFTERWARDS), 3)
+    assert.deepEqual(versionsIn(store), ['a 1.0.3', 'a 1.0.5', 'b 1.0.1'])
+    assert.deepEqual(listFleet(store), before)
+  })
+
+  it('keeps what the hub got since, however long ago it was completed', t => {
+    const store = openTemporaryStore(t)
+    for (const minute of [1, 2]) report(store, minute)
+    assert.equal(pruneReports(store, new Date(Date.now() - DAY_MS)), 0)
+  })
+
+  it('leaves the journal append-only for everyone else', t => {
+    const store = openTemporaryStore(t)
+    report(store, 1)
+    pruneReports(store, AFTERWARDS)
+    assert.throws(() => store.db.exec('DELETE FROM reports'), /append-only/)
+  })
+
+  it('keeps the newest report of each project', t => {
+    const store = openTemporaryStore(t)
+    for (const [minute, project_id] of [
+      [1, 'shop'],
+      [2, 'shop'],
+      [3, 'blog'],
+    ] as const) {
+      const at = new Date(Date.UTC(2026, 0, 1, 0, minute)).toISOString()
+      const known = { deployment_id: randomUUID(), status: 'success' as const, plugins: [] }
+      recordProjectReport(store, { ...known, project_id, version: `1.0.${minute}`, started_at: at, completed_at: at })
+    }
+    assert.equal(pruneProjectReports(store, AFTERWARDS), 1)
+    assert.deepEqual(
+      listDeployments(store, 10).map(({ version }) => version),
+      ['1.0.3', '1.0.2'],
+    )
+  })
+})
+
+describe('the hosts of a plugin with many reports', () => {
+  it('are found by an index that contains all that decides which report is the newest', t => {
+    const store = openTemporaryStore(t)
+    const plans: string[] = []
+    const prepare = store.db.prepare.bind(store.db)
+    const noting = (sql: string) => {
+      plans.push(
+        ...prepare(`EXPLAIN QUERY PLAN ${sql}`)
+          .all()
+          .map(row => String(row['detail'])),
+      )
+      return prepare(sql)
+    }
+    Object.assign(store.db, { prepare: noting })
+    listHosts(store, LISTING)
+    listHosts(store, LISTING, 'alice')
+    listFleet(store)
+    const reads = plans.filter(
+      detail => /^(?:SCAN|SEARCH) (?:reports|newest)/.test(detail) && !detail.includes('rowid=?'),
+    )
+    assert.equal(reads.length, 6, plans.join('\n'))
+    for (const detail of reads) assert.match(detail, /USING COVERING INDEX reports_by_host_and_time/)
+    assert.ok(!plans.some(detail => detail.includes('LAST')), plans.join('\n'))
+  })
+})
+
+describe('the command prune', () => {
+  it('removes what is older, and says how much', async t => {
+    const folder = join(newFolder(t), 'data')
+    const store = openStore(folder)
+    for (const minute of [1, 2]) report(store, minute)
+    store.close()
+    const { code, stdout } = await hub('prune', '--older-than', '365d', '--data', folder)
+    assert.deepEqual([code, stdout], [0, 'Removed 0 reports that are older than 365 days.\n'])
+  })
+
+  for (const wrong of ['', '365', '0d', '1y', '-1d']) {
+    it(`refuses ${JSON.stringify(wrong)} as an age`, async t => {
+      const { code, stderr } = await hub('prune', `--older-than=${wrong}`, '--data', newFolder(t))
+      assert.equal(code, 2)
+      assert.match(stderr, /--older-than/)
+    })
+  }
+})
