@@ -18129,13 +18129,14 @@ const external_node_string_decoder_namespaceObject = __WEBPACK_EXTERNAL_createRe
 
 
 
+
 /** How many entries of a directory are listed between two pauses. */
 const LISTED_AT_ONCE = 2000;
 /** What Node reads in place of bytes that are not UTF-8: no path leads to a file with such a name. */
 const UNREADABLE = '\ufffd';
 /**
  * Every file, symlink and special file below `root` in the order of a tree digest, without those that `isLeftOut`
- * names; directories are implied. Follows no symlink. Where nothing is at `root`, there is none. An undefined item is a
+ * names; directories are implied; one that cannot be listed counts as a special file. Follows no symlink. Where nothing is at `root`, there is none. An undefined item is a
  * pause.
  */
 function* scanTree(root, isLeftOut) {
@@ -18157,6 +18158,10 @@ function* scanTree(root, isLeftOut) {
             open.push(below);
     }
 }
+/** Whether a system error says that this process cannot see what is at a path, which others may have arranged. */
+function isBarred(error) {
+    return ['EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG'].includes(errnoOf(error) ?? '');
+}
 /** What is at a path; undefined where nothing is. The times of a directory, which change with its entries, do not count. */
 function describeItemSync(root, path) {
     try {
@@ -18170,12 +18175,15 @@ function describeItemSync(root, path) {
         return { path, kind: (Number(stat.mode) & 0o7777).toString(8), content: String(stat.size), stamp };
     }
     catch (error) {
-        if (!isAbsent(error))
-            throw error;
-        return path.includes(UNREADABLE) ? { path, kind: 'other', content: '', stamp: '' } : undefined;
+        const isHidden = isBarred(error) || (isAbsent(error) && path.includes(UNREADABLE));
+        if (isHidden)
+            return { path, kind: 'other', content: '', stamp: '' };
+        if (isAbsent(error))
+            return undefined;
+        throw error;
     }
 }
-/** Undefined where no directory is. */
+/** Undefined where no directory is, or none that can be listed. */
 function* tree_scan_listDirectory(at, path) {
     const directory = openIfPresentSync(at);
     if (directory === undefined)
@@ -18205,7 +18213,7 @@ function openIfPresentSync(path) {
         return (0,external_node_fs_namespaceObject.opendirSync)(path);
     }
     catch (error) {
-        if (isAbsent(error))
+        if (isAbsent(error) || isBarred(error))
             return undefined;
         throw error;
     }
@@ -18984,6 +18992,8 @@ class FileDigester {
 
 
 
+/** A service may have written millions. */
+const MAX_ADDED = 10_000;
 /**
  * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times are
  * not those that were recorded. Does not compare keep-paths and bytecode caches. Works in slices; throws what reading
@@ -18996,16 +19006,18 @@ async function compareTree({ root, keepPaths }, record, signal) {
     const isLeftOut = (path) => isCache(path) || isKept(path);
     const difference = { added: [], removed: [], changed: [] };
     for (const { recorded, found } of pairUp(record, scanTree(root, isLeftOut))) {
-        if (recorded === undefined)
-            difference.added.push(...(found === undefined ? [] : [found.path]));
+        if (slice.isOver())
+            await slice.giveBack();
+        if (recorded === undefined) {
+            if (found !== undefined && difference.added.length < MAX_ADDED)
+                difference.added.push(found.path);
+        }
         else if (isLeftOut(recorded.path))
             continue;
         else if (found === undefined)
             difference.removed.push(recorded.path);
         else if (!(await isSame(recorded, found, path => digester.sha256(`${root}/${path}`))))
             difference.changed.push(found.path);
-        if (slice.isOver())
-            await slice.giveBack();
     }
     return difference;
 }
@@ -19024,8 +19036,8 @@ async function isSame(recorded, found, digestOf) {
         return (await digestOf(found.path)) === recorded.sha256;
     }
     catch (error) {
-        // Another process has just removed or replaced it.
-        if (isAbsent(error))
+        // Another process has just removed or replaced it, or made it unreadable.
+        if (isAbsent(error) || isBarred(error))
             return false;
         throw error;
     }
@@ -21923,38 +21935,45 @@ function summarise(failures) {
 
 
 
-const drift_note_schema = schemas_lazy(() => array(tuple([schemas_string(), schemas_string()])));
+
+
+const drift_note_schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
 /** Where it is noted how an installed tree differed: in the staging folder of the deployment that replaces it. */
 function driftNotePath(stagingFolder, { shelf, id }) {
     return (0,external_node_path_namespaceObject.join)(stagingFolder, `drift-${shelf}-${id}.json`);
 }
 /**
- * Notes how the tree at `root` differed from its record before the deployment, so that a rollback distinguishes that
- * from damage. Not durable, because a rollback without it only verifies less. Nothing is noted where `drift` is not
- * known.
+ * Notes how a tree differed from its record before the deployment, so that a rollback distinguishes that from damage.
+ * Not durable, because a rollback without it only verifies less.
  */
-function noteDrift(stagingFolder, place, drift) {
-    const path = driftNotePath(stagingFolder, place);
-    if (drift === undefined || pathExistsSync(path))
+async function noteDrift(stagingFolder, tree, drift) {
+    const path = driftNotePath(stagingFolder, tree);
+    if (pathExistsSync(path))
         return;
-    const note = [...drift.added, ...drift.removed, ...drift.changed].map(different => [
-        different,
-        stateOf(place.root, different),
-    ]);
-    (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify(note), { flag: 'wx', mode: 0o600 });
+    const states = [];
+    await new TimeSlice().forEach([...drift.removed, ...drift.changed], different => {
+        states.push([different, stateOf(tree.root, different)]);
+    });
+    (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify({ modified: isModified(drift), states }), { flag: 'wx', mode: 0o600 });
 }
 /** The note; undefined when there is none, or a power cut has left none. */
 function readDriftNote(stagingFolder, place) {
     try {
-        return new Map(drift_note_schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, place)) ?? '')));
+        const note = drift_note_schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, place)) ?? ''));
+        return { ...note, states: new Map(note.states) };
     }
     catch {
         return undefined;
     }
 }
-/** Whether what is at a path is not what was noted, or was not different then. */
-function isDamaged(note, root, path) {
-    return note.get(path) !== stateOf(root, path);
+/** The recorded paths that differ now, and did not differ, or not in this way, when the note was made. */
+async function findDamaged(note, root, now) {
+    const damaged = [];
+    await new TimeSlice().forEach([...now.removed, ...now.changed], path => {
+        if (note.states.get(path) !== stateOf(root, path))
+            damaged.push(path);
+    });
+    return damaged;
 }
 function stateOf(root, path) {
     const { kind, content, stamp } = describeItemSync(root, path) ?? { kind: 'none', content: '', stamp: '' };
@@ -24062,11 +24081,10 @@ async function verifyPlace(place, { layout, log, grace, keepPaths, stagingFolder
     const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly));
     if (note === undefined || found === undefined)
         return pathExistsSync(root) ? { damage: [], verified: null } : undefined;
-    if (note.size > 0)
+    if (note.modified)
         log.notice(`The files of ${placeName(place)} are not verified: some had been changed before this deployment.`);
-    const damaged = [...found.removed, ...found.changed].filter(path => isDamaged(note, root, path));
-    const damage = damaged.map(path => `${placeName(place)}/${path} is not as it was before the deployment`);
-    return { damage, verified: note.size > 0 ? null : damage.length === 0 };
+    const damage = (await findDamaged(note, root, found)).map(path => `${placeName(place)}/${path} is not as it was before the deployment`);
+    return { damage, verified: note.modified ? null : damage.length === 0 };
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/rollback-problems.js
@@ -25828,7 +25846,8 @@ async function noteReplaced({ deployment, stagingFolder }, { shelf, id }) {
     const place = { shelf, id };
     const drift = await deployment.drift.of(place);
     const root = installPath(layout, place);
-    noteDrift(stagingFolder, { ...place, root }, drift);
+    if (drift !== undefined)
+        await noteDrift(stagingFolder, { ...place, root }, drift);
     if (!isModified(drift) || !pathExistsSync(root))
         return undefined;
     try {

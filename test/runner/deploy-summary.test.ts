@@ -17,6 +17,7 @@ function hostileFacts(): SummaryFacts {
       requested_version: HOSTILE,
       artifact_sha256: HOSTILE,
       repo: HOSTILE,
+      drift: [{ shelf: 'plugins', id: 'greeter', version: HOSTILE, added: [HOSTILE], removed: [], changed: [] }],
       host_id: HOSTILE,
       deployment_id: HOSTILE,
       outcome: 'inconsistent',
@@ -59,6 +60,23 @@ describe('buildDeploySummary', () => {
     )
     assert.match(headline ?? '', /Deployed: greeter first install of 2\.0\.0/)
   })
+
+  const drift = [
+    { shelf: 'plugins', id: 'greeter', version: '2.0.0', added: [], removed: [], changed: ['main.py'], omitted: 7 },
+  ] as const
+  const moves = {
+    'was already installed': { changed: false },
+    'was repaired': { changed: true, drift },
+    'is installed, but its files differ from what was installed': { changed: false, drift },
+  }
+  for (const [words, facts] of Object.entries(moves)) {
+    it(`says that the same version ${words}`, () => {
+      const report = reportOf({ previous_version: '2.0.0', version: '2.0.0', ...JSON.parse(JSON.stringify(facts)) })
+      const summary = buildDeploySummary({ report, plannedSteps: [] })
+      assert.ok(summary.split('\n')[0]?.includes(`greeter 2.0.0 ${words}, on`), summary)
+      assert.equal(summary.includes('<code>plugins/greeter/main.py (changed)</code> and 7 more.'), 'drift' in facts)
+    })
+  }
 
   const words = {
     success: /Deployed/,

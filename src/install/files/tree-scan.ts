@@ -1,4 +1,5 @@
 import { type Dir, lstatSync, opendirSync, readlinkSync } from 'node:fs'
+import { errnoOf } from '../../core/errors.ts'
 import { comparePaths } from '../../core/trust/tree-digest.ts'
 import { isAbsent } from './tree-walk.ts'
 
@@ -27,7 +28,7 @@ const UNREADABLE = '\ufffd'
 
 /**
  * Every file, symlink and special file below `root` in the order of a tree digest, without those that `isLeftOut`
- * names; directories are implied. Follows no symlink. Where nothing is at `root`, there is none. An undefined item is a
+ * names; directories are implied; one that cannot be listed counts as a special file. Follows no symlink. Where nothing is at `root`, there is none. An undefined item is a
  * pause.
  */
 export function* scanTree(
@@ -50,6 +51,11 @@ export function* scanTree(
   }
 }
 
+/** Whether a system error says that this process cannot see what is at a path, which others may have arranged. */
+export function isBarred(error: unknown): boolean {
+  return ['EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG'].includes(errnoOf(error) ?? '')
+}
+
 /** What is at a path; undefined where nothing is. The times of a directory, which change with its entries, do not count. */
 export function describeItemSync(root: string, path: string): FoundItem | undefined {
   try {
@@ -60,8 +66,10 @@ export function describeItemSync(root: string, path: string): FoundItem | undefi
     if (!stat.isFile()) return { path, kind: 'other', content: '', stamp }
     return { path, kind: (Number(stat.mode) & 0o7777).toString(8), content: String(stat.size), stamp }
   } catch (error) {
-    if (!isAbsent(error)) throw error
-    return path.includes(UNREADABLE) ? { path, kind: 'other', content: '', stamp: '' } : undefined
+    const isHidden = isBarred(error) || (isAbsent(error) && path.includes(UNREADABLE))
+    if (isHidden) return { path, kind: 'other', content: '', stamp: '' }
+    if (isAbsent(error)) return undefined
+    throw error
   }
 }
 
@@ -73,7 +81,7 @@ interface Listing {
   next: number
 }
 
-/** Undefined where no directory is. */
+/** Undefined where no directory is, or none that can be listed. */
 function* listDirectory(at: string, path: string): Generator<undefined, Listing | undefined> {
   const directory = openIfPresentSync(at)
   if (directory === undefined) return undefined
@@ -99,7 +107,7 @@ function openIfPresentSync(path: string): Dir | undefined {
   try {
     return opendirSync(path)
   } catch (error) {
-    if (isAbsent(error)) return undefined
+    if (isAbsent(error) || isBarred(error)) return undefined
     throw error
   }
 }

@@ -1,14 +1,17 @@
 import { comparePaths } from '../../core/trust/tree-digest.ts'
 import { FileDigester } from '../files/file-digester.ts'
 import { TimeSlice } from '../files/time-slice.ts'
-import { type FoundItem, scanTree } from '../files/tree-scan.ts'
+import { type FoundItem, isBarred, scanTree } from '../files/tree-scan.ts'
 import { isAbsent } from '../files/tree-walk.ts'
 import type { HostTree } from './keep-paths.ts'
 import { isBelow, type RecordedItem } from './tree-record.ts'
 
+/** A service may have written millions. */
+const MAX_ADDED = 10_000
+
 /** How a tree differs from its record; paths relative to the tree, in order. */
 export interface TreeDifference {
-  /** In the tree, but not recorded. */
+  /** In the tree, but not recorded; at most 10,000. */
   added: string[]
   /** Recorded, but not in the tree. */
   removed: string[]
@@ -37,12 +40,13 @@ export async function compareTree(
   const isLeftOut = (path: string): boolean => isCache(path) || isKept(path)
   const difference: TreeDifference = { added: [], removed: [], changed: [] }
   for (const { recorded, found } of pairUp(record, scanTree(root, isLeftOut))) {
-    if (recorded === undefined) difference.added.push(...(found === undefined ? [] : [found.path]))
-    else if (isLeftOut(recorded.path)) continue
+    if (slice.isOver()) await slice.giveBack()
+    if (recorded === undefined) {
+      if (found !== undefined && difference.added.length < MAX_ADDED) difference.added.push(found.path)
+    } else if (isLeftOut(recorded.path)) continue
     else if (found === undefined) difference.removed.push(recorded.path)
     else if (!(await isSame(recorded, found, path => digester.sha256(`${root}/${path}`))))
       difference.changed.push(found.path)
-    if (slice.isOver()) await slice.giveBack()
   }
   return difference
 }
@@ -67,8 +71,8 @@ async function isSame(
   try {
     return (await digestOf(found.path)) === recorded.sha256
   } catch (error) {
-    // Another process has just removed or replaced it.
-    if (isAbsent(error)) return false
+    // Another process has just removed or replaced it, or made it unreadable.
+    if (isAbsent(error) || isBarred(error)) return false
     throw error
   }
 }

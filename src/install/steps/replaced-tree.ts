@@ -21,7 +21,7 @@ export async function noteReplaced(
   const place = { shelf, id }
   const drift = await deployment.drift.of(place)
   const root = installPath(layout, place)
-  noteDrift(stagingFolder, { ...place, root }, drift)
+  if (drift !== undefined) await noteDrift(stagingFolder, { ...place, root }, drift)
   if (!isModified(drift) || !pathExistsSync(root)) return undefined
   try {
     const identity = findInstalled(readInstalled(layout), place)

@@ -3,7 +3,7 @@ import type { Log } from '../../core/log.ts'
 import type { Grace } from '../files/grace.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { compareInstalled } from '../host/drift.ts'
-import { isDamaged, readDriftNote } from '../host/drift-note.ts'
+import { findDamaged, readDriftNote } from '../host/drift-note.ts'
 import { installPath, type Layout, type Place, placeName } from '../host/layout.ts'
 import { findUnhealthy } from '../services/check-health.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
@@ -144,9 +144,10 @@ async function verifyPlace(
   const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly))
   if (note === undefined || found === undefined)
     return pathExistsSync(root) ? { damage: [], verified: null } : undefined
-  if (note.size > 0)
+  if (note.modified)
     log.notice(`The files of ${placeName(place)} are not verified: some had been changed before this deployment.`)
-  const damaged = [...found.removed, ...found.changed].filter(path => isDamaged(note, root, path))
-  const damage = damaged.map(path => `${placeName(place)}/${path} is not as it was before the deployment`)
-  return { damage, verified: note.size > 0 ? null : damage.length === 0 }
+  const damage = (await findDamaged(note, root, found)).map(
+    path => `${placeName(place)}/${path} is not as it was before the deployment`,
+  )
+  return { damage, verified: note.modified ? null : damage.length === 0 }
 }

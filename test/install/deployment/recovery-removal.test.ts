@@ -41,7 +41,7 @@ describe('recover, after a removal', () => {
     const place = { shelf: 'plugins', id: 'greeter' } as const
     const tree = await recordTreeAt(scene.layout, installPath(scene.layout, place), treeOf({ 'main.py': 'old' }))
     await recordInstalled(scene.layout, { rows: [rowOf(tree)], removed: [] })
-    writeFileSync(driftNotePath(join(scene.layout.root, STAGING), place), '[]')
+    writeFileSync(driftNotePath(join(scene.layout.root, STAGING), place), '{"modified":false,"states":[]}')
     for (const change of REMOVAL) await applyChange(scene.layout.root, change)
     writeFileSync(join(scene.layout.root, SNAPSHOT, 'main.py'), 'bad')
     scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL)])

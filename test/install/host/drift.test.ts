@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import {
   chmodSync,
   copyFileSync,
@@ -149,6 +150,25 @@ describe('findDrift', () => {
       assert.deepEqual(await findDrift(folder, TREE), NONE)
     })
   }
+
+  it('finds the rest where a path is too long to be read, and counts that as added', async t => {
+    const { folder, root } = await makeInstalled(t)
+    const dive = 'for i in $(seq 30); do mkdir "$1" && cd -P "$1" || exit 1; done'
+    execFileSync('bash', ['-c', dive, '-', 'n'.repeat(200)], { cwd: root })
+    writeFileSync(join(root, 'lib/a'), 'b')
+    const drift = await findDrift(folder, TREE)
+    assert.deepEqual([drift?.added.length, drift?.changed, folder.log.lines], [1, ['lib/a'], []])
+  })
+
+  it('names no more than 10,000 added files, of which there may be millions', async t => {
+    const { folder, root } = await makeInstalled(t)
+    mkdirSync(join(root, 'many'))
+    for (let index = 0; index < 10_050; index++) writeFileSync(join(root, 'many', String(index)), '')
+    writeFileSync(join(root, 'run2'), '')
+    rmSync(join(root, 'run'))
+    const drift = await findDrift(folder, TREE)
+    assert.deepEqual([drift?.added.length, drift?.removed], [10_000, ['run']])
+  })
 
   it('compares no recorded file that has become a kept path since', async t => {
     const { folder, root } = await makeInstalled(t)

@@ -44,7 +44,7 @@ async function rolledBack(layout: Layout, undo: () => Promise<boolean>): Promise
 /** The deployment begins: what is different by now is the host's own. Every later change gets another time. */
 async function begin(layout: Layout): Promise<void> {
   const drift = await findDrift({ layout, log: collectLog() }, { ...PLACE, keepPaths: ['data'] })
-  noteDrift(layout.staging, { ...PLACE, root: join(layout.root, 'plugins/greeter') }, drift)
+  if (drift) await noteDrift(layout.staging, { ...PLACE, root: join(layout.root, 'plugins/greeter') }, drift)
   await timesMoveOn(layout)
 }
 

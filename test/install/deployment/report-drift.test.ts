@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict'
+import { rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { besideDriftCheck, reportDrift } from '../../../src/install/deployment/report-drift.ts'
+import { collectLog } from '../collected-log.ts'
+import { GREETER, installRecorded } from '../host/recorded-tree.ts'
+import { deploymentOf } from '../prepared-deployment.ts'
+import { prepareTemporaryHost } from '../prepared-host.ts'
+
+const FILES = Object.fromEntries(Array.from({ length: 600 }, (_, index) => [`file-${index}`, 'x']))
+
+async function makeDeployment(t: TestContext, signal = new AbortController().signal) {
+  const layout = await prepareTemporaryHost(t)
+  const { root } = await installRecorded(layout, FILES)
+  const log = collectLog()
+  return { log, root, deployment: deploymentOf(layout, { tools: { log, signal } }) }
+}
+
+describe('reportDrift', () => {
+  it('warns of a part once, whoever asks again', async t => {
+    const { log, root, deployment } = await makeDeployment(t)
+    writeFileSync(join(root, 'by-hand'), '')
+    await reportDrift(deployment, [GREETER, { shelf: 'extensions', id: 'other' }])
+    await reportDrift(deployment, [GREETER])
+    assert.equal(log.lines.length, 1)
+    const none = { removed: [], changed: [] }
+    assert.deepEqual(deployment.record.facts.drift, [{ ...GREETER, version: '2.0.0', added: ['by-hand'], ...none }])
+  })
+
+  it('adds at most 500 paths to the report, and how many more there are', async t => {
+    const { log, root, deployment } = await makeDeployment(t)
+    for (const path of Object.keys(FILES)) rmSync(join(root, path))
+    await reportDrift(deployment, [GREETER])
+    const [entry] = deployment.record.facts.drift ?? []
+    assert.deepEqual([entry?.removed.length, entry?.omitted], [500, 100])
+    assert.match(log.lines[0] ?? '', / and 580 more\./)
+  })
+
+  it('says nothing of parts as they were installed', async t => {
+    const { log, deployment } = await makeDeployment(t)
+    await reportDrift(deployment, [GREETER])
+    assert.deepEqual([log.lines, deployment.record.facts.drift], [[], undefined])
+  })
+})
+
+describe('besideDriftCheck', () => {
+  it('returns what the work returns, and fails as it does, after the drift is reported', async t => {
+    const { root, deployment } = await makeDeployment(t)
+    writeFileSync(join(root, 'by-hand'), '')
+    const refused = new Error('no such version')
+    await assert.rejects(besideDriftCheck(deployment, [GREETER], Promise.reject(refused)), error => error === refused)
+    assert.equal(deployment.record.facts.drift?.length, 1)
+    assert.equal(await besideDriftCheck(deployment, [GREETER], Promise.resolve('fetched')), 'fetched')
+  })
+
+  it('loses no result of the work over a cancelled check', async t => {
+    const { log, deployment } = await makeDeployment(t, AbortSignal.abort(new Error('cancelled')))
+    assert.equal(await besideDriftCheck(deployment, [GREETER], Promise.resolve('fetched')), 'fetched')
+    assert.deepEqual(log.lines, [])
+  })
+})
