@@ -21598,9 +21598,9 @@ const MAX_BYTES = 16 * 1024 * 1024;
 /** The file that is written, and those before it. */
 const MAX_FILES = 4;
 /**
- * Appends one line for a finished deployment, durably. Does not repeat a line that is already there, because the run died
- * just after it. A line that a crash cut off does not damage the next. A file of 16 MiB gets a name with the time, by one
- * rename, and a new one begins; four files stay.
+ * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment that is already there,
+ * because the run died just after it. A line that a crash cut off does not damage the next. A file of 16 MiB gets a name
+ * with the time, by one rename, and a new one begins; four files stay.
  */
 async function appendAudit({ layout, redact }, report) {
     const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id, run } = redactReport(report, redact);
@@ -21631,7 +21631,7 @@ async function appendLine(path, text) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, APPEND, 0o600);
     try {
         const lines = readTail(fd).split('\n');
-        if (lines.includes(text))
+        if (lines.some(known => audit_keyOf(known) === audit_keyOf(text)))
             return 'written';
         if ((0,external_node_fs_namespaceObject.fstatSync)(fd).size >= MAX_BYTES)
             return 'full';
@@ -21653,6 +21653,10 @@ async function rotate(layout) {
         tryUnlinkSync((0,external_node_path_namespaceObject.join)(layout.own, name));
 }
 const ROTATED = /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/;
+/** A recovery may find the same outcome at another time. */
+function audit_keyOf(line) {
+    return [/"deployment_id":"[^"]*"/, /"outcome":"[^"]*"/].map(field => field.exec(line)?.[0]).join();
+}
 function readTail(fd) {
     const { size } = (0,external_node_fs_namespaceObject.fstatSync)(fd);
     const tail = Buffer.alloc(Math.min(size, TAIL_BYTES));
@@ -33349,9 +33353,18 @@ function createRunnerFiles(log, redact) {
 
 
 const MAX_LINE_CHARS = 4000;
-/** The workflow log: one group a state with its duration; every line redacted and free of runner commands. */
+/**
+ * The workflow log: one group a state with its duration; every line redacted and free of runner commands. Each notice and
+ * warning once: what stays wrong is found again by each part of a run that looks.
+ */
 function createRunnerLog(redact) {
     const safe = (line) => cleanForeignText(redact(line), MAX_LINE_CHARS);
+    const annotated = new Set();
+    const once = (annotate, line) => {
+        if (!annotated.has(line))
+            annotate(safe(line));
+        annotated.add(line);
+    };
     let openedAt;
     const end = () => {
         if (openedAt === undefined)
@@ -33368,8 +33381,8 @@ function createRunnerLog(redact) {
             openedAt = external_node_perf_hooks_namespaceObject.performance.now();
         },
         info: line => info(safe(line)),
-        notice: line => notice(safe(line)),
-        warning: line => warning(safe(line)),
+        notice: line => once(notice, line),
+        warning: line => once(warning, line),
         error: line => core_error(safe(line)),
     };
 }

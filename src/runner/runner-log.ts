@@ -10,9 +10,17 @@ export interface RunnerLog extends Log {
   end(): void
 }
 
-/** The workflow log: one group a state with its duration; every line redacted and free of runner commands. */
+/**
+ * The workflow log: one group a state with its duration; every line redacted and free of runner commands. Each notice and
+ * warning once: what stays wrong is found again by each part of a run that looks.
+ */
 export function createRunnerLog(redact: (text: string) => string): RunnerLog {
   const safe = (line: string): string => cleanForeignText(redact(line), MAX_LINE_CHARS)
+  const annotated = new Set<string>()
+  const once = (annotate: (line: string) => void, line: string): void => {
+    if (!annotated.has(line)) annotate(safe(line))
+    annotated.add(line)
+  }
   let openedAt: number | undefined
   const end = (): void => {
     if (openedAt === undefined) return
@@ -28,8 +36,8 @@ export function createRunnerLog(redact: (text: string) => string): RunnerLog {
       openedAt = performance.now()
     },
     info: line => core.info(safe(line)),
-    notice: line => core.notice(safe(line)),
-    warning: line => core.warning(safe(line)),
+    notice: line => once(core.notice, line),
+    warning: line => once(core.warning, line),
     error: line => core.error(safe(line)),
   }
 }

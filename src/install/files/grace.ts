@@ -2,7 +2,7 @@ import { setTimeout as startTimer } from 'node:timers'
 import { ArtifactError, DeploymentError } from '../../core/errors.ts'
 
 /** The runner sends SIGTERM 7.5 s after its SIGINT. All of it is over after 6 s, or is left to the post step. */
-const MS_AFTER_CANCEL = { comparing: 2500, restoring: 3500, reporting: 5000 } as const
+const MS_AFTER_CANCEL = { comparing: 2500, restoring: 3500, reporting: 5000 }
 
 /** How long what follows a cancel may still take. Nothing in it is ever aborted without a cancel. */
 export interface Grace {

@@ -16,9 +16,9 @@ const MAX_BYTES = 16 * 1024 * 1024
 const MAX_FILES = 4
 
 /**
- * Appends one line for a finished deployment, durably. Does not repeat a line that is already there, because the run died
- * just after it. A line that a crash cut off does not damage the next. A file of 16 MiB gets a name with the time, by one
- * rename, and a new one begins; four files stay.
+ * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment that is already there,
+ * because the run died just after it. A line that a crash cut off does not damage the next. A file of 16 MiB gets a name
+ * with the time, by one rename, and a new one begins; four files stay.
  */
 export async function appendAudit({ layout, redact }: ReportFolder, report: LocalReport): Promise<void> {
   const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id, run } =
@@ -50,7 +50,7 @@ async function appendLine(path: string, text: string): Promise<'written' | 'full
   const fd = openSync(path, APPEND, 0o600)
   try {
     const lines = readTail(fd).split('\n')
-    if (lines.includes(text)) return 'written'
+    if (lines.some(known => keyOf(known) === keyOf(text))) return 'written'
     if (fstatSync(fd).size >= MAX_BYTES) return 'full'
     writeFileSync(fd, `${lines.at(-1) === '' ? '' : '\n'}${text}\n`)
     await syncFile(fd)
@@ -70,6 +70,11 @@ async function rotate(layout: Layout): Promise<void> {
 }
 
 const ROTATED = /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/
+
+/** A recovery may find the same outcome at another time. */
+function keyOf(line: string): string {
+  return [/"deployment_id":"[^"]*"/, /"outcome":"[^"]*"/].map(field => field.exec(line)?.[0]).join()
+}
 
 function readTail(fd: number): string {
   const { size } = fstatSync(fd)

@@ -8,6 +8,7 @@ import { makeStandIns, type StandIns } from '../../install/services/stand-ins.ts
 import { waitUntil } from '../../install/wait-until.ts'
 import { serve } from '../../net/loopback-server.ts'
 import { filesWith } from './changing-parts.ts'
+import { acceptedReports } from './evidence.ts'
 import { openHostStage, planWith, versionFiles } from './host-stage.ts'
 import { openProjectStage } from './project-stage.ts'
 
@@ -26,6 +27,8 @@ export interface CancelScene {
   readonly unanswered: Set<Asked>
   /** What was asked for so far, and left unanswered. */
   readonly left: Asked[]
+  /** The messages of failures that the hub has accepted; a project's report has none. */
+  errorMessages(): string[]
   /** How many reports the hub has accepted, of which versions and with which status. */
   reported(): string[]
   /** Where its reports go; see `ReportSender`. */
@@ -36,7 +39,7 @@ export interface CancelScene {
   publishLarge(files: number): Promise<void>
   /** The part of the host config that is under `plugins: {<id>: ...}`, apart from the unit, and more top-level lines. */
   configure(plugin: string, more?: string): void
-  run(run?: Partial<ActionRun>): Promise<ActionResult>
+  run(run?: Partial<ActionRun>, inputs?: Record<string, string>): Promise<ActionResult>
   post(state: Record<string, string>): Promise<ActionResult>
   /** The outputs that the newest run has set so far, as text. */
   outputsSoFar(): string
@@ -67,10 +70,23 @@ export function isHanging(scene: CancelScene): boolean {
 
 /** A run that gets SIGINT as soon as a stand-in's script hangs. */
 export async function cancelledOnce(scene: CancelScene): Promise<ActionResult> {
+  return await signalledOnce(scene, 'SIGINT', () => isHanging(scene))
+}
+
+/** A run that gets SIGKILL as soon as it is there. */
+export async function killedOnce(scene: CancelScene, isThere: () => boolean): Promise<ActionResult> {
+  return await signalledOnce(scene, 'SIGKILL', isThere)
+}
+
+async function signalledOnce(
+  scene: CancelScene,
+  signal: NodeJS.Signals,
+  isThere: () => boolean,
+): Promise<ActionResult> {
   const started = Promise.withResolvers<number>()
   const run = scene.run({ onStart: started.resolve })
-  await waitUntil('a script hangs', () => isHanging(scene))
-  process.kill(await started.promise, 'SIGINT')
+  await waitUntil(`the run gets ${signal}`, isThere)
+  process.kill(await started.promise, signal)
   return await run
 }
 
@@ -93,7 +109,8 @@ async function openArtifactScene(t: TestContext): Promise<CancelScene> {
     async publishLarge(files) {
       await stage.publish('2.1.0', { ...versionFiles('2.1.0'), ...manyFiles('', files) })
     },
-    run: (run = {}) => stage.deployHere(inputs, run),
+    errorMessages: () => acceptedReports(stage).map(row => row.error_message ?? ''),
+    run: (run = {}, more = {}) => stage.deployHere({ ...inputs, ...more }, run),
     post: state => stage.deployHere(inputs, { phase: 'post', state }),
     close: () => stage.close(),
   }
@@ -121,7 +138,8 @@ async function openProjectScene(t: TestContext): Promise<CancelScene> {
     async publishLarge(files) {
       await stage.publish('2.1.0', filesWith('2.1.0', { more: manyFiles('plugins/cart/', files) }))
     },
-    run: (run = {}) => stage.deploy(inputs, { ...run, env: { ...env, ...run.env } }),
+    errorMessages: () => [],
+    run: (run = {}, more = {}) => stage.deploy({ ...inputs, ...more }, { ...run, env: { ...env, ...run.env } }),
     post: state => stage.deploy(inputs, { phase: 'post', state, env }),
     async close() {
       standIns.close()

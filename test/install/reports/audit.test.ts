@@ -67,6 +67,13 @@ describe('appendAudit', () => {
     )
   })
 
+  it('does not repeat an outcome that a recovery found once more', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const ends = ['2026-01-02T03:04:07.000Z', '2026-01-02T03:05:00.000Z'].map(completed_at => ({ completed_at }))
+    for (const end of ends) await appendAudit(hostOf(layout), reportOf({ outcome: 'rolled_back', ...end }))
+    assert.equal(readFileSync(auditPath(layout), 'utf8').trimEnd().split('\n').length, 1)
+  })
+
   it('does not write through a symlink', async t => {
     const layout = await prepareTemporaryHost(t)
     const elsewhere = join(layout.root, 'elsewhere')

@@ -85,6 +85,16 @@ describe('restoreServices', () => {
     })
   }
 
+  it('names the services for which a cancelled run has no time left, and calls no supervisor', async () => {
+    standIns.setState('web.service', 'active')
+    const changes = await perform([UNIT, 'restart'])
+    const earlier = standIns.calls().length
+    const limits = { log: collectLog(), signal: AbortSignal.abort(new Error('late')) }
+    const { isRunning, problems, isFinished } = await restoreServices(changes, limits)
+    assert.deepEqual([isRunning, isFinished, standIns.calls().length], [false, false, earlier])
+    assert.match(problems.join(), /^A cancelled run had no time to restore unit web\.service/)
+  })
+
   it('goes from the service that was touched last to the one touched first', async () => {
     for (const unit of ['web.service', 'other.service']) standIns.setState(unit, 'active')
     const changes = await perform([UNIT, 'restart'], [OTHER, 'restart'])

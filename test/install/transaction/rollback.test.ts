@@ -88,6 +88,32 @@ describe('rollBack', () => {
     assert.deepEqual([result.rollback?.restored, result.rollback?.problems], [false, ['in the way']])
   })
 
+  for (const late of ['cancelled', 'comparing', 'restoring'] as const) {
+    it(`leaves to the post step what a cancel leaves no time for (${late})`, async t => {
+      const { layout } = await makeRestored(t)
+      await begin(layout)
+      const service = { supervisor: 'systemd', scope: 'system', unit: 'no-such-unit.service' } as const
+      const probe = { type: 'tcp', address: '127.0.0.1:1' } as const
+      const check = { probe, intervalSeconds: 1, stableForSeconds: 0 }
+      const healthcheck = { id: 'greeter', service: null, check, timeout_seconds: 60, retries: 0 }
+      const { outcome, rollback, unchecked, isUnfinished } = await rollBack({
+        layout,
+        log: collectLog(),
+        grace: { ...endlessGrace(), [late]: AbortSignal.abort(new Error('late')), cancelled: AbortSignal.abort() },
+        places: [PLACE],
+        keepPaths: ['data'],
+        stagingFolder: layout.staging,
+        byContent: false,
+        services: late === 'restoring' ? [{ service, action: 'restart', was_running: true, replicas: null }] : [],
+        healthchecks: [{ ...healthcheck, previous_version: '1.0.0' }],
+        undo: async () => true,
+      })
+      assert.deepEqual([outcome, rollback?.restored, rollback?.healthy], ['rolled_back', true, null])
+      assert.equal(rollback?.verified, late === 'comparing' ? null : true)
+      assert.deepEqual([isUnfinished, unchecked?.length], late === 'restoring' ? [true, undefined] : [undefined, 1])
+    })
+  }
+
   it('does not restore services, and says so, when the old files are not back', async t => {
     const { layout } = await makeRestored(t)
     const service = { supervisor: 'systemd', scope: 'system', unit: 'no-such-unit.service' } as const
