@@ -33527,7 +33527,7 @@ class ActionStep {
                     note({ report });
                 },
                 onProgress: report => note({ report }),
-                onEnded: ended => this.#noteEnded(ended),
+                onEnded: ended => this.#noteOnceCancelled(ended),
             },
             grace: startGrace(signal),
             flows,
@@ -33592,7 +33592,14 @@ class ActionStep {
             this.#note({ ...known, report: { ...known.report, error } });
         this.fail(new DeployError(error.code, message));
     };
-    /** The hub may not have the report yet, or the report may not say so. */
+    /** A cancelled run writes everything before it waits for the hub, because the runner will soon kill it. */
+    #noteOnceCancelled(ended) {
+        const { signal } = this.tools;
+        if (signal.aborted)
+            this.#noteEnded(ended);
+        else
+            signal.addEventListener('abort', () => this.#noteEnded(ended), { once: true });
+    }
     #noteEnded(ended) {
         if (ended.handover !== undefined)
             this.#files.saveState(HANDOVER_STATE, ended.handover);

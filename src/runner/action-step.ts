@@ -81,7 +81,7 @@ export class ActionStep {
           note({ report })
         },
         onProgress: report => note({ report }),
-        onEnded: ended => this.#noteEnded(ended),
+        onEnded: ended => this.#noteOnceCancelled(ended),
       },
       grace: startGrace(signal),
       flows,
@@ -147,7 +147,13 @@ export class ActionStep {
     this.fail(new DeployError(error.code, message))
   }
 
-  /** The hub may not have the report yet, or the report may not say so. */
+  /** A cancelled run writes everything before it waits for the hub, because the runner will soon kill it. */
+  #noteOnceCancelled(ended: EndedDeployment): void {
+    const { signal } = this.tools
+    if (signal.aborted) this.#noteEnded(ended)
+    else signal.addEventListener('abort', () => this.#noteEnded(ended), { once: true })
+  }
+
   #noteEnded(ended: EndedDeployment): void {
     if (ended.handover !== undefined) this.#files.saveState(HANDOVER_STATE, ended.handover)
     this.#note(ended)

@@ -45,7 +45,7 @@ const NEEDY = { version: FAILING_VERSION }
 const SETTLING = killAtCall('journal.jsonl', 'unlink')
 
 /** It is read at the start for the previous version, and again before it is rewritten. */
-const READING_INSTALLED_AFTER_COMMIT = killAtCall('installed.json', 'openat', 6)
+const READING_INSTALLED_AFTER_COMMIT = killAtCall('installed.json', 'openat', 8)
 
 export const ERRORS: readonly ErrorRow[] = [
   {
