@@ -1,6 +1,16 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
@@ -10,6 +20,7 @@ import { openGate } from './harness/hub-gate.ts'
 import { assertNothingStrays } from './harness/invariants.ts'
 import { mountMemory, mountOver, run, whyNoImmutables, whyNoMounting } from './harness/mounts.ts'
 import { assertSucceeds, FAILING_VERSION, type Fleet, openFleet, type PreparedHost } from './harness/prepared-host.ts'
+import { openProjectStage, projectFiles } from './harness/project-stage.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles } from './harness/stage.ts'
 import { standIn } from './harness/stand-in.ts'
 import { whyNoStrace } from './harness/strace.ts'
@@ -244,4 +255,28 @@ describe('a host whose disk is full during recovery', { skip: whyNoMounting() },
     const { log } = await stage.deploy({ 'project-root': root, 'host-config': 'host.yaml' })
     assert.match(readFileSync(join(root, 'plugins/greeter/plugin.yaml'), 'utf8'), /1\.0\.0/, log)
   })
+})
+
+describe('a disk with too little room for a project', () => {
+  const noMounting = whyNoMounting()
+  const many = Object.fromEntries(Array.from({ length: 200 }, (_, index) => [`plugins/cart/src/${index}.py`, 'x']))
+  const disks = { 'too few inodes': 'size=8m,nr_inodes=150', 'too few bytes': 'size=1500k' }
+  for (const [what, options] of Object.entries(disks)) {
+    it(`is refused for ${what} as soon as the listing is known, before any file is extracted`, {
+      skip: noMounting,
+    }, async t => {
+      const stage = await openProjectStage()
+      t.after(() => stage.close())
+      await stage.publish('1.0.0', projectFiles('1.0.0', many))
+      const root = join(mountMemory(t, options), 'host')
+      const { outputs, log } = await stage.deploy({ 'project-root': root })
+      assert.deepEqual(
+        [outputs['outcome'], outputs['error-code'], outputs['changed']],
+        ['failed', 'disk_full', 'false'],
+      )
+      assert.match(log, /This deployment needs .* Nothing was changed/)
+      assert.equal(existsSync(join(root, 'plugins')), false)
+      assert.deepEqual(readdirSync(join(root, '.hub-deploy/staging')), [])
+    })
+  }
 })

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { lstatSync, readdirSync, statSync } from 'node:fs'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { after, before, describe, it } from 'node:test'
 import { copyBuild } from './harness/host-copy.ts'
 import { onceInLog, signal } from './harness/processes.ts'
+import { openProjectStage, projectFiles } from './harness/project-stage.ts'
 import { type Random, randomFrom } from './harness/random.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './harness/stage.ts'
 
@@ -89,5 +90,20 @@ describe('a host after many deployments', () => {
     }
     const exceeded = Object.entries(most).filter(([folder, count]) => count > (MOST[folder] ?? 0))
     assert.deepEqual(exceeded, [])
+  })
+})
+
+describe('keep-reports', () => {
+  it('counts the reports of a project too', async t => {
+    const project = await openProjectStage()
+    t.after(() => project.close())
+    await project.publish('1.0.0', projectFiles('1.0.0'))
+    const paths: string[] = []
+    for (let run = 1; run <= 3; run++) {
+      const { outputs, log } = await project.deploy({ 'keep-reports': '2' })
+      assert.equal(outputs['outcome'], 'success', log)
+      paths.push(basename(outputs['report-path'] ?? ''))
+    }
+    assert.deepEqual(readdirSync(join(project.root, '.hub-deploy/reports')).toSorted(), paths.slice(1))
   })
 })
