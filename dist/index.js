@@ -20994,7 +20994,7 @@ async function makeFolder(parent) {
 async function logDifferences({ tools, layout, request }, part) {
     const { log, signal } = tools;
     if (part.intact !== undefined)
-        return log.info(`${placeName(part)}: 0 added, 0 removed, 0 changed.`);
+        return log.info(`${placeName(part)}: 0 added, 0 removed, 0 changed. Nothing was done.`);
     const path = installPath(layout, part);
     const tree = { root: path, keepPaths: request.keepPaths };
     const { added, removed, changed } = await compareTree(tree, itemsOf(part.tree, request.keepPaths), signal);

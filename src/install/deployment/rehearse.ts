@@ -74,7 +74,7 @@ async function makeFolder(parent: string): Promise<string> {
 
 async function logDifferences({ tools, layout, request }: RunningDeployment, part: Part): Promise<void> {
   const { log, signal } = tools
-  if (part.intact !== undefined) return log.info(`${placeName(part)}: 0 added, 0 removed, 0 changed.`)
+  if (part.intact !== undefined) return log.info(`${placeName(part)}: 0 added, 0 removed, 0 changed. Nothing was done.`)
   const path = installPath(layout, part)
   const tree = { root: path, keepPaths: request.keepPaths }
   const { added, removed, changed } = await compareTree(tree, itemsOf(part.tree, request.keepPaths), signal)

@@ -129,6 +129,29 @@ describe('extractTar', () => {
     assert.deepEqual(readdirSync(target), ['a', 'b'])
   })
 
+  it('writes only the files that it is asked for, and checks all the others', async t => {
+    const only = new Set(['manifest.json', 'deployment/install.yaml', 'link'])
+    const items = [
+      ...[file('manifest.json', '{}'), file('deployment/install.yaml', 'x'), file('deployment/more', 'y')],
+      ...[file('plugins/a/main', 'z'), symlink('link', 'manifest.json')],
+    ]
+    const target = makeTarget(t)
+    const tree = await extractTar(await openedTar(buildTar(items)), { target, limits: LIMITS, only })
+    assert.deepEqual(listTree(target), {
+      deployment: '755 directory',
+      'deployment/install.yaml': '644 x',
+      'manifest.json': '644 {}',
+    })
+    assert.deepEqual(
+      tree.files.map(({ path }) => path),
+      ['deployment/install.yaml', 'manifest.json'],
+    )
+    const hostile = await openedTar(buildTar([...items, file('../outside', '')]))
+    await assert.rejects(extractTar(hostile, { target: makeTarget(t), limits: LIMITS, only }), {
+      code: 'unsafe_archive',
+    })
+  })
+
   it('refuses a second tar in a frame of its own, before anything is written', async t => {
     const frames = ['a', 'b'].map(name => zstdCompressSync(buildTar([file(name)])))
     const target = makeTarget(t)

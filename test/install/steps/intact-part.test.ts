@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
+import { renameSync, symlinkSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { type InstalledRow, recordInstalled } from '../../../src/install/host/installed.ts'
 import { installPath, type Place } from '../../../src/install/host/layout.ts'
 import { keepPart } from '../../../src/install/steps/install-part.ts'
-import { keepIfIntact } from '../../../src/install/steps/intact-part.ts'
+import { findIntactTree, keepIfIntact } from '../../../src/install/steps/intact-part.ts'
 import type { PartTree } from '../../../src/install/steps/part.ts'
 import { recordTreeAt, treeOf, writeTreeOf } from '../host/recorded-tree.ts'
 import { contextOf, deploymentOf, partOf, previousOf } from '../prepared-deployment.ts'
@@ -67,6 +69,71 @@ describe('a part whose new tree is the installed one', () => {
   for (const [name, difference] of Object.entries(replaced)) {
     it(`is replaced when ${name}`, async t => {
       assert.equal((await judge(t, difference)).part.intact, undefined)
+    })
+  }
+})
+
+describe('what is installed from the verified artifact itself', () => {
+  const YAML = { 'plugin.yaml': 'name: x\nversion: "2.0.0"\n', 'src/main.py': 'pass' }
+  const SECRET = 'secret of the host'
+
+  /** What differs from an installation that extracting the artifact would give again. */
+  interface Other {
+    files?: Record<string, string>
+    row?: Partial<InstalledRow>
+    keepPaths?: readonly string[]
+    secret?: string
+    /** Runs after the tree was compared with its record. */
+    meanwhile?(root: string): void
+  }
+
+  async function find(t: TestContext, { files = YAML, row: more = {}, meanwhile, ...request }: Other = {}) {
+    const layout = await prepareTemporaryHost(t)
+    const root = installPath(layout, PLACE)
+    writeTreeOf(root, files)
+    const row = rowOf({
+      id: 'x',
+      ...(await recordTreeAt(layout, root, treeOf(files))),
+      keep_paths: ['data', '.env'],
+      ...more,
+    })
+    await recordInstalled(layout, { rows: [row], removed: [] })
+    const { keepPaths = ['.env', 'data'], secret } = request
+    const deployment = deploymentOf(layout, { request: { keepPaths } })
+    assert.deepEqual((await deployment.drift.of(PLACE))?.changed ?? [], [])
+    meanwhile?.(root)
+    const source = { origin: { contract: 'marketplace', slug: 'greeter' }, sha256: 'ab'.repeat(32) } as const
+    const signing = { ...deployment, request: { ...deployment.request, pluginSecretKey: secret } }
+    return await findIntactTree(signing, previousOf(PLACE, { installed: row }), source)
+  }
+
+  it('is found with its plugin.yaml', async t => {
+    assert.equal((await find(t))?.pluginYaml?.version, '2.0.0')
+  })
+
+  const TRUSTED = { ...YAML, 'plugin.yaml': 'name: x\nversion: "2.0.0"\nexecution_mode: trusted\n' }
+  const others: Record<string, Other> = {
+    'another artifact': { row: { artifact_sha256: 'cd'.repeat(32) } },
+    'another origin': { row: { slug: 'other' } },
+    'other keep-paths': { keepPaths: ['.env'] },
+    'a kept plugin.yaml': { keepPaths: ['plugin.yaml'], row: { keep_paths: ['plugin.yaml'] } },
+    'no record': { row: { tree_record: 'cd'.repeat(32) } },
+    'no plugin.sig where there would be one': { files: TRUSTED, secret: SECRET },
+    'a plugin.sig that would be another': { files: { ...TRUSTED, 'plugin.sig': '{}' }, secret: SECRET },
+    'a plugin.sig that nothing would make': { files: { ...TRUSTED, 'plugin.sig': '{}' } },
+    'a plugin.yaml that was replaced since it was compared': {
+      meanwhile: root => writeTree(root, { 'plugin.yaml': 'name: x\nversion: "9.9.9"\n' }),
+    },
+    'a plugin.yaml that has become a symlink since it was compared': {
+      meanwhile(root) {
+        renameSync(join(root, 'plugin.yaml'), join(root, 'other.yaml'))
+        symlinkSync('other.yaml', join(root, 'plugin.yaml'))
+      },
+    },
+  }
+  for (const [name, other] of Object.entries(others)) {
+    it(`is not known without extracting where there is ${name}`, async t => {
+      assert.equal(await find(t, other), undefined)
     })
   }
 })
