@@ -5,7 +5,19 @@ import { join, resolve } from 'node:path'
 import { waitUntil } from '../../install/wait-until.ts'
 
 const REPOSITORY = resolve(import.meta.dirname, '../../..')
-const CONTAINER = ['--mount', '--pid', '--cgroup', '--ipc', '--uts', '--fork', '--kill-child']
+/** It ends with this process. */
+const CONTAINER = [
+  '--pdeathsig',
+  'KILL',
+  'unshare',
+  '--mount',
+  '--pid',
+  '--cgroup',
+  '--ipc',
+  '--uts',
+  '--fork',
+  '--kill-child',
+]
 const IMPOSSIBLE = 77
 
 /** What a unit needs of systemd's own. */
@@ -40,17 +52,17 @@ export function boot({ folder, units, enable }: Machine): Booted {
   mkdirSync(unitFolder)
   for (const [name, text] of Object.entries({ ...TARGETS, ...units })) writeFileSync(join(unitFolder, name), text)
   const script = join(import.meta.dirname, 'boot.sh')
-  const machine = spawn('unshare', [...CONTAINER, 'sh', script], {
+  const machine = spawn('setpriv', [...CONTAINER, 'sh', script], {
     env: { FOLDER: folder, UNITS: unitFolder, REPOSITORY, ENABLE: enable.join(' '), PATH: process.env['PATH'] },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const output = collect(machine)
   let failure: Error | undefined
   machine.once('error', error => {
-    failure = new NoBoot(`unshare: ${error.message}`)
+    failure = new NoBoot(`setpriv: ${error.message}`)
   })
   machine.once('exit', code => {
-    const isImpossible = code === IMPOSSIBLE || output().startsWith('unshare:')
+    const isImpossible = code === IMPOSSIBLE || /^(?:unshare|setpriv):/.test(output())
     failure ??= isImpossible ? new NoBoot(output()) : new Error(`The machine ended (${code}). ${output()}`)
   })
   return {
