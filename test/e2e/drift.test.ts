@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
 import type { InstalledRow, RemovedRow, SnapshotRow } from '../../src/install/host/installed.ts'
+import type { LocalReport } from '../../src/install/reports/local-report.ts'
 import { filesWith } from './harness/changing-parts.ts'
 import { commandsIn, listOwn, readLocalReport } from './harness/evidence.ts'
 import { openProjectStage, type ProjectStage } from './harness/project-stage.ts'
@@ -151,6 +152,42 @@ describe('files that were changed on the host since they were installed', () => 
     writeFiles(stage.root, { 'plugins/greeter.env/x': '' })
     return await stage.deploy()
   }
+
+  /** Kills a run after the switch; returns what the next one, which recovers it, reports of it. */
+  async function killed(whenDead: () => void = () => {}): Promise<LocalReport> {
+    const kill = { command: ['/bin/sh', '-c', 'kill -9 $PPID; sleep 1'] }
+    const config = { version: 1, provision: { greeter: kill } }
+    writeFileSync(join(stage.workspace.path, 'host.yaml'), JSON.stringify(config))
+    stage.writePlan(
+      `${PLUGIN_PLAN.trimEnd()}\n  - {id: work, action: provision, plugin: greeter, depends_on: [files]}\n`,
+    )
+    await stage.publish('1.1.0', pluginFiles('1.1.0'))
+    const result = await stage.deploy({ 'host-config': 'host.yaml' })
+    assert.equal(result.signal, 'SIGKILL')
+    whenDead()
+    stage.writePlan(PLUGIN_PLAN)
+    await stage.deploy()
+    const [, report] = listOwn(stage, 'reports').toSorted()
+    return JSON.parse(readFileSync(join(stage.root, '.hub-deploy/reports', report ?? ''), 'utf8'))
+  }
+
+  it('are in the report of a run that was killed, and its recovery does not call them verified', async () => {
+    driftByHand()
+    const { outcome, drift, rollback } = await killed()
+    assert.deepEqual([outcome, drift, rollback?.verified], ['rolled_back', DRIFT, null])
+  })
+
+  it('are damage for the recovery of a killed run if they were changed after it began', async () => {
+    const { outcome, drift, rollback } = await killed(() =>
+      edit(stage, { '.hub-deploy/snapshots/plugins/greeter/1-1.0.0/src/main.py': 'changed' }),
+    )
+    assert.deepEqual([outcome, drift, rollback?.verified], ['inconsistent', [], false])
+  })
+
+  it('are verified by the recovery of a killed run where there are none', async () => {
+    const { outcome, drift, rollback } = await killed()
+    assert.deepEqual([outcome, drift, rollback?.verified], ['rolled_back', [], true])
+  })
 
   it('are no drift when they were only touched, or are kept paths or bytecode caches', async () => {
     const path = join(stage.root, 'plugins/greeter/src/main.py')
