@@ -77,6 +77,33 @@ for (const contract of ['marketplace', 'project'] as const) {
       assert.equal(reportOf(result)?.running_version, null)
     })
 
+    it('and one error say that a host stays inconsistent, until five runs with their post steps have tried', {
+      skip: whyNoImmutables(),
+    }, async t => {
+      await open(t)
+      const frozen = `${scene.root}/.hub-deploy/snapshots/plugins/${scene.id}/1-1.0.0`
+      scene.standIns.add('make-db', `chattr +i '${frozen}'; exit 4`)
+      await scene.run()
+      try {
+        for (let run = 1; run <= 6; run++) {
+          const { outputs, log, state } = await scene.run()
+          assert.deepEqual([outputs['outcome'], outputs['running-version']], ['inconsistent', ''], log)
+          const errors = commandsIn(log, 'error')
+          assert.equal(errors.length, 1, log)
+          assert.match(
+            errors.join(),
+            run <= 5 ? /could not be rolled back, so nothing new is deployed/ : /in 5 attempts, so/,
+          )
+          assert.equal(log.split('could not be rolled back').length, 2, log)
+          assert.deepEqual(commandsIn(log, 'warning'), [])
+          const post = await scene.post(state)
+          assert.deepEqual([post.exitCode, commandsIn(post.log, 'error')], [0, []])
+        }
+      } finally {
+        runProgram('chattr', '-i', frozen)
+      }
+    })
+
     it('show how far a run got that was killed in its health check, and post says what runs', async t => {
       await open(t)
       scene.standIns.add('check', `if grep -q 2.0.0 running; then ${HANG}; fi; echo fine`)
