@@ -10,154 +10,156 @@ import { commandsIn } from './harness/evidence.ts'
 import { readReports } from './harness/invariants.ts'
 import { run as runProgram, whyNoImmutables } from './harness/mounts.ts'
 
-for (const contract of ['marketplace', 'project'] as const) {
-  describe(`the outputs of a run (${contract})`, () => {
-    let scene: CancelScene
-    const open = async (t: TestContext): Promise<void> => {
-      scene = await openCancelScene(t, contract)
-      await publishSteps(scene, 'restart', 'provision', 'healthcheck')
-    }
-    afterEach(async () => await scene.close())
-    const seen = ({ outputs }: ActionResult): (string | undefined)[] =>
-      ['outcome', 'state', 'version', 'previous-version', 'running-version'].map(name => outputs[name])
-    const reportOf = ({ outputs }: ActionResult) => readReports(scene.root).get(outputs['deployment-id'] ?? '')
-
-    it('name what runs after a success, and after the same version again', async t => {
-      await open(t)
-      assert.deepEqual(seen(await scene.run()), ['success', 'succeeded', '2.0.0', '1.0.0', '2.0.0'])
-      const again = await scene.run()
-      assert.deepEqual(seen(again), ['success', 'succeeded', '2.0.0', '2.0.0', '2.0.0'])
-      assert.deepEqual([again.outputs['changed'], reportOf(again)?.running_version], ['false', '2.0.0'])
-    })
-
-    it('name what runs after a failed step, whose id the message begins with', async t => {
-      await open(t)
-      scene.standIns.add('make-db', 'exit 4')
-      const result = await scene.run()
-      assert.deepEqual(seen(result), ['rolled_back', 'rolled_back', '2.0.0', '1.0.0', '1.0.0'])
-      const report = reportOf(result)
-      assert.deepEqual([report?.running_version, report?.error?.step], ['1.0.0', 's2'])
-      assert.match(report?.error?.message ?? '', /^s2: /)
-      assert.match(commandsIn(result.log, 'error').join(), /^::error title=step_failed::s2: /)
-      if (contract === 'marketplace') assert.match(scene.errorMessages().at(-1) ?? '', /^s2: /)
-    })
-
-    it('say that nothing runs after a first install that failed', async t => {
-      await open(t)
-      rmSync(scene.root, { recursive: true })
-      mkdirSync(scene.root, { mode: 0o755 })
-      scene.standIns.add('make-db', 'exit 4')
-      const result = await scene.run()
-      assert.deepEqual(seen(result), ['rolled_back', 'rolled_back', '2.0.0', '', ''])
-      assert.equal(reportOf(result)?.running_version, null)
-    })
-
-    it('name what runs when the run was refused before anything was locked', async t => {
-      await open(t)
-      const result = await scene.run({}, { version: 'not a version' })
-      assert.deepEqual(seen(result), ['failed', 'pending', '', '', '1.0.0'])
-      assert.equal(reportOf(result)?.running_version, '1.0.0')
-    })
-
-    it('name what runs when another run had the lock', async t => {
-      await open(t)
-      const path = join(scene.root, '.hub-deploy/lock')
-      const lock = await acquireLock({ path, timeoutMs: 0, runUrl: null, log: () => {} })
-      t.after(() => lock.release())
-      const result = await scene.run({}, { 'lock-timeout-seconds': '1' })
-      assert.deepEqual([result.outputs['error-code'], result.outputs['running-version']], ['locked', '1.0.0'])
-    })
-
-    it('are empty for what runs when the host is inconsistent', async t => {
-      await open(t)
-      const snapshots = `${scene.root}/.hub-deploy/snapshots/plugins`
-      scene.standIns.add('make-db', `mv '${snapshots}' '${scene.root}/away'; exit 4`)
-      const result = await scene.run()
-      assert.deepEqual(seen(result), ['inconsistent', 'failed', '2.0.0', '1.0.0', ''])
-      assert.equal(reportOf(result)?.running_version, null)
-    })
-
-    it('and one error say that a host stays inconsistent, until five runs with their post steps have tried', {
-      skip: whyNoImmutables(),
-    }, async t => {
-      await open(t)
-      const frozen = `${scene.root}/.hub-deploy/snapshots/plugins/${scene.id}/1-1.0.0`
-      scene.standIns.add('make-db', `chattr +i '${frozen}'; exit 4`)
-      await scene.run()
-      try {
-        for (let run = 1; run <= 6; run++) {
-          const { outputs, log, state } = await scene.run()
-          assert.deepEqual([outputs['outcome'], outputs['running-version']], ['inconsistent', ''], log)
-          const errors = commandsIn(log, 'error')
-          assert.equal(errors.length, 1, log)
-          assert.match(
-            errors.join(),
-            run <= 5 ? /could not be rolled back, so nothing new is deployed/ : /in 5 attempts, so/,
-          )
-          assert.equal(log.split('could not be rolled back').length, 2, log)
-          assert.deepEqual(commandsIn(log, 'warning'), [])
-          const post = await scene.post(state)
-          assert.deepEqual([post.exitCode, commandsIn(post.log, 'error')], [0, []])
-        }
-      } finally {
-        runProgram('chattr', '-i', frozen)
+describe('what the outputs say', { concurrency: 2 }, () => {
+  for (const contract of ['marketplace', 'project'] as const) {
+    describe(`the outputs of a run (${contract})`, { concurrency: 1 }, () => {
+      let scene: CancelScene
+      const open = async (t: TestContext): Promise<void> => {
+        scene = await openCancelScene(t, contract)
+        await publishSteps(scene, 'restart', 'provision', 'healthcheck')
       }
-    })
+      afterEach(async () => await scene.close())
+      const seen = ({ outputs }: ActionResult): (string | undefined)[] =>
+        ['outcome', 'state', 'version', 'previous-version', 'running-version'].map(name => outputs[name])
+      const reportOf = ({ outputs }: ActionResult) => readReports(scene.root).get(outputs['deployment-id'] ?? '')
 
-    it('show how far a run got that was killed in its health check, and post says what runs', async t => {
-      await open(t)
-      scene.standIns.add('check', `if grep -q 2.0.0 running; then ${HANG}; fi; echo fine`)
-      const result = await killedOnce(scene, () => isHanging(scene))
-      assert.deepEqual(seen(result), ['interrupted', 'healthchecking', '2.0.0', '1.0.0', '1.0.0'])
-      const { exitCode, log } = await scene.post(result.state)
-      assert.equal(exitCode, 0, log)
-      const report = reportOf(result)
-      assert.deepEqual(
-        [report?.outcome, report?.running_version, report?.rollback?.healthy],
-        ['rolled_back', '1.0.0', true],
-      )
-      assert.equal(commandsIn(log, 'notice').length, 1, log)
-    })
+      it('name what runs after a success, and after the same version again', async t => {
+        await open(t)
+        assert.deepEqual(seen(await scene.run()), ['success', 'succeeded', '2.0.0', '1.0.0', '2.0.0'])
+        const again = await scene.run()
+        assert.deepEqual(seen(again), ['success', 'succeeded', '2.0.0', '2.0.0', '2.0.0'])
+        assert.deepEqual([again.outputs['changed'], reportOf(again)?.running_version], ['false', '2.0.0'])
+      })
 
-    it('show the restored version as unhealthy in an error of post, which does not fail', async t => {
-      await open(t)
-      scene.standIns.add('check', `if grep -q 2.0.0 running; then ${HANG}; fi; echo 'no database'; exit 3`)
-      const result = await killedOnce(scene, () => isHanging(scene))
-      const { exitCode, log, summary } = await scene.post(result.state)
-      assert.equal(exitCode, 0, log)
-      assert.match(
-        commandsIn(log, 'error').join('\n'),
-        /^::error::.*1\.0\.0, which is installed again.*no database[^\n]*$/,
-      )
-      assert.deepEqual([commandsIn(log, 'notice'), commandsIn(log, 'warning')], [[], []])
-      assert.match(summary, /^### .*\n\n> \[!CAUTION\]\n.*no database/)
-    })
+      it('name what runs after a failed step, whose id the message begins with', async t => {
+        await open(t)
+        scene.standIns.add('make-db', 'exit 4')
+        const result = await scene.run()
+        assert.deepEqual(seen(result), ['rolled_back', 'rolled_back', '2.0.0', '1.0.0', '1.0.0'])
+        const report = reportOf(result)
+        assert.deepEqual([report?.running_version, report?.error?.step], ['1.0.0', 's2'])
+        assert.match(report?.error?.message ?? '', /^s2: /)
+        assert.match(commandsIn(result.log, 'error').join(), /^::error title=step_failed::s2: /)
+        if (contract === 'marketplace') assert.match(scene.errorMessages().at(-1) ?? '', /^s2: /)
+      })
 
-    it('show that a run was committed which was killed before the hub had its report', async t => {
-      await open(t)
-      scene.unanswered.add('report')
-      const result = await killedOnce(scene, () => scene.left.includes('report'))
-      assert.deepEqual(seen(result), ['interrupted', 'succeeded', '2.0.0', '1.0.0', '2.0.0'])
-      scene.unanswered.clear()
-      assert.equal((await scene.post(result.state)).exitCode, 0)
-      assert.deepEqual([reportOf(result)?.running_version, scene.reported().at(-1)], ['2.0.0', '2.0.0 success'])
-    })
+      it('say that nothing runs after a first install that failed', async t => {
+        await open(t)
+        rmSync(scene.root, { recursive: true })
+        mkdirSync(scene.root, { mode: 0o755 })
+        scene.standIns.add('make-db', 'exit 4')
+        const result = await scene.run()
+        assert.deepEqual(seen(result), ['rolled_back', 'rolled_back', '2.0.0', '', ''])
+        assert.equal(reportOf(result)?.running_version, null)
+      })
 
-    it('come with each warning once, although the run looks twice', { skip: whyNoImmutables() }, async t => {
-      await open(t)
-      const stuck = join(scene.root, '.hub-deploy/staging/discarded-long-ago')
-      mkdirSync(join(stuck, 'inner'), { recursive: true })
-      runProgram('chattr', '+i', stuck)
-      const { log, outputs } = await scene.run().finally(() => runProgram('chattr', '-i', stuck))
-      assert.equal(outputs['outcome'], 'success', log)
-      assert.deepEqual(
-        commandsIn(log, 'warning').map(line => line.includes('discarded-long-ago')),
-        [true],
-        log,
-      )
+      it('name what runs when the run was refused before anything was locked', async t => {
+        await open(t)
+        const result = await scene.run({}, { version: 'not a version' })
+        assert.deepEqual(seen(result), ['failed', 'pending', '', '', '1.0.0'])
+        assert.equal(reportOf(result)?.running_version, '1.0.0')
+      })
+
+      it('name what runs when another run had the lock', async t => {
+        await open(t)
+        const path = join(scene.root, '.hub-deploy/lock')
+        const lock = await acquireLock({ path, timeoutMs: 0, runUrl: null, log: () => {} })
+        t.after(() => lock.release())
+        const result = await scene.run({}, { 'lock-timeout-seconds': '1' })
+        assert.deepEqual([result.outputs['error-code'], result.outputs['running-version']], ['locked', '1.0.0'])
+      })
+
+      it('are empty for what runs when the host is inconsistent', async t => {
+        await open(t)
+        const snapshots = `${scene.root}/.hub-deploy/snapshots/plugins`
+        scene.standIns.add('make-db', `mv '${snapshots}' '${scene.root}/away'; exit 4`)
+        const result = await scene.run()
+        assert.deepEqual(seen(result), ['inconsistent', 'failed', '2.0.0', '1.0.0', ''])
+        assert.equal(reportOf(result)?.running_version, null)
+      })
+
+      it('and one error say that a host stays inconsistent, until five runs with their post steps have tried', {
+        skip: whyNoImmutables(),
+      }, async t => {
+        await open(t)
+        const frozen = `${scene.root}/.hub-deploy/snapshots/plugins/${scene.id}/1-1.0.0`
+        scene.standIns.add('make-db', `chattr +i '${frozen}'; exit 4`)
+        await scene.run()
+        try {
+          for (let run = 1; run <= 6; run++) {
+            const { outputs, log, state } = await scene.run()
+            assert.deepEqual([outputs['outcome'], outputs['running-version']], ['inconsistent', ''], log)
+            const errors = commandsIn(log, 'error')
+            assert.equal(errors.length, 1, log)
+            assert.match(
+              errors.join(),
+              run <= 5 ? /could not be rolled back, so nothing new is deployed/ : /in 5 attempts, so/,
+            )
+            assert.equal(log.split('could not be rolled back').length, 2, log)
+            assert.deepEqual(commandsIn(log, 'warning'), [])
+            const post = await scene.post(state)
+            assert.deepEqual([post.exitCode, commandsIn(post.log, 'error')], [0, []])
+          }
+        } finally {
+          runProgram('chattr', '-i', frozen)
+        }
+      })
+
+      it('show how far a run got that was killed in its health check, and post says what runs', async t => {
+        await open(t)
+        scene.standIns.add('check', `if grep -q 2.0.0 running; then ${HANG}; fi; echo fine`)
+        const result = await killedOnce(scene, () => isHanging(scene))
+        assert.deepEqual(seen(result), ['interrupted', 'healthchecking', '2.0.0', '1.0.0', '1.0.0'])
+        const { exitCode, log } = await scene.post(result.state)
+        assert.equal(exitCode, 0, log)
+        const report = reportOf(result)
+        assert.deepEqual(
+          [report?.outcome, report?.running_version, report?.rollback?.healthy],
+          ['rolled_back', '1.0.0', true],
+        )
+        assert.equal(commandsIn(log, 'notice').length, 1, log)
+      })
+
+      it('show the restored version as unhealthy in an error of post, which does not fail', async t => {
+        await open(t)
+        scene.standIns.add('check', `if grep -q 2.0.0 running; then ${HANG}; fi; echo 'no database'; exit 3`)
+        const result = await killedOnce(scene, () => isHanging(scene))
+        const { exitCode, log, summary } = await scene.post(result.state)
+        assert.equal(exitCode, 0, log)
+        assert.match(
+          commandsIn(log, 'error').join('\n'),
+          /^::error::.*1\.0\.0, which is installed again.*no database[^\n]*$/,
+        )
+        assert.deepEqual([commandsIn(log, 'notice'), commandsIn(log, 'warning')], [[], []])
+        assert.match(summary, /^### .*\n\n> \[!CAUTION\]\n.*no database/)
+      })
+
+      it('show that a run was committed which was killed before the hub had its report', async t => {
+        await open(t)
+        scene.unanswered.add('report')
+        const result = await killedOnce(scene, () => scene.left.includes('report'))
+        assert.deepEqual(seen(result), ['interrupted', 'succeeded', '2.0.0', '1.0.0', '2.0.0'])
+        scene.unanswered.clear()
+        assert.equal((await scene.post(result.state)).exitCode, 0)
+        assert.deepEqual([reportOf(result)?.running_version, scene.reported().at(-1)], ['2.0.0', '2.0.0 success'])
+      })
+
+      it('come with each warning once, although the run looks twice', { skip: whyNoImmutables() }, async t => {
+        await open(t)
+        const stuck = join(scene.root, '.hub-deploy/staging/discarded-long-ago')
+        mkdirSync(join(stuck, 'inner'), { recursive: true })
+        runProgram('chattr', '+i', stuck)
+        const { log, outputs } = await scene.run().finally(() => runProgram('chattr', '-i', stuck))
+        assert.equal(outputs['outcome'], 'success', log)
+        assert.deepEqual(
+          commandsIn(log, 'warning').map(line => line.includes('discarded-long-ago')),
+          [true],
+          log,
+        )
+      })
     })
-  })
-}
+  }
+})
 
 describe('a dry run', () => {
   it('names what runs, which stays', async t => {
