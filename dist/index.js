@@ -20841,6 +20841,8 @@ function readBytes(path) {
 ;// CONCATENATED MODULE: ./build/install/reports/running-version.js
 
 
+
+
 /**
  * What the host runs of this plugin, service or project after a deployment of it has ended so; null where nothing is
  * installed, and where the host may run neither version whole. Never throws.
@@ -20851,13 +20853,26 @@ function runningAfter(layout, facts, outcome) {
     return outcome === 'success' ? facts.version : readRunningVersion(layout, facts);
 }
 /**
- * What the host runs by our own record, which includes what a dead run has committed without recording it; else the
- * version that this deployment has found in the place. Never throws.
+ * What the host runs by our own record, which includes what a dead run has committed without recording it; without a
+ * record, the version that this deployment has found in the place. Null while another run may be changing it, and where
+ * its directories are gone. Never throws.
  */
 function readRunningVersion(layout, facts) {
-    const rows = [...orNone(() => readCommitted(layout)), ...orNone(() => readInstalled(layout))];
-    const own = rows.filter(row => isOf(row, facts));
-    return (facts.contract === 'project' ? newestProjectVersion(own) : own[0]?.version) ?? facts.previous_version;
+    const journal = orNone(() => readJournal(layout.journal) ?? []);
+    const committed = findCommit(journal)?.rows;
+    if (committed === undefined && isChanging(journal, facts))
+        return null;
+    const own = [...(committed ?? []), ...orNone(() => readInstalled(layout))].filter(row => isOf(row, facts));
+    if (own.length === 0)
+        return facts.previous_version;
+    const present = own.filter(row => pathExistsSync(installPath(layout, placeOf(row))));
+    return (facts.contract === 'project' ? newestProjectVersion(present) : present[0]?.version) ?? null;
+}
+/** Whether a run that has the host, or had it when it was killed, has announced changes of this that it has not undone. */
+function isChanging(journal, { contract, slug }) {
+    const [begin] = journal;
+    const isOfThis = begin?.record === 'begin' && begin.facts.contract === contract && begin.facts.slug === slug;
+    return isOfThis && pendingChanges(journal).length > 0;
 }
 /** The version of a project is that of the part installed last. */
 function newestProjectVersion(rows) {
@@ -20866,9 +20881,6 @@ function newestProjectVersion(rows) {
 }
 function isOf({ contract, kind, slug }, facts) {
     return contract === facts.contract && slug === facts.slug && (contract === 'project' || kind === facts.kind);
-}
-function readCommitted({ journal }) {
-    return findCommit(readJournal(journal) ?? [])?.rows ?? [];
 }
 /** A record that cannot be read is named where it is needed. */
 function orNone(read) {
@@ -20892,7 +20904,7 @@ const FOLLOWS_CHANGES = new Set(['provision', 'stop', 'start', 'restart', 'notif
 function findIdleSteps({ layout, request }, order) {
     if (request.redeploy)
         return new Set();
-    const changing = new Set(order.parts.filter(part => isChanging(layout, order, part)).map(({ id }) => id));
+    const changing = new Set(order.parts.filter(part => idle_steps_isChanging(layout, order, part)).map(({ id }) => id));
     const isAnyChanging = changing.size > 0 || order.removals.length > 0;
     const known = new Set(order.parts.map(({ id }) => id));
     const isIdle = (step) => {
@@ -20904,7 +20916,7 @@ function findIdleSteps({ layout, request }, order) {
     return new Set(order.steps.filter(isIdle).map(({ id }) => id));
 }
 /** A missing settings file is going to be created, which is a change for the steps before that too. */
-function isChanging(layout, { steps }, part) {
+function idle_steps_isChanging(layout, { steps }, part) {
     if (part.intact === undefined)
         return true;
     const isWritten = steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part));
@@ -26593,7 +26605,7 @@ function startDeployment(request, tools, { transitions, facts, sender }) {
     const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
     let running = null;
     const interrupted = () => {
-        const running_version = machine.current === 'succeeded' ? record.facts.version : running;
+        const running_version = runningIn(machine, { before: running, after: record.facts.version });
         const end = buildEnd(tools.now(), { outcome: 'interrupted' });
         return buildLocalReport(record, end, { reported: notSent(null), running_version });
     };
@@ -26620,6 +26632,13 @@ function startDeployment(request, tools, { transitions, facts, sender }) {
             return interrupted();
         },
     };
+}
+/** The running version that a run says which is killed now; null where it may leave neither whole until it is recovered. */
+function runningIn({ current, history }, version) {
+    if (current === 'succeeded')
+        return version.after;
+    const isSwitching = current !== 'rolled_back' && history.some(({ state }) => state === 'installing');
+    return isSwitching ? null : version.before;
 }
 /** The host below a project root. */
 function hostOf({ log, secrets, runner, flows, deploymentId, grace }, { projectRoot, allowSharedRoot, sender, keepReports }) {

@@ -69,6 +69,26 @@ describe('what the outputs say', { concurrency: 2 }, () => {
         assert.deepEqual([result.outputs['error-code'], result.outputs['running-version']], ['locked', '1.0.0'])
       })
 
+      it('are empty for what runs when its directories are gone', async t => {
+        await open(t)
+        rmSync(join(scene.root, 'plugins'), { recursive: true })
+        rmSync(join(scene.root, 'extensions'), { recursive: true, force: true })
+        const result = await scene.run({}, { version: 'not a version' })
+        assert.deepEqual(seen(result), ['failed', 'pending', '', '', ''])
+      })
+
+      it('are empty for what runs when the run was killed after the switch, and until its recovery', async t => {
+        await open(t)
+        scene.standIns.add('make-db', 'kill -KILL $PPID')
+        const killed = await scene.run()
+        assert.deepEqual([killed.outputs['outcome'], killed.outputs['running-version']], ['interrupted', ''])
+        const path = join(scene.root, '.hub-deploy/lock')
+        const lock = await acquireLock({ path, timeoutMs: 0, runUrl: null, log: () => {} })
+        t.after(() => lock.release())
+        const refused = await scene.run({}, { 'lock-timeout-seconds': '1' })
+        assert.deepEqual([refused.outputs['error-code'], refused.outputs['running-version']], ['locked', ''])
+      })
+
       it('are empty for what runs when the host is inconsistent', async t => {
         await open(t)
         const snapshots = `${scene.root}/.hub-deploy/snapshots/plugins`
@@ -109,7 +129,7 @@ describe('what the outputs say', { concurrency: 2 }, () => {
         await open(t)
         scene.standIns.add('check', `if grep -q 2.0.0 running; then ${HANG}; fi; echo fine`)
         const result = await killedOnce(scene, () => isHanging(scene))
-        assert.deepEqual(seen(result), ['interrupted', 'healthchecking', '2.0.0', '1.0.0', '1.0.0'])
+        assert.deepEqual(seen(result), ['interrupted', 'healthchecking', '2.0.0', '1.0.0', ''])
         const { exitCode, log } = await scene.post(result.state)
         assert.equal(exitCode, 0, log)
         const report = reportOf(result)

@@ -1,5 +1,5 @@
 import type { DeployError } from '../../core/errors.ts'
-import { createStateMachine, type Transitions } from '../../core/state-machine.ts'
+import { createStateMachine, type StateMachine, type Transitions } from '../../core/state-machine.ts'
 import type { Wire } from '../../net/wire.ts'
 import type { Grace } from '../files/grace.ts'
 import { hearSignals } from '../files/time-slice.ts'
@@ -82,7 +82,7 @@ export function startDeployment<State extends string>(
   const record = createDeploymentRecord(facts, machine.history, tools.secrets.know)
   let running: string | null = null
   const interrupted = (): LocalReport => {
-    const running_version = machine.current === 'succeeded' ? record.facts.version : running
+    const running_version = runningIn(machine, { before: running, after: record.facts.version })
     const end = buildEnd(tools.now(), { outcome: 'interrupted' })
     return buildLocalReport(record, end, { reported: notSent(null), running_version })
   }
@@ -109,6 +109,16 @@ export function startDeployment<State extends string>(
       return interrupted()
     },
   }
+}
+
+/** The running version that a run says which is killed now; null where it may leave neither whole until it is recovered. */
+function runningIn(
+  { current, history }: Pick<StateMachine<string>, 'current' | 'history'>,
+  version: { readonly before: string | null; readonly after: string | null },
+): string | null {
+  if (current === 'succeeded') return version.after
+  const isSwitching = current !== 'rolled_back' && history.some(({ state }) => state === 'installing')
+  return isSwitching ? null : version.before
 }
 
 /** Which host, as the operator names it, and the way to its hub, if there is one. */

@@ -1,8 +1,9 @@
 import type { Outcome } from '../../core/outcome.ts'
-import { type InstalledRow, readInstalled } from '../host/installed.ts'
-import type { Layout } from '../host/layout.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
+import { type InstalledRow, placeOf, readInstalled } from '../host/installed.ts'
+import { installPath, type Layout } from '../host/layout.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
-import { findCommit, readJournal } from '../transaction/journal.ts'
+import { findCommit, type JournalRecord, pendingChanges, readJournal } from '../transaction/journal.ts'
 
 /**
  * What the host runs of this plugin, service or project after a deployment of it has ended so; null where nothing is
@@ -14,13 +15,25 @@ export function runningAfter(layout: Layout, facts: DeploymentFacts, outcome: Ou
 }
 
 /**
- * What the host runs by our own record, which includes what a dead run has committed without recording it; else the
- * version that this deployment has found in the place. Never throws.
+ * What the host runs by our own record, which includes what a dead run has committed without recording it; without a
+ * record, the version that this deployment has found in the place. Null while another run may be changing it, and where
+ * its directories are gone. Never throws.
  */
 export function readRunningVersion(layout: Layout, facts: DeploymentFacts): string | null {
-  const rows = [...orNone(() => readCommitted(layout)), ...orNone(() => readInstalled(layout))]
-  const own = rows.filter(row => isOf(row, facts))
-  return (facts.contract === 'project' ? newestProjectVersion(own) : own[0]?.version) ?? facts.previous_version
+  const journal = orNone(() => readJournal(layout.journal) ?? [])
+  const committed = findCommit(journal)?.rows
+  if (committed === undefined && isChanging(journal, facts)) return null
+  const own = [...(committed ?? []), ...orNone(() => readInstalled(layout))].filter(row => isOf(row, facts))
+  if (own.length === 0) return facts.previous_version
+  const present = own.filter(row => pathExistsSync(installPath(layout, placeOf(row))))
+  return (facts.contract === 'project' ? newestProjectVersion(present) : present[0]?.version) ?? null
+}
+
+/** Whether a run that has the host, or had it when it was killed, has announced changes of this that it has not undone. */
+function isChanging(journal: readonly JournalRecord[], { contract, slug }: DeploymentFacts): boolean {
+  const [begin] = journal
+  const isOfThis = begin?.record === 'begin' && begin.facts.contract === contract && begin.facts.slug === slug
+  return isOfThis && pendingChanges(journal).length > 0
 }
 
 /** The version of a project is that of the part installed last. */
@@ -31,10 +44,6 @@ export function newestProjectVersion(rows: readonly InstalledRow[]): string | nu
 
 function isOf({ contract, kind, slug }: InstalledRow, facts: DeploymentFacts): boolean {
   return contract === facts.contract && slug === facts.slug && (contract === 'project' || kind === facts.kind)
-}
-
-function readCommitted({ journal }: Layout): readonly InstalledRow[] {
-  return findCommit(readJournal(journal) ?? [])?.rows ?? []
 }
 
 /** A record that cannot be read is named where it is needed. */
