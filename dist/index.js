@@ -21809,24 +21809,37 @@ function entryPath(layout, { started_at, deployment_id }) {
 
 
 
-const NAME = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+)\.json$/;
-const prune_reports_UUID = /(?:^|-)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+
+const NAME = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+?)(-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?\.json$/;
 /**
- * Removes the oldest local reports of the plugin, service or project that this one is about, until `keep` are left: never
- * this one, even if the clock was set back, and no file that has another name than reports have. Never throws.
+ * Removes the oldest local reports of the plugin, service or project with this slug (null: of runs that did not know what
+ * they were to deploy), until `keep` are left: never this one, even if the clock was set back, and no file that has another
+ * name than reports have. Never throws.
  */
-function pruneReports(report, keep) {
+function pruneReports(report, slug, keep) {
     const [folder, newest] = [(0,external_node_path_namespaceObject.dirname)(report), (0,external_node_path_namespaceObject.basename)(report)];
-    const others = namesIn(folder).filter(name => name !== newest && subjectOf(name) === subjectOf(newest));
+    const isOfThis = slug === null ? isNamelessIn(folder) : (name) => slugOf(name) === slug;
+    const others = namesIn(folder).filter(name => name !== newest && isOfThis(name));
     const excess = others.length + 1 - Math.max(keep, 1);
     if (excess <= 0)
         return;
     for (const name of others.toSorted().slice(0, excess))
         tryUnlinkSync((0,external_node_path_namespaceObject.join)(folder, name));
 }
-/** Empty for a run that did not know what it was to deploy. */
-function subjectOf(name) {
-    return NAME.exec(name)?.[1]?.replace(prune_reports_UUID, '');
+function slugOf(name) {
+    return NAME.exec(name)?.[1];
+}
+/** Such a report has the deployment's id in its name, which looks like a slug. */
+function isNamelessIn(folder) {
+    return name => slugOf(name) !== undefined && readSlug((0,external_node_path_namespaceObject.join)(folder, name)) === null;
+}
+function readSlug(path) {
+    try {
+        return JSON.parse(readStateFileSync(path) ?? '').slug;
+    }
+    catch {
+        return undefined;
+    }
 }
 function namesIn(folder) {
     try {
@@ -21874,7 +21887,7 @@ async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
     const report = { ...unsent, reported };
     const reportPath = await orNote(failures, LOCAL_REPORT, () => written === undefined ? writeLocalReport(host, report) : rewriteLocalReport(host, written, report));
     if (reportPath !== undefined && host.keepReports !== undefined)
-        pruneReports(reportPath, host.keepReports);
+        pruneReports(reportPath, report.slug, host.keepReports);
     await orNote(failures, 'the audit line', () => appendAudit(host, report));
     return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures) };
 }

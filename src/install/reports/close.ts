@@ -78,7 +78,8 @@ export async function closeDeployment(
   const reportPath = await orNote(failures, LOCAL_REPORT, () =>
     written === undefined ? writeLocalReport(host, report) : rewriteLocalReport(host, written, report),
   )
-  if (reportPath !== undefined && host.keepReports !== undefined) pruneReports(reportPath, host.keepReports)
+  if (reportPath !== undefined && host.keepReports !== undefined)
+    pruneReports(reportPath, report.slug, host.keepReports)
   await orNote(failures, 'the audit line', () => appendAudit(host, report))
   return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures) }
 }

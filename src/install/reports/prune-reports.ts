@@ -1,25 +1,40 @@
 import { readdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
+import { readStateFileSync } from '../host/state-file.ts'
 
-const NAME = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+)\.json$/
-const UUID = /(?:^|-)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+const NAME =
+  /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+?)(-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?\.json$/
 
 /**
- * Removes the oldest local reports of the plugin, service or project that this one is about, until `keep` are left: never
- * this one, even if the clock was set back, and no file that has another name than reports have. Never throws.
+ * Removes the oldest local reports of the plugin, service or project with this slug (null: of runs that did not know what
+ * they were to deploy), until `keep` are left: never this one, even if the clock was set back, and no file that has another
+ * name than reports have. Never throws.
  */
-export function pruneReports(report: string, keep: number): void {
+export function pruneReports(report: string, slug: string | null, keep: number): void {
   const [folder, newest] = [dirname(report), basename(report)]
-  const others = namesIn(folder).filter(name => name !== newest && subjectOf(name) === subjectOf(newest))
+  const isOfThis = slug === null ? isNamelessIn(folder) : (name: string) => slugOf(name) === slug
+  const others = namesIn(folder).filter(name => name !== newest && isOfThis(name))
   const excess = others.length + 1 - Math.max(keep, 1)
   if (excess <= 0) return
   for (const name of others.toSorted().slice(0, excess)) tryUnlinkSync(join(folder, name))
 }
 
-/** Empty for a run that did not know what it was to deploy. */
-function subjectOf(name: string): string | undefined {
-  return NAME.exec(name)?.[1]?.replace(UUID, '')
+function slugOf(name: string): string | undefined {
+  return NAME.exec(name)?.[1]
+}
+
+/** Such a report has the deployment's id in its name, which looks like a slug. */
+function isNamelessIn(folder: string): (name: string) => boolean {
+  return name => slugOf(name) !== undefined && readSlug(join(folder, name)) === null
+}
+
+function readSlug(path: string): unknown {
+  try {
+    return (JSON.parse(readStateFileSync(path) ?? '') as { slug?: unknown }).slug
+  } catch {
+    return undefined
+  }
 }
 
 function namesIn(folder: string): string[] {
