@@ -18136,10 +18136,12 @@ const LISTED_AT_ONCE = 2000;
 const UNREADABLE = '\ufffd';
 /**
  * Every file, symlink and special file below `root` in the order of a tree digest, without those that `isLeftOut`
- * names; directories are implied; one that cannot be listed counts as a special file. Follows no symlink. Where nothing is at `root`, there is none. An undefined item is a
- * pause.
+ * names; directories are implied; one that cannot be listed counts as a special file. Follows no symlink, not even at
+ * `root`: where that is no directory, there is none. An undefined item is a pause.
  */
 function* scanTree(root, isLeftOut) {
+    if (!lstatIfPresentSync(root)?.isDirectory())
+        return;
     const top = yield* tree_scan_listDirectory(root, '');
     const open = top === undefined ? [] : [top];
     for (let listing = open.at(-1); listing !== undefined; listing = open.at(-1)) {
@@ -19004,7 +19006,7 @@ async function compareTree({ root, keepPaths }, record, signal) {
     const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
     const isKept = isBelow(keepPaths);
     const isLeftOut = (path) => isCache(path) || isKept(path);
-    const difference = { added: [], removed: [], changed: [] };
+    const difference = { added: [], removed: [], changed: [], ...findNoDirectory(root) };
     for (const { recorded, found } of pairUp(record, scanTree(root, isLeftOut))) {
         if (slice.isOver())
             await slice.giveBack();
@@ -19020,6 +19022,16 @@ async function compareTree({ root, keepPaths }, record, signal) {
             difference.changed.push(found.path);
     }
     return difference;
+}
+function findNoDirectory(root) {
+    const stat = lstatIfPresentSync(root);
+    if (stat === undefined)
+        return { instead: 'nothing' };
+    if (stat.isDirectory())
+        return {};
+    if (stat.isSymbolicLink())
+        return { instead: 'symlink' };
+    return { instead: stat.isFile() ? 'file' : 'other' };
 }
 /** What Python writes into a plugin's tree by itself. */
 function isCache(path) {
@@ -19129,6 +19141,8 @@ const driftEntrySchema = schemas_lazy(() => object({
     added: array(schemas_string()),
     removed: array(schemas_string()),
     changed: array(schemas_string()),
+    /** What was in place of its directory; then no path is listed. Absent where there was one. */
+    instead: exactOptional(schemas_enum(['nothing', 'symlink', 'file', 'other'])),
     /** How many more paths there are; absent when all are listed. */
     omitted: exactOptional(schemas_int().check(_positive())),
 }));
@@ -19207,7 +19221,7 @@ function redactRecord(record, redact) {
     }
 }
 const END_WORDS = new Set(['outcome', 'completed_at', 'code', 'step']);
-const DRIFT_WORDS = new Set(['shelf', 'id', 'version']);
+const DRIFT_WORDS = new Set(['shelf', 'id', 'version', 'instead']);
 const FOREIGN_FACTS = ['version', 'previous_version', 'repo'];
 function withoutSecrets(facts, redact) {
     const hasSecret = (name) => redact(facts[name] ?? '') !== (facts[name] ?? '');
@@ -19269,6 +19283,8 @@ const OWN_WORDS = new Set([
     'at',
     'action',
     'code',
+    'shelf',
+    'instead',
     'started_at',
     'completed_at',
 ]);
@@ -21111,18 +21127,33 @@ class DriftCheck {
         return await found;
     }
 }
+/** Whether nothing but added files is different. */
+function isOnlyAdded({ removed, changed, instead }) {
+    return instead === undefined && removed.length + changed.length === 0;
+}
 /** Whether there is any difference. */
 function isModified(drift) {
-    return drift !== undefined && drift.added.length + drift.removed.length + drift.changed.length > 0;
+    if (drift === undefined)
+        return false;
+    const { added, removed, changed, instead } = drift;
+    return instead !== undefined || added.length + removed.length + changed.length > 0;
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/drift-names.js
 
 const MAX_NAMES = 20;
+const WORDS = {
+    nothing: 'missing',
+    symlink: 'a symlink instead of a directory',
+    file: 'a file instead of a directory',
+    other: 'not a directory',
+};
 /** Up to 20 of the files that differ, each with its part and how it differs, and how many more there are. */
 function listDrift(entries) {
     const all = entries.flatMap(entry => {
         const inWords = (how) => entry[how].map(path => `${placeName(entry)}/${path} (${how})`);
+        if (entry.instead !== undefined)
+            return [`${placeName(entry)} (${WORDS[entry.instead]})`];
         return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
     });
     const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
@@ -21170,7 +21201,9 @@ async function reportDrift(deployment, places) {
 }
 function entryOf({ layout }, { shelf, id }, difference) {
     const version = findInstalled(readInstalled(layout), { shelf, id })?.version ?? null;
-    return { shelf, id, version, ...difference };
+    const { instead } = difference;
+    const none = { added: [], removed: [], changed: [] };
+    return { shelf, id, version, ...(instead === undefined ? difference : { ...none, instead }) };
 }
 function bounded(entries) {
     let room = MAX_REPORTED_PATHS;
@@ -21189,7 +21222,7 @@ function bounded(entries) {
 function describeDrift(entries) {
     const { names, more } = listDrift(entries);
     const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
-    return `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}. What this deployment replaces stays as a snapshot.`;
+    return `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
 }
 
 ;// CONCATENATED MODULE: ./build/core/byte-shortage.js
@@ -21981,7 +22014,7 @@ async function noteDrift(stagingFolder, tree, drift) {
         return;
     const states = [];
     await new TimeSlice().forEach([...drift.removed, ...drift.changed], different => {
-        states.push([different, stateOf(tree.root, different)]);
+        states.push([different, drift.instead ?? stateOf(tree.root, different)]);
     });
     (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify({ modified: isModified(drift), states }), { flag: 'wx', mode: 0o600 });
 }
@@ -21999,7 +22032,7 @@ function readDriftNote(stagingFolder, place) {
 async function findDamaged(note, root, now) {
     const damaged = [];
     await new TimeSlice().forEach([...now.removed, ...now.changed], path => {
-        if (note.states.get(path) !== stateOf(root, path))
+        if (note.states.get(path) !== (now.instead ?? stateOf(root, path)))
             damaged.push(path);
     });
     return damaged;
@@ -25867,7 +25900,8 @@ function digestBehind(link, byPath) {
 
 /**
  * Notes, before an installed tree is moved away, how it differs from what was installed, for a rollback. Where it
- * differs, records it as it is, and returns its identity: no tree digest where it cannot be read (with a warning).
+ * differs, records it as it is, and returns its identity: no tree digest where it is no directory, or cannot be read
+ * (with a warning).
  * Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
  */
 async function noteReplaced({ deployment, stagingFolder }, { shelf, id }) {
@@ -25879,6 +25913,8 @@ async function noteReplaced({ deployment, stagingFolder }, { shelf, id }) {
         await noteDrift(stagingFolder, { ...place, root }, drift);
     if (!isModified(drift) || !pathExistsSync(root))
         return undefined;
+    if (drift.instead !== undefined)
+        return { tree_digest: null };
     try {
         const identity = findInstalled(readInstalled(layout), place);
         const record = (identity && readTreeRecord(layout, identity)) ?? [];
@@ -30321,6 +30357,7 @@ function isSuccessOf(line, { origin, sha256 }) {
 
 
 
+
 const PLUGIN_YAML = 'plugin.yaml';
 /**
  * What is installed in a place, if extracting this artifact would give exactly that: it came from these bytes, by the
@@ -30356,7 +30393,7 @@ async function keepIfIntact(deployment, part, origin) {
 /** Whether what is installed has every recorded file as it was recorded. What is there as well does no harm. */
 async function isIntact(deployment, place) {
     const drift = await deployment.drift.of(place);
-    return drift?.removed.length === 0 && drift.changed.length === 0;
+    return drift !== undefined && isOnlyAdded(drift);
 }
 /** Whether a record lists the files, modes and symlinks of this part, and no other. */
 function isRecordedTree({ layout, request }, part, installed) {
@@ -33173,7 +33210,7 @@ function buildDeploySummary(summary) {
     ];
     return `${blocks.join('\n\n')}\n`;
 }
-const WORDS = {
+const deploy_summary_WORDS = {
     success: '✅ Deployed',
     failed: '❌ Failed, nothing was changed',
     rolled_back: '↩️ Rolled back, the old version is installed again',
@@ -33194,7 +33231,7 @@ function move(report) {
 }
 function wordFor({ outcome, changed, state }) {
     if (outcome !== 'success' || changed)
-        return WORDS[outcome];
+        return deploy_summary_WORDS[outcome];
     return state === 'succeeded' ? '✅ Nothing to change' : '🔎 Dry run, nothing was done';
 }
 function facts(report, reportPath) {

@@ -1,5 +1,15 @@
 import assert from 'node:assert/strict'
-import { existsSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  lstatSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
@@ -129,6 +139,32 @@ describe('files that were changed on the host since they were installed', () => 
     assert.equal(warnings(failed).length, 1)
     assert.deepEqual(readLocalReport(failed).drift, DRIFT)
     assert.equal(readFileSync(join(stage.root, 'plugins/greeter/src/main.py'), 'utf8'), 'by hand')
+  })
+
+  it('are not looked for behind a symlink, which is reported, replaced and kept as it was', async () => {
+    const path = join(stage.root, 'plugins/greeter')
+    renameSync(path, join(stage.root, 'elsewhere'))
+    symlinkSync('../elsewhere', path)
+    edit(stage, { 'elsewhere/more': '' })
+    const result = await update('1.1.0')
+    assert.match(warnings(result)[0] ?? '', /installed: plugins\/greeter \(a symlink instead of a directory\)\.$/)
+    const [entry] = readLocalReport(result).drift ?? []
+    assert.deepEqual([entry?.instead, entry?.added, entry?.removed], ['symlink', [], []])
+    assert.ok(lstatSync(path).isDirectory())
+    assert.equal(readlinkSync(join(stage.root, '.hub-deploy/snapshots/plugins/greeter/1-1.0.0')), '../elsewhere')
+    assert.deepEqual(
+      snapshotsOf(stage).map(({ modified, tree_digest }) => [modified, tree_digest]),
+      [[true, null]],
+    )
+    assert.ok(existsSync(join(stage.root, 'elsewhere/more')))
+  })
+
+  it('behind a symlink are no damage for a rollback, whoever changes them meanwhile', async () => {
+    const path = join(stage.root, 'plugins/greeter')
+    renameSync(path, join(stage.root, 'elsewhere'))
+    symlinkSync('../elsewhere', path)
+    const { outcome, drift, rollback } = await killed(() => edit(stage, { 'elsewhere/src/main.py': 'changed' }))
+    assert.deepEqual([outcome, drift?.[0]?.instead, rollback?.verified], ['rolled_back', 'symlink', null])
   })
 
   it('are never called verified by a rollback', async () => {

@@ -45,7 +45,9 @@ export async function reportDrift(deployment: Deployment, places: readonly Place
 
 function entryOf({ layout }: Deployment, { shelf, id }: Place, difference: TreeDifference): DriftEntry {
   const version = findInstalled(readInstalled(layout), { shelf, id })?.version ?? null
-  return { shelf, id, version, ...difference }
+  const { instead } = difference
+  const none = { added: [], removed: [], changed: [] }
+  return { shelf, id, version, ...(instead === undefined ? difference : { ...none, instead }) }
 }
 
 function bounded(entries: readonly DriftEntry[]): DriftEntry[] {
@@ -66,5 +68,5 @@ function bounded(entries: readonly DriftEntry[]): DriftEntry[] {
 function describeDrift(entries: readonly DriftEntry[]): string {
   const { names, more } = listDrift(entries)
   const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ')
-  return `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}. What this deployment replaces stays as a snapshot.`
+  return `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`
 }

@@ -1,7 +1,7 @@
 import { type Dir, lstatSync, opendirSync, readlinkSync } from 'node:fs'
 import { errnoOf } from '../../core/errors.ts'
 import { comparePaths } from '../../core/trust/tree-digest.ts'
-import { isAbsent } from './tree-walk.ts'
+import { isAbsent, lstatIfPresentSync } from './tree-walk.ts'
 
 /** A file, symlink or special file in a tree. */
 export interface TreeItem {
@@ -28,13 +28,14 @@ const UNREADABLE = '\ufffd'
 
 /**
  * Every file, symlink and special file below `root` in the order of a tree digest, without those that `isLeftOut`
- * names; directories are implied; one that cannot be listed counts as a special file. Follows no symlink. Where nothing is at `root`, there is none. An undefined item is a
- * pause.
+ * names; directories are implied; one that cannot be listed counts as a special file. Follows no symlink, not even at
+ * `root`: where that is no directory, there is none. An undefined item is a pause.
  */
 export function* scanTree(
   root: string,
   isLeftOut: (path: string) => boolean,
 ): Generator<FoundItem | undefined, undefined> {
+  if (!lstatIfPresentSync(root)?.isDirectory()) return
   const top = yield* listDirectory(root, '')
   const open = top === undefined ? [] : [top]
   for (let listing = open.at(-1); listing !== undefined; listing = open.at(-1)) {

@@ -27,7 +27,14 @@ export class DriftCheck {
   }
 }
 
+/** Whether nothing but added files is different. */
+export function isOnlyAdded({ removed, changed, instead }: Omit<TreeDifference, 'added'>): boolean {
+  return instead === undefined && removed.length + changed.length === 0
+}
+
 /** Whether there is any difference. */
 export function isModified(drift: TreeDifference | undefined): drift is TreeDifference {
-  return drift !== undefined && drift.added.length + drift.removed.length + drift.changed.length > 0
+  if (drift === undefined) return false
+  const { added, removed, changed, instead } = drift
+  return instead !== undefined || added.length + removed.length + changed.length > 0
 }

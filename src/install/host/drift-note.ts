@@ -36,7 +36,7 @@ export async function noteDrift(stagingFolder: string, tree: PlacedTree, drift: 
   if (pathExistsSync(path)) return
   const states: [string, string][] = []
   await new TimeSlice().forEach([...drift.removed, ...drift.changed], different => {
-    states.push([different, stateOf(tree.root, different)])
+    states.push([different, drift.instead ?? stateOf(tree.root, different)])
   })
   writeFileSync(path, JSON.stringify({ modified: isModified(drift), states }), { flag: 'wx', mode: 0o600 })
 }
@@ -55,7 +55,7 @@ export function readDriftNote(stagingFolder: string, place: Place): DriftNote | 
 export async function findDamaged(note: DriftNote, root: string, now: TreeDifference): Promise<string[]> {
   const damaged: string[] = []
   await new TimeSlice().forEach([...now.removed, ...now.changed], path => {
-    if (note.states.get(path) !== stateOf(root, path)) damaged.push(path)
+    if (note.states.get(path) !== (now.instead ?? stateOf(root, path))) damaged.push(path)
   })
   return damaged
 }

@@ -2,7 +2,7 @@ import { comparePaths } from '../../core/trust/tree-digest.ts'
 import { FileDigester } from '../files/file-digester.ts'
 import { TimeSlice } from '../files/time-slice.ts'
 import { type FoundItem, isBarred, scanTree } from '../files/tree-scan.ts'
-import { isAbsent } from '../files/tree-walk.ts'
+import { isAbsent, lstatIfPresentSync } from '../files/tree-walk.ts'
 import type { HostTree } from './keep-paths.ts'
 import { isBelow, type RecordedItem } from './tree-record.ts'
 
@@ -16,7 +16,11 @@ export interface TreeDifference {
   /** Recorded, but not in the tree. */
   removed: string[]
   changed: string[]
+  /** What is in place of the directory, if there is none: then each recorded path is removed, and nothing else. */
+  instead?: NoDirectory
 }
+
+export type NoDirectory = 'nothing' | 'symlink' | 'file' | 'other'
 
 /** What the record and the tree have at one path; one of the two may be missing. */
 export interface Pair {
@@ -38,7 +42,7 @@ export async function compareTree(
   const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)]
   const isKept = isBelow(keepPaths)
   const isLeftOut = (path: string): boolean => isCache(path) || isKept(path)
-  const difference: TreeDifference = { added: [], removed: [], changed: [] }
+  const difference: TreeDifference = { added: [], removed: [], changed: [], ...findNoDirectory(root) }
   for (const { recorded, found } of pairUp(record, scanTree(root, isLeftOut))) {
     if (slice.isOver()) await slice.giveBack()
     if (recorded === undefined) {
@@ -49,6 +53,14 @@ export async function compareTree(
       difference.changed.push(found.path)
   }
   return difference
+}
+
+function findNoDirectory(root: string): { instead?: NoDirectory } {
+  const stat = lstatIfPresentSync(root)
+  if (stat === undefined) return { instead: 'nothing' }
+  if (stat.isDirectory()) return {}
+  if (stat.isSymbolicLink()) return { instead: 'symlink' }
+  return { instead: stat.isFile() ? 'file' : 'other' }
 }
 
 /** What Python writes into a plugin's tree by itself. */

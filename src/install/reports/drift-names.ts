@@ -2,12 +2,19 @@ import { placeName } from '../host/layout.ts'
 import type { DriftEntry } from '../transaction/facts.ts'
 
 const MAX_NAMES = 20
+const WORDS: Record<NonNullable<DriftEntry['instead']>, string> = {
+  nothing: 'missing',
+  symlink: 'a symlink instead of a directory',
+  file: 'a file instead of a directory',
+  other: 'not a directory',
+}
 
 /** Up to 20 of the files that differ, each with its part and how it differs, and how many more there are. */
 export function listDrift(entries: readonly DriftEntry[]): { names: string[]; more: number } {
   const all = entries.flatMap(entry => {
     const inWords = (how: 'changed' | 'removed' | 'added'): string[] =>
       entry[how].map(path => `${placeName(entry)}/${path} (${how})`)
+    if (entry.instead !== undefined) return [`${placeName(entry)} (${WORDS[entry.instead]})`]
     return [...inWords('changed'), ...inWords('removed'), ...inWords('added')]
   })
   const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0)

@@ -72,6 +72,8 @@ const OWN_WORDS: ReadonlySet<string> = new Set([
   'at',
   'action',
   'code',
+  'shelf',
+  'instead',
   'started_at',
   'completed_at',
 ])

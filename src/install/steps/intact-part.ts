@@ -5,6 +5,7 @@ import { type PluginYaml, parsePluginYaml } from '../../core/content/plugin-yaml
 import { PLUGIN_YAML_LIMITS } from '../../core/limits.ts'
 import { readSmallFileSync } from '../files/read-small-file.ts'
 import { isSystemError } from '../files/system-errors.ts'
+import { isOnlyAdded } from '../host/drift-check.ts'
 import { type InstalledRow, isFrom, type Origin } from '../host/installed.ts'
 import { installPath, type Place } from '../host/layout.ts'
 import type { PreviousInstall } from '../host/previous-install.ts'
@@ -78,7 +79,7 @@ export async function keepIfIntact(deployment: Deployment, part: NewPart, origin
 /** Whether what is installed has every recorded file as it was recorded. What is there as well does no harm. */
 async function isIntact(deployment: Deployment, place: Place): Promise<boolean> {
   const drift = await deployment.drift.of(place)
-  return drift?.removed.length === 0 && drift.changed.length === 0
+  return drift !== undefined && isOnlyAdded(drift)
 }
 
 /** Whether a record lists the files, modes and symlinks of this part, and no other. */

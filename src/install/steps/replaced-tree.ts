@@ -10,7 +10,8 @@ import type { StepContext } from './step-context.ts'
 
 /**
  * Notes, before an installed tree is moved away, how it differs from what was installed, for a rollback. Where it
- * differs, records it as it is, and returns its identity: no tree digest where it cannot be read (with a warning).
+ * differs, records it as it is, and returns its identity: no tree digest where it is no directory, or cannot be read
+ * (with a warning).
  * Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
  */
 export async function noteReplaced(
@@ -23,6 +24,7 @@ export async function noteReplaced(
   const root = installPath(layout, place)
   if (drift !== undefined) await noteDrift(stagingFolder, { ...place, root }, drift)
   if (!isModified(drift) || !pathExistsSync(root)) return undefined
+  if (drift.instead !== undefined) return { tree_digest: null }
   try {
     const identity = findInstalled(readInstalled(layout), place)
     const record = (identity && readTreeRecord(layout, identity)) ?? []

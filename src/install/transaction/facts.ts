@@ -24,6 +24,8 @@ const driftEntrySchema = z.lazy(() =>
     added: z.array(z.string()),
     removed: z.array(z.string()),
     changed: z.array(z.string()),
+    /** What was in place of its directory; then no path is listed. Absent where there was one. */
+    instead: z.exactOptional(z.enum(['nothing', 'symlink', 'file', 'other'])),
     /** How many more paths there are; absent when all are listed. */
     omitted: z.exactOptional(z.int().check(z.positive())),
   }),

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { rmSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { besideDriftCheck, reportDrift } from '../../../src/install/deployment/report-drift.ts'
@@ -36,6 +37,26 @@ describe('reportDrift', () => {
     assert.deepEqual([entry?.removed.length, entry?.omitted], [500, 100])
     assert.match(log.lines[0] ?? '', / and 580 more\./)
   })
+
+  const instead: Record<string, { put: (root: string) => void; words: string }> = {
+    nothing: { put: () => {}, words: 'missing' },
+    file: { put: root => writeFileSync(root, ''), words: 'a file instead of a directory' },
+    symlink: { put: root => symlinkSync('/tmp', root), words: 'a symlink instead of a directory' },
+    other: { put: root => execFileSync('mkfifo', [root]), words: 'not a directory' },
+  }
+  for (const [found, { put, words }] of Object.entries(instead)) {
+    it(`says in one entry that a part is ${words}, and lists none of its files`, async t => {
+      const { log, root, deployment } = await makeDeployment(t)
+      rmSync(root, { recursive: true })
+      put(root)
+      await reportDrift(deployment, [GREETER])
+      const none = { added: [], removed: [], changed: [] }
+      assert.deepEqual(deployment.record.facts.drift, [{ ...GREETER, version: '2.0.0', ...none, instead: found }])
+      assert.deepEqual(log.lines, [
+        `warning Files on this host are not as they were installed: plugins/greeter (${words}).`,
+      ])
+    })
+  }
 
   it('says nothing of parts as they were installed', async t => {
     const { log, deployment } = await makeDeployment(t)

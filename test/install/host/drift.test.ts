@@ -30,6 +30,8 @@ const SYMLINKS = { run: 'bin/run' }
 const TREE = { ...GREETER, keepPaths: ['data'] }
 const NONE: TreeDifference = { added: [], removed: [], changed: [] }
 
+const ALL = ['bin/run', 'lib/a', 'lib/z.py', 'lib.txt', 'run', '\u{1f600}']
+
 const CASES: Record<string, { change: (root: string) => void; difference: Partial<TreeDifference> }> = {
   nothing: { change: () => {}, difference: {} },
   'an added file': { change: root => writeFileSync(join(root, 'new'), ''), difference: { added: ['new'] } },
@@ -53,7 +55,22 @@ const CASES: Record<string, { change: (root: string) => void; difference: Partia
   },
   'a removed tree': {
     change: root => rmSync(root, { recursive: true }),
-    difference: { removed: ['bin/run', 'lib/a', 'lib/z.py', 'lib.txt', 'run', '\u{1f600}'] },
+    difference: { removed: ALL, instead: 'nothing' },
+  },
+  'a file instead of the tree': {
+    change: root => {
+      rmSync(root, { recursive: true })
+      writeFileSync(root, '')
+    },
+    difference: { removed: ALL, instead: 'file' },
+  },
+  'a symlink instead of the tree, which it does not follow': {
+    change: root => {
+      renameSync(root, `${root}-elsewhere`)
+      writeFileSync(`${root}-elsewhere/more`, '')
+      symlinkSync(`${root}-elsewhere`, root)
+    },
+    difference: { removed: ALL, instead: 'symlink' },
   },
   'other bytes of the same length': {
     change: root => writeFileSync(join(root, 'lib/a'), 'b'),
