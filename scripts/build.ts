@@ -6,6 +6,8 @@ import { pathToFileURL } from 'node:url'
 const ROOT = join(import.meta.dirname, '..')
 const BUILD = join(ROOT, 'build')
 const DIST = join(ROOT, 'dist')
+/** As in `runs.using` of action.yml. */
+const NODE_MAJOR = 24
 
 rmSync(BUILD, { recursive: true, force: true })
 rmSync(DIST, { recursive: true, force: true })
@@ -41,8 +43,25 @@ async function writeStubs(): Promise<void> {
   const actions = Object.keys(bundled).filter(name => typeof bundled[name] === 'function')
   if (actions.length === 0) throw new Error('The bundle exports no action: export at least one from src/main.ts.')
   for (const action of actions) {
-    writeFileSync(join(DIST, stubName(action)), `import { ${action} } from './index.js'\nawait ${action}()\n`)
+    writeFileSync(join(DIST, stubName(action)), stubOf(action))
   }
+}
+
+/**
+ * Node.js 12.22, which some systems still have, can parse it, and any that is too old says so before it loads the bundle.
+ * A promise that never settles is no success.
+ */
+function stubOf(action: string): string {
+  return `let ended = false
+const found = process.versions.node
+if (parseInt(found, 10) < ${NODE_MAJOR}) {
+  console.error('Error: ${stubName(action)} needs Node.js ${NODE_MAJOR}, but ' + process.execPath + ' is ' + found + ': run it with externals/node${NODE_MAJOR}/bin/node of the runner.')
+  process.exitCode = 1
+} else {
+  process.once('exit', code => { if (!ended && code === 0) process.exitCode = 13 })
+  import('./index.js').then(({ ${action} }) => ${action}()).then(() => { ended = true })
+}
+`
 }
 
 function stubName(action: string): string {
