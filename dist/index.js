@@ -18887,7 +18887,8 @@ const STICKY = 0o1000;
  * Returns what others could write although the operator accepts it, one sentence each.
  * Throws UntouchableHostError: `unsafe_host` with who could write and what fixes it, or why it could not be checked.
  */
-function requireSafeHost({ layout, allowSharedRoot }) {
+function requireSafeHost(access) {
+    const { layout, allowSharedRoot, sharedRootOption = 'allow-shared-root' } = access;
     const us = process.getuid?.();
     if (us === undefined)
         return [];
@@ -18895,7 +18896,7 @@ function requireSafeHost({ layout, allowSharedRoot }) {
         const exposures = findExposures(layout.root, us);
         const refused = allowSharedRoot ? exposures.filter(({ isPlantable }) => isPlantable) : exposures;
         if (refused.length > 0)
-            throw sharedRoot(refused, us);
+            throw sharedRoot(refused, { us, sharedRootOption });
         requireOwnFolder({ layout, us });
         return exposures.map(exposure => `${inWords(exposure)}. allow-shared-root accepts that: they decide what runs here.`);
     }
@@ -18945,11 +18946,14 @@ function exposureOf({ path, stat, isEnd }, us) {
 function inWords({ path, who }) {
     return `${permissions_quote(path)} can be written or replaced by ${who}`;
 }
-function sharedRoot(exposures, us) {
+function sharedRoot(exposures, { us, sharedRootOption }) {
     const found = exposures.map(inWords).join(', and ');
     const fix = exposures.map(({ fix }) => fix).join(' && ');
-    const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : ', or set allow-shared-root if you trust them';
-    return new UntouchableHostError('unsafe_host', `Only root and ${nameUser(us)}, as whom this runner works, may decide what is in project-root, but ${found}: run ${fix}${choice}.`);
+    const choice = exposures.some(({ isPlantable }) => isPlantable)
+        ? ''
+        : `, or set ${sharedRootOption} if you trust them`;
+    const deciders = us === 0 ? 'root (0)' : `root and ${nameUser(us)}`;
+    return new UntouchableHostError('unsafe_host', `Only ${deciders}, as whom this runner works, may decide what is in project-root, but ${found}: run ${fix}${choice}.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/file-digester.js
@@ -36730,8 +36734,9 @@ with its services, which are then checked; after it, the new version. Does nothi
   --allow-shared-root           accept a project root that other users own or can write, as the input of that name
   --help                        print this
 
-Exit code: 0 if the host is consistent, also if there was nothing to recover; 1 if it could not be recovered;
-2 if the arguments cannot be used; 75 if a deployment that is still running has the host.
+Exit code: 0 if the host is consistent, also if there was nothing to recover or nothing was ever deployed; 1 if it could
+not be recovered, or its record of what is installed is damaged; 2 if the arguments cannot be used; 75 if a deployment
+that is still running has the host.
 `;
 const OPTIONS = {
     'project-root': { type: 'string' },
@@ -36791,6 +36796,9 @@ function requireDirectory(path) {
 
 
 
+
+
+
 const EXIT = { inconsistent: 1, usage: 2, locked: 75 };
 /** How long a supervisor may need to come up at boot. */
 const SUPERVISOR_TIMEOUT_MS = 60_000;
@@ -36833,14 +36841,27 @@ function readCommand() {
 async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }, log) {
     const host = hostHere({ projectRoot, allowSharedRoot }, log);
     const recovered = await recoverWhenFree(host, lockTimeoutMs);
-    if (recovered === undefined)
-        log.info(`Nothing to recover in ${projectRoot}.`);
     const rollback = recovered?.report.rollback;
     // Those of an unhealthy version are in the sentence about it.
     if (rollback?.healthy !== false)
         for (const problem of rollback?.problems ?? [])
             log.warning(problem);
+    requireReadableRecord(host);
+    if (recovered === undefined)
+        sayNothingToRecover(host);
     return recovered?.report.outcome === 'inconsistent' ? EXIT.inconsistent : 0;
+}
+/** As the next deployment would. Throws DeploymentError `inconsistent` or `host_not_writable`. */
+function requireReadableRecord({ layout }) {
+    requireOwnKinds(layout);
+    readHostRecord(layout);
+}
+function sayNothingToRecover({ layout, log }) {
+    if (pathExistsSync(layout.own))
+        log.info(`Nothing to recover in ${layout.root}.`);
+    // No error, so that a host whose first deployment is still to come can start its services.
+    else
+        log.warning(`${layout.root} has no .hub-deploy, so nothing was ever deployed there: is the path right?`);
 }
 function hostHere(address, log) {
     const secrets = { redact: (text) => text, know() { }, hide() { } };
@@ -36853,7 +36874,7 @@ function hostHere(address, log) {
         grace: endlessGrace(),
     };
     const host = hostOf(tools, { ...address, sender: undefined });
-    return { ...host, onFilesRestored: releaseServices };
+    return { ...host, sharedRootOption: '--allow-shared-root', onFilesRestored: releaseServices };
 }
 /** With files that match no version, nothing that waits for this program may start. */
 const releaseServices = async (isVerified, services) => {

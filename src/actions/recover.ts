@@ -7,6 +7,9 @@ import { hostOf } from '../install/deployment/deployment.ts'
 import { recoverWhenFree } from '../install/deployment/recover-host.ts'
 import { endlessGrace } from '../install/files/grace.ts'
 import { isSystemError, toHostError } from '../install/files/system-errors.ts'
+import { pathExistsSync } from '../install/files/tree-walk.ts'
+import { readHostRecord } from '../install/host/installed.ts'
+import { requireOwnKinds } from '../install/host/own-kinds.ts'
 import type { Host } from '../install/reports/host.ts'
 import { isOwnUnitStarting, notifyReady } from '../install/services/own-unit.ts'
 import type { ServiceChange } from '../install/services/service-changes.ts'
@@ -56,11 +59,24 @@ function readCommand(): RecoverCommand | undefined {
 async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }: RecoverCommand, log: Log) {
   const host = hostHere({ projectRoot, allowSharedRoot }, log)
   const recovered = await recoverWhenFree(host, lockTimeoutMs)
-  if (recovered === undefined) log.info(`Nothing to recover in ${projectRoot}.`)
   const rollback = recovered?.report.rollback
   // Those of an unhealthy version are in the sentence about it.
   if (rollback?.healthy !== false) for (const problem of rollback?.problems ?? []) log.warning(problem)
+  requireReadableRecord(host)
+  if (recovered === undefined) sayNothingToRecover(host)
   return recovered?.report.outcome === 'inconsistent' ? EXIT.inconsistent : 0
+}
+
+/** As the next deployment would. Throws DeploymentError `inconsistent` or `host_not_writable`. */
+function requireReadableRecord({ layout }: Host): void {
+  requireOwnKinds(layout)
+  readHostRecord(layout)
+}
+
+function sayNothingToRecover({ layout, log }: Host): void {
+  if (pathExistsSync(layout.own)) log.info(`Nothing to recover in ${layout.root}.`)
+  // No error, so that a host whose first deployment is still to come can start its services.
+  else log.warning(`${layout.root} has no .hub-deploy, so nothing was ever deployed there: is the path right?`)
 }
 
 function hostHere(address: Pick<RecoverCommand, 'projectRoot' | 'allowSharedRoot'>, log: Log): Host {
@@ -74,7 +90,7 @@ function hostHere(address: Pick<RecoverCommand, 'projectRoot' | 'allowSharedRoot
     grace: endlessGrace(),
   }
   const host = hostOf(tools, { ...address, sender: undefined })
-  return { ...host, onFilesRestored: releaseServices }
+  return { ...host, sharedRootOption: '--allow-shared-root', onFilesRestored: releaseServices }
 }
 
 /** With files that match no version, nothing that waits for this program may start. */

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
@@ -65,12 +65,57 @@ describe('recover.js', () => {
   it('changes nothing and exits with 0 when there is nothing to recover', () => {
     const before = listHost(stage.root)
     const own = listOwn(stage, '.')
-    for (const root of [stage.root, stage.workspace.path]) {
-      const { status, stdout } = runRecover(['--project-root', root], stage.standIns.path)
-      assert.deepEqual([status, stdout], [0, `Nothing to recover in ${root}.\n`])
-    }
+    const { status, stdout } = recover()
+    assert.deepEqual([status, stdout], [0, `Nothing to recover in ${stage.root}.\n`])
     assert.deepEqual([listHost(stage.root), listOwn(stage, '.'), stage.standIns.calls()], [before, own, []])
-    assert.deepEqual(listHost(stage.workspace.path)['.hub-deploy'], undefined)
+  })
+
+  it('warns, blocks no service and makes nothing where nothing was ever deployed', () => {
+    const root = stage.workspace.path
+    const before = listTree(root)
+    const { status, stdout, stderr } = runRecover(['--project-root', root], stage.standIns.path)
+    assert.deepEqual([status, stdout], [0, ''])
+    assert.equal(
+      stderr,
+      `Warning: ${root} has no .hub-deploy, so nothing was ever deployed there: is the path right?\n`,
+    )
+    assert.deepEqual(listTree(root), before)
+  })
+
+  it('exits with 1 and the sentence of a deployment when the record of what is installed is damaged', async () => {
+    writeFileSync(join(stage.root, '.hub-deploy/installed.json'), '{"installed": [')
+    const { status, stdout, stderr } = recover()
+    assert.deepEqual([status, stdout], [1, ''])
+    assert.match(stderr, /^Error: .*installed\.json.*\n$/)
+    const { outputs, log } = await stage.deployHere({ version: '2.0.0' })
+    assert.equal(outputs['outcome'], 'inconsistent')
+    assert.ok(log.includes(stderr.slice('Error: '.length).trim()), log)
+  })
+
+  it('exits with 1 for a damaged record also after it has restored the files', async () => {
+    await killInHealthCheck()
+    writeFileSync(join(stage.root, '.hub-deploy/installed.json'), '{"installed": [')
+    const { status, stderr } = recover()
+    assert.equal(status, 1)
+    assert.match(stderr, /installed\.json/)
+  })
+
+  it('exits with 1 when something else is in the place of the record', () => {
+    const record = join(stage.root, '.hub-deploy/installed.json')
+    rmSync(record)
+    mkdirSync(record, { mode: 0o700 })
+    const { status, stderr } = recover()
+    assert.equal(status, 1)
+    assert.match(stderr, /installed\.json must be a file/)
+  })
+
+  it('names its own option, and root once, when others can write to the project root', () => {
+    chmodSync(stage.root, 0o777)
+    const { status, stderr } = recover()
+    assert.equal(status, 1)
+    assert.match(stderr, /or set --allow-shared-root if you trust them/)
+    if (process.getuid?.() === 0) assert.match(stderr, /^Error: Only root \(0\), as whom this runner works, may/)
+    assert.equal(recover('--allow-shared-root').status, 0)
   })
 
   it('exits with 1 when the host is inconsistent, touches no service, and says what to do', async () => {

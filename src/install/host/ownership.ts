@@ -13,6 +13,8 @@ const STICKY = 0o1000
 export interface HostAccess {
   readonly layout: Layout
   readonly allowSharedRoot: boolean
+  /** How a program other than the action calls its `allow-shared-root`. */
+  readonly sharedRootOption?: string
 }
 
 /**
@@ -22,13 +24,14 @@ export interface HostAccess {
  * Returns what others could write although the operator accepts it, one sentence each.
  * Throws UntouchableHostError: `unsafe_host` with who could write and what fixes it, or why it could not be checked.
  */
-export function requireSafeHost({ layout, allowSharedRoot }: HostAccess): string[] {
+export function requireSafeHost(access: HostAccess): string[] {
+  const { layout, allowSharedRoot, sharedRootOption = 'allow-shared-root' } = access
   const us = process.getuid?.()
   if (us === undefined) return []
   try {
     const exposures = findExposures(layout.root, us)
     const refused = allowSharedRoot ? exposures.filter(({ isPlantable }) => isPlantable) : exposures
-    if (refused.length > 0) throw sharedRoot(refused, us)
+    if (refused.length > 0) throw sharedRoot(refused, { us, sharedRootOption })
     requireOwnFolder({ layout, us })
     return exposures.map(
       exposure => `${inWords(exposure)}. allow-shared-root accepts that: they decide what runs here.`,
@@ -90,12 +93,18 @@ function inWords({ path, who }: Exposure): string {
   return `${quote(path)} can be written or replaced by ${who}`
 }
 
-function sharedRoot(exposures: readonly Exposure[], us: number): UntouchableHostError {
+function sharedRoot(
+  exposures: readonly Exposure[],
+  { us, sharedRootOption }: { us: number; sharedRootOption: string },
+): UntouchableHostError {
   const found = exposures.map(inWords).join(', and ')
   const fix = exposures.map(({ fix }) => fix).join(' && ')
-  const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : ', or set allow-shared-root if you trust them'
+  const choice = exposures.some(({ isPlantable }) => isPlantable)
+    ? ''
+    : `, or set ${sharedRootOption} if you trust them`
+  const deciders = us === 0 ? 'root (0)' : `root and ${nameUser(us)}`
   return new UntouchableHostError(
     'unsafe_host',
-    `Only root and ${nameUser(us)}, as whom this runner works, may decide what is in project-root, but ${found}: run ${fix}${choice}.`,
+    `Only ${deciders}, as whom this runner works, may decide what is in project-root, but ${found}: run ${fix}${choice}.`,
   )
 }
