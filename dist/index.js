@@ -19565,7 +19565,9 @@ const KUBERNETES_STATE = [
 const SINGLE = { replicas: null, labels: null };
 function parseUnitState(text) {
     const up = UP_UNITS.has(text);
-    return { known: up || DOWN_UNITS.has(text), up, running: text === 'active', ...SINGLE, words: `ActiveState ${text}` };
+    const running = text === 'active';
+    const words = `is ${text} (ActiveState)${running ? '' : ', expected active'}`;
+    return { known: up || DOWN_UNITS.has(text), up, running, ...SINGLE, words };
 }
 function parseContainerState(text) {
     const [status, health] = text.split(' ');
@@ -19574,7 +19576,7 @@ function parseContainerState(text) {
         up: /^(?:running|restarting)\b/.test(text),
         running: text === 'running' || text === 'running healthy',
         ...SINGLE,
-        words: `status ${status}${health === undefined ? '' : `, health ${health}`}`,
+        words: `has status ${status}${health === undefined ? '' : `, health ${health}`}`,
     };
 }
 /** kubectl may leave a field that is 0 empty. */
@@ -19583,7 +19585,7 @@ function parseDeploymentState(text) {
     const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.slice(0, 6).map(Number);
     const isComplete = updated === wanted && available === wanted && all === wanted;
     const running = observed >= generation && wanted > 0 && isComplete;
-    const words = `replicas ${wanted}, updated ${updated}, available ${available}, existing ${all}, generation ${generation}, observed ${observed}`;
+    const words = `has replicas ${wanted}, updated ${updated}, available ${available}, existing ${all}, generation ${generation}, observed ${observed}`;
     const known = /^\d+$/.test(fields[2] ?? '');
     return { known, up: wanted > 0, running, replicas: wanted, labels: parseLabels(fields[6] ?? ''), words };
 }
@@ -19682,8 +19684,8 @@ async function readServiceState(service, limits = {}) {
     const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
     const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN;
     const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output);
-    const answer = state.known ? state.words : `${command[0]} ${describeEnd(end)}`;
-    return { ...state, missing, evidence: `${describeService(service)}: ${answer}` };
+    const answer = state.known ? ` ${state.words}` : `: ${command[0]} ${describeEnd(end)}`;
+    return { ...state, missing, evidence: `${describeService(service)}${answer}` };
 }
 /** A text that changes with every start of a service. Null where the supervisor does not give one. */
 async function readServiceRun(service, limits = {}) {
@@ -23842,6 +23844,8 @@ function createWire(options) {
 
 
 const PROBE_ADVICE = 'check the service and its address in the host config.';
+/** A page without the body that was wanted is quoted up to here. */
+const MAX_MISMATCH_CHARS = 200;
 /** Probes once. A probe that fails is a finding; only an abort of the signal throws. */
 async function runProbe(probe, limits) {
     switch (probe.type) {
@@ -23867,7 +23871,9 @@ async function probeHttp(probe, { timeoutMs, signal }) {
         });
         const matches = probe.body === undefined || decoded.includes(probe.body);
         const wanted = probe.body === undefined ? '' : `, ${matches ? 'with' : 'without'} "${cleanForeignText(probe.body, 100)}"`;
-        return { healthy: status === probe.status && matches, evidence: `HTTP ${status}${wanted}: ${text}` };
+        // The body that was wanted is what matters; the log quotes each attempt.
+        const quoted = matches ? text : cleanForeignText(text, MAX_MISMATCH_CHARS);
+        return { healthy: status === probe.status && matches, evidence: `HTTP ${status}${wanted}: ${quoted}` };
     }
     catch (error) {
         signal.throwIfAborted();
@@ -23901,7 +23907,7 @@ async function probeTcp({ address }, { timeoutMs, signal }) {
     socket.destroy();
     signal.throwIfAborted();
     if (isRefused(error))
-        return { healthy: false, evidence: `tcp ${address}: ${nothingListens(address)}` };
+        return { healthy: false, evidence: nothingListens(address) };
     return { healthy: error === undefined, evidence: `tcp ${address}: ${error?.message ?? 'connected'}` };
 }
 async function probeCommand({ command }, context) {

@@ -90,7 +90,7 @@ export interface ParsedState {
   replicas: number | null
   /** The labels of its pods, as a selector; null elsewhere, and where it does not say. */
   labels: string | null
-  /** The answer in words. */
+  /** The answer in words, after the service's name. */
   words: string
 }
 
@@ -141,7 +141,9 @@ const SINGLE = { replicas: null, labels: null }
 
 function parseUnitState(text: string): ParsedState {
   const up = UP_UNITS.has(text)
-  return { known: up || DOWN_UNITS.has(text), up, running: text === 'active', ...SINGLE, words: `ActiveState ${text}` }
+  const running = text === 'active'
+  const words = `is ${text} (ActiveState)${running ? '' : ', expected active'}`
+  return { known: up || DOWN_UNITS.has(text), up, running, ...SINGLE, words }
 }
 
 function parseContainerState(text: string): ParsedState {
@@ -151,7 +153,7 @@ function parseContainerState(text: string): ParsedState {
     up: /^(?:running|restarting)\b/.test(text),
     running: text === 'running' || text === 'running healthy',
     ...SINGLE,
-    words: `status ${status}${health === undefined ? '' : `, health ${health}`}`,
+    words: `has status ${status}${health === undefined ? '' : `, health ${health}`}`,
   }
 }
 
@@ -161,7 +163,7 @@ function parseDeploymentState(text: string): ParsedState {
   const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.slice(0, 6).map(Number)
   const isComplete = updated === wanted && available === wanted && all === wanted
   const running = observed >= generation && wanted > 0 && isComplete
-  const words = `replicas ${wanted}, updated ${updated}, available ${available}, existing ${all}, generation ${generation}, observed ${observed}`
+  const words = `has replicas ${wanted}, updated ${updated}, available ${available}, existing ${all}, generation ${generation}, observed ${observed}`
   const known = /^\d+$/.test(fields[2] ?? '')
   return { known, up: wanted > 0, running, replicas: wanted, labels: parseLabels(fields[6] ?? ''), words }
 }

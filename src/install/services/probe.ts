@@ -10,6 +10,9 @@ import { describeEnd, type Limits } from './supervise.ts'
 
 const PROBE_ADVICE = 'check the service and its address in the host config.'
 
+/** A page without the body that was wanted is quoted up to here. */
+const MAX_MISMATCH_CHARS = 200
+
 type ProbeOf<Type extends HealthProbe['type']> = Extract<HealthProbe, { type: Type }>
 
 /** The result of one probe. */
@@ -52,7 +55,9 @@ async function probeHttp(probe: ProbeOf<'http'>, { timeoutMs, signal }: Limits):
     const matches = probe.body === undefined || decoded.includes(probe.body)
     const wanted =
       probe.body === undefined ? '' : `, ${matches ? 'with' : 'without'} "${cleanForeignText(probe.body, 100)}"`
-    return { healthy: status === probe.status && matches, evidence: `HTTP ${status}${wanted}: ${text}` }
+    // The body that was wanted is what matters; the log quotes each attempt.
+    const quoted = matches ? text : cleanForeignText(text, MAX_MISMATCH_CHARS)
+    return { healthy: status === probe.status && matches, evidence: `HTTP ${status}${wanted}: ${quoted}` }
   } catch (error) {
     signal.throwIfAborted()
     const { host, port, protocol } = new URL(probe.url)
@@ -85,7 +90,7 @@ async function probeTcp({ address }: ProbeOf<'tcp'>, { timeoutMs, signal }: Limi
   })
   socket.destroy()
   signal.throwIfAborted()
-  if (isRefused(error)) return { healthy: false, evidence: `tcp ${address}: ${nothingListens(address)}` }
+  if (isRefused(error)) return { healthy: false, evidence: nothingListens(address) }
   return { healthy: error === undefined, evidence: `tcp ${address}: ${error?.message ?? 'connected'}` }
 }
 

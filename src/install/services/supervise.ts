@@ -57,8 +57,8 @@ export async function readServiceState(service: Service, limits: Partial<Limits>
   const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits })
   const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN
   const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output)
-  const answer = state.known ? state.words : `${command[0]} ${describeEnd(end)}`
-  return { ...state, missing, evidence: `${describeService(service)}: ${answer}` }
+  const answer = state.known ? ` ${state.words}` : `: ${command[0]} ${describeEnd(end)}`
+  return { ...state, missing, evidence: `${describeService(service)}${answer}` }
 }
 
 /** A text that changes with every start of a service. Null where the supervisor does not give one. */

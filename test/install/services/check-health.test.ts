@@ -102,6 +102,15 @@ describe('checkHealth by http', () => {
     await assert.rejects(check(checkOf({ type: 'http', url, status: 200 }, FOUR_PROBES)), unhealthy(/HTTP 302/))
   })
 
+  it('quotes at most 200 characters of a page without the expected body', async t => {
+    const url = await serve(t, (_, response) => response.end(`<html>${'x'.repeat(9000)}`))
+    const probe = { type: 'http', url, status: 200, body: 'version 2' } as const
+    await assert.rejects(check(checkOf(probe, FOUR_PROBES)), error => {
+      unhealthy(/HTTP 200, without "version 2": <html>x{194}… \(cut\)$/)(error)
+      return true
+    })
+  })
+
   it('reports the status and the first 2 KiB of the body, clean', async t => {
     const url = await serve(t, (_, response) =>
       response.writeHead(500).end(`::error::db\u001b[31m ${'x'.repeat(9000)}END`),
@@ -232,7 +241,8 @@ describe('checkHealth by tcp', () => {
 
   it('fails when nothing does', async () => {
     const healthcheck = checkOf({ type: 'tcp', address: '127.0.0.1:1' }, FOUR_PROBES)
-    await assert.rejects(check(healthcheck), unhealthy(/nothing listens on 127\.0\.0\.1:1 .*did the service start/))
+    await assert.rejects(check(healthcheck), unhealthy(/: nothing listens on 127\.0\.0\.1:1 .*did the service start/))
+    await assert.rejects(check(healthcheck), ({ message }) => message.split('127.0.0.1:1').length === 2)
   })
 })
 
@@ -263,7 +273,10 @@ describe('checkHealth with a supervisor', () => {
     standIns.setState('web.service', 'activating')
     const { url, asked } = await serveStatuses(t, [200])
     const probe = { type: 'http', url, status: 200 } as const
-    await assert.rejects(check(checkOf(probe, { ...FOUR_PROBES, service: UNIT })), unhealthy(/activating/))
+    await assert.rejects(
+      check(checkOf(probe, { ...FOUR_PROBES, service: UNIT })),
+      unhealthy(/: unit web\.service is activating \(ActiveState\), expected active$/),
+    )
     assert.equal(asked(), 0)
     standIns.setState('web.service', 'active')
     assert.match(await check(checkOf(probe, { ...FOUR_PROBES, service: UNIT })), /HTTP 200/)
@@ -358,6 +371,14 @@ describe('findUnhealthy', () => {
     const checks = [broken, fine].map(check => ({ ...check, previous_version: '1.0.0' }))
     assert.equal((await findUnhealthy(checks, { log, signal })).length, 1)
     assert.ok(log.lines.some(line => line.startsWith('info web is healthy again.')))
+  })
+
+  it('makes one attempt, whatever the retries of the check', async () => {
+    const log = collectLog()
+    const once = checkOf({ type: 'tcp', address: '127.0.0.1:1' }, { timeout: 1, retries: 3 })
+    const [problem] = await findUnhealthy([{ ...once, previous_version: '1.0.0' }], { log, signal })
+    assert.match(problem ?? '', /within 1 s \(attempts: 1\)/)
+    assert.equal(log.lines.filter(line => line.includes('Attempt')).length, 1)
   })
 
   it('expects the restored version', async t => {

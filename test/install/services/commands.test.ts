@@ -165,14 +165,14 @@ describe('parseState', () => {
 
 describe('the answer in words', () => {
   const answers: [Service, string, string][] = [
-    [SYSTEM, 'activating\n', 'ActiveState activating'],
-    [CONTAINER, 'running unhealthy\n', 'status running, health unhealthy'],
-    [CONTAINER, 'exited\n', 'status exited'],
-    [DEPLOYMENT, '5 5 1 1  1', 'replicas 1, updated 1, available 0, existing 1, generation 5, observed 5'],
+    [SYSTEM, 'activating\n', 'is activating (ActiveState), expected active'],
+    [CONTAINER, 'running unhealthy\n', 'has status running, health unhealthy'],
+    [CONTAINER, 'exited\n', 'has status exited'],
+    [DEPLOYMENT, '5 5 1 1  1', 'has replicas 1, updated 1, available 0, existing 1, generation 5, observed 5'],
     [
       DEPLOYMENT,
       '5 4 5 5 1 6 {"app":"web"}',
-      'replicas 5, updated 5, available 1, existing 6, generation 5, observed 4',
+      'has replicas 5, updated 5, available 1, existing 6, generation 5, observed 4',
     ],
   ]
   for (const [service, stdout, expected] of answers) {
