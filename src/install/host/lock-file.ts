@@ -61,7 +61,9 @@ export interface FoundLock {
  * holder may replace its lock. Needs no hard links, and works between processes with and without a kernel lock.
  */
 export function tryTake(path: string, own: Holder): boolean {
-  return (tryCreate(path, own) || isOwnOrTakenOver(path, own)) && !isBeingTakenOver(path, own)
+  if (!tryCreate(path, own) && !isOwnOrTakenOver(path, own)) return false
+  // In this order: who has not made a mark yet will read a whole file, and who has removed it again has replaced the file.
+  return !isBeingTakenOver(path, own) && readLock(path)?.id === own.id
 }
 
 /** Undefined when there is no file. Throws DeploymentError `unsafe_host` when the path is something else. */

@@ -49,6 +49,23 @@ describe('tryTake', () => {
     assert.equal(readLock(path)?.id, OTHER_ID)
   })
 
+  it('is not the holder when another process has replaced the file while this one was writing it, and has finished', t => {
+    const path = join(temporaryDirectory(t), 'lock')
+    const other = self({ id: OTHER_ID })
+    let isOther: boolean | undefined
+    const slow = {
+      ...self(),
+      // Called when the file is there, and still empty.
+      toJSON() {
+        isOther ??= tryTake(path, other)
+        return self()
+      },
+    }
+    assert.equal(tryTake(path, slow), false)
+    assert.equal(isOther, true)
+    assert.equal(readLock(path)?.id, OTHER_ID)
+  })
+
   it('makes no second link of a file, so that a killed process never leaves one with two', t => {
     const folder = temporaryDirectory(t)
     const path = join(folder, 'lock')
