@@ -19334,8 +19334,7 @@ async function completeLocalReport(folder, named, complete) {
     if (found === undefined)
         return undefined;
     const report = redactReport(complete(found.report), folder.redact);
-    await rewriteLocalReport(folder, found.path, report);
-    return report;
+    return { path: await rewriteLocalReport(folder, found.path, report), report };
 }
 function findReport(layout, named) {
     for (const path of possiblePaths(layout, named)) {
@@ -20948,16 +20947,25 @@ function idle_steps_isChanging(layout, { steps }, part) {
 function placeOfSettings({ from, plugin }) {
     return `${from.split('/')[0]}/${plugin}`;
 }
-/** Notes the steps for which nothing changes, and logs in one line which of them are skipped. */
-function announceIdleSteps({ tools, record }, order, idle) {
-    const skipped = order.steps.filter(({ id }) => idle.has(id));
+/** Logs in one line which steps were skipped because nothing changes for them, once the steps have run. */
+function announceSkipped({ tools, record }, idle) {
+    const skipped = record.steps.filter(({ id, status }) => idle.has(id) && status === 'skipped');
+    if (skipped.length > 0)
+        tools.log.info(`Nothing changes for these steps, which were skipped: ${namesOf(skipped)}. ${REDEPLOY}`);
+}
+/** The same for a run that only says what another would do. */
+function announceIdleSteps({ tools, record }, idle) {
+    record.noteIdle(idle);
+    const skipped = record.plannedSteps.filter(({ isIdle }) => isIdle);
     if (skipped.length === 0)
         return;
-    record.noteIdle(idle);
-    const names = skipped.map(({ id, action }) => `${id} (${action})`).join(', ');
     const isAnyService = skipped.some(({ action }) => action === 'restart' || action === 'start');
-    const exception = isAnyService ? ' A service of theirs that does not run is started.' : '';
-    tools.log.info(`Nothing changes for these steps, which are skipped: ${names}.${exception} With redeploy: true, they run.`);
+    const exception = isAnyService ? ' A service of theirs that does not run would be started.' : '';
+    tools.log.info(`Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception} ${REDEPLOY}`);
+}
+const REDEPLOY = 'With redeploy: true, they run.';
+function namesOf(steps) {
+    return steps.map(({ id, action }) => `${id} (${action})`).join(', ');
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/rehearse.js
@@ -21006,7 +21014,7 @@ async function rehearse(deployment, prepare) {
         tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`);
         for (const [index, step] of steps.entries())
             tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`);
-        announceIdleSteps(deployment, order, findIdleSteps(deployment, order));
+        announceIdleSteps(deployment, findIdleSteps(deployment, order));
         for (const part of parts)
             await logDifferences(deployment, part);
     }
@@ -25416,9 +25424,9 @@ async function checkLocked(host, handover) {
     const log = { ...host.log, info: () => { } };
     const problems = await findUnhealthy(handover.checks, { log, signal: grace.cancelled });
     const complete = (report) => withHealth(report, problems, handover);
-    const report = await completeLocalReport(host, handover, complete).catch(() => undefined);
-    const sentence = (report && restoredUnhealthy(report)) ?? `What was restored is not healthy. ${problems.join(' ')}`;
-    return problems.length === 0 ? undefined : { sentence, report };
+    const found = await completeLocalReport(host, handover, complete).catch(() => undefined);
+    const sentence = (found && restoredUnhealthy(found.report)) ?? `What was restored is not healthy. ${problems.join(' ')}`;
+    return problems.length === 0 ? undefined : { sentence, found };
 }
 function withHealth(report, problems, { left_out: left }) {
     if (report.rollback === null)
@@ -26558,7 +26566,7 @@ function restoredCheck(config, service, { id, installed }) {
  */
 async function runSteps(context, beforeStep) {
     const { order, deployment, transaction, idle } = context;
-    announceIdleSteps(deployment, order, idle);
+    deployment.record.noteIdle(idle);
     await transaction.noteHealthchecks(restoredChecks(order));
     const steps = [...order.removals.map(removalOf), ...order.steps];
     for (const [index, step] of steps.entries()) {
@@ -26574,9 +26582,11 @@ async function runSteps(context, beforeStep) {
             await deployment.record.addStep(finish({ failed: error instanceof Error ? error.message : String(error) }));
             for (const left of steps.slice(index + 1))
                 await deployment.record.addStep(notRun(left));
+            announceSkipped(deployment, idle);
             throw error;
         }
     }
+    announceSkipped(deployment, idle);
 }
 function startEntry({ id, action }) {
     const started = external_node_perf_hooks_namespaceObject.performance.now();
@@ -33075,7 +33085,7 @@ class Annotator {
 /** The runner cancels a step with SIGINT and, 7.5 s later, SIGTERM: the first one that arrives cancels the run. */
 function listenForCancel() {
     const controller = new AbortController();
-    const cancel = (signal) => controller.abort(new DeploymentError('cancelled', `The run was cancelled (${signal}) before the new version was complete.`));
+    const cancel = (signal) => controller.abort(new DeploymentError('cancelled', `The run was cancelled (${signal}) before it was complete.`));
     process.on('SIGINT', cancel);
     process.on('SIGTERM', cancel);
     return {
@@ -33207,12 +33217,13 @@ const MAX_LISTED_PROBLEMS = 30;
 function buildDeploySummary(summary) {
     const { report, reportPath, plannedSteps, error } = summary;
     const blocks = [
-        `### ${headline(report)}`,
+        `### ${headline(summary)}`,
         ...alarm(report),
         table(['', ''], facts(report, reportPath)),
         ...deploy_summary_failure(report, error),
         ...problemList(error),
         ...rollback(report),
+        ...provisioned(report),
         ...drift(report),
         ...skipped(summary),
         table(['State', 'Entered', 'Duration'], states(report)),
@@ -33230,9 +33241,9 @@ const deploy_summary_WORDS = {
     interrupted: '⚠️ Interrupted',
     inconsistent: '🛑 Inconsistent, this host needs attention',
 };
-function headline(report) {
+function headline({ report, plannedSteps }) {
     const slug = cell(report.slug ?? 'unknown');
-    return `${wordFor(report)}: ${slug} ${move(report)}, on ${cell(report.host_id)}`;
+    return `${wordFor(report, plannedSteps)}: ${slug} ${move(report)}, on ${cell(report.host_id)}`;
 }
 /** A run that was refused early has not read what is installed, and says nothing about it. */
 function move(report) {
@@ -33242,11 +33253,29 @@ function move(report) {
         return `${after}${before === null ? '' : ` (was ${cell(before)})`}`;
     return cell(describeMove(report));
 }
-function wordFor({ outcome, changed, state }) {
+function wordFor(report, plannedSteps) {
+    const { outcome, changed, state } = report;
+    const acted = findActing(report);
+    if (outcome === 'failed' && acted.length > 0)
+        return '❌ Failed, no file was changed';
     if (outcome !== 'success' || changed)
         return deploy_summary_WORDS[outcome];
-    return state === 'succeeded' ? '✅ Nothing to change' : '🔎 Dry run, nothing was done';
+    if (state !== 'succeeded')
+        return '🔎 Dry run, nothing was done';
+    if (acted.length === 0)
+        return '✅ Nothing to change';
+    const starters = plannedSteps.flatMap(({ id, isIdle }) => (isIdle && acted.includes(id) ? [id] : []));
+    if (starters.length === 0)
+        return '✅ No file changed, the steps were run again';
+    return `✅ No file changed, what did not run was started by ${starters.map(code).join(', ')}`;
 }
+/** What may change more of a host than files. */
+const ACTING = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
+function findActing({ steps }) {
+    return steps.flatMap(({ id, action, status }) => (ACTING.has(action) && DONE.has(status) ? [id] : []));
+}
+/** A step that failed may have done its work, or a part of it. */
+const DONE = new Set(['done', 'warned', 'failed']);
 function facts(report, reportPath) {
     const { accepted, error } = report.reported;
     return [
@@ -33299,22 +33328,31 @@ function rollback(report) {
     if (report.rollback === null)
         return [];
     const { restored, verified, healthy } = report.rollback;
-    const result = restored ? 'every change was undone' : 'not every change could be undone';
-    const check = verified === true ? ', and the restored files match their record' : '';
+    const back = verified === false ? 'the old files are back, but not all are as before' : 'the files are as before';
+    const result = restored ? back : 'not every change of files could be undone';
+    const check = verified === true ? ', and match their record' : '';
     const health = healthy === true ? ' The old version runs and is healthy.' : '';
     // The alarm names them.
     const problems = healthy === false ? [] : rollbackProblems(report);
     return [[`Rollback: ${result}${check}.${health}`, ...problems.map(found => `- ${cell(found)}`)].join('\n')];
+}
+/** What no rollback undoes, whatever it says of the files. */
+function provisioned(report) {
+    const ran = report.steps.filter(({ action, status }) => action === 'provision' && DONE.has(status));
+    if (report.outcome === 'success' || ran.length === 0)
+        return [];
+    const names = ran.map(({ id, status }) => `${code(id)}${status === 'failed' ? ' (failed)' : ''}`);
+    return [`What these provision steps have done was not undone: ${names.join(', ')}.`];
 }
 /** Nothing healthy runs: nobody must have to look for that. */
 function alarm(report) {
     const sentence = restoredUnhealthy(report);
     return sentence === undefined ? [] : [`> [!CAUTION]\n> **${cell(sentence)}**`];
 }
-/** The steps for which nothing changes, but for those that had a service to start. */
+/** The steps for which nothing changes, but for those that had a service to start, or were not reached. */
 function skipped({ report, plannedSteps }) {
-    const done = new Set(report.steps.flatMap(({ id, status }) => (status === 'done' ? [id] : [])));
-    const idle = plannedSteps.filter(step => step.isIdle && step.action !== 'start' && !done.has(step.id));
+    const others = new Set(report.steps.flatMap(({ id, status }) => (status === 'skipped' ? [] : [id])));
+    const idle = plannedSteps.filter(step => step.isIdle && step.action !== 'start' && !others.has(step.id));
     if (idle.length === 0)
         return [];
     const names = idle.map(({ id, action }) => `${code(id)} (${action})`).join(', ');
@@ -33641,10 +33679,12 @@ class ActionStep {
     finishCheck(unhealthy) {
         if (unhealthy === undefined)
             return;
-        const { sentence, report } = unhealthy;
+        const { sentence, found } = unhealthy;
         this.#annotator.annotateUnhealthy(sentence);
-        if (report !== undefined)
-            this.#files.setSummary(buildDeploySummary({ report, plannedSteps: [] }));
+        if (found === undefined)
+            return;
+        const { path: reportPath, report } = found;
+        this.#files.setSummary(buildDeploySummary({ report, reportPath, plannedSteps: [] }));
     }
     /** Fails the step. */
     fail(error) {

@@ -113,9 +113,11 @@ export class ActionStep {
   /** Says what is wrong with a restored version; nothing where all is well. */
   finishCheck(unhealthy: UnhealthyRestoration | undefined): void {
     if (unhealthy === undefined) return
-    const { sentence, report } = unhealthy
+    const { sentence, found } = unhealthy
     this.#annotator.annotateUnhealthy(sentence)
-    if (report !== undefined) this.#files.setSummary(buildDeploySummary({ report, plannedSteps: [] }))
+    if (found === undefined) return
+    const { path: reportPath, report } = found
+    this.#files.setSummary(buildDeploySummary({ report, reportPath, plannedSteps: [] }))
   }
 
   /** Fails the step. */

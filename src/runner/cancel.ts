@@ -4,9 +4,7 @@ import { DeploymentError } from '../core/errors.ts'
 export function listenForCancel(): { signal: AbortSignal; stop(): void } {
   const controller = new AbortController()
   const cancel = (signal: NodeJS.Signals): void =>
-    controller.abort(
-      new DeploymentError('cancelled', `The run was cancelled (${signal}) before the new version was complete.`),
-    )
+    controller.abort(new DeploymentError('cancelled', `The run was cancelled (${signal}) before it was complete.`))
   process.on('SIGINT', cancel)
   process.on('SIGTERM', cancel)
   return {

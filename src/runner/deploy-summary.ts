@@ -24,12 +24,13 @@ const MAX_LISTED_PROBLEMS = 30
 export function buildDeploySummary(summary: SummaryFacts): string {
   const { report, reportPath, plannedSteps, error } = summary
   const blocks = [
-    `### ${headline(report)}`,
+    `### ${headline(summary)}`,
     ...alarm(report),
     table(['', ''], facts(report, reportPath)),
     ...failure(report, error),
     ...problemList(error),
     ...rollback(report),
+    ...provisioned(report),
     ...drift(report),
     ...skipped(summary),
     table(['State', 'Entered', 'Duration'], states(report)),
@@ -49,9 +50,9 @@ const WORDS: Record<Outcome, string> = {
   inconsistent: '🛑 Inconsistent, this host needs attention',
 }
 
-function headline(report: LocalReport): string {
+function headline({ report, plannedSteps }: SummaryFacts): string {
   const slug = cell(report.slug ?? 'unknown')
-  return `${wordFor(report)}: ${slug} ${move(report)}, on ${cell(report.host_id)}`
+  return `${wordFor(report, plannedSteps)}: ${slug} ${move(report)}, on ${cell(report.host_id)}`
 }
 
 /** A run that was refused early has not read what is installed, and says nothing about it. */
@@ -62,10 +63,27 @@ function move(report: LocalReport): string {
   return cell(describeMove(report))
 }
 
-function wordFor({ outcome, changed, state }: LocalReport): string {
+function wordFor(report: LocalReport, plannedSteps: readonly PlannedStep[]): string {
+  const { outcome, changed, state } = report
+  const acted = findActing(report)
+  if (outcome === 'failed' && acted.length > 0) return '❌ Failed, no file was changed'
   if (outcome !== 'success' || changed) return WORDS[outcome]
-  return state === 'succeeded' ? '✅ Nothing to change' : '🔎 Dry run, nothing was done'
+  if (state !== 'succeeded') return '🔎 Dry run, nothing was done'
+  if (acted.length === 0) return '✅ Nothing to change'
+  const starters = plannedSteps.flatMap(({ id, isIdle }) => (isIdle && acted.includes(id) ? [id] : []))
+  if (starters.length === 0) return '✅ No file changed, the steps were run again'
+  return `✅ No file changed, what did not run was started by ${starters.map(code).join(', ')}`
 }
+
+/** What may change more of a host than files. */
+const ACTING: ReadonlySet<string> = new Set(['provision', 'stop', 'start', 'restart', 'notify'])
+
+function findActing({ steps }: LocalReport): string[] {
+  return steps.flatMap(({ id, action, status }) => (ACTING.has(action) && DONE.has(status) ? [id] : []))
+}
+
+/** A step that failed may have done its work, or a part of it. */
+const DONE: ReadonlySet<string> = new Set(['done', 'warned', 'failed'])
 
 function facts(report: LocalReport, reportPath: string | undefined): string[][] {
   const { accepted, error } = report.reported
@@ -120,12 +138,21 @@ function drift({ drift: entries = [] }: LocalReport): string[] {
 function rollback(report: LocalReport): string[] {
   if (report.rollback === null) return []
   const { restored, verified, healthy } = report.rollback
-  const result = restored ? 'every change was undone' : 'not every change could be undone'
-  const check = verified === true ? ', and the restored files match their record' : ''
+  const back = verified === false ? 'the old files are back, but not all are as before' : 'the files are as before'
+  const result = restored ? back : 'not every change of files could be undone'
+  const check = verified === true ? ', and match their record' : ''
   const health = healthy === true ? ' The old version runs and is healthy.' : ''
   // The alarm names them.
   const problems = healthy === false ? [] : rollbackProblems(report)
   return [[`Rollback: ${result}${check}.${health}`, ...problems.map(found => `- ${cell(found)}`)].join('\n')]
+}
+
+/** What no rollback undoes, whatever it says of the files. */
+function provisioned(report: LocalReport): string[] {
+  const ran = report.steps.filter(({ action, status }) => action === 'provision' && DONE.has(status))
+  if (report.outcome === 'success' || ran.length === 0) return []
+  const names = ran.map(({ id, status }) => `${code(id)}${status === 'failed' ? ' (failed)' : ''}`)
+  return [`What these provision steps have done was not undone: ${names.join(', ')}.`]
 }
 
 /** Nothing healthy runs: nobody must have to look for that. */
@@ -134,10 +161,10 @@ function alarm(report: LocalReport): string[] {
   return sentence === undefined ? [] : [`> [!CAUTION]\n> **${cell(sentence)}**`]
 }
 
-/** The steps for which nothing changes, but for those that had a service to start. */
+/** The steps for which nothing changes, but for those that had a service to start, or were not reached. */
 function skipped({ report, plannedSteps }: SummaryFacts): string[] {
-  const done = new Set(report.steps.flatMap(({ id, status }) => (status === 'done' ? [id] : [])))
-  const idle = plannedSteps.filter(step => step.isIdle && step.action !== 'start' && !done.has(step.id))
+  const others = new Set(report.steps.flatMap(({ id, status }) => (status === 'skipped' ? [] : [id])))
+  const idle = plannedSteps.filter(step => step.isIdle && step.action !== 'start' && !others.has(step.id))
   if (idle.length === 0) return []
   const names = idle.map(({ id, action }) => `${code(id)} (${action})`).join(', ')
   const verb = report.steps.length > 0 ? 'were skipped' : 'would be skipped'

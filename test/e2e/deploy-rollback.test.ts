@@ -92,7 +92,7 @@ describe('a step that fails after the switch', () => {
     rmSync(join(stage.root, 'plugins/greeter/notes.txt'))
     const result = await stage.deploy()
     assert.equal(readLocalReport(result).rollback?.verified, true)
-    assert.match(result.summary, /the restored files match their record/)
+    assert.match(result.summary, /the files are as before, and match their record/)
   })
 
   it('can be repeated, and succeeds once its cause is gone', async () => {

@@ -84,7 +84,11 @@ describe('a new version that does not become healthy', () => {
 describe('a failing step', () => {
   it('restores the services in reverse order after the files, and logs each of them', async () => {
     stage.writePlan(planWith(RESTART, RESTART_ALL, PROVISION))
-    const [report, { log }] = await rolledBack('step_failed', 's3')
+    const [report, { log, summary }] = await rolledBack('step_failed', 's3')
+    assert.match(
+      summary,
+      /Rollback: the files are as before, and match their record\.\n\n.*<code>s3<\/code> \(failed\)\.\n/,
+    )
     assert.deepEqual(unitChanges(stage), [
       'restart greeter.service',
       'restart app.service',

@@ -132,6 +132,8 @@ describe('a version that is installed already', () => {
     assert.ok(result)
     assert.equal(result.outputs['changed'], 'false')
     assert.match(statusesOf(result), /down skipped, .* up done/)
+    assert.match(result.summary, /^### ✅ No file changed, what did not run was started by <code>up<\/code>/)
+    assert.match(result.log, /were skipped: down \(stop\), db \(provision\), tell \(notify\)\./)
   })
 
   it('has the service of a start step left alone if it runs, and started if not', async () => {
@@ -151,6 +153,7 @@ describe('a version that is installed already', () => {
     })
     assert.deepEqual(calls, ALL_STEPS)
     assert.equal(result?.outputs['changed'], 'false')
+    assert.match(result?.summary ?? '', /^### ✅ No file changed, the steps were run again/)
   })
 
   it('runs every step, also those before it, when write_env creates the settings', async () => {
@@ -197,6 +200,16 @@ describe('a version that is installed already', () => {
     const { outputs, log } = await stage.deployHere()
     assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'unhealthy'], log)
     assert.equal(stage.standIns.stateOf(UNIT), 'inactive')
+  })
+
+  it('does not say that it skips a step whose service does not start, nor one that was not reached', async () => {
+    await install()
+    stage.standIns.setState(UNIT, 'inactive')
+    stage.standIns.before('systemctl', 'start', 'exit 3')
+    const { outputs, log, summary } = await stage.deployHere()
+    assert.deepEqual([outputs['outcome'], outputs['failed-step']], ['failed', 'up'], log)
+    assert.match(log, /were skipped: down \(stop\), db \(provision\)\. With/)
+    assert.match(summary, /were skipped: <code>down<\/code> \(stop\), <code>db<\/code> \(provision\)\. With/)
   })
 
   it('says in a dry run what it would skip', async () => {

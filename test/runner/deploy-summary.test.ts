@@ -105,7 +105,7 @@ describe('buildDeploySummary', () => {
   for (const [healthy, sentence] of [
     [true, /The old version runs and is healthy\.\n- it answers 500$/m],
     [false, /^### .*\n\n> \[!CAUTION\]\n> \*\*.*1\.0\.0, which is installed again, is not healthy.*it answers 500/],
-    [null, /^Rollback: every change was undone, and the restored files match their record\.\n- it answers 500$/m],
+    [null, /^Rollback: the files are as before, and match their record\.\n- it answers 500$/m],
   ] as const) {
     it(`describes the old version's health after a rollback: ${healthy}`, () => {
       const rollback = { restored: true, problems: ['it answers 500'], verified: true, healthy }
@@ -176,5 +176,59 @@ describe('buildDeploySummary', () => {
     })
     const [line] = summary.split('\n').filter(found => found.includes('skipped:'))
     assert.match(line ?? '', /down<\/code> \(stop\)\. With .*redeploy/)
+  })
+
+  it('names the provision steps that no rollback has undone', () => {
+    const entry = { duration_ms: 1, error: null, action: 'provision' }
+    const rollback = { restored: true, problems: [], verified: true, healthy: null }
+    const steps = [
+      { ...entry, id: 'db', status: 'done' as const },
+      { ...entry, id: 'seed', status: 'failed' as const },
+      { ...entry, id: 'late', status: 'not_run' as const },
+    ]
+    const lineOf = (facts: Parameters<typeof reportOf>[0]): string | undefined =>
+      buildDeploySummary({ report: reportOf({ steps, ...facts }), plannedSteps: [] })
+        .split('\n')
+        .find(line => line.includes('not undone'))
+    assert.match(
+      lineOf({ outcome: 'rolled_back', rollback }) ?? '',
+      /: <code>db<\/code>, <code>seed<\/code> \(failed\)\.$/,
+    )
+    assert.match(lineOf({ outcome: 'failed', changed: false }) ?? '', /db.*seed/)
+    assert.equal(lineOf({ outcome: 'success' }), undefined)
+  })
+
+  it('does not call a host unchanged on which steps have run without changing a file', () => {
+    const entry = { duration_ms: 1, error: null, id: 'up', action: 'restart' }
+    const headlineOf = (facts: Parameters<typeof reportOf>[0], isIdle = false): string =>
+      buildDeploySummary({
+        report: reportOf({ changed: false, state: 'succeeded', steps: [{ ...entry, status: 'done' }], ...facts }),
+        plannedSteps: [{ id: 'up', action: 'restart', isIdle }],
+      }).split('\n')[0] as string
+    assert.match(headlineOf({}), /No file changed, the steps were run again/)
+    assert.match(headlineOf({}, true), /No file changed, what did not run was started by <code>up<\/code>/)
+    assert.match(headlineOf({ steps: [{ ...entry, status: 'skipped' }] }, true), /Nothing to change/)
+    assert.match(headlineOf({ outcome: 'failed' }), /Failed, no file was changed/)
+  })
+
+  it('does not call a step skipped that failed, or was not reached', () => {
+    const entry = { duration_ms: 1, error: null }
+    const summary = buildDeploySummary({
+      report: reportOf({
+        outcome: 'failed',
+        steps: [
+          { ...entry, id: 'down', action: 'stop', status: 'skipped' },
+          { ...entry, id: 'up', action: 'restart', status: 'failed' },
+          { ...entry, id: 'tell', action: 'notify', status: 'not_run' },
+        ],
+      }),
+      plannedSteps: [
+        { id: 'down', action: 'stop', isIdle: true },
+        { id: 'up', action: 'restart', isIdle: true },
+        { id: 'tell', action: 'notify', isIdle: true },
+      ],
+    })
+    const [line] = summary.split('\n').filter(found => found.includes('skipped:'))
+    assert.match(line ?? '', /skipped: <code>down<\/code> \(stop\)\. With/)
   })
 })

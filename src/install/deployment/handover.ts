@@ -8,7 +8,7 @@ import { requireSafeHost } from '../host/ownership.ts'
 import { timeSchema } from '../host/record-fields.ts'
 import { readStateFileSync } from '../host/state-file.ts'
 import type { Host } from '../reports/host.ts'
-import { completeLocalReport, type LocalReport } from '../reports/local-report.ts'
+import { completeLocalReport, type FoundReport, type LocalReport } from '../reports/local-report.ts'
 import { restoredUnhealthy } from '../reports/restored-health.ts'
 import { findUnhealthy } from '../services/check-health.ts'
 import { type RestoredCheck, restoredCheckSchema } from '../services/healthchecks.ts'
@@ -55,7 +55,7 @@ export interface UnhealthyRestoration {
   /** What is wrong, for the operator. */
   readonly sentence: string
   /** The completed local report; undefined where there is none, or it could not be written. */
-  readonly report: LocalReport | undefined
+  readonly found: FoundReport | undefined
 }
 
 /**
@@ -86,9 +86,10 @@ async function checkLocked(host: Host, handover: Handover): Promise<UnhealthyRes
   const log = { ...host.log, info: () => {} }
   const problems = await findUnhealthy(handover.checks, { log, signal: grace.cancelled })
   const complete = (report: LocalReport): LocalReport => withHealth(report, problems, handover)
-  const report = await completeLocalReport(host, handover, complete).catch(() => undefined)
-  const sentence = (report && restoredUnhealthy(report)) ?? `What was restored is not healthy. ${problems.join(' ')}`
-  return problems.length === 0 ? undefined : { sentence, report }
+  const found = await completeLocalReport(host, handover, complete).catch(() => undefined)
+  const sentence =
+    (found && restoredUnhealthy(found.report)) ?? `What was restored is not healthy. ${problems.join(' ')}`
+  return problems.length === 0 ? undefined : { sentence, found }
 }
 
 function withHealth(report: LocalReport, problems: readonly string[], { left_out: left }: Handover): LocalReport {

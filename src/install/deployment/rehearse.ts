@@ -53,7 +53,7 @@ async function rehearse(
     const { steps, parts } = order
     tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`)
     for (const [index, step] of steps.entries()) tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`)
-    announceIdleSteps(deployment, order, findIdleSteps(deployment, order))
+    announceIdleSteps(deployment, findIdleSteps(deployment, order))
     for (const part of parts) await logDifferences(deployment, part)
   } finally {
     await removeTree(folder)

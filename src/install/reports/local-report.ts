@@ -124,17 +124,21 @@ export async function completeLocalReport(
   folder: ReportFolder,
   named: Named,
   complete: (report: LocalReport) => LocalReport,
-): Promise<LocalReport | undefined> {
+): Promise<FoundReport | undefined> {
   const found = findReport(folder.layout, named)
   if (found === undefined) return undefined
   const report = redactReport(complete(found.report), folder.redact)
-  await rewriteLocalReport(folder, found.path, report)
-  return report
+  return { path: await rewriteLocalReport(folder, found.path, report), report }
 }
 
 type Named = Pick<LocalReport, 'started_at' | 'slug' | 'deployment_id'>
 
-function findReport(layout: Layout, named: Named): { path: string; report: LocalReport } | undefined {
+export interface FoundReport {
+  readonly path: string
+  readonly report: LocalReport
+}
+
+function findReport(layout: Layout, named: Named): FoundReport | undefined {
   for (const path of possiblePaths(layout, named)) {
     const report = readReportOf(path, named.deployment_id)
     if (report !== undefined) return { path, report }

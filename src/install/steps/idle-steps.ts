@@ -2,6 +2,7 @@ import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { type Layout, placeName, settingsPath } from '../host/layout.ts'
 import type { Deployment } from '../transaction/context.ts'
+import type { PlannedStep } from '../transaction/record.ts'
 import type { Part } from './part.ts'
 import type { InstallOrder } from './step-context.ts'
 
@@ -40,19 +41,29 @@ export function placeOfSettings({ from, plugin }: Extract<PlanStep, { action: 'w
   return `${from.split('/')[0]}/${plugin}`
 }
 
-/** Notes the steps for which nothing changes, and logs in one line which of them are skipped. */
-export function announceIdleSteps(
-  { tools, record }: Pick<Deployment, 'tools' | 'record'>,
-  order: InstallOrder,
-  idle: ReadonlySet<string>,
-): void {
-  const skipped = order.steps.filter(({ id }) => idle.has(id))
-  if (skipped.length === 0) return
+/** Logs in one line which steps were skipped because nothing changes for them, once the steps have run. */
+export function announceSkipped({ tools, record }: Recorded, idle: ReadonlySet<string>): void {
+  const skipped = record.steps.filter(({ id, status }) => idle.has(id) && status === 'skipped')
+  if (skipped.length > 0)
+    tools.log.info(`Nothing changes for these steps, which were skipped: ${namesOf(skipped)}. ${REDEPLOY}`)
+}
+
+/** The same for a run that only says what another would do. */
+export function announceIdleSteps({ tools, record }: Recorded, idle: ReadonlySet<string>): void {
   record.noteIdle(idle)
-  const names = skipped.map(({ id, action }) => `${id} (${action})`).join(', ')
+  const skipped = record.plannedSteps.filter(({ isIdle }) => isIdle)
+  if (skipped.length === 0) return
   const isAnyService = skipped.some(({ action }) => action === 'restart' || action === 'start')
-  const exception = isAnyService ? ' A service of theirs that does not run is started.' : ''
+  const exception = isAnyService ? ' A service of theirs that does not run would be started.' : ''
   tools.log.info(
-    `Nothing changes for these steps, which are skipped: ${names}.${exception} With redeploy: true, they run.`,
+    `Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception} ${REDEPLOY}`,
   )
+}
+
+type Recorded = Pick<Deployment, 'tools' | 'record'>
+
+const REDEPLOY = 'With redeploy: true, they run.'
+
+function namesOf(steps: readonly PlannedStep[]): string {
+  return steps.map(({ id, action }) => `${id} (${action})`).join(', ')
 }

@@ -3,7 +3,7 @@ import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { placeName } from '../host/layout.ts'
 import { healthchecksOf, type RestoredCheck } from '../services/healthchecks.ts'
 import type { StepEntry } from '../transaction/facts.ts'
-import { announceIdleSteps } from './idle-steps.ts'
+import { announceSkipped } from './idle-steps.ts'
 import type { InstalledPart } from './part.ts'
 import { performStep } from './perform-step.ts'
 import { removePart } from './remove-part.ts'
@@ -26,7 +26,7 @@ interface Removal {
  */
 export async function runSteps(context: StepContext, beforeStep: (step: PlanStep) => Promise<void>): Promise<void> {
   const { order, deployment, transaction, idle } = context
-  announceIdleSteps(deployment, order, idle)
+  deployment.record.noteIdle(idle)
   await transaction.noteHealthchecks(restoredChecks(order))
   const steps = [...order.removals.map(removalOf), ...order.steps]
   for (const [index, step] of steps.entries()) {
@@ -39,9 +39,11 @@ export async function runSteps(context: StepContext, beforeStep: (step: PlanStep
     } catch (error) {
       await deployment.record.addStep(finish({ failed: error instanceof Error ? error.message : String(error) }))
       for (const left of steps.slice(index + 1)) await deployment.record.addStep(notRun(left))
+      announceSkipped(deployment, idle)
       throw error
     }
   }
+  announceSkipped(deployment, idle)
 }
 
 function startEntry({ id, action }: PlanStep | Removal): (end: StepEnd | { failed: string }) => StepEntry {

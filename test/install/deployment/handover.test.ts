@@ -35,7 +35,7 @@ describe('the health checks that a cancelled run hands to its post step', () => 
     const text = writeHandover(layout, factsOf(), [checkBy('echo "no database"; exit 3')])
     const found = await checkRestored(hostOf(layout), text)
     assert.match(found?.sentence ?? '', /no database/)
-    assert.equal(found?.report, undefined)
+    assert.equal(found?.found, undefined)
   })
 
   it('are not run when something else is installed by then', async t => {
