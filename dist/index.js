@@ -18970,14 +18970,17 @@ class FileDigester {
     constructor(signal) {
         this.#slice = new TimeSlice(signal);
     }
-    /** Lowercase hex SHA-256 of a file's bytes. Throws the system's error, and the signal's reason once it is aborted. */
-    async sha256(path) {
+    /**
+     * Lowercase hex SHA-256 of a file's bytes, of which there are `size`: of a file that has grown since, it reads little
+     * more, and the digest is another. Throws the system's error, and the signal's reason once it is aborted.
+     */
+    async sha256(path, size) {
         if (this.#slice.isOver())
             await this.#slice.giveBack();
         const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
         const fd = (0,external_node_fs_namespaceObject.openSync)(path, FLAGS);
         try {
-            for (let count = -1; count !== 0;) {
+            for (let [count, read] = [-1, 0]; count !== 0 && read <= size; read += count) {
                 count = (0,external_node_fs_namespaceObject.readSync)(fd, this.#window);
                 digest.update(this.#window.subarray(0, count));
                 if (this.#slice.isOver())
@@ -19002,27 +19005,28 @@ class FileDigester {
 const MAX_ADDED = 10_000;
 /**
  * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times are
- * not those that were recorded. Does not compare keep-paths and bytecode caches. Works in slices; throws what reading
+ * not those that were recorded. Does not compare keep-paths, nor what `isCache` names. Works in slices; throws what reading
  * the record throws, the system's error, and the signal's reason once it is aborted.
  */
 async function compareTree({ root, keepPaths }, record, signal) {
     signal?.throwIfAborted();
     const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
     const isKept = isBelow(keepPaths);
-    const isLeftOut = (path) => isCache(path) || isKept(path);
     const difference = { added: [], removed: [], changed: [], ...findNoDirectory(root) };
-    for (const { recorded, found } of pairUp(record, scanTree(root, isLeftOut))) {
+    for (const { recorded, found } of pairUp(record, scanTree(root, isKept))) {
         if (slice.isOver())
             await slice.giveBack();
         if (recorded === undefined) {
-            if (found !== undefined && difference.added.length < MAX_ADDED)
+            if (found === undefined || isCache(found.path))
+                continue;
+            if (difference.added.length < MAX_ADDED)
                 difference.added.push(found.path);
         }
-        else if (isLeftOut(recorded.path))
+        else if (isKept(recorded.path))
             continue;
         else if (found === undefined)
             difference.removed.push(recorded.path);
-        else if (!(await isSame(recorded, found, path => digester.sha256(`${root}/${path}`))))
+        else if (!(await isSame(recorded, found, path => digester.sha256(`${root}/${path}`, Number(found.content)))))
             difference.changed.push(found.path);
     }
     return difference;
@@ -19037,9 +19041,9 @@ function findNoDirectory(root) {
         return { instead: 'symlink' };
     return { instead: stat.isFile() ? 'file' : 'other' };
 }
-/** What Python writes into a plugin's tree by itself. */
+/** Where Python writes by itself: what is there and was not recorded is no difference. */
 function isCache(path) {
-    return /(?:^|\/)__pycache__(?:\/|$)|\.py[co]$/.test(path);
+    return /(?:^|\/)__pycache__\//.test(path);
 }
 async function isSame(recorded, found, digestOf) {
     if (!isSameKind(recorded, found) || recorded.content !== found.content)
@@ -21085,7 +21089,7 @@ function conclude({ record, tools, layout }, thrown) {
 
 /**
  * How the files of an installed plugin or extension differ from those that were installed, apart from keep-paths and
- * bytecode caches. Nothing in any of the three lists means that every file and symlink has the bytes, mode and target
+ * what is in bytecode caches and was not installed. Nothing in any of the three lists means that every file and symlink has the bytes, mode and target
  * that were installed, and that there is no other. A file that was touched, or replaced by a copy, has not changed.
  * Undefined means that this is not known, because nothing is recorded, or (with a warning) the record or the tree
  * cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason once it is aborted.
@@ -25872,24 +25876,32 @@ async function moveToSnapshot({ deployment, transaction }, place, version) {
 
 
 
+/** What may be read of a tree, to which a service may have added any number of bytes and files. */
+const modified_tree_MAX_BYTES = 256 * 1024 * 1024;
+/** What each file that is not recorded counts at least. */
+const BYTES_PER_FILE = 1024;
 /** As many as an archive may need. */
 const MAX_LINKS = 40;
 /**
- * The items of a tree as it is now, in order, without keep-paths. Reads only the files that are not as they were
- * recorded. Follows no symlink: one counts with the bytes of the file that it leads to inside the tree, if there is one.
+ * The items of a tree as it is now, in order, without keep-paths and unrecorded bytecode caches. Reads only the files
+ * that are not as they were recorded; undefined where these are too many bytes. Follows no symlink: one counts with the bytes of the file that it leads to inside the tree, if there is one.
  * Throws what reading the record throws, the system's error, and the signal's reason once it is aborted.
  */
 async function describeTree({ root, keepPaths }, record, signal) {
+    let room = modified_tree_MAX_BYTES;
     const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), []];
     for (const { recorded, found } of pairUp(record, scanTree(root, isBelow(keepPaths)))) {
-        if (found !== undefined) {
-            const sha256 = isFile(found)
-                ? (knownDigest(recorded, found) ?? (await digester.sha256(`${root}/${found.path}`)))
-                : undefined;
-            items.push({ ...found, sha256 });
-        }
         if (slice.isOver())
             await slice.giveBack();
+        if (found === undefined || (recorded === undefined && isCache(found.path)))
+            continue;
+        const known = knownDigest(recorded, found);
+        const size = isFile(found) && known === undefined ? Number(found.content) : 0;
+        room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size;
+        if (room < 0)
+            return undefined;
+        const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined;
+        items.push({ ...found, sha256 });
     }
     return withLinkedDigests(items);
 }
@@ -25921,8 +25933,8 @@ function digestBehind(link, byPath) {
 
 /**
  * Notes, before an installed tree is moved away, how it differs from what was installed, for a rollback. Where it
- * differs, records it as it is, and returns its identity: no tree digest where it is no directory, or cannot be read
- * (with a warning).
+ * differs, records it as it is, and returns its identity: no tree digest where it is no directory, cannot be read or has
+ * too many new bytes (the two latter with a warning).
  * Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
  */
 async function noteReplaced({ deployment, stagingFolder }, { shelf, id }) {
@@ -25940,13 +25952,15 @@ async function noteReplaced({ deployment, stagingFolder }, { shelf, id }) {
         const identity = findInstalled(readInstalled(layout), place);
         const record = (identity && readTreeRecord(layout, identity)) ?? [];
         const items = await describeTree({ root, keepPaths: request.keepPaths }, record, tools.signal);
-        return await writeTreeRecord(layout, items, tools.signal);
+        if (items !== undefined)
+            return await writeTreeRecord(layout, items, tools.signal);
+        tools.log.warning(`${placeName(place)} is kept without a record of its files: more was added than is read.`);
     }
     catch (error) {
         tools.signal.throwIfAborted();
         tools.log.warning(`${placeName(place)} is kept without a record of its files. ${toDeployError(error).message}`);
-        return { tree_digest: null };
     }
+    return { tree_digest: null };
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/install-part.js

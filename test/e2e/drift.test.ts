@@ -7,6 +7,7 @@ import {
   renameSync,
   rmSync,
   symlinkSync,
+  truncateSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs'
@@ -101,6 +102,15 @@ describe('files that were changed on the host since they were installed', () => 
     assert.equal(readFileSync(kept, 'utf8'), 'by hand')
     await update('1.2.0')
     assert.deepEqual(listOwn(stage, 'snapshots/plugins/greeter'), ['1-1.0.0'])
+  })
+
+  it('are replaced also where one of them is a file of a terabyte, which is not read', async () => {
+    edit(stage, { 'plugins/greeter/src/cache.bin': '' })
+    truncateSync(join(stage.root, 'plugins/greeter/src/cache.bin'), 2 ** 40)
+    const { log } = await update('1.1.0')
+    const [snapshot] = snapshotsOf(stage)
+    assert.deepEqual([snapshot?.modified, snapshot?.tree_digest], [true, null])
+    assert.match(log, /kept without a record of its files/)
   })
 
   it('never push out a genuine snapshot, nor become the last good one', async () => {

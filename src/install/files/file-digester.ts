@@ -15,13 +15,16 @@ export class FileDigester {
     this.#slice = new TimeSlice(signal)
   }
 
-  /** Lowercase hex SHA-256 of a file's bytes. Throws the system's error, and the signal's reason once it is aborted. */
-  async sha256(path: string): Promise<string> {
+  /**
+   * Lowercase hex SHA-256 of a file's bytes, of which there are `size`: of a file that has grown since, it reads little
+   * more, and the digest is another. Throws the system's error, and the signal's reason once it is aborted.
+   */
+  async sha256(path: string, size: number): Promise<string> {
     if (this.#slice.isOver()) await this.#slice.giveBack()
     const digest = createHash('sha256')
     const fd = openSync(path, FLAGS)
     try {
-      for (let count = -1; count !== 0; ) {
+      for (let [count, read] = [-1, 0]; count !== 0 && read <= size; read += count) {
         count = readSync(fd, this.#window)
         digest.update(this.#window.subarray(0, count))
         if (this.#slice.isOver()) await this.#slice.giveBack()

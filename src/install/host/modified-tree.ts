@@ -3,31 +3,37 @@ import { FileDigester } from '../files/file-digester.ts'
 import { TimeSlice } from '../files/time-slice.ts'
 import { type FoundItem, scanTree } from '../files/tree-scan.ts'
 import type { HostTree } from './keep-paths.ts'
-import { pairUp } from './tree-comparison.ts'
+import { isCache, pairUp } from './tree-comparison.ts'
 import { isBelow, type RecordedItem } from './tree-record.ts'
 
+/** What may be read of a tree, to which a service may have added any number of bytes and files. */
+const MAX_BYTES = 256 * 1024 * 1024
+/** What each file that is not recorded counts at least. */
+const BYTES_PER_FILE = 1024
 /** As many as an archive may need. */
 const MAX_LINKS = 40
 
 /**
- * The items of a tree as it is now, in order, without keep-paths. Reads only the files that are not as they were
- * recorded. Follows no symlink: one counts with the bytes of the file that it leads to inside the tree, if there is one.
+ * The items of a tree as it is now, in order, without keep-paths and unrecorded bytecode caches. Reads only the files
+ * that are not as they were recorded; undefined where these are too many bytes. Follows no symlink: one counts with the bytes of the file that it leads to inside the tree, if there is one.
  * Throws what reading the record throws, the system's error, and the signal's reason once it is aborted.
  */
 export async function describeTree(
   { root, keepPaths }: HostTree,
   record: Iterable<RecordedItem>,
   signal?: AbortSignal,
-): Promise<RecordedItem[]> {
+): Promise<RecordedItem[] | undefined> {
+  let room = MAX_BYTES
   const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), [] as RecordedItem[]]
   for (const { recorded, found } of pairUp(record, scanTree(root, isBelow(keepPaths)))) {
-    if (found !== undefined) {
-      const sha256 = isFile(found)
-        ? (knownDigest(recorded, found) ?? (await digester.sha256(`${root}/${found.path}`)))
-        : undefined
-      items.push({ ...found, sha256 })
-    }
     if (slice.isOver()) await slice.giveBack()
+    if (found === undefined || (recorded === undefined && isCache(found.path))) continue
+    const known = knownDigest(recorded, found)
+    const size = isFile(found) && known === undefined ? Number(found.content) : 0
+    room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size
+    if (room < 0) return undefined
+    const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined
+    items.push({ ...found, sha256 })
   }
   return withLinkedDigests(items)
 }

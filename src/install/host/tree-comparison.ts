@@ -30,7 +30,7 @@ export interface Pair {
 
 /**
  * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times are
- * not those that were recorded. Does not compare keep-paths and bytecode caches. Works in slices; throws what reading
+ * not those that were recorded. Does not compare keep-paths, nor what `isCache` names. Works in slices; throws what reading
  * the record throws, the system's error, and the signal's reason once it is aborted.
  */
 export async function compareTree(
@@ -41,15 +41,15 @@ export async function compareTree(
   signal?.throwIfAborted()
   const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)]
   const isKept = isBelow(keepPaths)
-  const isLeftOut = (path: string): boolean => isCache(path) || isKept(path)
   const difference: TreeDifference = { added: [], removed: [], changed: [], ...findNoDirectory(root) }
-  for (const { recorded, found } of pairUp(record, scanTree(root, isLeftOut))) {
+  for (const { recorded, found } of pairUp(record, scanTree(root, isKept))) {
     if (slice.isOver()) await slice.giveBack()
     if (recorded === undefined) {
-      if (found !== undefined && difference.added.length < MAX_ADDED) difference.added.push(found.path)
-    } else if (isLeftOut(recorded.path)) continue
+      if (found === undefined || isCache(found.path)) continue
+      if (difference.added.length < MAX_ADDED) difference.added.push(found.path)
+    } else if (isKept(recorded.path)) continue
     else if (found === undefined) difference.removed.push(recorded.path)
-    else if (!(await isSame(recorded, found, path => digester.sha256(`${root}/${path}`))))
+    else if (!(await isSame(recorded, found, path => digester.sha256(`${root}/${path}`, Number(found.content)))))
       difference.changed.push(found.path)
   }
   return difference
@@ -63,9 +63,9 @@ function findNoDirectory(root: string): { instead?: NoDirectory } {
   return { instead: stat.isFile() ? 'file' : 'other' }
 }
 
-/** What Python writes into a plugin's tree by itself. */
-function isCache(path: string): boolean {
-  return /(?:^|\/)__pycache__(?:\/|$)|\.py[co]$/.test(path)
+/** Where Python writes by itself: what is there and was not recorded is no difference. */
+export function isCache(path: string): boolean {
+  return /(?:^|\/)__pycache__\//.test(path)
 }
 
 async function isSame(

@@ -10,8 +10,8 @@ import type { StepContext } from './step-context.ts'
 
 /**
  * Notes, before an installed tree is moved away, how it differs from what was installed, for a rollback. Where it
- * differs, records it as it is, and returns its identity: no tree digest where it is no directory, or cannot be read
- * (with a warning).
+ * differs, records it as it is, and returns its identity: no tree digest where it is no directory, cannot be read or has
+ * too many new bytes (the two latter with a warning).
  * Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
  */
 export async function noteReplaced(
@@ -29,10 +29,11 @@ export async function noteReplaced(
     const identity = findInstalled(readInstalled(layout), place)
     const record = (identity && readTreeRecord(layout, identity)) ?? []
     const items = await describeTree({ root, keepPaths: request.keepPaths }, record, tools.signal)
-    return await writeTreeRecord(layout, items, tools.signal)
+    if (items !== undefined) return await writeTreeRecord(layout, items, tools.signal)
+    tools.log.warning(`${placeName(place)} is kept without a record of its files: more was added than is read.`)
   } catch (error) {
     tools.signal.throwIfAborted()
     tools.log.warning(`${placeName(place)} is kept without a record of its files. ${toDeployError(error).message}`)
-    return { tree_digest: null }
   }
+  return { tree_digest: null }
 }

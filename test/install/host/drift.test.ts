@@ -123,9 +123,16 @@ const CASES: Record<string, { change: (root: string) => void; difference: Partia
   },
   'anything in a kept path': { change: root => writeTree(root, { 'data/db': '', 'data/x/y': '' }), difference: {} },
   'bytecode caches': {
-    change: root =>
-      writeTree(root, { 'lib/__pycache__/z.cpython-313.pyc': '', 'lib/z.pyc': '', 'x/__pycache__/y': '' }),
+    change: root => writeTree(root, { 'lib/__pycache__/z.cpython-313.pyc': '', 'x/__pycache__/y': '' }),
     difference: {},
+  },
+  'bytecode outside of a cache, which Python runs without its source': {
+    change: root => writeTree(root, { 'lib/z.pyc': '', 'lib/y.pyo': '', 'x.pyc/y': '' }),
+    difference: { added: ['lib/y.pyo', 'lib/z.pyc', 'x.pyc/y'] },
+  },
+  'a file with the name of a bytecode cache': {
+    change: root => writeTree(root, { 'lib/__pycache__': '' }),
+    difference: { added: ['lib/__pycache__'] },
   },
 }
 
@@ -167,6 +174,17 @@ describe('findDrift', () => {
       assert.deepEqual(await findDrift(folder, TREE), NONE)
     })
   }
+
+  it('compares the bytecode that was installed, also in a cache', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const shipped = { 'lib/a.pyc': 'a', 'lib/__pycache__/b.pyc': 'b', '__pycache__/c.pyc': 'c' }
+    const { root } = await installRecorded(layout, shipped)
+    writeTree(root, { 'lib/a.pyc': 'A', 'lib/__pycache__/b.pyc': 'B', 'lib/__pycache__/new.pyc': '' })
+    rmSync(join(root, '__pycache__'), { recursive: true })
+    const drift = await findDrift({ layout, log: collectLog() }, TREE)
+    const [changed, removed] = [['lib/__pycache__/b.pyc', 'lib/a.pyc'], ['__pycache__/c.pyc']]
+    assert.deepEqual(drift, { added: [], removed, changed })
+  })
 
   it('finds the rest where a path is too long to be read, and counts that as added', async t => {
     const { folder, root } = await makeInstalled(t)

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { chmodSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { describeTree } from '../../../src/install/host/modified-tree.ts'
@@ -38,7 +38,7 @@ describe('the description of a modified tree', () => {
     it(`matches a tree with ${name}, and what is changed in it later does not`, async t => {
       const { layout, root, describe } = await makeInstalled(t)
       change(root)
-      const identity = await writeTreeRecord(layout, await describe())
+      const identity = await writeTreeRecord(layout, (await describe()) ?? [])
       const tree = { root, keepPaths: ['data'] }
       const compare = async () => await compareTree(tree, readTreeRecord(layout, identity) ?? [])
       assert.deepEqual(await compare(), { added: [], removed: [], changed: [] })
@@ -53,8 +53,24 @@ describe('the description of a modified tree', () => {
     symlinkSync('new', join(root, 'link'))
     symlinkSync('/etc/hostname', join(root, 'outside'))
     const expected = treeOf({ ...FILES, 'lib/a': 'b', new: 'n', link: 'n' })
-    assert.equal(digestOfItems(await describe()), digestOfItems(itemsOf(expected, [])))
+    assert.equal(digestOfItems((await describe()) ?? []), digestOfItems(itemsOf(expected, [])))
   })
+
+  it('contains no bytecode that Python has cached', async t => {
+    const { root, describe } = await makeInstalled(t)
+    writeTree(root, { 'lib/__pycache__/a.pyc': '', 'lib/a.pyc': '' })
+    const paths = (await describe())?.map(({ path }) => path)
+    assert.deepEqual(paths, ['bin/run', 'lib/a', 'lib/a.pyc', 'lib/gone'])
+  })
+
+  for (const path of ['cache.bin', 'lib/a']) {
+    it(`is given up, and little is read, where ${path} has become a file of a terabyte`, async t => {
+      const { root, describe } = await makeInstalled(t)
+      writeTree(root, { [path]: '' })
+      truncateSync(join(root, path), 2 ** 40)
+      assert.equal(await describe(), undefined)
+    })
+  }
 })
 
 async function makeInstalled(t: TestContext) {
