@@ -20917,20 +20917,128 @@ function orNone(read) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/core/document/source-problem.js
+
+
+/** Enough to fix a file with; a hostile file must not make us write millions. */
+const MAX_REPORTED_PROBLEMS = 100;
+/** An operator's file is refused; `problems` lists what is wrong with it, in the order of the file. */
+class SourceError extends ConfigError {
+    name = 'SourceError';
+    problems;
+    constructor(code, document, problems) {
+        const ordered = problems.toSorted((a, b) => a.line - b.line || a.column - b.column);
+        super(code, summaryOf(document, ordered));
+        this.problems = ordered;
+    }
+}
+/** A problem at a position, which may be that of a whole step. */
+function problemAt({ file, line, column }, message) {
+    return { message, file, line, column };
+}
+/** The value, or the problems of the operator's file, so that the caller can check the next file as well. */
+function collectProblems(read) {
+    try {
+        return { value: read(), problems: [] };
+    }
+    catch (error) {
+        return problemsOf(error);
+    }
+}
+/** The same for work with pauses. */
+function* collectProblemsSlowly(reading) {
+    try {
+        return { value: yield* reading, problems: [] };
+    }
+    catch (error) {
+        return problemsOf(error);
+    }
+}
+function problemsOf(error) {
+    if (!(error instanceof SourceError))
+        throw error;
+    return { value: undefined, problems: error.problems };
+}
+function summaryOf(document, problems) {
+    const first = problems[0];
+    if (first === undefined)
+        return `${document} is refused.`;
+    const place = `${cleanForeignText(first.file)}, line ${first.line}, column ${first.column}`;
+    if (problems.length === 1)
+        return `${document} is refused at ${place}: ${first.message}`;
+    return `${document} has ${problems.length} problems; the first is at ${place}: ${first.message}`;
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/plan-binding.js
+
+const NEEDS_FILES = new Set(['write_env', 'start', 'restart', 'healthcheck']);
+function isInstallStep(step) {
+    return step.action === 'install_plugin' || step.action === 'install_extension';
+}
+/** Whether the step works on files that must be installed before it runs. */
+function needsFiles(step) {
+    return NEEDS_FILES.has(step.action);
+}
+function installedId(step) {
+    return step.action === 'install_plugin' ? step.plugin : step.extension;
+}
+/** Where an installing step installs its part, `<shelf>/<id>`. */
+function placeOfInstall(step) {
+    return step.action === 'install_plugin' ? `plugins/${step.plugin}` : `extensions/${step.extension}`;
+}
+/** The id that a step other than an installing one works on; undefined where it works on all parts, or on none. */
+function subjectIdOf(step) {
+    return 'plugin' in step && step.action !== 'install_plugin' ? step.plugin : undefined;
+}
+/** Refuses a plan for a project other than `projectId`, which the message calls `name`. */
+function foreignPlanProblems(plan, name, projectId) {
+    if (plan.projectId === projectId)
+        return [];
+    const message = `project_id must be ${name} "${projectId}", found "${plan.projectId}": this plan is for something else`;
+    return [problemAt(plan.positions.projectId, message)];
+}
+/** Ids whose directory would take the place of another id's settings file. */
+function settingsNameProblems(installSteps) {
+    return installSteps
+        .filter(step => installedId(step).endsWith('.env'))
+        .map(step => {
+        const message = `"${installedId(step)}" is the name of another id's settings file: choose an id that does not end in .env`;
+        return stepProblem(step, message);
+    });
+}
+/** Steps that come before an installing step whose files they need; `steps` are in the order in which they run. */
+function prematureProblems(steps, needs) {
+    const waiting = new Set(steps.filter(isInstallStep));
+    return steps.flatMap(step => {
+        if (isInstallStep(step))
+            waiting.delete(step);
+        const missing = needsFiles(step) ? [...waiting].filter(install => needs(step, install)) : [];
+        if (missing.length === 0)
+            return [];
+        const ids = missing.map(install => `"${install.id}"`).join(', ');
+        return [stepProblem(step, `${step.action} would run before the files exist: add ${ids} to its depends_on`)];
+    });
+}
+function stepProblem(step, message) {
+    return problemAt(step, `step "${step.id}": ${message}`);
+}
+
 ;// CONCATENATED MODULE: ./build/install/steps/idle-steps.js
+
 
 
 /** What a plan does with a service or a host, which needs none of it where nothing changes. */
 const FOLLOWS_CHANGES = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
 /**
- * The ids of the steps that are about parts which this deployment leaves as they are; a step without `plugin` is about
- * all of them. Known before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
+ * The ids of the steps that are about parts which this deployment leaves as they are, and of which no step
+ * depends on one that installs a part that changes; a step without `plugin` is about all of them. Known before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
  */
 function findIdleSteps({ layout, request }, order) {
     if (request.redeploy)
         return new Set();
-    const changing = new Set(order.parts.filter(part => idle_steps_isChanging(layout, order, part)).map(({ id }) => id));
-    const isAnyChanging = changing.size > 0 || order.removals.length > 0;
+    const changed = order.parts.filter(part => idle_steps_isChanging(layout, order, part));
+    const changing = new Set([...changed.map(({ id }) => id), ...findDependent(order, changed)]);
+    const isAnyChanging = changed.length > 0 || order.removals.length > 0;
     const known = new Set(order.parts.map(({ id }) => id));
     const isIdle = (step) => {
         const id = 'plugin' in step ? step.plugin : undefined;
@@ -20939,6 +21047,21 @@ function findIdleSteps({ layout, request }, order) {
             !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging));
     };
     return new Set(order.steps.filter(isIdle).map(({ id }) => id));
+}
+/** The ids of what a step is about that depends, directly or not, on a step which installs one of these parts. */
+function findDependent({ steps }, changed) {
+    const places = new Set(changed.map(placeName));
+    const reached = new Set();
+    for (const step of steps)
+        if (places.has(placeOfChange(step) ?? '') || step.dependsOn.some(id => reached.has(id)))
+            reached.add(step.id);
+    return steps.flatMap(step => FOLLOWS_CHANGES.has(step.action) && reached.has(step.id) && 'plugin' in step ? [step.plugin] : []);
+}
+/** The part that a step installs, or whose settings it creates. */
+function placeOfChange(step) {
+    if (step.action === 'write_env')
+        return placeOfSettings(step);
+    return step.action === 'install_plugin' || step.action === 'install_extension' ? placeOfInstall(step) : undefined;
 }
 /** A missing settings file is going to be created, which is a change for the steps before that too. */
 function idle_steps_isChanging(layout, { steps }, part) {
@@ -25696,112 +25819,6 @@ function openUnnamedSync(directory) {
     return fd;
 }
 
-;// CONCATENATED MODULE: ./build/core/document/source-problem.js
-
-
-/** Enough to fix a file with; a hostile file must not make us write millions. */
-const MAX_REPORTED_PROBLEMS = 100;
-/** An operator's file is refused; `problems` lists what is wrong with it, in the order of the file. */
-class SourceError extends ConfigError {
-    name = 'SourceError';
-    problems;
-    constructor(code, document, problems) {
-        const ordered = problems.toSorted((a, b) => a.line - b.line || a.column - b.column);
-        super(code, summaryOf(document, ordered));
-        this.problems = ordered;
-    }
-}
-/** A problem at a position, which may be that of a whole step. */
-function problemAt({ file, line, column }, message) {
-    return { message, file, line, column };
-}
-/** The value, or the problems of the operator's file, so that the caller can check the next file as well. */
-function collectProblems(read) {
-    try {
-        return { value: read(), problems: [] };
-    }
-    catch (error) {
-        return problemsOf(error);
-    }
-}
-/** The same for work with pauses. */
-function* collectProblemsSlowly(reading) {
-    try {
-        return { value: yield* reading, problems: [] };
-    }
-    catch (error) {
-        return problemsOf(error);
-    }
-}
-function problemsOf(error) {
-    if (!(error instanceof SourceError))
-        throw error;
-    return { value: undefined, problems: error.problems };
-}
-function summaryOf(document, problems) {
-    const first = problems[0];
-    if (first === undefined)
-        return `${document} is refused.`;
-    const place = `${cleanForeignText(first.file)}, line ${first.line}, column ${first.column}`;
-    if (problems.length === 1)
-        return `${document} is refused at ${place}: ${first.message}`;
-    return `${document} has ${problems.length} problems; the first is at ${place}: ${first.message}`;
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/plan-binding.js
-
-const NEEDS_FILES = new Set(['write_env', 'start', 'restart', 'healthcheck']);
-function isInstallStep(step) {
-    return step.action === 'install_plugin' || step.action === 'install_extension';
-}
-/** Whether the step works on files that must be installed before it runs. */
-function needsFiles(step) {
-    return NEEDS_FILES.has(step.action);
-}
-function installedId(step) {
-    return step.action === 'install_plugin' ? step.plugin : step.extension;
-}
-/** Where an installing step installs its part, `<shelf>/<id>`. */
-function placeOfInstall(step) {
-    return step.action === 'install_plugin' ? `plugins/${step.plugin}` : `extensions/${step.extension}`;
-}
-/** The id that a step other than an installing one works on; undefined where it works on all parts, or on none. */
-function subjectIdOf(step) {
-    return 'plugin' in step && step.action !== 'install_plugin' ? step.plugin : undefined;
-}
-/** Refuses a plan for a project other than `projectId`, which the message calls `name`. */
-function foreignPlanProblems(plan, name, projectId) {
-    if (plan.projectId === projectId)
-        return [];
-    const message = `project_id must be ${name} "${projectId}", found "${plan.projectId}": this plan is for something else`;
-    return [problemAt(plan.positions.projectId, message)];
-}
-/** Ids whose directory would take the place of another id's settings file. */
-function settingsNameProblems(installSteps) {
-    return installSteps
-        .filter(step => installedId(step).endsWith('.env'))
-        .map(step => {
-        const message = `"${installedId(step)}" is the name of another id's settings file: choose an id that does not end in .env`;
-        return stepProblem(step, message);
-    });
-}
-/** Steps that come before an installing step whose files they need; `steps` are in the order in which they run. */
-function prematureProblems(steps, needs) {
-    const waiting = new Set(steps.filter(isInstallStep));
-    return steps.flatMap(step => {
-        if (isInstallStep(step))
-            waiting.delete(step);
-        const missing = needsFiles(step) ? [...waiting].filter(install => needs(step, install)) : [];
-        if (missing.length === 0)
-            return [];
-        const ids = missing.map(install => `"${install.id}"`).join(', ');
-        return [stepProblem(step, `${step.action} would run before the files exist: add ${ids} to its depends_on`)];
-    });
-}
-function stepProblem(step, message) {
-    return problemAt(step, `step "${step.id}": ${message}`);
-}
-
 ;// CONCATENATED MODULE: ./build/install/steps/host-command.js
 
 
@@ -30212,7 +30229,7 @@ function needsPluginSig(plugin) {
 async function buildPluginSig({ id, staged, pluginYaml }, secret) {
     const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
     hmac.update(await (0,promises_namespaceObject.readFile)((0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml')));
-    for (const path of await signedFiles(staged, entryDirectory(pluginYaml)))
+    for (const path of await signedFiles(staged, pluginYaml))
         await addFile(hmac, staged, path);
     const signature = {
         plugin: pluginYaml.name ?? id,
@@ -30236,7 +30253,9 @@ function entryDirectory(plugin) {
     }
     return external_node_path_namespaceObject.posix.dirname(normal);
 }
-async function signedFiles(root, directory) {
+/** The files of a plugin in `root` that its signature covers, in order. Throws as `buildPluginSig` does. */
+async function signedFiles(root, plugin) {
+    const directory = entryDirectory(plugin);
     const base = directory === '.' ? '' : directory;
     const entries = await walkTree((0,external_node_path_namespaceObject.join)(root, base));
     return entries
@@ -30395,7 +30414,11 @@ function isSuccessOf(line, { origin, sha256 }) {
 
 
 
+
+
 const PLUGIN_YAML = 'plugin.yaml';
+/** What a signed plugin has. */
+const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
 /**
  * What is installed in a place, if extracting this artifact would give exactly that: it came from these bytes, by the
  * same keep-paths and with the same `plugin.sig`, and no file of it is missing or changed. Undefined otherwise, and
@@ -30422,7 +30445,7 @@ async function keepIfIntact(deployment, part, origin) {
     if (installed === undefined || !isFrom(installed, origin))
         return part;
     const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed));
-    if (!isSame || !(await isIntact(deployment, part)))
+    if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part)))
         return part;
     const { staged: _, tree: __, ...facts } = part;
     return { ...facts, intact: identityOf(installed) };
@@ -30431,6 +30454,18 @@ async function keepIfIntact(deployment, part, origin) {
 async function isIntact(deployment, place) {
     const drift = await deployment.drift.of(place);
     return drift !== undefined && isOnlyAdded(drift);
+}
+/** Whether the signature of what is installed covers a file that was added: then the host framework rejects it. */
+async function isAddedToSigned({ layout, request }, part) {
+    const shipped = new Set(part.tree.files.map(({ path }) => path));
+    if (!SIGNED.every(path => shipped.has(path)))
+        return false;
+    const pluginYaml = readPluginYaml(part.staged);
+    if (!needsPluginSig(pluginYaml))
+        return false;
+    const isKept = isBelow(request.keepPaths);
+    const found = await signedFiles(installPath(layout, part), pluginYaml);
+    return found.some(path => !shipped.has(path) && !isKept(path));
 }
 /** Whether a record lists the files, modes and symlinks of this part, and no other. */
 function isRecordedTree({ layout, request }, part, installed) {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
@@ -53,5 +53,22 @@ describe('a plugin that its host wants signed', () => {
     assert.equal(second.outputs['changed'], 'true')
     assert.match(commandsIn(second.log, 'warning').join(), /plugin\.sig .* data of keep-paths/)
     assert.equal(installed('data/db'), 'mine')
+  })
+  it('is installed again when a file was added that the signature covers, because its host rejects it', async () => {
+    const files = {
+      'plugin.yaml': 'name: greeter\nversion: "1.0.0"\nexecution_mode: trusted\n',
+      'src/main.py': 'pass\n',
+    }
+    const root = join(stage.root, 'plugins/greeter')
+    await deploy('1.0.0', files)
+    const signature = installed('plugin.sig')
+    writeFiles(root, { 'src/extra/planted.py': 'planted', 'notes/mine.txt': 'not signed' })
+    const healed = await stage.deploy({ 'plugin-secret-key': SECRET })
+    assert.deepEqual([healed.outputs['outcome'], healed.outputs['changed']], ['success', 'true'], healed.log)
+    assert.equal(existsSync(join(root, 'src/extra')), false)
+    assert.equal(installed('plugin.sig'), signature)
+    writeFiles(root, { 'notes/mine.txt': 'not signed' })
+    const again = await stage.deploy({ 'plugin-secret-key': SECRET })
+    assert.deepEqual([again.outputs['outcome'], again.outputs['changed']], ['success', 'false'], again.log)
   })
 })

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
@@ -23,6 +23,8 @@ steps:
   - {id: all-up, action: restart, depends_on: [till-up]}
   - {id: tell, action: notify, event: deployed, depends_on: [all-up]}
 `
+/** The till's restart depends on the cart's. */
+const ALL_CALLS = ['restart shop-cart.service', 'restart shop-till.service', 'restart shop.service', 'notify-team']
 
 let stage: ProjectStage
 let standIns: StandIns
@@ -159,7 +161,7 @@ describe('a project that is installed already', () => {
     await succeeds()
     rmSync(join(stage.root, 'plugins/cart.env'))
     const { calls } = await watched()
-    assert.deepEqual(calls, ['restart shop-cart.service', 'restart shop.service', 'notify-team'])
+    assert.deepEqual(calls, ALL_CALLS)
   })
 
   it('is extracted when this host has no record of one of its parts', async () => {
@@ -176,18 +178,38 @@ describe('a project that is installed already', () => {
 })
 
 describe('a new version of a project', () => {
-  it('replaces only the parts that differ, and restarts only their services and what is about all of them', async () => {
+  it('restarts what depends on an extension that changes', async () => {
+    const plan = PLAN.replace('[cart-env]', '[cart-env, mailer]')
+    await publish('1.0.0', { ...SAME_CART, 'deployment/install.yaml': plan })
+    await succeeds()
+    await publish('2.0.0', { ...SAME_CART, 'deployment/install.yaml': plan, 'extensions/mailer/run.sh': 'echo NEW\n' })
+    const { calls } = await watched()
+    assert.deepEqual(calls, ALL_CALLS)
+  })
+
+  it('is installed again where a file was added that the signature of a plugin covers', async () => {
+    const signed = { 'plugins/cart/plugin.yaml': 'name: cart\nversion: "5.0.0"\nexecution_mode: trusted\n' }
+    const inputs = { 'plugin-secret-key': 'secret of the host' }
+    await publish('1.0.0', { ...SAME_CART, ...signed })
+    await succeeds(inputs)
+    const added = join(stage.root, 'plugins/cart/src/planted.py')
+    writeFileSync(added, 'planted')
+    assert.equal((await succeeds(inputs)).outputs['changed'], 'true')
+    assert.equal(existsSync(added), false)
+  })
+
+  it('replaces only the parts that differ, and restarts their services, what depends on them, and what is about all', async () => {
     await publish('1.0.0')
     await succeeds()
     const kept = ['plugins/till', 'extensions/mailer']
     const before = kept.map(inodeOf)
     await publish('2.0.0')
     const result = await watched()
-    assert.deepEqual(result.calls, ['restart shop-cart.service', 'restart shop.service', 'notify-team'])
+    assert.deepEqual(result.calls, ALL_CALLS)
     assert.deepEqual(kept.map(inodeOf), before)
     assert.match(
       statusesOf(result),
-      /^cart done, till unchanged, mailer unchanged, .*till-up skipped, all-up done, tell done$/,
+      /^cart done, till unchanged, mailer unchanged, .*till-up done, all-up done, tell done$/,
     )
     const rows = Object.values(installedRows(stage))
     assert.deepEqual(

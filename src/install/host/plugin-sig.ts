@@ -45,7 +45,7 @@ export function needsPluginSig(plugin: PluginYaml): boolean {
 export async function buildPluginSig({ id, staged, pluginYaml }: StagedPlugin, secret: string): Promise<string> {
   const hmac = createHmac('sha256', Buffer.from(secret, 'utf8'))
   hmac.update(await readFile(join(staged, 'plugin.yaml')))
-  for (const path of await signedFiles(staged, entryDirectory(pluginYaml))) await addFile(hmac, staged, path)
+  for (const path of await signedFiles(staged, pluginYaml)) await addFile(hmac, staged, path)
   const signature = {
     plugin: pluginYaml.name ?? id,
     version: pluginYaml.version ?? '0.0.0',
@@ -74,7 +74,9 @@ function entryDirectory(plugin: PluginYaml): string {
   return posix.dirname(normal)
 }
 
-async function signedFiles(root: string, directory: string): Promise<string[]> {
+/** The files of a plugin in `root` that its signature covers, in order. Throws as `buildPluginSig` does. */
+export async function signedFiles(root: string, plugin: PluginYaml): Promise<string[]> {
+  const directory = entryDirectory(plugin)
   const base = directory === '.' ? '' : directory
   const entries = await walkTree(join(root, base))
   return entries

@@ -1,3 +1,4 @@
+import { placeOfInstall } from '../../core/plan/plan-binding.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { type Layout, placeName, settingsPath } from '../host/layout.ts'
@@ -10,13 +11,14 @@ import type { InstallOrder } from './step-context.ts'
 const FOLLOWS_CHANGES: ReadonlySet<PlanStep['action']> = new Set(['provision', 'stop', 'start', 'restart', 'notify'])
 
 /**
- * The ids of the steps that are about parts which this deployment leaves as they are; a step without `plugin` is about
- * all of them. Known before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
+ * The ids of the steps that are about parts which this deployment leaves as they are, and of which no step
+ * depends on one that installs a part that changes; a step without `plugin` is about all of them. Known before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
  */
 export function findIdleSteps({ layout, request }: Deployment, order: InstallOrder): ReadonlySet<string> {
   if (request.redeploy) return new Set()
-  const changing = new Set(order.parts.filter(part => isChanging(layout, order, part)).map(({ id }) => id))
-  const isAnyChanging = changing.size > 0 || order.removals.length > 0
+  const changed = order.parts.filter(part => isChanging(layout, order, part))
+  const changing = new Set([...changed.map(({ id }) => id), ...findDependent(order, changed)])
+  const isAnyChanging = changed.length > 0 || order.removals.length > 0
   const known = new Set(order.parts.map(({ id }) => id))
   const isIdle = (step: PlanStep): boolean => {
     const id = 'plugin' in step ? step.plugin : undefined
@@ -27,6 +29,23 @@ export function findIdleSteps({ layout, request }: Deployment, order: InstallOrd
     )
   }
   return new Set(order.steps.filter(isIdle).map(({ id }) => id))
+}
+
+/** The ids of what a step is about that depends, directly or not, on a step which installs one of these parts. */
+function findDependent({ steps }: InstallOrder, changed: readonly Part[]): string[] {
+  const places = new Set(changed.map(placeName))
+  const reached = new Set<string>()
+  for (const step of steps)
+    if (places.has(placeOfChange(step) ?? '') || step.dependsOn.some(id => reached.has(id))) reached.add(step.id)
+  return steps.flatMap(step =>
+    FOLLOWS_CHANGES.has(step.action) && reached.has(step.id) && 'plugin' in step ? [step.plugin] : [],
+  )
+}
+
+/** The part that a step installs, or whose settings it creates. */
+function placeOfChange(step: PlanStep): string | undefined {
+  if (step.action === 'write_env') return placeOfSettings(step)
+  return step.action === 'install_plugin' || step.action === 'install_extension' ? placeOfInstall(step) : undefined
 }
 
 /** A missing settings file is going to be created, which is a change for the steps before that too. */

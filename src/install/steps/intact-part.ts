@@ -8,11 +8,14 @@ import { isSystemError } from '../files/system-errors.ts'
 import { isOnlyAdded } from '../host/drift-check.ts'
 import { type InstalledRow, isFrom, type Origin } from '../host/installed.ts'
 import { installPath, type Place } from '../host/layout.ts'
+import { needsPluginSig, signedFiles } from '../host/plugin-sig.ts'
 import type { PreviousInstall } from '../host/previous-install.ts'
+import { readPluginYaml } from '../host/read-plugin-yaml.ts'
 import { isSignedForHost } from '../host/sign-for-host.ts'
 import {
   type FindRecorded,
   identityOf,
+  isBelow,
   itemsOf,
   openTreeRecord,
   type RecordedItem,
@@ -24,6 +27,8 @@ import type { Deployment } from '../transaction/context.ts'
 import type { NewPart, Part } from './part.ts'
 
 const PLUGIN_YAML = 'plugin.yaml'
+/** What a signed plugin has. */
+const SIGNED = [PLUGIN_YAML, 'plugin.sig']
 
 /** A deployment by a contract that signs plugins for their host. */
 export type SigningDeployment = Deployment & { readonly request: { readonly pluginSecretKey: string | undefined } }
@@ -71,7 +76,7 @@ export async function keepIfIntact(deployment: Deployment, part: NewPart, origin
   const { installed } = part.previous
   if (installed === undefined || !isFrom(installed, origin)) return part
   const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed))
-  if (!isSame || !(await isIntact(deployment, part))) return part
+  if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part))) return part
   const { staged: _, tree: __, ...facts } = part
   return { ...facts, intact: identityOf(installed) }
 }
@@ -80,6 +85,17 @@ export async function keepIfIntact(deployment: Deployment, part: NewPart, origin
 async function isIntact(deployment: Deployment, place: Place): Promise<boolean> {
   const drift = await deployment.drift.of(place)
   return drift !== undefined && isOnlyAdded(drift)
+}
+
+/** Whether the signature of what is installed covers a file that was added: then the host framework rejects it. */
+async function isAddedToSigned({ layout, request }: Deployment, part: NewPart): Promise<boolean> {
+  const shipped = new Set(part.tree.files.map(({ path }) => path))
+  if (!SIGNED.every(path => shipped.has(path))) return false
+  const pluginYaml = readPluginYaml(part.staged)
+  if (!needsPluginSig(pluginYaml)) return false
+  const isKept = isBelow(request.keepPaths)
+  const found = await signedFiles(installPath(layout, part), pluginYaml)
+  return found.some(path => !shipped.has(path) && !isKept(path))
 }
 
 /** Whether a record lists the files, modes and symlinks of this part, and no other. */

@@ -60,6 +60,19 @@ describe('the steps that follow a change', () => {
       { intact: ['a', 'b'], hasSettings: false },
       'stop-a up-a',
     ],
+    'of an intact part are not where one of them depends on a step that installs what changes': [
+      {
+        intact: ['a'],
+        order: {
+          steps: [
+            ...STEPS,
+            step('ok-b', { action: 'healthcheck', plugin: 'b', dependsOn: ['b'] }),
+            step('late-a', { action: 'start', plugin: 'a', dependsOn: ['ok-b'] }),
+          ],
+        },
+      },
+      '',
+    ],
     'about all parts are not when one is removed': [
       { intact: ['a', 'b'], order: { removals: [removal] } },
       'stop-a db-b up-a on-b',
