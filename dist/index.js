@@ -18542,7 +18542,323 @@ function pruneTreeRecords({ trees }, used) {
         throw errors[0];
 }
 
+;// CONCATENATED MODULE: ./build/install/files/file-digester.js
+
+
+
+const file_digester_WINDOW_BYTES = 1024 * 1024;
+/** A file that was replaced by a pipe or a symlink in the meantime is neither waited for nor followed. */
+const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | (external_node_fs_namespaceObject.constants.O_NONBLOCK ?? 0) | (external_node_fs_namespaceObject.constants.O_NOFOLLOW ?? 0);
+/** Hashes many files one after another through one window, in slices between which signals are handled. */
+class FileDigester {
+    #window = Buffer.allocUnsafeSlow(file_digester_WINDOW_BYTES);
+    #slice;
+    constructor(signal) {
+        this.#slice = new TimeSlice(signal);
+    }
+    /**
+     * Lowercase hex SHA-256 of a file's bytes, of which there are `size`: of a file that has grown since, it reads little
+     * more, and the digest is another. Throws the system's error, and the signal's reason once it is aborted.
+     */
+    async sha256(path, size) {
+        if (this.#slice.isOver())
+            await this.#slice.giveBack();
+        const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
+        const fd = (0,external_node_fs_namespaceObject.openSync)(path, FLAGS);
+        try {
+            for (let [count, read] = [-1, 0]; count !== 0 && read <= size; read += count) {
+                count = (0,external_node_fs_namespaceObject.readSync)(fd, this.#window);
+                digest.update(this.#window.subarray(0, count));
+                if (this.#slice.isOver())
+                    await this.#slice.giveBack();
+            }
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        return digest.digest('hex');
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/tree-comparison.js
+
+
+
+
+
+
+/** A service may have written millions. */
+const MAX_ADDED = 10_000;
+/**
+ * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times are
+ * not those that were recorded. Does not compare keep-paths, nor what `isCache` names. Works in slices; throws what reading
+ * the record throws, the system's error, and the signal's reason once it is aborted.
+ */
+async function compareTree({ root, keepPaths }, record, signal) {
+    signal?.throwIfAborted();
+    const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
+    const isKept = isBelow(keepPaths);
+    const difference = { added: [], removed: [], changed: [], ...findNoDirectory(root) };
+    for (const { recorded, found } of pairUp(record, scanTree(root, isKept))) {
+        if (slice.isOver())
+            await slice.giveBack();
+        if (recorded === undefined) {
+            if (found === undefined || isCache(found.path))
+                continue;
+            if (difference.added.length < MAX_ADDED)
+                difference.added.push(found.path);
+        }
+        else if (isKept(recorded.path))
+            continue;
+        else if (found === undefined)
+            difference.removed.push(recorded.path);
+        else if (!(await isSame(recorded, found, path => digester.sha256(`${root}/${path}`, Number(found.content)))))
+            difference.changed.push(found.path);
+    }
+    return difference;
+}
+function findNoDirectory(root) {
+    const stat = lstatIfPresentSync(root);
+    if (stat === undefined)
+        return { instead: 'nothing' };
+    if (stat.isDirectory())
+        return {};
+    if (stat.isSymbolicLink())
+        return { instead: 'symlink' };
+    return { instead: stat.isFile() ? 'file' : 'other' };
+}
+/** Where Python writes by itself: what is there and was not recorded is no difference. */
+function isCache(path) {
+    return /(?:^|\/)__pycache__\//.test(path);
+}
+async function isSame(recorded, found, digestOf) {
+    if (!isSameKind(recorded, found) || recorded.content !== found.content)
+        return false;
+    if (found.kind === 'link' ||
+        found.kind === 'other' ||
+        (recorded.stamp !== undefined && recorded.stamp === found.stamp))
+        return true;
+    try {
+        return (await digestOf(found.path)) === recorded.sha256;
+    }
+    catch (error) {
+        // Another process has just removed or replaced it, or made it unreadable.
+        if (isAbsent(error) || isBarred(error))
+            return false;
+        throw error;
+    }
+}
+/** Some records do not know the mode of a file. */
+function isSameKind({ kind }, found) {
+    return kind === found.kind || (kind === 'file' && found.kind !== 'link' && found.kind !== 'other');
+}
+/** Merges two lists in tree order. An empty pair is a pause. */
+function* pairUp(record, tree) {
+    let found = tree.next();
+    for (const recorded of record) {
+        for (; !found.done; found = tree.next()) {
+            if (found.value !== undefined && comparePaths(found.value.path, recorded.path) >= 0)
+                break;
+            yield { found: found.value };
+        }
+        if (found.done || found.value?.path !== recorded.path) {
+            yield { recorded };
+            continue;
+        }
+        yield { recorded, found: found.value };
+        found = tree.next();
+    }
+    for (; !found.done; found = tree.next())
+        yield { found: found.value };
+}
+
+;// CONCATENATED MODULE: ./build/install/host/drift.js
+
+
+
+
+
+
+/**
+ * How the files of an installed plugin or extension differ from those that were installed, apart from keep-paths and
+ * what is in bytecode caches and was not installed. Nothing in any of the three lists means that every file and symlink has the bytes, mode and target
+ * that were installed, and that there is no other. A file that was touched, or replaced by a copy, has not changed.
+ * Undefined means that this is not known, because nothing is recorded, or (with a warning) the record or the tree
+ * cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason once it is aborted.
+ * Reads only the files whose inode or times have changed.
+ */
+async function findDrift(folder, tree, signal) {
+    return await compareInstalled(folder, tree, { signal });
+}
+/** The same, as thorough as asked. */
+async function compareInstalled(folder, tree, { signal, byContent = false }) {
+    const { layout, log } = folder;
+    let identity;
+    try {
+        identity = findInstalled(readInstalled(layout), tree);
+        const record = identity && readTreeRecord(layout, identity);
+        if (record === undefined)
+            return undefined;
+        const hostTree = { root: installPath(layout, tree), keepPaths: tree.keepPaths };
+        return await compareTree(hostTree, byContent ? withoutStamps(record) : record, signal);
+    }
+    catch (error) {
+        signal?.throwIfAborted();
+        log.warning(`${placeName(tree)} is not compared with what was installed. ${reasonOf(error, layout, identity)}`);
+        return undefined;
+    }
+}
+function* withoutStamps(record) {
+    for (const item of record)
+        yield { ...item, stamp: undefined };
+}
+function reasonOf(error, layout, identity) {
+    if (!(error instanceof TreeRecordDamage) || identity === undefined)
+        return toDeployError(error).message;
+    return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/drift-check.js
+
+
+/** Compares each installed tree with its record, once in a deployment; see `findDrift`. */
+class DriftCheck {
+    #setting;
+    #isDisregarded = false;
+    #found = new Map();
+    constructor(setting) {
+        this.#setting = setting;
+    }
+    /** From now on, nothing is known: what is in the places is not what the records are of. */
+    disregard() {
+        this.#isDisregarded = true;
+    }
+    /** As `findDrift` has found it at the first call for this place. */
+    async of({ shelf, id }) {
+        if (this.#isDisregarded)
+            return undefined;
+        const { keepPaths, signal } = this.#setting;
+        const name = placeName({ shelf, id });
+        const found = this.#found.get(name) ?? findDrift(this.#setting, { shelf, id, keepPaths }, signal);
+        this.#found.set(name, found);
+        return await found;
+    }
+}
+/** Whether nothing but added files is different. */
+function isOnlyAdded({ removed, changed, instead }) {
+    return instead === undefined && removed.length + changed.length === 0;
+}
+/** So many added files, in words. */
+function addedInWords(count) {
+    return count === 1 ? '1 file was added on this host' : `${count} files were added on this host`;
+}
+/** Whether there is any difference. */
+function isModified(drift) {
+    if (drift === undefined)
+        return false;
+    const { added, removed, changed, instead } = drift;
+    return instead !== undefined || added.length + removed.length + changed.length > 0;
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/drift-names.js
+
+const MAX_NAMES = 20;
+const WORDS = {
+    nothing: 'missing',
+    symlink: 'a symlink instead of a directory',
+    file: 'a file instead of a directory',
+    other: 'not a directory',
+};
+/** Up to 20 of the files that differ, each with its part and how it differs, and how many more there are. */
+function listDrift(entries) {
+    const all = entries.flatMap(entry => {
+        const inWords = (how) => entry[how].map(path => `${placeName(entry)}/${path} (${how})`);
+        if (entry.instead !== undefined)
+            return [`${placeName(entry)} (${WORDS[entry.instead]})`];
+        return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
+    });
+    const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
+    const names = all.slice(0, MAX_NAMES);
+    return { names, more: all.length - names.length + omitted };
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/report-drift.js
+
+
+
+
+
+const MAX_NAME_CHARS = 150;
+/** In one report, of all parts together: a tree that a tool has rewritten may differ in every file. */
+const MAX_REPORTED_PATHS = 500;
+/**
+ * Does some work, and meanwhile compares what is installed in these places with its record. Warns of what differs and
+ * adds it to the report before it returns or throws as the work does. Never fails for another reason.
+ */
+async function besideDriftCheck(deployment, places, work) {
+    // A cancel ends both.
+    const [done] = await Promise.allSettled([work, reportDrift(deployment, places)]);
+    if (done.status === 'rejected')
+        throw done.reason;
+    return done.value;
+}
+/**
+ * Warns, once for all, of installed files that are not as they were installed, and adds them to the report; those that
+ * are in it already are not repeated. Throws only the reason of a cancel.
+ */
+async function reportDrift(deployment, places) {
+    const { record, tools } = deployment;
+    const { drift: known = [] } = record.facts;
+    const found = [];
+    for (const place of places.filter(place => !known.some(entry => placeName(entry) === placeName(place)))) {
+        const difference = await deployment.drift.of(place);
+        if (isModified(difference))
+            found.push(entryOf(deployment, place, difference));
+    }
+    if (found.length === 0)
+        return;
+    tools.log.warning(describeDrift(found));
+    await record.update({ drift: bounded([...known, ...found]) });
+}
+function entryOf({ layout }, { shelf, id }, difference) {
+    const version = findInstalled(readInstalled(layout), { shelf, id })?.version ?? null;
+    const { instead } = difference;
+    const none = { added: [], removed: [], changed: [] };
+    return { shelf, id, version, ...(instead === undefined ? difference : { ...none, instead }) };
+}
+/** Adds to the report which snapshots have the modified trees that were replaced. */
+async function noteModifiedSnapshots({ deployment, results }) {
+    const { record } = deployment;
+    const drift = record.facts.drift?.map(entry => {
+        const { snapshot, modified } = results.get(placeName(entry)) ?? {};
+        const path = `.hub-deploy/snapshots/${placeName(entry)}/${snapshot}`;
+        return snapshot === undefined || modified === undefined ? entry : { ...entry, snapshot: path };
+    });
+    if (drift?.some(({ snapshot }) => snapshot !== undefined))
+        await record.update({ drift });
+}
+function bounded(entries) {
+    let room = MAX_REPORTED_PATHS;
+    return entries.map(({ omitted: before = 0, ...entry }) => {
+        let omitted = before;
+        const take = (paths) => {
+            const taken = paths.slice(0, room);
+            room -= taken.length;
+            omitted += paths.length - taken.length;
+            return taken;
+        };
+        const [changed, removed, added] = [take(entry.changed), take(entry.removed), take(entry.added)];
+        return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
+    });
+}
+function describeDrift(entries) {
+    const { names, more } = listDrift(entries);
+    const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
+    return `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
+}
+
 ;// CONCATENATED MODULE: ./build/install/deployment/installation.js
+
 
 
 
@@ -18551,9 +18867,10 @@ function pruneTreeRecords({ trees }, used) {
 
 /**
  * What to commit after the steps: what is installed from now on, what is not any more, and which snapshots stay. Throws
- * rather than return rows that a later run could not read back.
+ * rather than return rows that a later run could not read back. Adds to the report which snapshots have modified trees.
  */
-function buildInstallation(context) {
+async function buildInstallation(context) {
+    await noteModifiedSnapshots(context);
     const { parts, removals } = context.order;
     const installed = parts.map(part => buildRow(context, part));
     const removed = removals.map(part => buildRemovedRow(context, part));
@@ -18956,136 +19273,6 @@ function sharedRoot(exposures, { us, sharedRootOption }) {
     return new UntouchableHostError('unsafe_host', `Only ${deciders}, as whom this runner works, may decide what is in project-root, but ${found}: run ${fix}${choice}.`);
 }
 
-;// CONCATENATED MODULE: ./build/install/files/file-digester.js
-
-
-
-const file_digester_WINDOW_BYTES = 1024 * 1024;
-/** A file that was replaced by a pipe or a symlink in the meantime is neither waited for nor followed. */
-const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | (external_node_fs_namespaceObject.constants.O_NONBLOCK ?? 0) | (external_node_fs_namespaceObject.constants.O_NOFOLLOW ?? 0);
-/** Hashes many files one after another through one window, in slices between which signals are handled. */
-class FileDigester {
-    #window = Buffer.allocUnsafeSlow(file_digester_WINDOW_BYTES);
-    #slice;
-    constructor(signal) {
-        this.#slice = new TimeSlice(signal);
-    }
-    /**
-     * Lowercase hex SHA-256 of a file's bytes, of which there are `size`: of a file that has grown since, it reads little
-     * more, and the digest is another. Throws the system's error, and the signal's reason once it is aborted.
-     */
-    async sha256(path, size) {
-        if (this.#slice.isOver())
-            await this.#slice.giveBack();
-        const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
-        const fd = (0,external_node_fs_namespaceObject.openSync)(path, FLAGS);
-        try {
-            for (let [count, read] = [-1, 0]; count !== 0 && read <= size; read += count) {
-                count = (0,external_node_fs_namespaceObject.readSync)(fd, this.#window);
-                digest.update(this.#window.subarray(0, count));
-                if (this.#slice.isOver())
-                    await this.#slice.giveBack();
-            }
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-        }
-        return digest.digest('hex');
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/tree-comparison.js
-
-
-
-
-
-
-/** A service may have written millions. */
-const MAX_ADDED = 10_000;
-/**
- * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times are
- * not those that were recorded. Does not compare keep-paths, nor what `isCache` names. Works in slices; throws what reading
- * the record throws, the system's error, and the signal's reason once it is aborted.
- */
-async function compareTree({ root, keepPaths }, record, signal) {
-    signal?.throwIfAborted();
-    const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
-    const isKept = isBelow(keepPaths);
-    const difference = { added: [], removed: [], changed: [], ...findNoDirectory(root) };
-    for (const { recorded, found } of pairUp(record, scanTree(root, isKept))) {
-        if (slice.isOver())
-            await slice.giveBack();
-        if (recorded === undefined) {
-            if (found === undefined || isCache(found.path))
-                continue;
-            if (difference.added.length < MAX_ADDED)
-                difference.added.push(found.path);
-        }
-        else if (isKept(recorded.path))
-            continue;
-        else if (found === undefined)
-            difference.removed.push(recorded.path);
-        else if (!(await isSame(recorded, found, path => digester.sha256(`${root}/${path}`, Number(found.content)))))
-            difference.changed.push(found.path);
-    }
-    return difference;
-}
-function findNoDirectory(root) {
-    const stat = lstatIfPresentSync(root);
-    if (stat === undefined)
-        return { instead: 'nothing' };
-    if (stat.isDirectory())
-        return {};
-    if (stat.isSymbolicLink())
-        return { instead: 'symlink' };
-    return { instead: stat.isFile() ? 'file' : 'other' };
-}
-/** Where Python writes by itself: what is there and was not recorded is no difference. */
-function isCache(path) {
-    return /(?:^|\/)__pycache__\//.test(path);
-}
-async function isSame(recorded, found, digestOf) {
-    if (!isSameKind(recorded, found) || recorded.content !== found.content)
-        return false;
-    if (found.kind === 'link' ||
-        found.kind === 'other' ||
-        (recorded.stamp !== undefined && recorded.stamp === found.stamp))
-        return true;
-    try {
-        return (await digestOf(found.path)) === recorded.sha256;
-    }
-    catch (error) {
-        // Another process has just removed or replaced it, or made it unreadable.
-        if (isAbsent(error) || isBarred(error))
-            return false;
-        throw error;
-    }
-}
-/** Some records do not know the mode of a file. */
-function isSameKind({ kind }, found) {
-    return kind === found.kind || (kind === 'file' && found.kind !== 'link' && found.kind !== 'other');
-}
-/** Merges two lists in tree order. An empty pair is a pause. */
-function* pairUp(record, tree) {
-    let found = tree.next();
-    for (const recorded of record) {
-        for (; !found.done; found = tree.next()) {
-            if (found.value !== undefined && comparePaths(found.value.path, recorded.path) >= 0)
-                break;
-            yield { found: found.value };
-        }
-        if (found.done || found.value?.path !== recorded.path) {
-            yield { recorded };
-            continue;
-        }
-        yield { recorded, found: found.value };
-        found = tree.next();
-    }
-    for (; !found.done; found = tree.next())
-        yield { found: found.value };
-}
-
 ;// CONCATENATED MODULE: ./build/core/outcome.js
 /** How a report states an outcome: if neither the new nor the old version certainly runs, it is `failed`. */
 function reportStatusOf(outcome) {
@@ -19151,6 +19338,8 @@ const driftEntrySchema = schemas_lazy(() => object({
     changed: array(schemas_string()),
     /** What was in place of its directory; then no path is listed. Absent where there was one. */
     instead: exactOptional(schemas_enum(['nothing', 'symlink', 'file', 'other'])),
+    /** Where the tree is that a successful deployment replaced; relative to the project root. */
+    snapshot: exactOptional(schemas_string()),
     /** How many more paths there are; absent when all are listed. */
     omitted: exactOptional(schemas_int().check(_positive())),
 }));
@@ -19269,7 +19458,7 @@ function buildLocalReport(record, end, { reported, running_version }) {
     return {
         schema: 1,
         ...facts,
-        drift: facts.drift ?? [],
+        drift: driftAfter(end, facts.drift),
         ...end,
         running_version,
         status: reportStatusOf(end.outcome),
@@ -19279,6 +19468,10 @@ function buildLocalReport(record, end, { reported, running_version }) {
         steps: [...steps],
         reported,
     };
+}
+/** A rollback has moved the trees back from their snapshots. */
+function driftAfter({ outcome }, drift = []) {
+    return outcome === 'success' ? drift : drift.map(({ snapshot: _, ...entry }) => entry);
 }
 /** Fields that contain no foreign text, and must stay readable whatever a secret looks like. */
 const OWN_WORDS = new Set([
@@ -21134,8 +21327,10 @@ async function rehearse(deployment, prepare) {
     const { tools, layout, record } = deployment;
     const folder = await makeFolder(tools.runner.temporaryFolder);
     try {
-        if (pathExistsSync(layout.journal))
+        if (pathExistsSync(layout.journal)) {
+            deployment.drift.disregard();
             tools.log.notice('An interrupted deployment waits for its recovery, which a real run would do first. This dry run compares with the files as it left them.');
+        }
         const order = await prepare(folder);
         const { steps, parts } = order;
         tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`);
@@ -21201,169 +21396,6 @@ function conclude({ record, tools, layout }, thrown) {
         plannedSteps: record.plannedSteps,
         error,
     };
-}
-
-;// CONCATENATED MODULE: ./build/install/host/drift.js
-
-
-
-
-
-
-/**
- * How the files of an installed plugin or extension differ from those that were installed, apart from keep-paths and
- * what is in bytecode caches and was not installed. Nothing in any of the three lists means that every file and symlink has the bytes, mode and target
- * that were installed, and that there is no other. A file that was touched, or replaced by a copy, has not changed.
- * Undefined means that this is not known, because nothing is recorded, or (with a warning) the record or the tree
- * cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason once it is aborted.
- * Reads only the files whose inode or times have changed.
- */
-async function findDrift(folder, tree, signal) {
-    return await compareInstalled(folder, tree, { signal });
-}
-/** The same, as thorough as asked. */
-async function compareInstalled(folder, tree, { signal, byContent = false }) {
-    const { layout, log } = folder;
-    let identity;
-    try {
-        identity = findInstalled(readInstalled(layout), tree);
-        const record = identity && readTreeRecord(layout, identity);
-        if (record === undefined)
-            return undefined;
-        const hostTree = { root: installPath(layout, tree), keepPaths: tree.keepPaths };
-        return await compareTree(hostTree, byContent ? withoutStamps(record) : record, signal);
-    }
-    catch (error) {
-        signal?.throwIfAborted();
-        log.warning(`${placeName(tree)} is not compared with what was installed. ${reasonOf(error, layout, identity)}`);
-        return undefined;
-    }
-}
-function* withoutStamps(record) {
-    for (const item of record)
-        yield { ...item, stamp: undefined };
-}
-function reasonOf(error, layout, identity) {
-    if (!(error instanceof TreeRecordDamage) || identity === undefined)
-        return toDeployError(error).message;
-    return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`;
-}
-
-;// CONCATENATED MODULE: ./build/install/host/drift-check.js
-
-
-/** Compares each installed tree with its record, once in a deployment; see `findDrift`. */
-class DriftCheck {
-    #setting;
-    #found = new Map();
-    constructor(setting) {
-        this.#setting = setting;
-    }
-    /** As `findDrift` has found it at the first call for this place. */
-    async of({ shelf, id }) {
-        const { keepPaths, signal } = this.#setting;
-        const name = placeName({ shelf, id });
-        const found = this.#found.get(name) ?? findDrift(this.#setting, { shelf, id, keepPaths }, signal);
-        this.#found.set(name, found);
-        return await found;
-    }
-}
-/** Whether nothing but added files is different. */
-function isOnlyAdded({ removed, changed, instead }) {
-    return instead === undefined && removed.length + changed.length === 0;
-}
-/** Whether there is any difference. */
-function isModified(drift) {
-    if (drift === undefined)
-        return false;
-    const { added, removed, changed, instead } = drift;
-    return instead !== undefined || added.length + removed.length + changed.length > 0;
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/drift-names.js
-
-const MAX_NAMES = 20;
-const WORDS = {
-    nothing: 'missing',
-    symlink: 'a symlink instead of a directory',
-    file: 'a file instead of a directory',
-    other: 'not a directory',
-};
-/** Up to 20 of the files that differ, each with its part and how it differs, and how many more there are. */
-function listDrift(entries) {
-    const all = entries.flatMap(entry => {
-        const inWords = (how) => entry[how].map(path => `${placeName(entry)}/${path} (${how})`);
-        if (entry.instead !== undefined)
-            return [`${placeName(entry)} (${WORDS[entry.instead]})`];
-        return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
-    });
-    const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
-    const names = all.slice(0, MAX_NAMES);
-    return { names, more: all.length - names.length + omitted };
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/report-drift.js
-
-
-
-
-
-const MAX_NAME_CHARS = 150;
-/** In one report, of all parts together: a tree that a tool has rewritten may differ in every file. */
-const MAX_REPORTED_PATHS = 500;
-/**
- * Does some work, and meanwhile compares what is installed in these places with its record. Warns of what differs and
- * adds it to the report before it returns or throws as the work does. Never fails for another reason.
- */
-async function besideDriftCheck(deployment, places, work) {
-    // A cancel ends both.
-    const [done] = await Promise.allSettled([work, reportDrift(deployment, places)]);
-    if (done.status === 'rejected')
-        throw done.reason;
-    return done.value;
-}
-/**
- * Warns, once for all, of installed files that are not as they were installed, and adds them to the report; those that
- * are in it already are not repeated. Throws only the reason of a cancel.
- */
-async function reportDrift(deployment, places) {
-    const { record, tools } = deployment;
-    const { drift: known = [] } = record.facts;
-    const found = [];
-    for (const place of places.filter(place => !known.some(entry => placeName(entry) === placeName(place)))) {
-        const difference = await deployment.drift.of(place);
-        if (isModified(difference))
-            found.push(entryOf(deployment, place, difference));
-    }
-    if (found.length === 0)
-        return;
-    tools.log.warning(describeDrift(found));
-    await record.update({ drift: bounded([...known, ...found]) });
-}
-function entryOf({ layout }, { shelf, id }, difference) {
-    const version = findInstalled(readInstalled(layout), { shelf, id })?.version ?? null;
-    const { instead } = difference;
-    const none = { added: [], removed: [], changed: [] };
-    return { shelf, id, version, ...(instead === undefined ? difference : { ...none, instead }) };
-}
-function bounded(entries) {
-    let room = MAX_REPORTED_PATHS;
-    return entries.map(({ omitted: before = 0, ...entry }) => {
-        let omitted = before;
-        const take = (paths) => {
-            const taken = paths.slice(0, room);
-            room -= taken.length;
-            omitted += paths.length - taken.length;
-            return taken;
-        };
-        const [changed, removed, added] = [take(entry.changed), take(entry.removed), take(entry.added)];
-        return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
-    });
-}
-function describeDrift(entries) {
-    const { names, more } = listDrift(entries);
-    const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
-    return `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
 }
 
 ;// CONCATENATED MODULE: ./build/core/byte-shortage.js
@@ -25869,6 +25901,7 @@ function factVariables(facts) {
 
 
 
+
 /**
  * Moves what is installed at a place to the snapshots, under the next number and its version. Throws DeploymentError
  * `unsafe_host` when it cannot be moved any more.
@@ -25883,6 +25916,9 @@ async function moveToSnapshot({ deployment, transaction }, place, version) {
     await makePrivateDirectories(folder);
     const [from, path] = [installPath(layout, place), (0,external_node_path_namespaceObject.join)(folder, name)];
     await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, path) });
+    const drift = await deployment.drift.of(place);
+    if (isModified(drift))
+        deployment.tools.log.notice(`${from}, which was changed on this host, is now ${path}.`);
     return { name, path };
 }
 
@@ -25991,10 +26027,13 @@ async function noteReplaced({ deployment, stagingFolder }, { shelf, id }) {
 
 
 
+
 /** Keeps a part that is intact in its place. */
-function keepPart({ deployment, results }, part) {
+async function keepPart({ deployment, results }, part) {
     results.set(placeName(part), { tree: part.intact });
-    deployment.tools.log.info(`${placeName(part)} is already ${part.version} with these files, and intact: it stays as it is.`);
+    const { added } = (await deployment.drift.of(part)) ?? { added: [] };
+    const more = added.length === 0 ? '' : `; ${addedInWords(added.length)}`;
+    deployment.tools.log.info(`${placeName(part)} is already ${part.version} with these files${more}. It stays as it is.`);
     return 'unchanged';
 }
 /**
@@ -26024,7 +26063,7 @@ async function installPart(context, part) {
     await carryOver(context, part, { from, kept: [...new Set([...kept, ...late])] });
     await context.transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, part.staged), to: placeName(part) });
     if (modified !== undefined && part.previous.installed?.artifact_sha256 === part.artifactSha256)
-        tools.log.notice(`${path} was repaired: ${snapshot?.path} contains its changed files.`);
+        tools.log.notice(`${path} was repaired.`);
     tools.log.info(`${path} is now ${part.version} (tree digest ${recorded.tree_digest}).`);
     return 'done';
 }
@@ -26306,7 +26345,7 @@ async function performStep(context, step) {
         case 'install_plugin':
         case 'install_extension': {
             const part = findPart(context, placeOfInstall(step));
-            return part.intact === undefined ? await installPart(context, part) : keepPart(context, part);
+            return part.intact === undefined ? await installPart(context, part) : await keepPart(context, part);
         }
         case 'write_env':
             return await writeEnv(context, findPart(context, placeOfSettings(step)), step.from);
@@ -30649,7 +30688,8 @@ async function findSameVersion(deployment, fetched) {
     if (!isInstalledVersion(target, decideVersion(asked, served.headerVersion, pluginYaml).version))
         return undefined;
     const version = await checkVersion(deployment, fetched, pluginYaml);
-    deployment.tools.log.info(`${placeName(target.previous.place)} came from these bytes and is intact: not extracted.`);
+    const name = placeName(target.previous.place);
+    deployment.tools.log.info(`${name} came from these bytes, and none of its files is missing or changed: not extracted.`);
     return { ...fetched, content: installed, pluginYaml, version };
 }
 /** The bytes of a service may get another version: that of a header. */
@@ -30788,7 +30828,7 @@ class MarketplaceFlow {
         });
         if (deployment.state === 'installing')
             await deployment.enter('healthchecking');
-        return buildInstallation(context);
+        return await buildInstallation(context);
     }
     async end(state) {
         await this.#deployment.enter(state);
@@ -33241,6 +33281,7 @@ function readAuthorities(read) {
 }
 
 ;// CONCATENATED MODULE: ./build/runner/version-move.js
+
 /** From which version to which a deployment that succeeded has gone. */
 function describeMove({ previous_version: before, changed, drift = [], ...report }) {
     const after = report.version ?? report.requested_version ?? 'unknown';
@@ -33250,7 +33291,13 @@ function describeMove({ previous_version: before, changed, drift = [], ...report
         return `${before} → ${after}`;
     if (drift.length === 0)
         return `${after} was already installed`;
-    return changed ? `${after} was repaired` : `${after} is installed, but its files differ from what was installed`;
+    if (changed)
+        return `${after} was repaired`;
+    // Where a report omits paths, added ones are the last that it lists.
+    if (!drift.every(entry => isOnlyAdded(entry) && entry.added.length > 0))
+        return `${after} is installed, but its files differ from what was installed`;
+    const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0);
+    return `${after} was already installed with these files; ${addedInWords(count)}`;
 }
 
 ;// CONCATENATED MODULE: ./build/runner/deploy-summary.js
@@ -33262,6 +33309,7 @@ function describeMove({ previous_version: before, changed, drift = [], ...report
 
 /** There are fewer annotations; the log has all of them. */
 const MAX_LISTED_PROBLEMS = 30;
+const MAX_LISTED_SNAPSHOTS = 20;
 /** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
 function buildDeploySummary(summary) {
     const { report, reportPath, plannedSteps, error } = summary;
@@ -33371,7 +33419,13 @@ function drift({ drift: entries = [] }) {
     if (names.length === 0)
         return [];
     const listed = names.map(name => code(name)).join(', ');
-    return [`⚠️ Files on this host were not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`];
+    const found = `⚠️ Files on this host were not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
+    const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot)]));
+    if (snapshots.length === 0)
+        return [found];
+    const others = snapshots.length - MAX_LISTED_SNAPSHOTS;
+    const kept = snapshots.slice(0, MAX_LISTED_SNAPSHOTS).join(', ');
+    return [`${found} What was replaced is kept in ${kept}${others > 0 ? ` and ${others} more` : ''}.`];
 }
 function rollback(report) {
     if (report.rollback === null)
@@ -36189,7 +36243,7 @@ async function extractSealed(deployment, opened, folder) {
         const content = (0,external_node_path_namespaceObject.join)(folder, 'manifest-and-plan');
         const tree = await extractInto(deployment, opened, { target: content, only: MANIFEST_AND_PLAN });
         if (isAllInstalled(content, installed)) {
-            deployment.tools.log.info('The parts came from these bytes and are intact: only manifest and plan are extracted.');
+            deployment.tools.log.info('The parts came from these bytes, and no file is missing or changed: only manifest and plan are extracted.');
             return { content, tree, installed };
         }
     }
@@ -36613,7 +36667,7 @@ class ProjectFlow {
             await deployment.enter('healthchecking');
         if (deployment.state === 'healthchecking')
             await deployment.enter('notifying');
-        return buildInstallation(context);
+        return await buildInstallation(context);
     }
     async end(state) {
         await this.#deployment.enter(state);

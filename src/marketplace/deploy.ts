@@ -78,7 +78,7 @@ class MarketplaceFlow implements Flow<ReadyArtifactPlan> {
       if (action === 'healthcheck' && deployment.state === 'installing') await deployment.enter('healthchecking')
     })
     if (deployment.state === 'installing') await deployment.enter('healthchecking')
-    return buildInstallation(context)
+    return await buildInstallation(context)
   }
 
   async end(state: TerminalState): Promise<void> {

@@ -132,7 +132,10 @@ async function findSameVersion(
   if (deployment.request.kind === 'plugin' && pluginYaml === undefined) return undefined
   if (!isInstalledVersion(target, decideVersion(asked, served.headerVersion, pluginYaml).version)) return undefined
   const version = await checkVersion(deployment, fetched, pluginYaml)
-  deployment.tools.log.info(`${placeName(target.previous.place)} came from these bytes and is intact: not extracted.`)
+  const name = placeName(target.previous.place)
+  deployment.tools.log.info(
+    `${name} came from these bytes, and none of its files is missing or changed: not extracted.`,
+  )
   return { ...fetched, content: installed, pluginYaml, version }
 }
 

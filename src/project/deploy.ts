@@ -98,7 +98,7 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
     })
     if (deployment.state === 'installing') await deployment.enter('healthchecking')
     if (deployment.state === 'healthchecking') await deployment.enter('notifying')
-    return buildInstallation(context)
+    return await buildInstallation(context)
   }
 
   async end(state: TerminalState): Promise<void> {

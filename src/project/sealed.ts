@@ -119,7 +119,9 @@ export async function extractSealed(
     const content = join(folder, 'manifest-and-plan')
     const tree = await extractInto(deployment, opened, { target: content, only: MANIFEST_AND_PLAN })
     if (isAllInstalled(content, installed)) {
-      deployment.tools.log.info('The parts came from these bytes and are intact: only manifest and plan are extracted.')
+      deployment.tools.log.info(
+        'The parts came from these bytes, and no file is missing or changed: only manifest and plan are extracted.',
+      )
       return { content, tree, installed }
     }
   }

@@ -19,6 +19,7 @@ export interface SummaryFacts {
 
 /** There are fewer annotations; the log has all of them. */
 const MAX_LISTED_PROBLEMS = 30
+const MAX_LISTED_SNAPSHOTS = 20
 
 /** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
 export function buildDeploySummary(summary: SummaryFacts): string {
@@ -132,7 +133,12 @@ function drift({ drift: entries = [] }: LocalReport): string[] {
   const { names, more } = listDrift(entries)
   if (names.length === 0) return []
   const listed = names.map(name => code(name)).join(', ')
-  return [`⚠️ Files on this host were not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`]
+  const found = `⚠️ Files on this host were not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`
+  const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot)]))
+  if (snapshots.length === 0) return [found]
+  const others = snapshots.length - MAX_LISTED_SNAPSHOTS
+  const kept = snapshots.slice(0, MAX_LISTED_SNAPSHOTS).join(', ')
+  return [`${found} What was replaced is kept in ${kept}${others > 0 ? ` and ${others} more` : ''}.`]
 }
 
 function rollback(report: LocalReport): string[] {

@@ -86,7 +86,10 @@ describe('files that were changed on the host since they were installed', () => 
     assert.ok(warnings(result)[0]?.includes(names), result.log)
     for (const path of ['src/main.py', 'src/old.py', 'src/extra.py'])
       assert.ok(result.summary.includes(`plugins/greeter/${path}`), result.summary)
-    assert.deepEqual(readLocalReport(result).drift, DRIFT)
+    const snapshot = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
+    assert.deepEqual(readLocalReport(result).drift, [{ ...DRIFT[0], snapshot }])
+    assert.ok(result.summary.includes(snapshot), result.summary)
+    assert.ok(result.log.includes(`which was changed on this host, is now ${join(stage.root, snapshot)}.`), result.log)
   })
 
   it('stay as a modified snapshot with a record of their own, also where the plan retains nothing', async () => {
@@ -137,6 +140,20 @@ describe('files that were changed on the host since they were installed', () => 
     const again = await deployed()
     assert.equal(again.outputs['changed'], 'false')
     assert.deepEqual([warnings(again), readLocalReport(again).drift], [[], []])
+  })
+
+  it('name no snapshot where none was made', async () => {
+    edit(stage, { 'plugins/greeter/by-hand': '' })
+    const added = await deployed()
+    assert.match(added.log, /success, 1\.0\.0 was already installed with these files; 1 file was added on this host\./)
+    assert.doesNotMatch(added.log, /and is intact|and intact/)
+    rmSync(join(stage.root, 'plugins/greeter'), { recursive: true })
+    const missing = await deployed()
+    assert.match(warnings(missing)[0] ?? '', /installed: plugins\/greeter \(missing\)\.$/)
+    for (const result of [added, missing]) {
+      assert.doesNotMatch(result.log + result.summary, /snapshot/)
+      assert.equal(readLocalReport(result).drift?.[0]?.snapshot, undefined)
+    }
   })
 
   it('are reported by a run that fails, and by a dry run, which change nothing', async () => {
@@ -200,7 +217,7 @@ describe('files that were changed on the host since they were installed', () => 
   }
 
   /** Kills a run after the switch; returns what the next one, which recovers it, reports of it. */
-  async function killed(whenDead: () => void = () => {}): Promise<LocalReport> {
+  async function killed(whenDead: () => void | Promise<void> = () => {}): Promise<LocalReport> {
     const kill = { command: ['/bin/sh', '-c', 'kill -9 $PPID; sleep 1'] }
     const config = { version: 1, provision: { greeter: kill } }
     writeFileSync(join(stage.workspace.path, 'host.yaml'), JSON.stringify(config))
@@ -210,8 +227,8 @@ describe('files that were changed on the host since they were installed', () => 
     await stage.publish('1.1.0', pluginFiles('1.1.0'))
     const result = await stage.deploy({ 'host-config': 'host.yaml' })
     assert.equal(result.signal, 'SIGKILL')
-    whenDead()
     stage.writePlan(PLUGIN_PLAN)
+    await whenDead()
     await stage.deploy()
     const [, report] = listOwn(stage, 'reports').toSorted()
     return JSON.parse(readFileSync(join(stage.root, '.hub-deploy/reports', report ?? ''), 'utf8'))
@@ -228,6 +245,15 @@ describe('files that were changed on the host since they were installed', () => 
       edit(stage, { '.hub-deploy/snapshots/plugins/greeter/1-1.0.0/src/main.py': 'changed' }),
     )
     assert.deepEqual([outcome, drift, rollback?.verified], ['inconsistent', [], false])
+  })
+
+  it('are not what an interrupted deployment has left, for a dry run', async () => {
+    await killed(async () => {
+      const dry = await deployed({ 'dry-run': 'true' })
+      assert.match(dry.log, /waits for its recovery/)
+      assert.deepEqual(warnings(dry), [])
+      assert.doesNotMatch(dry.summary, /not as they were installed/)
+    })
   })
 
   it('are verified by the recovery of a killed run where there are none', async () => {

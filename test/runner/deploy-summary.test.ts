@@ -64,17 +64,22 @@ describe('buildDeploySummary', () => {
   const drift = [
     { shelf: 'plugins', id: 'greeter', version: '2.0.0', added: [], removed: [], changed: ['main.py'], omitted: 7 },
   ] as const
+  const added = [{ ...drift[0], changed: [], added: ['a', 'b'], omitted: undefined }]
   const moves = {
     'was already installed': { changed: false },
     'was repaired': { changed: true, drift },
     'is installed, but its files differ from what was installed': { changed: false, drift },
+    'was already installed with these files; 2 files were added on this host': { changed: false, drift: added },
   }
   for (const [words, facts] of Object.entries(moves)) {
     it(`says that the same version ${words}`, () => {
       const report = reportOf({ previous_version: '2.0.0', version: '2.0.0', ...JSON.parse(JSON.stringify(facts)) })
       const summary = buildDeploySummary({ report, plannedSteps: [] })
       assert.ok(summary.split('\n')[0]?.includes(`greeter 2.0.0 ${words}, on`), summary)
-      assert.equal(summary.includes('<code>plugins/greeter/main.py (changed)</code> and 7 more.'), 'drift' in facts)
+      assert.equal(
+        summary.includes('<code>plugins/greeter/main.py (changed)</code> and 7 more.'),
+        'drift' in facts && facts.drift === drift,
+      )
     })
   }
 

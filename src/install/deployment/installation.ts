@@ -16,12 +16,14 @@ import { identityOf } from '../host/tree-record.ts'
 import type { InstalledPart, Part } from '../steps/part.ts'
 import type { StepContext } from '../steps/step-context.ts'
 import type { Deployment } from '../transaction/context.ts'
+import { noteModifiedSnapshots } from './report-drift.ts'
 
 /**
  * What to commit after the steps: what is installed from now on, what is not any more, and which snapshots stay. Throws
- * rather than return rows that a later run could not read back.
+ * rather than return rows that a later run could not read back. Adds to the report which snapshots have modified trees.
  */
-export function buildInstallation(context: StepContext): Installation {
+export async function buildInstallation(context: StepContext): Promise<Installation> {
+  await noteModifiedSnapshots(context)
   const { parts, removals } = context.order
   const installed = parts.map(part => buildRow(context, part))
   const removed = removals.map(part => buildRemovedRow(context, part))

@@ -45,10 +45,12 @@ async function rehearse(
   const { tools, layout, record } = deployment
   const folder = await makeFolder(tools.runner.temporaryFolder)
   try {
-    if (pathExistsSync(layout.journal))
+    if (pathExistsSync(layout.journal)) {
+      deployment.drift.disregard()
       tools.log.notice(
         'An interrupted deployment waits for its recovery, which a real run would do first. This dry run compares with the files as it left them.',
       )
+    }
     const order = await prepare(folder)
     const { steps, parts } = order
     tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`)

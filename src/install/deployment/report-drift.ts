@@ -4,6 +4,7 @@ import { findInstalled, readInstalled } from '../host/installed.ts'
 import { type Place, placeName } from '../host/layout.ts'
 import type { TreeDifference } from '../host/tree-comparison.ts'
 import { listDrift } from '../reports/drift-names.ts'
+import type { StepContext } from '../steps/step-context.ts'
 import type { Deployment } from '../transaction/context.ts'
 import type { DriftEntry } from '../transaction/facts.ts'
 
@@ -48,6 +49,17 @@ function entryOf({ layout }: Deployment, { shelf, id }: Place, difference: TreeD
   const { instead } = difference
   const none = { added: [], removed: [], changed: [] }
   return { shelf, id, version, ...(instead === undefined ? difference : { ...none, instead }) }
+}
+
+/** Adds to the report which snapshots have the modified trees that were replaced. */
+export async function noteModifiedSnapshots({ deployment, results }: StepContext): Promise<void> {
+  const { record } = deployment
+  const drift = record.facts.drift?.map(entry => {
+    const { snapshot, modified } = results.get(placeName(entry)) ?? {}
+    const path = `.hub-deploy/snapshots/${placeName(entry)}/${snapshot}`
+    return snapshot === undefined || modified === undefined ? entry : { ...entry, snapshot: path }
+  })
+  if (drift?.some(({ snapshot }) => snapshot !== undefined)) await record.update({ drift })
 }
 
 function bounded(entries: readonly DriftEntry[]): DriftEntry[] {

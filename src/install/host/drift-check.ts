@@ -11,14 +11,21 @@ export interface DriftCheckSetting extends RecordFolder {
 /** Compares each installed tree with its record, once in a deployment; see `findDrift`. */
 export class DriftCheck {
   readonly #setting: DriftCheckSetting
+  #isDisregarded = false
   readonly #found = new Map<string, Promise<TreeDifference | undefined>>()
 
   constructor(setting: DriftCheckSetting) {
     this.#setting = setting
   }
 
+  /** From now on, nothing is known: what is in the places is not what the records are of. */
+  disregard(): void {
+    this.#isDisregarded = true
+  }
+
   /** As `findDrift` has found it at the first call for this place. */
   async of({ shelf, id }: Place): Promise<TreeDifference | undefined> {
+    if (this.#isDisregarded) return undefined
     const { keepPaths, signal } = this.#setting
     const name = placeName({ shelf, id })
     const found = this.#found.get(name) ?? findDrift(this.#setting, { shelf, id, keepPaths }, signal)
@@ -30,6 +37,11 @@ export class DriftCheck {
 /** Whether nothing but added files is different. */
 export function isOnlyAdded({ removed, changed, instead }: Omit<TreeDifference, 'added'>): boolean {
   return instead === undefined && removed.length + changed.length === 0
+}
+
+/** So many added files, in words. */
+export function addedInWords(count: number): string {
+  return count === 1 ? '1 file was added on this host' : `${count} files were added on this host`
 }
 
 /** Whether there is any difference. */

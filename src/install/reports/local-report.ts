@@ -49,7 +49,7 @@ export function buildLocalReport(
   return {
     schema: 1,
     ...facts,
-    drift: facts.drift ?? [],
+    drift: driftAfter(end, facts.drift),
     ...end,
     running_version,
     status: reportStatusOf(end.outcome),
@@ -59,6 +59,11 @@ export function buildLocalReport(
     steps: [...steps],
     reported,
   }
+}
+
+/** A rollback has moved the trees back from their snapshots. */
+function driftAfter({ outcome }: DeploymentEnd, drift: LocalReport['drift'] = []): NonNullable<LocalReport['drift']> {
+  return outcome === 'success' ? drift : drift.map(({ snapshot: _, ...entry }) => entry)
 }
 
 /** Fields that contain no foreign text, and must stay readable whatever a secret looks like. */

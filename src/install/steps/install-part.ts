@@ -2,6 +2,7 @@ import { dirname, join, relative } from 'node:path'
 import { makeOpenDirectorySync, syncDirectory, syncTree } from '../files/durable-files.ts'
 import { hearSignals } from '../files/time-slice.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
+import { addedInWords } from '../host/drift-check.ts'
 import { dropShipped, findKeptPaths } from '../host/keep-paths.ts'
 import { installPath, placeName } from '../host/layout.ts'
 import { requireMovableTree } from '../host/switchable.ts'
@@ -13,11 +14,11 @@ import type { StepEnd } from './run-steps.ts'
 import type { StepContext } from './step-context.ts'
 
 /** Keeps a part that is intact in its place. */
-export function keepPart({ deployment, results }: StepContext, part: IntactPart): StepEnd {
+export async function keepPart({ deployment, results }: StepContext, part: IntactPart): Promise<StepEnd> {
   results.set(placeName(part), { tree: part.intact })
-  deployment.tools.log.info(
-    `${placeName(part)} is already ${part.version} with these files, and intact: it stays as it is.`,
-  )
+  const { added } = (await deployment.drift.of(part)) ?? { added: [] }
+  const more = added.length === 0 ? '' : `; ${addedInWords(added.length)}`
+  deployment.tools.log.info(`${placeName(part)} is already ${part.version} with these files${more}. It stays as it is.`)
   return 'unchanged'
 }
 
@@ -47,7 +48,7 @@ export async function installPart(context: StepContext, part: NewPart): Promise<
   await carryOver(context, part, { from, kept: [...new Set([...kept, ...late])] })
   await context.transaction.apply({ type: 'move', from: relative(layout.root, part.staged), to: placeName(part) })
   if (modified !== undefined && part.previous.installed?.artifact_sha256 === part.artifactSha256)
-    tools.log.notice(`${path} was repaired: ${snapshot?.path} contains its changed files.`)
+    tools.log.notice(`${path} was repaired.`)
   tools.log.info(`${path} is now ${part.version} (tree digest ${recorded.tree_digest}).`)
   return 'done'
 }

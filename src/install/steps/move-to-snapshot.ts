@@ -1,5 +1,6 @@
 import { dirname, join, relative } from 'node:path'
 import { makePrivateDirectories } from '../files/durable-files.ts'
+import { isModified } from '../host/drift-check.ts'
 import { installPath, type Place, snapshotsPath } from '../host/layout.ts'
 import { nextSnapshotName } from '../host/snapshots.ts'
 import { requireSwitchable } from '../host/switchable.ts'
@@ -29,5 +30,7 @@ export async function moveToSnapshot(
   await makePrivateDirectories(folder)
   const [from, path] = [installPath(layout, place), join(folder, name)]
   await transaction.apply({ type: 'move', from: relative(layout.root, from), to: relative(layout.root, path) })
+  const drift = await deployment.drift.of(place)
+  if (isModified(drift)) deployment.tools.log.notice(`${from}, which was changed on this host, is now ${path}.`)
   return { name, path }
 }

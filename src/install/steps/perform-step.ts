@@ -38,7 +38,7 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
     case 'install_plugin':
     case 'install_extension': {
       const part = findPart(context, placeOfInstall(step))
-      return part.intact === undefined ? await installPart(context, part) : keepPart(context, part)
+      return part.intact === undefined ? await installPart(context, part) : await keepPart(context, part)
     }
     case 'write_env':
       return await writeEnv(context, findPart(context, placeOfSettings(step)), step.from)

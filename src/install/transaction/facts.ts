@@ -26,6 +26,8 @@ const driftEntrySchema = z.lazy(() =>
     changed: z.array(z.string()),
     /** What was in place of its directory; then no path is listed. Absent where there was one. */
     instead: z.exactOptional(z.enum(['nothing', 'symlink', 'file', 'other'])),
+    /** Where the tree is that a successful deployment replaced; relative to the project root. */
+    snapshot: z.exactOptional(z.string()),
     /** How many more paths there are; absent when all are listed. */
     omitted: z.exactOptional(z.int().check(z.positive())),
   }),

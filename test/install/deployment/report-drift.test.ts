@@ -3,10 +3,12 @@ import { execFileSync } from 'node:child_process'
 import { rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
-import { besideDriftCheck, reportDrift } from '../../../src/install/deployment/report-drift.ts'
+import { besideDriftCheck, noteModifiedSnapshots, reportDrift } from '../../../src/install/deployment/report-drift.ts'
+import { buildLocalReport, notSent } from '../../../src/install/reports/local-report.ts'
+import { buildEnd } from '../../../src/install/transaction/end.ts'
 import { collectLog } from '../collected-log.ts'
 import { GREETER, installRecorded } from '../host/recorded-tree.ts'
-import { deploymentOf } from '../prepared-deployment.ts'
+import { contextOf, deploymentOf } from '../prepared-deployment.ts'
 import { prepareTemporaryHost } from '../prepared-host.ts'
 
 const FILES = Object.fromEntries(Array.from({ length: 600 }, (_, index) => [`file-${index}`, 'x']))
@@ -63,6 +65,23 @@ describe('reportDrift', () => {
     await reportDrift(deployment, [GREETER])
     assert.deepEqual([log.lines, deployment.record.facts.drift], [[], undefined])
   })
+})
+
+describe('the snapshot of a modified tree', () => {
+  for (const outcome of ['success', 'failed', 'rolled_back', 'inconsistent'] as const) {
+    it(`${outcome === 'success' ? 'is' : 'is not'} in the report of a deployment that ends as ${outcome}`, async t => {
+      const { root, deployment } = await makeDeployment(t)
+      writeFileSync(join(root, 'by-hand'), '')
+      await reportDrift(deployment, [GREETER])
+      const context = await contextOf(t, deployment)
+      context.results.set('plugins/greeter', { snapshot: '1-2.0.0', modified: { tree_digest: null } })
+      await noteModifiedSnapshots(context)
+      const circumstances = { reported: notSent(null), running_version: null }
+      const { drift } = buildLocalReport(deployment.record, buildEnd(new Date(), { outcome }), circumstances)
+      const snapshot = outcome === 'success' ? '.hub-deploy/snapshots/plugins/greeter/1-2.0.0' : undefined
+      assert.equal(drift?.[0]?.snapshot, snapshot)
+    })
+  }
 })
 
 describe('besideDriftCheck', () => {

@@ -7,6 +7,7 @@ import { installPath, type Place } from '../../../src/install/host/layout.ts'
 import { keepPart } from '../../../src/install/steps/install-part.ts'
 import { findIntactTree, keepIfIntact } from '../../../src/install/steps/intact-part.ts'
 import type { PartTree } from '../../../src/install/steps/part.ts'
+import { collectLog } from '../collected-log.ts'
 import { recordTreeAt, treeOf, writeTreeOf } from '../host/recorded-tree.ts'
 import { contextOf, deploymentOf, partOf, previousOf } from '../prepared-deployment.ts'
 import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
@@ -27,21 +28,25 @@ interface Difference {
 
 async function judge(t: TestContext, { files = {}, row: more = {}, tree = TREE }: Difference = {}) {
   const layout = await prepareTemporaryHost(t)
-  const context = await contextOf(t, deploymentOf(layout, { request: { keepPaths: ['data'] } }))
+  const log = collectLog()
+  const context = await contextOf(t, deploymentOf(layout, { request: { keepPaths: ['data'] }, tools: { log } }))
   const path = installPath(layout, PLACE)
   writeTreeOf(path, FILES)
   const row = rowOf({ id: 'x', ...(await recordTreeAt(layout, path, TREE)), ...more })
   await recordInstalled(layout, { rows: [row], removed: [] })
   writeTree(path, files)
   const part = partOf(layout, { previous: previousOf(PLACE, { installed: row, version: row.version }), tree })
-  return { context, row, part: await keepIfIntact(context.deployment, part, context.order.origin) }
+  return { context, log, row, part: await keepIfIntact(context.deployment, part, context.order.origin) }
 }
 
 describe('a part whose new tree is the installed one', () => {
   it('stays when it is intact, whatever else is there', async t => {
-    const { context, part, row } = await judge(t, { files: { 'data/db': 'rows', 'log/today': 'x' } })
+    const { context, log, part, row } = await judge(t, { files: { 'data/db': 'rows', 'log/today': 'x' } })
     assert.ok(part.intact)
-    assert.equal(keepPart(context, part), 'unchanged')
+    assert.equal(await keepPart(context, part), 'unchanged')
+    assert.deepEqual(log.lines, [
+      'info plugins/x is already 2.0.0 with these files; 1 file was added on this host. It stays as it is.',
+    ])
     assert.equal(context.transaction.changed, false)
     const { tree_digest, tree_record } = row
     assert.deepEqual(context.results.get('plugins/x'), { tree: { tree_digest, tree_record } })
