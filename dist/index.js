@@ -22163,6 +22163,129 @@ function summarise(failures) {
     return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`;
 }
 
+;// CONCATENATED MODULE: ./build/core/plan/duration.js
+
+const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
+const DURATION_FORM = /^(\d{1,6})([smh])$/;
+/** A length of time as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of them. */
+function durationSchema(min, max) {
+    const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
+    return union([schemas_number(), pipe(schemas_string().check(_regex(DURATION_FORM)), transform(secondsOf))], { error })
+        .check(refine(seconds => Number.isInteger(seconds) && seconds >= min && seconds <= max, { error }));
+}
+function secondsOf(text) {
+    const [, count, unit] = DURATION_FORM.exec(text) ?? [];
+    return Number(count) * SECONDS_PER_UNIT[unit];
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/plan-step.js
+
+
+
+
+const MAX_HEALTHCHECK_SECONDS = 600;
+const DEFAULT_HEALTHCHECK_SECONDS = 30;
+const MAX_HEALTHCHECK_RETRIES = 20;
+const MAX_NOTIFY_MESSAGE_CHARS = 500;
+/** Everything that a plan can ask for. No action runs a command of the plan's. */
+const ACTIONS = [
+    'prepare',
+    'download',
+    'extract',
+    'rollback',
+    'provision',
+    'install_plugin',
+    'install_extension',
+    'configure_plugin',
+    'write_env',
+    'start',
+    'stop',
+    'restart',
+    'healthcheck',
+    'notify',
+];
+/** Its first component may also be a project archive's own name for its directory of plugins. */
+const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
+const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
+    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
+}));
+const messageSchema = schemas_string()
+    .check(_maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }), _regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }));
+const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` };
+const stepKeys = {
+    id: stepIdSchema,
+    depends_on: schemas_default(array(stepIdSchema), []),
+    snapshot: schemas_default(schemas_boolean(), false),
+};
+/** The keys of every step. */
+const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
+/** The form of a step, by its action; unknown actions and keys are refused. */
+const stepSchema = discriminatedUnion('action', [
+    strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract', 'rollback']) }),
+    strictObject({
+        ...stepKeys,
+        action: literal(['provision', 'install_plugin', 'configure_plugin']),
+        plugin: idSchema,
+    }),
+    strictObject({ ...stepKeys, action: literal('install_extension'), extension: idSchema }),
+    strictObject({ ...stepKeys, action: literal('write_env'), plugin: idSchema, from: templatePathSchema }),
+    strictObject({ ...stepKeys, action: literal(['start', 'stop', 'restart']), plugin: exactOptional(idSchema) }),
+    strictObject({
+        ...stepKeys,
+        action: literal('healthcheck'),
+        plugin: exactOptional(idSchema),
+        timeout: schemas_default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
+        retries: schemas_default(schemas_int(retriesError).check(_gte(0, retriesError), _lte(MAX_HEALTHCHECK_RETRIES, retriesError)), 0),
+    }),
+    strictObject({
+        ...stepKeys,
+        action: literal('notify'),
+        event: stepIdSchema,
+        message: exactOptional(messageSchema),
+    }),
+]);
+/** The keys that a step with `action` accepts; those of every step where the action is unknown. */
+function keysOfStep(action) {
+    const shapes = stepSchema.def.options.map(option => option.shape);
+    const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
+    return Object.keys(shape ?? { ...stepKeys, action });
+}
+/** The step as the rest of the program knows it. */
+function buildStep(written, position) {
+    const { depends_on: dependsOn, ...rest } = written;
+    if (rest.action !== 'healthcheck')
+        return { ...rest, dependsOn, ...position };
+    const { timeout: timeoutSeconds, ...check } = rest;
+    return { ...check, timeoutSeconds, dependsOn, ...position };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/move-to-snapshot.js
+
+
+
+
+
+
+/**
+ * Moves what is installed at a place to the snapshots, under the next number and its version. Throws DeploymentError
+ * `unsafe_host` when it cannot be moved any more.
+ */
+async function moveToSnapshot({ deployment, transaction }, place, version) {
+    const { layout } = deployment;
+    requireSwitchable(deployment, place);
+    const folder = snapshotsPath(layout, place);
+    const name = nextSnapshotName(folder, version);
+    // Only ours, and nothing while they are empty: these need no journal.
+    await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)(folder));
+    await makePrivateDirectories(folder);
+    const [from, path] = [installPath(layout, place), (0,external_node_path_namespaceObject.join)(folder, name)];
+    await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, path) });
+    const drift = await deployment.drift.of(place);
+    if (isModified(drift))
+        deployment.tools.log.notice(`${from}, which was changed on this host, is now ${path}.`);
+    return { name, path };
+}
+
 ;// CONCATENATED MODULE: ./build/install/host/drift-note.js
 
 
@@ -22213,6 +22336,190 @@ async function findDamaged(note, root, now) {
 function stateOf(root, path) {
     const { kind, content, stamp } = describeItemSync(root, path) ?? { kind: 'none', content: '', stamp: '' };
     return [kind, content, stamp].join('\t');
+}
+
+;// CONCATENATED MODULE: ./build/install/host/modified-tree.js
+
+
+
+
+
+
+/** What may be read of a tree, to which a service may have added any number of bytes and files. */
+const modified_tree_MAX_BYTES = 256 * 1024 * 1024;
+/** What each file that is not recorded counts at least. */
+const BYTES_PER_FILE = 1024;
+/** As many as an archive may need. */
+const MAX_LINKS = 40;
+/**
+ * The items of a tree as it is now, in order, without keep-paths and unrecorded bytecode caches. Reads only the files
+ * that are not as they were recorded; undefined where these are too many bytes. Follows no symlink: one counts with the bytes of the file that it leads to inside the tree, if there is one.
+ * Throws what reading the record throws, the system's error, and the signal's reason once it is aborted.
+ */
+async function describeTree({ root, keepPaths }, record, signal) {
+    let room = modified_tree_MAX_BYTES;
+    const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), []];
+    for (const { recorded, found } of pairUp(record, scanTree(root, isBelow(keepPaths)))) {
+        if (slice.isOver())
+            await slice.giveBack();
+        if (found === undefined || (recorded === undefined && isCache(found.path)))
+            continue;
+        const known = knownDigest(recorded, found);
+        const size = isFile(found) && known === undefined ? Number(found.content) : 0;
+        room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size;
+        if (room < 0)
+            return undefined;
+        const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined;
+        items.push({ ...found, sha256 });
+    }
+    return withLinkedDigests(items);
+}
+function isFile({ kind }) {
+    return kind !== 'link' && kind !== 'other';
+}
+function knownDigest(recorded, { content, stamp }) {
+    return recorded?.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined;
+}
+function withLinkedDigests(items) {
+    const byPath = new Map(items.map(item => [item.path, item]));
+    return items.map(item => (item.kind === 'link' ? { ...item, sha256: digestBehind(item, byPath) } : item));
+}
+function digestBehind(link, byPath) {
+    let item = link;
+    for (let links = 0; item?.kind === 'link' && links < MAX_LINKS; links++)
+        item = byPath.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(item.path), item.content));
+    return item?.sha256;
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/replaced-tree.js
+
+
+
+
+
+
+
+
+/**
+ * Notes, before an installed tree is moved away, how it differs from what was installed, for a rollback. Where it
+ * differs, records it as it is, and returns its identity: no tree digest where it is no directory, cannot be read or has
+ * too many new bytes (the two latter with a warning).
+ * Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
+ */
+async function noteReplaced({ deployment, stagingFolder }, { shelf, id }) {
+    const { layout, request, tools } = deployment;
+    const place = { shelf, id };
+    const drift = await deployment.drift.of(place);
+    const root = installPath(layout, place);
+    if (drift !== undefined)
+        await noteDrift(stagingFolder, { ...place, root }, drift);
+    if (!isModified(drift) || !pathExistsSync(root))
+        return undefined;
+    if (drift.instead !== undefined)
+        return { tree_digest: null };
+    try {
+        const identity = findInstalled(readInstalled(layout), place);
+        const record = (identity && readTreeRecord(layout, identity)) ?? [];
+        const items = await describeTree({ root, keepPaths: request.keepPaths }, record, tools.signal);
+        if (items !== undefined)
+            return await writeTreeRecord(layout, items, tools.signal);
+        tools.log.warning(`${placeName(place)} is kept without a record of its files: more was added than is read.`);
+    }
+    catch (error) {
+        tools.signal.throwIfAborted();
+        tools.log.warning(`${placeName(place)} is kept without a record of its files. ${toDeployError(error).message}`);
+    }
+    return { tree_digest: null };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/remove-part.js
+
+
+
+
+
+
+
+
+
+
+/**
+ * Removes a part that the new version does not contain: stops its service, where one runs and no remaining part shares
+ * it, and moves its tree to the snapshots. Does nothing where the tree is gone already. Throws DeploymentError
+ * `step_failed`, `unsafe_host` or `step_timed_out` when the service cannot be stopped, its state is unknown, or a kept path could not
+ * be restored.
+ */
+async function removePart(context, part) {
+    const { layout, request, tools } = context.deployment;
+    const { installed } = part;
+    const path = installPath(layout, part);
+    if (!pathExistsSync(path)) {
+        tools.log.info(`${path} is gone already: only its record is removed.`);
+        return 'unchanged';
+    }
+    // Refuse what could not be restored before anything is touched.
+    findMovablePaths({ root: path, keepPaths: request.keepPaths });
+    requireSwitchable(context.deployment, part);
+    const modified = await noteReplaced(context, part);
+    await stopService(context, part);
+    const snapshot = await moveToSnapshot(context, part, installed.version);
+    context.results.set(placeName(part), { snapshot: snapshot.name, modified });
+    return 'done';
+}
+/** Once it is committed: a rollback would have brought them back. */
+function announceRemoved({ layout, tools, record }, removed) {
+    const done = new Set(record.steps.flatMap(({ id, action, status }) => (action === 'remove' && status === 'done' ? [id] : [])));
+    for (const row of removed) {
+        const place = placeOf(row);
+        if (!done.has(placeName(place)))
+            continue;
+        const version = row.snapshots.at(-1)?.version ?? 'of an unknown version';
+        const path = installPath(layout, place);
+        tools.log.notice(`${path} (${version}) was removed, because this version does not contain it.`);
+        const settings = settingsPath(layout, place);
+        if (pathExistsSync(settings))
+            tools.log.notice(`${settings} is yours and stays: remove it when nothing needs it.`);
+    }
+}
+async function stopService(context, part) {
+    const { hostConfig } = context.order;
+    const { log, signal } = context.deployment.tools;
+    const service = hostConfig && serviceOf(hostConfig, part.id);
+    if (hostConfig === undefined || service === undefined) {
+        log.notice(`The host config names no supervisor, so ${placeName(part)} was not stopped: check whether it runs.`);
+        return;
+    }
+    const { up, known, missing } = await readServiceState(service, { signal });
+    if (missing || (known && !up))
+        return log.info(`${describeService(service)} does not run.`);
+    if (isShared(context, hostConfig, service)) {
+        log.notice(`${describeService(service)} of ${placeName(part)} is not stopped: a remaining part uses it too.`);
+        return;
+    }
+    log.info(`stop ${describeService(service)}`);
+    await context.transaction.noteHealthchecks([restoredCheck(hostConfig, service, part)]);
+    await context.transaction.supervise(service, 'stop', signal);
+}
+/** Whether the service runs a part that stays on this host, or the whole project. */
+function isShared({ deployment, order }, config, service) {
+    const leaving = new Set(order.removals.map(placeName));
+    const rows = readInstalled(deployment.layout);
+    const staying = rows.filter(row => !leaving.has(placeName(placeOf(row))));
+    const ids = [...staying, ...order.parts].map(({ id }) => id);
+    const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)]);
+    return inUse.some(other => other !== undefined && remove_part_keyOf(other) === remove_part_keyOf(service));
+}
+/** The same for every spelling of one service: systemd reads a name without a suffix as a service. */
+function remove_part_keyOf(service) {
+    const { supervisor } = service;
+    const isShort = supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit);
+    return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service);
+}
+/** The plan of the new version has no check of a part that it does not contain. */
+function restoredCheck(config, service, { id, installed }) {
+    const check = config.plugins.get(id)?.healthcheck ?? null;
+    const timeout = DEFAULT_HEALTHCHECK_SECONDS + (check?.stableForSeconds ?? 0);
+    return { id, service, check, timeout_seconds: timeout, retries: 0, previous_version: installed.version };
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/clock.js
@@ -25114,6 +25421,23 @@ function statesBetween(transitions, from, to) {
     return ways.get(to) ?? [];
 }
 
+;// CONCATENATED MODULE: ./build/install/reports/recovered-run.js
+/** One sentence: how an interrupted deployment was found, and what the host runs since its recovery. */
+function describeRecovered({ slug, version, outcome, running_version: running }) {
+    const what = `The interrupted deployment of ${[slug, version].filter(known => known !== null).join(' ')}`;
+    return `${what} was recovered: ${ENDS[outcome](running)}.`;
+}
+const ENDS = {
+    success: running => `it had been completed, and ${runs(running)}`,
+    failed: running => `it had changed no file, and ${runs(running, ' still')}`,
+    rolled_back: running => `it was rolled back${running === null ? `, and ${runs(running)}` : ` to ${running}`}`,
+    interrupted: () => 'how it ended is not known, so check this host',
+    inconsistent: () => 'it was rolled back, but not all files are as before, so check this host',
+};
+function runs(version, still = '') {
+    return version === null ? 'no version is known to run' : `${version}${still} runs`;
+}
+
 ;// CONCATENATED MODULE: ./build/install/transaction/record.js
 
 /** `onFacts` gets each fact as soon as it is known, except the names of the host's own files. */
@@ -25174,6 +25498,7 @@ function definedOnly(facts) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery.js
+
 
 
 
@@ -25291,14 +25616,16 @@ function isReportedAlike(end, known) {
     return reportStatusOf(end.outcome) === reportStatusOf(known.outcome);
 }
 /** One sentence. Of a run that has reported its end itself, only what is wrong. */
-function logRecovered({ log }, report, known) {
+function logRecovered({ log, onRecovered }, report, known) {
     const unhealthy = restoredUnhealthy(report);
     if (unhealthy !== undefined)
         log.error(unhealthy);
     else if (known !== undefined)
         log.info(`The deployment ${report.deployment_id} of ${report.slug} is cleaned up now.`);
     else
-        log.notice(`An interrupted deployment of ${report.slug} was recovered: ${report.outcome}.`);
+        log.notice(describeRecovered(report));
+    if (known === undefined)
+        onRecovered?.(unhealthy ?? describeRecovered(report));
 }
 /** The run died before its commit, or could not roll back. What it noted itself after its rollback is the truth. */
 async function endRolledBack(host, run) {
@@ -25670,6 +25997,7 @@ async function recoverBeforeRefusal(host, end) {
 
 
 
+
 /**
  * Runs a deployment on its host: lock, recovery of what a dead run left, the contract's flow, commit or rollback,
  * reports. However it ends, the host runs exactly the old version or exactly the new one, or the outcome says
@@ -25749,6 +26077,7 @@ async function commit(deployment, session, installation) {
     await hearSignals();
     deployment.tools.signal.throwIfAborted();
     await session.transaction.commit(installation);
+    announceRemoved(deployment, installation.removed);
     const settled = await cleanUp(deployment, session, installation);
     const { changed } = session.transaction;
     return { end: buildEnd(deployment.tools.now(), { outcome: 'success', changed }), error: undefined, settled };
@@ -25893,127 +26222,6 @@ function factVariables(facts) {
         DEPLOYMENT_PREVIOUS_VERSION: facts.previous_version ?? '',
         DEPLOYMENT_HOST_ID: facts.host_id,
     };
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/move-to-snapshot.js
-
-
-
-
-
-
-/**
- * Moves what is installed at a place to the snapshots, under the next number and its version. Throws DeploymentError
- * `unsafe_host` when it cannot be moved any more.
- */
-async function moveToSnapshot({ deployment, transaction }, place, version) {
-    const { layout } = deployment;
-    requireSwitchable(deployment, place);
-    const folder = snapshotsPath(layout, place);
-    const name = nextSnapshotName(folder, version);
-    // Only ours, and nothing while they are empty: these need no journal.
-    await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)(folder));
-    await makePrivateDirectories(folder);
-    const [from, path] = [installPath(layout, place), (0,external_node_path_namespaceObject.join)(folder, name)];
-    await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, path) });
-    const drift = await deployment.drift.of(place);
-    if (isModified(drift))
-        deployment.tools.log.notice(`${from}, which was changed on this host, is now ${path}.`);
-    return { name, path };
-}
-
-;// CONCATENATED MODULE: ./build/install/host/modified-tree.js
-
-
-
-
-
-
-/** What may be read of a tree, to which a service may have added any number of bytes and files. */
-const modified_tree_MAX_BYTES = 256 * 1024 * 1024;
-/** What each file that is not recorded counts at least. */
-const BYTES_PER_FILE = 1024;
-/** As many as an archive may need. */
-const MAX_LINKS = 40;
-/**
- * The items of a tree as it is now, in order, without keep-paths and unrecorded bytecode caches. Reads only the files
- * that are not as they were recorded; undefined where these are too many bytes. Follows no symlink: one counts with the bytes of the file that it leads to inside the tree, if there is one.
- * Throws what reading the record throws, the system's error, and the signal's reason once it is aborted.
- */
-async function describeTree({ root, keepPaths }, record, signal) {
-    let room = modified_tree_MAX_BYTES;
-    const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), []];
-    for (const { recorded, found } of pairUp(record, scanTree(root, isBelow(keepPaths)))) {
-        if (slice.isOver())
-            await slice.giveBack();
-        if (found === undefined || (recorded === undefined && isCache(found.path)))
-            continue;
-        const known = knownDigest(recorded, found);
-        const size = isFile(found) && known === undefined ? Number(found.content) : 0;
-        room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size;
-        if (room < 0)
-            return undefined;
-        const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined;
-        items.push({ ...found, sha256 });
-    }
-    return withLinkedDigests(items);
-}
-function isFile({ kind }) {
-    return kind !== 'link' && kind !== 'other';
-}
-function knownDigest(recorded, { content, stamp }) {
-    return recorded?.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined;
-}
-function withLinkedDigests(items) {
-    const byPath = new Map(items.map(item => [item.path, item]));
-    return items.map(item => (item.kind === 'link' ? { ...item, sha256: digestBehind(item, byPath) } : item));
-}
-function digestBehind(link, byPath) {
-    let item = link;
-    for (let links = 0; item?.kind === 'link' && links < MAX_LINKS; links++)
-        item = byPath.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(item.path), item.content));
-    return item?.sha256;
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/replaced-tree.js
-
-
-
-
-
-
-
-
-/**
- * Notes, before an installed tree is moved away, how it differs from what was installed, for a rollback. Where it
- * differs, records it as it is, and returns its identity: no tree digest where it is no directory, cannot be read or has
- * too many new bytes (the two latter with a warning).
- * Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
- */
-async function noteReplaced({ deployment, stagingFolder }, { shelf, id }) {
-    const { layout, request, tools } = deployment;
-    const place = { shelf, id };
-    const drift = await deployment.drift.of(place);
-    const root = installPath(layout, place);
-    if (drift !== undefined)
-        await noteDrift(stagingFolder, { ...place, root }, drift);
-    if (!isModified(drift) || !pathExistsSync(root))
-        return undefined;
-    if (drift.instead !== undefined)
-        return { tree_digest: null };
-    try {
-        const identity = findInstalled(readInstalled(layout), place);
-        const record = (identity && readTreeRecord(layout, identity)) ?? [];
-        const items = await describeTree({ root, keepPaths: request.keepPaths }, record, tools.signal);
-        if (items !== undefined)
-            return await writeTreeRecord(layout, items, tools.signal);
-        tools.log.warning(`${placeName(place)} is kept without a record of its files: more was added than is read.`);
-    }
-    catch (error) {
-        tools.signal.throwIfAborted();
-        tools.log.warning(`${placeName(place)} is kept without a record of its files. ${toDeployError(error).message}`);
-    }
-    return { tree_digest: null };
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/install-part.js
@@ -26447,181 +26655,6 @@ function requireEntry(entry, name) {
     return entry;
 }
 
-;// CONCATENATED MODULE: ./build/core/plan/duration.js
-
-const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
-const DURATION_FORM = /^(\d{1,6})([smh])$/;
-/** A length of time as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of them. */
-function durationSchema(min, max) {
-    const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
-    return union([schemas_number(), pipe(schemas_string().check(_regex(DURATION_FORM)), transform(secondsOf))], { error })
-        .check(refine(seconds => Number.isInteger(seconds) && seconds >= min && seconds <= max, { error }));
-}
-function secondsOf(text) {
-    const [, count, unit] = DURATION_FORM.exec(text) ?? [];
-    return Number(count) * SECONDS_PER_UNIT[unit];
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/plan-step.js
-
-
-
-
-const MAX_HEALTHCHECK_SECONDS = 600;
-const DEFAULT_HEALTHCHECK_SECONDS = 30;
-const MAX_HEALTHCHECK_RETRIES = 20;
-const MAX_NOTIFY_MESSAGE_CHARS = 500;
-/** Everything that a plan can ask for. No action runs a command of the plan's. */
-const ACTIONS = [
-    'prepare',
-    'download',
-    'extract',
-    'rollback',
-    'provision',
-    'install_plugin',
-    'install_extension',
-    'configure_plugin',
-    'write_env',
-    'start',
-    'stop',
-    'restart',
-    'healthcheck',
-    'notify',
-];
-/** Its first component may also be a project archive's own name for its directory of plugins. */
-const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
-const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
-    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
-}));
-const messageSchema = schemas_string()
-    .check(_maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }), _regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }));
-const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` };
-const stepKeys = {
-    id: stepIdSchema,
-    depends_on: schemas_default(array(stepIdSchema), []),
-    snapshot: schemas_default(schemas_boolean(), false),
-};
-/** The keys of every step. */
-const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
-/** The form of a step, by its action; unknown actions and keys are refused. */
-const stepSchema = discriminatedUnion('action', [
-    strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract', 'rollback']) }),
-    strictObject({
-        ...stepKeys,
-        action: literal(['provision', 'install_plugin', 'configure_plugin']),
-        plugin: idSchema,
-    }),
-    strictObject({ ...stepKeys, action: literal('install_extension'), extension: idSchema }),
-    strictObject({ ...stepKeys, action: literal('write_env'), plugin: idSchema, from: templatePathSchema }),
-    strictObject({ ...stepKeys, action: literal(['start', 'stop', 'restart']), plugin: exactOptional(idSchema) }),
-    strictObject({
-        ...stepKeys,
-        action: literal('healthcheck'),
-        plugin: exactOptional(idSchema),
-        timeout: schemas_default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
-        retries: schemas_default(schemas_int(retriesError).check(_gte(0, retriesError), _lte(MAX_HEALTHCHECK_RETRIES, retriesError)), 0),
-    }),
-    strictObject({
-        ...stepKeys,
-        action: literal('notify'),
-        event: stepIdSchema,
-        message: exactOptional(messageSchema),
-    }),
-]);
-/** The keys that a step with `action` accepts; those of every step where the action is unknown. */
-function keysOfStep(action) {
-    const shapes = stepSchema.def.options.map(option => option.shape);
-    const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
-    return Object.keys(shape ?? { ...stepKeys, action });
-}
-/** The step as the rest of the program knows it. */
-function buildStep(written, position) {
-    const { depends_on: dependsOn, ...rest } = written;
-    if (rest.action !== 'healthcheck')
-        return { ...rest, dependsOn, ...position };
-    const { timeout: timeoutSeconds, ...check } = rest;
-    return { ...check, timeoutSeconds, dependsOn, ...position };
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/remove-part.js
-
-
-
-
-
-
-
-
-
-
-/**
- * Removes a part that the new version does not contain: stops its service, where one runs and no remaining part shares
- * it, and moves its tree to the snapshots. Does nothing where the tree is gone already. Throws DeploymentError
- * `step_failed`, `unsafe_host` or `step_timed_out` when the service cannot be stopped, its state is unknown, or a kept path could not
- * be restored.
- */
-async function removePart(context, part) {
-    const { layout, request, tools } = context.deployment;
-    const { installed } = part;
-    const path = installPath(layout, part);
-    if (!pathExistsSync(path)) {
-        tools.log.info(`${path} is gone already: only its record is removed.`);
-        return 'unchanged';
-    }
-    // Refuse what could not be restored before anything is touched.
-    findMovablePaths({ root: path, keepPaths: request.keepPaths });
-    requireSwitchable(context.deployment, part);
-    const modified = await noteReplaced(context, part);
-    await stopService(context, part);
-    const snapshot = await moveToSnapshot(context, part, installed.version);
-    context.results.set(placeName(part), { snapshot: snapshot.name, modified });
-    tools.log.notice(`${path} (${installed.version}) was removed, because this version does not contain it.`);
-    const settings = settingsPath(layout, part);
-    if (pathExistsSync(settings))
-        tools.log.notice(`${settings} is yours and stays: remove it when nothing needs it.`);
-    return 'done';
-}
-async function stopService(context, part) {
-    const { hostConfig } = context.order;
-    const { log, signal } = context.deployment.tools;
-    const service = hostConfig && serviceOf(hostConfig, part.id);
-    if (hostConfig === undefined || service === undefined) {
-        log.notice(`The host config names no supervisor, so ${placeName(part)} was not stopped: check whether it runs.`);
-        return;
-    }
-    const { up, known, missing } = await readServiceState(service, { signal });
-    if (missing || (known && !up))
-        return log.info(`${describeService(service)} does not run.`);
-    if (isShared(context, hostConfig, service)) {
-        log.notice(`${describeService(service)} of ${placeName(part)} is not stopped: a remaining part uses it too.`);
-        return;
-    }
-    log.info(`stop ${describeService(service)}`);
-    await context.transaction.noteHealthchecks([restoredCheck(hostConfig, service, part)]);
-    await context.transaction.supervise(service, 'stop', signal);
-}
-/** Whether the service runs a part that stays on this host, or the whole project. */
-function isShared({ deployment, order }, config, service) {
-    const leaving = new Set(order.removals.map(placeName));
-    const rows = readInstalled(deployment.layout);
-    const staying = rows.filter(row => !leaving.has(placeName(placeOf(row))));
-    const ids = [...staying, ...order.parts].map(({ id }) => id);
-    const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)]);
-    return inUse.some(other => other !== undefined && remove_part_keyOf(other) === remove_part_keyOf(service));
-}
-/** The same for every spelling of one service: systemd reads a name without a suffix as a service. */
-function remove_part_keyOf(service) {
-    const { supervisor } = service;
-    const isShort = supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit);
-    return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service);
-}
-/** The plan of the new version has no check of a part that it does not contain. */
-function restoredCheck(config, service, { id, installed }) {
-    const check = config.plugins.get(id)?.healthcheck ?? null;
-    const timeout = DEFAULT_HEALTHCHECK_SECONDS + (check?.stableForSeconds ?? 0);
-    return { id, service, check, timeout_seconds: timeout, retries: 0, previous_version: installed.version };
-}
-
 ;// CONCATENATED MODULE: ./build/install/steps/run-steps.js
 
 
@@ -26783,7 +26816,7 @@ function runningIn({ current, history }, version) {
     return isSwitching ? null : version.before;
 }
 /** The host below a project root. */
-function hostOf({ log, secrets, runner, flows, deploymentId, grace }, { projectRoot, allowSharedRoot, sender, keepReports }) {
+function hostOf({ log, secrets, runner, flows, deploymentId, grace, observer }, { projectRoot, allowSharedRoot, sender, keepReports }) {
     return {
         layout: layoutOf(projectRoot),
         allowSharedRoot,
@@ -26796,6 +26829,7 @@ function hostOf({ log, secrets, runner, flows, deploymentId, grace }, { projectR
         runUrl: runner.workflow.url,
         flows,
         runId: deploymentId,
+        onRecovered: observer?.onRecovered,
     };
 }
 
@@ -33312,10 +33346,11 @@ const MAX_LISTED_PROBLEMS = 30;
 const MAX_LISTED_SNAPSHOTS = 20;
 /** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
 function buildDeploySummary(summary) {
-    const { report, reportPath, plannedSteps, error } = summary;
+    const { report, reportPath, plannedSteps, error, recovered } = summary;
     const blocks = [
         `### ${headline(summary)}`,
         ...alarm(report),
+        ...(recovered === undefined ? [] : [cell(recovered)]),
         table(['', ''], facts(report, reportPath)),
         ...deploy_summary_failure(report, error),
         ...problemList(error),
@@ -33725,6 +33760,8 @@ class ActionStep {
     #cancel = listenForCancel();
     /** What its outputs say if it is killed; undefined before the host is locked. */
     #known;
+    /** What this run has recovered, in one sentence. */
+    #recovered;
     constructor(inputs, flows, outputsOf) {
         const keeper = createSecretKeeper(inputs);
         this.#log = createRunnerLog(keeper.redact);
@@ -33751,6 +33788,9 @@ class ActionStep {
                 },
                 onProgress: report => note({ report }),
                 onEnded: ended => this.#noteOnceCancelled(ended),
+                onRecovered: sentence => {
+                    this.#recovered = sentence;
+                },
             },
             grace: startGrace(signal),
             flows,
@@ -33829,7 +33869,7 @@ class ActionStep {
         if (ended.handover !== undefined)
             this.#files.saveState(HANDOVER_STATE, ended.handover);
         this.#note(ended);
-        this.#files.setSummary(buildDeploySummary(ended));
+        this.#files.setSummary(buildDeploySummary({ ...ended, recovered: this.#recovered }));
     }
     #note(result) {
         this.#known = result;

@@ -54,6 +54,8 @@ export class ActionStep {
   readonly #cancel = listenForCancel()
   /** What its outputs say if it is killed; undefined before the host is locked. */
   #known: KnownResult | undefined
+  /** What this run has recovered, in one sentence. */
+  #recovered: string | undefined
 
   constructor(inputs: StepInputs<unknown>, flows: Flows, outputsOf: OutputsOf) {
     const keeper = createSecretKeeper(inputs)
@@ -82,6 +84,9 @@ export class ActionStep {
         },
         onProgress: report => note({ report }),
         onEnded: ended => this.#noteOnceCancelled(ended),
+        onRecovered: sentence => {
+          this.#recovered = sentence
+        },
       },
       grace: startGrace(signal),
       flows,
@@ -159,7 +164,7 @@ export class ActionStep {
   #noteEnded(ended: EndedDeployment): void {
     if (ended.handover !== undefined) this.#files.saveState(HANDOVER_STATE, ended.handover)
     this.#note(ended)
-    this.#files.setSummary(buildDeploySummary(ended))
+    this.#files.setSummary(buildDeploySummary({ ...ended, recovered: this.#recovered }))
   }
 
   #note(result: KnownResult): void {

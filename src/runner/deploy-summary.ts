@@ -15,6 +15,8 @@ export interface SummaryFacts {
   plannedSteps: readonly PlannedStep[]
   /** What failed, as it was thrown. */
   error?: DeployError | undefined
+  /** What the run has recovered before, in one sentence. */
+  recovered?: string | undefined
 }
 
 /** There are fewer annotations; the log has all of them. */
@@ -23,10 +25,11 @@ const MAX_LISTED_SNAPSHOTS = 20
 
 /** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
 export function buildDeploySummary(summary: SummaryFacts): string {
-  const { report, reportPath, plannedSteps, error } = summary
+  const { report, reportPath, plannedSteps, error, recovered } = summary
   const blocks = [
     `### ${headline(summary)}`,
     ...alarm(report),
+    ...(recovered === undefined ? [] : [cell(recovered)]),
     table(['', ''], facts(report, reportPath)),
     ...failure(report, error),
     ...problemList(error),

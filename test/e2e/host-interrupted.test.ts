@@ -15,6 +15,8 @@ beforeEach(async () => {
 })
 afterEach(() => stage.close())
 
+const RECOVERED = /The interrupted deployment of greeter 2\.0\.0 was recovered: it was rolled back to 1\.0\.0\./
+
 describe('a run that is killed', () => {
   /** The program's first call kills its caller. */
   const KILL_ONCE = 'if [ ! -e killed ]; then touch killed; kill -9 $PPID; exit 1; fi'
@@ -24,8 +26,14 @@ describe('a run that is killed', () => {
     'by a health check': () => void stage.standIns.add('check', `${KILL_ONCE}; if ${IS_NEW}; then exit 1; fi`),
   }
   const recoveries: Record<string, (state: Record<string, string>) => Promise<unknown>> = {
-    'its post step': state => stage.deployHere({}, { phase: 'post', state }),
-    'the next run of any version': () => stage.deployHere({ version: '7.0.0' }),
+    'its post step': async state => {
+      assert.match((await stage.deployHere({}, { phase: 'post', state })).log, RECOVERED)
+    },
+    'the next run of any version, whose summary says so,': async () => {
+      const { log, summary } = await stage.deployHere({ version: '7.0.0' })
+      assert.match(log, RECOVERED)
+      assert.match(summary, RECOVERED)
+    },
   }
   for (const [death, arrange] of Object.entries(deaths)) {
     for (const [who, recover] of Object.entries(recoveries)) {

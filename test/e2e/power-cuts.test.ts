@@ -121,7 +121,7 @@ async function record(
       logged.mark(BEGINNING)
       const { outputs, log } = hosts.interrupt ? await host.post(inputs, run) : await host.deploy(inputs, run)
       logged.mark(END)
-      if (hosts.interrupt) assert.match(log, /was recovered: rolled_back/)
+      if (hosts.interrupt) assert.match(log, /was recovered: it was rolled back to /)
       else assert.equal(outputs['outcome'], hosts.outcome, log)
     }
     await (hasNeighbour ? nextToNeighbour(logged.mounted, act) : act())

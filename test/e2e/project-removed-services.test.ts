@@ -127,6 +127,13 @@ describe('a removal that is rolled back', () => {
     assert.deepEqual([rollback?.verified, rollback?.healthy, rollback?.problems], [true, true, []])
   })
 
+  it('is not said to be removed', async () => {
+    const { log } = await assertRolledBack(() => update(FAILING, SYSTEMD))
+    assert.doesNotMatch(log, /was removed, because/)
+    standIns.add('make-db', '')
+    assert.match((await deployWith(SYSTEMD)).log, /::notice.*extensions\/mailer \(1\.0\.0\) was removed, because/)
+  })
+
   it("runs this host's own health check too", async () => {
     standIns.add('check', 'echo looked >> looks')
     const checked = `${PROVISIONED}plugins: {mailer: {unit: mailer.service, healthcheck: {command: [check]}}}\n`

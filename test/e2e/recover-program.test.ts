@@ -214,6 +214,6 @@ describe('recover.js on a host of a project', () => {
     const { status, stdout, stderr } = runRecover(['--project-root', project.root])
     assert.deepEqual([status, stderr], [0, ''], stdout)
     assert.deepEqual(listHost(project.root), before)
-    assert.match(stdout, /An interrupted deployment of shop was recovered: rolled_back\./)
+    assert.match(stdout, /The interrupted deployment of shop 2\.0\.0 was recovered: it was rolled back to 1\.0\.0\./)
   })
 })

@@ -31,6 +31,8 @@ export interface RunObserver {
   onProgress(interrupted: LocalReport): void
   /** The run has ended, and the host says so; the hub does not have its report yet, which may take longer. */
   onEnded(ended: EndedDeployment): void
+  /** An earlier deployment, which was cut off, has been recovered: one sentence. */
+  onRecovered?(sentence: string): void
 }
 
 export interface EndedDeployment extends ClosedDeployment {
@@ -127,9 +129,11 @@ export interface HostAddress extends Pick<HostRequest, 'projectRoot' | 'allowSha
   readonly keepReports?: number | undefined
 }
 
+type HostTools = Omit<DeploymentTools, 'wires' | 'observer' | 'signal' | 'now'> & { observer?: RunObserver }
+
 /** The host below a project root. */
 export function hostOf(
-  { log, secrets, runner, flows, deploymentId, grace }: Omit<DeploymentTools, 'wires' | 'observer' | 'signal' | 'now'>,
+  { log, secrets, runner, flows, deploymentId, grace, observer }: HostTools,
   { projectRoot, allowSharedRoot, sender, keepReports }: HostAddress,
 ): Host {
   return {
@@ -144,5 +148,6 @@ export function hostOf(
     runUrl: runner.workflow.url,
     flows,
     runId: deploymentId,
+    onRecovered: observer?.onRecovered,
   }
 }

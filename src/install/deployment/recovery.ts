@@ -14,6 +14,7 @@ import { type Layout, stagingPath } from '../host/layout.ts'
 import { type ClosedDeployment, closeDeployment } from '../reports/close.ts'
 import type { Host } from '../reports/host.ts'
 import type { LocalReport } from '../reports/local-report.ts'
+import { describeRecovered } from '../reports/recovered-run.ts'
 import { restoredUnhealthy } from '../reports/restored-health.ts'
 import { placesIn } from '../transaction/change.ts'
 import { buildEnd, type DeploymentEnd, type RollbackFacts } from '../transaction/end.ts'
@@ -151,11 +152,12 @@ function isReportedAlike(end: DeploymentEnd, known: DeploymentEnd): boolean {
 }
 
 /** One sentence. Of a run that has reported its end itself, only what is wrong. */
-function logRecovered({ log }: Host, report: LocalReport, known: DeploymentEnd | undefined): void {
+function logRecovered({ log, onRecovered }: Host, report: LocalReport, known: DeploymentEnd | undefined): void {
   const unhealthy = restoredUnhealthy(report)
   if (unhealthy !== undefined) log.error(unhealthy)
   else if (known !== undefined) log.info(`The deployment ${report.deployment_id} of ${report.slug} is cleaned up now.`)
-  else log.notice(`An interrupted deployment of ${report.slug} was recovered: ${report.outcome}.`)
+  else log.notice(describeRecovered(report))
+  if (known === undefined) onRecovered?.(unhealthy ?? describeRecovered(report))
 }
 
 /** The run died before its commit, or could not roll back. What it noted itself after its rollback is the truth. */

@@ -8,6 +8,7 @@ import { prepareHost } from '../host/readiness.ts'
 import { UntouchableHostError } from '../host/untouchable-host.ts'
 import { closeDeployment, closeUntouched } from '../reports/close.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
+import { announceRemoved } from '../steps/remove-part.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
 import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import { rollBack } from '../transaction/rollback.ts'
@@ -137,6 +138,7 @@ async function commit(
   await hearSignals()
   deployment.tools.signal.throwIfAborted()
   await session.transaction.commit(installation)
+  announceRemoved(deployment, installation.removed)
   const settled = await cleanUp(deployment, session, installation)
   const { changed } = session.transaction
   return { end: buildEnd(deployment.tools.now(), { outcome: 'success', changed }), error: undefined, settled }

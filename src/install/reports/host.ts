@@ -28,4 +28,6 @@ export interface Host extends HostAccess {
   readonly runId: string
   /** Of a recovery that other services of this host wait for. */
   readonly onFilesRestored?: FilesRestored
+  /** Hears in one sentence what was recovered. */
+  readonly onRecovered?: ((sentence: string) => void) | undefined
 }

@@ -1,13 +1,14 @@
 import type { HostConfig } from '../../core/plan/host-config.ts'
 import { DEFAULT_HEALTHCHECK_SECONDS } from '../../core/plan/plan-step.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import { placeOf, readInstalled } from '../host/installed.ts'
+import { placeOf, type RemovedRow, readInstalled } from '../host/installed.ts'
 import { findMovablePaths } from '../host/keep-paths.ts'
 import { installPath, placeName, settingsPath } from '../host/layout.ts'
 import { requireSwitchable } from '../host/switchable.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
 import { describeService, projectServiceOf, type Service, serviceOf } from '../services/service.ts'
 import { readServiceState } from '../services/supervise.ts'
+import type { Deployment } from '../transaction/context.ts'
 import { moveToSnapshot } from './move-to-snapshot.ts'
 import type { InstalledPart } from './part.ts'
 import { noteReplaced } from './replaced-tree.ts'
@@ -35,10 +36,23 @@ export async function removePart(context: StepContext, part: InstalledPart): Pro
   await stopService(context, part)
   const snapshot = await moveToSnapshot(context, part, installed.version)
   context.results.set(placeName(part), { snapshot: snapshot.name, modified })
-  tools.log.notice(`${path} (${installed.version}) was removed, because this version does not contain it.`)
-  const settings = settingsPath(layout, part)
-  if (pathExistsSync(settings)) tools.log.notice(`${settings} is yours and stays: remove it when nothing needs it.`)
   return 'done'
+}
+
+/** Once it is committed: a rollback would have brought them back. */
+export function announceRemoved({ layout, tools, record }: Deployment, removed: readonly RemovedRow[]): void {
+  const done = new Set(
+    record.steps.flatMap(({ id, action, status }) => (action === 'remove' && status === 'done' ? [id] : [])),
+  )
+  for (const row of removed) {
+    const place = placeOf(row)
+    if (!done.has(placeName(place))) continue
+    const version = row.snapshots.at(-1)?.version ?? 'of an unknown version'
+    const path = installPath(layout, place)
+    tools.log.notice(`${path} (${version}) was removed, because this version does not contain it.`)
+    const settings = settingsPath(layout, place)
+    if (pathExistsSync(settings)) tools.log.notice(`${settings} is yours and stays: remove it when nothing needs it.`)
+  }
 }
 
 async function stopService(context: StepContext, part: InstalledPart): Promise<void> {

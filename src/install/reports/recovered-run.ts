@@ -1,0 +1,20 @@
+import type { Outcome } from '../../core/outcome.ts'
+import type { LocalReport } from './local-report.ts'
+
+/** One sentence: how an interrupted deployment was found, and what the host runs since its recovery. */
+export function describeRecovered({ slug, version, outcome, running_version: running }: LocalReport): string {
+  const what = `The interrupted deployment of ${[slug, version].filter(known => known !== null).join(' ')}`
+  return `${what} was recovered: ${ENDS[outcome](running)}.`
+}
+
+const ENDS: Record<Outcome, (running: string | null) => string> = {
+  success: running => `it had been completed, and ${runs(running)}`,
+  failed: running => `it had changed no file, and ${runs(running, ' still')}`,
+  rolled_back: running => `it was rolled back${running === null ? `, and ${runs(running)}` : ` to ${running}`}`,
+  interrupted: () => 'how it ended is not known, so check this host',
+  inconsistent: () => 'it was rolled back, but not all files are as before, so check this host',
+}
+
+function runs(version: string | null, still = ''): string {
+  return version === null ? 'no version is known to run' : `${version}${still} runs`
+}

@@ -1,0 +1,19 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { describeRecovered } from '../../../src/install/reports/recovered-run.ts'
+import { reportOf } from '../prepared-host.ts'
+
+describe('describeRecovered', () => {
+  const sentences = [
+    ['failed', '1.0.0', 'it had changed no file, and 1.0.0 still runs.'],
+    ['failed', null, 'it had changed no file, and no version is known to run.'],
+    ['rolled_back', '1.0.0', 'it was rolled back to 1.0.0.'],
+    ['rolled_back', null, 'it was rolled back, and no version is known to run.'],
+    ['success', '2.0.0', 'it had been completed, and 2.0.0 runs.'],
+  ] as const
+  for (const [outcome, running_version, end] of sentences)
+    it(`does not call a recovery failed whose deployment ended as ${outcome}, with ${running_version} installed`, () => {
+      const sentence = describeRecovered(reportOf({ outcome, running_version, version: '2.0.0' }))
+      assert.equal(sentence, `The interrupted deployment of greeter 2.0.0 was recovered: ${end}`)
+    })
+})
