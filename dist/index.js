@@ -33469,7 +33469,7 @@ function rollback(report) {
     const back = verified === false ? 'the old files are back, but not all are as before' : 'the files are as before';
     const result = restored ? back : 'not every change of files could be undone';
     const check = verified === true ? ', and match their record' : '';
-    const health = healthy === true ? ' The old version runs and is healthy.' : '';
+    const health = healthy === true ? ' The old version passes the health checks of this plan; no other service was checked.' : '';
     // The alarm names them.
     const problems = healthy === false ? [] : rollbackProblems(report);
     return [[`Rollback: ${result}${check}.${health}`, ...problems.map(found => `- ${cell(found)}`)].join('\n')];

@@ -58,7 +58,7 @@ describe('a new version that does not become healthy', () => {
     for (const text of [report.error?.message, log, acceptedReports(stage).at(-1)?.error_message])
       assert.match(text ?? '', /still broken/)
     assert.match(summary, /still broken/)
-    assert.match(summary, /The old version runs and is healthy/)
+    assert.match(summary, /The old version passes the health checks of this plan/)
   })
 
   it('gets as many attempts as the plan says', async () => {

@@ -108,7 +108,7 @@ describe('buildDeploySummary', () => {
   })
 
   for (const [healthy, sentence] of [
-    [true, /The old version runs and is healthy\.\n- it answers 500$/m],
+    [true, /The old version passes the health checks of this plan; no other service was checked\.\n- it answers 500$/m],
     [false, /^### .*\n\n> \[!CAUTION\]\n> \*\*.*1\.0\.0, which is installed again, is not healthy.*it answers 500/],
     [null, /^Rollback: the files are as before, and match their record\.\n- it answers 500$/m],
   ] as const) {
