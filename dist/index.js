@@ -36991,6 +36991,8 @@ function requireDirectory(path) {
 
 
 
+
+
 const EXIT = { inconsistent: 1, usage: 2, locked: 75 };
 /** How long a supervisor may need to come up at boot. */
 const SUPERVISOR_TIMEOUT_MS = 60_000;
@@ -37008,6 +37010,8 @@ async function recover_recover() {
         process.exitCode = await recoverRoot(command, log);
     }
     catch (error) {
+        if (error instanceof UntouchableHostError && !hasJournal(command))
+            return await leaveAlone(error, log);
         const known = isSystemError(error) ? toHostError(error, `recovering ${command.projectRoot}`) : toDeployError(error);
         process.stderr.write(`Error: ${known.message}\n`);
         process.exitCode = known.code === 'locked' ? EXIT.locked : EXIT.inconsistent;
@@ -37038,10 +37042,22 @@ async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }, log)
     if (rollback?.healthy !== false)
         for (const problem of rollback?.problems ?? [])
             log.warning(problem);
+    // The files are as they were, so the services may start, whatever the record says.
+    if (recovered === undefined)
+        await notifyReady();
     requireReadableRecord(host);
     if (recovered === undefined)
         sayNothingToRecover(host);
     return recovered?.report.outcome === 'inconsistent' ? EXIT.inconsistent : 0;
+}
+function hasJournal({ projectRoot }) {
+    return pathExistsSync(layoutOf(projectRoot).journal);
+}
+/** Nobody needs to trust a host to see that nothing is to be recovered there. */
+async function leaveAlone({ message }, log) {
+    log.warning(`Nothing to recover, but no deployment would trust this host. ${message}`);
+    process.exitCode = 0;
+    await notifyReady();
 }
 /** As the next deployment would. Throws DeploymentError `inconsistent` or `host_not_writable`. */
 function requireReadableRecord({ layout }) {

@@ -9,7 +9,9 @@ import { endlessGrace } from '../install/files/grace.ts'
 import { isSystemError, toHostError } from '../install/files/system-errors.ts'
 import { pathExistsSync } from '../install/files/tree-walk.ts'
 import { readHostRecord } from '../install/host/installed.ts'
+import { layoutOf } from '../install/host/layout.ts'
 import { requireOwnKinds } from '../install/host/own-kinds.ts'
+import { UntouchableHostError } from '../install/host/untouchable-host.ts'
 import type { Host } from '../install/reports/host.ts'
 import { isOwnUnitStarting, notifyReady } from '../install/services/own-unit.ts'
 import type { ServiceChange } from '../install/services/service-changes.ts'
@@ -35,6 +37,7 @@ export async function recover(): Promise<void> {
   try {
     process.exitCode = await recoverRoot(command, log)
   } catch (error) {
+    if (error instanceof UntouchableHostError && !hasJournal(command)) return await leaveAlone(error, log)
     const known = isSystemError(error) ? toHostError(error, `recovering ${command.projectRoot}`) : toDeployError(error)
     process.stderr.write(`Error: ${known.message}\n`)
     process.exitCode = known.code === 'locked' ? EXIT.locked : EXIT.inconsistent
@@ -62,9 +65,22 @@ async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }: Reco
   const rollback = recovered?.report.rollback
   // Those of an unhealthy version are in the sentence about it.
   if (rollback?.healthy !== false) for (const problem of rollback?.problems ?? []) log.warning(problem)
+  // The files are as they were, so the services may start, whatever the record says.
+  if (recovered === undefined) await notifyReady()
   requireReadableRecord(host)
   if (recovered === undefined) sayNothingToRecover(host)
   return recovered?.report.outcome === 'inconsistent' ? EXIT.inconsistent : 0
+}
+
+function hasJournal({ projectRoot }: RecoverCommand): boolean {
+  return pathExistsSync(layoutOf(projectRoot).journal)
+}
+
+/** Nobody needs to trust a host to see that nothing is to be recovered there. */
+async function leaveAlone({ message }: UntouchableHostError, log: Log): Promise<void> {
+  log.warning(`Nothing to recover, but no deployment would trust this host. ${message}`)
+  process.exitCode = 0
+  await notifyReady()
 }
 
 /** As the next deployment would. Throws DeploymentError `inconsistent` or `host_not_writable`. */
