@@ -18708,6 +18708,15 @@ async function compareInstalled(folder, tree, { signal, byContent = false }) {
         return undefined;
     }
 }
+/** Looks up single paths of an installed tree's record, which is opened at the first; throws as `openTreeRecord` does. */
+function findRecordedIn(layout, tree) {
+    let find;
+    return path => {
+        const identity = find ? undefined : findInstalled(readInstalled(layout), tree);
+        find ??= (identity && openTreeRecord(layout, identity)) ?? (() => undefined);
+        return find(path);
+    };
+}
 function* withoutStamps(record) {
     for (const item of record)
         yield { ...item, stamp: undefined };
@@ -22296,6 +22305,7 @@ async function moveToSnapshot({ deployment, transaction }, place, version) {
 
 
 const drift_note_schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
+const NOTHING = { path: '', kind: 'none', content: '', stamp: '' };
 /** Where it is noted how an installed tree differed: in the staging folder of the deployment that replaces it. */
 function driftNotePath(stagingFolder, { shelf, id }) {
     return (0,external_node_path_namespaceObject.join)(stagingFolder, `drift-${shelf}-${id}.json`);
@@ -22324,17 +22334,30 @@ function readDriftNote(stagingFolder, place) {
         return undefined;
     }
 }
-/** The recorded paths that differ now, and did not differ, or not in this way, when the note was made. */
-async function findDamaged(note, root, now) {
-    const damaged = [];
+async function findLater(before, now) {
+    const later = { damaged: [], written: [] };
     await new TimeSlice().forEach([...now.removed, ...now.changed], path => {
-        if (note.states.get(path) !== (now.instead ?? stateOf(root, path)))
-            damaged.push(path);
+        const item = now.instead === undefined ? describeItemSync(before.root, path) : undefined;
+        const noted = before.note.states.get(path);
+        if (noted === (now.instead ?? drift_note_textOf(item)))
+            return;
+        const isWritten = isWrittenSince(noted ?? drift_note_textOf(before.recorded(path)), item, before.isAfterCrash);
+        later[isWritten ? 'written' : 'damaged'].push(path);
     });
-    return damaged;
+    return later;
+}
+/** Every write changes the stamp, whatever the clock says. */
+function isWrittenSince(before, item, isAfterCrash) {
+    if (item === undefined || item.kind === 'link' || item.kind === 'other')
+        return false;
+    const [, size, ...stamp] = before.split('\t');
+    const isLost = isAfterCrash && item.content === '0' && size !== '0';
+    return !isLost && stamp.join('\t') !== item.stamp;
 }
 function stateOf(root, path) {
-    const { kind, content, stamp } = describeItemSync(root, path) ?? { kind: 'none', content: '', stamp: '' };
+    return drift_note_textOf(describeItemSync(root, path));
+}
+function drift_note_textOf({ kind, content, stamp = '' } = NOTHING) {
     return [kind, content, stamp].join('\t');
 }
 
@@ -24556,7 +24579,7 @@ async function rollBack(request) {
     }
     if (!wasChanged && request.services.length === 0)
         return { outcome: 'failed', rollback: null };
-    const { damage, verified } = await verifyRestored(request).catch(error => notVerified(request, error));
+    const { problems: differences, verified } = await verifyRestored(request).catch(error => notVerified(request, error));
     const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now';
     const { healthy, problems, ...left } = await restoreAndCheckServices(request, starts);
     return {
@@ -24565,7 +24588,7 @@ async function rollBack(request) {
             : wasChanged || request.services.some(wasDisturbed)
                 ? 'rolled_back'
                 : 'failed',
-        rollback: { restored: true, problems: [...damage, ...problems], verified, healthy },
+        rollback: { restored: true, problems: [...differences, ...problems], verified, healthy },
         ...left,
     };
 }
@@ -24601,36 +24624,45 @@ function wasDisturbed({ action, was_running: wasRunning }) {
 function leftAlone({ action, service }) {
     return `${describeService(service)} was not restored after the plan's ${action}, because the old files are not back.`;
 }
+const rollback_UNKNOWN = { verified: null, problems: [] };
 /**
- * Damaged are the recorded files of the old version that are missing or different, and became so since the deployment
- * began; a tree with earlier differences is only not verified.
+ * Damaged are recorded files of the old version that are missing or different, and became so since the deployment
+ * began, without anybody having written them; a tree with other differences is only not verified.
  */
 async function verifyRestored(request) {
     const found = await Promise.all(request.places.map(place => verifyPlace(place, request)));
     const restored = found.filter(verification => verification !== undefined);
-    const damage = restored.flatMap(verification => verification.damage);
     const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true);
-    return { damage, verified: damage.length > 0 ? false : isAll || null };
+    const isDamaged = restored.some(({ verified }) => verified === false);
+    return { verified: isDamaged ? false : isAll || null, problems: restored.flatMap(({ problems }) => problems) };
 }
 /** Where only the time for it was missing, nothing is known to be damaged. */
 function notVerified({ grace }, error) {
     if (grace.comparing.aborted)
-        return { damage: [], verified: null };
+        return rollback_UNKNOWN;
     const { message } = toDeployError(error);
-    return { damage: [`The restored files could not be compared with their record: ${message}`], verified: false };
+    return { problems: [`The restored files could not be compared with their record: ${message}`], verified: false };
 }
 /** Undefined where nothing is in the place. */
-async function verifyPlace(place, { layout, log, grace, keepPaths, stagingFolder, byContent }) {
+async function verifyPlace(place, request) {
+    const { layout, log, grace, keepPaths, byContent } = request;
     const root = installPath(layout, place);
-    const note = readDriftNote(stagingFolder, place);
+    const note = readDriftNote(request.stagingFolder, place);
     const thoroughly = { byContent, signal: grace.comparing };
     const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly));
     if (note === undefined || found === undefined)
-        return pathExistsSync(root) ? { damage: [], verified: null } : undefined;
+        return pathExistsSync(root) ? rollback_UNKNOWN : undefined;
+    const name = placeName(place);
     if (note.modified)
-        log.notice(`The files of ${placeName(place)} are not verified: some had been changed before this deployment.`);
-    const damage = (await findDamaged(note, root, found)).map(path => `${placeName(place)}/${path} is not as it was before the deployment`);
-    return { damage, verified: note.modified ? null : damage.length === 0 };
+        log.notice(`The files of ${name} are not verified: some had been changed before this deployment.`);
+    const recorded = findRecordedIn(layout, place);
+    const { damaged, written } = await findLater({ root, note, recorded, isAfterCrash: byContent }, found);
+    const problems = [
+        ...damaged.map(path => `${name}/${path} is not as it was before the deployment`),
+        ...written.map(path => `${name}/${path} was written by another process during the deployment, and was left so`),
+    ];
+    const isIntact = !note.modified && written.length === 0;
+    return { verified: damaged.length > 0 ? false : isIntact || null, problems };
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/rollback-problems.js
@@ -25653,10 +25685,15 @@ async function endRestored(host, run, known) {
     const { rollback, ...left } = await rollBack({ ...rollbackOf(host, run), places: [] });
     if (rollback === null || known.rollback === null)
         return { end: known };
-    const damage = known.rollback.verified === false ? known.rollback.problems : [];
+    const ofFiles = known.rollback.problems.filter(isOfFile);
+    const damage = known.rollback.verified === false ? known.rollback.problems : ofFiles;
     const { healthy, problems } = rollback;
     const continued = { ...known.rollback, healthy, problems: [...damage, ...problems] };
     return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left) };
+}
+/** Whether a problem of a rollback is a file, which stays one. */
+function isOfFile(problem) {
+    return /^(?:plugins|extensions)\//.test(problem);
 }
 function isLeft({ isUnfinished, unchecked }) {
     return isUnfinished === true || unchecked !== undefined;
@@ -35809,13 +35846,13 @@ function memberType(type, name) {
 
 ;// CONCATENATED MODULE: ./build/install/archive/piece-reader.js
 
-const NOTHING = Buffer.alloc(0);
+const piece_reader_NOTHING = Buffer.alloc(0);
 /**
  * Reads ranges of a stream of pieces, each range after the one before it; copies only a range that spans two pieces.
  */
 class PieceReader {
     #pieces;
-    #piece = NOTHING;
+    #piece = piece_reader_NOTHING;
     /** Position of the piece. */
     #start = 0;
     constructor(pieces) {

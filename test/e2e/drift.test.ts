@@ -36,6 +36,9 @@ function snapshotsOf(stage: AnyStage): SnapshotRow[] {
   return [...installed, ...removed].flatMap(row => row.snapshots)
 }
 
+/** Where the old version is while a deployment runs. */
+const KEPT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
+
 /** The warnings of drift. */
 function warnings({ log }: ActionResult): string[] {
   return commandsIn(log, 'warning').filter(line => line.includes('not as they were installed'))
@@ -240,10 +243,14 @@ describe('files that were changed on the host since they were installed', () => 
     assert.deepEqual([outcome, drift, rollback?.verified], ['rolled_back', DRIFT, null])
   })
 
-  it('are damage for the recovery of a killed run if they were changed after it began', async () => {
-    const { outcome, drift, rollback } = await killed(() =>
-      edit(stage, { '.hub-deploy/snapshots/plugins/greeter/1-1.0.0/src/main.py': 'changed' }),
-    )
+  it('are named by the recovery of a killed run if they were changed after it began, and are not its damage', async () => {
+    const { outcome, drift, rollback } = await killed(() => edit(stage, { [`${KEPT}/src/main.py`]: 'changed' }))
+    assert.deepEqual([outcome, drift, rollback?.verified], ['rolled_back', [], null])
+    assert.match(rollback?.problems.join() ?? '', /^plugins\/greeter\/src\/main\.py was written by another process/)
+  })
+
+  it('are damage for the recovery of a killed run if files were removed after it began', async () => {
+    const { outcome, drift, rollback } = await killed(() => rmSync(join(stage.root, KEPT, 'src/main.py')))
     assert.deepEqual([outcome, drift, rollback?.verified], ['inconsistent', [], false])
   })
 

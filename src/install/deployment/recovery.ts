@@ -185,10 +185,16 @@ async function endRolledBack(host: Host, run: DeadRun): Promise<RecoveredEnd> {
 async function endRestored(host: Host, run: DeadRun, known: DeploymentEnd): Promise<RecoveredEnd> {
   const { rollback, ...left } = await rollBack({ ...rollbackOf(host, run), places: [] })
   if (rollback === null || known.rollback === null) return { end: known }
-  const damage = known.rollback.verified === false ? known.rollback.problems : []
+  const ofFiles = known.rollback.problems.filter(isOfFile)
+  const damage = known.rollback.verified === false ? known.rollback.problems : ofFiles
   const { healthy, problems } = rollback
   const continued = { ...known.rollback, healthy, problems: [...damage, ...problems] }
   return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left) }
+}
+
+/** Whether a problem of a rollback is a file, which stays one. */
+function isOfFile(problem: string): boolean {
+  return /^(?:plugins|extensions)\//.test(problem)
 }
 
 function isLeft({ isUnfinished, unchecked }: Pick<RolledBack, 'isUnfinished' | 'unchecked'>): boolean {

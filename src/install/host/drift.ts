@@ -4,7 +4,14 @@ import { findInstalled, readInstalled } from './installed.ts'
 import type { HostTree } from './keep-paths.ts'
 import { installPath, type Layout, type Place, placeName } from './layout.ts'
 import { compareTree, type TreeDifference } from './tree-comparison.ts'
-import { type RecordedItem, readTreeRecord, recordPath, type TreeIdentity } from './tree-record.ts'
+import {
+  type FindRecorded,
+  openTreeRecord,
+  type RecordedItem,
+  readTreeRecord,
+  recordPath,
+  type TreeIdentity,
+} from './tree-record.ts'
 import { TreeRecordDamage } from './tree-record-damage.ts'
 
 /** Where the records of this host are, and who hears of a damaged one. */
@@ -58,6 +65,16 @@ export async function compareInstalled(
     signal?.throwIfAborted()
     log.warning(`${placeName(tree)} is not compared with what was installed. ${reasonOf(error, layout, identity)}`)
     return undefined
+  }
+}
+
+/** Looks up single paths of an installed tree's record, which is opened at the first; throws as `openTreeRecord` does. */
+export function findRecordedIn(layout: Layout, tree: Place): FindRecorded {
+  let find: FindRecorded | undefined
+  return path => {
+    const identity = find ? undefined : findInstalled(readInstalled(layout), tree)
+    find ??= (identity && openTreeRecord(layout, identity)) ?? (() => undefined)
+    return find(path)
   }
 }
 

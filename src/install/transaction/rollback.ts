@@ -2,8 +2,8 @@ import { toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import type { Grace } from '../files/grace.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import { compareInstalled } from '../host/drift.ts'
-import { findDamaged, readDriftNote } from '../host/drift-note.ts'
+import { compareInstalled, findRecordedIn } from '../host/drift.ts'
+import { findLater, readDriftNote } from '../host/drift-note.ts'
 import { installPath, type Layout, type Place, placeName } from '../host/layout.ts'
 import { findUnhealthy } from '../services/check-health.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
@@ -58,7 +58,7 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
     return { outcome: 'inconsistent', rollback: { restored: false, problems, verified: null, healthy: null } }
   }
   if (!wasChanged && request.services.length === 0) return { outcome: 'failed', rollback: null }
-  const { damage, verified } = await verifyRestored(request).catch(error => notVerified(request, error))
+  const { problems: differences, verified } = await verifyRestored(request).catch(error => notVerified(request, error))
   const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now'
   const { healthy, problems, ...left } = await restoreAndCheckServices(request, starts)
   return {
@@ -68,7 +68,7 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
         : wasChanged || request.services.some(wasDisturbed)
           ? 'rolled_back'
           : 'failed',
-    rollback: { restored: true, problems: [...damage, ...problems], verified, healthy },
+    rollback: { restored: true, problems: [...differences, ...problems], verified, healthy },
     ...left,
   }
 }
@@ -111,43 +111,46 @@ interface Verification {
   /** Null when nothing was compared, or not everything is known to be as it was installed. */
   readonly verified: boolean | null
   /** One sentence each. */
-  readonly damage: readonly string[]
+  readonly problems: readonly string[]
 }
 
+const UNKNOWN: Verification = { verified: null, problems: [] }
+
 /**
- * Damaged are the recorded files of the old version that are missing or different, and became so since the deployment
- * began; a tree with earlier differences is only not verified.
+ * Damaged are recorded files of the old version that are missing or different, and became so since the deployment
+ * began, without anybody having written them; a tree with other differences is only not verified.
  */
 async function verifyRestored(request: RollbackRequest): Promise<Verification> {
   const found = await Promise.all(request.places.map(place => verifyPlace(place, request)))
   const restored = found.filter(verification => verification !== undefined)
-  const damage = restored.flatMap(verification => verification.damage)
   const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true)
-  return { damage, verified: damage.length > 0 ? false : isAll || null }
+  const isDamaged = restored.some(({ verified }) => verified === false)
+  return { verified: isDamaged ? false : isAll || null, problems: restored.flatMap(({ problems }) => problems) }
 }
 
 /** Where only the time for it was missing, nothing is known to be damaged. */
 function notVerified({ grace }: RollbackRequest, error: unknown): Verification {
-  if (grace.comparing.aborted) return { damage: [], verified: null }
+  if (grace.comparing.aborted) return UNKNOWN
   const { message } = toDeployError(error)
-  return { damage: [`The restored files could not be compared with their record: ${message}`], verified: false }
+  return { problems: [`The restored files could not be compared with their record: ${message}`], verified: false }
 }
 
 /** Undefined where nothing is in the place. */
-async function verifyPlace(
-  place: Place,
-  { layout, log, grace, keepPaths, stagingFolder, byContent }: RollbackRequest,
-): Promise<Verification | undefined> {
+async function verifyPlace(place: Place, request: RollbackRequest): Promise<Verification | undefined> {
+  const { layout, log, grace, keepPaths, byContent } = request
   const root = installPath(layout, place)
-  const note = readDriftNote(stagingFolder, place)
+  const note = readDriftNote(request.stagingFolder, place)
   const thoroughly = { byContent, signal: grace.comparing }
   const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly))
-  if (note === undefined || found === undefined)
-    return pathExistsSync(root) ? { damage: [], verified: null } : undefined
-  if (note.modified)
-    log.notice(`The files of ${placeName(place)} are not verified: some had been changed before this deployment.`)
-  const damage = (await findDamaged(note, root, found)).map(
-    path => `${placeName(place)}/${path} is not as it was before the deployment`,
-  )
-  return { damage, verified: note.modified ? null : damage.length === 0 }
+  if (note === undefined || found === undefined) return pathExistsSync(root) ? UNKNOWN : undefined
+  const name = placeName(place)
+  if (note.modified) log.notice(`The files of ${name} are not verified: some had been changed before this deployment.`)
+  const recorded = findRecordedIn(layout, place)
+  const { damaged, written } = await findLater({ root, note, recorded, isAfterCrash: byContent }, found)
+  const problems = [
+    ...damaged.map(path => `${name}/${path} is not as it was before the deployment`),
+    ...written.map(path => `${name}/${path} was written by another process during the deployment, and was left so`),
+  ]
+  const isIntact = !note.modified && written.length === 0
+  return { verified: damaged.length > 0 ? false : isIntact || null, problems }
 }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { existsSync, writeFileSync } from 'node:fs'
+import { existsSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { recover } from '../../../src/install/deployment/recovery.ts'
@@ -43,7 +43,7 @@ describe('recover, after a removal', () => {
     await recordInstalled(scene.layout, { rows: [rowOf(tree)], removed: [] })
     writeFileSync(driftNotePath(join(scene.layout.root, STAGING), place), '{"modified":false,"states":[]}')
     for (const change of REMOVAL) await applyChange(scene.layout.root, change)
-    writeFileSync(join(scene.layout.root, SNAPSHOT, 'main.py'), 'bad')
+    rmSync(join(scene.layout.root, SNAPSHOT, 'main.py'))
     scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL)])
     const closed = await recover(scene.host)
     assert.deepEqual([closed?.report.outcome, closed?.report.rollback?.verified], ['inconsistent', false])

@@ -1,5 +1,15 @@
 import assert from 'node:assert/strict'
-import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { RollbackError } from '../../../src/core/errors.ts'
@@ -25,7 +35,7 @@ async function makeRestored(t: TestContext): Promise<{ layout: Layout; place: st
   return { layout, place, record: treeRecordPath(layout, record) }
 }
 
-async function rolledBack(layout: Layout, undo: () => Promise<boolean>): Promise<RolledBack> {
+async function rolledBack(layout: Layout, undo: () => Promise<boolean>, byContent = false): Promise<RolledBack> {
   const stagingFolder = layout.staging
   const noServices = { services: [], healthchecks: [] }
   const request = {
@@ -35,7 +45,7 @@ async function rolledBack(layout: Layout, undo: () => Promise<boolean>): Promise
     places: [PLACE],
     keepPaths: ['data'],
     stagingFolder,
-    byContent: false,
+    byContent,
     undo,
   }
   return await rollBack({ ...request, ...noServices })
@@ -135,12 +145,28 @@ describe('rollBack', () => {
   })
 
   const damages: Record<string, (place: string) => void> = {
-    'a changed file': place => writeFileSync(join(place, 'main.py'), 'new'),
-    'a changed mode': place => chmodSync(join(place, 'lib/a.py'), 0o755),
     'a removed file': place => rmSync(join(place, 'lib/a.py')),
     'a removed directory': place => rmSync(join(place, 'lib/deep'), { recursive: true }),
+    'a symlink in place of a file': place => {
+      rmSync(join(place, 'lib/a.py'))
+      symlinkSync('deep/b.py', join(place, 'lib/a.py'))
+    },
   }
-  for (const [name, damage] of Object.entries(damages)) {
+  const writes: Record<string, (place: string) => void> = {
+    'a changed file': place => writeFileSync(join(place, 'main.py'), 'new'),
+    'a changed mode': place => chmodSync(join(place, 'main.py'), 0o755),
+    'an emptied file': place => writeFileSync(join(place, 'main.py'), ''),
+    'a file that was saved by renaming another': place => {
+      writeFileSync(join(place, 'main.py~'), 'new')
+      renameSync(join(place, 'main.py~'), join(place, 'main.py'))
+    },
+    'a changed file whose modification time was set back': place => {
+      writeFileSync(join(place, 'main.py'), 'bad')
+      utimesSync(join(place, 'main.py'), new Date(0), new Date(0))
+    },
+  }
+  const WRITTEN = 'plugins/greeter/main.py was written by another process during the deployment, and was left so'
+  for (const [name, damage] of Object.entries(damages))
     it(`reports inconsistent after ${name} since the deployment began`, async t => {
       const { layout, place } = await makeRestored(t)
       await begin(layout)
@@ -150,14 +176,57 @@ describe('rollBack', () => {
       assert.equal(rollback?.problems.length, 1)
     })
 
+  for (const [name, write] of Object.entries(writes))
+    it(`does not call a host inconsistent for ${name} since the deployment began, and names the file`, async t => {
+      const { layout, place } = await makeRestored(t)
+      await timesMoveOn(layout)
+      await begin(layout)
+      write(place)
+      const { outcome, rollback } = await rolledBack(layout, async () => true)
+      assert.deepEqual([outcome, rollback?.verified, rollback?.problems], ['rolled_back', null, [WRITTEN]])
+    })
+
+  for (const [name, change] of Object.entries({ ...damages, ...writes }))
     it(`treats ${name} from before the deployment as the host's own`, async t => {
       const { layout, place } = await makeRestored(t)
-      damage(place)
+      change(place)
       await begin(layout)
       const { outcome, rollback } = await rolledBack(layout, async () => true)
       assert.deepEqual([outcome, rollback?.verified, rollback?.problems], ['rolled_back', null, []])
     })
-  }
+
+  it('does not call a host inconsistent on which a file was written before its differences were noted', async t => {
+    const { layout, place } = await makeRestored(t)
+    const drift = await findDrift({ layout, log: collectLog() }, { ...PLACE, keepPaths: ['data'] })
+    await timesMoveOn(layout)
+    writeFileSync(join(place, 'main.py'), 'saved')
+    if (drift) await noteDrift(layout.staging, { ...PLACE, root: place }, drift)
+    const { outcome, rollback } = await rolledBack(layout, async () => true)
+    assert.deepEqual([outcome, rollback?.verified, rollback?.problems], ['rolled_back', null, [WRITTEN]])
+  })
+
+  it('names damage and what another process has written', async t => {
+    const { layout, place } = await makeRestored(t)
+    await begin(layout)
+    writeFileSync(join(place, 'main.py'), 'new')
+    rmSync(join(place, 'lib/a.py'))
+    const { outcome, rollback } = await rolledBack(layout, async () => true)
+    const missing = 'plugins/greeter/lib/a.py is not as it was before the deployment'
+    assert.deepEqual([outcome, rollback?.verified], ['inconsistent', false])
+    assert.deepEqual(rollback?.problems, [missing, WRITTEN])
+  })
+
+  it('takes a file that is empty after a crash for one whose bytes were lost, unless it was empty before', async t => {
+    const { layout, place } = await makeRestored(t)
+    writeFileSync(join(place, 'README.md'), '')
+    await begin(layout)
+    await timesMoveOn(layout)
+    for (const path of ['README.md', 'main.py']) writeFileSync(join(place, path), '')
+    const { outcome, rollback } = await rolledBack(layout, async () => true, true)
+    const lost = 'plugins/greeter/main.py is not as it was before the deployment'
+    assert.deepEqual([outcome, rollback?.verified, rollback?.problems[0]], ['inconsistent', false, lost])
+    assert.match(rollback?.problems[1] ?? '', /README\.md was written by another process/)
+  })
 
   it('does not call a tree verified to which a file was added before the deployment', async t => {
     const { layout, place } = await makeRestored(t)
@@ -285,14 +354,7 @@ describe('rollBack', () => {
     const request = { ...restored, services: [], healthchecks: [], undo: async () => true }
     assert.notEqual(treeRecordPath(layout, tree_record), record)
     assert.equal((await rollBack({ ...request, byContent: false })).rollback?.verified, true)
-    assert.equal((await rollBack({ ...request, byContent: true })).rollback?.verified, false)
-  })
-
-  it('detects a changed file whose modification time was set back', async t => {
-    const { layout, place } = await makeRestored(t)
-    await begin(layout)
-    writeFileSync(join(place, 'main.py'), 'bad')
-    utimesSync(join(place, 'main.py'), new Date(0), new Date(0))
-    assert.equal((await rolledBack(layout, async () => true)).outcome, 'inconsistent')
+    const { outcome, rollback } = await rollBack({ ...request, byContent: true })
+    assert.deepEqual([outcome, rollback?.verified], ['inconsistent', false])
   })
 })
