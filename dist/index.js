@@ -17924,6 +17924,8 @@ const fileSchema = object({
     removed: exactOptional(array(removedRowSchema)),
     /** Snapshots that could not be removed yet, relative to the project root. Left out when empty. */
     discard: exactOptional(array(snapshotPathSchema)),
+    /** Services that a rollback could not restore, as JSON. Left out when empty. */
+    unrestored: exactOptional(array(schemas_string())),
 })
     .check(refine(({ installed, removed = [], discard = [] }) => {
     const retained = new Set([...installed, ...removed].flatMap(snapshotPathsOf));
@@ -17943,10 +17945,10 @@ function readInstalled(layout) {
 function readHostRecord(layout) {
     const text = readStateFileSync(layout.installed);
     if (text === undefined)
-        return { installed: [], removed: [], discard: [] };
+        return { installed: [], removed: [], discard: [], unrestored: [] };
     try {
-        const { installed, removed = [], discard = [] } = fileSchema.parse(JSON.parse(text));
-        return { installed, removed, discard };
+        const { installed, removed = [], discard = [], unrestored = [] } = fileSchema.parse(JSON.parse(text));
+        return { installed, removed, discard, unrestored };
     }
     catch (error) {
         throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy, or move it away to start again: what is installed then counts as foreign and is kept.`, { cause: error });
@@ -17962,14 +17964,18 @@ async function recordInstalled(layout, { rows, removed }) {
     const before = readHostRecord(layout);
     const installed = inOrder([...before.installed.filter(isOther), ...rows]);
     const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)]);
-    await writeRecord(layout, { installed, removed: retained, discard: before.discard });
+    await writeRecord(layout, { ...before, installed, removed: retained });
 }
 /** Records which snapshots could not be removed yet. Durable when it returns. */
 async function recordDiscarded(layout, discard) {
     await writeRecord(layout, { ...readHostRecord(layout), discard: [...discard] });
 }
-async function writeRecord(layout, { installed, removed, discard }) {
-    const optional = { ...(removed.length > 0 ? { removed } : {}), ...(discard.length > 0 ? { discard } : {}) };
+/** Records which services could not be restored. Durable when it returns. */
+async function recordUnrestored(layout, unrestored) {
+    await writeRecord(layout, { ...readHostRecord(layout), unrestored: [...unrestored] });
+}
+async function writeRecord(layout, { installed, ...lists }) {
+    const optional = Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0));
     // Parsed, so that the keys have one order, and the same rows are always the same bytes.
     const record = fileSchema.parse({ schema: 1, installed, ...optional });
     await replaceFile(layout.installed, `${JSON.stringify(record, null, 2)}\n`);
@@ -19973,7 +19979,7 @@ async function planServiceChange(task, earlier, signal) {
  */
 async function restoreServices(changes, restoring) {
     const { signal, starts } = restoring;
-    const restored = { isRunning: false, problems: [], isFinished: true };
+    const restored = { isRunning: false, problems: [], unrestored: [], isFinished: true };
     for (const first of firstChanges(changes)) {
         const change = { ...first, isQueued: starts === 'queued' };
         try {
@@ -19982,6 +19988,7 @@ async function restoreServices(changes, restoring) {
         }
         catch (error) {
             restored.isFinished &&= !signal.aborted;
+            restored.unrestored.push(first.service);
             restored.problems.push(signal.aborted ? notRestored(change) : toDeployError(error).message);
         }
     }
@@ -21225,7 +21232,58 @@ function stepProblem(step, message) {
     return problemAt(step, `step "${step.id}": ${message}`);
 }
 
+;// CONCATENATED MODULE: ./build/install/transaction/unrestored.js
+
+
+/** Whether a service may still run the files of a version that was rolled back, because it could not be restored. */
+function findUnrestored(layout, services) {
+    const unrestored = new Set(readHostRecord(layout).unrestored);
+    return services.filter(service => unrestored.has(unrestored_keyOf(service)));
+}
+/** Records which services could not be restored, and no longer those that were. Durable when it returns. */
+async function noteRestorations(layout, { restored = [], unrestored = [] }) {
+    try {
+        const { unrestored: before } = readHostRecord(layout);
+        const gone = new Set(restored.map(unrestored_keyOf));
+        const after = [...new Set([...before.filter(key => !gone.has(key)), ...unrestored.map(unrestored_keyOf)])];
+        if (after.join('\n') !== before.join('\n'))
+            await recordUnrestored(layout, after);
+    }
+    catch (error) {
+        throw isSystemError(error)
+            ? toHostError(error, `recording in ${layout.installed} which services run old files`)
+            : error;
+    }
+}
+/** The same for the same service, whatever was read from a journal. */
+function unrestored_keyOf(service) {
+    return JSON.stringify(service);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/services-of.js
+
+
+/** The service of one plugin; without a plugin, one project-wide unit or the service of each part. */
+function servicesOf(order, plugin) {
+    const config = requireConfig(order);
+    const ids = plugin === undefined ? order.parts.map(part => part.id) : [plugin];
+    const find = plugin === undefined ? projectServiceOf : serviceOf;
+    const services = ids.map(id => requireEntry(find(config, id), 'supervisor'));
+    return [...new Map(services.map(service => [JSON.stringify(service), service])).values()];
+}
+function requireConfig({ hostConfig }) {
+    return requireEntry(hostConfig, 'host-config');
+}
+/** The plan was compared with the host config before anything was fetched, so nothing is missing here. */
+function requireEntry(entry, name) {
+    if (entry === undefined)
+        throw new DeploymentError('step_failed', `The host config has no ${name}.`);
+    return entry;
+}
+
 ;// CONCATENATED MODULE: ./build/install/steps/idle-steps.js
+
+
 
 
 
@@ -21246,9 +21304,16 @@ function findIdleSteps({ layout, request }, order) {
         const id = 'plugin' in step ? step.plugin : undefined;
         return (FOLLOWS_CHANGES.has(step.action) &&
             !order.skipped.has(step.id) &&
+            !isOverdue(layout, order, step) &&
             !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging));
     };
     return new Set(order.steps.filter(isIdle).map(({ id }) => id));
+}
+/** Whether a step is about a service that an earlier run could not restore. */
+function isOverdue(layout, order, step) {
+    if (step.action !== 'stop' && step.action !== 'start' && step.action !== 'restart')
+        return false;
+    return order.hostConfig !== undefined && findUnrestored(layout, servicesOf(order, step.plugin)).length > 0;
 }
 /** The ids of what a step is about that depends, directly or not, on a step which installs one of these parts. */
 function findDependent({ steps }, changed) {
@@ -24563,6 +24628,7 @@ function withStarts(finding, starts) {
 
 
 
+
 /**
  * Rolls a deployment back: first the files, then the services as they were, which then run the old files. Compares the
  * restored tree with its record, and runs the plan's health checks on the old version. After a cancel it does no more
@@ -24574,6 +24640,7 @@ async function rollBack(request) {
         wasChanged = await request.undo();
     }
     catch (error) {
+        await noteServices(request, { unrestored: request.services.map(({ service }) => service) });
         const problems = [toDeployError(error).message, ...request.services.map(leftAlone)];
         return { outcome: 'inconsistent', rollback: { restored: false, problems, verified: null, healthy: null } };
     }
@@ -24595,7 +24662,11 @@ async function rollBack(request) {
 async function restoreAndCheckServices(request, starts) {
     const { services, log, grace } = request;
     const limits = { log, signal: grace.restoring, starts };
-    const { isRunning, problems, isFinished } = await restoreServices(services, limits);
+    const { isRunning, problems, unrestored, isFinished } = await restoreServices(services, limits);
+    const restored = services.map(({ service }) => service);
+    const unwritten = await noteServices(request, { restored, unrestored });
+    if (unwritten !== undefined)
+        return { healthy: null, problems: [...problems, unwritten.message], isUnfinished: true, unwritten };
     if (!isFinished)
         return { healthy: null, problems, isUnfinished: true };
     if (problems.length > 0)
@@ -24614,6 +24685,16 @@ async function restoreAndCheckServices(request, starts) {
     }
     catch {
         return { healthy: null, problems, unchecked: checks };
+    }
+}
+/** For the runs to come. Returns why it cannot be recorded, if so: then the services have to be restored again. */
+async function noteServices({ layout }, restorations) {
+    try {
+        await noteRestorations(layout, restorations);
+        return undefined;
+    }
+    catch (error) {
+        return toDeployError(error);
     }
 }
 /** What did not run before was only started, and is stopped again. */
@@ -25619,7 +25700,7 @@ async function recoverRun(host, run) {
             throw givenUp(host.layout, begin);
         await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.runId });
     }
-    const { end, isUnfinished } = commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit);
+    const { end, isUnfinished, unwritten } = commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit);
     const wasReported = attempts > 0 && end === known;
     if (wasReported && end.rollback?.restored === false)
         throw stillInconsistent(begin, end.rollback);
@@ -25639,6 +25720,8 @@ async function recoverRun(host, run) {
         throw stillInconsistent(begin, end.rollback);
     if (isUnfinished)
         host.grace.cancelled.throwIfAborted();
+    if (unwritten !== undefined)
+        throw unwritten;
     await endJournal(host, begin.facts.deployment_id);
     logRecovered(host, closed.report, known);
     return closed;
@@ -25675,7 +25758,7 @@ async function endRolledBack(host, run) {
         changed: rollback?.restored === false,
         error: known?.error ?? { code: 'interrupted', message, step: null },
     });
-    return { end, isUnfinished: isLeft(left) };
+    return { end, isUnfinished: isLeft(left), unwritten: left.unwritten };
 }
 /**
  * The files were restored by a run, or a recovery, that was cancelled and had no time for all services. They may run on
@@ -25689,7 +25772,7 @@ async function endRestored(host, run, known) {
     const damage = known.rollback.verified === false ? known.rollback.problems : ofFiles;
     const { healthy, problems } = rollback;
     const continued = { ...known.rollback, healthy, problems: [...damage, ...problems] };
-    return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left) };
+    return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left), unwritten: left.unwritten };
 }
 /** Whether a problem of a rollback is a file, which stays one. */
 function isOfFile(problem) {
@@ -26569,6 +26652,7 @@ function unusableTemplate(from, found) {
 
 
 
+
 /**
  * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says.
  */
@@ -26612,7 +26696,7 @@ async function performIdle(context, step) {
         return 'skipped';
     const { log, signal } = context.deployment.tools;
     let end = step.action === 'start' ? 'unchanged' : 'skipped';
-    for (const service of servicesOf(context, step.plugin)) {
+    for (const service of servicesOf(context.order, step.plugin)) {
         const { known, up } = await readServiceState(service, { signal });
         if (known && up)
             continue;
@@ -26631,27 +26715,28 @@ async function provision(context, { plugin: id }) {
     return 'done';
 }
 async function supervise(context, action, plugin) {
-    const { log, signal } = context.deployment.tools;
-    for (const service of servicesOf(context, plugin)) {
+    const { transaction, deployment } = context;
+    const { log, signal } = deployment.tools;
+    const services = servicesOf(context.order, plugin);
+    const unrestored = new Set(findUnrestored(deployment.layout, services));
+    for (const service of services) {
         log.info(`${action} ${describeService(service)}`);
-        await context.transaction.supervise(service, action, signal);
+        await transaction.supervise(service, action, signal);
+        if (!unrestored.has(service))
+            continue;
+        // A start leaves alone what runs.
+        if (action === 'start' && transaction.services.at(-1)?.was_running)
+            await transaction.supervise(service, 'restart', signal);
+        await noteRestorations(deployment.layout, { restored: [service] });
     }
     return 'done';
-}
-/** The service of one plugin; without a plugin, one project-wide unit or the service of each part. */
-function servicesOf(context, plugin) {
-    const config = requireConfig(context);
-    const ids = plugin === undefined ? context.order.parts.map(part => part.id) : [plugin];
-    const find = plugin === undefined ? projectServiceOf : serviceOf;
-    const services = ids.map(id => requireEntry(find(config, id), 'supervisor'));
-    return [...new Map(services.map(service => [JSON.stringify(service), service])).values()];
 }
 async function verifyHealth(context, step) {
     const { log, signal } = context.deployment.tools;
     const { parts } = context.order;
     const { changed } = context.transaction;
     const ids = parts.map(part => part.id);
-    for (const healthcheck of healthchecksOf(step, requireConfig(context), ids)) {
+    for (const healthcheck of healthchecksOf(step, requireConfig(context.order), ids)) {
         const version = parts.find(part => part.id === healthcheck.id)?.version ?? null;
         log.info(`${healthcheck.id} is healthy. ${await checkHealth({ healthcheck, version, changed, log, signal })}`);
     }
@@ -26681,15 +26766,6 @@ async function notify(context, step) {
 }
 function findPart(context, name) {
     return requireEntry(context.order.parts.find(part => placeName(part) === name), name);
-}
-function requireConfig({ order }) {
-    return requireEntry(order.hostConfig, 'host-config');
-}
-/** The plan was compared with the host config before anything was fetched, so nothing is missing here. */
-function requireEntry(entry, name) {
-    if (entry === undefined)
-        throw new DeploymentError('step_failed', `The host config has no ${name}.`);
-    return entry;
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/run-steps.js

@@ -178,6 +178,18 @@ describe('a project that is installed already', () => {
 })
 
 describe('a new version of a project', () => {
+  it('has a service restarted that an earlier run could not restore, and no other', async () => {
+    await publish('1.0.0')
+    await succeeds()
+    await publish('2.0.0')
+    standIns.before('systemctl', 'restart', '[ "$service" != shop-cart.service ] || exit 1')
+    assert.equal((await run()).outputs['outcome'], 'rolled_back')
+    standIns.before('systemctl', 'restart', ':')
+    const { calls, outputs } = await watched({ version: '1.0.0' })
+    assert.deepEqual([calls, outputs['changed']], [['restart shop-cart.service'], 'false'])
+    assert.deepEqual((await watched({ version: '1.0.0' })).calls, [])
+  })
+
   it('restarts what depends on an extension that changes', async () => {
     const plan = PLAN.replace('[cart-env]', '[cart-env, mailer]')
     await publish('1.0.0', { ...SAME_CART, 'deployment/install.yaml': plan })

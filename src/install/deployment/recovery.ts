@@ -1,4 +1,4 @@
-import { DeploymentError, toDeployError } from '../../core/errors.ts'
+import { type DeployError, DeploymentError, toDeployError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import { reportStatusOf } from '../../core/outcome.ts'
 import { statesBetween } from '../../core/state-machine.ts'
@@ -99,6 +99,8 @@ interface RecoveredEnd {
   readonly end: DeploymentEnd
   /** This recovery was cancelled, and another one has to go on. */
   readonly isUnfinished?: boolean
+  /** Why another one has to go on too. */
+  readonly unwritten?: DeployError | undefined
 }
 
 /** Nothing is left to recover of a deployment: removes its journal and what it staged. */
@@ -125,7 +127,7 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
     if (attempts >= MAX_RECOVERIES) throw givenUp(host.layout, begin)
     await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.runId })
   }
-  const { end, isUnfinished } =
+  const { end, isUnfinished, unwritten } =
     commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit)
   const wasReported = attempts > 0 && end === known
   if (wasReported && end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
@@ -141,6 +143,7 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
   if (closed.unwritten !== undefined) host.log.warning(closed.unwritten)
   if (end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
   if (isUnfinished) host.grace.cancelled.throwIfAborted()
+  if (unwritten !== undefined) throw unwritten
   await endJournal(host, begin.facts.deployment_id)
   logRecovered(host, closed.report, known)
   return closed
@@ -175,7 +178,7 @@ async function endRolledBack(host: Host, run: DeadRun): Promise<RecoveredEnd> {
     changed: rollback?.restored === false,
     error: known?.error ?? { code: 'interrupted', message, step: null },
   })
-  return { end, isUnfinished: isLeft(left) }
+  return { end, isUnfinished: isLeft(left), unwritten: left.unwritten }
 }
 
 /**
@@ -189,7 +192,7 @@ async function endRestored(host: Host, run: DeadRun, known: DeploymentEnd): Prom
   const damage = known.rollback.verified === false ? known.rollback.problems : ofFiles
   const { healthy, problems } = rollback
   const continued = { ...known.rollback, healthy, problems: [...damage, ...problems] }
-  return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left) }
+  return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left), unwritten: left.unwritten }
 }
 
 /** Whether a problem of a rollback is a file, which stays one. */

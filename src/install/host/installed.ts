@@ -86,6 +86,8 @@ const fileSchema = z
     removed: z.exactOptional(z.array(removedRowSchema)),
     /** Snapshots that could not be removed yet, relative to the project root. Left out when empty. */
     discard: z.exactOptional(z.array(snapshotPathSchema)),
+    /** Services that a rollback could not restore, as JSON. Left out when empty. */
+    unrestored: z.exactOptional(z.array(z.string())),
   })
   .check(
     z.refine(({ installed, removed = [], discard = [] }) => {
@@ -102,6 +104,8 @@ export interface HostRecord {
   removed: RemovedRow[]
   /** Snapshots that could not be removed yet, relative to the project root. */
   discard: string[]
+  /** Services that a rollback could not restore: they may still run the version that was rolled back. */
+  unrestored: string[]
 }
 
 /** What is installed on this host; see `readHostRecord`. */
@@ -116,10 +120,10 @@ export function readInstalled(layout: Layout): InstalledRow[] {
  */
 export function readHostRecord(layout: Layout): HostRecord {
   const text = readStateFileSync(layout.installed)
-  if (text === undefined) return { installed: [], removed: [], discard: [] }
+  if (text === undefined) return { installed: [], removed: [], discard: [], unrestored: [] }
   try {
-    const { installed, removed = [], discard = [] } = fileSchema.parse(JSON.parse(text))
-    return { installed, removed, discard }
+    const { installed, removed = [], discard = [], unrestored = [] } = fileSchema.parse(JSON.parse(text))
+    return { installed, removed, discard, unrestored }
   } catch (error) {
     throw new DeploymentError(
       'inconsistent',
@@ -142,7 +146,7 @@ export async function recordInstalled(
   const before = readHostRecord(layout)
   const installed = inOrder([...before.installed.filter(isOther), ...rows])
   const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)])
-  await writeRecord(layout, { installed, removed: retained, discard: before.discard })
+  await writeRecord(layout, { ...before, installed, removed: retained })
 }
 
 /** Records which snapshots could not be removed yet. Durable when it returns. */
@@ -150,8 +154,13 @@ export async function recordDiscarded(layout: Layout, discard: readonly string[]
   await writeRecord(layout, { ...readHostRecord(layout), discard: [...discard] })
 }
 
-async function writeRecord(layout: Layout, { installed, removed, discard }: HostRecord): Promise<void> {
-  const optional = { ...(removed.length > 0 ? { removed } : {}), ...(discard.length > 0 ? { discard } : {}) }
+/** Records which services could not be restored. Durable when it returns. */
+export async function recordUnrestored(layout: Layout, unrestored: readonly string[]): Promise<void> {
+  await writeRecord(layout, { ...readHostRecord(layout), unrestored: [...unrestored] })
+}
+
+async function writeRecord(layout: Layout, { installed, ...lists }: HostRecord): Promise<void> {
+  const optional = Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0))
   // Parsed, so that the keys have one order, and the same rows are always the same bytes.
   const record = fileSchema.parse({ schema: 1, installed, ...optional })
   await replaceFile(layout.installed, `${JSON.stringify(record, null, 2)}\n`)

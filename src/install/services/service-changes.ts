@@ -49,6 +49,8 @@ export interface RestoredServices {
   isRunning: boolean
   /** What could not be restored, one sentence each. */
   problems: string[]
+  /** Those that could not be restored, or were not reached. */
+  unrestored: Service[]
   /** Whether there was time for all of them. */
   isFinished: boolean
 }
@@ -71,7 +73,7 @@ export async function restoreServices(
   restoring: Restoring,
 ): Promise<RestoredServices> {
   const { signal, starts } = restoring
-  const restored: RestoredServices = { isRunning: false, problems: [], isFinished: true }
+  const restored: RestoredServices = { isRunning: false, problems: [], unrestored: [], isFinished: true }
   for (const first of firstChanges(changes)) {
     const change = { ...first, isQueued: starts === 'queued' }
     try {
@@ -79,6 +81,7 @@ export async function restoreServices(
       restored.isRunning ||= change.was_running
     } catch (error) {
       restored.isFinished &&= !signal.aborted
+      restored.unrestored.push(first.service)
       restored.problems.push(signal.aborted ? notRestored(change) : toDeployError(error).message)
     }
   }

@@ -4,7 +4,9 @@ import { pathExistsSync } from '../files/tree-walk.ts'
 import { type Layout, placeName, settingsPath } from '../host/layout.ts'
 import type { Deployment } from '../transaction/context.ts'
 import type { PlannedStep } from '../transaction/record.ts'
+import { findUnrestored } from '../transaction/unrestored.ts'
 import type { Part } from './part.ts'
+import { servicesOf } from './services-of.ts'
 import type { InstallOrder } from './step-context.ts'
 
 /** What a plan does with a service or a host, which needs none of it where nothing changes. */
@@ -25,10 +27,17 @@ export function findIdleSteps({ layout, request }: Deployment, order: InstallOrd
     return (
       FOLLOWS_CHANGES.has(step.action) &&
       !order.skipped.has(step.id) &&
+      !isOverdue(layout, order, step) &&
       !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging)
     )
   }
   return new Set(order.steps.filter(isIdle).map(({ id }) => id))
+}
+
+/** Whether a step is about a service that an earlier run could not restore. */
+function isOverdue(layout: Layout, order: InstallOrder, step: PlanStep): boolean {
+  if (step.action !== 'stop' && step.action !== 'start' && step.action !== 'restart') return false
+  return order.hostConfig !== undefined && findUnrestored(layout, servicesOf(order, step.plugin)).length > 0
 }
 
 /** The ids of what a step is about that depends, directly or not, on a step which installs one of these parts. */

@@ -1,18 +1,18 @@
-import { DeploymentError } from '../../core/errors.ts'
-import type { HostConfig } from '../../core/plan/host-config.ts'
 import { placeOfInstall } from '../../core/plan/plan-binding.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { placeName } from '../host/layout.ts'
 import { checkHealth } from '../services/check-health.ts'
 import type { ServiceAction } from '../services/commands.ts'
 import { healthchecksOf } from '../services/healthchecks.ts'
-import { describeService, projectServiceOf, type Service, serviceOf } from '../services/service.ts'
+import { describeService } from '../services/service.ts'
 import { readServiceState } from '../services/supervise.ts'
+import { findUnrestored, noteRestorations } from '../transaction/unrestored.ts'
 import { runHostCommand } from './host-command.ts'
 import { placeOfSettings } from './idle-steps.ts'
 import { installPart, keepPart } from './install-part.ts'
 import type { Part } from './part.ts'
 import type { StepEnd } from './run-steps.ts'
+import { requireConfig, requireEntry, servicesOf } from './services-of.ts'
 import type { StepContext } from './step-context.ts'
 import { writeEnv } from './write-env.ts'
 
@@ -60,7 +60,7 @@ async function performIdle(context: StepContext, step: PlanStep): Promise<StepEn
   if (step.action !== 'start' && step.action !== 'restart') return 'skipped'
   const { log, signal } = context.deployment.tools
   let end: StepEnd = step.action === 'start' ? 'unchanged' : 'skipped'
-  for (const service of servicesOf(context, step.plugin)) {
+  for (const service of servicesOf(context.order, step.plugin)) {
     const { known, up } = await readServiceState(service, { signal })
     if (known && up) continue
     log.info(`${describeService(service)} does not run: start`)
@@ -80,21 +80,20 @@ async function provision(context: StepContext, { plugin: id }: { readonly plugin
 }
 
 async function supervise(context: StepContext, action: ServiceAction, plugin: string | undefined): Promise<StepEnd> {
-  const { log, signal } = context.deployment.tools
-  for (const service of servicesOf(context, plugin)) {
+  const { transaction, deployment } = context
+  const { log, signal } = deployment.tools
+  const services = servicesOf(context.order, plugin)
+  const unrestored = new Set(findUnrestored(deployment.layout, services))
+  for (const service of services) {
     log.info(`${action} ${describeService(service)}`)
-    await context.transaction.supervise(service, action, signal)
+    await transaction.supervise(service, action, signal)
+    if (!unrestored.has(service)) continue
+    // A start leaves alone what runs.
+    if (action === 'start' && transaction.services.at(-1)?.was_running)
+      await transaction.supervise(service, 'restart', signal)
+    await noteRestorations(deployment.layout, { restored: [service] })
   }
   return 'done'
-}
-
-/** The service of one plugin; without a plugin, one project-wide unit or the service of each part. */
-function servicesOf(context: StepContext, plugin: string | undefined): Service[] {
-  const config = requireConfig(context)
-  const ids = plugin === undefined ? context.order.parts.map(part => part.id) : [plugin]
-  const find = plugin === undefined ? projectServiceOf : serviceOf
-  const services = ids.map(id => requireEntry(find(config, id), 'supervisor'))
-  return [...new Map(services.map(service => [JSON.stringify(service), service])).values()]
 }
 
 async function verifyHealth(context: StepContext, step: Step<'healthcheck'>): Promise<StepEnd> {
@@ -102,7 +101,7 @@ async function verifyHealth(context: StepContext, step: Step<'healthcheck'>): Pr
   const { parts } = context.order
   const { changed } = context.transaction
   const ids = parts.map(part => part.id)
-  for (const healthcheck of healthchecksOf(step, requireConfig(context), ids)) {
+  for (const healthcheck of healthchecksOf(step, requireConfig(context.order), ids)) {
     const version = parts.find(part => part.id === healthcheck.id)?.version ?? null
     log.info(`${healthcheck.id} is healthy. ${await checkHealth({ healthcheck, version, changed, log, signal })}`)
   }
@@ -136,14 +135,4 @@ function findPart(context: StepContext, name: string): Part {
     context.order.parts.find(part => placeName(part) === name),
     name,
   )
-}
-
-function requireConfig({ order }: StepContext): HostConfig {
-  return requireEntry(order.hostConfig, 'host-config')
-}
-
-/** The plan was compared with the host config before anything was fetched, so nothing is missing here. */
-function requireEntry<T extends object>(entry: T | undefined, name: string): T {
-  if (entry === undefined) throw new DeploymentError('step_failed', `The host config has no ${name}.`)
-  return entry
 }

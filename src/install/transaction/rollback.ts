@@ -1,4 +1,4 @@
-import { toDeployError } from '../../core/errors.ts'
+import { type DeployError, toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import type { Grace } from '../files/grace.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
@@ -10,6 +10,7 @@ import type { RestoredCheck } from '../services/healthchecks.ts'
 import { describeService } from '../services/service.ts'
 import { restoreServices, type ServiceChange, type ServiceStarts } from '../services/service-changes.ts'
 import type { RollbackFacts } from './end.ts'
+import { noteRestorations, type Restorations } from './unrestored.ts'
 
 export interface RollbackRequest {
   layout: Layout
@@ -38,8 +39,10 @@ export interface RolledBack {
   outcome: 'failed' | 'rolled_back' | 'inconsistent'
   /** Null when nothing had been changed. */
   rollback: RollbackFacts | null
-  /** A cancelled run had no time to restore all services: a repetition has to. */
+  /** A cancelled run had no time to restore all services, or could not record which: a repetition has to. */
   isUnfinished?: true
+  /** Why it could not record which. */
+  unwritten?: DeployError
   /** The checks of the old version for which a cancelled run had no time. */
   unchecked?: readonly RestoredCheck[]
 }
@@ -54,6 +57,7 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
   try {
     wasChanged = await request.undo()
   } catch (error) {
+    await noteServices(request, { unrestored: request.services.map(({ service }) => service) })
     const problems = [toDeployError(error).message, ...request.services.map(leftAlone)]
     return { outcome: 'inconsistent', rollback: { restored: false, problems, verified: null, healthy: null } }
   }
@@ -73,12 +77,16 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
   }
 }
 
-type CheckedServices = Pick<RollbackFacts, 'healthy' | 'problems'> & Pick<RolledBack, 'isUnfinished' | 'unchecked'>
+type CheckedServices = Pick<RollbackFacts, 'healthy' | 'problems'> & Omit<RolledBack, 'outcome' | 'rollback'>
 
 async function restoreAndCheckServices(request: RollbackRequest, starts: ServiceStarts): Promise<CheckedServices> {
   const { services, log, grace } = request
   const limits = { log, signal: grace.restoring, starts }
-  const { isRunning, problems, isFinished } = await restoreServices(services, limits)
+  const { isRunning, problems, unrestored, isFinished } = await restoreServices(services, limits)
+  const restored = services.map(({ service }) => service)
+  const unwritten = await noteServices(request, { restored, unrestored })
+  if (unwritten !== undefined)
+    return { healthy: null, problems: [...problems, unwritten.message], isUnfinished: true, unwritten }
   if (!isFinished) return { healthy: null, problems, isUnfinished: true }
   if (problems.length > 0) return { healthy: false, problems }
   if (starts === 'queued') {
@@ -93,6 +101,16 @@ async function restoreAndCheckServices(request: RollbackRequest, starts: Service
     return { healthy: findings.length === 0, problems: findings }
   } catch {
     return { healthy: null, problems, unchecked: checks }
+  }
+}
+
+/** For the runs to come. Returns why it cannot be recorded, if so: then the services have to be restored again. */
+async function noteServices({ layout }: RollbackRequest, restorations: Restorations): Promise<DeployError | undefined> {
+  try {
+    await noteRestorations(layout, restorations)
+    return undefined
+  } catch (error) {
+    return toDeployError(error)
   }
 }
 

@@ -77,6 +77,7 @@ describe('the record of a removed part', () => {
       installed: [rowOf({ id: 'other' })],
       removed: [removed],
       discard: [],
+      unrestored: [],
     })
     await recordInstalled(layout, { rows: [rowOf({ id: 'other', version: '3.0.0' })], removed: [] })
     assert.deepEqual(readHostRecord(layout).removed, [removed])

@@ -1,0 +1,23 @@
+import { DeploymentError } from '../../core/errors.ts'
+import type { HostConfig } from '../../core/plan/host-config.ts'
+import { projectServiceOf, type Service, serviceOf } from '../services/service.ts'
+import type { InstallOrder } from './step-context.ts'
+
+/** The service of one plugin; without a plugin, one project-wide unit or the service of each part. */
+export function servicesOf(order: InstallOrder, plugin: string | undefined): Service[] {
+  const config = requireConfig(order)
+  const ids = plugin === undefined ? order.parts.map(part => part.id) : [plugin]
+  const find = plugin === undefined ? projectServiceOf : serviceOf
+  const services = ids.map(id => requireEntry(find(config, id), 'supervisor'))
+  return [...new Map(services.map(service => [JSON.stringify(service), service])).values()]
+}
+
+export function requireConfig({ hostConfig }: InstallOrder): HostConfig {
+  return requireEntry(hostConfig, 'host-config')
+}
+
+/** The plan was compared with the host config before anything was fetched, so nothing is missing here. */
+export function requireEntry<T extends object>(entry: T | undefined, name: string): T {
+  if (entry === undefined) throw new DeploymentError('step_failed', `The host config has no ${name}.`)
+  return entry
+}

@@ -1,0 +1,38 @@
+import { isSystemError, toHostError } from '../files/system-errors.ts'
+import { readHostRecord, recordUnrestored } from '../host/installed.ts'
+import type { Layout } from '../host/layout.ts'
+import type { Service } from '../services/service.ts'
+
+/** Whether a service may still run the files of a version that was rolled back, because it could not be restored. */
+export function findUnrestored(layout: Layout, services: readonly Service[]): readonly Service[] {
+  const unrestored = new Set(readHostRecord(layout).unrestored)
+  return services.filter(service => unrestored.has(keyOf(service)))
+}
+
+/** Services that were restarted or stopped since, or could not be. */
+export interface Restorations {
+  readonly restored?: readonly Service[]
+  readonly unrestored?: readonly Service[]
+}
+
+/** Records which services could not be restored, and no longer those that were. Durable when it returns. */
+export async function noteRestorations(
+  layout: Layout,
+  { restored = [], unrestored = [] }: Restorations,
+): Promise<void> {
+  try {
+    const { unrestored: before } = readHostRecord(layout)
+    const gone = new Set(restored.map(keyOf))
+    const after = [...new Set([...before.filter(key => !gone.has(key)), ...unrestored.map(keyOf)])]
+    if (after.join('\n') !== before.join('\n')) await recordUnrestored(layout, after)
+  } catch (error) {
+    throw isSystemError(error)
+      ? toHostError(error, `recording in ${layout.installed} which services run old files`)
+      : error
+  }
+}
+
+/** The same for the same service, whatever was read from a journal. */
+function keyOf(service: Service): string {
+  return JSON.stringify(service)
+}

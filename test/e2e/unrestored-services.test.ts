@@ -1,0 +1,83 @@
+import assert from 'node:assert/strict'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import { readLocalReport } from './harness/evidence.ts'
+import { type HostStage, openHostStage, planWith, versionFiles } from './harness/host-stage.ts'
+import { assertTouchesNoVersion } from './harness/no-change.ts'
+
+let stage: HostStage
+beforeEach(async () => {
+  stage = await openHostStage()
+  stage.writeHostConfig('version: 1\nsupervisor: systemd\n')
+})
+afterEach(() => stage.close())
+
+const record = (): string => join(stage.root, '.hub-deploy/installed.json')
+const unrestored = (): unknown => JSON.parse(readFileSync(record(), 'utf8')).unrestored
+
+/** 2.0.0 was rolled back, but its process runs, because the restart for the old version has failed. */
+async function leaveNewProcess(): Promise<void> {
+  await stage.publish('1.0.0', versionFiles('1.0.0'))
+  stage.writePlan(planWith('action: restart, plugin: greeter'))
+  assert.equal((await stage.deployHere()).outputs['outcome'], 'success')
+  await stage.publish('2.0.0', versionFiles('2.0.0'))
+  stage.standIns.before('systemctl', 'restart', '[ -e once ] || begin; touch once; exit 1')
+  const result = await stage.deployHere()
+  assert.deepEqual([result.outputs['outcome'], readLocalReport(result).rollback?.healthy], ['rolled_back', false])
+  assert.equal(stage.standIns.running(), '2.0.0')
+}
+
+async function redeployOld(): Promise<string> {
+  const { outputs, log } = await stage.deployHere({ version: '1.0.0' })
+  assert.ok(outputs['outcome'], log)
+  return `${outputs['outcome']} ${outputs['changed']}`
+}
+
+describe('a service that a rollback could not restore', () => {
+  for (const steps of [
+    ['action: restart, plugin: greeter'],
+    ['action: restart'],
+    ['action: start, plugin: greeter'],
+    ['action: stop, plugin: greeter', 'action: start, plugin: greeter'],
+  ]) {
+    it(`is restarted by the next run, though nothing changes (${steps.join('; ')})`, async () => {
+      await leaveNewProcess()
+      stage.standIns.before('systemctl', 'restart', ':')
+      stage.writePlan(planWith(...steps))
+      assert.equal(await redeployOld(), 'success false')
+      assert.deepEqual([stage.standIns.running(), unrestored()], ['1.0.0', undefined])
+      await assertTouchesNoVersion(stage.root, async () => {
+        const before = stage.standIns.changes().length
+        assert.equal(await redeployOld(), 'success false')
+        assert.equal(stage.standIns.changes().length, before)
+      })
+    })
+  }
+
+  it('is restarted by a later run, as long as none has succeeded with it', async () => {
+    await leaveNewProcess()
+    for (let run = 0; run < 2; run++) {
+      assert.match(await redeployOld(), /^(?:failed|rolled_back) false$/)
+      assert.equal((unrestored() as string[]).length, 1)
+    }
+    stage.standIns.before('systemctl', 'restart', ':')
+    assert.equal(await redeployOld(), 'success false')
+    assert.equal(stage.standIns.running(), '1.0.0')
+  })
+
+  it('is not forgotten when another version is recorded, whose plan does not restart it', async () => {
+    await leaveNewProcess()
+    stage.writePlan(planWith())
+    assert.equal(await redeployOld(), 'success false')
+    assert.equal((unrestored() as string[]).length, 1)
+  })
+
+  it('is inconsistent where the record of it is damaged', async () => {
+    await leaveNewProcess()
+    writeFileSync(record(), JSON.stringify({ ...JSON.parse(readFileSync(record(), 'utf8')), unrestored: [7] }))
+    const { outputs, log } = await stage.deployHere({ version: '1.0.0' })
+    assert.equal(outputs['error-code'], 'inconsistent')
+    assert.match(log, /installed\.json is not a record .*unrestored\.0: must be string/)
+  })
+})
