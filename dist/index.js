@@ -17089,10 +17089,14 @@ function signalGroup(pid, signal) {
  * pipe. `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
  */
 function readSmallFileSync(path, maxBytes, flags = 0) {
+    return readSmallBytesSync(path, maxBytes, flags)?.toString('utf8');
+}
+/** The same, as bytes. */
+function readSmallBytesSync(path, maxBytes, flags) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
     try {
         const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
-        return stat.isFile() && stat.size <= maxBytes ? (0,external_node_fs_namespaceObject.readFileSync)(fd, 'utf8') : undefined;
+        return stat.isFile() && stat.size <= maxBytes ? (0,external_node_fs_namespaceObject.readFileSync)(fd) : undefined;
     }
     finally {
         (0,external_node_fs_namespaceObject.closeSync)(fd);
@@ -18736,11 +18740,13 @@ function reasonOf(error, layout, identity) {
 ;// CONCATENATED MODULE: ./build/install/host/drift-check.js
 
 
-/** Compares each installed tree with its record, once in a deployment; see `findDrift`. */
+
+/** Compares installed trees with their records; see `findDrift`. */
 class DriftCheck {
     #setting;
     #isDisregarded = false;
     #found = new Map();
+    #told = new Map();
     constructor(setting) {
         this.#setting = setting;
     }
@@ -18748,7 +18754,7 @@ class DriftCheck {
     disregard() {
         this.#isDisregarded = true;
     }
-    /** As `findDrift` has found it at the first call for this place. */
+    /** As `findDrift` has found it last; compares only what was not compared. */
     async of({ shelf, id }) {
         if (this.#isDisregarded)
             return undefined;
@@ -18757,6 +18763,31 @@ class DriftCheck {
         const found = this.#found.get(name) ?? findDrift(this.#setting, { shelf, id, keepPaths }, signal);
         this.#found.set(name, found);
         return await found;
+    }
+    /** As it is now; what could not be compared is not compared again. */
+    async again({ shelf, id }) {
+        const { keepPaths, signal } = this.#setting;
+        const name = placeName({ shelf, id });
+        if (this.#isDisregarded)
+            return undefined;
+        const before = this.#found.has(name) ? await this.of({ shelf, id }) : null;
+        if (before === undefined)
+            return undefined;
+        const now = await findDrift(this.#setting, { shelf, id, keepPaths }, signal);
+        if (!(0,external_node_util_namespaceObject.isDeepStrictEqual)(before, now))
+            this.#found.set(name, Promise.resolve(now));
+        return await this.of({ shelf, id });
+    }
+    /** What `of` says of these places, without those of which it has said the same here. */
+    async news(places) {
+        const news = new Map();
+        for (const place of this.#isDisregarded ? [] : places) {
+            const [name, found] = [placeName(place), await this.of(place)];
+            if (!this.#told.has(name) || this.#told.get(name) !== found)
+                news.set(place, found);
+            this.#told.set(name, found);
+        }
+        return news;
     }
 }
 /** Whether nothing but added files is different. */
@@ -18775,7 +18806,7 @@ function isModified(drift) {
     return instead !== undefined || added.length + removed.length + changed.length > 0;
 }
 
-;// CONCATENATED MODULE: ./build/install/reports/drift-names.js
+;// CONCATENATED MODULE: ./build/install/transaction/drift-names.js
 
 const MAX_NAMES = 20;
 const WORDS = {
@@ -18797,7 +18828,7 @@ function listDrift(entries) {
     return { names, more: all.length - names.length + omitted };
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/report-drift.js
+;// CONCATENATED MODULE: ./build/install/steps/report-drift.js
 
 
 
@@ -18806,37 +18837,48 @@ function listDrift(entries) {
 const MAX_NAME_CHARS = 150;
 /** In one report, of all parts together: a tree that a tool has rewritten may differ in every file. */
 const MAX_REPORTED_PATHS = 500;
+const MAX_REPORTED_BYTES = 64 * 1024;
 /**
- * Does some work, and meanwhile compares what is installed in these places with its record. Warns of what differs and
+ * Does some work, and meanwhile compares anew what is installed in these places with its record. Warns of what differs and
  * adds it to the report before it returns or throws as the work does. Never fails for another reason.
  */
 async function besideDriftCheck(deployment, places, work) {
     // A cancel ends both.
-    const [done] = await Promise.allSettled([work, reportDrift(deployment, places)]);
+    const [done] = await Promise.allSettled([work, reportAnew(deployment, places)]);
     if (done.status === 'rejected')
         throw done.reason;
     return done.value;
 }
+async function reportAnew(deployment, places) {
+    for (const place of places)
+        await deployment.drift.again(place);
+    await reportDrift(deployment, places);
+}
 /**
- * Warns, once for all, of installed files that are not as they were installed, and adds them to the report; those that
- * are in it already are not repeated. Throws only the reason of a cancel.
+ * Warns of installed files that are not as they were installed, and adds them to the report, as well as what could not
+ * be compared; what it has said already is not repeated. Throws only the reason of a cancel.
  */
 async function reportDrift(deployment, places) {
     const { record, tools } = deployment;
     const { drift: known = [] } = record.facts;
-    const found = [];
-    for (const place of places.filter(place => !known.some(entry => placeName(entry) === placeName(place)))) {
-        const difference = await deployment.drift.of(place);
-        if (isModified(difference))
-            found.push(entryOf(deployment, place, difference));
-    }
-    if (found.length === 0)
+    const news = await deployment.drift.news(places);
+    const found = [...news].flatMap(([place, difference]) => entryOf(deployment, place, difference) ?? []);
+    const names = new Set([...news.keys()].map(placeName));
+    const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found];
+    if (drift.length + known.length === 0)
         return;
-    tools.log.warning(describeDrift(found));
-    await record.update({ drift: bounded([...known, ...found]) });
+    const differing = found.filter(({ compared }) => compared !== false);
+    if (differing.length > 0)
+        tools.log.warning(describeDrift(differing));
+    await record.update({ drift: bounded(drift) });
 }
 function entryOf({ layout }, { shelf, id }, difference) {
-    const version = findInstalled(readInstalled(layout), { shelf, id })?.version ?? null;
+    const installed = findInstalled(readInstalled(layout), { shelf, id });
+    const version = installed?.version ?? null;
+    if (difference === undefined)
+        return installed && { shelf, id, version, added: [], removed: [], changed: [], compared: false };
+    if (!isModified(difference))
+        return undefined;
     const { instead } = difference;
     const none = { added: [], removed: [], changed: [] };
     return { shelf, id, version, ...(instead === undefined ? difference : { ...none, instead }) };
@@ -18853,12 +18895,20 @@ async function noteModifiedSnapshots({ deployment, results }) {
         await record.update({ drift });
 }
 function bounded(entries) {
-    let room = MAX_REPORTED_PATHS;
+    let [room, bytes] = [MAX_REPORTED_PATHS, MAX_REPORTED_BYTES];
     return entries.map(({ omitted: before = 0, ...entry }) => {
         let omitted = before;
         const take = (paths) => {
-            const taken = paths.slice(0, room);
-            room -= taken.length;
+            const taken = paths.filter(path => {
+                if (room <= 0)
+                    return false;
+                const size = Buffer.byteLength(JSON.stringify(path));
+                if (size > bytes)
+                    return false;
+                room -= 1;
+                bytes -= size;
+                return true;
+            });
             omitted += paths.length - taken.length;
             return taken;
         };
@@ -19355,6 +19405,8 @@ const driftEntrySchema = schemas_lazy(() => object({
     instead: exactOptional(schemas_enum(['nothing', 'symlink', 'file', 'other'])),
     /** Where the tree is that a successful deployment replaced; relative to the project root. */
     snapshot: exactOptional(schemas_string()),
+    /** False where it could not be compared: no record, or a damaged one; absent otherwise. */
+    compared: exactOptional(literal(false)),
     /** How many more paths there are; absent when all are listed. */
     omitted: exactOptional(schemas_int().check(_positive())),
 }));
@@ -22488,25 +22540,32 @@ function digestBehind(link, byPath) {
 
 
 
+
 /**
- * Notes, before an installed tree is moved away, how it differs from what was installed, for a rollback. Where it
- * differs, records it as it is, and returns its identity: no tree digest where it is no directory, cannot be read or has
- * too many new bytes (the two latter with a warning).
- * Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
+ * Notes and reports, right before an installed tree is moved away, how it differs from what was installed. Where it
+ * differs, records it as it is, and returns its identity: no tree digest where it is no directory, and, with
+ * a warning, where it was not compared although we installed it, cannot be read or has too many new bytes. Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
  */
 async function noteReplaced({ deployment, stagingFolder }, { shelf, id }) {
     const { layout, request, tools } = deployment;
     const place = { shelf, id };
-    const drift = await deployment.drift.of(place);
+    const drift = await deployment.drift.again(place);
+    await reportDrift(deployment, [place]);
     const root = installPath(layout, place);
     if (drift !== undefined)
         await noteDrift(stagingFolder, { ...place, root }, drift);
-    if (!isModified(drift) || !pathExistsSync(root))
+    if (!pathExistsSync(root))
+        return undefined;
+    const identity = findInstalled(readInstalled(layout), place);
+    if (drift === undefined && identity !== undefined) {
+        tools.log.warning(`${placeName(place)} was not compared with what was installed, so its snapshot counts as modified on this host.`);
+        return { tree_digest: null };
+    }
+    if (!isModified(drift))
         return undefined;
     if (drift.instead !== undefined)
         return { tree_digest: null };
     try {
-        const identity = findInstalled(readInstalled(layout), place);
         const record = (identity && readTreeRecord(layout, identity)) ?? [];
         const items = await describeTree({ root, keepPaths: request.keepPaths }, record, tools.signal);
         if (items !== undefined)
@@ -26573,14 +26632,16 @@ function itOrThem(keys) {
 
 
 
+
+
 const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`;
 /**
  * Seeds `<shelf>/<id>.env` (0600 from its first byte, written whole or not at all) from a template of the installed
  * artifact, whose path `from` is relative to the project root; only reads a file that exists. Throws DeploymentError
- * `step_failed` when the template or the existing settings are not a regular file, or a required key is or ends up
- * empty.
+ * `step_failed` when the template or the existing settings are not a regular file, the template's bytes are not those
+ * that were recorded, or a required key is or ends up empty.
  */
-async function writeEnv({ deployment, transaction, stagingFolder }, part, from) {
+async function writeEnv({ deployment, transaction, stagingFolder, results }, part, from) {
     const { layout, tools, request } = deployment;
     const target = settingsPath(layout, part);
     if (pathExistsSync(target)) {
@@ -26590,7 +26651,10 @@ async function writeEnv({ deployment, transaction, stagingFolder }, part, from) 
         return 'unchanged';
     }
     const template = readTemplate(layout.root, from);
-    const settings = seedSettings(template, part.environment, request.settings);
+    const tree = results.get(placeName(part))?.tree;
+    if (tree !== undefined)
+        verifyTemplate(deployment, tree, { from, template });
+    const settings = seedSettings(template.toString('utf8'), part.environment, request.settings);
     const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, `${part.id}.env`);
     await writeNewFile(staged, settings.text);
     await transaction.apply({
@@ -26600,6 +26664,13 @@ async function writeEnv({ deployment, transaction, stagingFolder }, part, from) 
     });
     tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`);
     return 'done';
+}
+/** A service can write into its directory at any time. */
+function verifyTemplate({ layout }, tree, { from, template }) {
+    const recorded = openTreeRecord(layout, tree)?.(from.split('/').slice(2).join('/'));
+    if (recorded?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', template))
+        return;
+    throw new DeploymentError('step_failed', `The settings template ${(0,external_node_path_namespaceObject.join)(layout.root, from)} is not the verified one: something on this host has changed it since. Find out what, then deploy again.`);
 }
 /** Which of the operator's settings were used, and which the template does not have. Names, never values. */
 function describeUse(used, settings) {
@@ -26622,9 +26693,9 @@ function write_env_readSettings(path) {
 }
 function readTemplate(root, from) {
     try {
-        const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(root, from), MAX_SMALL_FILE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        if (text !== undefined)
-            return text;
+        const bytes = readSmallBytesSync((0,external_node_path_namespaceObject.join)(root, from), MAX_SMALL_FILE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (bytes !== undefined)
+            return bytes;
     }
     catch (error) {
         const found = errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`;
@@ -30948,10 +31019,11 @@ class MarketplaceFlow {
         const file = openPrivateFileSync(tools.runner.temporaryFolder);
         try {
             await deployment.enter('fetching');
-            const fetch = fetchArtifact(deployment, target, file.fd);
-            const fetched = await besideDriftCheck(deployment, [target.previous.place], fetch);
+            const fetched = await fetchArtifact(deployment, target, file.fd);
             await deployment.enter('verifying_signature');
-            const verified = await verifyArtifact(deployment, fetched);
+            // Not before: a hub that sends slowly would give others time to change what was compared.
+            const verify = verifyArtifact(deployment, fetched);
+            const verified = await besideDriftCheck(deployment, [target.previous.place], verify);
             await deployment.enter('extracting');
             const extracted = await extractArtifact(deployment, verified, folder);
             await deployment.enter('loading_plan');
@@ -33454,6 +33526,7 @@ function describeMove({ previous_version: before, changed, drift = [], ...report
 
 
 
+
 /** There are fewer annotations; the log has all of them. */
 const MAX_LISTED_PROBLEMS = 30;
 const MAX_LISTED_SNAPSHOTS = 20;
@@ -33564,16 +33637,18 @@ function problemList(error) {
 /** What was not as it was installed before the deployment. */
 function drift({ drift: entries = [] }) {
     const { names, more } = listDrift(entries);
+    const unknown = entries.filter(({ compared }) => compared === false).map(entry => code(placeName(entry)));
+    const missing = unknown.length === 0 ? [] : [`⚠️ Not compared with what was installed: ${unknown.join(', ')}.`];
     if (names.length === 0)
-        return [];
+        return missing;
     const listed = names.map(name => code(name)).join(', ');
     const found = `⚠️ Files on this host were not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
     const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot)]));
     if (snapshots.length === 0)
-        return [found];
+        return [found, ...missing];
     const others = snapshots.length - MAX_LISTED_SNAPSHOTS;
     const kept = snapshots.slice(0, MAX_LISTED_SNAPSHOTS).join(', ');
-    return [`${found} What was replaced is kept in ${kept}${others > 0 ? ` and ${others} more` : ''}.`];
+    return [`${found} What was replaced is kept in ${kept}${others > 0 ? ` and ${others} more` : ''}.`, ...missing];
 }
 function rollback(report) {
     if (report.rollback === null)
@@ -36779,14 +36854,16 @@ class ProjectFlow {
         await deployment.enter('requesting_artifact');
         const offer = await requestArtifact(deployment);
         await deployment.enter('downloading');
-        const sealed = await besideDriftCheck(deployment, readInstalledParts(deployment, request.projectId), downloadSealed(deployment, offer));
+        const sealed = await downloadSealed(deployment, offer);
         await deployment.enter('verifying_signature');
-        const verified = await verifySealed(deployment, offer, sealed);
+        const parts = readInstalledParts(deployment, request.projectId);
+        const verified = await besideDriftCheck(deployment, parts, verifySealed(deployment, offer, sealed));
         await deployment.enter('obtaining_key');
         checkInstalledParts(deployment);
         const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature);
         await deployment.enter('decrypting');
-        const opened = await openSealed(deployment, verified, dek);
+        // Once more: a hub that answers slowly has given others time to change what was compared.
+        const opened = await besideDriftCheck(deployment, parts, openSealed(deployment, verified, dek));
         await deployment.enter('extracting');
         const extracted = await extractSealed(deployment, opened, folder);
         await deployment.enter('verifying_manifest');

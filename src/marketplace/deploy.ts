@@ -1,12 +1,12 @@
 import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
 import { rehearseDeployment } from '../install/deployment/rehearse.ts'
-import { besideDriftCheck } from '../install/deployment/report-drift.ts'
 import { type Flow, runDeployment } from '../install/deployment/run.ts'
 import type { HostSession } from '../install/deployment/session.ts'
 import { openPrivateFileSync } from '../install/files/private-file.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import type { Installation } from '../install/host/installed.ts'
+import { besideDriftCheck } from '../install/steps/report-drift.ts'
 import { runSteps } from '../install/steps/run-steps.ts'
 import { noticeSettings } from '../install/steps/settings-notices.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
@@ -53,10 +53,11 @@ class MarketplaceFlow implements Flow<ReadyArtifactPlan> {
     const file = openPrivateFileSync(tools.runner.temporaryFolder)
     try {
       await deployment.enter('fetching')
-      const fetch = fetchArtifact(deployment, target, file.fd)
-      const fetched = await besideDriftCheck(deployment, [target.previous.place], fetch)
+      const fetched = await fetchArtifact(deployment, target, file.fd)
       await deployment.enter('verifying_signature')
-      const verified = await verifyArtifact(deployment, fetched)
+      // Not before: a hub that sends slowly would give others time to change what was compared.
+      const verify = verifyArtifact(deployment, fetched)
+      const verified = await besideDriftCheck(deployment, [target.previous.place], verify)
       await deployment.enter('extracting')
       const extracted = await extractArtifact(deployment, verified, folder)
       await deployment.enter('loading_plan')

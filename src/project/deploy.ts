@@ -2,11 +2,11 @@ import { DeploymentError } from '../core/errors.ts'
 import { type HostConfig, parseHostConfigSlowly } from '../core/plan/host-config.ts'
 import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
-import { besideDriftCheck, reportDrift } from '../install/deployment/report-drift.ts'
 import { type Flow, runDeployment } from '../install/deployment/run.ts'
 import type { HostSession } from '../install/deployment/session.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import type { Installation } from '../install/host/installed.ts'
+import { besideDriftCheck, reportDrift } from '../install/steps/report-drift.ts'
 import { runSteps } from '../install/steps/run-steps.ts'
 import { noticeSettings } from '../install/steps/settings-notices.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
@@ -56,18 +56,16 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
     await deployment.enter('requesting_artifact')
     const offer = await requestArtifact(deployment)
     await deployment.enter('downloading')
-    const sealed = await besideDriftCheck(
-      deployment,
-      readInstalledParts(deployment, request.projectId),
-      downloadSealed(deployment, offer),
-    )
+    const sealed = await downloadSealed(deployment, offer)
     await deployment.enter('verifying_signature')
-    const verified = await verifySealed(deployment, offer, sealed)
+    const parts = readInstalledParts(deployment, request.projectId)
+    const verified = await besideDriftCheck(deployment, parts, verifySealed(deployment, offer, sealed))
     await deployment.enter('obtaining_key')
     checkInstalledParts(deployment)
     const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature)
     await deployment.enter('decrypting')
-    const opened = await openSealed(deployment, verified, dek)
+    // Once more: a hub that answers slowly has given others time to change what was compared.
+    const opened = await besideDriftCheck(deployment, parts, openSealed(deployment, verified, dek))
     await deployment.enter('extracting')
     const extracted = await extractSealed(deployment, opened, folder)
     await deployment.enter('verifying_manifest')

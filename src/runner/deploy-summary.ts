@@ -2,10 +2,11 @@ import { SourceError } from '../core/document/source-problem.ts'
 import type { DeployError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Outcome } from '../core/outcome.ts'
-import { listDrift } from '../install/reports/drift-names.ts'
+import { placeName } from '../install/host/layout.ts'
 import type { LocalReport } from '../install/reports/local-report.ts'
 import { restoredUnhealthy } from '../install/reports/restored-health.ts'
 import { rollbackProblems } from '../install/reports/rollback-problems.ts'
+import { listDrift } from '../install/transaction/drift-names.ts'
 import type { PlannedStep } from '../install/transaction/record.ts'
 import { describeMove } from './version-move.ts'
 
@@ -134,14 +135,16 @@ function problemList(error: DeployError | undefined): string[] {
 /** What was not as it was installed before the deployment. */
 function drift({ drift: entries = [] }: LocalReport): string[] {
   const { names, more } = listDrift(entries)
-  if (names.length === 0) return []
+  const unknown = entries.filter(({ compared }) => compared === false).map(entry => code(placeName(entry)))
+  const missing = unknown.length === 0 ? [] : [`⚠️ Not compared with what was installed: ${unknown.join(', ')}.`]
+  if (names.length === 0) return missing
   const listed = names.map(name => code(name)).join(', ')
   const found = `⚠️ Files on this host were not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`
   const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot)]))
-  if (snapshots.length === 0) return [found]
+  if (snapshots.length === 0) return [found, ...missing]
   const others = snapshots.length - MAX_LISTED_SNAPSHOTS
   const kept = snapshots.slice(0, MAX_LISTED_SNAPSHOTS).join(', ')
-  return [`${found} What was replaced is kept in ${kept}${others > 0 ? ` and ${others} more` : ''}.`]
+  return [`${found} What was replaced is kept in ${kept}${others > 0 ? ` and ${others} more` : ''}.`, ...missing]
 }
 
 function rollback(report: LocalReport): string[] {

@@ -12,12 +12,14 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, it } from 'node:test'
+import { afterEach, beforeEach, describe, it, type TestContext } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
 import type { ActionResult } from '../../local/runner.ts'
 import type { InstalledRow, RemovedRow, SnapshotRow } from '../../src/install/host/installed.ts'
 import type { LocalReport } from '../../src/install/reports/local-report.ts'
 import { filesWith } from './harness/changing-parts.ts'
 import { commandsIn, listOwn, readLocalReport } from './harness/evidence.ts'
+import { openGate } from './harness/hub-gate.ts'
 import { openProjectStage, type ProjectStage } from './harness/project-stage.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
 
@@ -118,6 +120,57 @@ describe('files that were changed on the host since they were installed', () => 
     assert.deepEqual([snapshot?.modified, snapshot?.tree_digest], [true, null])
     assert.match(log, /kept without a record of its files/)
   })
+
+  const late = async (t: TestContext, path: string): Promise<Record<string, string>> => {
+    const gate = await openGate(t, stage.hub.url, async route => {
+      if (route !== 'artifact') return
+      // Well after anything that is done beside the request.
+      await setTimeout(500)
+      edit(stage, { [`plugins/greeter/${path}`]: 'LD_PRELOAD=/tmp/evil.so\n' })
+    })
+    return { 'hub-url': gate.url }
+  }
+
+  it('are repaired and reported also if they were changed during the download', async t => {
+    const result = await deployed(await late(t, 'src/main.py'))
+    assert.equal(result.outputs['changed'], 'true')
+    assert.deepEqual(readLocalReport(result).drift?.[0]?.changed, ['src/main.py'])
+    assert.notEqual(readFileSync(join(stage.root, 'plugins/greeter/src/main.py'), 'utf8'), 'LD_PRELOAD=/tmp/evil.so\n')
+  })
+
+  it('stay as a modified snapshot also if they were changed during the download', async t => {
+    const result = await update('1.1.0', await late(t, 'src/main.py'))
+    const [snapshot] = snapshotsOf(stage)
+    assert.equal(snapshot?.modified, true)
+    assert.deepEqual(readLocalReport(result).drift?.[0]?.changed, ['src/main.py'])
+  })
+
+  it('never become settings: a template that was changed during the download is repaired first', async t => {
+    await stage.publish('1.1.0', pluginFiles('1.1.0', { 'env.template': 'A=1\n' }))
+    await deployed()
+    stage.writePlan(
+      `${PLUGIN_PLAN.trimEnd()}\n  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/env.template, depends_on: [files]}\n`,
+    )
+    await deployed(await late(t, 'env.template'))
+    assert.equal(readFileSync(join(stage.root, 'plugins/greeter.env'), 'utf8'), 'A=1\n')
+  })
+
+  for (const damage of ['missing', 'damaged'])
+    it(`make no genuine snapshot where their record is ${damage}, and the report says that nothing was compared`, async () => {
+      edit(stage, { 'plugins/greeter/src/main.py': 'by hand' })
+      for (const name of listOwn(stage, 'trees')) {
+        const path = join(stage.root, '.hub-deploy/trees', name)
+        if (damage === 'missing') rmSync(path)
+        else writeFileSync(path, 'x')
+      }
+      const result = await update('1.1.0')
+      const [snapshot] = snapshotsOf(stage)
+      assert.deepEqual([snapshot?.modified, snapshot?.tree_digest], [true, null])
+      assert.equal(snapshot?.tree_record, undefined)
+      assert.match(result.log, /its snapshot counts as modified/)
+      assert.match(result.summary, /Not compared with what was installed: .*plugins\/greeter/)
+      assert.equal(readLocalReport(result).drift?.[0]?.compared, false)
+    })
 
   it('never push out a genuine snapshot, nor become the last good one', async () => {
     for (const version of ['1.1.0', '1.2.0', '1.3.0', '1.4.0']) {

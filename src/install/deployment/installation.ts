@@ -14,9 +14,9 @@ import { type Place, placeName, snapshotsPath } from '../host/layout.ts'
 import { chooseRetained, existingSnapshots, isGenuine, type Retention, withKeptPaths } from '../host/snapshots.ts'
 import { identityOf } from '../host/tree-record.ts'
 import type { InstalledPart, Part } from '../steps/part.ts'
+import { noteModifiedSnapshots } from '../steps/report-drift.ts'
 import type { StepContext } from '../steps/step-context.ts'
 import type { Deployment } from '../transaction/context.ts'
-import { noteModifiedSnapshots } from './report-drift.ts'
 
 /**
  * What to commit after the steps: what is installed from now on, what is not any more, and which snapshots stay. Throws

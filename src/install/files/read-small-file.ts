@@ -5,10 +5,15 @@ import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs
  * pipe. `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
  */
 export function readSmallFileSync(path: string, maxBytes: number, flags = 0): string | undefined {
+  return readSmallBytesSync(path, maxBytes, flags)?.toString('utf8')
+}
+
+/** The same, as bytes. */
+export function readSmallBytesSync(path: string, maxBytes: number, flags: number): Buffer | undefined {
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | flags)
   try {
     const stat = fstatSync(fd)
-    return stat.isFile() && stat.size <= maxBytes ? readFileSync(fd, 'utf8') : undefined
+    return stat.isFile() && stat.size <= maxBytes ? readFileSync(fd) : undefined
   } finally {
     closeSync(fd)
   }

@@ -6,13 +6,13 @@ import { findInstalled, readInstalled } from '../host/installed.ts'
 import { installPath, type Place, placeName } from '../host/layout.ts'
 import { describeTree } from '../host/modified-tree.ts'
 import { readTreeRecord, type TreeIdentity, writeTreeRecord } from '../host/tree-record.ts'
+import { reportDrift } from './report-drift.ts'
 import type { StepContext } from './step-context.ts'
 
 /**
- * Notes, before an installed tree is moved away, how it differs from what was installed, for a rollback. Where it
- * differs, records it as it is, and returns its identity: no tree digest where it is no directory, cannot be read or has
- * too many new bytes (the two latter with a warning).
- * Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
+ * Notes and reports, right before an installed tree is moved away, how it differs from what was installed. Where it
+ * differs, records it as it is, and returns its identity: no tree digest where it is no directory, and, with
+ * a warning, where it was not compared although we installed it, cannot be read or has too many new bytes. Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
  */
 export async function noteReplaced(
   { deployment, stagingFolder }: Pick<StepContext, 'deployment' | 'stagingFolder'>,
@@ -20,13 +20,21 @@ export async function noteReplaced(
 ): Promise<TreeIdentity | undefined> {
   const { layout, request, tools } = deployment
   const place = { shelf, id }
-  const drift = await deployment.drift.of(place)
+  const drift = await deployment.drift.again(place)
+  await reportDrift(deployment, [place])
   const root = installPath(layout, place)
   if (drift !== undefined) await noteDrift(stagingFolder, { ...place, root }, drift)
-  if (!isModified(drift) || !pathExistsSync(root)) return undefined
+  if (!pathExistsSync(root)) return undefined
+  const identity = findInstalled(readInstalled(layout), place)
+  if (drift === undefined && identity !== undefined) {
+    tools.log.warning(
+      `${placeName(place)} was not compared with what was installed, so its snapshot counts as modified on this host.`,
+    )
+    return { tree_digest: null }
+  }
+  if (!isModified(drift)) return undefined
   if (drift.instead !== undefined) return { tree_digest: null }
   try {
-    const identity = findInstalled(readInstalled(layout), place)
     const record = (identity && readTreeRecord(layout, identity)) ?? []
     const items = await describeTree({ root, keepPaths: request.keepPaths }, record, tools.signal)
     if (items !== undefined) return await writeTreeRecord(layout, items, tools.signal)

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import { constants } from 'node:fs'
 import { join, relative } from 'node:path'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
@@ -6,9 +7,11 @@ import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
 import { seedSettings, verifySettings } from '../../core/plan/env-template.ts'
 import type { Settings } from '../../core/plan/settings.ts'
 import { writeNewFile } from '../files/durable-files.ts'
-import { readSmallFileSync } from '../files/read-small-file.ts'
+import { readSmallBytesSync, readSmallFileSync } from '../files/read-small-file.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import { settingsPath } from '../host/layout.ts'
+import { placeName, settingsPath } from '../host/layout.ts'
+import { openTreeRecord, type TreeIdentity } from '../host/tree-record.ts'
+import type { Deployment } from '../transaction/context.ts'
 import type { Part } from './part.ts'
 import type { StepContext } from './step-context.ts'
 
@@ -17,11 +20,11 @@ const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTE
 /**
  * Seeds `<shelf>/<id>.env` (0600 from its first byte, written whole or not at all) from a template of the installed
  * artifact, whose path `from` is relative to the project root; only reads a file that exists. Throws DeploymentError
- * `step_failed` when the template or the existing settings are not a regular file, or a required key is or ends up
- * empty.
+ * `step_failed` when the template or the existing settings are not a regular file, the template's bytes are not those
+ * that were recorded, or a required key is or ends up empty.
  */
 export async function writeEnv(
-  { deployment, transaction, stagingFolder }: Omit<StepContext, 'order' | 'results'>,
+  { deployment, transaction, stagingFolder, results }: Omit<StepContext, 'order'>,
   part: Pick<Part, 'shelf' | 'id' | 'environment'>,
   from: string,
 ): Promise<'done' | 'unchanged'> {
@@ -34,7 +37,9 @@ export async function writeEnv(
     return 'unchanged'
   }
   const template = readTemplate(layout.root, from)
-  const settings = seedSettings(template, part.environment, request.settings)
+  const tree = results.get(placeName(part))?.tree
+  if (tree !== undefined) verifyTemplate(deployment, tree, { from, template })
+  const settings = seedSettings(template.toString('utf8'), part.environment, request.settings)
   const staged = join(stagingFolder, `${part.id}.env`)
   await writeNewFile(staged, settings.text)
   await transaction.apply({
@@ -44,6 +49,20 @@ export async function writeEnv(
   })
   tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`)
   return 'done'
+}
+
+/** A service can write into its directory at any time. */
+function verifyTemplate(
+  { layout }: Deployment,
+  tree: TreeIdentity,
+  { from, template }: { readonly from: string; readonly template: Buffer },
+): void {
+  const recorded = openTreeRecord(layout, tree)?.(from.split('/').slice(2).join('/'))
+  if (recorded?.sha256 === hash('sha256', template)) return
+  throw new DeploymentError(
+    'step_failed',
+    `The settings template ${join(layout.root, from)} is not the verified one: something on this host has changed it since. Find out what, then deploy again.`,
+  )
 }
 
 /** Which of the operator's settings were used, and which the template does not have. Names, never values. */
@@ -65,10 +84,10 @@ function readSettings(path: string): string {
   throw unusableSettings(path, NOT_A_SMALL_FILE)
 }
 
-function readTemplate(root: string, from: string): string {
+function readTemplate(root: string, from: string): Buffer {
   try {
-    const text = readSmallFileSync(join(root, from), MAX_SMALL_FILE_BYTES, constants.O_NOFOLLOW)
-    if (text !== undefined) return text
+    const bytes = readSmallBytesSync(join(root, from), MAX_SMALL_FILE_BYTES, constants.O_NOFOLLOW)
+    if (bytes !== undefined) return bytes
   } catch (error) {
     const found = errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`
     throw unusableTemplate(from, found)

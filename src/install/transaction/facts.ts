@@ -28,6 +28,8 @@ const driftEntrySchema = z.lazy(() =>
     instead: z.exactOptional(z.enum(['nothing', 'symlink', 'file', 'other'])),
     /** Where the tree is that a successful deployment replaced; relative to the project root. */
     snapshot: z.exactOptional(z.string()),
+    /** False where it could not be compared: no record, or a damaged one; absent otherwise. */
+    compared: z.exactOptional(z.literal(false)),
     /** How many more paths there are; absent when all are listed. */
     omitted: z.exactOptional(z.int().check(z.positive())),
   }),

@@ -13,9 +13,11 @@ import {
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
+import { installPath } from '../../../src/install/host/layout.ts'
 import type { PartEnvironment } from '../../../src/install/steps/part.ts'
 import { writeEnv } from '../../../src/install/steps/write-env.ts'
 import type { Transaction } from '../../../src/install/transaction/transaction.ts'
+import { recordTreeAt, treeOf, writeTreeOf } from '../host/recorded-tree.ts'
 import { contextOf, deploymentOf, partOf } from '../prepared-deployment.ts'
 import { prepareTemporaryHost } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
@@ -57,6 +59,19 @@ function stepFailed(error: unknown): boolean {
 }
 
 describe('writeEnv', () => {
+  it('takes no template whose bytes are not those that were recorded', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const [path, files] = [installPath(layout, partOf(layout)), { 'conf/env': 'A=1\n', 'conf/other': 'A=2\n' }]
+    writeTreeOf(path, files)
+    const tree = await recordTreeAt(layout, path, treeOf(files))
+    const context = await contextOf(t, deploymentOf(layout))
+    context.results.set('plugins/x', { tree })
+    writeTree(path, { 'conf/env': 'LD_PRELOAD=/tmp/evil.so\n' })
+    await assert.rejects(writeEnv(context, partOf(layout), 'plugins/x/conf/env'), stepFailed)
+    assert.ok(!existsSync(join(layout.root, 'plugins/x.env')))
+    assert.equal(await writeEnv(context, partOf(layout), 'plugins/x/conf/other'), 'done')
+  })
+
   for (const umask of [0o000, 0o077]) {
     it(`writes the settings 0600 under umask ${umask.toString(8)}, and removes them on a rollback`, async t => {
       const scene = await makeScene(t, 'TOKEN=\n')

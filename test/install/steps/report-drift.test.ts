@@ -3,21 +3,23 @@ import { execFileSync } from 'node:child_process'
 import { rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
-import { besideDriftCheck, noteModifiedSnapshots, reportDrift } from '../../../src/install/deployment/report-drift.ts'
+import { treeRecordPath } from '../../../src/install/host/layout.ts'
 import { buildLocalReport, notSent } from '../../../src/install/reports/local-report.ts'
+import { besideDriftCheck, noteModifiedSnapshots, reportDrift } from '../../../src/install/steps/report-drift.ts'
 import { buildEnd } from '../../../src/install/transaction/end.ts'
 import { collectLog } from '../collected-log.ts'
 import { GREETER, installRecorded } from '../host/recorded-tree.ts'
 import { contextOf, deploymentOf } from '../prepared-deployment.ts'
 import { prepareTemporaryHost } from '../prepared-host.ts'
+import { writeTree } from '../temporary-directory.ts'
 
 const FILES = Object.fromEntries(Array.from({ length: 600 }, (_, index) => [`file-${index}`, 'x']))
 
 async function makeDeployment(t: TestContext, signal = new AbortController().signal) {
   const layout = await prepareTemporaryHost(t)
-  const { root } = await installRecorded(layout, FILES)
+  const { root, tree_record } = await installRecorded(layout, FILES)
   const log = collectLog()
-  return { log, root, deployment: deploymentOf(layout, { tools: { log, signal } }) }
+  return { log, root, tree_record, deployment: deploymentOf(layout, { tools: { log, signal } }) }
 }
 
 describe('reportDrift', () => {
@@ -59,6 +61,37 @@ describe('reportDrift', () => {
       ])
     })
   }
+
+  it('adds at most 64 KiB of paths to the report', async t => {
+    const { root, deployment } = await makeDeployment(t)
+    const deep = Array.from({ length: 15 }, () => 'd'.repeat(200)).join('/')
+    writeTree(root, Object.fromEntries(Array.from({ length: 50 }, (_, index) => [`${deep}/${index}`, ''])))
+    await reportDrift(deployment, [GREETER])
+    const [entry] = deployment.record.facts.drift ?? []
+    assert.equal((entry?.added.length ?? 0) + (entry?.omitted ?? 0), 50)
+    assert.ok(JSON.stringify(entry).length < 66_000)
+  })
+
+  it('reports what differs only now, in place of what differed before', async t => {
+    const { log, root, deployment } = await makeDeployment(t)
+    writeTree(root, { first: '' })
+    await reportDrift(deployment, [GREETER])
+    writeTree(root, { second: '' })
+    await besideDriftCheck(deployment, [GREETER], Promise.resolve())
+    assert.deepEqual(
+      deployment.record.facts.drift?.map(({ added }) => added),
+      [['first', 'second']],
+    )
+    assert.equal(log.lines.length, 2)
+  })
+
+  it('distinguishes an installed part that cannot be compared', async t => {
+    const { deployment, tree_record } = await makeDeployment(t)
+    rmSync(treeRecordPath(deployment.layout, tree_record))
+    await reportDrift(deployment, [GREETER, { shelf: 'extensions', id: 'other' }])
+    const none = { added: [], removed: [], changed: [] }
+    assert.deepEqual(deployment.record.facts.drift, [{ ...GREETER, version: '2.0.0', ...none, compared: false }])
+  })
 
   it('says nothing of parts as they were installed', async t => {
     const { log, deployment } = await makeDeployment(t)

@@ -3,17 +3,18 @@ import { isModified } from '../host/drift-check.ts'
 import { findInstalled, readInstalled } from '../host/installed.ts'
 import { type Place, placeName } from '../host/layout.ts'
 import type { TreeDifference } from '../host/tree-comparison.ts'
-import { listDrift } from '../reports/drift-names.ts'
-import type { StepContext } from '../steps/step-context.ts'
 import type { Deployment } from '../transaction/context.ts'
+import { listDrift } from '../transaction/drift-names.ts'
 import type { DriftEntry } from '../transaction/facts.ts'
+import type { StepContext } from './step-context.ts'
 
 const MAX_NAME_CHARS = 150
 /** In one report, of all parts together: a tree that a tool has rewritten may differ in every file. */
 const MAX_REPORTED_PATHS = 500
+const MAX_REPORTED_BYTES = 64 * 1024
 
 /**
- * Does some work, and meanwhile compares what is installed in these places with its record. Warns of what differs and
+ * Does some work, and meanwhile compares anew what is installed in these places with its record. Warns of what differs and
  * adds it to the report before it returns or throws as the work does. Never fails for another reason.
  */
 export async function besideDriftCheck<Done>(
@@ -22,30 +23,43 @@ export async function besideDriftCheck<Done>(
   work: Promise<Done>,
 ): Promise<Done> {
   // A cancel ends both.
-  const [done] = await Promise.allSettled([work, reportDrift(deployment, places)])
+  const [done] = await Promise.allSettled([work, reportAnew(deployment, places)])
   if (done.status === 'rejected') throw done.reason
   return done.value
 }
 
+async function reportAnew(deployment: Deployment, places: readonly Place[]): Promise<void> {
+  for (const place of places) await deployment.drift.again(place)
+  await reportDrift(deployment, places)
+}
+
 /**
- * Warns, once for all, of installed files that are not as they were installed, and adds them to the report; those that
- * are in it already are not repeated. Throws only the reason of a cancel.
+ * Warns of installed files that are not as they were installed, and adds them to the report, as well as what could not
+ * be compared; what it has said already is not repeated. Throws only the reason of a cancel.
  */
 export async function reportDrift(deployment: Deployment, places: readonly Place[]): Promise<void> {
   const { record, tools } = deployment
   const { drift: known = [] } = record.facts
-  const found: DriftEntry[] = []
-  for (const place of places.filter(place => !known.some(entry => placeName(entry) === placeName(place)))) {
-    const difference = await deployment.drift.of(place)
-    if (isModified(difference)) found.push(entryOf(deployment, place, difference))
-  }
-  if (found.length === 0) return
-  tools.log.warning(describeDrift(found))
-  await record.update({ drift: bounded([...known, ...found]) })
+  const news = await deployment.drift.news(places)
+  const found = [...news].flatMap(([place, difference]) => entryOf(deployment, place, difference) ?? [])
+  const names = new Set([...news.keys()].map(placeName))
+  const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found]
+  if (drift.length + known.length === 0) return
+  const differing = found.filter(({ compared }) => compared !== false)
+  if (differing.length > 0) tools.log.warning(describeDrift(differing))
+  await record.update({ drift: bounded(drift) })
 }
 
-function entryOf({ layout }: Deployment, { shelf, id }: Place, difference: TreeDifference): DriftEntry {
-  const version = findInstalled(readInstalled(layout), { shelf, id })?.version ?? null
+function entryOf(
+  { layout }: Deployment,
+  { shelf, id }: Place,
+  difference: TreeDifference | undefined,
+): DriftEntry | undefined {
+  const installed = findInstalled(readInstalled(layout), { shelf, id })
+  const version = installed?.version ?? null
+  if (difference === undefined)
+    return installed && { shelf, id, version, added: [], removed: [], changed: [], compared: false }
+  if (!isModified(difference)) return undefined
   const { instead } = difference
   const none = { added: [], removed: [], changed: [] }
   return { shelf, id, version, ...(instead === undefined ? difference : { ...none, instead }) }
@@ -63,12 +77,18 @@ export async function noteModifiedSnapshots({ deployment, results }: StepContext
 }
 
 function bounded(entries: readonly DriftEntry[]): DriftEntry[] {
-  let room = MAX_REPORTED_PATHS
+  let [room, bytes] = [MAX_REPORTED_PATHS, MAX_REPORTED_BYTES]
   return entries.map(({ omitted: before = 0, ...entry }) => {
     let omitted = before
     const take = (paths: readonly string[]): string[] => {
-      const taken = paths.slice(0, room)
-      room -= taken.length
+      const taken = paths.filter(path => {
+        if (room <= 0) return false
+        const size = Buffer.byteLength(JSON.stringify(path))
+        if (size > bytes) return false
+        room -= 1
+        bytes -= size
+        return true
+      })
       omitted += paths.length - taken.length
       return taken
     }
