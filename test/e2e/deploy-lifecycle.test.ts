@@ -53,6 +53,7 @@ describe('a first deployment', () => {
       changed: 'true',
       version: '1.0.0',
       'previous-version': '',
+      'running-version': '1.0.0',
       'artifact-sha256': servedSha256('1.0.0'),
       'host-id': 'host-1',
       'install-path': join(stage.root, 'plugins/greeter'),
