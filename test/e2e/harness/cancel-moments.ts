@@ -6,6 +6,9 @@ import { acquireLock } from '../../../src/install/host/lock.ts'
 import { serve } from '../../net/loopback-server.ts'
 import { type Asked, type CancelScene, type Contract, HANG, HANG_ON, isHanging } from './cancel-scene.ts'
 
+/** Shell: the first restart after the cancelled step hangs, whatever it is sent. */
+const HANG_ONCE = `if [ -e here ] && [ ! -e again ]; then touch again; trap '' TERM; while :; do sleep 1; done; fi`
+
 /** Whether the run is where it is to be cancelled, given its log so far. */
 export type IsThere = (log: string) => boolean
 
@@ -270,11 +273,7 @@ export const MOMENTS: readonly Moment[] = [
     async (scene, script) => {
       await publish(scene, restart(scene), provision(scene), healthcheck(scene))
       scene.standIns.add('make-db', script)
-      scene.standIns.before(
-        'systemctl',
-        'restart',
-        `if [ -e here ] && [ ! -e again ]; then touch again; trap '' TERM; while :; do sleep 1; done; fi`,
-      )
+      scene.standIns.before('systemctl', 'restart', HANG_ONCE)
     },
     { healthy: true, isUnfinished: true },
   ),
@@ -283,11 +282,7 @@ export const MOMENTS: readonly Moment[] = [
     async (scene, script) => {
       await publish(scene, restart(scene), provision(scene), healthcheck(scene))
       scene.standIns.add('make-db', script)
-      scene.standIns.before(
-        'systemctl',
-        'restart',
-        `if [ -e here ] && [ ! -e again ]; then touch again; trap '' TERM; while :; do sleep 1; done; fi`,
-      )
+      scene.standIns.before('systemctl', 'restart', HANG_ONCE)
       scene.unanswered.add('report')
     },
     { healthy: true, isUnfinished: true, isUnreported: true },

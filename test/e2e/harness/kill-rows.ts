@@ -1,7 +1,16 @@
 import type { ErrorCode } from '../../../src/core/errors.ts'
 import type { Outcome } from '../../../src/core/outcome.ts'
 import { FAILING_VERSION } from './prepared-host.ts'
-import { failToWrite, inSync, killAtCall, killAtRequest, killBefore, killRecoveryBefore, type Stop } from './stops.ts'
+import {
+  failToWrite,
+  inSync,
+  killAtCall,
+  killAtReadAfterCommit,
+  killAtRequest,
+  killBefore,
+  killRecoveryBefore,
+  type Stop,
+} from './stops.ts'
 
 /** What an update from 1.0.0 must leave, on the disk and in every report. */
 export interface Ending {
@@ -43,9 +52,6 @@ const PLACE_TAKEN = 'change plugins/greeter'
 const NEEDY = { version: FAILING_VERSION }
 /** A run that is about to remove its journal has reported everything; the next one does not send it again. */
 const SETTLING = killAtCall('journal.jsonl', 'unlink')
-
-/** It is read at the start for the previous version, and again before it is rewritten. */
-const READING_INSTALLED_AFTER_COMMIT = killAtCall('installed.json', 'openat', 8)
 
 export const ERRORS: readonly ErrorRow[] = [
   {
@@ -194,7 +200,7 @@ export const KILLED: readonly KilledRow[] = [
   {
     ...SUCCEEDED,
     name: 'killed_in_commit_before_what_is_installed_is_recorded',
-    stops: [READING_INSTALLED_AFTER_COMMIT],
+    stops: [killAtReadAfterCommit()],
     recoveredBy: 'post',
   },
   {

@@ -5,7 +5,10 @@ import type { JournalRecord } from '../../../src/install/transaction/journal.ts'
 import { forEver, openGate, type Route } from './hub-gate.ts'
 import type { Fleet, PreparedHost } from './prepared-host.ts'
 import { standIn } from './stand-in.ts'
+import { ONE_WORKER, readTrace, type SystemCall, traceCommand } from './strace.ts'
 import { cancelAndBlock, tamper, tamperWithRecord } from './tampering.ts'
+
+const INSTALLED = '.hub-deploy/installed.json'
 
 /** What a run gets so that it ends or fails at one certain place. */
 export interface Stopped {
@@ -80,6 +83,17 @@ export function killAtCall(path: string, call: string, nth = 1): Stop {
   }
 }
 
+/** Killed as it is about to read `installed.json` for the first time after its commit record. */
+export function killAtReadAfterCommit(): Stop {
+  return {
+    needsTracing: true,
+    async prepare(_t, host, fleet) {
+      const read = await findReadAfterCommit(fleet)
+      return { run: tamper(join(host.root, INSTALLED), read.name, 'signal=KILL', read.nth) }
+    },
+  }
+}
+
 /** A recovery that is killed as it is about to write its nth journal record. */
 export function killRecoveryBefore(nth: number): Stop {
   return { needsTracing: true, prepare: (_t, host) => ({ run: tamperWithRecord(host.root, nth, 'signal=KILL') }) }
@@ -102,6 +116,23 @@ async function findRecord(fleet: Fleet, record: RecordName, version?: string): P
   const nth = (await readRecordNames(fleet, version)).indexOf(record)
   if (nth < 1) throw new Error(`no run writes a record "${record}"`)
   return nth
+}
+
+/** Which of its calls that is in an undisturbed run, counted among those that touch the file. */
+async function findReadAfterCommit(fleet: Fleet): Promise<SystemCall> {
+  const host = fleet.newHost('census-of-reads')
+  const log = join(host.workspace.temp, 'trace')
+  const paths = [INSTALLED, '.hub-deploy/journal.jsonl'].map(path => join(host.root, path))
+  const through = traceCommand({ log, paths, calls: ['openat', 'pwrite64'], textLimit: 200 })
+  await host.deploy({}, { through, env: ONE_WORKER })
+  const calls = readTrace(log).filter(({ name }) => name !== 'execve')
+  const commit = calls.findIndex(({ args }) => args.includes('\\"record\\":\\"commit\\"'))
+  const reads = calls.filter(({ name, args }) => name === 'openat' && args.includes('/installed.json"'))
+  const wanted = reads.findIndex(call => calls.indexOf(call) > commit)
+  const read = reads[wanted]
+  if (commit === -1 || read === undefined)
+    throw new Error('an undisturbed run reads no installed.json after its commit')
+  return { ...read, nth: wanted + 1 }
 }
 
 const censuses = new Map<string, Promise<RecordName[]>>()

@@ -89,7 +89,7 @@ export function describeCall({ role, name, args, nth }: SystemCall, folders: Rea
     .replaceAll(/\.\d+\.<id>\.tmp/g, '.<tmp>')
     .replaceAll(/[0-9a-f]{64}\.tree/g, '<record>.tree')
     .replaceAll(/\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z/g, '<time>')
-    .replaceAll(/hub-deploy-\w{6}/g, 'hub-deploy-<random>')
+    .replaceAll(/(hub-deploy|commands)-\w{6}/g, '$1-<random>')
     .replaceAll(/\d+</g, '<')
     .replace(/^(.*journal\.jsonl>), \d+$/, '$1, <length>')
   // A removal goes through a directory in no certain order.
