@@ -136,9 +136,16 @@ async function dropUndone({ root, journal }: ChangeLog, pending: AnnouncedChange
   return undone.length > 1
 }
 
-/** An undo goes from the newest to the oldest: when a change is back, so are all that were made after it. */
+/**
+ * An undo goes from the newest to the oldest: when a change is back, so are all that were made after it. What a newer
+ * change has put where something was is not what was there, even if that is lost.
+ */
 function firstUndone(root: string, pending: readonly AnnouncedChange[]): number {
-  const index = pending.findIndex(({ change }) => isBack(root, change))
+  const isFree = (path: string, newer: readonly AnnouncedChange[]): boolean =>
+    !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change))
+  const index = pending.findIndex(
+    ({ change }, at) => change.type === 'move' && isBack(root, change) && isFree(change.from, pending.slice(at + 1)),
+  )
   return index === -1 ? pending.length : index
 }
 
