@@ -15,7 +15,7 @@ import { randomFrom } from './harness/random.ts'
 
 const IS_FULL = process.env['SWEEP'] === 'full'
 const SEED = process.env['CANCEL_SEED'] ?? randomUUID()
-const SAMPLE = process.env['CI'] === 'true' ? 14 : 5
+const SAMPLE = process.env['CI'] === 'true' ? 10 : 5
 
 interface Row {
   readonly contract: Contract

@@ -9,7 +9,7 @@ import { assertTakenOver } from './harness/takeover.ts'
 import { type Act, openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
 /** One call in so many. */
-const SAMPLED = process.env['SWEEP'] === 'full' ? 1 : process.env['CI'] === 'true' ? 3 : 7
+const SAMPLED = process.env['SWEEP'] === 'full' ? 1 : process.env['CI'] === 'true' ? 4 : 7
 
 interface Sweep {
   what: string
