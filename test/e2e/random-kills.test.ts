@@ -11,7 +11,7 @@ import { signal } from './harness/processes.ts'
 import { openSweepHosts, type SweepHost, type SweepHosts } from './harness/sweep-hosts.ts'
 import { assertTakenOver } from './harness/takeover.ts'
 
-const KILLS = Number(process.env['RANDOM_KILLS'] ?? (process.env['CI'] === 'true' ? 80 : 20))
+const KILLS = Number(process.env['RANDOM_KILLS'] ?? (process.env['CI'] === 'true' ? 40 : 8))
 const SEED = Number(process.env['RANDOM_SEED'] ?? randomInt(1_000_000))
 
 describe('a deployment killed at any time', () => {
