@@ -33979,7 +33979,7 @@ class ActionStep {
                     note({ report });
                 },
                 onProgress: report => note({ report }),
-                onEnded: ended => this.#noteOnceCancelled(ended),
+                onEnded: ended => this.#noteBeforeReport(ended),
                 onRecovered: sentence => {
                     this.#recovered = sentence;
                 },
@@ -34049,9 +34049,13 @@ class ActionStep {
             this.#note({ ...known, report: { ...known.report, error } });
         this.fail(new DeployError(error.code, message));
     };
-    /** A cancelled run writes everything before it waits for the hub, because the runner will soon kill it. */
-    #noteOnceCancelled(ended) {
+    /**
+     * How the run ended is known before the hub hears of it, and must be true of a run that is killed while it waits. A
+     * cancelled run also writes its summary, because the runner will soon kill it.
+     */
+    #noteBeforeReport(ended) {
         const { signal } = this.tools;
+        this.#note(ended);
         if (signal.aborted)
             this.#noteEnded(ended);
         else

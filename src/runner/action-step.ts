@@ -83,7 +83,7 @@ export class ActionStep {
           note({ report })
         },
         onProgress: report => note({ report }),
-        onEnded: ended => this.#noteOnceCancelled(ended),
+        onEnded: ended => this.#noteBeforeReport(ended),
         onRecovered: sentence => {
           this.#recovered = sentence
         },
@@ -154,9 +154,13 @@ export class ActionStep {
     this.fail(new DeployError(error.code, message))
   }
 
-  /** A cancelled run writes everything before it waits for the hub, because the runner will soon kill it. */
-  #noteOnceCancelled(ended: EndedDeployment): void {
+  /**
+   * How the run ended is known before the hub hears of it, and must be true of a run that is killed while it waits. A
+   * cancelled run also writes its summary, because the runner will soon kill it.
+   */
+  #noteBeforeReport(ended: EndedDeployment): void {
     const { signal } = this.tools
+    this.#note(ended)
     if (signal.aborted) this.#noteEnded(ended)
     else signal.addEventListener('abort', () => this.#noteEnded(ended), { once: true })
   }
