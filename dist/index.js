@@ -33453,12 +33453,18 @@ const keepPathsSchema = pipe(schemas_string(), transform(text => text
     .check(refine(paths => paths.every(isKeepPath), {
     error: 'must be relative paths inside the installed directory, one per line, without ".", ".." or backslashes',
 }));
-/** Ids, one in each line or separated by commas. */
-const idsSchema = pipe(pipe(schemas_string(), transform(text => text
+/** Items, one in each line or separated by commas. */
+const itemsSchema = pipe(schemas_string(), transform(text => text
     .split(/[,\r\n]/)
-    .map(id => id.trim())
-    .filter(id => id !== ''))), array(idSchema)
+    .map(item => item.trim())
+    .filter(item => item !== '')));
+/** A list of ids. */
+const idsSchema = pipe(itemsSchema, array(idSchema)
     .check(_minLength(1, { error: 'must list ids of plugins and extensions, one in each line or with commas' })));
+/** A list of hosts, each once. */
+const hostIdsSchema = pipe(pipe(itemsSchema, transform(items => [...new Set(items)])), array(hostIdSchema).check(_minLength(1, { error: 'must list hosts, one in each line or with commas' })));
+/** A list of keep-paths. */
+const keepPathListSchema = pipe(pipe(itemsSchema, transform(items => items.join('\n'))), keepPathsSchema);
 function isKeepPath(path) {
     return (!(0,external_node_path_namespaceObject.isAbsolute)(path) &&
         !/[\\\p{Cc}]/u.test(path) &&
@@ -33501,6 +33507,22 @@ function readAuthorities(read) {
         read.refuse('ca-file', `names ${file.path}, which contains no certificate in PEM form`);
         return undefined;
     }
+}
+
+;// CONCATENATED MODULE: ./build/core/markdown.js
+
+/** Foreign text as Markdown that only shows it, on one line, and makes no link of a bare URL. */
+function cell(text, maxChars = 1500) {
+    return cleanForeignText(text, maxChars).replace(/[\\`*_{}[\]<>|#!~&@]|:(?=\/\/)|(?<=www)\./gi, character => `&#${character.codePointAt(0)};`);
+}
+/** The same as code. */
+function code(text, maxChars = 1500) {
+    return `<code>${cell(text, maxChars)}</code>`;
+}
+/** A table of cells that are Markdown already. */
+function table(head, rows) {
+    const line = (cells) => `| ${cells.join(' | ')} |`;
+    return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
 }
 
 ;// CONCATENATED MODULE: ./build/runner/version-move.js
@@ -33702,17 +33724,6 @@ function steps(report) {
 function result({ status, error }) {
     return status === 'warned' && error !== null ? `warned: ${cell(error)}` : status;
 }
-function table(head, rows) {
-    const line = (cells) => `| ${cells.join(' | ')} |`;
-    return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
-}
-/** Foreign text as Markdown that only shows it, and makes no link of a bare URL. */
-function cell(text) {
-    return cleanForeignText(text, 1500).replace(/[\\`*_{}[\]<>|#!~&@]|:(?=\/\/)|(?<=www)\./gi, character => `&#${character.codePointAt(0)};`);
-}
-function code(text) {
-    return `<code>${cell(text)}</code>`;
-}
 
 ;// CONCATENATED MODULE: ./build/runner/environment.js
 
@@ -33755,6 +33766,12 @@ const OWN_OUTPUTS = new Set([
     'deployment-id',
     'duration-ms',
     'plugins',
+    'drift',
+    'pending-recovery',
+    'in-sync',
+    'hosts',
+    'versions',
+    'outdated',
 ]);
 function createRunnerFiles(log, redact) {
     const warn = (what, error) => log.warning(`The ${what} could not be written: ${error instanceof Error ? error.message : String(error)}`);
@@ -34255,19 +34272,11 @@ class InputReader {
      * break at the end.
      */
     requiredSecret(name, schema) {
-        const secret = this.#present(name, this.optionalSecret(name), EMPTY_SECRET);
-        const parsed = secret === undefined ? undefined : schema?.safeParse(secret);
-        if (parsed === undefined || parsed.success)
-            return secret;
-        this.refuse(name, parsed.error.issues[0]?.message ?? 'is malformed');
-        return undefined;
+        return this.#wellFormed(name, this.#present(name, this.#takeSecret(name), EMPTY_SECRET), schema);
     }
     /** The same for a secret that may be left out. */
-    optionalSecret(name) {
-        const secret = takeExactly(name);
-        if (secret !== undefined)
-            this.secrets.push(secret);
-        return masked(secret);
+    optionalSecret(name, schema) {
+        return this.#wellFormed(name, this.#takeSecret(name), schema);
     }
     /** Lines `NAME=value`, as `parseSettings` reads them; each value is masked by itself and never quoted. */
     settings(name) {
@@ -34286,9 +34295,26 @@ class InputReader {
     file(name, maxBytes) {
         return this.#read(name, take(name), maxBytes);
     }
+    /** Adds that something is missing, in a sentence of its own. */
+    require(message) {
+        this.problems.push({ kind: 'missing', message });
+    }
     /** Adds a problem; `reason` continues the sentence that the input's name begins. */
     refuse(name, reason) {
         this.problems.push({ kind: 'invalid', message: `${name} ${reason}` });
+    }
+    #takeSecret(name) {
+        const secret = takeExactly(name);
+        if (secret !== undefined)
+            this.secrets.push(secret);
+        return masked(secret);
+    }
+    #wellFormed(name, secret, schema) {
+        const parsed = secret === undefined ? undefined : schema?.safeParse(secret);
+        if (parsed === undefined || parsed.success)
+            return secret;
+        this.refuse(name, parsed.error.issues[0]?.message ?? 'is malformed');
+        return undefined;
     }
     /** Short values and truth values stay readable: masking them would garble the log and empty the job's outputs. */
     #maskSetting(value) {

@@ -1,6 +1,6 @@
 import { SourceError } from '../core/document/source-problem.ts'
 import type { DeployError } from '../core/errors.ts'
-import { cleanForeignText } from '../core/foreign-text.ts'
+import { cell, code, table } from '../core/markdown.ts'
 import type { Outcome } from '../core/outcome.ts'
 import { placeName } from '../install/host/layout.ts'
 import type { LocalReport } from '../install/reports/local-report.ts'
@@ -198,21 +198,4 @@ function steps(report: LocalReport): string[][] {
 /** The cause of a failed step is above; that of a warning is nowhere else. */
 function result({ status, error }: LocalReport['steps'][number]): string {
   return status === 'warned' && error !== null ? `warned: ${cell(error)}` : status
-}
-
-function table(head: string[], rows: string[][]): string {
-  const line = (cells: string[]): string => `| ${cells.join(' | ')} |`
-  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
-}
-
-/** Foreign text as Markdown that only shows it, and makes no link of a bare URL. */
-function cell(text: string): string {
-  return cleanForeignText(text, 1500).replace(
-    /[\\`*_{}[\]<>|#!~&@]|:(?=\/\/)|(?<=www)\./gi,
-    character => `&#${character.codePointAt(0)};`,
-  )
-}
-
-function code(text: string): string {
-  return `<code>${cell(text)}</code>`
 }

@@ -56,18 +56,12 @@ export class InputReader {
    * break at the end.
    */
   requiredSecret(name: string, schema?: TextSchema<string>): string | undefined {
-    const secret = this.#present(name, this.optionalSecret(name), EMPTY_SECRET)
-    const parsed = secret === undefined ? undefined : schema?.safeParse(secret)
-    if (parsed === undefined || parsed.success) return secret
-    this.refuse(name, parsed.error.issues[0]?.message ?? 'is malformed')
-    return undefined
+    return this.#wellFormed(name, this.#present(name, this.#takeSecret(name), EMPTY_SECRET), schema)
   }
 
   /** The same for a secret that may be left out. */
-  optionalSecret(name: string): string | undefined {
-    const secret = takeExactly(name)
-    if (secret !== undefined) this.secrets.push(secret)
-    return masked(secret)
+  optionalSecret(name: string, schema?: TextSchema<string>): string | undefined {
+    return this.#wellFormed(name, this.#takeSecret(name), schema)
   }
 
   /** Lines `NAME=value`, as `parseSettings` reads them; each value is masked by itself and never quoted. */
@@ -88,9 +82,27 @@ export class InputReader {
     return this.#read(name, take(name), maxBytes)
   }
 
+  /** Adds that something is missing, in a sentence of its own. */
+  require(message: string): void {
+    this.problems.push({ kind: 'missing', message })
+  }
+
   /** Adds a problem; `reason` continues the sentence that the input's name begins. */
   refuse(name: string, reason: string): void {
     this.problems.push({ kind: 'invalid', message: `${name} ${reason}` })
+  }
+
+  #takeSecret(name: string): string | undefined {
+    const secret = takeExactly(name)
+    if (secret !== undefined) this.secrets.push(secret)
+    return masked(secret)
+  }
+
+  #wellFormed(name: string, secret: string | undefined, schema: TextSchema<string> | undefined): string | undefined {
+    const parsed = secret === undefined ? undefined : schema?.safeParse(secret)
+    if (parsed === undefined || parsed.success) return secret
+    this.refuse(name, parsed.error.issues[0]?.message ?? 'is malformed')
+    return undefined
   }
 
   /** Short values and truth values stay readable: masking them would garble the log and empty the job's outputs. */

@@ -82,20 +82,41 @@ export const keepPathsSchema = z
     }),
   )
 
-/** Ids, one in each line or separated by commas. */
-export const idsSchema = z.pipe(
-  z.pipe(
-    z.string(),
-    z.transform(text =>
-      text
-        .split(/[,\r\n]/)
-        .map(id => id.trim())
-        .filter(id => id !== ''),
-    ),
+/** Items, one in each line or separated by commas. */
+const itemsSchema = z.pipe(
+  z.string(),
+  z.transform(text =>
+    text
+      .split(/[,\r\n]/)
+      .map(item => item.trim())
+      .filter(item => item !== ''),
   ),
+)
+
+/** A list of ids. */
+export const idsSchema = z.pipe(
+  itemsSchema,
   z
     .array(idSchema)
     .check(z.minLength(1, { error: 'must list ids of plugins and extensions, one in each line or with commas' })),
+)
+
+/** A list of hosts, each once. */
+export const hostIdsSchema = z.pipe(
+  z.pipe(
+    itemsSchema,
+    z.transform(items => [...new Set(items)]),
+  ),
+  z.array(hostIdSchema).check(z.minLength(1, { error: 'must list hosts, one in each line or with commas' })),
+)
+
+/** A list of keep-paths. */
+export const keepPathListSchema = z.pipe(
+  z.pipe(
+    itemsSchema,
+    z.transform(items => items.join('\n')),
+  ),
+  keepPathsSchema,
 )
 
 function isKeepPath(path: string): boolean {

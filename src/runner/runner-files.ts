@@ -12,6 +12,12 @@ const OWN_OUTPUTS: ReadonlySet<string> = new Set([
   'deployment-id',
   'duration-ms',
   'plugins',
+  'drift',
+  'pending-recovery',
+  'in-sync',
+  'hosts',
+  'versions',
+  'outdated',
 ])
 
 /** The files that a step writes for the runner. A failure to write one is a warning and changes no outcome. */

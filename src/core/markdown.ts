@@ -1,0 +1,20 @@
+import { cleanForeignText } from './foreign-text.ts'
+
+/** Foreign text as Markdown that only shows it, on one line, and makes no link of a bare URL. */
+export function cell(text: string, maxChars = 1500): string {
+  return cleanForeignText(text, maxChars).replace(
+    /[\\`*_{}[\]<>|#!~&@]|:(?=\/\/)|(?<=www)\./gi,
+    character => `&#${character.codePointAt(0)};`,
+  )
+}
+
+/** The same as code. */
+export function code(text: string, maxChars = 1500): string {
+  return `<code>${cell(text, maxChars)}</code>`
+}
+
+/** A table of cells that are Markdown already. */
+export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`
+  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
+}

@@ -1,0 +1,98 @@
+import { DeployError } from '../core/errors.ts'
+import type { Log } from '../core/log.ts'
+import type { SecretKeeper } from '../install/transaction/context.ts'
+import { Annotator } from './annotations.ts'
+import { listenForCancel } from './cancel.ts'
+import { createRunnerFiles, type RunnerFiles } from './runner-files.ts'
+import { createRunnerLog, type RunnerLog } from './runner-log.ts'
+import { createSecretKeeper, type GivenSecrets } from './secret-keeper.ts'
+
+/** How long the process may go on after a cancelled step, for a name lookup that nobody waits for any more. */
+const EXIT_AFTER_MS = 200
+
+/** What a step that deploys nothing works with. */
+export interface StepTools {
+  readonly log: Log
+  readonly secrets: SecretKeeper
+  /** Aborted, with the error `cancelled`, as soon as the runner cancels the step. */
+  readonly signal: AbortSignal
+}
+
+/** How such a step ends. */
+export interface StepEnd {
+  /** Without `error-code`. */
+  readonly outputs: Readonly<Record<string, string>>
+  readonly summary: string
+  /** Fails the step. */
+  readonly error: DeployError | undefined
+}
+
+/**
+ * Runs a step of an action that deploys nothing: sets the outputs, `error-code` among them, and the summary, and fails
+ * with one annotation where there is an error. A step that throws, or that would exit before it has ended, fails too.
+ */
+export async function runReadingStep<Inputs extends GivenSecrets>(
+  readInputs: () => Inputs,
+  act: (inputs: Inputs, tools: StepTools) => Promise<StepEnd>,
+): Promise<void> {
+  let step: ReadingStep | undefined
+  try {
+    const inputs = readInputs()
+    step = new ReadingStep(inputs)
+    step.finish(await act(inputs, step.tools))
+  } catch (error) {
+    if (step === undefined) new Annotator(text => text).annotateError(error)
+    else step.fail(error)
+    process.exitCode = 1
+  } finally {
+    step?.close()
+  }
+}
+
+class ReadingStep {
+  readonly tools: StepTools
+  readonly #log: RunnerLog
+  readonly #annotator: Annotator
+  readonly #files: RunnerFiles
+  readonly #cancel = listenForCancel()
+
+  constructor(given: GivenSecrets) {
+    const secrets = createSecretKeeper(given)
+    this.#log = createRunnerLog(secrets.redact)
+    this.#annotator = new Annotator(secrets.redact)
+    this.#files = createRunnerFiles(this.#log, secrets.redact)
+    this.tools = { log: this.#log, secrets, signal: this.#cancel.signal }
+    process.once('beforeExit', this.#failUnsettled)
+  }
+
+  finish({ outputs, summary, error }: StepEnd): void {
+    this.#log.end()
+    this.#files.setOutputs({ ...outputs, 'error-code': error?.code ?? '' })
+    this.#files.setSummary(summary)
+    if (error !== undefined) this.#annotate(error)
+  }
+
+  fail(error: unknown): void {
+    this.#log.end()
+    this.#files.setOutputs({ 'error-code': error instanceof DeployError ? error.code : 'internal_error' })
+    this.#annotate(error)
+  }
+
+  /** Listens to nothing any more. A cancelled process then waits for nothing either. */
+  close(): void {
+    this.#cancel.stop()
+    process.off('beforeExit', this.#failUnsettled)
+    if (this.tools.signal.aborted) setTimeout(() => process.exit(), EXIT_AFTER_MS).unref()
+  }
+
+  #annotate(error: unknown): void {
+    process.exitCode = 1
+    this.#annotator.annotateError(error)
+  }
+
+  /** The process would end before the step has, because nothing is left that could wake it. */
+  readonly #failUnsettled = (): void => {
+    const message = 'This action stopped before it had ended, which is an error of this action: report it.'
+    this.fail(new DeployError('internal_error', message))
+  }
+}
