@@ -33511,13 +33511,18 @@ function readAuthorities(read) {
 
 ;// CONCATENATED MODULE: ./build/core/markdown.js
 
+const MAX_CELL_CHARS = 1500;
 /** Foreign text as Markdown that only shows it, on one line, and makes no link of a bare URL. */
-function cell(text, maxChars = 1500) {
+function cell(text) {
+    return cellOf(text, MAX_CELL_CHARS);
+}
+/** The same, cut at `maxChars`: for tables of many rows. */
+function cellOf(text, maxChars) {
     return cleanForeignText(text, maxChars).replace(/[\\`*_{}[\]<>|#!~&@]|:(?=\/\/)|(?<=www)\./gi, character => `&#${character.codePointAt(0)};`);
 }
 /** The same as code. */
-function code(text, maxChars = 1500) {
-    return `<code>${cell(text, maxChars)}</code>`;
+function code(text) {
+    return `<code>${cell(text)}</code>`;
 }
 /** A table of cells that are Markdown already. */
 function table(head, rows) {

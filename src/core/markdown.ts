@@ -1,7 +1,14 @@
 import { cleanForeignText } from './foreign-text.ts'
 
+const MAX_CELL_CHARS = 1500
+
 /** Foreign text as Markdown that only shows it, on one line, and makes no link of a bare URL. */
-export function cell(text: string, maxChars = 1500): string {
+export function cell(text: string): string {
+  return cellOf(text, MAX_CELL_CHARS)
+}
+
+/** The same, cut at `maxChars`: for tables of many rows. */
+export function cellOf(text: string, maxChars: number): string {
   return cleanForeignText(text, maxChars).replace(
     /[\\`*_{}[\]<>|#!~&@]|:(?=\/\/)|(?<=www)\./gi,
     character => `&#${character.codePointAt(0)};`,
@@ -9,8 +16,8 @@ export function cell(text: string, maxChars = 1500): string {
 }
 
 /** The same as code. */
-export function code(text: string, maxChars = 1500): string {
-  return `<code>${cell(text, maxChars)}</code>`
+export function code(text: string): string {
+  return `<code>${cell(text)}</code>`
 }
 
 /** A table of cells that are Markdown already. */
