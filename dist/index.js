@@ -9814,7 +9814,8 @@ __nccwpck_require__.d(__webpack_exports__, {
   us: () => (/* reexport */ deployPost),
   Cv: () => (/* reexport */ project),
   m_: () => (/* reexport */ projectPost),
-  lj: () => (/* reexport */ recover_recover)
+  lj: () => (/* reexport */ recover_recover),
+  h5: () => (/* reexport */ status_status)
 });
 
 ;// CONCATENATED MODULE: ./node_modules/zod/v4/core/util.js
@@ -16813,6 +16814,8 @@ const ERROR_CODES = [
     'inconsistent',
     'place_taken',
     'unexpected_part',
+    'fleet_out_of_sync',
+    'drift_found',
     'internal_error',
 ];
 /**
@@ -18604,52 +18607,64 @@ const MAX_ADDED = 10_000;
  * not those that were recorded. Does not compare keep-paths, nor what `isCache` names. Works in slices; throws what reading
  * the record throws, the system's error, and the signal's reason once it is aborted.
  */
-async function compareTree({ root, keepPaths }, record, signal) {
+async function compareTree(tree, record, signal) {
+    const instead = findNoDirectory(tree.root);
+    const difference = { added: [], removed: [], changed: [], ...(instead && { instead }) };
+    for await (const { recorded, found } of findDifferences(tree, record, signal)) {
+        if (recorded !== undefined)
+            difference[found === undefined ? 'removed' : 'changed'].push(recorded.path);
+        else if (difference.added.length < MAX_ADDED)
+            difference.added.push(found.path);
+    }
+    return difference;
+}
+/** The same comparison, path by path in order. Where there is no directory, every recorded path is missing. */
+async function* findDifferences({ root, keepPaths }, record, signal) {
     signal?.throwIfAborted();
     const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
     const isKept = isBelow(keepPaths);
-    const difference = { added: [], removed: [], changed: [], ...findNoDirectory(root) };
     for (const { recorded, found } of pairUp(record, scanTree(root, isKept))) {
         if (slice.isOver())
             await slice.giveBack();
         if (recorded === undefined) {
-            if (found === undefined || isCache(found.path))
-                continue;
-            if (difference.added.length < MAX_ADDED)
-                difference.added.push(found.path);
+            if (found !== undefined && !isCache(found.path))
+                yield { recorded, found };
         }
         else if (isKept(recorded.path))
             continue;
-        else if (found === undefined)
-            difference.removed.push(recorded.path);
-        else if (!(await isSame(recorded, found, path => digester.sha256(`${root}/${path}`, Number(found.content)))))
-            difference.changed.push(found.path);
+        else if (found === undefined || !(await isSame(recorded, found, { root, digester })))
+            yield { recorded, found };
     }
-    return difference;
 }
+/** What is in place of a directory; undefined where one is there. */
 function findNoDirectory(root) {
     const stat = lstatIfPresentSync(root);
     if (stat === undefined)
-        return { instead: 'nothing' };
+        return 'nothing';
     if (stat.isDirectory())
-        return {};
+        return undefined;
     if (stat.isSymbolicLink())
-        return { instead: 'symlink' };
-    return { instead: stat.isFile() ? 'file' : 'other' };
+        return 'symlink';
+    return stat.isFile() ? 'file' : 'other';
 }
 /** Where Python writes by itself: what is there and was not recorded is no difference. */
 function isCache(path) {
     return /(?:^|\/)__pycache__\//.test(path);
 }
-async function isSame(recorded, found, digestOf) {
-    if (!isSameKind(recorded, found) || recorded.content !== found.content)
+async function isSame(recorded, found, tree) {
+    if (!isSameKind(recorded, found))
         return false;
-    if (found.kind === 'link' ||
-        found.kind === 'other' ||
-        (recorded.stamp !== undefined && recorded.stamp === found.stamp))
-        return true;
+    const isStamped = recorded.stamp !== undefined && recorded.stamp === found.stamp;
+    if (!isFile(found) || isStamped)
+        return recorded.content === found.content;
+    return await hasSameBytes(recorded, found, tree);
+}
+/** Whether a file has the bytes of the recorded one. Reads it only if it has their number. */
+async function hasSameBytes(recorded, found, { root, digester }) {
+    if (recorded.content !== found.content)
+        return false;
     try {
-        return (await digestOf(found.path)) === recorded.sha256;
+        return (await digester.sha256(`${root}/${found.path}`, Number(found.content))) === recorded.sha256;
     }
     catch (error) {
         // Another process has just removed or replaced it, or made it unreadable.
@@ -18658,9 +18673,13 @@ async function isSame(recorded, found, digestOf) {
         throw error;
     }
 }
+/** Whether an item of a tree or of its record is a regular file. */
+function isFile({ kind }) {
+    return kind !== 'link' && kind !== 'other';
+}
 /** Some records do not know the mode of a file. */
 function isSameKind({ kind }, found) {
-    return kind === found.kind || (kind === 'file' && found.kind !== 'link' && found.kind !== 'other');
+    return kind === found.kind || (kind === 'file' && isFile(found));
 }
 /** Merges two lists in tree order. An empty pair is a pause. */
 function* pairUp(record, tree) {
@@ -18731,6 +18750,7 @@ function* withoutStamps(record) {
     for (const item of record)
         yield { ...item, stamp: undefined };
 }
+/** Why a tree could not be compared with what was installed, and what to do. */
 function reasonOf(error, layout, identity) {
     if (!(error instanceof TreeRecordDamage) || identity === undefined)
         return toDeployError(error).message;
@@ -18809,7 +18829,8 @@ function isModified(drift) {
 ;// CONCATENATED MODULE: ./build/install/transaction/drift-names.js
 
 const MAX_NAMES = 20;
-const WORDS = {
+/** What is in place of a directory, in words. */
+const INSTEAD_WORDS = {
     nothing: 'missing',
     symlink: 'a symlink instead of a directory',
     file: 'a file instead of a directory',
@@ -18820,7 +18841,7 @@ function listDrift(entries) {
     const all = entries.flatMap(entry => {
         const inWords = (how) => entry[how].map(path => `${placeName(entry)}/${path} (${how})`);
         if (entry.instead !== undefined)
-            return [`${placeName(entry)} (${WORDS[entry.instead]})`];
+            return [`${placeName(entry)} (${INSTEAD_WORDS[entry.instead]})`];
         return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
     });
     const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
@@ -22514,9 +22535,6 @@ async function describeTree({ root, keepPaths }, record, signal) {
     }
     return withLinkedDigests(items);
 }
-function isFile({ kind }) {
-    return kind !== 'link' && kind !== 'other';
-}
 function knownDigest(recorded, { content, stamp }) {
     return recorded?.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined;
 }
@@ -25095,6 +25113,26 @@ async function tryKernelLock(request) {
             (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
+/**
+ * The inode of a lock file that no process has locked, for an instant by a shared lock; undefined where one has, or
+ * where that cannot be known. Writes nothing, also where there is no file. Never throws but for the signal's reason.
+ */
+async function readFreeKernelLock(request) {
+    let fd;
+    try {
+        fd = (0,external_node_fs_namespaceObject.openSync)(request.path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+        const isFree = (await flock(fd, { ...request, isShared: true })) === 'held';
+        return isFree ? String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino) : undefined;
+    }
+    catch {
+        request.signal?.throwIfAborted();
+        return undefined;
+    }
+    finally {
+        if (fd !== undefined)
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
 function lockOf(fd) {
     let isOpen = true;
     return {
@@ -25140,9 +25178,9 @@ function openForLockingSync(path) {
         throw toOpenError(path, error);
     }
 }
-async function flock(fd, { timeoutMs, signal }) {
+async function flock(fd, { timeoutMs, signal, isShared = false }) {
     const end = await runChild({
-        command: ['flock', '-n', String(CHILD_DESCRIPTOR)],
+        command: ['flock', '-n', ...(isShared ? ['-s'] : []), String(CHILD_DESCRIPTOR)],
         env: allowedEnvironment({ LC_ALL: 'C' }),
         timeoutMs,
         signal,
@@ -25301,6 +25339,7 @@ function isBeingTakenOver(path, own) {
         return found !== undefined && !isAbandoned(found, own);
     });
 }
+/** Whether the holder of a lock has provably ended, by what this process knows of itself and of the kernel lock. */
 function isAbandoned({ path, holder }, own) {
     if (holder === undefined)
         return true;
@@ -25390,6 +25429,21 @@ async function acquireLock(request, clock = systemClock) {
         request.signal?.throwIfAborted();
         throw toHostError(error, `taking the lock ${request.path}`);
     }
+}
+/**
+ * Who has the lock of a project root, in words; undefined where nobody has, or only a process that has provably ended.
+ * Takes no lock, waits for nothing and writes nothing. Throws as `readLock` does, and the signal's reason.
+ */
+async function describeLiveHolder(path, signal) {
+    const found = readLock(path);
+    if (found?.holder === undefined)
+        return undefined;
+    const own = { ...readOwnIdentity(), id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel_lock: null, run_url: null, since: '' };
+    if (isAbandoned(found, own))
+        return undefined;
+    const probe = { path: kernelLockOf(path), timeoutMs: ANSWER_TIMEOUT_MS.least, signal };
+    const free = await readFreeKernelLock(probe);
+    return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder);
 }
 async function waitForTurn(request, contender, clock) {
     const { path, runUrl, signal } = request;
@@ -25905,6 +25959,10 @@ function terminalState({ outcome }) {
 function lastState(record) {
     return record.states.at(-1)?.state ?? 'pending';
 }
+/**
+ * The records of a dead run, none where it has left no journal. Throws DeploymentError `inconsistent` for a journal that
+ * is not what this action writes.
+ */
 function readRecords({ root, journal: path }) {
     try {
         const records = readJournal(path) ?? [];
@@ -33583,7 +33641,7 @@ function buildDeploySummary(summary) {
     ];
     return `${blocks.join('\n\n')}\n`;
 }
-const deploy_summary_WORDS = {
+const WORDS = {
     success: '✅ Deployed',
     failed: '❌ Failed, nothing was changed',
     rolled_back: '↩️ Rolled back, the old version is installed again',
@@ -33608,7 +33666,7 @@ function wordFor(report, plannedSteps) {
     if (outcome === 'failed' && acted.length > 0)
         return '❌ Failed, no file was changed';
     if (outcome !== 'success' || changed)
-        return deploy_summary_WORDS[outcome];
+        return WORDS[outcome];
     if (state !== 'succeeded')
         return '🔎 Dry run, nothing was done';
     if (acted.length === 0)
@@ -37333,7 +37391,585 @@ async function awaitSupervisor({ service }) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/core/bounded-list.js
+/** As many of the items, from the first on, as fit into so many characters of JSON. */
+function fitList(items, maxChars) {
+    const texts = [];
+    let room = maxChars - '[]'.length;
+    for (const item of items) {
+        const text = JSON.stringify(item);
+        room -= text.length + ','.length;
+        if (room < 0)
+            break;
+        texts.push(text);
+    }
+    return { json: `[${texts.join(',')}]`, omitted: items.length - texts.length };
+}
+
+;// CONCATENATED MODULE: ./build/install/inspection/activity.js
+
+
+
+
+
+
+
+/** Reads the journal and the lock. Throws DeploymentError `inconsistent` for a damaged journal, `unsafe_host` for a strange lock. */
+async function readActivity(layout, signal) {
+    if (!pathExistsSync(layout.journal))
+        return { kind: 'quiet' };
+    const holder = await describeLiveHolder(layout.lock, signal);
+    if (holder !== undefined)
+        return { kind: 'busy', holder };
+    const records = readRecords(layout);
+    return records.length === 0 ? { kind: 'quiet' } : interruptedRun(layout, records);
+}
+/** A text that changes when a deployment begins, ends, or commits something. */
+function readTraces({ own, journal, installed }) {
+    return [own, journal, installed].map(stampOf).join();
+}
+function interruptedRun(layout, records) {
+    const { slug, version } = factsIn(records);
+    const what = `The deployment of ${slug ?? 'an unknown name'} ${version ?? ''}`.trimEnd();
+    const commit = findCommit(records);
+    const recovery = 'The next run, or dist/recover.js, recovers this host.';
+    if (commit !== undefined) {
+        const sentence = `${what} was cut off after its commit, so it is installed, but its cleanup is not complete. ${recovery}`;
+        return { kind: 'interrupted', commit, inDoubt: new Set(), sentence };
+    }
+    const inDoubt = isInDoubt(layout) ? changedPlaces(records) : new Set();
+    const state = inDoubt.size === 0 ? 'and nothing it changed is left' : 'so its parts may be neither old nor new';
+    return { kind: 'interrupted', commit, inDoubt, sentence: `${what} was cut off, ${state}. ${recovery}` };
+}
+function factsIn(records) {
+    const facts = records.flatMap(entry => (entry.record === 'begin' || entry.record === 'facts' ? [entry.facts] : []));
+    return Object.assign({}, ...facts);
+}
+function changedPlaces(records) {
+    const changes = records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []));
+    return new Set(placesIn(changes).map((place) => placeName(place)));
+}
+function stampOf(path) {
+    try {
+        const { ino, size, mtimeNs } = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true });
+        return `${ino} ${size} ${mtimeNs}`;
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return 'none';
+        throw error;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/inspection/part-check.js
+
+
+
+
+
+
+
+/** Those of the action where nobody has recorded any. */
+const EARLIER_KEEP_PATHS = ['.env', 'data'];
+/**
+ * How the files of an installed part differ from those that were installed; undefined where they do not. Says why where
+ * that cannot be known. Reads only files whose inode or times have changed. Throws only the signal's reason.
+ */
+async function checkPart(setting, row) {
+    const { layout, signal } = setting;
+    try {
+        const instead = findNoDirectory(installPath(layout, placeOf(row)));
+        if (instead !== undefined)
+            return { kind: 'no directory', instead };
+        return await part_check_compare(setting, row);
+    }
+    catch (error) {
+        signal.throwIfAborted();
+        return { kind: 'not compared', why: reasonOf(error, layout, row), isPassing: false };
+    }
+}
+async function part_check_compare(setting, row) {
+    const { layout, signal } = setting;
+    const record = readTreeRecord(layout, row);
+    if (record === undefined)
+        return { kind: 'not compared', why: withoutRecord(layout, row), isPassing: false };
+    const keepPaths = [...(row.keep_paths ?? EARLIER_KEEP_PATHS), ...setting.keepPaths];
+    const tree = { root: installPath(layout, placeOf(row)), keepPaths, digester: new FileDigester(signal) };
+    const paths = [];
+    let count = 0;
+    for await (const difference of findDifferences(tree, record, signal)) {
+        count += 1;
+        if (setting.room <= 0)
+            continue;
+        setting.room -= 1;
+        const { path } = difference.recorded ?? difference.found;
+        paths.push({ path, how: await howOf(difference, tree) });
+    }
+    return count === 0 ? undefined : { kind: 'differs', paths, count };
+}
+async function howOf({ recorded, found }, tree) {
+    if (recorded === undefined)
+        return 'added';
+    if (found === undefined)
+        return describeItemSync(tree.root, recorded.path) === undefined ? 'removed' : 'replaced';
+    if (isFile(recorded) !== isFile(found))
+        return 'replaced';
+    if (recorded.kind === found.kind || !isFile(found))
+        return 'changed';
+    return (await hasSameBytes(recorded, found, tree)) ? 'mode' : 'changed';
+}
+function withoutRecord(layout, row) {
+    if (row.tree_record === undefined && row.tree_digest === null)
+        return 'Nothing is recorded of its files. The next deployment that changes it writes a record.';
+    return `${recordPath(layout, row)}, the record of its files, is missing. Deploy this version again: that writes a new one.`;
+}
+
+;// CONCATENATED MODULE: ./build/install/inspection/inspect.js
+
+
+
+
+
+
+
+
+
+
+
+
+/** Whether installed files differ: not known where a deployment hides that. */
+function isDrifted({ parts }) {
+    const found = parts.flatMap(({ drift }) => drift ?? []);
+    if (found.some(drift => drift.kind !== 'not compared' || !drift.isPassing))
+        return true;
+    return found.length === 0 ? false : undefined;
+}
+/** How many differing paths are listed. */
+const MAX_PATHS = 2000;
+/** How often a host is examined that is changed meanwhile. */
+const MAX_LOOKS = 3;
+/**
+ * Examines a host without changing anything: takes no lock, writes no file. What it returns was so at one moment, or
+ * says that a deployment is at work. Throws ConfigError `invalid_input` for a root that is not there; UntouchableHostError
+ * for one that others may have written; DeploymentError `inconsistent` for a damaged record or journal, and
+ * `host_not_writable`; and the signal's reason once it is aborted.
+ */
+async function inspectHost(request, { log, signal }) {
+    const { layout } = request;
+    for (const accepted of requireSafeHost(request))
+        log.warning(accepted);
+    try {
+        inspect_requireDirectory(layout.root);
+        requireOwnKinds(layout);
+        for (let looks = 1;; looks++) {
+            const before = readTraces(layout);
+            const inspection = await look(request, signal);
+            if (inspection.activity.kind === 'busy' || readTraces(layout) === before)
+                return inspection;
+            if (looks === MAX_LOOKS)
+                return inspect_givenUp(inspection);
+            log.info('A deployment has changed this host meanwhile, so it is examined again.');
+        }
+    }
+    catch (error) {
+        signal.throwIfAborted();
+        throw toHostError(error, `examining ${layout.root}`);
+    }
+}
+async function look({ layout, keepPaths }, signal) {
+    const activity = await readActivity(layout, signal);
+    const record = readHostRecord(layout);
+    const rows = activity.kind === 'interrupted' ? withCommit(record, activity.commit) : record.installed;
+    const setting = { layout, keepPaths, signal, room: MAX_PATHS };
+    const parts = [];
+    for (const row of rows)
+        parts.push({ ...placeOf(row), row, drift: await driftOf(setting, row, activity) });
+    return {
+        activity,
+        parts,
+        snapshots: [...rows, ...record.removed].flatMap(row => snapshotsOf(layout, placeOf(row), row.snapshots)),
+        isKnown: pathExistsSync(layout.own),
+        unrestored: record.unrestored.length,
+    };
+}
+/** Where a deployment works, or one has died in the middle, a difference says nothing. */
+async function driftOf(setting, row, activity) {
+    if (activity.kind === 'busy')
+        return waiting('a deployment is changing this host at this moment');
+    if (activity.kind === 'interrupted' && activity.inDoubt.has(placeName(placeOf(row))))
+        return waiting('an interrupted deployment of it waits for its recovery');
+    return await checkPart(setting, row);
+}
+function waiting(why) {
+    return { kind: 'not compared', why, isPassing: true };
+}
+function withCommit({ installed }, { rows, removed = [] } = { rows: [] }) {
+    const named = new Map(installed.map(row => [placeName(placeOf(row)), row]));
+    for (const row of removed)
+        named.delete(placeName(placeOf(row)));
+    for (const row of rows)
+        named.set(placeName(placeOf(row)), row);
+    return [...named.values()];
+}
+function snapshotsOf(layout, place, rows) {
+    const folder = snapshotsPath(layout, place);
+    return existingSnapshots(folder, rows).map(row => ({ ...place, row, path: (0,external_node_path_namespaceObject.join)(folder, row.name) }));
+}
+/** One deployment after another: what was seen last may be of the middle of one. */
+function inspect_givenUp(inspection) {
+    const parts = inspection.parts.map(part => ({ ...part, drift: waiting('deployments keep changing this host') }));
+    return { ...inspection, parts, activity: { kind: 'busy', holder: 'one deployment after another changes it' } };
+}
+/** To find nothing in a directory that is not there would hide a typing error, or a disk that is not mounted. */
+function inspect_requireDirectory(root) {
+    if ((0,external_node_fs_namespaceObject.statSync)(root, { throwIfNoEntry: false })?.isDirectory())
+        return;
+    throw new ConfigError('invalid_input', `project-root ${root} is not a directory on this host, so nothing is known of what is installed: correct the path, or mount its disk first.`);
+}
+
+;// CONCATENATED MODULE: ./build/runner/reading-step.js
+
+
+
+
+
+
+/** How long the process may go on after a cancelled step, for a name lookup that nobody waits for any more. */
+const reading_step_EXIT_AFTER_MS = 200;
+/**
+ * Runs a step of an action that deploys nothing: sets the outputs, `error-code` among them, and the summary, and fails
+ * with one annotation where there is an error. A step that throws, or that would exit before it has ended, fails too.
+ */
+async function runReadingStep(readInputs, act) {
+    let step;
+    try {
+        const inputs = readInputs();
+        step = new ReadingStep(inputs);
+        step.finish(await act(inputs, step.tools));
+    }
+    catch (error) {
+        if (step === undefined)
+            new Annotator(text => text).annotateError(error);
+        else
+            step.fail(error);
+        process.exitCode = 1;
+    }
+    finally {
+        step?.close();
+    }
+}
+class ReadingStep {
+    tools;
+    #log;
+    #annotator;
+    #files;
+    #cancel = listenForCancel();
+    constructor(given) {
+        const secrets = createSecretKeeper(given);
+        this.#log = createRunnerLog(secrets.redact);
+        this.#annotator = new Annotator(secrets.redact);
+        this.#files = createRunnerFiles(this.#log, secrets.redact);
+        this.tools = { log: this.#log, secrets, signal: this.#cancel.signal };
+        process.once('beforeExit', this.#failUnsettled);
+    }
+    finish({ outputs, summary, error }) {
+        this.#log.end();
+        this.#files.setOutputs({ ...outputs, 'error-code': error?.code ?? '' });
+        this.#files.setSummary(summary);
+        if (error !== undefined)
+            this.#annotate(error);
+    }
+    fail(error) {
+        this.#log.end();
+        this.#files.setOutputs({ 'error-code': error instanceof DeployError ? error.code : 'internal_error' });
+        this.#annotate(error);
+    }
+    /** Listens to nothing any more. A cancelled process then waits for nothing either. */
+    close() {
+        this.#cancel.stop();
+        process.off('beforeExit', this.#failUnsettled);
+        if (this.tools.signal.aborted)
+            setTimeout(() => process.exit(), reading_step_EXIT_AFTER_MS).unref();
+    }
+    #annotate(error) {
+        process.exitCode = 1;
+        this.#annotator.annotateError(error);
+    }
+    /** The process would end before the step has, because nothing is left that could wake it. */
+    #failUnsettled = () => {
+        const message = 'This action stopped before it had ended, which is an error of this action: report it.';
+        this.fail(new DeployError('internal_error', message));
+    };
+}
+
+;// CONCATENATED MODULE: ./build/runner/status-summary.js
+
+
+
+
+
+const MAX_LISTED_PATHS = 20;
+const MAX_ROWS = 300;
+const status_summary_MAX_LISTED_SNAPSHOTS = 5;
+const status_summary_MAX_CELL_CHARS = 150;
+const HOW_WORDS = {
+    added: 'added',
+    removed: 'removed',
+    changed: 'changed',
+    mode: 'mode changed',
+    replaced: 'replaced by something else',
+};
+/** The job summary of a status as Markdown: what was found, then the parts, those that differ first. */
+function buildStatusSummary(inspection, { host, error, cut }) {
+    const { parts } = inspection;
+    const sentences = error === undefined ? findingsOf(inspection).map(cell) : [`**${code(error.code)}** ${cell(error.message)}`];
+    const blocks = [
+        `### ${status_summary_headline(inspection)} on ${cell(host.name)}`,
+        ...sentences,
+        ...(parts.length === 0 ? [] : [table(['Part', 'Version', 'Installed', 'Files', 'Snapshots'], rowsOf(inspection))]),
+        ...(parts.length > MAX_ROWS ? [`And ${parts.length - MAX_ROWS} more parts.`] : []),
+        ...cut.map(cell),
+        `Project root: ${code(host.root ?? '')}`,
+    ];
+    return `${blocks.join('\n\n')}\n`;
+}
+/** The summary where nothing could be found out. */
+function buildFailedStatusSummary(error, { name }) {
+    return `### ❌ What is installed on ${cell(name)} is not known\n\n**${code(error.code)}** ${cell(error.message)}\n`;
+}
+/** Everything that is not as it should be, a sentence each. */
+function findingsOf(inspection) {
+    const { activity, unrestored } = inspection;
+    return [
+        ...(activity.kind === 'interrupted' ? [activity.sentence] : []),
+        ...(activity.kind === 'busy' ? [describeBusy(activity.holder)] : []),
+        ...status_summary_describeDrift(inspection),
+        ...(unrestored > 0 ? [describeUnrestored(unrestored)] : []),
+    ];
+}
+/** The files that differ, and the parts that could not be compared, in a sentence each. */
+function status_summary_describeDrift({ parts }) {
+    const names = parts.flatMap(part => status_summary_namesIn(part));
+    const count = parts.reduce((sum, { drift }) => sum + countOf(drift), 0);
+    const listed = names
+        .slice(0, MAX_LISTED_PATHS)
+        .map(name => cleanForeignText(name, status_summary_MAX_CELL_CHARS))
+        .join(', ');
+    const more = count - Math.min(names.length, MAX_LISTED_PATHS);
+    const differing = `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
+    return [...(count === 0 ? [] : [differing]), ...notComparedIn(parts)];
+}
+function notComparedIn(parts) {
+    const lasting = parts.flatMap(({ drift, ...part }) => drift?.kind === 'not compared' && !drift.isPassing
+        ? [`${placeName(part)} could not be compared: ${drift.why}`]
+        : []);
+    const more = lasting.length - MAX_LISTED_PATHS;
+    return [...lasting.slice(0, MAX_LISTED_PATHS), ...(more > 0 ? [`${more} more parts could not be compared.`] : [])];
+}
+function describeBusy(holder) {
+    return `A deployment is changing this host at this moment, so its files were not compared (${holder}). Run this again when it has ended.`;
+}
+function describeUnrestored(count) {
+    return `${count === 1 ? 'A service' : `${count} services`} could not be restored after a rollback. The next deployment that restarts ${count === 1 ? 'it' : 'them'} does that.`;
+}
+function status_summary_headline(inspection) {
+    const { parts, activity } = inspection;
+    const what = `${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'}`;
+    if (activity.kind === 'interrupted')
+        return `⚠️ An interrupted deployment waits for its recovery`;
+    if (activity.kind === 'busy')
+        return `⏳ A deployment is at work`;
+    if (parts.length === 0)
+        return '✅ Nothing is installed';
+    if (isDrifted(inspection) === false)
+        return `✅ ${what} as installed`;
+    const differing = parts.filter(({ drift }) => drift !== undefined).length;
+    return `⚠️ ${differing} of ${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'} not as installed`;
+}
+function rowsOf({ parts, snapshots }) {
+    const retained = Map.groupBy(snapshots, placeName);
+    const inOrder = parts.toSorted((a, b) => Number(b.drift !== undefined) - Number(a.drift !== undefined));
+    return inOrder
+        .slice(0, MAX_ROWS)
+        .map(({ row, drift, ...place }) => [
+        code(placeName(place)),
+        cell(row.version ?? row.project_version ?? 'unknown'),
+        cell(dateOf(row.installed_at)),
+        cellOf(filesInWords(drift), status_summary_MAX_CELL_CHARS),
+        cell(versionsOf(retained.get(placeName(place)) ?? [])),
+    ]);
+}
+function filesInWords(drift) {
+    if (drift === undefined)
+        return 'as installed';
+    switch (drift.kind) {
+        case 'differs':
+            return `⚠️ ${drift.count} ${drift.count === 1 ? 'differs' : 'differ'}`;
+        case 'no directory':
+            return `⚠️ ${INSTEAD_WORDS[drift.instead]}`;
+        case 'not compared':
+            return `not compared: ${drift.why}`;
+    }
+}
+function versionsOf(snapshots) {
+    const names = snapshots
+        .slice(-status_summary_MAX_LISTED_SNAPSHOTS)
+        .map(({ row }) => `${row.version ?? 'unknown'}${row.modified ? ' (modified)' : ''}`);
+    const more = snapshots.length - names.length;
+    return names.length === 0 ? 'none' : `${names.join(', ')}${more > 0 ? ` and ${more} older` : ''}`;
+}
+/** To the minute, in UTC. */
+function dateOf(time) {
+    return time === null ? 'unknown' : `${time.slice(0, 10)} ${time.slice(11, 16)} UTC`;
+}
+function status_summary_namesIn({ drift, ...part }) {
+    if (drift?.kind === 'no directory')
+        return [`${placeName(part)} (${INSTEAD_WORDS[drift.instead]})`];
+    if (drift?.kind !== 'differs')
+        return [];
+    return drift.paths.map(({ path, how }) => `${placeName(part)}/${path} (${HOW_WORDS[how]})`);
+}
+function countOf(drift) {
+    if (drift?.kind === 'differs')
+        return drift.count;
+    return drift?.kind === 'no directory' ? 1 : 0;
+}
+
+;// CONCATENATED MODULE: ./build/actions/status.js
+
+
+
+
+
+
+
+
+
+
+/** Of one output: no step can start with more than 128 KiB in one variable of its environment. */
+const MAX_OUTPUT_CHARS = 100_000;
+/** What is not known is empty. */
+const status_UNKNOWN = { installed: '', drift: '', 'pending-recovery': '', snapshots: '', 'drift-details': '' };
+/** The status action: says what is installed on this host, and whether its files are as they were. Changes nothing. */
+async function status_status() {
+    await runReadingStep(() => readStatusInputs(readWorkspace()), showStatus);
+}
+/** Reads every input of the status action; collects what is wrong. */
+function readStatusInputs(workspace) {
+    const read = new InputReader(workspace);
+    const root = read.required('project-root', projectRootSchema);
+    const allowSharedRoot = read.withDefault('allow-shared-root', booleanSchema, false);
+    const keepPaths = read.withDefault('keep-paths', keepPathListSchema, []);
+    const failOnDrift = read.withDefault('fail-on-drift', booleanSchema, false);
+    const isComplete = root !== undefined && allowSharedRoot !== undefined && keepPaths !== undefined;
+    return {
+        request: isComplete ? { layout: layoutOf(root), allowSharedRoot, keepPaths } : undefined,
+        failOnDrift: failOnDrift ?? true,
+        secrets: read.secrets,
+        settingValues: read.settingValues,
+        problems: read.problems,
+    };
+}
+async function showStatus({ request, failOnDrift, problems }, tools) {
+    const host = { name: (0,external_node_os_namespaceObject.hostname)(), root: request?.layout.root };
+    try {
+        if (problems.length > 0 || request === undefined)
+            throw inputError(problems);
+        const inspection = await inspectHost(request, tools);
+        const error = failOnDrift ? failureOf(inspection) : undefined;
+        const lists = buildLists(inspection);
+        const cut = cutIn(lists);
+        logStatus(inspection, tools.log);
+        if (error === undefined)
+            for (const finding of findingsOf(inspection))
+                tools.log.warning(finding);
+        for (const sentence of cut)
+            tools.log.notice(sentence);
+        return {
+            outputs: buildOutputs(inspection, lists),
+            error,
+            summary: buildStatusSummary(inspection, { host, error, cut }),
+        };
+    }
+    catch (thrown) {
+        const error = toDeployError(thrown);
+        return { outputs: status_UNKNOWN, error, summary: buildFailedStatusSummary(error, host) };
+    }
+}
+function logStatus({ parts, isKnown }, log) {
+    const version = ({ row }) => row.version ?? row.project_version ?? 'unknown';
+    for (const part of parts.slice(0, MAX_LOGGED_PARTS))
+        log.info(`${part.shelf}/${part.id} ${version(part)}, installed ${part.row.installed_at ?? 'at an unknown time'}`);
+    if (parts.length > MAX_LOGGED_PARTS)
+        log.info(`and ${parts.length - MAX_LOGGED_PARTS} more parts`);
+    if (parts.length === 0)
+        log.info('Nothing is installed.');
+    if (!isKnown)
+        log.warning('There is no .hub-deploy here, so nothing was ever deployed: is project-root right?');
+}
+const MAX_LOGGED_PARTS = 500;
+/** Why a host fails the step with `fail-on-drift`; undefined where every file is as it was installed. */
+function failureOf(inspection) {
+    const { activity } = inspection;
+    if (isDrifted(inspection) === false)
+        return undefined;
+    const code = activity.kind === 'busy' ? 'locked' : 'drift_found';
+    return new DeploymentError(code, findingsOf(inspection).join(' '));
+}
+function buildLists({ parts, snapshots }) {
+    return {
+        installed: fitList(parts.map(installedEntry), MAX_OUTPUT_CHARS),
+        snapshots: fitList(snapshots.map(snapshotEntry), MAX_OUTPUT_CHARS),
+        'drift-details': fitList(driftEntries(parts), MAX_OUTPUT_CHARS),
+    };
+}
+function cutIn(lists) {
+    return Object.entries(lists).flatMap(([name, { omitted }]) => omitted === 0 ? [] : [`The output ${name} is cut: ${omitted} more entries have no room in it.`]);
+}
+function buildOutputs(inspection, lists) {
+    const drifted = isDrifted(inspection);
+    return {
+        ...Object.fromEntries(Object.entries(lists).map(([name, { json }]) => [name, json])),
+        drift: drifted === undefined ? '' : String(drifted),
+        'pending-recovery': String(inspection.activity.kind === 'interrupted'),
+    };
+}
+function installedEntry({ shelf, id, row }) {
+    const version = row.version ?? row.project_version;
+    return { shelf, id, version, sha256: row.artifact_sha256, when: row.installed_at, run: row.run_url };
+}
+function snapshotEntry({ shelf, id, row, path }) {
+    const version = row.version ?? row.project_version;
+    return { shelf, id, version, when: row.installed_at, modified: row.modified === true, path };
+}
+/** Every part that differs, with as many paths as have room in the output. */
+function driftEntries(parts) {
+    const room = { chars: MAX_OUTPUT_CHARS / 2 };
+    return parts.flatMap(part => (part.drift === undefined ? [] : [driftEntry(part, room)]));
+}
+function driftEntry({ shelf, id, row, drift }, room) {
+    const { replaced, ...listed } = { added: [], removed: [], changed: [], mode: [], replaced: [] };
+    const entry = { shelf, id, version: row.version ?? row.project_version, ...listed };
+    if (drift?.kind === 'no directory')
+        return { ...entry, instead: drift.instead };
+    if (drift?.kind !== 'differs')
+        return { ...entry, compared: false, reason: drift?.why };
+    let omitted = drift.count - drift.paths.length;
+    for (const { path, how } of drift.paths) {
+        room.chars -= JSON.stringify(path).length + 1;
+        if (room.chars < 0)
+            omitted += 1;
+        else if (how !== 'replaced')
+            listed[how].push(path);
+        else
+            for (const list of [listed.changed, replaced])
+                list.push(path);
+    }
+    return { ...entry, ...(replaced.length > 0 ? { replaced } : {}), ...(omitted > 0 ? { omitted } : {}) };
+}
+
 ;// CONCATENATED MODULE: ./build/main.js
+
 
 
 
@@ -37346,4 +37982,5 @@ var __webpack_exports__deployPost = __webpack_exports__.us;
 var __webpack_exports__project = __webpack_exports__.Cv;
 var __webpack_exports__projectPost = __webpack_exports__.m_;
 var __webpack_exports__recover = __webpack_exports__.lj;
-export { __webpack_exports__deploy as deploy, __webpack_exports__deployPost as deployPost, __webpack_exports__project as project, __webpack_exports__projectPost as projectPost, __webpack_exports__recover as recover };
+var __webpack_exports__status = __webpack_exports__.h5;
+export { __webpack_exports__deploy as deploy, __webpack_exports__deployPost as deployPost, __webpack_exports__project as project, __webpack_exports__projectPost as projectPost, __webpack_exports__recover as recover, __webpack_exports__status as status };

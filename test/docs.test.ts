@@ -11,7 +11,7 @@ import { PROJECT_TRANSITIONS } from '../src/project/states.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const PAGES = [
-  ...['README.md', 'project/README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md'],
+  ...['README.md', 'project/README.md', 'status/README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md'],
   ...readdirSync(join(ROOT, 'docs')).map(name => `docs/${name}`),
 ]
 
@@ -70,7 +70,7 @@ describe('the tables of inputs and outputs', () => {
   })
 })
 
-for (const readme of ['README.md', 'project/README.md']) {
+for (const readme of ['README.md', 'project/README.md', 'status/README.md']) {
   describe(`the table of errors in ${readme}`, () => {
     it('names only codes that exist', () => {
       const table = read(readme).split('| Look here first |')[1]?.split('\n\n')[0] ?? ''

@@ -8,6 +8,7 @@ import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { parse } from 'yaml'
 import { sealProject } from '../hub/project/seal.ts'
+import { runAction } from '../local/runner.ts'
 import { parseSignerKeys } from '../src/core/trust/signer-keys.ts'
 import { openProjectStage, PROJECT_ID, type ProjectStage } from './e2e/harness/project-stage.ts'
 import { openStage, SIGNING_SECRET, type Stage } from './e2e/harness/stage.ts'
@@ -16,6 +17,7 @@ import { makeStandIns } from './install/services/stand-ins.ts'
 const ROOT = join(import.meta.dirname, '..')
 const EXAMPLES = join(ROOT, 'examples')
 const DEPLOY = { uses: 'OWNER/hub-deploy@v1', definition: 'action.yml' }
+const STATUS = { uses: 'OWNER/hub-deploy/status@v1', definition: 'status/action.yml' }
 const PROJECT = { uses: 'OWNER/hub-deploy/project@v1', definition: 'project/action.yml' }
 
 /** The values that the tests use for the expressions in the examples. */
@@ -33,7 +35,8 @@ const WORKFLOWS = [
   ...readdirSync(join(EXAMPLES, 'workflows')).map(name => ({ name, text: read(`examples/workflows/${name}`) })),
   { name: 'the first workflow of the README', text: codeBlocks('yaml')[0] ?? '' },
 ]
-const isOfProject = ({ text }: { text: string }): boolean => text.includes(PROJECT.uses)
+/** The workflows that use an action. */
+const workflowsOf = ({ uses }: typeof DEPLOY) => WORKFLOWS.filter(({ text }) => text.includes(uses))
 
 for (const { name, text } of WORKFLOWS) {
   describe(name, () => {
@@ -45,7 +48,7 @@ for (const { name, text } of WORKFLOWS) {
   })
 }
 
-for (const { name, text } of WORKFLOWS.filter(workflow => !isOfProject(workflow))) {
+for (const { name, text } of workflowsOf(DEPLOY)) {
   describe(name, () => {
     it('deploys with its own inputs', async () => {
       await withExamplePublished(async (stage, sha256) => {
@@ -60,7 +63,7 @@ for (const { name, text } of WORKFLOWS.filter(workflow => !isOfProject(workflow)
   })
 }
 
-for (const { name, text } of WORKFLOWS.filter(isOfProject)) {
+for (const { name, text } of workflowsOf(PROJECT)) {
   describe(name, () => {
     it('deploys the project of the examples with its own inputs', async t => {
       const stage = await openProjectStage()
@@ -80,6 +83,21 @@ for (const { name, text } of WORKFLOWS.filter(isOfProject)) {
     it('pins a valid key', () => {
       const inputs = readInputs(text, PROJECT, { ...EXPRESSIONS, ...projectSecretsOf({ devkey: '', credential: '' }) })
       assert.equal(parseSignerKeys(inputs['signer-public-key'] ?? '').length, 1)
+    })
+  })
+}
+
+for (const { name, text } of workflowsOf(STATUS)) {
+  describe(name, () => {
+    it('passes on a host as it was installed, and fails on one whose files were changed', async () => {
+      await withExamplePublished(async stage => {
+        await stage.deploy({ 'install-plan': 'deploy/install.yaml' })
+        const inputs = { ...readInputs(text, STATUS, EXPRESSIONS), 'project-root': stage.root }
+        const run = { action: 'status', workspace: stage.workspace, inputs }
+        assert.equal((await runAction(run)).outputs['error-code'], '')
+        writeFileSync(join(stage.root, 'plugins/greeter/src/main.py'), 'by hand')
+        assert.equal((await runAction(run)).outputs['error-code'], 'drift_found')
+      })
     })
   })
 }

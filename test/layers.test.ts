@@ -12,7 +12,15 @@ const CYCLE = 'lint/suspicious/noImportCycles'
 /** From the top: a layer may import those after it, and folders in one layer do not import each other. */
 const LAYERS = {
   src: [['actions'], ['runner', 'marketplace', 'project'], ['install'], ['net'], ['core']],
-  'src/install': [['deployment'], ['reports', 'steps'], ['transaction'], ['host', 'services'], ['archive'], ['files']],
+  'src/install': [
+    ['inspection'],
+    ['deployment'],
+    ['reports', 'steps'],
+    ['transaction'],
+    ['host', 'services'],
+    ['archive'],
+    ['files'],
+  ],
   'src/core': [['plan'], ['content'], ['archive'], ['document', 'trust']],
 } as const
 

@@ -46,6 +46,8 @@ export const ERROR_CODES = [
   'inconsistent',
   'place_taken',
   'unexpected_part',
+  'fleet_out_of_sync',
+  'drift_found',
   'internal_error',
 ] as const
 

@@ -274,7 +274,11 @@ function lastState(record: DeploymentRecord): string {
   return record.states.at(-1)?.state ?? 'pending'
 }
 
-function readRecords({ root, journal: path }: Layout): readonly JournalRecord[] {
+/**
+ * The records of a dead run, none where it has left no journal. Throws DeploymentError `inconsistent` for a journal that
+ * is not what this action writes.
+ */
+export function readRecords({ root, journal: path }: Layout): readonly JournalRecord[] {
   try {
     const records = readJournal(path) ?? []
     if (isAnyMade(root, readUnprovenChanges(path)))

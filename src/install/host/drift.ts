@@ -82,7 +82,8 @@ function* withoutStamps(record: Iterable<RecordedItem>): Generator<RecordedItem,
   for (const item of record) yield { ...item, stamp: undefined }
 }
 
-function reasonOf(error: unknown, layout: Layout, identity: TreeIdentity | undefined): string {
+/** Why a tree could not be compared with what was installed, and what to do. */
+export function reasonOf(error: unknown, layout: Layout, identity: TreeIdentity | undefined): string {
   if (!(error instanceof TreeRecordDamage) || identity === undefined) return toDeployError(error).message
   return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`
 }
