@@ -27548,7 +27548,7 @@ const PROGRESS_EVERY_MS = 2000;
  * Logs the progress of a download, at most once in 2 s. Throws DeploymentError `disk_full` at the first bytes, before
  * anything is written, where the temporary folder has no room for all of it.
  */
-function watchDownload({ log, now, runner }) {
+function watchDownload({ log, now, runner, }) {
     let loggedAt = now().getTime();
     let isChecked = false;
     return (received, total) => {
@@ -27934,6 +27934,7 @@ function readForeignVersion(path) {
 
 
 
+
 /**
  * Fetches the requested version; for `latest`, the one that the hub lists. Where a hub lists a version that it does not
  * serve, fetches what it serves as latest. Refuses a `latest` older than the installed version before the fetch. Throws
@@ -27941,29 +27942,42 @@ function readForeignVersion(path) {
  */
 async function fetchArtifact(deployment, target, fd) {
     const { request, client, tools, record } = deployment;
+    const onVersion = async (version) => {
+        await record.update({ version, version_source: version === null ? null : 'requested' });
+        if (version === null || request.version !== 'latest' || request.allowDowngrade)
+            return;
+        refuseDowngrade(version, stateFor(target.previous, originOf(deployment)));
+    };
+    return { target, ...(await fetchRequested({ request, client, tools, fd, onVersion })) };
+}
+/** The same, whatever is done with the artifact. Throws what the client throws, and DeploymentError `disk_full`. */
+async function fetchRequested(fetching) {
+    const { request, client, tools, onVersion } = fetching;
     if (request.version !== 'latest') {
-        await record.update({ version: request.version, version_source: 'requested' });
-        const served = await fetchVersion(deployment, request.version, fd);
-        return { target, served, asked: request.version, unserved: undefined };
+        await onVersion(request.version);
+        return { served: await fetchVersion(fetching, request.version), asked: request.version, unserved: undefined };
     }
     const latest = await client.readLatestVersion();
     tools.log.info(`The hub's latest version is ${latest}.`);
-    await record.update({ version: latest, version_source: 'requested' });
-    if (!request.allowDowngrade)
-        refuseDowngrade(latest, stateFor(target.previous, originOf(deployment)));
+    await onVersion(latest);
     try {
-        const served = await fetchVersion(deployment, latest, fd);
-        return { target, served, asked: latest, unserved: undefined };
+        return { served: await fetchVersion(fetching, latest), asked: latest, unserved: undefined };
     }
     catch (error) {
         if (!isNotServed(error))
             throw error;
-        await record.update({ version: null, version_source: null });
-        const served = await fetchVersion(deployment, 'latest', fd);
-        return { target, served, asked: undefined, unserved: latest };
+        await onVersion(null);
+        return { served: await fetchVersion(fetching, 'latest'), asked: undefined, unserved: latest };
     }
 }
-async function fetchVersion({ request, client, tools }, version, fd) {
+/** Says so when a hub served another version than it lists or was asked for. */
+function noticeOtherVersion(log, { asked, unserved }, received) {
+    if (unserved !== undefined)
+        log.notice(`The hub lists ${unserved} as latest but does not serve it; it served ${received} instead.`);
+    if (asked !== undefined && !isSameVersion(received, asked))
+        log.notice(`You asked for version ${asked}; the hub's header, which is not signed, says ${received}.`);
+}
+async function fetchVersion({ request, client, tools, fd }, version) {
     return await client.fetchArtifact({
         version,
         fd,
@@ -28942,6 +28956,375 @@ function* parseSources(request) {
     return { plan: plan.value, hostConfig: hostConfig?.value };
 }
 
+;// CONCATENATED MODULE: ./build/install/host/plugin-sig.js
+
+
+
+
+
+
+
+
+const SIGNED_MODES = new Set(['trusted', 'ephemeral']);
+const DEFAULT_ENTRY_POINT = 'src/main.py';
+const LEFT_OUT_PARTS = new Set([
+    '__pycache__',
+    '.git',
+    '.mypy_cache',
+    '.pytest_cache',
+    'plugin.sig',
+    'plugin.yaml',
+    'plugin.json',
+    // Literal names, not patterns: the host compares them as text, so x.md and y.json are signed.
+    '*.md',
+    '*.json',
+]);
+const LEFT_OUT_SUFFIXES = ['.pyc', '.pyo'];
+/** Whether the host framework expects a `plugin.sig` in this plugin. */
+function needsPluginSig(plugin) {
+    return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '');
+}
+/**
+ * The text of a plugin's `plugin.sig` (docs/contracts.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
+ * `plugin.yaml`, then over each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
+ * Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
+ */
+async function buildPluginSig({ id, staged, pluginYaml }, secret) {
+    const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
+    hmac.update(await (0,promises_namespaceObject.readFile)((0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml')));
+    for (const path of await signedFiles(staged, pluginYaml))
+        await addFile(hmac, staged, path);
+    const signature = {
+        plugin: pluginYaml.name ?? id,
+        version: pluginYaml.version ?? '0.0.0',
+        digest: hmac.digest('hex'),
+        algo: 'HMAC-SHA256',
+    };
+    return escapeNonAscii(JSON.stringify(signature, null, 2));
+}
+/** Whether a plugin's signature may cover a path, or something below it. */
+function isCovered(path, plugin) {
+    const directory = entryDirectory(plugin);
+    const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`);
+    return (isBelow || directory.startsWith(`${path}/`)) && isSigned(path);
+}
+function entryDirectory(plugin) {
+    const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
+    const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
+    if (external_node_path_namespaceObject.posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
+        throw new ArtifactError('not_a_plugin', `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin. Nothing was installed.`);
+    }
+    return external_node_path_namespaceObject.posix.dirname(normal);
+}
+/** The files of a plugin in `root` that its signature covers, in order. Throws as `buildPluginSig` does. */
+async function signedFiles(root, plugin) {
+    const directory = entryDirectory(plugin);
+    const base = directory === '.' ? '' : directory;
+    const entries = await walkTree((0,external_node_path_namespaceObject.join)(root, base));
+    return entries
+        .filter(entry => entry.type === 'file')
+        .map(entry => external_node_path_namespaceObject.posix.join(base, entry.path))
+        .filter(isSigned)
+        .sort(comparePaths);
+}
+function isSigned(path) {
+    return (!path.split('/').some(part => LEFT_OUT_PARTS.has(part)) && !LEFT_OUT_SUFFIXES.some(suffix => path.endsWith(suffix)));
+}
+async function addFile(hmac, root, path) {
+    hmac.update(`${path}\0`, 'utf8');
+    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)((0,external_node_path_namespaceObject.join)(root, path)))
+        hmac.update(chunk);
+    hmac.update('\0');
+}
+function escapeNonAscii(json) {
+    return json.replace(/[^\x20-\x7e\n]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+;// CONCATENATED MODULE: ./build/install/host/sign-for-host.js
+
+
+
+
+
+
+/**
+ * Writes `plugin.sig` into a staged plugin that needs one, replacing any that it shipped; returns the tree with it.
+ * Without a secret it only logs a notice. Warns of kept paths that the signature covers, because the host's own files
+ * are there. Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
+ */
+async function signForHost(plugin, secret) {
+    const { staged, tree, pluginYaml } = plugin;
+    if (!needsPluginSig(pluginYaml))
+        return tree;
+    if (secret === undefined) {
+        noticeUnsigned(plugin);
+        return tree;
+    }
+    warnOfKept(plugin);
+    const text = await buildPluginSig(plugin, secret);
+    await removeTree((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'));
+    await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
+    const isOther = ({ path }) => path !== 'plugin.sig' && !path.startsWith('plugin.sig/');
+    const sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
+    return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) };
+}
+/**
+ * Whether `signForHost` would give an installed plugin the `plugin.sig` that it has; logs what that logs, if so. Also
+ * false where that cannot be known without the artifact.
+ */
+async function isSignedForHost(plugin, secret) {
+    const { installed, pluginYaml, find } = plugin;
+    if (!needsPluginSig(pluginYaml))
+        return true;
+    const sha256 = find('plugin.sig')?.sha256;
+    if (secret === undefined) {
+        if (sha256 === undefined)
+            noticeUnsigned(plugin);
+        return sha256 === undefined;
+    }
+    const text = await buildPluginSig({ ...plugin, staged: installed }, secret);
+    const isAlike = sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    if (isAlike)
+        warnOfKept({ ...plugin, staged: installed });
+    return isAlike;
+}
+function noticeUnsigned({ id, pluginYaml, log }) {
+    log.notice(`plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it.`);
+}
+/** The host framework hashes the files that it finds when it loads the plugin, the host's own included. */
+function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
+    const isPresent = (path) => pathExistsSync((0,external_node_path_namespaceObject.join)(installed, path)) || pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path));
+    const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent);
+    if (kept.length === 0)
+        return;
+    log.warning(`plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If they differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a directory of its own.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/replaced-artifact.js
+
+
+
+
+
+const successSchema = object({
+    contract: schemas_enum(['marketplace', 'project']),
+    slug: schemas_string(),
+    artifact_sha256: schemas_string(),
+    outcome: literal('success'),
+});
+/** Whether this host has had an artifact, by its retained versions or its audit log, and runs another one now. */
+function wasReplaced(layout, artifact) {
+    const { origin, sha256 } = artifact;
+    const { installed, removed } = readHostRecord(layout);
+    if (installed.some(row => isFrom(row, origin) && row.artifact_sha256 === sha256))
+        return false;
+    const snapshots = [...installed, ...removed].flatMap(row => snapshotsFrom(row, origin));
+    return snapshots.some(row => row.artifact_sha256 === sha256) || wasAudited(layout, artifact);
+}
+/** Reads no more than the lines that contain the digest. */
+function wasAudited({ own }, { origin, sha256 }) {
+    return auditFilesSync(own).some(name => {
+        const bytes = readRegularFileSync((0,external_node_path_namespaceObject.join)(own, name));
+        // Long before it is full, such a file takes much longer to divide into lines than to search.
+        if (!bytes.includes(sha256))
+            return false;
+        const lines = bytes.toString('utf8').split('\n');
+        return lines.some(line => line.includes(sha256) && isSuccessOf(line, { origin, sha256 }));
+    });
+}
+/** The log and those that were rotated away from it. */
+function auditFilesSync(folder) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(folder).filter(name => name.startsWith('audit'));
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return [];
+        throw error;
+    }
+}
+function readRegularFileSync(path) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+    try {
+        return (0,external_node_fs_namespaceObject.fstatSync)(fd).isFile() ? (0,external_node_fs_namespaceObject.readFileSync)(fd) : Buffer.alloc(0);
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+function isSuccessOf(line, { origin, sha256 }) {
+    try {
+        const entry = successSchema.parse(JSON.parse(line));
+        return isFrom(entry, origin) && entry.artifact_sha256 === sha256;
+    }
+    catch {
+        return false;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/read-plugin-yaml.js
+
+
+
+
+
+
+/**
+ * Reads the `plugin.yaml` of an extracted artifact, a regular file. Throws ArtifactError `not_a_plugin` or
+ * `invalid_manifest` as `parsePluginYaml` does, or the system's error as DeploymentError.
+ */
+function readPluginYaml(staged) {
+    const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
+    try {
+        const found = (0,external_node_fs_namespaceObject.statSync)(path);
+        if (!found.isFile())
+            throw read_plugin_yaml_notAPlugin('a plugin.yaml that is not a file');
+        if (found.size > PLUGIN_YAML_LIMITS.bytes)
+            throw tooLarge(found.size);
+        return parsePluginYaml((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'));
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            throw read_plugin_yaml_notAPlugin('no plugin.yaml at its root');
+        throw toHostError(error, `reading ${path}`);
+    }
+}
+function tooLarge(bytes) {
+    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}: nothing was installed. The publisher must shorten it.`);
+}
+function read_plugin_yaml_notAPlugin(found) {
+    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin. Nothing was installed. For a service, set kind: service.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/intact-part.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+const PLUGIN_YAML = 'plugin.yaml';
+/** What a signed plugin has. */
+const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
+/**
+ * What is installed in a place, if extracting this artifact would give exactly that: it came from these bytes, by the
+ * same keep-paths and with the same `plugin.sig`, and no file of it is missing or changed. Undefined otherwise, and
+ * where that cannot be known without extracting.
+ */
+async function findIntactTree(deployment, { place, installed }, { origin, sha256 }) {
+    if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
+        return undefined;
+    if (!isSameList(installed.keep_paths, deployment.request.keepPaths))
+        return undefined;
+    const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
+    if (find === undefined || !(await isIntact(deployment, place)))
+        return undefined;
+    const tree = { identity: identityOf(installed), find, pluginYaml: undefined };
+    return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
+}
+/** Whether such a tree has a regular file. */
+function hasRegularFile({ find }, path) {
+    return (find(path)?.kind ?? 'link') !== 'link';
+}
+/** A part as one that stays in its place, if its new tree is what is installed there, with nothing missing or changed. */
+async function keepIfIntact(deployment, part, origin) {
+    const { installed } = part.previous;
+    if (installed === undefined || !isFrom(installed, origin))
+        return part;
+    const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed));
+    if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part)))
+        return part;
+    const { staged: _, tree: __, ...facts } = part;
+    return { ...facts, intact: identityOf(installed) };
+}
+/** Whether what is installed has every recorded file as it was recorded. What is there as well does no harm. */
+async function isIntact(deployment, place) {
+    const drift = await deployment.drift.of(place);
+    return drift !== undefined && isOnlyAdded(drift);
+}
+/** Whether the signature of what is installed covers a file that was added: then the host framework rejects it. */
+async function isAddedToSigned({ layout, request }, part) {
+    const shipped = new Set(part.tree.files.map(({ path }) => path));
+    if (!SIGNED.every(path => shipped.has(path)))
+        return false;
+    const pluginYaml = readPluginYaml(part.staged);
+    if (!needsPluginSig(pluginYaml))
+        return false;
+    const isKept = isBelow(request.keepPaths);
+    const found = await signedFiles(installPath(layout, part), pluginYaml);
+    return found.some(path => !shipped.has(path) && !isKept(path));
+}
+/** Whether a record lists the files, modes and symlinks of this part, and no other. */
+function isRecordedTree({ layout, request }, part, installed) {
+    const record = readTreeRecord(layout, installed);
+    if (record === undefined)
+        return false;
+    // An earlier version of the action recorded no modes; the same artifact has the same.
+    const knowsMode = installed.artifact_sha256 !== part.artifactSha256;
+    const items = itemsOf(part.tree, request.keepPaths);
+    for (const recorded of record)
+        if (!isAlike(recorded, items.next().value, knowsMode))
+            return false;
+    return items.next().done === true;
+}
+function isAlike(recorded, item, knowsMode) {
+    if (item === undefined || recorded.path !== item.path || recorded.sha256 !== item.sha256)
+        return false;
+    const isSameKind = recorded.kind === item.kind || (!knowsMode && recorded.kind === 'file' && item.kind !== 'link');
+    return isSameKind && recorded.content === item.content;
+}
+async function withPluginYaml({ layout, request, tools }, place, tree) {
+    const { keepPaths, pluginSecretKey } = request;
+    // A kept one is the host's own, and its record says nothing about the artifact's.
+    if (keepPaths.includes(PLUGIN_YAML))
+        return undefined;
+    if (tree.find(PLUGIN_YAML) === undefined)
+        return tree;
+    const installed = installPath(layout, place);
+    try {
+        const pluginYaml = readRecordedYaml(installed, tree.find);
+        if (pluginYaml === undefined)
+            return undefined;
+        const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, find: tree.find };
+        return (await isSignedForHost(plugin, pluginSecretKey)) ? { ...tree, pluginYaml } : undefined;
+    }
+    catch (error) {
+        if (isSystemError(error))
+            return undefined;
+        throw error;
+    }
+}
+/** Undefined unless its bytes, as they are read here, are those of the record. */
+function readRecordedYaml(installed, find) {
+    const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+    const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    return isRecorded ? parsePluginYaml(text) : undefined;
+}
+/** A record that cannot be used is as good as none here: before the tree is replaced, a warning names it. */
+function orIfUnreadable(otherwise, read) {
+    try {
+        return read();
+    }
+    catch (error) {
+        if (error instanceof TreeRecordDamage || isSystemError(error))
+            return otherwise;
+        throw error;
+    }
+}
+function isSameList(recorded, asked) {
+    return recorded !== undefined && JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted());
+}
+
 ;// CONCATENATED MODULE: ./build/core/trust/signature.js
 
 
@@ -29173,13 +29556,13 @@ const SPARE_EXTENSION_BYTES = 1024 * 1024;
 function verifyEntryCount(count, limits) {
     if (count <= limits.maxEntries)
         return;
-    throw tooLarge(`The archive has ${count} entries, more than max-entries allows (${limits.maxEntries})`, 'max-entries');
+    throw archive_limits_tooLarge(`The archive has ${count} entries, more than max-entries allows (${limits.maxEntries})`, 'max-entries');
 }
 /** Throws ArchiveError `archive_too_large` when an archive's entries declare more than `max-extracted-bytes`. */
 function verifyExtractedBytes(bytes, limits) {
     if (bytes <= limits.maxExtractedBytes)
         return;
-    throw tooLarge(`The archive unpacks to ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes})`, 'max-extracted-bytes');
+    throw archive_limits_tooLarge(`The archive unpacks to ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes})`, 'max-extracted-bytes');
 }
 /**
  * Throws ArchiveError `archive_too_large` when the names and symlinks' targets in a listing, which are in memory all at
@@ -29190,7 +29573,7 @@ function verifyNameBytes(bytes, { maxEntries }) {
     if (bytes <= most)
         return;
     const found = `The archive's names are longer than the ${most} bytes`;
-    throw tooLarge(`${found} that max-entries (${maxEntries}) allows for them`, 'max-entries');
+    throw archive_limits_tooLarge(`${found} that max-entries (${maxEntries}) allows for them`, 'max-entries');
 }
 /** Throws ArchiveError `archive_too_large` when a tar says more about its members than `max-entries` members need. */
 function verifyExtensionBytes(bytes, { maxEntries }) {
@@ -29198,7 +29581,7 @@ function verifyExtensionBytes(bytes, { maxEntries }) {
     if (bytes <= most)
         return;
     const found = `The archive has more than the ${most} bytes of PAX headers and long names`;
-    throw tooLarge(`${found} that max-entries (${maxEntries}) allows`, 'max-entries');
+    throw archive_limits_tooLarge(`${found} that max-entries (${maxEntries}) allows`, 'max-entries');
 }
 /** Throws ArchiveError `unsafe_archive` for a symlink's target of more than 4,096 bytes. */
 function verifyTargetSize({ name, type, size }) {
@@ -29206,7 +29589,7 @@ function verifyTargetSize({ name, type, size }) {
         return;
     throw unsafeEntry(name, `is a symlink with a target of more than ${MAX_PATH_BYTES} bytes`);
 }
-function tooLarge(found, input) {
+function archive_limits_tooLarge(found, input) {
     return new ArchiveError('archive_too_large', `${found}: nothing was installed; raise the input ${input} if the artifact is meant to be that large.`);
 }
 
@@ -30598,373 +30981,31 @@ function howToRead(entry) {
     return canInflateTogether(entry) ? 'batched' : 'single';
 }
 
-;// CONCATENATED MODULE: ./build/install/host/read-plugin-yaml.js
+;// CONCATENATED MODULE: ./build/marketplace/artifact-checks.js
 
 
 
 
 
-
-/**
- * Reads the `plugin.yaml` of an extracted artifact, a regular file. Throws ArtifactError `not_a_plugin` or
- * `invalid_manifest` as `parsePluginYaml` does, or the system's error as DeploymentError.
- */
-function readPluginYaml(staged) {
-    const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
-    try {
-        const found = (0,external_node_fs_namespaceObject.statSync)(path);
-        if (!found.isFile())
-            throw read_plugin_yaml_notAPlugin('a plugin.yaml that is not a file');
-        if (found.size > PLUGIN_YAML_LIMITS.bytes)
-            throw read_plugin_yaml_tooLarge(found.size);
-        return parsePluginYaml((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'));
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            throw read_plugin_yaml_notAPlugin('no plugin.yaml at its root');
-        throw toHostError(error, `reading ${path}`);
-    }
-}
-function read_plugin_yaml_tooLarge(bytes) {
-    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}: nothing was installed. The publisher must shorten it.`);
-}
-function read_plugin_yaml_notAPlugin(found) {
-    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin. Nothing was installed. For a service, set kind: service.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/host/plugin-sig.js
-
-
-
-
-
-
-
-
-const SIGNED_MODES = new Set(['trusted', 'ephemeral']);
-const DEFAULT_ENTRY_POINT = 'src/main.py';
-const LEFT_OUT_PARTS = new Set([
-    '__pycache__',
-    '.git',
-    '.mypy_cache',
-    '.pytest_cache',
-    'plugin.sig',
-    'plugin.yaml',
-    'plugin.json',
-    // Literal names, not patterns: the host compares them as text, so x.md and y.json are signed.
-    '*.md',
-    '*.json',
-]);
-const LEFT_OUT_SUFFIXES = ['.pyc', '.pyo'];
-/** Whether the host framework expects a `plugin.sig` in this plugin. */
-function needsPluginSig(plugin) {
-    return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '');
+/** Vouches for an artifact: HMAC (contract 4.3, rule 3), then the pinned digest. Throws SignatureError. */
+function verifyServed({ request, tools }, { artifact, hmac, signatureHeader }) {
+    const verified = verifyHmacSignature(artifact, hmac, signatureHeader);
+    if (request.artifactSha256 !== undefined)
+        verifyPinnedDigest(verified, request.artifactSha256);
+    tools.log.info(`The signature is valid for ${artifact.size} bytes, sha256 ${artifact.sha256}.`);
+    return verified;
 }
 /**
- * The text of a plugin's `plugin.sig` (docs/contracts.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
- * `plugin.yaml`, then over each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
- * Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
+ * Extracts a verified artifact into `folder`, and reads the description of a plugin.
+ * Throws ArchiveError, and ArtifactError `not_a_plugin` or `invalid_manifest`.
  */
-async function buildPluginSig({ id, staged, pluginYaml }, secret) {
-    const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
-    hmac.update(await (0,promises_namespaceObject.readFile)((0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml')));
-    for (const path of await signedFiles(staged, pluginYaml))
-        await addFile(hmac, staged, path);
-    const signature = {
-        plugin: pluginYaml.name ?? id,
-        version: pluginYaml.version ?? '0.0.0',
-        digest: hmac.digest('hex'),
-        algo: 'HMAC-SHA256',
-    };
-    return escapeNonAscii(JSON.stringify(signature, null, 2));
-}
-/** Whether a plugin's signature may cover a path, or something below it. */
-function isCovered(path, plugin) {
-    const directory = entryDirectory(plugin);
-    const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`);
-    return (isBelow || directory.startsWith(`${path}/`)) && isSigned(path);
-}
-function entryDirectory(plugin) {
-    const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
-    const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
-    if (external_node_path_namespaceObject.posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
-        throw new ArtifactError('not_a_plugin', `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin. Nothing was installed.`);
-    }
-    return external_node_path_namespaceObject.posix.dirname(normal);
-}
-/** The files of a plugin in `root` that its signature covers, in order. Throws as `buildPluginSig` does. */
-async function signedFiles(root, plugin) {
-    const directory = entryDirectory(plugin);
-    const base = directory === '.' ? '' : directory;
-    const entries = await walkTree((0,external_node_path_namespaceObject.join)(root, base));
-    return entries
-        .filter(entry => entry.type === 'file')
-        .map(entry => external_node_path_namespaceObject.posix.join(base, entry.path))
-        .filter(isSigned)
-        .sort(comparePaths);
-}
-function isSigned(path) {
-    return (!path.split('/').some(part => LEFT_OUT_PARTS.has(part)) && !LEFT_OUT_SUFFIXES.some(suffix => path.endsWith(suffix)));
-}
-async function addFile(hmac, root, path) {
-    hmac.update(`${path}\0`, 'utf8');
-    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)((0,external_node_path_namespaceObject.join)(root, path)))
-        hmac.update(chunk);
-    hmac.update('\0');
-}
-function escapeNonAscii(json) {
-    return json.replace(/[^\x20-\x7e\n]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
-}
-
-;// CONCATENATED MODULE: ./build/install/host/sign-for-host.js
-
-
-
-
-
-
-/**
- * Writes `plugin.sig` into a staged plugin that needs one, replacing any that it shipped; returns the tree with it.
- * Without a secret it only logs a notice. Warns of kept paths that the signature covers, because the host's own files
- * are there. Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
- */
-async function signForHost(plugin, secret) {
-    const { staged, tree, pluginYaml } = plugin;
-    if (!needsPluginSig(pluginYaml))
-        return tree;
-    if (secret === undefined) {
-        noticeUnsigned(plugin);
-        return tree;
-    }
-    warnOfKept(plugin);
-    const text = await buildPluginSig(plugin, secret);
-    await removeTree((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'));
-    await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
-    const isOther = ({ path }) => path !== 'plugin.sig' && !path.startsWith('plugin.sig/');
-    const sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
-    return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) };
-}
-/**
- * Whether `signForHost` would give an installed plugin the `plugin.sig` that it has; logs what that logs, if so. Also
- * false where that cannot be known without the artifact.
- */
-async function isSignedForHost(plugin, secret) {
-    const { installed, pluginYaml, find } = plugin;
-    if (!needsPluginSig(pluginYaml))
-        return true;
-    const sha256 = find('plugin.sig')?.sha256;
-    if (secret === undefined) {
-        if (sha256 === undefined)
-            noticeUnsigned(plugin);
-        return sha256 === undefined;
-    }
-    const text = await buildPluginSig({ ...plugin, staged: installed }, secret);
-    const isAlike = sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    if (isAlike)
-        warnOfKept({ ...plugin, staged: installed });
-    return isAlike;
-}
-function noticeUnsigned({ id, pluginYaml, log }) {
-    log.notice(`plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it.`);
-}
-/** The host framework hashes the files that it finds when it loads the plugin, the host's own included. */
-function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
-    const isPresent = (path) => pathExistsSync((0,external_node_path_namespaceObject.join)(installed, path)) || pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path));
-    const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent);
-    if (kept.length === 0)
-        return;
-    log.warning(`plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If they differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a directory of its own.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/replaced-artifact.js
-
-
-
-
-
-const successSchema = object({
-    contract: schemas_enum(['marketplace', 'project']),
-    slug: schemas_string(),
-    artifact_sha256: schemas_string(),
-    outcome: literal('success'),
-});
-/** Whether this host has had an artifact, by its retained versions or its audit log, and runs another one now. */
-function wasReplaced(layout, artifact) {
-    const { origin, sha256 } = artifact;
-    const { installed, removed } = readHostRecord(layout);
-    if (installed.some(row => isFrom(row, origin) && row.artifact_sha256 === sha256))
-        return false;
-    const snapshots = [...installed, ...removed].flatMap(row => snapshotsFrom(row, origin));
-    return snapshots.some(row => row.artifact_sha256 === sha256) || wasAudited(layout, artifact);
-}
-/** Reads no more than the lines that contain the digest. */
-function wasAudited({ own }, { origin, sha256 }) {
-    return auditFilesSync(own).some(name => {
-        const bytes = readRegularFileSync((0,external_node_path_namespaceObject.join)(own, name));
-        // Long before it is full, such a file takes much longer to divide into lines than to search.
-        if (!bytes.includes(sha256))
-            return false;
-        const lines = bytes.toString('utf8').split('\n');
-        return lines.some(line => line.includes(sha256) && isSuccessOf(line, { origin, sha256 }));
-    });
-}
-/** The log and those that were rotated away from it. */
-function auditFilesSync(folder) {
-    try {
-        return (0,external_node_fs_namespaceObject.readdirSync)(folder).filter(name => name.startsWith('audit'));
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return [];
-        throw error;
-    }
-}
-function readRegularFileSync(path) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
-    try {
-        return (0,external_node_fs_namespaceObject.fstatSync)(fd).isFile() ? (0,external_node_fs_namespaceObject.readFileSync)(fd) : Buffer.alloc(0);
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-function isSuccessOf(line, { origin, sha256 }) {
-    try {
-        const entry = successSchema.parse(JSON.parse(line));
-        return isFrom(entry, origin) && entry.artifact_sha256 === sha256;
-    }
-    catch {
-        return false;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/intact-part.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-const PLUGIN_YAML = 'plugin.yaml';
-/** What a signed plugin has. */
-const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
-/**
- * What is installed in a place, if extracting this artifact would give exactly that: it came from these bytes, by the
- * same keep-paths and with the same `plugin.sig`, and no file of it is missing or changed. Undefined otherwise, and
- * where that cannot be known without extracting.
- */
-async function findIntactTree(deployment, { place, installed }, { origin, sha256 }) {
-    if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
-        return undefined;
-    if (!isSameList(installed.keep_paths, deployment.request.keepPaths))
-        return undefined;
-    const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
-    if (find === undefined || !(await isIntact(deployment, place)))
-        return undefined;
-    const tree = { identity: identityOf(installed), find, pluginYaml: undefined };
-    return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
-}
-/** Whether such a tree has a regular file. */
-function hasRegularFile({ find }, path) {
-    return (find(path)?.kind ?? 'link') !== 'link';
-}
-/** A part as one that stays in its place, if its new tree is what is installed there, with nothing missing or changed. */
-async function keepIfIntact(deployment, part, origin) {
-    const { installed } = part.previous;
-    if (installed === undefined || !isFrom(installed, origin))
-        return part;
-    const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed));
-    if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part)))
-        return part;
-    const { staged: _, tree: __, ...facts } = part;
-    return { ...facts, intact: identityOf(installed) };
-}
-/** Whether what is installed has every recorded file as it was recorded. What is there as well does no harm. */
-async function isIntact(deployment, place) {
-    const drift = await deployment.drift.of(place);
-    return drift !== undefined && isOnlyAdded(drift);
-}
-/** Whether the signature of what is installed covers a file that was added: then the host framework rejects it. */
-async function isAddedToSigned({ layout, request }, part) {
-    const shipped = new Set(part.tree.files.map(({ path }) => path));
-    if (!SIGNED.every(path => shipped.has(path)))
-        return false;
-    const pluginYaml = readPluginYaml(part.staged);
-    if (!needsPluginSig(pluginYaml))
-        return false;
-    const isKept = isBelow(request.keepPaths);
-    const found = await signedFiles(installPath(layout, part), pluginYaml);
-    return found.some(path => !shipped.has(path) && !isKept(path));
-}
-/** Whether a record lists the files, modes and symlinks of this part, and no other. */
-function isRecordedTree({ layout, request }, part, installed) {
-    const record = readTreeRecord(layout, installed);
-    if (record === undefined)
-        return false;
-    // An earlier version of the action recorded no modes; the same artifact has the same.
-    const knowsMode = installed.artifact_sha256 !== part.artifactSha256;
-    const items = itemsOf(part.tree, request.keepPaths);
-    for (const recorded of record)
-        if (!isAlike(recorded, items.next().value, knowsMode))
-            return false;
-    return items.next().done === true;
-}
-function isAlike(recorded, item, knowsMode) {
-    if (item === undefined || recorded.path !== item.path || recorded.sha256 !== item.sha256)
-        return false;
-    const isSameKind = recorded.kind === item.kind || (!knowsMode && recorded.kind === 'file' && item.kind !== 'link');
-    return isSameKind && recorded.content === item.content;
-}
-async function withPluginYaml({ layout, request, tools }, place, tree) {
-    const { keepPaths, pluginSecretKey } = request;
-    // A kept one is the host's own, and its record says nothing about the artifact's.
-    if (keepPaths.includes(PLUGIN_YAML))
-        return undefined;
-    if (tree.find(PLUGIN_YAML) === undefined)
-        return tree;
-    const installed = installPath(layout, place);
-    try {
-        const pluginYaml = readRecordedYaml(installed, tree.find);
-        if (pluginYaml === undefined)
-            return undefined;
-        const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, find: tree.find };
-        return (await isSignedForHost(plugin, pluginSecretKey)) ? { ...tree, pluginYaml } : undefined;
-    }
-    catch (error) {
-        if (isSystemError(error))
-            return undefined;
-        throw error;
-    }
-}
-/** Undefined unless its bytes, as they are read here, are those of the record. */
-function readRecordedYaml(installed, find) {
-    const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-    const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    return isRecorded ? parsePluginYaml(text) : undefined;
-}
-/** A record that cannot be used is as good as none here: before the tree is replaced, a warning names it. */
-function orIfUnreadable(otherwise, read) {
-    try {
-        return read();
-    }
-    catch (error) {
-        if (error instanceof TreeRecordDamage || isSystemError(error))
-            return otherwise;
-        throw error;
-    }
-}
-function isSameList(recorded, asked) {
-    return recorded !== undefined && JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted());
+async function unpackArtifact({ request, tools }, verified, folder) {
+    const staged = (0,external_node_path_namespaceObject.join)(folder, 'tree');
+    makeOpenDirectorySync(staged);
+    const tree = await extractZip(verified, { target: staged, limits: request.extraction, signal: tools.signal });
+    const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`;
+    tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`);
+    return { staged, tree, pluginYaml: request.kind === 'plugin' ? readPluginYaml(staged) : undefined };
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/version.js
@@ -31010,9 +31051,6 @@ function mismatch(asked, found) {
 
 
 
-
-
-
 /**
  * Reads what the deployment replaces, and checks that this host can replace it; a dry run only reads. Throws
  * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host` or `disk_full`.
@@ -31032,13 +31070,13 @@ async function findTarget(deployment, plan) {
  * a `latest` is nothing that this host has replaced.
  */
 async function verifyArtifact(deployment, fetched) {
-    const { record, request, tools } = deployment;
-    const { artifact, hmac, signatureHeader, repo } = fetched.served;
-    await record.update({ artifact_sha256: artifact.sha256, artifact_size: artifact.size, repo: repo ?? null });
-    const verified = verifyHmacSignature(artifact, hmac, signatureHeader);
-    if (request.artifactSha256 !== undefined)
-        verifyPinnedDigest(verified, request.artifactSha256);
-    tools.log.info(`The signature is valid for ${artifact.size} bytes, sha256 ${artifact.sha256}.`);
+    const { artifact, repo } = fetched.served;
+    await deployment.record.update({
+        artifact_sha256: artifact.sha256,
+        artifact_size: artifact.size,
+        repo: repo ?? null,
+    });
+    const verified = verifyServed(deployment, fetched.served);
     if (fetched.asked !== undefined)
         refuseReused(deployment, fetched, fetched.asked);
     refuseOldBytes(deployment, verified.sha256);
@@ -31061,17 +31099,7 @@ async function extractArtifact(deployment, verified, folder) {
     const installed = await findSameVersion(deployment, verified);
     if (installed !== undefined)
         return installed;
-    const { request, tools } = deployment;
-    const staged = (0,external_node_path_namespaceObject.join)(folder, 'tree');
-    makeOpenDirectorySync(staged);
-    const tree = await extractZip(verified.verified, {
-        target: staged,
-        limits: request.extraction,
-        signal: tools.signal,
-    });
-    const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`;
-    tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`);
-    const pluginYaml = request.kind === 'plugin' ? readPluginYaml(staged) : undefined;
+    const { staged, tree, pluginYaml } = await unpackArtifact(deployment, verified.verified, folder);
     const version = await checkVersion(deployment, verified, pluginYaml);
     return { ...verified, content: { staged, tree }, pluginYaml, version };
 }
@@ -31124,18 +31152,12 @@ async function checkVersion(deployment, fetched, pluginYaml) {
     const { asked, served, target } = fetched;
     const decided = decideVersion(asked, served.headerVersion, pluginYaml);
     await deployment.record.update({ version: decided.version, version_source: decided.source });
-    noticeOtherVersion(deployment, fetched, decided.version);
+    noticeOtherVersion(deployment.tools.log, fetched, decided.version);
     const { version, allowDowngrade } = deployment.request;
     if (version === 'latest' && !allowDowngrade)
         refuseDowngrade(decided.version, stateFor(target.previous, originOf(deployment)));
     refuseReused(deployment, fetched, decided.version);
     return decided.version;
-}
-function noticeOtherVersion({ tools }, { asked, unserved }, received) {
-    if (unserved !== undefined)
-        tools.log.notice(`The hub lists ${unserved} as latest but does not serve it; it served ${received} instead.`);
-    if (asked !== undefined && !isSameVersion(received, asked))
-        tools.log.notice(`You asked for version ${asked}; the hub's header, which is not signed, says ${received}.`);
 }
 function refuseReused(deployment, { served, target }, version) {
     const known = versionsFrom(target.previous, originOf(deployment));

@@ -12,12 +12,15 @@ export interface ReadyArtifactPlan extends BoundPlan {
   skipped: ReadonlySet<string>
 }
 
+/** The operator's files, and what they are for. */
+export type PlanSources = Pick<DeployRequest, 'slug' | 'kind' | 'plan' | 'hostConfig'>
+
 /**
  * The operator's plan, bound to what is deployed and to what this host can do, before anything is fetched (contract
  * 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or HostConfigError `invalid_host_config` when only that file is wrong)
  * with the position of every problem.
  */
-export function* readyArtifactPlan(request: DeployRequest): Generator<void, ReadyArtifactPlan> {
+export function* readyArtifactPlan(request: PlanSources): Generator<void, ReadyArtifactPlan> {
   const { plan, hostConfig } = yield* parseSources(request)
   yield
   const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlanToArtifact(plan, request))
@@ -33,7 +36,7 @@ export function bindToFiles(
   verifyTemplates(steps, keepPaths, from => hasFile(from.split('/').slice(2).join('/')))
 }
 
-function* parseSources(request: DeployRequest): Generator<void, { plan: Plan; hostConfig: HostConfig | undefined }> {
+function* parseSources(request: PlanSources): Generator<void, { plan: Plan; hostConfig: HostConfig | undefined }> {
   const plan = yield* collectProblemsSlowly(parsePlanSlowly(request.plan.text, request.plan.path))
   const source = request.hostConfig
   const hostConfig = source && (yield* collectProblemsSlowly(parseHostConfigSlowly(source.text, source.path)))

@@ -1,11 +1,7 @@
-import { join } from 'node:path'
 import type { PluginYaml } from '../core/content/plugin-yaml.ts'
-import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '../core/trust/signature.ts'
+import type { VerifiedArtifact } from '../core/trust/signature.ts'
 import { refuseDowngrade, refuseReusedVersion, replacedBytes } from '../core/trust/version-rules.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
-import { extractZip } from '../install/archive/extract-zip.ts'
-import { makeOpenDirectorySync } from '../install/files/durable-files.ts'
-import type { ExtractedTree } from '../install/files/extracted-tree.ts'
 import { installPath, placeName } from '../install/host/layout.ts'
 import {
   type PreviousInstall,
@@ -14,15 +10,15 @@ import {
   verifyPlace,
   versionsFrom,
 } from '../install/host/previous-install.ts'
-import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import { checkHost } from '../install/host/readiness.ts'
 import { signForHost } from '../install/host/sign-for-host.ts'
 import { wasReplaced } from '../install/reports/replaced-artifact.ts'
 import { findIntactTree, hasRegularFile, type IntactTree, keepIfIntact } from '../install/steps/intact-part.ts'
 import type { Part, PartTree } from '../install/steps/part.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
+import { type StagedTree, unpackArtifact, verifyServed } from './artifact-checks.ts'
 import { type ArtifactDeployment, originOf } from './deployment.ts'
-import type { FetchedVersion } from './fetch.ts'
+import { type FetchedVersion, noticeOtherVersion } from './fetch.ts'
 import { bindToFiles, type ReadyArtifactPlan } from './plan.ts'
 import { decideVersion } from './version.ts'
 
@@ -35,12 +31,6 @@ export interface Target {
 /** A fetched artifact whose signature, pin and version history are right. */
 export interface VerifiedVersion extends FetchedVersion {
   readonly verified: VerifiedArtifact
-}
-
-/** An extracted tree, and the folder that contains it. */
-interface StagedTree {
-  readonly staged: string
-  readonly tree: ExtractedTree
 }
 
 /** A verified artifact whose files are known, with the version that it really is. */
@@ -74,12 +64,13 @@ export async function verifyArtifact(
   deployment: ArtifactDeployment,
   fetched: FetchedVersion,
 ): Promise<VerifiedVersion> {
-  const { record, request, tools } = deployment
-  const { artifact, hmac, signatureHeader, repo } = fetched.served
-  await record.update({ artifact_sha256: artifact.sha256, artifact_size: artifact.size, repo: repo ?? null })
-  const verified = verifyHmacSignature(artifact, hmac, signatureHeader)
-  if (request.artifactSha256 !== undefined) verifyPinnedDigest(verified, request.artifactSha256)
-  tools.log.info(`The signature is valid for ${artifact.size} bytes, sha256 ${artifact.sha256}.`)
+  const { artifact, repo } = fetched.served
+  await deployment.record.update({
+    artifact_sha256: artifact.sha256,
+    artifact_size: artifact.size,
+    repo: repo ?? null,
+  })
+  const verified = verifyServed(deployment, fetched.served)
   if (fetched.asked !== undefined) refuseReused(deployment, fetched, fetched.asked)
   refuseOldBytes(deployment, verified.sha256)
   return { ...fetched, verified }
@@ -104,17 +95,7 @@ export async function extractArtifact(
 ): Promise<ExtractedVersion> {
   const installed = await findSameVersion(deployment, verified)
   if (installed !== undefined) return installed
-  const { request, tools } = deployment
-  const staged = join(folder, 'tree')
-  makeOpenDirectorySync(staged)
-  const tree = await extractZip(verified.verified, {
-    target: staged,
-    limits: request.extraction,
-    signal: tools.signal,
-  })
-  const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`
-  tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`)
-  const pluginYaml = request.kind === 'plugin' ? readPluginYaml(staged) : undefined
+  const { staged, tree, pluginYaml } = await unpackArtifact(deployment, verified.verified, folder)
   const version = await checkVersion(deployment, verified, pluginYaml)
   return { ...verified, content: { staged, tree }, pluginYaml, version }
 }
@@ -181,23 +162,12 @@ async function checkVersion(
   const { asked, served, target } = fetched
   const decided = decideVersion(asked, served.headerVersion, pluginYaml)
   await deployment.record.update({ version: decided.version, version_source: decided.source })
-  noticeOtherVersion(deployment, fetched, decided.version)
+  noticeOtherVersion(deployment.tools.log, fetched, decided.version)
   const { version, allowDowngrade } = deployment.request
   if (version === 'latest' && !allowDowngrade)
     refuseDowngrade(decided.version, stateFor(target.previous, originOf(deployment)))
   refuseReused(deployment, fetched, decided.version)
   return decided.version
-}
-
-function noticeOtherVersion(
-  { tools }: ArtifactDeployment,
-  { asked, unserved }: FetchedVersion,
-  received: string,
-): void {
-  if (unserved !== undefined)
-    tools.log.notice(`The hub lists ${unserved} as latest but does not serve it; it served ${received} instead.`)
-  if (asked !== undefined && !isSameVersion(received, asked))
-    tools.log.notice(`You asked for version ${asked}; the hub's header, which is not signed, says ${received}.`)
 }
 
 function refuseReused(deployment: ArtifactDeployment, { served, target }: FetchedVersion, version: string): void {

@@ -6,17 +6,15 @@ import { makeCertificate } from '../net/certificates.ts'
 import { serve, serveTls } from '../net/loopback-server.ts'
 import { acceptedReports, commandsIn, readLocalReport } from './harness/evidence.ts'
 import { assertNoSecret, assertRefuses } from './harness/refusal.ts'
+import { LIES } from './harness/refused.ts'
 import { openStage, SERVICE_PLAN, type Stage, writeFiles } from './harness/stage.ts'
 import {
   type Answer,
-  type Answers,
   answerJson,
   pluginZip,
   redirectTo,
   serveArtifact,
   serveUntrustedHub,
-  signatureOf,
-  switchProtocols,
 } from './harness/untrusted-hub.ts'
 
 let stage: Stage
@@ -121,44 +119,8 @@ describe('a hub over TLS', () => {
 
 describe('a hub that lies about its bytes', () => {
   const bytes = pluginZip()
-  const lies: Record<string, [Partial<Answers>, Parameters<typeof assertRefuses>[1]['code'], string?]> = {
-    'promises more than it sends': [
-      { artifact: response => response.writeHead(200, { 'content-length': bytes.length + 5 }).end(bytes) },
-      'network',
-    ],
-    'sends an encoded body': [{ artifact: serveArtifact(bytes, { 'content-encoding': 'gzip' }) }, 'bad_response'],
-    'answers 204': [{ artifact: response => response.writeHead(204).end() }, 'bad_response'],
-    'switches to another protocol for the record': [{ detail: switchProtocols }, 'bad_response'],
-    'switches to another protocol for the artifact': [{ artifact: switchProtocols }, 'bad_response'],
-    'sends nothing': [{ artifact: serveArtifact(Buffer.alloc(0)) }, 'invalid_archive', 'extracting'],
-    'sends two signatures': [
-      {
-        artifact: response => {
-          response.setHeader('x-signature', [signatureOf(bytes), signatureOf(bytes)])
-          response.end(bytes)
-        },
-      },
-      'invalid_signature_format',
-      'verifying_signature',
-    ],
-    'sends a page for an error': [
-      {
-        artifact: response =>
-          response.writeHead(404, { 'content-type': 'text/html' }).end('<script>alert(1)</script>'.repeat(100)),
-      },
-      'not_found',
-    ],
-    'sends more than a mebibyte of JSON': [
-      { detail: answerJson(200, { latest_version: '2.0.0', more: 'x'.repeat(1024 * 1024) }) },
-      'bad_response',
-    ],
-    'sends a page for a record': [{ detail: response => response.end('<h1>Welcome</h1>') }, 'bad_response'],
-    'names a version that is a path': [{ detail: answerJson(200, { latest_version: '../../x' }) }, 'bad_response'],
-    'names a version that is a number': [{ detail: answerJson(200, { latest_version: 2 }) }, 'bad_response'],
-    'names no version': [{ detail: answerJson(200, { latest_version: null }) }, 'no_published_version'],
-    'has an error that is no text': [{ detail: answerJson(410, { error: { deep: [1] } }) }, 'artifact_unavailable'],
-  }
-  for (const [name, [answers, code, during]] of Object.entries(lies)) {
+
+  for (const [name, [answers, code, during]] of Object.entries(LIES)) {
     it(`is refused when it ${name}`, async t => {
       const hub = await serveUntrustedHub(t, answers)
       const { log } = await assertRefuses(stage, { code, during: during ?? 'fetching' }, from(hub.url))

@@ -4,7 +4,8 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { acceptedReports, commandsIn, listOwn } from './harness/evidence.ts'
 import { assertNoSecret, assertRefuses } from './harness/refusal.ts'
-import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './harness/stage.ts'
+import { REFUSED_PLANS } from './harness/refused.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './harness/stage.ts'
 
 let stage: Stage
 
@@ -108,40 +109,7 @@ describe('an unusable input', () => {
 })
 
 describe('an invalid plan', () => {
-  const refused: Record<string, { plan: string; at: [number, number][] }> = {
-    'is for another project': { plan: PLUGIN_PLAN.replace('project_id: greeter', 'project_id: clock'), at: [[2, 13]] },
-    'is no YAML': { plan: 'format_version: "1"\nsteps: [\n', at: [[3, 1]] },
-    'has an unknown action and a key that no step has': {
-      plan: `${PLUGIN_PLAN}  - {id: shell, action: run}\n  - {id: again, action: prepare, command: reboot}\n`,
-      at: [
-        [7, 25],
-        [8, 34],
-      ],
-    },
-    'depends in a circle': {
-      plan: `${PLUGIN_PLAN}  - {id: a, action: prepare, depends_on: [b]}\n  - {id: b, action: prepare, depends_on: [a]}\n`,
-      at: [[8, 43]],
-    },
-    'installs the other kind': { plan: SERVICE_PLAN.replaceAll('clock', 'greeter'), at: [[5, 5]] },
-    'installs nothing': {
-      plan: 'format_version: "1"\nproject_id: greeter\nversion: "1"\nsteps:\n  - {id: a, action: prepare}\n',
-      at: [[4, 1]],
-    },
-    'needs a supervisor that nobody has configured': {
-      plan: `${PLUGIN_PLAN}  - {id: up, action: restart, depends_on: [files]}\n`,
-      at: [[7, 5]],
-    },
-    'needs a provision command that nobody has configured': {
-      plan: `${PLUGIN_PLAN}  - {id: database, action: provision, plugin: greeter}\n`,
-      at: [[7, 5]],
-    },
-    'seeds settings from a file that the artifact lacks': {
-      plan: `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/none, depends_on: [files]}\n`,
-      at: [[7, 5]],
-    },
-  }
-
-  for (const [name, { plan, at }] of Object.entries(refused)) {
+  for (const [name, { plan, at }] of Object.entries(REFUSED_PLANS)) {
     it(`is annotated at its lines: ${name}`, async () => {
       stage.writePlan(plan)
       const during = name.includes('artifact') ? 'loading_plan' : 'pending'

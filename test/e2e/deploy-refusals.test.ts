@@ -8,16 +8,9 @@ import { HOSTILE_ZIPS } from '../archives/hostile-zips.ts'
 import { closedPort } from '../net/loopback-server.ts'
 import { commandsIn, listOwn, readLocalReport } from './harness/evidence.ts'
 import { assertRefuses } from './harness/refusal.ts'
+import { WRONG_PLUGINS, WRONGLY_SIGNED } from './harness/refused.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './harness/stage.ts'
-import {
-  answerJson,
-  pluginZip,
-  redirectTo,
-  serveArtifact,
-  serveUntrustedHub,
-  signatureOf,
-  VERSION,
-} from './harness/untrusted-hub.ts'
+import { answerJson, redirectTo, serveArtifact, serveUntrustedHub, VERSION } from './harness/untrusted-hub.ts'
 
 let stage: Stage
 
@@ -97,26 +90,12 @@ describe('a hub that does not serve', () => {
 })
 
 describe('an artifact that is not what was signed', () => {
-  const bytes = pluginZip()
-  const flipped = Buffer.from(bytes).fill((bytes[40] ?? 0) ^ 1, 40, 41)
-  const signature = signatureOf(bytes)
-  const served: Record<string, [Buffer, string | undefined, string]> = {
-    'without a signature': [bytes, undefined, 'missing_signature'],
-    'with an empty signature': [bytes, '', 'missing_signature'],
-    'with another algorithm': [bytes, signature.replace('hmac_sha256', 'hmac_md5'), 'invalid_signature_format'],
-    'with a signature cut short': [bytes, signature.slice(0, -1), 'invalid_signature_format'],
-    'with a bare digest': [bytes, signature.replace('hmac_sha256:', ''), 'invalid_signature_format'],
-    'with one bit of it changed': [flipped, signature, 'signature_mismatch'],
-    'with a byte more': [Buffer.concat([bytes, Buffer.alloc(1)]), signature, 'signature_mismatch'],
-    'with a signature of another secret': [bytes, signatureOf(bytes, 'another secret'), 'signature_mismatch'],
-  }
-
-  for (const [name, [served_, header, code]] of Object.entries(served)) {
+  for (const [name, [bytes, header, code]] of Object.entries(WRONGLY_SIGNED)) {
     it(`is refused: ${name}`, async t => {
-      const hub = await serveUntrustedHub(t, { artifact: serveArtifact(served_, { 'x-signature': header }) })
+      const hub = await serveUntrustedHub(t, { artifact: serveArtifact(bytes, { 'x-signature': header }) })
       await assertRefuses(
         stage,
-        { code: code as 'missing_signature', during: 'verifying_signature' },
+        { code, during: 'verifying_signature' },
         { 'hub-url': hub.url, 'deployments-url': stage.hub.url },
       )
     })
@@ -167,28 +146,10 @@ describe('an archive that must not be extracted', () => {
 })
 
 describe('a version that is not the intended one', () => {
-  const other: Record<string, [Record<string, string>, string]> = {
-    'is no plugin': [{ 'README.md': 'hello' }, 'not_a_plugin'],
-    'has a plugin.yaml of more than 32 KiB': [
-      pluginFiles('2.0.0', { 'plugin.yaml': `version: "2.0.0"\n#${' '.repeat(32 * 1024)}\n` }),
-      'invalid_manifest',
-    ],
-    'has a plugin.yaml that costs too much to read': [
-      pluginFiles('2.0.0', { 'plugin.yaml': `version: "2.0.0"\na: [${','.repeat(30_000)}\n` }),
-      'invalid_manifest',
-    ],
-    'has a plugin.yaml in which another reader finds another mode': [
-      pluginFiles('2.0.0', { 'plugin.yaml': 'version: "2.0.0"\n# hi\u0085execution_mode: trusted\n' }),
-      'invalid_manifest',
-    ],
-    'has a folder for a plugin.yaml': [{ 'plugin.yaml/x': '', 'src/main.py': '' }, 'not_a_plugin'],
-    'has a plugin.yaml of another version': [pluginFiles('2.0.1'), 'version_mismatch'],
-    'has a plugin.yaml that is a list': [{ 'plugin.yaml': '- 1\n' }, 'not_a_plugin'],
-  }
-  for (const [name, [files, code]] of Object.entries(other)) {
+  for (const [name, [files, code]] of Object.entries(WRONG_PLUGINS)) {
     it(`is refused when it ${name}`, async () => {
       await stage.publish(VERSION, files, { replace: true })
-      await assertRefuses(stage, { code: code as 'not_a_plugin', during: 'extracting' })
+      await assertRefuses(stage, { code, during: 'extracting' })
     })
   }
 

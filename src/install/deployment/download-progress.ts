@@ -9,7 +9,11 @@ const PROGRESS_EVERY_MS = 2000
  * Logs the progress of a download, at most once in 2 s. Throws DeploymentError `disk_full` at the first bytes, before
  * anything is written, where the temporary folder has no room for all of it.
  */
-export function watchDownload({ log, now, runner }: Tools): (received: number, total: number | undefined) => void {
+export function watchDownload({
+  log,
+  now,
+  runner,
+}: Pick<Tools, 'log' | 'now' | 'runner'>): (received: number, total: number | undefined) => void {
   let loggedAt = now().getTime()
   let isChecked = false
   return (received, total) => {

@@ -1,0 +1,60 @@
+import { join } from 'node:path'
+import type { ExtractionLimits } from '../core/archive/archive-limits.ts'
+import type { PluginYaml } from '../core/content/plugin-yaml.ts'
+import type { Kind } from '../core/identifiers.ts'
+import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '../core/trust/signature.ts'
+import { extractZip } from '../install/archive/extract-zip.ts'
+import { makeOpenDirectorySync } from '../install/files/durable-files.ts'
+import type { ExtractedTree } from '../install/files/extracted-tree.ts'
+import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
+import type { Tools } from '../install/transaction/context.ts'
+import type { ServedArtifact } from './client.ts'
+
+/** What the operator says about the artifact itself, whatever is done with it. */
+export interface ArtifactRules {
+  readonly kind: Kind
+  /** The only digest to accept. */
+  readonly artifactSha256: string | undefined
+  readonly extraction: ExtractionLimits
+}
+
+/** An extracted tree, and the folder that contains it. */
+export interface StagedTree {
+  readonly staged: string
+  readonly tree: ExtractedTree
+}
+
+export interface UnpackedArtifact extends StagedTree {
+  /** Undefined for a service. */
+  readonly pluginYaml: PluginYaml | undefined
+}
+
+type Checking = { readonly request: ArtifactRules; readonly tools: Pick<Tools, 'log' | 'signal'> }
+
+/** Vouches for an artifact: HMAC (contract 4.3, rule 3), then the pinned digest. Throws SignatureError. */
+export function verifyServed(
+  { request, tools }: Checking,
+  { artifact, hmac, signatureHeader }: Pick<ServedArtifact, 'artifact' | 'hmac' | 'signatureHeader'>,
+): VerifiedArtifact {
+  const verified = verifyHmacSignature(artifact, hmac, signatureHeader)
+  if (request.artifactSha256 !== undefined) verifyPinnedDigest(verified, request.artifactSha256)
+  tools.log.info(`The signature is valid for ${artifact.size} bytes, sha256 ${artifact.sha256}.`)
+  return verified
+}
+
+/**
+ * Extracts a verified artifact into `folder`, and reads the description of a plugin.
+ * Throws ArchiveError, and ArtifactError `not_a_plugin` or `invalid_manifest`.
+ */
+export async function unpackArtifact(
+  { request, tools }: Checking,
+  verified: VerifiedArtifact,
+  folder: string,
+): Promise<UnpackedArtifact> {
+  const staged = join(folder, 'tree')
+  makeOpenDirectorySync(staged)
+  const tree = await extractZip(verified, { target: staged, limits: request.extraction, signal: tools.signal })
+  const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`
+  tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`)
+  return { staged, tree, pluginYaml: request.kind === 'plugin' ? readPluginYaml(staged) : undefined }
+}
