@@ -33,8 +33,12 @@ export class Annotator {
     if (code === 'internal_error') this.#logStack(error)
   }
 
-  /** The same for an action that ended before it had a report. */
+  /** The same for an action that has no report. */
   annotateError(thrown: unknown): void {
+    if (thrown instanceof SourceError) {
+      this.#annotateProblems(thrown)
+      return
+    }
     const { code, message } = toDeployError(thrown)
     this.#annotate(message, code)
     if (code === 'internal_error') this.#logStack(thrown)

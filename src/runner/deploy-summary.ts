@@ -1,4 +1,3 @@
-import { SourceError } from '../core/document/source-problem.ts'
 import type { DeployError } from '../core/errors.ts'
 import { cell, code, table } from '../core/markdown.ts'
 import type { Outcome } from '../core/outcome.ts'
@@ -8,6 +7,7 @@ import { restoredUnhealthy } from '../install/reports/restored-health.ts'
 import { rollbackProblems } from '../install/reports/rollback-problems.ts'
 import { listDrift } from '../install/transaction/drift-names.ts'
 import type { PlannedStep } from '../install/transaction/record.ts'
+import { listProblems } from './problem-list.ts'
 import { describeMove } from './version-move.ts'
 
 export interface SummaryFacts {
@@ -20,8 +20,6 @@ export interface SummaryFacts {
   recovered?: string | undefined
 }
 
-/** There are fewer annotations; the log has all of them. */
-const MAX_LISTED_PROBLEMS = 30
 const MAX_LISTED_SNAPSHOTS = 20
 
 /** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
@@ -33,7 +31,7 @@ export function buildDeploySummary(summary: SummaryFacts): string {
     ...(recovered === undefined ? [] : [cell(recovered)]),
     table(['', ''], facts(report, reportPath)),
     ...failure(report, error),
-    ...problemList(error),
+    ...listProblems(error),
     ...rollback(report),
     ...provisioned(report),
     ...drift(report),
@@ -55,12 +53,6 @@ const WORDS: Record<Outcome, string> = {
   inconsistent: '🛑 Inconsistent, this host needs attention',
 }
 
-/** Of a rollback that an operator has asked for. */
-const ROLLBACK_WORDS: Partial<Record<Outcome, string>> = {
-  success: '⏪ Restored',
-  rolled_back: '↩️ Not restored, the version that was to be replaced is installed again',
-}
-
 function headline({ report, plannedSteps }: SummaryFacts): string {
   const slug = cell(report.slug ?? 'unknown')
   return `${wordFor(report, plannedSteps)}: ${slug} ${move(report)}, on ${cell(report.host_id)}`
@@ -78,8 +70,7 @@ function wordFor(report: LocalReport, plannedSteps: readonly PlannedStep[]): str
   const { outcome, changed, state } = report
   const acted = findActing(report)
   if (outcome === 'failed' && acted.length > 0) return '❌ Failed, no file was changed'
-  const words = report.rollback_of === undefined ? WORDS : { ...WORDS, ...ROLLBACK_WORDS }
-  if (outcome !== 'success' || changed) return words[outcome]
+  if (outcome !== 'success' || changed) return WORDS[outcome]
   if (state !== 'succeeded') return '🔎 Dry run, nothing was done'
   if (acted.length === 0) return '✅ Nothing to change'
   const starters = plannedSteps.flatMap(({ id, isIdle }) => (isIdle && acted.includes(id) ? [id] : []))
@@ -100,18 +91,17 @@ const DONE: ReadonlySet<string> = new Set(['done', 'warned', 'failed'])
 function facts(report: LocalReport, reportPath: string | undefined): string[][] {
   const { accepted, error } = report.reported
   return [
-    ['Artifact', artifact(report)],
+    [
+      'Artifact',
+      report.artifact_sha256 === null
+        ? 'not fetched'
+        : `sha256 ${code(report.artifact_sha256)}, ${report.artifact_size} bytes`,
+    ],
     ...parts(report),
     ['Deployment', code(report.deployment_id)],
     ['Local report', reportPath === undefined ? 'none' : code(reportPath)],
     ['Hub', accepted ? 'has the report' : `does not have the report (${cell(error ?? 'not sent')})`],
   ]
-}
-
-/** A rollback knows its digest alone. */
-function artifact({ artifact_sha256: sha256, artifact_size: size }: LocalReport): string {
-  if (sha256 === null) return 'not fetched'
-  return `sha256 ${code(sha256)}${size === null ? '' : `, ${size} bytes`}`
 }
 
 /** The plugins of a project, and the key that signed it. */
@@ -128,16 +118,6 @@ function failure(report: LocalReport, error: DeployError | undefined): string[] 
   const cause = report.error ?? (error && { code: error.code, message: error.message, step: null })
   if (cause === undefined) return []
   return [`**${code(cause.code)}** ${cell(cause.message)}`]
-}
-
-/** Everything wrong with a plan or host config, of which the failure's sentence names only the first. */
-function problemList(error: DeployError | undefined): string[] {
-  if (!(error instanceof SourceError) || error.problems.length < 2) return []
-  const lines = error.problems
-    .slice(0, MAX_LISTED_PROBLEMS)
-    .map(({ file, line, column, message }) => `- ${code(`${file}:${line}:${column}`)} ${cell(message)}`)
-  const more = error.problems.length - lines.length
-  return [[...lines, ...(more > 0 ? [`- and ${more} more, which the log lists`] : [])].join('\n')]
 }
 
 /** What was not as it was installed before the deployment. */
@@ -189,9 +169,7 @@ function skipped({ report, plannedSteps }: SummaryFacts): string[] {
   if (idle.length === 0) return []
   const names = idle.map(({ id, action }) => `${code(id)} (${action})`).join(', ')
   const verb = report.steps.length > 0 ? 'were skipped' : 'would be skipped'
-  return [
-    `Nothing changes for these steps, which ${verb}: ${names}.${report.rollback_of === undefined ? ` With ${code('redeploy: true')}, they run.` : ''}`,
-  ]
+  return [`Nothing changes for these steps, which ${verb}: ${names}. With ${code('redeploy: true')}, they run.`]
 }
 
 function states(report: LocalReport): string[][] {

@@ -17,7 +17,7 @@ import {
   projectRootSchema,
 } from './input-schemas.ts'
 
-const DEFAULT_KEEP_PATHS = ['.env', 'data']
+export const DEFAULT_KEEP_PATHS = ['.env', 'data']
 const TERABYTE = 1024 ** 4
 /** Milliseconds. */
 export const lockTimeoutSchema = z.pipe(
@@ -25,7 +25,7 @@ export const lockTimeoutSchema = z.pipe(
   z.transform((seconds: number) => seconds * 1000),
 )
 /** Milliseconds. */
-const downloadTimeoutSchema = z.pipe(
+export const downloadTimeoutSchema = z.pipe(
   minutesSchema,
   z.transform((minutes: number) => minutes * 60_000),
 )
@@ -34,32 +34,32 @@ const downloadTimeoutSchema = z.pipe(
 export function readHostInputs(read: InputReader) {
   return {
     pluginSecretKey: read.optionalSecret('plugin-secret-key'),
-    ...readHost(read),
+    projectRoot: read.required('project-root', projectRootSchema),
+    hostId: read.withDefault('host-id', hostIdSchema, hostname()),
+    hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
     artifactSha256: read.optional('artifact-sha256', sha256Schema),
+    keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
     settings: read.settings('settings'),
-    allowTakeover: read.withDefault('allow-takeover', booleanSchema, false),
-    allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
-    redeploy: read.withDefault('redeploy', booleanSchema, false),
-    downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
+    ...readChoices(read),
     ...readLimits(read),
   }
 }
 
-/** The inputs of every action that changes a host: which one, and its rules. */
-export function readHost(read: InputReader) {
+function readChoices(read: InputReader) {
   return {
-    projectRoot: read.required('project-root', projectRootSchema),
-    hostId: read.withDefault('host-id', hostIdSchema, hostname()),
-    hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
-    keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
+    allowTakeover: read.withDefault('allow-takeover', booleanSchema, false),
     allowSharedRoot: read.withDefault('allow-shared-root', booleanSchema, false),
+    allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
+    redeploy: read.withDefault('redeploy', booleanSchema, false),
     keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
     keepReports: read.withDefault('keep-reports', integerSchema(1, 100_000), 200),
     lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
+    downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
   }
 }
 
-function readLimits(read: InputReader) {
+/** How large an artifact may be. */
+export function readLimits(read: InputReader) {
   const bytes = integerSchema(1, TERABYTE)
   const maxExtractedBytes = read.withDefault('max-extracted-bytes', bytes, DEFAULT_MAX_EXTRACTED_BYTES)
   const maxEntries = read.withDefault('max-entries', integerSchema(1, 10_000_000), DEFAULT_MAX_ENTRIES)

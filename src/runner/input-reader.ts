@@ -35,6 +35,11 @@ export class InputReader {
     this.#workspace = workspace
   }
 
+  /** Whether an input that was not read yet has any text but white space. */
+  isGiven(name: string): boolean {
+    return core.getInput(name) !== ''
+  }
+
   required<T>(name: string, schema: TextSchema<T>): T | undefined {
     const text = this.#present(name, take(name))
     return text === undefined ? undefined : this.#parse(name, text, schema)

@@ -1,8 +1,9 @@
 import { DeployError } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
-import type { SecretKeeper } from '../install/transaction/context.ts'
+import type { RunnerFacts, SecretKeeper } from '../install/transaction/context.ts'
 import { Annotator } from './annotations.ts'
 import { listenForCancel } from './cancel.ts'
+import { readRunnerFacts } from './environment.ts'
 import { createRunnerFiles, type RunnerFiles } from './runner-files.ts'
 import { createRunnerLog, type RunnerLog } from './runner-log.ts'
 import { createSecretKeeper, type GivenSecrets } from './secret-keeper.ts'
@@ -16,6 +17,12 @@ export interface StepTools {
   readonly secrets: SecretKeeper
   /** Aborted, with the error `cancelled`, as soon as the runner cancels the step. */
   readonly signal: AbortSignal
+  readonly now: () => Date
+  readonly runner: RunnerFacts
+  /** For a run that is killed from now on. */
+  setOutputs(outputs: Readonly<Record<string, string>>): void
+  /** For the post step. */
+  saveState(name: string, value: string): void
 }
 
 /** How such a step ends. */
@@ -61,7 +68,15 @@ class ReadingStep {
     this.#log = createRunnerLog(secrets.redact)
     this.#annotator = new Annotator(secrets.redact)
     this.#files = createRunnerFiles(this.#log, secrets.redact)
-    this.tools = { log: this.#log, secrets, signal: this.#cancel.signal }
+    this.tools = {
+      log: this.#log,
+      secrets,
+      signal: this.#cancel.signal,
+      now: () => new Date(),
+      runner: readRunnerFacts(process.env),
+      setOutputs: outputs => this.#files.setOutputs(outputs),
+      saveState: (name, value) => this.#files.saveState(name, value),
+    }
     process.once('beforeExit', this.#failUnsettled)
   }
 

@@ -18,6 +18,8 @@ const OWN_OUTPUTS: ReadonlySet<string> = new Set([
   'hosts',
   'versions',
   'outdated',
+  'verified',
+  'artifact-size',
 ])
 
 /** The files that a step writes for the runner. A failure to write one is a warning and changes no outcome. */
@@ -66,4 +68,9 @@ export function createRunnerFiles(log: Log, redact: (text: string) => string): R
       }
     },
   }
+}
+
+/** What the main step has saved for its post step; empty when that is nothing. */
+export function readState(name: string): string {
+  return core.getState(name)
 }
